@@ -1,0 +1,167 @@
+"""The boards whose MIG geometry is known, read from `boards.json` (sources stand there per board).
+
+A board is a kind of GPU. A driver's own answer always wins over this table; the table is for
+planning, for the simulated driver, and for a node that has not reported yet.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from agents.contract.units import slice_units
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A MIG GPU-instance profile of one board.
+
+    `id` is what the driver's create call takes and nvidia-smi prints; `query_index` is the
+    NVML_GPU_INSTANCE_PROFILE_* number. They are different numbers. `starts` are the memory slices
+    at which an instance may begin; it covers `memory_slices` of them.
+    """
+
+    name: str
+    id: int
+    query_index: int
+    compute_slices: int
+    memory_slices: int
+    memory_mib: int
+    multiprocessors: int
+    max_instances: int
+    starts: tuple[int, ...]
+    copy_engines: int = 0
+    decoders: int = 0
+    encoders: int = 0
+    jpeg_engines: int = 0
+    ofa_engines: int = 0
+
+    @property
+    def has_media_extensions(self) -> bool:
+        """True for the `+me`, `+gfx`, `-me` variants, which plain requests never choose."""
+        return "+" in self.name or self.name.count("-") > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One kind of GPU. A board without MIG has one memory slice, one compute slice, no profiles."""
+
+    key: str
+    product_names: tuple[str, ...]
+    architecture: str
+    compute_capability: str
+    memory_mib: int
+    memory_slices: int
+    compute_slices: int
+    multiprocessors: int
+    mode_change_needs_reset: bool
+    mode_persists_reboot: bool
+    profiles: tuple[Profile, ...]
+
+    @property
+    def supports_mig(self) -> bool:
+        return bool(self.profiles)
+
+    @property
+    def model(self) -> str:
+        """The short word people ask by: "H200" of "H200-141GB"."""
+        return self.key.rsplit("-", 1)[0]
+
+    def profile(self, name: str) -> Profile | None:
+        return next((p for p in self.profiles if p.name == name), None)
+
+    def profile_by_id(self, profile_id: int) -> Profile | None:
+        return next((p for p in self.profiles if p.id == profile_id), None)
+
+    def units(self, profile: Profile) -> int:
+        """What an instance of `profile` costs: its dominant share of this board."""
+        return slice_units(
+            profile.compute_slices, self.compute_slices, profile.memory_slices, self.memory_slices
+        )
+
+
+# Boards without MIG that the product knows by name. Memory and SM counts: NVIDIA L40S data sheet.
+_WITHOUT_MIG = (
+    Board(
+        key="L40S-48GB",
+        product_names=("NVIDIA L40S",),
+        architecture="ada",
+        compute_capability="8.9",
+        memory_mib=46_068,
+        memory_slices=1,
+        compute_slices=1,
+        multiprocessors=142,
+        mode_change_needs_reset=False,
+        mode_persists_reboot=False,
+        profiles=(),
+    ),
+)
+
+
+@cache
+def boards() -> dict[str, Board]:
+    """Every known board by key, such as "H200-141GB"."""
+    raw = json.loads(files("agents.contract").joinpath("boards.json").read_text("utf-8"))
+    with_mig = (_board(key, model) for key, model in raw["models"].items())
+    return {board.key: board for board in (*with_mig, *_WITHOUT_MIG)}
+
+
+def board_named(product_name: str, memory_mib: int) -> Board | None:
+    """The known board behind a driver's product name; the nearest memory size breaks ties."""
+    named = [b for b in boards().values() if product_name in b.product_names]
+    return min(named, key=lambda b: (abs(b.memory_mib - memory_mib), b.key), default=None)
+
+
+def unknown_board(product_name: str, memory_mib: int) -> Board:
+    """A board we have no table for: offered whole, never refused."""
+    return Board(
+        key=product_name,
+        product_names=(product_name,),
+        architecture="unknown",
+        compute_capability="",
+        memory_mib=memory_mib,
+        memory_slices=1,
+        compute_slices=1,
+        multiprocessors=0,
+        mode_change_needs_reset=False,
+        mode_persists_reboot=False,
+        profiles=(),
+    )
+
+
+
+
+def _board(key: str, model: dict[str, Any]) -> Board:
+    return Board(
+        key=key,
+        product_names=tuple(model["product_names"]),
+        architecture=model["architecture"],
+        compute_capability=model["compute_capability"],
+        memory_mib=model["memory_total_mib"],
+        memory_slices=model["memory_slices"],
+        compute_slices=model["compute_slices"],
+        multiprocessors=model["sm_total"] or 0,
+        mode_change_needs_reset=model["mode_change_needs_reset"],
+        mode_persists_reboot=model["mode_persists_reboot"],
+        profiles=tuple(_profile(p) for p in model["gi_profiles"]),
+    )
+
+
+def _profile(raw: dict[str, Any]) -> Profile:
+    return Profile(
+        name=raw["name"],
+        id=raw["id"],
+        query_index=raw["query_index"],
+        compute_slices=raw["compute_slices"],
+        memory_slices=raw["memory_slices"],
+        memory_mib=raw["memory_mib"],
+        multiprocessors=raw["sm"],
+        max_instances=raw["max_instances"],
+        starts=tuple(p["start"] for p in raw["placements"]),
+        copy_engines=raw["copy_engines"],
+        decoders=raw["decoders"],
+        encoders=raw["encoders"],
+        jpeg_engines=raw["jpeg"],
+        ofa_engines=raw["ofa"],
+    )

@@ -1,0 +1,32 @@
+"""Integer amounts of GPU. One GPU is 56,000 units; no float is ever an amount of a resource.
+
+56,000 divides by 7 (compute slices), 8 (memory slices) and 1,000 (thousandths), so every slice of
+every board costs a whole number.
+"""
+
+from fractions import Fraction
+
+UNITS_PER_GPU = 56_000
+UNITS_PER_PERCENT = UNITS_PER_GPU // 100
+SECONDS_PER_HOUR = 3_600
+
+
+def share_units(part: int, whole: int) -> int:
+    """Units of `part` out of `whole` equal parts of one GPU, rounded up.
+
+    Rounding up keeps the sum of all parts at or above what they really take. It only rounds on
+    boards whose slice counts do not divide 56,000, of which none is known.
+    """
+    if not 0 <= part <= whole or whole < 1:
+        raise ValueError(f"{part} of {whole} is not a share of one GPU")
+    return -(-UNITS_PER_GPU * part // whole)
+
+
+def slice_units(compute: int, compute_total: int, memory: int, memory_total: int) -> int:
+    """Units of a MIG slice: its dominant share, max(compute, memory)."""
+    return max(share_units(compute, compute_total), share_units(memory, memory_total))
+
+
+def gpu_hours(unit_seconds: int) -> Fraction:
+    """Unit-seconds as GPU-hours, exact. Round only where it is shown."""
+    return Fraction(unit_seconds, UNITS_PER_GPU * SECONDS_PER_HOUR)
