@@ -130,8 +130,6 @@ def unknown_board(product_name: str, memory_mib: int) -> Board:
     )
 
 
-
-
 def _board(key: str, model: dict[str, Any]) -> Board:
     return Board(
         key=key,

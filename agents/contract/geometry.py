@@ -94,10 +94,7 @@ def fits_together(board: Board, taken: Iterable[Placement]) -> Iterator[Placemen
 def _has_room(board: Board, profile: Profile, taken: tuple[Placement, ...]) -> bool:
     compute = sum(_compute_slices(board, p.profile) for p in taken)
     same = sum(1 for p in taken if p.profile == profile.name)
-    return (
-        same < profile.max_instances
-        and compute + profile.compute_slices <= board.compute_slices
-    )
+    return same < profile.max_instances and compute + profile.compute_slices <= board.compute_slices
 
 
 def _compute_slices(board: Board, name: str) -> int:

@@ -1,0 +1,216 @@
+"""Frozen dataclasses to JSON and back, strictly: the types are the check, and the JSON schema too.
+
+Supported types: str, int, bool, StrEnum, None unions, tuple[T, ...], dict[str, str], dataclasses.
+Constraints stand in a field's metadata or in Annotated: `minimum`, `maximum` (int), `max_length`
+(str, tuple), `pattern` (str).
+"""
+
+import dataclasses
+import re
+import types
+import typing
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from agents.contract.errors import Code, ContractError
+
+T = TypeVar("T")
+MAX_TEXT = 65_536
+
+
+def rule(**constraints: Any) -> dict[str, Any]:
+    """Constraints of a field, for `dataclasses.field(metadata=rule(minimum=0))`."""
+    return {"rule": constraints}
+
+
+def encode(value: Any) -> Any:
+    """A contract value as plain JSON data."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, StrEnum):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [encode(item) for item in value]
+    return dict(value) if isinstance(value, dict) else value
+
+
+def decode(kind: type[T], data: Any, path: str = "") -> T:
+    """Plain JSON data as a contract value.
+
+    Raises ContractError with the dotted path of the first field that is missing, unknown or wrong.
+    """
+    if not isinstance(data, dict):
+        raise _wrong(path, f"expected an object for {kind.__name__}")
+    fields = _fields(kind)
+    for name in data:
+        if name not in fields:
+            raise ContractError(
+                Code.UNKNOWN_FIELD, f"{name!r} is not a field here", f"{path}{name}"
+            )
+    values: dict[str, Any] = {}
+    for name, (field, hint) in fields.items():
+        if name in data:
+            values[name] = _value(hint, data[name], f"{path}{name}", _rule(field))
+        elif _is_required(field):
+            raise ContractError(Code.MISSING_FIELD, f"{name!r} is needed", f"{path}{name}")
+    return kind(**values)
+
+
+def schema(kind: type) -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of a contract dataclass."""
+    definitions: dict[str, Any] = {}
+    root = _object_schema(kind, definitions)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": kind.__name__,
+        **root,
+        "$defs": definitions,
+    }
+
+
+@cache
+def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {f.name: (f, hints[f.name]) for f in dataclasses.fields(kind)}
+
+
+def _unannotated(hint: Any, rules: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The bare type behind an Annotated alias, and its constraints."""
+    if get_origin(hint) is not typing.Annotated:
+        return hint, rules
+    inner, extra = get_args(hint)
+    return inner, rules | extra["rule"]
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
+
+
+def _rule(field: dataclasses.Field[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = field.metadata.get("rule", {})
+    return found
+
+
+def _wrong(path: str, sentence: str) -> ContractError:
+    return ContractError(Code.INVALID_FIELD, sentence, path.rstrip("."))
+
+
+def _value(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
+    hint, rules = _unannotated(hint, rules)
+    origin = get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _optional(hint, data, path, rules)
+    if origin is tuple:
+        return _sequence(hint, data, path, rules)
+    if origin is dict:
+        return _mapping(data, path)
+    if dataclasses.is_dataclass(hint):
+        return decode(typing.cast(type, hint), data, f"{path}.")
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return _word(hint, data, path)
+    return _scalar(hint, data, path, rules)
+
+
+def _optional(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
+    if data is None:
+        return None
+    (inner,) = (a for a in get_args(hint) if a is not type(None))
+    return _value(inner, data, path, rules)
+
+
+def _sequence(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> tuple[Any, ...]:
+    if not isinstance(data, list):
+        raise _wrong(path, "expected a list")
+    if len(data) > rules.get("max_length", 100_000):
+        raise _wrong(path, f"at most {rules['max_length']} entries")
+    inner = get_args(hint)[0]
+    return tuple(_value(inner, item, f"{path}.{i}", {}) for i, item in enumerate(data))
+
+
+def _mapping(data: Any, path: str) -> dict[str, str]:
+    if not isinstance(data, dict):
+        raise _wrong(path, "expected an object of texts")
+    for key, value in data.items():
+        if not isinstance(value, str):
+            raise _wrong(f"{path}.{key}", "expected a text")
+    return dict(data)
+
+
+def _word(hint: type[StrEnum], data: Any, path: str) -> StrEnum:
+    try:
+        return hint(data)
+    except ValueError:
+        raise _wrong(path, f"expected one of {', '.join(hint)}") from None
+
+
+def _scalar(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
+    # bool is an int in Python; on the wire it is not.
+    if not isinstance(data, hint) or (hint is int and isinstance(data, bool)):
+        raise _wrong(path, f"expected {hint.__name__}")
+    if hint is str:
+        return _text(data, path, rules)
+    if "minimum" in rules and data < rules["minimum"]:
+        raise _wrong(path, f"at least {rules['minimum']}")
+    if "maximum" in rules and data > rules["maximum"]:
+        raise _wrong(path, f"at most {rules['maximum']}")
+    return data
+
+
+def _text(data: str, path: str, rules: dict[str, Any]) -> str:
+    longest = rules.get("max_length", MAX_TEXT)
+    if len(data) > longest:
+        raise _wrong(path, f"at most {longest} characters")
+    if "pattern" in rules and not re.fullmatch(rules["pattern"], data):
+        raise _wrong(path, f"must match {rules['pattern']}")
+    return data
+
+
+def _object_schema(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
+    fields = _fields(kind)
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": [n for n, (f, _) in fields.items() if _is_required(f)],
+        "properties": {
+            n: _schema_of(hint, _rule(f), definitions) for n, (f, hint) in fields.items()
+        },
+    }
+
+
+def _schema_of(hint: Any, rules: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    hint, rules = _unannotated(hint, rules)
+    origin = get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = (a for a in get_args(hint) if a is not type(None))
+        return {"anyOf": [_schema_of(inner, rules, definitions), {"type": "null"}]}
+    if origin is tuple:
+        items = _schema_of(get_args(hint)[0], {}, definitions)
+        return {"type": "array", "items": items, "maxItems": rules.get("max_length", 100_000)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": {"type": "string"}}
+    if dataclasses.is_dataclass(hint):
+        return _reference(typing.cast(type, hint), definitions)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return {"type": "string", "enum": [str(word) for word in hint]}
+    return _scalar_schema(hint, rules)
+
+
+def _reference(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
+    if kind.__name__ not in definitions:
+        definitions[kind.__name__] = {}
+        definitions[kind.__name__] = _object_schema(kind, definitions)
+    return {"$ref": f"#/$defs/{kind.__name__}"}
+
+
+def _scalar_schema(hint: Any, rules: dict[str, Any]) -> dict[str, Any]:
+    if hint is bool:
+        return {"type": "boolean"}
+    if hint is int:
+        limits = {k: v for k, v in rules.items() if k in ("minimum", "maximum")}
+        return {"type": "integer", **limits}
+    words: dict[str, Any] = {"type": "string", "maxLength": rules.get("max_length", MAX_TEXT)}
+    if "pattern" in rules:
+        words["pattern"] = f"^(?:{rules['pattern']})$"
+    return words

@@ -1,0 +1,268 @@
+"""What the portal wants on a node (desired) and what the node says is there (observed).
+
+Both are whole documents, never deltas: a node that missed ten of them needs only the last. Amounts
+are integers with their unit in the name; times are ISO 8601 in UTC and advisory when a node sent
+them.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any
+
+from agents.contract.codec import decode, encode, rule
+from agents.contract.errors import Code, ContractError
+
+PROTOCOL = 1
+OLDEST_PROTOCOL = 1
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.:-]*"
+Identifier = Annotated[str, rule(max_length=64, pattern=_NAME)]
+GpuUuid = Annotated[str, rule(max_length=96, pattern=_NAME)]
+
+
+class GpuMode(StrEnum):
+    """How a GPU is divided. `mps` GPUs are in mode whole for the driver."""
+
+    WHOLE = "whole"
+    MIG = "mig"
+    MPS = "mps"
+
+
+class SliceKind(StrEnum):
+    GPU = "gpu"
+    MIG = "mig"
+    MPS = "mps"
+
+
+class ReplicaWish(StrEnum):
+    """What the portal wants of a replica. A replica no longer wanted at all is simply absent."""
+
+    PREPARE = "prepare"
+    RUN = "run"
+    STOP = "stop"
+
+
+class ReplicaState(StrEnum):
+    """What the node says of a replica."""
+
+    PENDING = "pending"
+    PREPARING = "preparing"
+    READY = "ready"
+    RUNNING = "running"
+    EXITED = "exited"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+class RuntimeKind(StrEnum):
+    DOCKER = "docker"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredGpu:
+    """The mode a GPU should be in. A GPU that is not listed is left as it is."""
+
+    uuid: GpuUuid
+    mode: GpuMode = GpuMode.WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredSlice:
+    """A MIG instance that should exist: `profile` over `size` memory slices from `start`."""
+
+    id: Identifier
+    gpu_uuid: GpuUuid
+    profile: str = field(default="", metadata=rule(max_length=32))
+    start: int = field(default=0, metadata=rule(minimum=0, maximum=63))
+    size: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device that a replica is given: a whole GPU, or a MIG instance by its place."""
+
+    allocation: Identifier
+    slice: Identifier
+    kind: SliceKind = SliceKind.GPU
+    gpu_uuid: str = field(default="", metadata=rule(max_length=96))
+    profile: str = field(default="", metadata=rule(max_length=32))
+    start: int = field(default=0, metadata=rule(minimum=0, maximum=63))
+    size: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """Where the ranks of a gang meet. Known only when every replica is ready."""
+
+    address: str = field(metadata=rule(max_length=255))
+    port: int = field(metadata=rule(minimum=1, maximum=65_535))
+    peers: tuple[str, ...] = field(default=(), metadata=rule(max_length=4_096))
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredReplica:
+    """One container (or process) of one attempt at a job, and what should become of it.
+
+    `fence` grows with every attempt; an agent refuses a lower one than it has seen for the job.
+    """
+
+    id: Identifier
+    job: Identifier
+    attempt: int = field(default=1, metadata=rule(minimum=1))
+    rank: int = field(default=0, metadata=rule(minimum=0, maximum=4_095))
+    world: int = field(default=1, metadata=rule(minimum=1, maximum=4_096))
+    fence: int = field(default=1, metadata=rule(minimum=1))
+    wish: ReplicaWish = ReplicaWish.PREPARE
+    project: str = field(default="", metadata=rule(max_length=64))
+    user: str = field(default="", metadata=rule(max_length=150))
+    name: str = field(default="", metadata=rule(max_length=64))
+    image: str = field(default="", metadata=rule(max_length=512))
+    command: tuple[str, ...] = field(default=(), metadata=rule(max_length=1_024))
+    launcher: str = field(default="none", metadata=rule(max_length=32))
+    env: dict[str, str] = field(default_factory=dict)
+    cpu_milli: int = field(default=1_000, metadata=rule(minimum=1))
+    memory_mib: int = field(default=1_024, metadata=rule(minimum=4))
+    shm_mib: int = field(default=64, metadata=rule(minimum=1))
+    devices: tuple[Device, ...] = ()
+    processes: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+    grace_seconds: int = field(default=30, metadata=rule(minimum=0, maximum=3_600))
+    time_limit_seconds: int = field(default=3_600, metadata=rule(minimum=1))
+    rendezvous: Rendezvous | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredDocument:
+    """Everything the portal wants on one node. `revision` only grows, except after a restore."""
+
+    node: Identifier
+    revision: int = field(default=0, metadata=rule(minimum=0))
+    gpus: tuple[DesiredGpu, ...] = ()
+    slices: tuple[DesiredSlice, ...] = ()
+    replicas: tuple[DesiredReplica, ...] = ()
+    protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
+    allow_mass_removal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedGpu:
+    """A GPU as the driver tells it. `board` is the table's key, or the driver's name if unknown."""
+
+    uuid: GpuUuid
+    index: int = field(default=0, metadata=rule(minimum=0, maximum=255))
+    product_name: str = field(default="", metadata=rule(max_length=128))
+    board: str = field(default="", metadata=rule(max_length=128))
+    memory_mib: int = field(default=0, metadata=rule(minimum=0))
+    mode: GpuMode = GpuMode.WHOLE
+    mode_pending: GpuMode = GpuMode.WHOLE
+    healthy: bool = True
+    health_reason: str = field(default="", metadata=rule(max_length=512))
+    pci_bus_id: str = field(default="", metadata=rule(max_length=32))
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSlice:
+    """A MIG instance that exists now, with the UUID that its containers are given."""
+
+    gpu_uuid: GpuUuid
+    profile: str = field(default="", metadata=rule(max_length=32))
+    start: int = field(default=0, metadata=rule(minimum=0, maximum=63))
+    size: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+    uuid: str = field(default="", metadata=rule(max_length=96))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceProblem:
+    """A partition change that did not work yet, and why. The agent goes on trying."""
+
+    gpu_uuid: GpuUuid
+    slice: str = field(default="", metadata=rule(max_length=64))
+    code: str = field(default="", metadata=rule(max_length=64))
+    sentence: str = field(default="", metadata=rule(max_length=512))
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedReplica:
+    """A replica as the node sees it. Rank 0 offers the rendezvous `address` and `port`."""
+
+    id: Identifier
+    job: Identifier
+    attempt: int = field(default=1, metadata=rule(minimum=1))
+    rank: int = field(default=0, metadata=rule(minimum=0))
+    fence: int = field(default=1, metadata=rule(minimum=1))
+    state: ReplicaState = ReplicaState.PENDING
+    container: str = field(default="", metadata=rule(max_length=128))
+    address: str = field(default="", metadata=rule(max_length=255))
+    port: int | None = field(default=None, metadata=rule(minimum=1, maximum=65_535))
+    exit_code: int | None = None
+    memory_kill: bool = False
+    code: str = field(default="", metadata=rule(max_length=64))
+    sentence: str = field(default="", metadata=rule(max_length=1_024))
+    started_at: str = field(default="", metadata=rule(max_length=40))
+    finished_at: str = field(default="", metadata=rule(max_length=40))
+    log_bytes: int = field(default=0, metadata=rule(minimum=0))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a node is. `fabric` names the network that replicas share: gangs stay inside one."""
+
+    cpu_milli: int = field(default=0, metadata=rule(minimum=0))
+    memory_mib: int = field(default=0, metadata=rule(minimum=0))
+    disk_free_mib: int = field(default=0, metadata=rule(minimum=0))
+    runtime: RuntimeKind = RuntimeKind.DOCKER
+    runtime_version: str = field(default="", metadata=rule(max_length=64))
+    fabric: str = field(default="", metadata=rule(max_length=128))
+    driver_version: str = field(default="", metadata=rule(max_length=64))
+    nvml_version: str = field(default="", metadata=rule(max_length=64))
+    cuda_version: str = field(default="", metadata=rule(max_length=64))
+    simulated: bool = False
+    agent_version: str = field(default="", metadata=rule(max_length=64))
+    problems: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDocument:
+    """Everything the node sees. Sent whole whenever it changed."""
+
+    node: Identifier
+    boot_id: str = field(default="", metadata=rule(max_length=64))
+    facts: NodeFacts = field(default_factory=NodeFacts)
+    gpus: tuple[ObservedGpu, ...] = ()
+    slices: tuple[ObservedSlice, ...] = ()
+    replicas: tuple[ObservedReplica, ...] = ()
+    problems: tuple[SliceProblem, ...] = ()
+    protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
+
+
+def check_protocol(protocol: Any) -> None:
+    """Refuse a document of a protocol that this side does not speak, before reading the rest."""
+    if not isinstance(protocol, int) or isinstance(protocol, bool):
+        raise ContractError(Code.INVALID_FIELD, "expected int", "protocol")
+    if protocol > PROTOCOL:
+        sentence = f"protocol {protocol} is newer than {PROTOCOL}: update this side first"
+        raise ContractError(Code.PROTOCOL_TOO_NEW, sentence, "protocol")
+    if protocol < OLDEST_PROTOCOL:
+        sentence = f"protocol {protocol} is no longer spoken: update the other side"
+        raise ContractError(Code.PROTOCOL_TOO_OLD, sentence, "protocol")
+
+
+def read_desired(data: Any) -> DesiredDocument:
+    """A desired document from JSON data. Raises ContractError; nothing is guessed."""
+    check_protocol(data.get("protocol") if isinstance(data, dict) else None)
+    return decode(DesiredDocument, data)
+
+
+def read_observed(data: Any) -> ObservedDocument:
+    """An observed document from JSON data. Raises ContractError."""
+    check_protocol(data.get("protocol") if isinstance(data, dict) else None)
+    return decode(ObservedDocument, data)
+
+
+def digest(document: DesiredDocument | ObservedDocument | DesiredReplica) -> str:
+    """SHA-256 of the canonical JSON, in hex: equal documents have equal digests."""
+    text = json.dumps(encode(document), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
