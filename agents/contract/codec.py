@@ -9,6 +9,7 @@ import dataclasses
 import re
 import types
 import typing
+from collections.abc import Hashable
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -70,7 +71,8 @@ def schema(kind: type) -> dict[str, Any]:
 
 
 @cache
-def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
+def _fields(kind: Hashable) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
+    kind = typing.cast(type, kind)
     hints = get_type_hints(kind, include_extras=True)
     return {f.name: (f, hints[f.name]) for f in dataclasses.fields(kind)}
 

@@ -1,0 +1,1 @@
+"""The control plane: reads rows into a snapshot, plans, commits, and drives nodes."""

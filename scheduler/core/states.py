@@ -1,0 +1,176 @@
+"""The state machines of every noun that has a status: states, legal edges, and the job's rollup.
+
+Only `portal.audit.transitions.advance` writes a status, and it asks here. Diagrams in
+docs/state-machines.md are generated from these tables.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+
+class JobStatus(StrEnum):
+    SUBMITTED = "submitted"
+    AWAITING_APPROVAL = "awaiting_approval"
+    QUEUED = "queued"
+    PLACED = "placed"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+class ReplicaStatus(StrEnum):
+    """What the node last said of a replica. The words are those of the wire."""
+
+    PENDING = "pending"
+    PREPARING = "preparing"
+    READY = "ready"
+    RUNNING = "running"
+    EXITED = "exited"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+class AllocationStatus(StrEnum):
+    RESERVED = "reserved"
+    BOUND = "bound"
+    RELEASING = "releasing"
+    RELEASED = "released"
+
+
+class SliceStatus(StrEnum):
+    PLANNED = "planned"
+    CREATING = "creating"
+    READY = "ready"
+    DELETING = "deleting"
+    DELETED = "deleted"
+    FAILED = "failed"
+    FAULTED = "faulted"
+
+
+class GpuHealth(StrEnum):
+    OK = "ok"
+    FAULTED = "faulted"
+    MISSING = "missing"
+
+
+class NodeStatus(StrEnum):
+    ENROLLED = "enrolled"
+    ONLINE = "online"
+    UNREACHABLE = "unreachable"
+    LOST = "lost"
+    RETIRED = "retired"
+
+
+Edges = Mapping[StrEnum, frozenset[StrEnum]]
+
+_J, _R, _A, _S, _N = JobStatus, ReplicaStatus, AllocationStatus, SliceStatus, NodeStatus
+_JOB_ENDS = {_J.FAILED, _J.CANCELLED, _J.TIMED_OUT}
+
+JOB_EDGES: Edges = {
+    _J.SUBMITTED: frozenset({_J.AWAITING_APPROVAL, _J.QUEUED, _J.FAILED, _J.CANCELLED}),
+    _J.AWAITING_APPROVAL: frozenset({_J.QUEUED, _J.FAILED, _J.CANCELLED}),
+    _J.QUEUED: frozenset({_J.PLACED, _J.FAILED, _J.CANCELLED}),
+    _J.PLACED: frozenset({_J.PREPARING, _J.STOPPING, _J.QUEUED} | _JOB_ENDS),
+    _J.PREPARING: frozenset({_J.RUNNING, _J.STOPPING, _J.QUEUED} | _JOB_ENDS),
+    _J.RUNNING: frozenset({_J.STOPPING, _J.QUEUED, _J.SUCCEEDED} | _JOB_ENDS),
+    _J.STOPPING: frozenset({_J.QUEUED, _J.SUCCEEDED} | _JOB_ENDS),
+    _J.SUCCEEDED: frozenset(),
+    _J.FAILED: frozenset(),
+    _J.CANCELLED: frozenset(),
+    _J.TIMED_OUT: frozenset(),
+}
+
+REPLICA_EDGES: Edges = {
+    _R.PENDING: frozenset(set(_R) - {_R.PENDING}),
+    _R.PREPARING: frozenset({_R.READY, _R.RUNNING, _R.EXITED, _R.FAILED, _R.LOST}),
+    _R.READY: frozenset({_R.RUNNING, _R.EXITED, _R.FAILED, _R.LOST}),
+    _R.RUNNING: frozenset({_R.EXITED, _R.FAILED, _R.LOST}),
+    _R.EXITED: frozenset(),
+    _R.FAILED: frozenset(),
+    # A node that comes back within its lease tells what became of the replica.
+    _R.LOST: frozenset({_R.EXITED, _R.FAILED}),
+}
+
+ALLOCATION_EDGES: Edges = {
+    _A.RESERVED: frozenset({_A.BOUND, _A.RELEASING, _A.RELEASED}),
+    _A.BOUND: frozenset({_A.RELEASING, _A.RELEASED}),
+    _A.RELEASING: frozenset({_A.RELEASED}),
+    _A.RELEASED: frozenset(),
+}
+
+SLICE_EDGES: Edges = {
+    _S.PLANNED: frozenset({_S.CREATING, _S.READY, _S.DELETING, _S.DELETED, _S.FAILED}),
+    _S.CREATING: frozenset({_S.READY, _S.DELETING, _S.DELETED, _S.FAILED}),
+    _S.READY: frozenset({_S.CREATING, _S.DELETING, _S.DELETED, _S.FAULTED}),
+    _S.FAULTED: frozenset({_S.READY, _S.DELETING, _S.DELETED}),
+    _S.FAILED: frozenset({_S.CREATING, _S.READY, _S.DELETING, _S.DELETED}),
+    _S.DELETING: frozenset({_S.DELETED}),
+    _S.DELETED: frozenset(),
+}
+
+NODE_EDGES: Edges = {
+    _N.ENROLLED: frozenset({_N.ONLINE, _N.RETIRED}),
+    _N.ONLINE: frozenset({_N.UNREACHABLE, _N.LOST, _N.RETIRED}),
+    _N.UNREACHABLE: frozenset({_N.ONLINE, _N.LOST, _N.RETIRED}),
+    _N.LOST: frozenset({_N.ONLINE, _N.RETIRED}),
+    _N.RETIRED: frozenset(),
+}
+
+EDGES: Mapping[str, Edges] = {
+    "job": JOB_EDGES,
+    "replica": REPLICA_EDGES,
+    "allocation": ALLOCATION_EDGES,
+    "slice": SLICE_EDGES,
+    "node": NODE_EDGES,
+}
+
+JOB_FINAL = frozenset(s for s, edges in JOB_EDGES.items() if not edges)
+JOB_WAITING = frozenset({_J.SUBMITTED, _J.AWAITING_APPROVAL, _J.QUEUED})
+JOB_HOLDING = frozenset({_J.PLACED, _J.PREPARING, _J.RUNNING, _J.STOPPING})
+ALLOCATION_LIVE = frozenset({_A.RESERVED, _A.BOUND, _A.RELEASING})
+SLICE_LIVE = frozenset(set(_S) - {_S.DELETED})
+REPLICA_ENDED = frozenset({_R.EXITED, _R.FAILED, _R.LOST})
+
+
+def is_allowed(edges: Edges, old: StrEnum, new: StrEnum) -> bool:
+    return new in edges[old]
+
+
+class Outcome(StrEnum):
+    """What the replicas together say about their attempt."""
+
+    WAITING = "waiting"
+    PREPARING = "preparing"
+    READY = "ready"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+def attempt_outcome(replicas: Iterable[tuple[ReplicaStatus, int | None]]) -> Outcome:
+    """The ordered rollup of (status, exit code) of all replicas of one attempt.
+
+    The first rule that matches wins: a replica that failed or exited non-zero fails the gang; a
+    lost one loses it; all exited with 0 is success; all ready is the barrier; else what the
+    furthest is doing.
+    """
+    states = list(replicas)
+    statuses = [status for status, _ in states]
+    if any(s is _R.FAILED or (s is _R.EXITED and code != 0) for s, code in states):
+        return Outcome.FAILED
+    if _R.LOST in statuses:
+        return Outcome.LOST
+    if all(s is _R.EXITED for s in statuses):
+        return Outcome.SUCCEEDED
+    if any(s in (_R.RUNNING, _R.EXITED) for s in statuses):
+        return Outcome.RUNNING
+    if all(s is _R.READY for s in statuses):
+        return Outcome.READY
+    if any(s is not _R.PENDING for s in statuses):
+        return Outcome.PREPARING
+    return Outcome.WAITING
