@@ -43,7 +43,7 @@ def decode(kind: type[T], data: Any, path: str = "") -> T:
     """
     if not isinstance(data, dict):
         raise _wrong(path, f"expected an object for {kind.__name__}")
-    fields = _fields(kind)
+    fields = _fields(typing.cast(Any, kind))
     for name in data:
         if name not in fields:
             raise ContractError(
@@ -170,7 +170,7 @@ def _text(data: str, path: str, rules: dict[str, Any]) -> str:
 
 
 def _object_schema(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
-    fields = _fields(kind)
+    fields = _fields(typing.cast(Any, kind))
     return {
         "type": "object",
         "additionalProperties": False,

@@ -1,0 +1,79 @@
+"""Who may do what: users, projects, memberships with a role, and API tokens."""
+
+from enum import StrEnum
+
+from django.contrib.auth.models import AbstractUser
+from django.core.validators import RegexValidator
+from django.db import models
+from knox.models import AbstractAuthToken
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    MEMBER = "member"
+    ADMIN = "admin"
+
+
+class Scope(StrEnum):
+    """What a token may do. Each includes the ones before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+class User(AbstractUser):
+    """A person. `is_superuser` is the platform admin."""
+
+    language = models.CharField(max_length=10, blank=True, default="")
+
+    @property
+    def is_platform_admin(self) -> bool:
+        return self.is_active and self.is_superuser
+
+
+class Project(models.Model):
+    """A team. Every job belongs to one."""
+
+    slug = models.CharField(
+        max_length=40,
+        unique=True,
+        validators=[RegexValidator(r"^[a-z0-9][a-z0-9-]*\Z", "Use a-z, 0-9 and hyphens.")],
+    )
+    name = models.CharField(max_length=100)
+    members = models.ManyToManyField(User, through="Membership", related_name="projects")
+    archived = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("slug",)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Membership(models.Model):
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=[(r.value, r.value) for r in Role])
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=("project", "user"), name="membership_once"),
+            models.CheckConstraint(
+                condition=models.Q(role__in=[r.value for r in Role]), name="membership_role"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.project}: {self.role}"
+
+
+class ApiToken(AbstractAuthToken):
+    """A token for REST and the CLI: only its digest is stored; it is shown once."""
+
+    name = models.CharField(max_length=64)
+    scope = models.CharField(
+        max_length=10, choices=[(s.value, s.value) for s in Scope], default=Scope.WRITE
+    )
+    last_used_at = models.DateTimeField(null=True, blank=True)

@@ -1,0 +1,114 @@
+"""The only writer of a status: checks the table, guards the update, writes the history event."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from django.db import models, transaction
+from django.utils import timezone
+
+from portal.audit.models import Event
+from scheduler.core.reasons import Reason
+from scheduler.core.states import EDGES, is_allowed
+
+SYSTEM = "system"
+
+
+class IllegalTransitionError(Exception):
+    """The table has no such edge: a bug in the caller, never a race."""
+
+
+class StaleStatusError(Exception):
+    """Somebody else changed the row since it was read. Re-read it and decide again."""
+
+
+def advance(
+    row: Any,
+    to: StrEnum,
+    *,
+    actor: str = SYSTEM,
+    reason: Reason | None = None,
+    code: str = "",
+    sentence: str = "",
+    at: datetime | None = None,
+    **columns: Any,
+) -> Event:
+    """Move `row` to status `to`, with `columns` in the same guarded update; write the event.
+
+    Raises IllegalTransitionError where the table has no edge, StaleStatusError where the row's
+    status is no longer the one that was read.
+    """
+    old = type(to)(row.status)
+    if not is_allowed(EDGES[row.NOUN], old, to):
+        raise IllegalTransitionError(f"{row.NOUN} {row.pk}: {old} -> {to}")
+    with transaction.atomic():
+        _update(row, old, to, columns)
+        event = _event(row, old, to, actor, reason, code, sentence, at or timezone.now())
+    row.status = to
+    for name, value in columns.items():
+        setattr(row, name, value)
+    return event
+
+
+def note(
+    row: Any, code: str, sentence: str, *, actor: str = SYSTEM, data: dict[str, Any] | None = None
+) -> Event:
+    """An event about `row` that changes no status."""
+    return Event.objects.create(
+        at=timezone.now(),
+        noun=row.NOUN,
+        noun_id=str(row.pk),
+        code=code,
+        sentence=sentence[:1024],
+        actor=actor,
+        data=data or {},
+        **_links(row),
+    )
+
+
+def _update(row: models.Model, old: StrEnum, to: StrEnum, columns: dict[str, Any]) -> None:
+    rows = type(row)._default_manager.filter(pk=row.pk, status=old)
+    if rows.update(status=to, **columns) != 1:
+        raise StaleStatusError(f"{row} is no longer {old}")
+
+
+def _event(
+    row: Any,
+    old: StrEnum,
+    to: StrEnum,
+    actor: str,
+    reason: Reason | None,
+    code: str,
+    sentence: str,
+    at: datetime,
+) -> Event:
+    return Event.objects.create(
+        at=at,
+        noun=row.NOUN,
+        noun_id=str(row.pk),
+        old=old,
+        new=to,
+        code=str(reason.code) if reason else code,
+        sentence=(reason.sentence if reason else sentence)[:1024],
+        actor=actor,
+        data={"reason": reason.as_dict()} if reason else {},
+        **_links(row),
+    )
+
+
+def _links(row: Any) -> dict[str, Any]:
+    """The job, node and project that an event about `row` belongs to."""
+    match row.NOUN:
+        case "job":
+            return {"job_id": row.pk, "project_id": row.project_id}
+        case "replica":
+            job = row.attempt.job
+            return {"job_id": job.pk, "project_id": job.project_id, "node_id": row.node_id}
+        case "allocation":
+            return {"job_id": row.replica.attempt.job_id, "project_id": row.project_id}
+        case "slice":
+            return {"node_id": row.gpu.node_id}
+        case "gpu":
+            return {"node_id": row.node_id}
+        case _:
+            return {"node_id": row.pk}

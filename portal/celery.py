@@ -1,0 +1,10 @@
+"""The Celery application. A message carries primary keys only and is only a bell: see scheduler/."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+
+app = Celery("tessera")
+app.config_from_object("django.conf:settings", namespace="CELERY")

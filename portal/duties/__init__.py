@@ -1,0 +1,1 @@
+"""Duties of the portal."""

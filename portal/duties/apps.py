@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class DutiesConfig(AppConfig):
+    name = "portal.duties"
+    label = "duties"

@@ -1,0 +1,195 @@
+"""What people ask for and what became of it: jobs, attempts, replicas, allocations."""
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+
+from portal.accounts.models import Project
+from portal.inventory.models import Node, Slice, one_of, words
+from scheduler.core.states import (
+    ALLOCATION_LIVE,
+    AllocationStatus,
+    JobStatus,
+    ReplicaStatus,
+)
+from scheduler.core.values import Priority
+
+
+class Job(models.Model):
+    """A request and its fate. People call it J-<number>; nodes know it by `uid`.
+
+    `request` is the canonical request as scheduler.core.request writes it; what is queried or
+    counted stands in columns of its own. `reason` is the one reason object while it waits, and why
+    it ended after that. `stop_reason` is the first cause of its end: the first one wins.
+    """
+
+    NOUN = "job"
+
+    id = models.BigAutoField(primary_key=True)
+    uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs"
+    )
+    name = models.CharField(max_length=63)
+    kind = models.CharField(max_length=16)
+    image = models.CharField(max_length=512)
+    request = models.JSONField()
+    replicas_wanted = models.PositiveSmallIntegerField()
+    cpu_milli = models.PositiveIntegerField()
+    memory_mib = models.PositiveIntegerField()
+    time_limit_seconds = models.PositiveIntegerField()
+    priority = models.CharField(max_length=8, choices=words(Priority), default=Priority.NORMAL)
+    infrastructure_retries_left = models.PositiveSmallIntegerField(default=0)
+    user_retries_left = models.PositiveSmallIntegerField(default=0)
+    status = models.CharField(
+        max_length=20, choices=words(JobStatus), default=JobStatus.SUBMITTED, editable=False
+    )
+    reason = models.JSONField(null=True, blank=True, editable=False)
+    position = models.PositiveIntegerField(null=True, blank=True, editable=False)
+    stop_reason = models.CharField(max_length=32, blank=True, default="", editable=False)
+    submitted_at = models.DateTimeField(auto_now_add=True)
+    queued_at = models.DateTimeField(null=True, blank=True, editable=False)
+    started_at = models.DateTimeField(null=True, blank=True, editable=False)
+    deadline_at = models.DateTimeField(null=True, blank=True, editable=False)
+    finished_at = models.DateTimeField(null=True, blank=True, editable=False)
+    idempotency_key = models.CharField(max_length=128, blank=True, default="", editable=False)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = [
+            one_of("status", JobStatus, "job_status"),
+            models.UniqueConstraint(
+                fields=("owner", "idempotency_key"),
+                condition=~Q(idempotency_key=""),
+                name="job_idempotency_once",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=("status", "queued_at"), name="job_queue"),
+            models.Index(fields=("project", "-id"), name="job_project"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.name}"
+
+    @property
+    def label(self) -> str:
+        return f"J-{self.pk}"
+
+
+class Attempt(models.Model):
+    """One try at running a job's whole gang. Its id is the fence: it grows with every placement."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+    outcome = models.CharField(max_length=16, blank=True, default="")
+    first_failure = models.JSONField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("job", "number")
+        constraints = [models.UniqueConstraint(fields=("job", "number"), name="attempt_once")]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.job}"
+
+    @property
+    def fence(self) -> int:
+        return self.pk
+
+
+class Wish(models.TextChoices):
+    """What the portal wants of a replica; `gone` is left out of the desired document."""
+
+    PREPARE = "prepare"
+    RUN = "run"
+    STOP = "stop"
+    GONE = "gone"
+
+
+class Replica(models.Model):
+    """One container of an attempt, by rank. `log_bytes` counts what has arrived of its log.
+
+    `gone_revision` is the node's desired revision from which the replica was left out: once the
+    node has applied it and lists the replica no more, its devices are free.
+    """
+
+    NOUN = "replica"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="replicas")
+    rank = models.PositiveSmallIntegerField()
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="replicas")
+    wish = models.CharField(max_length=8, choices=Wish.choices, default=Wish.PREPARE)
+    status = models.CharField(
+        max_length=16, choices=words(ReplicaStatus), default=ReplicaStatus.PENDING, editable=False
+    )
+    container = models.CharField(max_length=128, blank=True, default="")
+    address = models.CharField(max_length=255, blank=True, default="")
+    port = models.PositiveIntegerField(null=True, blank=True)
+    exit_code = models.IntegerField(null=True, blank=True)
+    memory_kill = models.BooleanField(default=False)
+    code = models.CharField(max_length=64, blank=True, default="")
+    sentence = models.CharField(max_length=1024, blank=True, default="")
+    log_bytes = models.PositiveBigIntegerField(default=0)
+    gone_revision = models.PositiveBigIntegerField(null=True, blank=True)
+    ready_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("attempt", "rank")
+        constraints = [
+            one_of("status", ReplicaStatus, "replica_status"),
+            models.UniqueConstraint(fields=("attempt", "rank"), name="replica_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.attempt}"
+
+
+class Allocation(models.Model):
+    """The lease of a slice by a replica, from one moment to another. Accounting is their sum."""
+
+    NOUN = "allocation"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    replica = models.ForeignKey(Replica, on_delete=models.CASCADE, related_name="allocations")
+    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="allocations")
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="allocations")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="allocations"
+    )
+    units = models.PositiveIntegerField()
+    status = models.CharField(
+        max_length=16,
+        choices=words(AllocationStatus),
+        default=AllocationStatus.RESERVED,
+        editable=False,
+    )
+    reserved_at = models.DateTimeField()
+    bound_at = models.DateTimeField(null=True, blank=True)
+    released_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("reserved_at",)
+        constraints = [
+            one_of("status", AllocationStatus, "allocation_status"),
+            models.UniqueConstraint(
+                fields=("slice",),
+                condition=Q(status__in=[str(s) for s in sorted(ALLOCATION_LIVE)]),
+                name="slice_allocated_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(released_at__isnull=True) | Q(released_at__gte=F("reserved_at")),
+                name="allocation_interval",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.slice} held by {self.replica}"

@@ -1,0 +1,56 @@
+"""Every knob of ours in one place: typed, documented, read from the environment at the edge.
+
+Code takes the values it needs as arguments; only entry points read `settings.PLATFORM`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """Each field is read from TESSERA_<NAME>. Times are in seconds, amounts in the named unit."""
+
+    var: Path = Path("var")
+    """Folder for logs, bells and, without PostgreSQL, the database."""
+    redis_url: str = ""
+    """Redis for bells between processes. Empty: datagram sockets under `var`, one machine only."""
+    image_allow: str = "*"
+    """Comma-separated patterns of image names that may be asked for."""
+    default_time_limit_seconds: int = 4 * 3600
+    max_time_limit_seconds: int = 7 * 24 * 3600
+    max_replicas: int = 64
+    default_quota_units: int = 8 * 56_000
+    """What a new project may hold at once, in units (56,000 = one GPU)."""
+    lease_seconds: int = 300
+    """An agent out of contact this long stops what its policy says to stop."""
+    kill_grace_seconds: int = 30
+    lease_margin_seconds: int = 15
+    unreachable_seconds: int = 15
+    lost_seconds: int = 60
+    agent_token_seconds: int = 900
+    join_token_seconds: int = 3600
+    hold_seconds: int = 20
+    """How long a sync call is held while nothing changes (jittered by 20 %)."""
+    prepare_timeout_seconds: int = 900
+    """A gang that is not ready by then is stopped and tried again elsewhere."""
+    agent_threads: int = 8
+    """Database threads that serve agents in one web process."""
+
+
+def platform_from(environ: Mapping[str, str]) -> Platform:
+    """The knobs, from TESSERA_* variables. Raises ValueError naming the variable that is wrong."""
+    values: dict[str, object] = {}
+    for field in fields(Platform):
+        name = f"TESSERA_{field.name.upper()}"
+        if name in environ:
+            values[field.name] = _read(name, environ[name], type(field.default))
+    return Platform(**values)  # type: ignore[arg-type]  # each value was read as its field's type
+
+
+def _read(name: str, text: str, kind: type) -> object:
+    try:
+        return kind(text)
+    except ValueError as wrong:
+        raise ValueError(f"{name}={text!r} is not {kind.__name__}") from wrong

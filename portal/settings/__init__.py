@@ -1,0 +1,1 @@
+"""Settings: everything in base, only differences in dev, test and prod."""

@@ -1,0 +1,1 @@
+"""Web of the portal."""
