@@ -1,4 +1,4 @@
-"""The Celery application. A message carries primary keys only and is only a bell: see scheduler/."""
+"""The Celery application. A message carries primary keys only and is only a bell."""
 
 import os
 

@@ -26,7 +26,7 @@ def one_of(field: str, enum: type, name: str) -> models.CheckConstraint:
 class Node(models.Model):
     """A server with an agent. `desired` is the whole document it is told; `revision` its number.
 
-    `lease_until` is when, by our clock, the agent may at the latest still believe itself in contact.
+    `lease_until`: by our clock, the latest moment at which the agent may believe itself in contact.
     """
 
     NOUN = "node"

@@ -41,3 +41,9 @@ class Quota(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user or 'all'} in {self.project}: {self.limit_units}"
+
+
+def quotas_of(project_id: int, user_id: int) -> models.QuerySet[Quota]:
+    """The quotas that an allocation of this user in this project counts against."""
+    mine = Q(user__isnull=True) | Q(user_id=user_id)
+    return Quota.objects.filter(mine, project_id=project_id)

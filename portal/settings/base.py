@@ -79,9 +79,11 @@ SQLITE = {
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     },
 }
-DATABASES = {"default": env.db("TESSERA_DATABASE_URL")} if "TESSERA_DATABASE_URL" in os.environ else {
-    "default": SQLITE
-}
+DATABASES = (
+    {"default": env.db("TESSERA_DATABASE_URL")}
+    if "TESSERA_DATABASE_URL" in os.environ
+    else {"default": SQLITE}
+)
 # A held stream must not pin a connection: each request opens its own (ecosystem facts, 7).
 DATABASES["default"]["CONN_MAX_AGE"] = 0
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -122,8 +124,13 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
 }
-KNOX_TOKEN_MODEL = "accounts.ApiToken"
-REST_KNOX = {"TOKEN_MODEL": "accounts.ApiToken", "TOKEN_TTL": None, "AUTO_REFRESH": False, "TOKEN_PREFIX": "tsr_"}
+KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 - a model's name
+REST_KNOX = {
+    "TOKEN_MODEL": "accounts.ApiToken",
+    "TOKEN_TTL": None,
+    "AUTO_REFRESH": False,
+    "TOKEN_PREFIX": "tsr_",
+}
 SPECTACULAR_SETTINGS = {"TITLE": "Tessera", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
 
 CONTENT_SECURITY_POLICY = {
@@ -160,6 +167,8 @@ CELERY_BEAT_SCHEDULE = {
 CELERY_BEAT_SCHEDULE_FILENAME = str(PLATFORM.var / "beat-schedule")
 if CELERY_BROKER_URL.startswith("filesystem://"):
     _broker = PLATFORM.var / "broker"
+    for _folder in ("queue", "control"):
+        (_broker / _folder).mkdir(parents=True, exist_ok=True)
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "data_folder_in": str(_broker / "queue"),
         "data_folder_out": str(_broker / "queue"),

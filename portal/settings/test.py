@@ -5,7 +5,15 @@ import tempfile
 
 os.environ.setdefault("TESSERA_VAR", tempfile.mkdtemp(prefix="tessera-test-"))
 
-from portal.settings.base import *  # noqa: E402, F403 - TESSERA_VAR must stand before base reads it
+from portal.settings.base import *  # noqa: F403 - TESSERA_VAR must stand before base reads it
+from portal.settings.base import DATABASES, PLATFORM
+
+# A file, because several threads share it: SQLite's memory databases know no waiting for a lock.
+if "sqlite" in str(DATABASES["default"]["ENGINE"]):
+    DATABASES["default"]["TEST"] = {"NAME": str(PLATFORM.var / "test.sqlite3")}
+
+# Whitenoise warns of a missing folder, and warnings are errors here.
+(PLATFORM.var / "static").mkdir(parents=True, exist_ok=True)
 
 SECRET_KEY = "test"  # noqa: S105 - not a secret
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -1,0 +1,1 @@
+"""What node agents call: enrol, hello, sync, logs. Outside Django's middleware."""

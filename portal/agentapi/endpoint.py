@@ -1,0 +1,132 @@
+"""The agents' door: routing, refusals and failures. Mounted beside Django, under no middleware."""
+
+import logging
+import re
+from urllib.parse import parse_qs
+
+from django.conf import settings
+from django.db import DataError, InterfaceError, OperationalError
+
+from agents.contract.calls import (
+    ENROL_PATH,
+    EPOCH_HEADER,
+    HELLO_PATH,
+    MAX_BODY_BYTES,
+    MAX_LOG_CHUNK_BYTES,
+    SYNC_PATH,
+    EnrolRequest,
+    HelloRequest,
+    SyncRequest,
+)
+from agents.contract.codec import decode
+from agents.contract.errors import Code, ContractError
+from portal.agentapi import enrolment, sync
+from portal.agentapi.credentials import node_of
+from portal.agentapi.holds import hold, only_hold
+from portal.agentapi.logs import log_append
+from portal.agentapi.threads import in_thread
+from portal.agentapi.wire import (
+    Disconnected,
+    Receive,
+    Scope,
+    Send,
+    header,
+    read_body,
+    read_json,
+    send_json,
+)
+from portal.live.listener import subscribe
+
+PREFIX = "/agent/v1/"
+LOG = re.compile(r"/agent/v1/replicas/(?P<replica>[^/]+)/log")
+FAILED = {"error": {"code": "internal", "sentence": "the portal failed: try again", "field": ""}}
+NO_SUCH = {"error": {"code": "not_found", "sentence": "no such call", "field": ""}}
+
+log = logging.getLogger(__name__)
+
+
+async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+    """One call of an agent, whatever becomes of it."""
+    try:
+        status, value = await _answer(scope, receive)
+    except Disconnected:
+        return
+    except Exception as error:
+        refusal = _refusal(error)
+        if refusal is None:
+            log.exception("agent call %s failed", scope["path"])
+        status, value = (refusal.status, refusal.body()) if refusal else (500, FAILED)
+    if value is not None:
+        await send_json(send, status, value)
+
+
+def _refusal(error: Exception) -> ContractError | None:
+    """What the caller can do about it, if it can."""
+    match error:
+        case ContractError():
+            return error
+        case DataError() | OverflowError():
+            return ContractError(Code.INVALID_FIELD, "a value is too large to be kept")
+        case OperationalError() | InterfaceError():
+            log.warning("agents wait for the database: %s", error)
+            return ContractError(Code.UNAVAILABLE, "the database does not answer: try again")
+        case _:
+            return None
+
+
+async def _answer(scope: Scope, receive: Receive) -> tuple[int, object]:
+    """The status and body; a body of None: nobody is there to read it."""
+    call = (scope["method"], scope["path"])
+    if call == ("POST", SYNC_PATH):
+        return 200, await _sync(scope, receive)
+    if call == ("POST", HELLO_PATH):
+        hello = decode(HelloRequest, await _json(scope, receive))
+        return 200, await in_thread(enrolment.hello, request=hello)
+    if call == ("POST", ENROL_PATH):
+        enrol = decode(EnrolRequest, await _json(scope, receive))
+        return 200, await in_thread(enrolment.enrol, request=enrol)
+    match = LOG.fullmatch(scope["path"])
+    if match and scope["method"] == "PUT":
+        return 200, await _log(scope, receive, match["replica"])
+    return 404, NO_SUCH
+
+
+async def _json(scope: Scope, receive: Receive) -> object:
+    return read_json(await read_body(scope, receive, MAX_BODY_BYTES))
+
+
+async def _sync(scope: Scope, receive: Receive) -> object:
+    authorization = header(scope, "authorization")
+    node_id = node_of(authorization)
+    request = decode(SyncRequest, await _json(scope, receive))
+    # Registered before anything is read: a ring from here on is not missed.
+    with subscribe(f"node:{node_id}") as bell:
+        standing = await in_thread(sync.take, authorization=authorization, request=request)
+        with only_hold(node_id, bell):
+            if standing.is_news:
+                revision = standing.revision
+                return await in_thread(sync.answer, standing=standing, revision=revision)
+            seconds = min(request.hold_seconds, settings.PLATFORM.hold_seconds)
+            return await hold(bell, standing, seconds, receive)
+
+
+async def _log(scope: Scope, receive: Receive, replica: str) -> object:
+    epoch = _number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    offset = _number(
+        parse_qs(scope["query_string"].decode("latin-1")).get("offset", [""])[0], "offset"
+    )
+    return await in_thread(
+        log_append,
+        authorization=header(scope, "authorization"),
+        epoch=epoch,
+        replica=replica,
+        offset=offset,
+        data=await read_body(scope, receive, MAX_LOG_CHUNK_BYTES),
+    )
+
+
+def _number(text: str, field: str) -> int:
+    # At most 18 digits: what a BIGINT column holds.
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise ContractError(Code.INVALID_FIELD, "expected a whole number", field)
+    return int(text)

@@ -1,0 +1,165 @@
+"""A node's first contact (enrol) and each start of its agent (hello)."""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from agents.contract.calls import (
+    MAX_CLOCK_SKEW_SECONDS,
+    EnrolAnswer,
+    EnrolRequest,
+    HelloAnswer,
+    HelloRequest,
+    hello_bytes,
+)
+from agents.contract.errors import Code, ContractError
+from portal.agentapi.credentials import (
+    access_token,
+    digest_of,
+    is_signed,
+    public_key_read,
+    require_not_retired,
+)
+from portal.audit.transitions import advance, note
+from portal.duties.locks import locked
+from portal.inventory.models import HelloNonce, JoinToken, Node
+from portal.live.bell import ring, ring_plan
+from scheduler.core.states import NodeStatus
+
+# Twice the accepted skew: a hello from the future can be replayed that long.
+NONCE_KEPT = timedelta(seconds=2 * MAX_CLOCK_SKEW_SECONDS)
+NOT_KNOWN = "no node with this id and key: enrol it with a new join token"
+
+
+def enrol(*, request: EnrolRequest) -> EnrolAnswer:
+    """Trade a join token for a place: store the agent's key and burn the token, or neither."""
+    public_key_read(request.public_key)
+    with transaction.atomic():
+        now = timezone.now()
+        tickets = JoinToken.objects.filter(
+            digest=digest_of(request.join_token), node__name=request.node
+        )
+        nodes = locked(Node.objects.filter(pk__in=tickets.values("node_id")))
+        if not nodes or tickets.filter(used_at=None, expires_at__gt=now).update(used_at=now) != 1:
+            sentence = (
+                "the join token is wrong, used or expired: ask an administrator for a new one"
+            )
+            raise ContractError(Code.JOIN_TOKEN_INVALID, sentence, "join_token")
+        (node,) = nodes
+        require_not_retired(node)
+        _key_replace(node, request)
+    return EnrolAnswer(node_id=str(node.pk))
+
+
+def _key_replace(node: Node, request: EnrolRequest) -> None:
+    """The new key's owner speaks for the node now: whoever had the old one is out."""
+    node.public_key = request.public_key
+    node.epoch += 1
+    node.token_digest = ""
+    node.token_expires_at = None
+    node.save(update_fields=["public_key", "epoch", "token_digest", "token_expires_at"])
+    note(
+        node,
+        "node_enrolled",
+        f"{node.name} enrolled with a new key",
+        actor=f"node:{node.name}",
+        data={"machine_id": request.machine_id},
+    )
+    ring(f"node:{node.pk}")
+
+
+def hello(*, request: HelloRequest) -> HelloAnswer:
+    """Start a session: a higher epoch and a fresh token; every earlier session ends here."""
+    with transaction.atomic():
+        now = timezone.now()
+        node = _proven_node(request)
+        _require_fresh(node, request, now)
+        token = _session_start(node, request, now)
+    platform = settings.PLATFORM
+    return HelloAnswer(
+        epoch=node.epoch,
+        access_token=token,
+        token_seconds=platform.agent_token_seconds,
+        lease_seconds=platform.lease_seconds,
+        acked_seq=node.acked_seq,
+        server_time=now.isoformat(),
+    )
+
+
+def _proven_node(request: HelloRequest) -> Node:
+    """The node whose key signed the request. Unknown and wrongly signed read the same."""
+    try:
+        nodes = locked(Node.objects.defer("desired").filter(pk=UUID(request.node_id)))
+    except ValueError:
+        nodes = []
+    if not nodes:
+        raise ContractError(Code.NODE_UNKNOWN, NOT_KNOWN)
+    (node,) = nodes
+    require_not_retired(node)
+    message = hello_bytes(
+        request.node_id, request.boot_id, request.time_ms, request.nonce, request.protocol
+    )
+    if not is_signed(node.public_key, request.signature, message):
+        raise ContractError(Code.SIGNATURE_INVALID, NOT_KNOWN)
+    return node
+
+
+def _require_fresh(node: Node, request: HelloRequest, now: datetime) -> None:
+    """Refuse a replay: too far from our clock, or a nonce that was seen before."""
+    now_ms = int(now.timestamp() * 1000)
+    if abs(now_ms - request.time_ms) > MAX_CLOCK_SKEW_SECONDS * 1000:
+        sentence = (
+            f"the clocks differ by more than {MAX_CLOCK_SKEW_SECONDS} s: set the node's clock"
+        )
+        raise ContractError(Code.CLOCK_SKEW, sentence, "time_ms", {"server_time_ms": now_ms})
+    node.nonces.filter(seen_at__lt=now - NONCE_KEPT).delete()
+    try:
+        with transaction.atomic():
+            HelloNonce.objects.create(node=node, nonce=request.nonce, seen_at=now)
+    except IntegrityError:
+        sentence = "this hello was answered before: sign a new one"
+        raise ContractError(Code.NONCE_REUSED, sentence, "nonce") from None
+
+
+def _session_start(node: Node, request: HelloRequest, now: datetime) -> str:
+    token = access_token(node.pk)
+    _boot_note(node, request)
+    columns = {
+        "epoch": node.epoch + 1,
+        "token_digest": digest_of(token),
+        "token_expires_at": now + timedelta(seconds=settings.PLATFORM.agent_token_seconds),
+        "boot_id": request.boot_id,
+        "last_seen_at": now,
+        # What the last session saw says nothing about this one: ask for it whole.
+        "observed_hash": "",
+    }
+    for name, value in columns.items():
+        setattr(node, name, value)
+    node.save(update_fields=list(columns))
+    node_seen(node)
+    # A call that the earlier session still holds ends at once.
+    ring(f"node:{node.pk}")
+    return token
+
+
+def node_seen(node: Node) -> None:
+    """The node spoke: it is online. `node` is locked by the caller."""
+    if node.status == NodeStatus.ONLINE:
+        return
+    advance(node, NodeStatus.ONLINE, actor=f"node:{node.name}", sentence=f"{node.name} is back")
+    ring("cluster")
+    ring_plan()
+
+
+def _boot_note(node: Node, request: HelloRequest) -> None:
+    if node.boot_id and node.boot_id != request.boot_id:
+        note(
+            node,
+            "node_rebooted",
+            f"{node.name} was started anew since it was last heard",
+            actor=f"node:{node.name}",
+            data={"old": node.boot_id, "new": request.boot_id},
+        )

@@ -1,0 +1,180 @@
+"""Sync, the part that meets the database: take what a node says, read what it should know."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from agents.contract.calls import AgentEvent, SyncAnswer, SyncRequest
+from agents.contract.documents import (
+    DesiredDocument,
+    ObservedDocument,
+    check_protocol,
+    read_desired,
+)
+from agents.contract.errors import Code, ContractError
+from portal.agentapi.credentials import node_authenticate, require_not_retired
+from portal.agentapi.enrolment import node_seen
+from portal.audit.models import Event
+from portal.inventory.models import Node
+from portal.jobs.models import Replica
+from portal.jobs.release import is_release_due
+from portal.jobs.reports import node_report
+
+# The largest number that a BIGINT column holds.
+LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a node stands after what it said: what its answer is made of."""
+
+    node_id: UUID
+    epoch: int
+    acked_seq: int
+    applied_revision: int
+    revision: int
+    full_required: bool
+
+    @property
+    def is_news(self) -> bool:
+        return self.revision > self.applied_revision or self.full_required
+
+
+def take(*, authorization: str, request: SyncRequest) -> Standing:
+    """Write down what the node says: that it lives, its events, and what it sees.
+
+    The report runs after its own commit, in the lock order of the rows that it touches. Should it
+    fail, the hash stays as it was and the agent is asked for the whole document again.
+    """
+    observed = request.observed
+    with transaction.atomic():
+        nodes = Node.objects.defer("desired", "facts").select_for_update(no_key=True, of=("self",))
+        node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
+        _require_own(node, observed)
+        _events_append(node, request.events)
+        _contact(node, request)
+    if observed is not None:
+        check_protocol(observed.protocol)
+        node_report(node.pk, observed)
+        Node.objects.filter(pk=node.pk, epoch=request.epoch).update(
+            observed_hash=request.observed_hash
+        )
+    return Standing(
+        node_id=node.pk,
+        epoch=node.epoch,
+        acked_seq=node.acked_seq,
+        applied_revision=request.applied_revision,
+        revision=_revision(node.pk, request.epoch),
+        full_required=observed is None and _is_owed(node, request),
+    )
+
+
+def _is_owed(node: Node, request: SyncRequest) -> bool:
+    """Whether the hash alone will not do: it is not the one we know, or devices wait to be seen
+    free since the node applied their removal."""
+    return request.observed_hash != node.observed_hash or is_release_due(node=node)
+
+
+def look(*, standing: Standing) -> int:
+    """The node's revision now; the cheap look after a bell. Raises ContractError as `take` does."""
+    return _revision(standing.node_id, standing.epoch)
+
+
+def answer(*, standing: Standing, revision: int) -> SyncAnswer:
+    """What the node is told, with the whole desired document where it has another one.
+
+    A node ahead of us (an older database was restored) is told too: it decides whether to hold.
+    """
+    desired = None
+    if revision != standing.applied_revision:
+        desired = _desired(standing.node_id)
+    return SyncAnswer(
+        epoch=standing.epoch,
+        acked_seq=standing.acked_seq,
+        lease_seconds=settings.PLATFORM.lease_seconds,
+        revision=desired.revision if desired else revision,
+        full_required=standing.full_required,
+        server_time=timezone.now().isoformat(),
+        desired=desired,
+    )
+
+
+def _desired(node_id: UUID) -> DesiredDocument | None:
+    document = Node.objects.values_list("desired", flat=True).get(pk=node_id)
+    return read_desired(document) if document else None
+
+
+def _revision(node_id: UUID, epoch: int) -> int:
+    node = Node.objects.only("name", "status", "epoch", "revision").get(pk=node_id)
+    require_not_retired(node)
+    if node.epoch != epoch:
+        sentence = f"epoch {epoch} was replaced by {node.epoch}: stop changing the node"
+        raise ContractError(Code.EPOCH_STALE, sentence, "epoch")
+    return node.revision
+
+
+def _require_own(node: Node, observed: ObservedDocument | None) -> None:
+    if observed is not None and observed.node != str(node.pk):
+        sentence = "a node speaks for itself only: send your own node id"
+        raise ContractError(Code.INVALID_FIELD, sentence, "observed.node")
+
+
+def _contact(node: Node, request: SyncRequest) -> None:
+    now = timezone.now()
+    node.last_seen_at = now
+    node.lease_until = now + timedelta(seconds=settings.PLATFORM.lease_seconds)
+    # A number that we never gave out says nothing about what was applied.
+    is_ours = request.applied_revision <= node.revision
+    node.applied_revision = request.applied_revision if is_ours else 0
+    node.save(update_fields=["last_seen_at", "lease_until", "applied_revision", "acked_seq"])
+    node_seen(node)
+
+
+def _events_append(node: Node, events: tuple[AgentEvent, ...]) -> None:
+    """Each event once and in order; those up to `acked_seq` were taken before."""
+    fresh: dict[int, AgentEvent] = {}
+    for event in sorted(events, key=lambda e: e.seq):
+        if event.seq > LARGEST:
+            raise ContractError(Code.INVALID_FIELD, f"at most {LARGEST}", "events.seq")
+        if event.seq > node.acked_seq:
+            fresh.setdefault(event.seq, event)
+    if not fresh:
+        return
+    replicas = _replicas(node, fresh.values())
+    Event.objects.bulk_create(_row(node, event, replicas) for event in fresh.values())
+    node.acked_seq = max(fresh)
+
+
+def _replicas(node: Node, events: Iterable[AgentEvent]) -> dict[str, Replica]:
+    """The node's own replicas that the events are about, by id."""
+    ids = set()
+    for event in events:
+        try:
+            ids.add(UUID(event.replica))
+        except ValueError:
+            continue
+    rows = Replica.objects.filter(node=node, pk__in=ids).select_related("attempt__job")
+    return {str(row.pk): row for row in rows}
+
+
+def _row(node: Node, event: AgentEvent, replicas: dict[str, Replica]) -> Event:
+    """The node's clock is advisory: its time stands in the data, ours orders the history."""
+    replica = replicas.get(event.replica)
+    job = replica.attempt.job if replica else None
+    return Event(
+        at=timezone.now(),
+        noun="replica" if replica else "node",
+        noun_id=str(replica.pk if replica else node.pk),
+        job=job,
+        project_id=job.project_id if job else None,
+        node=node,
+        code=str(event.type),
+        sentence=event.sentence,
+        actor=f"node:{node.name}",
+        data=event.data | {"seq": str(event.seq), "node_time": event.at, "fence": str(event.fence)},
+    )

@@ -1,0 +1,95 @@
+"""HTTP by hand for a handful of calls: bounded bodies in, JSON out. Knows nothing of nodes."""
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from agents.contract.codec import encode
+from agents.contract.documents import PROTOCOL, check_protocol
+from agents.contract.errors import Code, ContractError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+RETRY_AFTER_SECONDS = 2
+
+
+class Disconnected(Exception):
+    """The caller went away before its body was whole."""
+
+
+def header(scope: Scope, name: str) -> str:
+    """The first header of that name, or empty."""
+    wanted = name.lower().encode()
+    for key, value in scope["headers"]:
+        if key == wanted:
+            return str(value.decode("latin-1"))
+    return ""
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The whole body. Raises ContractError(TOO_LARGE) without reading past `limit` bytes."""
+    announced = header(scope, "content-length")
+    if announced.isdigit() and int(announced) > limit:
+        raise _too_large(limit)
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def read_json(body: bytes) -> Any:
+    """The object in the body, of a protocol that we speak. Raises ContractError."""
+    try:
+        data = json.loads(body)
+        # What JSON can say and the database cannot hold: NUL and half a surrogate pair.
+        if b"\\u" in body:
+            _require_storable(data)
+    except (ValueError, RecursionError):
+        raise ContractError(Code.MALFORMED, "the body is not JSON text") from None
+    if not isinstance(data, dict):
+        raise ContractError(Code.MALFORMED, "expected a JSON object")
+    check_protocol(data.get("protocol", PROTOCOL))
+    return data
+
+
+def _require_storable(data: Any) -> None:
+    if isinstance(data, str):
+        data.encode()
+        if "\0" in data:
+            raise ValueError
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            _require_storable(key)
+            _require_storable(value)
+    elif isinstance(data, list):
+        for item in data:
+            _require_storable(item)
+
+
+def _too_large(limit: int) -> ContractError:
+    return ContractError(Code.TOO_LARGE, f"a body here has at most {limit} bytes")
+
+
+async def send_json(send: Send, status: int, value: object) -> None:
+    body = json.dumps(encode(value), separators=(",", ":")).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    if status == 503:
+        headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
+    if status == 413:
+        # The rest of the body was not read: this connection cannot carry another call.
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

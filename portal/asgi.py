@@ -1,0 +1,67 @@
+"""The web process: agents' calls beside Django, one listener for bells, a quick shutdown."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+django: Any = get_asgi_application()
+
+from portal.agentapi.endpoint import PREFIX, endpoint  # noqa: E402 - models need Django set up
+from portal.agentapi.wire import Receive, Scope, Send  # noqa: E402
+from portal.live.listener import Listener, listener  # noqa: E402
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+    elif scope["type"] == "http" and scope["path"].startswith(PREFIX):
+        await endpoint(scope, receive, send)
+    else:
+        await django(scope, receive, send)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    await receive()
+    ear = listener()
+    with _drained_by_signals(ear):
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+    await ear.close()
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+@contextmanager
+def _drained_by_signals(ear: Listener) -> Iterator[None]:
+    """Answer held calls when the signal comes.
+
+    Servers say "shutdown" only after the last open call has ended, which is what they wait for.
+    """
+    chained: dict[signal.Signals, Handler] = {}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+        # Without a handler in Python nobody shuts down in order; in another thread none can be set.
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            signal.signal(number, _draining(ear, before))
+            chained[number] = before
+    try:
+        yield
+    finally:
+        for number, before in chained.items():
+            signal.signal(number, before)
+
+
+def _draining(ear: Listener, before: Handler) -> Handler:
+    def handle(number: int, frame: FrameType | None) -> None:
+        ear.drain_soon()
+        before(number, frame)
+
+    return handle

@@ -1,0 +1,19 @@
+"""A refusal that people see: a stable code, a sentence that says what to do, and the field."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Refused(Exception):
+    """Raised by services; pages, REST and the CLI show it in their own way.
+
+    `status` is the HTTP status that fits: 400 for bad input, 403, 404, 409 for a conflict.
+    """
+
+    code: str
+    sentence: str
+    field: str = ""
+    status: int = 400
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.sentence}"

@@ -1,0 +1,115 @@
+"""GPUs and slices as a node reports them. Slices are matched by place, never by device UUID."""
+
+from typing import Any
+
+from django.utils import timezone
+
+from agents.contract.documents import GpuMode, ObservedDocument, ObservedGpu, SliceKind
+from portal.audit.transitions import advance, note
+from portal.duties.locks import locked
+from portal.inventory.models import Gpu, Node, Slice, SlotClaim
+from scheduler.core.states import SLICE_LIVE, GpuHealth, SliceStatus
+
+Place = tuple[str, str, int, int]
+
+
+def gpus_report(node: Node, observed: ObservedDocument) -> bool:
+    """Insert and update the node's GPUs; mark those no longer reported as missing."""
+    rows = {gpu.uuid: gpu for gpu in locked(node.gpus.all())}
+    changed = False
+    for seen in observed.gpus:
+        changed |= _gpu_report(node, rows.pop(seen.uuid, None), seen)
+    for gone in rows.values():
+        changed |= _health(gone, GpuHealth.MISSING, "the driver no longer lists it")
+    return changed
+
+
+def slices_report(node: Node, observed: ObservedDocument) -> bool:
+    """Move slices to where the node has them. True when room was made or a slice became ready."""
+    seen: dict[Place, str] = {
+        (s.gpu_uuid, s.profile, s.start, s.size): s.uuid for s in observed.slices
+    }
+    modes = {g.uuid: g.mode for g in observed.gpus}
+    live = Slice.objects.filter(gpu__node=node, status__in=[str(s) for s in SLICE_LIVE])
+    moved = [_slice_report(row, seen, modes) for row in locked(live.select_related("gpu"))]
+    return any(moved)
+
+
+def _gpu_report(node: Node, row: Gpu | None, seen: ObservedGpu) -> bool:
+    columns = _gpu_columns(seen)
+    if row is None:
+        # A GPU keeps its UUID when it moves to another server: it belongs where it is seen.
+        Gpu.objects.update_or_create(
+            uuid=seen.uuid,
+            defaults={"node": node, "desired_mode": seen.mode, **columns},
+        )
+        return True
+    stale = {name: value for name, value in columns.items() if getattr(row, name) != value}
+    if stale:
+        Gpu.objects.filter(pk=row.pk).update(**stale)
+    health = GpuHealth.OK if seen.healthy else GpuHealth.FAULTED
+    return _health(row, health, seen.health_reason) or "observed_mode" in stale
+
+
+def _gpu_columns(seen: ObservedGpu) -> dict[str, Any]:
+    return {
+        "index": seen.index,
+        "board": seen.board,
+        "product_name": seen.product_name,
+        "memory_mib": seen.memory_mib,
+        "observed_mode": str(seen.mode),
+        "pci_bus_id": seen.pci_bus_id,
+        "numa_node": seen.numa_node,
+    }
+
+
+def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
+    if row.health == health:
+        return False
+    Gpu.objects.filter(pk=row.pk).update(health=health, health_reason=reason)
+    sentence = reason or f"GPU {row.index} is {health}"
+    note(row, f"health_{health}", sentence, actor=f"node:{row.node.name}")
+    return True
+
+
+def _slice_report(row: Slice, seen: dict[Place, str], modes: dict[str, GpuMode]) -> bool:
+    if row.kind == SliceKind.GPU:
+        return _whole_report(row, modes)
+    uuid = seen.get((row.gpu.uuid, row.profile, row.start, row.size))
+    status = SliceStatus(row.status)
+    if uuid is None:
+        return _unseen(row, status)
+    if status in (SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.FAILED):
+        advance(row, SliceStatus.READY, device_uuid=uuid, ready_at=timezone.now())
+        return True
+    if row.device_uuid != uuid:
+        Slice.objects.filter(pk=row.pk).update(device_uuid=uuid)
+    return False
+
+
+def _unseen(row: Slice, status: SliceStatus) -> bool:
+    """A slice that is not there: gone as asked, or lost (reboot, reset) and to be made again."""
+    if status is SliceStatus.DELETING:
+        slice_delete(row)
+        return True
+    if status is SliceStatus.READY:
+        advance(row, SliceStatus.CREATING, code="vanished", device_uuid="", ready_at=None)
+    return False
+
+
+def _whole_report(row: Slice, modes: dict[str, GpuMode]) -> bool:
+    status = SliceStatus(row.status)
+    if status is SliceStatus.DELETING:
+        slice_delete(row)
+        return True
+    is_whole = modes.get(row.gpu.uuid) is GpuMode.WHOLE
+    if is_whole and status in (SliceStatus.PLANNED, SliceStatus.CREATING):
+        advance(row, SliceStatus.READY, device_uuid=row.gpu.uuid, ready_at=timezone.now())
+        return True
+    return False
+
+
+def slice_delete(row: Slice) -> None:
+    """The slice is gone: give its memory slices back."""
+    advance(row, SliceStatus.DELETED, device_uuid="", deleted_at=timezone.now())
+    SlotClaim.objects.filter(slice=row).delete()

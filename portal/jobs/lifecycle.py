@@ -1,0 +1,218 @@
+"""What becomes of a placed job: the rollup of its replicas, stopping, retries and release.
+
+Called by agents' reports and by the sweeper; every function re-reads its rows under lock and may be
+called twice.
+"""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from portal.audit.transitions import SYSTEM, advance, note
+from portal.duties.locks import locked
+from portal.jobs.models import Attempt, Job, Replica, Wish
+from portal.live.bell import ring, ring_drive, ring_plan
+from scheduler.core.states import (
+    JOB_HOLDING,
+    REPLICA_ENDED,
+    JobStatus,
+    Outcome,
+    ReplicaStatus,
+    attempt_outcome,
+)
+
+ENDS = {
+    "succeeded": JobStatus.SUCCEEDED,
+    "cancelled": JobStatus.CANCELLED,
+    "timed_out": JobStatus.TIMED_OUT,
+}
+
+
+def job_rollup(*, job_id: int) -> None:
+    """Move a job to where its replicas are, and on from there: barrier, run, stop, end."""
+    with transaction.atomic():
+        job = next(iter(locked(Job.objects.filter(pk=job_id))), None)
+        if job is None or JobStatus(job.status) not in JOB_HOLDING:
+            return
+        attempt = job.attempts.latest("number")
+        replicas = locked(attempt.replicas.all())
+        _roll(job, attempt, replicas)
+        ring(f"job:{job.pk}")
+
+
+def job_stop(*, job: Job, stop_reason: str, sentence: str, actor: str = SYSTEM) -> None:
+    """Begin to stop a placed job (locked by the caller). The first reason wins."""
+    if JobStatus(job.status) is not JobStatus.STOPPING:
+        advance(
+            job,
+            JobStatus.STOPPING,
+            actor=actor,
+            code=stop_reason,
+            sentence=sentence,
+            stop_reason=stop_reason,
+        )
+    attempt = job.attempts.latest("number")
+    replicas = locked(attempt.replicas.all())
+    for replica in replicas:
+        _replica_stop(replica)
+    _finish_when_ended(job, attempt, replicas)
+    ring_drive([r.node_id for r in replicas])
+
+
+def _roll(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
+    outcome = attempt_outcome([(ReplicaStatus(r.status), r.exit_code) for r in replicas])
+    if JobStatus(job.status) is JobStatus.STOPPING:
+        _finish_when_ended(job, attempt, replicas)
+    elif outcome in (Outcome.FAILED, Outcome.LOST):
+        _fail(job, attempt, replicas)
+    elif outcome is Outcome.SUCCEEDED:
+        _prepared(job)
+        _running(job, replicas)
+        job.stop_reason = "succeeded"
+        _end(job, attempt, replicas)
+    elif outcome is Outcome.READY:
+        _prepared(job)
+        _release_barrier(replicas)
+    elif outcome is Outcome.RUNNING:
+        _prepared(job)
+        _running(job, replicas)
+    elif outcome is Outcome.PREPARING:
+        _prepared(job)
+
+
+def _prepared(job: Job) -> None:
+    if JobStatus(job.status) is JobStatus.PLACED:
+        advance(job, JobStatus.PREPARING)
+
+
+def _running(job: Job, replicas: list[Replica]) -> None:
+    if JobStatus(job.status) is not JobStatus.PREPARING:
+        return
+    started = min((r.started_at for r in replicas if r.started_at), default=timezone.now())
+    deadline = started + timedelta(seconds=job.time_limit_seconds)
+    advance(job, JobStatus.RUNNING, started_at=started, deadline_at=deadline)
+
+
+def _release_barrier(replicas: list[Replica]) -> None:
+    """All are ready: tell every node to run, with the rendezvous that rank 0 offered."""
+    waiting = [r for r in replicas if r.wish == Wish.PREPARE]
+    if not waiting:
+        return
+    Replica.objects.filter(pk__in=[r.pk for r in waiting]).update(wish=Wish.RUN)
+    ring_drive([r.node_id for r in waiting])
+
+
+def _fail(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
+    """Keep the attempt's first failure, then stop the others."""
+    first = _first_failure(replicas)
+    attempt.first_failure = first
+    attempt.save(update_fields=["first_failure"])
+    stop_reason = "lost" if first["status"] == ReplicaStatus.LOST else "failed"
+    job_stop(job=job, stop_reason=stop_reason, sentence=first["sentence"])
+
+
+def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
+    failed = [
+        r
+        for r in replicas
+        if r.status in (ReplicaStatus.FAILED, ReplicaStatus.LOST)
+        or (r.status == ReplicaStatus.EXITED and r.exit_code != 0)
+    ]
+    never = timezone.now() + timedelta(days=1)
+    first = min(failed, key=lambda r: (r.finished_at or never, r.rank))
+    return {
+        "rank": first.rank,
+        "status": first.status,
+        "exit_code": first.exit_code,
+        "code": first.code,
+        "sentence": first.sentence or f"rank {first.rank} ended with exit code {first.exit_code}",
+    }
+
+
+def _replica_stop(replica: Replica) -> None:
+    status = ReplicaStatus(replica.status)
+    if status in REPLICA_ENDED:
+        return
+    if status is ReplicaStatus.RUNNING:
+        replica.wish = Wish.STOP
+        replica.save(update_fields=["wish"])
+        return
+    advance(
+        replica,
+        ReplicaStatus.FAILED,
+        code="never_started",
+        sentence="stopped before it ran",
+        wish=Wish.GONE,
+        finished_at=timezone.now(),
+    )
+
+
+def _finish_when_ended(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
+    if all(ReplicaStatus(r.status) in REPLICA_ENDED for r in replicas):
+        _end(job, attempt, replicas)
+
+
+def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
+    """The attempt is over: leave its replicas out of every node's desired state, end or requeue."""
+    now = timezone.now()
+    Replica.objects.filter(pk__in=[r.pk for r in replicas]).update(wish=Wish.GONE)
+    attempt.ended_at, attempt.outcome = now, job.stop_reason
+    attempt.save(update_fields=["ended_at", "outcome"])
+    if not _requeue(job, attempt):
+        end = ENDS.get(job.stop_reason, JobStatus.FAILED)
+        failure = attempt.first_failure or {}
+        advance(
+            job,
+            end,
+            code=job.stop_reason,
+            sentence=str(failure.get("sentence", "")),
+            finished_at=now,
+            stop_reason=job.stop_reason,
+        )
+    ring_drive([r.node_id for r in replicas])
+    ring_plan()
+
+
+def _requeue(job: Job, attempt: Attempt) -> bool:
+    """Back to its place in the queue, where a retry is left. True when it went back."""
+    if job.stop_reason not in ("failed", "lost"):
+        return False
+    failure = attempt.first_failure or {}
+    is_user = failure.get("status") == ReplicaStatus.EXITED
+    column = "user_retries_left" if is_user else "infrastructure_retries_left"
+    left = getattr(job, column)
+    if left < 1:
+        return False
+    advance(
+        job,
+        JobStatus.QUEUED,
+        code="retry",
+        sentence=f"{failure.get('sentence', '')}. Queued again, {left - 1} retries left",
+        stop_reason="",
+        started_at=None,
+        deadline_at=None,
+        **{column: left - 1},
+    )
+    return True
+
+
+def replica_lost(*, replica_id: UUID, sentence: str) -> None:
+    """Give up a replica whose node is gone for good: lease, kill grace and margin have passed."""
+    with transaction.atomic():
+        replica = Replica.objects.select_related("attempt__job").get(pk=replica_id)
+        locked(Job.objects.filter(pk=replica.attempt.job_id))
+        (replica,) = locked(Replica.objects.filter(pk=replica_id))
+        if ReplicaStatus(replica.status) in REPLICA_ENDED:
+            return
+        advance(
+            replica,
+            ReplicaStatus.LOST,
+            code="node_lost",
+            sentence=sentence,
+            finished_at=timezone.now(),
+        )
+        note(replica, "node_lost", sentence)
+    job_rollup(job_id=replica.attempt.job_id)

@@ -1,0 +1,132 @@
+"""What people do with jobs: submit and cancel. What nodes make of them is in lifecycle."""
+
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from scheduler.core.capacity import impossible
+from scheduler.core.request import JobRequest, request_as_dict
+
+from portal.accounts.models import Membership, Project, Role, User
+from portal.audit.transitions import advance, note
+from portal.duties.locks import locked
+from portal.errors import Refused
+from portal.jobs.lifecycle import job_stop
+from portal.jobs.models import Job
+from portal.jobs.snapshot import as_waiting, cluster_snapshot
+from portal.live.bell import ring, ring_plan
+from scheduler.core.reasons import Reason
+from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
+
+
+def job_check(*, user: User, request: JobRequest) -> Reason | None:
+    """Why this request can never run here, or None. The same check that submit makes.
+
+    Raises Refused where the project is unknown to the user.
+    """
+    project = _project(user, request.project)
+    now = timezone.now()
+    waiting = as_waiting(
+        request,
+        id="check",
+        project=project.slug,
+        user=user.username,
+        queued_at=int(now.timestamp()),
+    )
+    return impossible(waiting, cluster_snapshot(now=now))
+
+
+def job_submit(
+    *, user: User, request: JobRequest, idempotency_key: str = "", actor: str = ""
+) -> Job:
+    """Write down what the user wants and ring the planner. A full cluster never refuses.
+
+    With an idempotency key, the same request again returns the first job; another request under
+    the same key raises Refused(idempotency_mismatch).
+    """
+    if idempotency_key and (earlier := _earlier(user, idempotency_key)):
+        return _same_or_refused(earlier, request)
+    if reason := job_check(user=user, request=request):
+        raise Refused(str(reason.code), reason.sentence, "device", 400)
+    project = _project(user, request.project)
+    try:
+        with transaction.atomic():
+            return _job_create(user, project, request, idempotency_key, actor or user.username)
+    except IntegrityError:
+        if earlier := _earlier(user, idempotency_key):
+            return _same_or_refused(earlier, request)
+        raise
+
+
+def job_cancel(*, job: Job, actor: str) -> Job:
+    """End a job: at once while it waits, else through `stopping`. Repeats are harmless."""
+    with transaction.atomic():
+        (job,) = locked(Job.objects.filter(pk=job.pk))
+        status = JobStatus(job.status)
+        if status in JOB_WAITING:
+            advance(
+                job,
+                JobStatus.CANCELLED,
+                actor=actor,
+                code="cancelled",
+                sentence=f"{actor} cancelled it",
+                stop_reason="cancelled",
+                finished_at=timezone.now(),
+                reason=None,
+                position=None,
+            )
+            ring_plan()
+        elif status not in JOB_FINAL:
+            job_stop(
+                job=job, stop_reason="cancelled", sentence=f"{actor} cancelled it", actor=actor
+            )
+        ring(f"job:{job.pk}")
+    return job
+
+
+def _project(user: User, slug: str) -> Project:
+    """The project, where the user may start work. One answer for unknown and foreign ones."""
+    roles = [Role.MEMBER, Role.ADMIN]
+    mine = Membership.objects.filter(user=user, role__in=roles, project__archived=False)
+    membership = mine.filter(project__slug=slug).select_related("project").first()
+    if membership is None:
+        names = ", ".join(mine.values_list("project__slug", flat=True)) or "none"
+        sentence = f"{slug!r} is not a project you can start work in. Yours: {names}"
+        raise Refused("project_unknown", sentence, "project", 400)
+    return membership.project
+
+
+def _earlier(user: User, key: str) -> Job | None:
+    return Job.objects.filter(owner=user, idempotency_key=key).first() if key else None
+
+
+def _same_or_refused(job: Job, request: JobRequest) -> Job:
+    if job.request != request_as_dict(request):
+        sentence = f"This Idempotency-Key made {job.label} from another request. Use a new key"
+        raise Refused("idempotency_mismatch", sentence, "", 422)
+    return job
+
+
+def _job_create(user: User, project: Project, request: JobRequest, key: str, actor: str) -> Job:
+    job = Job.objects.create(project=project, owner=user, idempotency_key=key, **_columns(request))
+    note(job, "submitted", f"asked by {actor}", actor=actor)
+    advance(job, JobStatus.QUEUED, actor=actor, queued_at=timezone.now())
+    ring_plan()
+    ring(f"job:{job.pk}")
+    return job
+
+
+def _columns(request: JobRequest) -> dict[str, Any]:
+    return {
+        "name": request.name,
+        "kind": request.kind,
+        "image": request.image,
+        "request": request_as_dict(request),
+        "replicas_wanted": request.replicas,
+        "cpu_milli": request.cpu_milli,
+        "memory_mib": request.memory_mib,
+        "time_limit_seconds": request.time_limit_seconds,
+        "priority": request.priority,
+        "infrastructure_retries_left": request.infrastructure_retries,
+        "user_retries_left": request.user_retries,
+    }

@@ -1,0 +1,86 @@
+"""Ring on commit: workers to plan or drive, and web processes that hold a call or a stream open.
+
+A ring may be lost. Whoever waits re-reads the database after a timeout, and a sweep plans and
+drives anyway.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import cache
+from uuid import UUID
+
+import redis
+from django.conf import settings
+from django.db import transaction
+from kombu.exceptions import OperationalError as BrokerError
+
+from portal.celery import app
+from portal.live import sockets
+
+CHANNEL = "tessera:bell"
+PLAN = "scheduler.tasks.plan"
+DRIVE = "scheduler.tasks.drive"
+# A web process that does not take a ring within this time finds out by its own timeout.
+RING_SECONDS = 0.2
+
+log = logging.getLogger(__name__)
+
+
+def ring(key: str) -> None:
+    """Wake whoever waits for `key` ("node:<uuid>", "job:<pk>", "cluster") once this commits."""
+    _on_commit(lambda: _ring(key))
+
+
+def ring_plan() -> None:
+    """Ask for a planning pass once this commits."""
+    _on_commit(lambda: _send(PLAN))
+
+
+def ring_drive(node_ids: Iterable[UUID]) -> None:
+    """Ask that these nodes' desired documents be compiled once this commits."""
+    names = [str(node_id) for node_id in node_ids]
+    _on_commit(lambda: _send_each(DRIVE, names))
+
+
+def _on_commit(work: Callable[[], object]) -> None:
+    """What is committed stays so whatever the bell does: Django logs a failure and goes on.
+
+    A lambda, never a partial: Django asks what failed for its `__qualname__`.
+    """
+    transaction.on_commit(work, robust=True)
+
+
+def _ring(key: str) -> None:
+    platform = settings.PLATFORM
+    if not platform.redis_url:
+        sockets.send(sockets.folder(platform.var), key, RING_SECONDS)
+        return
+    try:
+        _publisher(platform.redis_url).publish(CHANNEL, key)
+    except (redis.RedisError, OSError) as error:
+        log.warning("bell %s was not rung: %s", key, error)
+
+
+def _send(name: str, *arguments: str) -> None:
+    if app.conf.task_always_eager:
+        # The portal does not import the tasks; only where they run in place must they be known.
+        app.loader.import_default_modules()
+    try:
+        if name in app.tasks:
+            app.tasks[name].apply_async(args=arguments, retry=False)
+        else:
+            app.send_task(name, args=arguments, retry=False)
+    except (BrokerError, redis.RedisError, OSError) as error:
+        log.warning("task %s was not rung: %s", name, error)
+
+
+def _send_each(name: str, arguments: list[str]) -> None:
+    for argument in arguments:
+        _send(name, argument)
+
+
+@cache
+def _publisher(url: str) -> redis.Redis:
+    return redis.Redis.from_url(
+        url, socket_timeout=RING_SECONDS, socket_connect_timeout=RING_SECONDS
+    )

@@ -1,0 +1,149 @@
+"""One subscriber per event loop (one per web process), fanned out to whoever waits for a key.
+
+    with subscribe("node:…") as bell:      # registered before the caller reads the database
+        row = await read()
+        await bell.wait(20)                # True: rung (or woken to look again), False: time is up
+
+A wake may be for nothing (after a lost connection everybody is woken): always read again.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from django.conf import settings
+
+from portal.live import sockets
+from portal.live.redis_ear import listen_redis
+
+
+class Bell:
+    """What one waiter holds. `is_closing`: the process is going down; answer and end."""
+
+    __slots__ = ("_rung", "is_closing", "is_superseded")
+
+    def __init__(self, *, is_closing: bool = False) -> None:
+        self._rung = asyncio.Event()
+        self.is_closing = is_closing
+        self.is_superseded = False
+
+    @property
+    def is_ended(self) -> bool:
+        return self.is_closing or self.is_superseded
+
+    @property
+    def is_rung(self) -> bool:
+        return self._rung.is_set()
+
+    async def wait(self, seconds: float) -> bool:
+        """True as soon as it is rung (also if it was since the last wait), False in time."""
+        if self.is_ended:
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        except TimeoutError:
+            return False
+        self._rung.clear()
+        return True
+
+    def wake(self) -> None:
+        self._rung.set()
+
+    def supersede(self) -> None:
+        """End this wait because a newer one took its place."""
+        self.is_superseded = True
+        self.wake()
+
+
+class Listener:
+    """The ear of one event loop."""
+
+    def __init__(self) -> None:
+        self._bells: dict[str, set[Bell]] = defaultdict(set)
+        self._is_closing = False
+        self._loop = asyncio.get_running_loop()
+        self._task = self._start()
+
+    @contextmanager
+    def subscribe(self, *keys: str) -> Iterator[Bell]:
+        bell = Bell(is_closing=self._is_closing)
+        for key in keys:
+            self._bells[key].add(bell)
+        try:
+            yield bell
+        finally:
+            for key in keys:
+                self._forget(key, bell)
+
+    def keys(self) -> set[str]:
+        """What is waited for."""
+        return set(self._bells)
+
+    def fan_out(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            for bell in tuple(self._bells.get(key, ())):
+                bell.wake()
+
+    def wake_all(self) -> None:
+        self.fan_out(tuple(self._bells))
+
+    def drain(self) -> None:
+        """Tell everyone who waits, and whoever comes later, that the process is going down."""
+        self._is_closing = True
+        for bells in tuple(self._bells.values()):
+            for bell in tuple(bells):
+                bell.is_closing = True
+        self.wake_all()
+
+    def drain_soon(self) -> None:
+        """`drain`, from a signal handler or another thread."""
+        self._loop.call_soon_threadsafe(self.drain)
+
+    async def close(self) -> None:
+        self.drain()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _forget(self, key: str, bell: Bell) -> None:
+        self._bells[key].discard(bell)
+        if not self._bells[key]:
+            del self._bells[key]
+
+    def _start(self) -> asyncio.Task[None]:
+        """A task, because a loop that ends cancels its tasks: nothing is left open behind it."""
+        platform = settings.PLATFORM
+        if platform.redis_url:
+            task = self._loop.create_task(
+                listen_redis(platform.redis_url, self.fan_out, self.wake_all)
+            )
+        else:
+            # Bound here and now: a ring that comes before the task's first step waits in it.
+            ear, path = sockets.listen(sockets.folder(platform.var))
+            task = self._loop.create_task(sockets.pass_on(ear, self.fan_out))
+            task.add_done_callback(lambda _: sockets.close(ear, path))
+        task.add_done_callback(lambda _: _listeners.pop(self._loop, None))
+        return task
+
+
+_listeners: dict[asyncio.AbstractEventLoop, Listener] = {}
+
+
+def listener() -> Listener:
+    """The running loop's listener, started at first use."""
+    loop = asyncio.get_running_loop()
+    if loop not in _listeners:
+        _listeners[loop] = Listener()
+    return _listeners[loop]
+
+
+def subscribe(*keys: str) -> AbstractContextManager[Bell]:
+    """Register for rings of any of `keys`. Read the database only inside the block."""
+    return listener().subscribe(*keys)
+
+
+async def wait(key: str, timeout: float) -> bool:
+    """One wait without a read in between; prefer `subscribe` where the database is read."""
+    with subscribe(key) as bell:
+        return await bell.wait(timeout)

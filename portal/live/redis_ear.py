@@ -1,0 +1,56 @@
+"""Rings that come through Redis, for installations with several machines or web processes."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from portal.live.bell import CHANNEL
+
+FIRST_WAIT_SECONDS = 0.2
+LONGEST_WAIT_SECONDS = 5.0
+# How often a silent connection is asked whether it is still there.
+CHECK_SECONDS = 10
+
+log = logging.getLogger(__name__)
+
+
+async def listen_redis(
+    url: str, fan_out: Callable[[Iterable[str]], None], wake_all: Callable[[], None]
+) -> None:
+    """Pass rings on until cancelled. Rings missed while disconnected are made up by waking all."""
+    wait = FIRST_WAIT_SECONDS
+    while True:
+        try:
+            async with (
+                redis.asyncio.Redis.from_url(
+                    url, socket_connect_timeout=CHECK_SECONDS, health_check_interval=CHECK_SECONDS
+                ) as client,
+                client.pubsub() as subscription,
+            ):
+                await subscription.subscribe(CHANNEL)
+                wait = FIRST_WAIT_SECONDS
+                await _pass_on(subscription, fan_out, wake_all)
+        except (RedisError, OSError) as error:
+            log.warning("no bells from Redis, trying again: %s", error)
+        await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - jitter, not a secret
+        wait = min(wait * 2, LONGEST_WAIT_SECONDS)
+
+
+async def _pass_on(
+    subscription: redis.asyncio.client.PubSub,
+    fan_out: Callable[[Iterable[str]], None],
+    wake_all: Callable[[], None],
+) -> None:
+    while True:
+        message = await subscription.get_message(timeout=CHECK_SECONDS)
+        if message is None:
+            continue
+        if message["type"] == "subscribe":
+            # Confirmed only now; a ring before this moment was missed.
+            wake_all()
+        elif message["type"] == "message":
+            fan_out([message["data"].decode(errors="replace")])

@@ -1,0 +1,137 @@
+"""Logs from nodes: appended by offset, only to a node's own replicas."""
+
+import asyncio
+import uuid
+
+import pytest
+from django.utils import timezone
+
+from agents.contract.calls import MAX_LOG_CHUNK_BYTES
+from portal.accounts.models import Project, User
+from portal.agentapi import logs
+from portal.jobs.logs import log_path, read_log, tail_lines
+from portal.jobs.models import Attempt, Job, Replica
+from portal.live.listener import subscribe
+from tests.agent_calls import an_agent, run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def a_replica(node):
+    number = Job.objects.count() + 1
+    job = Job.objects.create(
+        project=Project.objects.create(slug=f"p{number}", name="p"),
+        owner=User.objects.create_user(f"u{number}"),
+        name="j",
+        kind="batch",
+        image="i",
+        request={},
+        replicas_wanted=1,
+        cpu_milli=1000,
+        memory_mib=1024,
+        time_limit_seconds=60,
+    )
+    attempt = Attempt.objects.create(job=job, number=1, created_at=timezone.now())
+    return Replica.objects.create(attempt=attempt, rank=0, node=node)
+
+
+def test_a_log_grows_by_offset_and_repeats_are_harmless():
+    agent = an_agent()
+    replica = a_replica(agent.node)
+
+    async def scenario(client):
+        await agent.hello(client)
+        with subscribe(f"job:{replica.attempt.job_id}") as bell:
+            first = await agent.log(client, replica.pk, 0, b"one\n")
+            assert first.json() == {"next_offset": 4}
+            assert await bell.wait(20)
+        assert (await agent.log(client, replica.pk, 0, b"one\n")).json() == {"next_offset": 4}
+        assert (await agent.log(client, replica.pk, 4, b"two\n")).json() == {"next_offset": 8}
+        for offset in (9, 6):
+            answer = await agent.log(client, replica.pk, offset, b"three")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "offset_mismatch")
+            assert answer.json()["error"]["expected_offset"] == 8
+
+    run(scenario)
+    replica.refresh_from_db()
+    assert log_path(replica).read_bytes() == b"one\ntwo\n"
+    assert read_log(replica, 4, 2) == b"tw"
+    assert read_log(replica, 8, 10) == b""
+    assert tail_lines(replica, 1) == ["two"]
+    assert tail_lines(replica, 9) == ["one", "two"]
+
+
+def test_what_a_failed_write_left_behind_is_overwritten():
+    agent = an_agent()
+    replica = a_replica(agent.node)
+    path = log_path(replica)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"left over from a write that was never counted")
+
+    async def scenario(client):
+        await agent.hello(client)
+        await agent.log(client, replica.pk, 0, b"new")
+
+    assert read_log(replica, 0, 100) == b""
+    run(scenario)
+    assert path.read_bytes() == b"new"
+
+
+def test_the_same_chunk_sent_twice_at_once_is_written_once():
+    agent = an_agent()
+    replica = a_replica(agent.node)
+
+    async def scenario(client):
+        await agent.hello(client)
+        calls = [agent.log(client, replica.pk, 0, b"x" * 1000) for _ in range(8)]
+        answers = await asyncio.gather(*calls)
+        assert {answer.json()["next_offset"] for answer in answers} == {1000}
+
+    run(scenario)
+    replica.refresh_from_db()
+    assert replica.log_bytes == log_path(replica).stat().st_size == 1000
+
+
+def test_another_nodes_replica_does_not_exist_here():
+    agent, other = an_agent(), an_agent()
+    replica = a_replica(other.node)
+
+    async def scenario(client):
+        await agent.hello(client)
+        for name in (replica.pk, uuid.uuid4(), "no-uuid"):
+            answer = await agent.log(client, name, 0, b"x")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "replica_unknown")
+
+    run(scenario)
+    assert not log_path(replica).exists()
+
+
+def test_chunks_and_logs_have_a_largest_size(monkeypatch):
+    agent = an_agent()
+    replica = a_replica(agent.node)
+    monkeypatch.setattr(logs, "MAX_LOG_BYTES", 10)
+
+    async def scenario(client):
+        await agent.hello(client)
+        big = await agent.log(client, replica.pk, 0, b"x" * (MAX_LOG_CHUNK_BYTES + 1))
+        assert big.status_code == 413
+        assert (await agent.log(client, replica.pk, 0, b"x" * 10)).status_code == 200
+        full = await agent.log(client, replica.pk, 10, b"x")
+        assert (full.status_code, full.json()["error"]["code"]) == (413, "too_large")
+
+    run(scenario)
+
+
+def test_a_log_needs_a_session_and_an_offset():
+    agent = an_agent()
+    replica = a_replica(agent.node)
+
+    async def scenario(client):
+        await agent.hello(client)
+        path = f"/agent/v1/replicas/{replica.pk}/log"
+        assert (await client.put(path, content=b"x", headers=agent.headers)).status_code == 400
+        await agent.hello(client)
+        agent.epoch -= 1
+        assert (await agent.log(client, replica.pk, 0, b"x")).status_code == 409
+
+    run(scenario)

@@ -1,0 +1,191 @@
+"""Bells: nothing is rung before it is true, nothing is missed between reading and waiting."""
+
+import asyncio
+import os
+import signal
+import socket
+import uuid
+from dataclasses import replace
+
+import pytest
+from django.db import transaction
+from kombu.exceptions import OperationalError as BrokerError
+
+from portal.asgi import application
+from portal.celery import app
+from portal.inventory.models import Node
+from portal.live import bell as bells
+from portal.live import sockets
+from portal.live.bell import ring, ring_drive, ring_plan
+from portal.live.listener import listener, subscribe, wait
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def run(scenario):
+    async def whole():
+        try:
+            async with asyncio.timeout(60):
+                await scenario()
+        finally:
+            await listener().close()
+
+    asyncio.run(whole())
+
+
+def test_a_ring_between_registering_and_waiting_is_heard():
+    async def scenario():
+        with subscribe("job:1", "cluster") as bell:
+            await asyncio.to_thread(ring, "job:1")
+            assert await bell.wait(20)
+            assert not await bell.wait(0)
+            await asyncio.to_thread(ring, "cluster")
+            assert await bell.wait(20)
+
+    run(scenario)
+
+
+def test_only_who_waits_for_the_key_is_woken():
+    async def scenario():
+        with subscribe("job:1") as one, subscribe("job:12") as other:
+            await asyncio.to_thread(ring, "job:1")
+            assert await one.wait(20)
+            assert not await other.wait(0)
+
+    run(scenario)
+
+
+def test_a_ring_waits_for_the_commit_and_dies_with_a_rollback():
+    def work(bell):
+        with transaction.atomic():
+            ring("a")
+            rung_early = bell.is_rung
+        try:
+            with transaction.atomic():
+                ring("b")
+                raise RuntimeError
+        except RuntimeError:
+            return rung_early
+
+    async def scenario():
+        with subscribe("a") as bell, subscribe("b") as undone:
+            assert await asyncio.to_thread(work, bell) is False
+            assert await bell.wait(20)
+            assert not undone.is_rung
+
+    run(scenario)
+
+
+def test_a_task_that_fails_does_not_undo_or_hide_what_was_committed(monkeypatch, caplog):
+    def broken(**_):
+        raise RuntimeError("the worker's own trouble")
+
+    monkeypatch.setattr(app.loader, "import_default_modules", broken)
+    with transaction.atomic():
+        ring_plan()
+        ring_drive([uuid.uuid4()])
+        Node.objects.create(name="kept")
+    assert Node.objects.filter(name="kept").exists()
+    assert caplog.text.count("the worker's own trouble") >= 2
+
+
+def test_a_broker_that_is_not_there_is_only_logged(monkeypatch, caplog):
+    def refuse(*_, **__):
+        raise BrokerError("connection refused")
+
+    monkeypatch.setitem(app.conf, "task_always_eager", False)
+    monkeypatch.setattr(bells, "PLAN", "a task that this process does not know")
+    monkeypatch.setattr(app, "send_task", refuse)
+    ring_plan()
+    assert "was not rung: connection refused" in caplog.text
+
+
+def test_a_wait_ends_in_time_and_leaves_nothing_behind():
+    async def scenario():
+        assert not await wait("nobody", 0)
+        assert listener().keys() == set()
+
+    run(scenario)
+
+
+def test_the_socket_of_a_dead_process_is_removed(settings, tmp_path):
+    settings.PLATFORM = replace(settings.PLATFORM, var=tmp_path)
+    where = sockets.folder(tmp_path)
+    where.mkdir()
+    dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    dead.bind(str(where / "1-dead.sock"))
+    dead.close()
+
+    async def scenario():
+        with subscribe("k") as bell:
+            await asyncio.to_thread(ring, "k")
+            assert await bell.wait(20)
+            assert not (where / "1-dead.sock").exists()
+            assert len(list(where.glob("*.sock"))) == 1
+
+    run(scenario)
+    assert list(where.glob("*.sock")) == []
+
+
+def test_a_deep_var_still_has_bells(settings, tmp_path):
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    settings.PLATFORM = replace(settings.PLATFORM, var=deep)
+    where = sockets.folder(deep)
+    assert len(os.fsencode(where)) < 80
+
+    async def scenario():
+        with subscribe("k") as bell:
+            await asyncio.to_thread(ring, "k")
+            assert await bell.wait(20)
+        assert where.stat().st_mode & 0o077 == 0
+
+    run(scenario)
+    where.rmdir()
+
+
+def test_a_loop_that_ends_closes_its_ear(settings):
+    where = sockets.folder(settings.PLATFORM.var)
+
+    async def forgetful():
+        with subscribe("k"):
+            return set(where.glob("*.sock"))
+
+    during = asyncio.run(forgetful())
+    assert during
+    assert not during & set(where.glob("*.sock"))
+
+
+def test_a_signal_ends_waits_before_the_server_says_shutdown():
+    """uvicorn sends lifespan.shutdown only once every open call has ended."""
+    caught = []
+    before = signal.signal(signal.SIGTERM, lambda *_: caught.append("server"))
+
+    async def scenario():
+        ending, started = asyncio.Event(), asyncio.Event()
+
+        async def receive():
+            if started.is_set():
+                await ending.wait()
+                return {"type": "lifespan.shutdown"}
+            return {"type": "lifespan.startup"}
+
+        async def send(message):
+            if message["type"] == "lifespan.startup.complete":
+                started.set()
+
+        life = asyncio.create_task(application({"type": "lifespan"}, receive, send))
+        await started.wait()
+        with subscribe("k") as bell:
+            signal.raise_signal(signal.SIGTERM)
+            assert await bell.wait(20)
+            assert bell.is_closing
+        assert caught == ["server"]
+        ending.set()
+        await life
+
+    try:
+        run(scenario)
+        signal.raise_signal(signal.SIGTERM)
+        assert caught == ["server", "server"]
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,40 @@
+"""Bells through a real Redis, also when it dies and comes back."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from portal.live.bell import ring
+from portal.live.listener import listener, subscribe
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services]
+
+
+def test_rings_pass_through_redis_and_its_return_wakes_everybody(settings, redis_server):
+    settings.PLATFORM = replace(settings.PLATFORM, redis_url=redis_server.url(9))
+
+    async def scenario():
+        with subscribe("job:1") as one, subscribe("job:2") as other:
+            # The first connection wakes everybody: it may have come after a ring.
+            assert await one.wait(20)
+            assert await other.wait(20)
+            await asyncio.to_thread(ring, "job:1")
+            assert await one.wait(20)
+            assert not other.is_rung
+            await asyncio.to_thread(redis_server.kill)
+            # Nobody hears it, and nobody fails.
+            await asyncio.to_thread(ring, "job:1")
+            await asyncio.to_thread(redis_server.start)
+            assert await one.wait(20)
+            assert await other.wait(20)
+            await asyncio.to_thread(ring, "job:2")
+            assert await other.wait(20)
+
+    async def whole():
+        try:
+            await scenario()
+        finally:
+            await listener().close()
+
+    asyncio.run(whole())
