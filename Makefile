@@ -1,0 +1,55 @@
+# Every command a person or CI gives. `make` lists them; DEMO_EXIT=1 lets `make demo` end by itself.
+.DEFAULT_GOAL := help
+.PHONY: help install lint type test demo run migrate docs bench-latency lock clean
+BIN := .venv/bin
+export PYTHONUNBUFFERED := 1
+LEVELS := $(wildcard $(addprefix tests/,unit property contract integration services docker browser))
+OWN := agents portal scheduler
+SET := dev
+RESOLVE := $(BIN)/uv pip compile -q --system-certs --universal --python-version 3.11 --generate-hashes \
+	--no-header --annotation-style line pyproject.toml
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-15s %s\n", $$1, $$2}'
+
+install: ## make .venv with what SET needs: dev (default), portal or agent
+	@command -v python3 >/dev/null || { echo "Tessera needs Python 3.11 or newer as python3."; exit 1; }
+	@python3 requirements/install.py $(SET)
+
+lint: install type ## style, format, types, layers, and no file over 400 lines
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/python -m tests.environment size
+
+type: install ## static types alone
+	TESSERA_VAR=var $(BIN)/mypy --explicit-package-bases $(OWN) manage.py requirements tests/environment docs/examples
+
+test: install ## everything: install the servers that are missing, start them, test, stop them
+	$(BIN)/python -m tests.environment install
+	$(BIN)/python -m pytest --levels-must-run -q $(LEVELS)
+
+demo: SET := portal
+demo: install ## the whole product on this machine, with an example job and no other service
+	$(BIN)/python manage.py demo
+
+run: SET := portal
+run: install ## the same, without the example job
+	$(BIN)/python manage.py demo --no-job
+
+migrate: install ## bring the database that TESSERA_DATABASE_URL names up to date
+	$(BIN)/python manage.py migrate
+
+docs: install ## write the generated pages under docs/ again
+	$(BIN)/python -m docs.generate
+
+bench-latency: install ## how long a change takes from the portal to a node, as JSON
+	$(BIN)/python -m tests.benchmarks.latency
+
+lock: install ## resolve requirements/*.lock again after pyproject.toml changed
+	$(RESOLVE) --extra agent -o requirements/agent.lock
+	$(RESOLVE) --extra agent --extra portal -o requirements/portal.lock
+	$(RESOLVE) --extra agent --extra portal --group dev -o requirements/dev.lock
+
+clean: ## remove what can be made again: .venv, caches, var
+	rm -rf .venv var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

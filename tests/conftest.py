@@ -1,0 +1,24 @@
+"""Loads the servers that tests may ask for, and takes the suite's temporary folder away."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+pytest_plugins = [
+    "tests.environment.levels",
+    "tests.environment.postgres",
+    "tests.environment.django_postgres",
+    "tests.environment.redis",
+    "tests.environment.docker_engine",
+    "tests.environment.chromium",
+]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """portal.settings.test makes a folder per run; one that the caller named is kept."""
+    var = Path(settings.PLATFORM.var)
+    if var.parent == Path(tempfile.gettempdir()) and var.name.startswith("tessera-test-"):
+        shutil.rmtree(var, ignore_errors=True)

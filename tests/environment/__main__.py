@@ -1,0 +1,57 @@
+"""`python -m tests.environment install [LEVEL…]`: what the levels lack of Debian's packages.
+
+`python -m tests.environment size`: fail if a source file of ours is longer than 400 lines.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.environment import debian
+
+MAX_LINES = 400
+
+
+def install(levels: list[str]) -> None:
+    """Install what is missing, where that is allowed; say what will be skipped elsewhere."""
+    wanted = {tool for level in levels for tool in debian.missing(level) if _worth_it(level)}
+    if wanted and debian.can_install():
+        print(f"tessera: installing {' '.join(sorted(t.package for t in wanted))}", flush=True)
+        try:
+            debian.install(wanted)
+        except debian.InstallFailed as failure:
+            sys.exit(f"tessera: {failure}")
+    for level in levels:
+        reason = debian.why_not(level)
+        if reason:
+            print(f"tessera: {level} tests that need it will be skipped: {reason}", flush=True)
+
+
+def _worth_it(level: str) -> bool:
+    return level != "docker" or debian.may_start_containers()
+
+
+def size() -> None:
+    """House rule: a file is one idea. Migrations are written by Django, tests by need."""
+    listed = subprocess.run(["git", "ls-files", "*.py"], capture_output=True, text=True, check=True)
+    long = [
+        f"{name}: {lines} lines, at most {MAX_LINES}"
+        for name in listed.stdout.splitlines()
+        if not {"migrations", "tests"} & set(Path(name).parts)
+        and Path(name).exists()
+        and (lines := len(Path(name).read_text().splitlines())) > MAX_LINES
+    ]
+    if long:
+        sys.exit("\n".join(long))
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["install", *levels]:
+            install(levels or list(debian.LEVELS))
+        case ["size"]:
+            size()
+        case _:
+            sys.exit(__doc__)

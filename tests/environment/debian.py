@@ -1,0 +1,100 @@
+"""What each level of the tests needs from Debian, what is missing, and how it is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+POSTGRES_HOME = Path("/usr/lib/postgresql")
+CAP_SYS_ADMIN = 21
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program that a level needs, and the Debian package that brings it."""
+
+    package: str
+    program: str
+
+    def path(self) -> str | None:
+        """Where it stands; Debian keeps PostgreSQL's server off the PATH."""
+        if self.package == "postgresql":
+            return max(map(str, POSTGRES_HOME.glob(f"*/bin/{self.program}")), default=None)
+        return shutil.which(self.program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+POSTGRES = Tool("postgresql", "initdb")
+REDIS = Tool("redis-server", "redis-server")
+CHROMIUM = Tool("chromium", "chromium")
+DOCKERD = Tool("docker.io", "dockerd")
+LEVELS: dict[str, tuple[Tool, ...]] = {
+    "integration": (Tool("gettext", "msgfmt"),),
+    "services": (POSTGRES, REDIS),
+    "docker": (
+        DOCKERD,
+        Tool("busybox-static", "busybox"),
+        Tool("iproute2", "ip"),
+        Tool("iptables", "iptables"),
+    ),
+    "browser": (CHROMIUM,),
+}
+
+
+class InstallFailed(RuntimeError):
+    """apt-get could not do it; the message is its own."""
+
+
+def missing(level: str) -> tuple[Tool, ...]:
+    """The level's tools that are not here; empty for a level that needs none."""
+    return tuple(tool for tool in LEVELS.get(level, ()) if tool.path() is None)
+
+
+def why_not(level: str) -> str:
+    """Why the level cannot run on this machine as it stands; the empty string if it can."""
+    if level == "docker" and not may_start_containers():
+        return "this process may not start a Docker Engine (no CAP_SYS_ADMIN)"
+    absent = ", ".join(tool.package for tool in missing(level))
+    return f"not installed: {absent}" if absent else ""
+
+
+def can_install() -> bool:
+    """Only root may, and only where Debian's installer is."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def may_start_containers() -> bool:
+    """Whether this process holds CAP_SYS_ADMIN, without which no Docker Engine starts."""
+    held = next(
+        line.split()[1]
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("CapEff:")
+    )
+    return bool(int(held, 16) >> CAP_SYS_ADMIN & 1)
+
+
+def install(tools: Iterable[Tool]) -> None:
+    """Install the packages, quietly and without services or suggestions. Raises InstallFailed."""
+    packages = sorted({tool.package for tool in tools})
+    if _apt_get("update") and _apt_get("update"):  # mirrors fail now and then: once more
+        raise InstallFailed("apt-get update failed twice: is a Debian mirror reachable?")
+    trouble = _apt_get("install", "--yes", "--no-install-recommends", *packages)
+    if trouble:
+        raise InstallFailed(f"apt-get install {' '.join(packages)} failed:\n{trouble}")
+
+
+def _apt_get(*arguments: str) -> str:
+    """Its last words if it failed, else the empty string."""
+    options = ("-qq", "-o", "DPkg::Lock::Timeout=120", "-o", "Acquire::Retries=2")
+    done = subprocess.run(
+        ["apt-get", *options, *arguments],
+        env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return "" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:]

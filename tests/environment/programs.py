@@ -1,0 +1,119 @@
+"""One child program: started with its own log, awaited until it answers, stopped by its pid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+STOP_SECONDS = 20
+LOG_LINES = 15
+# The kernel sends the signal when the process that started it dies, however it dies.
+DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
+
+
+class NotReady(RuntimeError):
+    """The program ended, or did not answer in time; the message ends with its last words."""
+
+
+class Program:
+    """A running child. It ends with `stop`, with `kill`, or when this process dies."""
+
+    def __init__(self, command: Sequence[str], *, log: Path, environ: Mapping[str, str]) -> None:
+        self.log = log
+        self.name = Path(command[0]).name
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [*DIES_WITH_US, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=dict(environ),
+                cwd=log.parent,
+            )
+
+    def wait_ready(self, answers: Callable[[], bool], *, seconds: float) -> None:
+        """Return once it answers; raise NotReady if it ends before, or never does."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise NotReady(f"{self.name} ended at once:\n{self.last_words()}")
+            if answers():
+                return
+            time.sleep(0.05)
+        raise NotReady(f"{self.name} did not answer in {seconds:.0f} s:\n{self.last_words()}")
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Ask it to end; after 20 s, make it."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        """End it and its children as a power cut would; return when none of them runs."""
+        end([self.process.pid, *children(self.process.pid)])
+        self.process.wait()
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_LINES:])
+
+
+@contextlib.contextmanager
+def temporary_home(kind: str) -> Iterator[Path]:
+    """A folder for one server; also removes those that a killed test run left behind.
+
+    Not pytest's: that one is closed to other users, and a socket's path has at most 107 characters.
+    """
+    prefix = f"tessera-{kind}-"
+    for left in Path("/tmp").glob(f"{prefix}*-*"):
+        owner = left.name.removeprefix(prefix).partition("-")[0]
+        if owner.isdecimal() and not runs(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    home = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir="/tmp"))
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home)
+
+
+def children(pid: int) -> list[int]:
+    """The pids of its direct children; none if it is gone."""
+    try:
+        return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def runs(pid: int) -> bool:
+    """Whether the process is there and more than a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def free_port() -> int:
+    """A loopback TCP port that nobody held a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def end(pids: list[int]) -> None:
+    """Kill these, and return when none of them runs."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    while any(map(runs, pids)):
+        time.sleep(0.01)
