@@ -41,6 +41,9 @@ def advance(
     old = type(to)(row.status)
     if not is_allowed(EDGES[row.NOUN], old, to):
         raise IllegalTransitionError(f"{row.NOUN} {row.pk}: {old} -> {to}")
+    if sentence and hasattr(row, "sentence"):
+        # A row with words of its own (a replica) keeps the last ones.
+        columns |= {"code": code, "sentence": sentence[:1024]}
     with transaction.atomic():
         _update(row, old, to, columns)
         event = _event(row, old, to, actor, reason, code, sentence, at or timezone.now())

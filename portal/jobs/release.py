@@ -1,6 +1,7 @@
 """Allocations from bound to released. A device is free only after its container was seen gone."""
 
 from datetime import datetime
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
@@ -53,7 +54,7 @@ def allocations_release() -> int:
     return sum(_release(pk) for pk in ids)
 
 
-def _release(pk: object) -> int:
+def _release(pk: UUID) -> int:
     """One allocation in one short transaction. The GPU is locked before the time is taken, so that
     the intervals of two holders of one slice never overlap."""
     with transaction.atomic():

@@ -103,11 +103,7 @@ def _replica_report(row: Replica, said: ObservedReplica) -> bool:
 def _columns(row: Replica, said: ObservedReplica, new: ReplicaStatus) -> dict[str, Any]:
     """What changes with the step. Times are ours: a node's clock is advisory."""
     now = timezone.now()
-    columns: dict[str, Any] = {
-        "container": said.container,
-        "code": said.code,
-        "sentence": said.sentence,
-    }
+    columns: dict[str, Any] = {"container": said.container}
     if said.address:
         columns |= {"address": said.address, "port": said.port}
     if new is ReplicaStatus.READY:

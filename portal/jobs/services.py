@@ -4,8 +4,6 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from scheduler.core.capacity import impossible
-from scheduler.core.request import JobRequest, request_as_dict
 
 from portal.accounts.models import Membership, Project, Role, User
 from portal.audit.transitions import advance, note
@@ -15,7 +13,9 @@ from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job
 from portal.jobs.snapshot import as_waiting, cluster_snapshot
 from portal.live.bell import ring, ring_plan
+from scheduler.core.capacity import impossible
 from scheduler.core.reasons import Reason
+from scheduler.core.request import JobRequest, request_as_dict
 from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
-from scheduler.core.request import JobRequest, parse_stored
 
 from agents.contract.documents import GpuMode, SliceKind
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Allocation, Job, Replica
 from portal.quotas.models import Quota
+from scheduler.core.request import JobRequest, parse_stored
 from scheduler.core.states import (
     ALLOCATION_LIVE,
     SLICE_LIVE,

@@ -1,0 +1,23 @@
+"""The console's view of history. Nobody edits the past."""
+
+from django.contrib import admin
+
+from portal.audit.models import AuditEntry, Event
+from portal.console import ReadOnlyAdmin
+
+
+@admin.register(Event)
+class EventAdmin(ReadOnlyAdmin):
+    list_display = ("id", "at", "noun", "noun_id", "old", "new", "code", "sentence", "actor")
+    list_filter = ("noun", "new", "project")
+    search_fields = ("noun_id", "code", "actor", "sentence")
+    ordering = ("-id",)
+    show_full_result_count = False
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin):
+    list_display = ("at", "actor", "action", "noun", "noun_id", "project", "before", "after")
+    list_filter = ("action", "noun", "project")
+    search_fields = ("actor", "action", "noun_id")
+    list_select_related = ("project",)

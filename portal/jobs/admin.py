@@ -1,0 +1,49 @@
+"""The console's view of jobs and what became of them. Only cancelling is done by hand."""
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from portal.console import ReadOnlyAdmin, refusals_shown
+from portal.jobs.models import Allocation, Attempt, Job, Replica
+from portal.jobs.services import job_cancel
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyAdmin):
+    list_display = ("label", "name", "project", "owner", "status", "priority", "submitted_at")
+    list_filter = ("status", "kind", "priority", "project")
+    search_fields = ("=id", "name", "owner__username", "project__slug")
+    list_select_related = ("project", "owner")
+    actions = ("cancel",)
+
+    @admin.action(description="Cancel")
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        for job in queryset:
+            with refusals_shown(request):
+                job_cancel(job=job, actor=request.user.get_username())
+                messages.success(request, f"{job.label}: cancelled")
+
+
+@admin.register(Attempt)
+class AttemptAdmin(ReadOnlyAdmin):
+    list_display = ("id", "job", "number", "created_at", "ended_at", "outcome")
+    list_filter = ("outcome",)
+    search_fields = ("=job__id", "job__name")
+    list_select_related = ("job",)
+
+
+@admin.register(Replica)
+class ReplicaAdmin(ReadOnlyAdmin):
+    list_display = ("attempt", "rank", "node", "wish", "status", "exit_code", "sentence")
+    list_filter = ("status", "wish", "node")
+    search_fields = ("=attempt__job__id", "node__name", "container")
+    list_select_related = ("attempt__job", "node")
+
+
+@admin.register(Allocation)
+class AllocationAdmin(ReadOnlyAdmin):
+    list_display = ("slice", "project", "user", "units", "status", "bound_at", "released_at")
+    list_filter = ("status", "project")
+    search_fields = ("user__username", "project__slug", "slice__gpu__uuid")
+    list_select_related = ("slice__gpu__node", "project", "user")

@@ -1,0 +1,114 @@
+"""What can never run on the cluster as it is: said at submit, not after hours in the queue."""
+
+from typing import Any
+
+from agents.contract.boards import Board
+from agents.contract.documents import SliceKind
+from scheduler.core.fits import NEAR
+from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.values import ClusterSnapshot, NodeView, WaitingJob
+from scheduler.core.wants import Want, board_of, gpu_board, wants
+
+
+def impossible(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
+    """Why the job can never run here, or None. Nodes that are away now still count; a cluster
+    without any GPU yet refuses nothing, because nodes may come."""
+    boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
+    if job.device.mps_threads:
+        return _never("No node here gives MPS shares yet. Ask for a MIG slice or a whole GPU")
+    if not boards:
+        return None
+    ways = wants(job.device, boards)
+    if not ways:
+        return _no_such_device(job, boards)
+    reasons = [_too_large(job, want, snapshot) for want in ways]
+    if all(reasons):
+        return reasons[0]
+    return _over_quota(job, min(w.replica_units for w in ways), snapshot)
+
+
+def _no_such_device(job: WaitingJob, boards: set[Board]) -> Reason:
+    models = sorted({board.key for board in boards})
+    device = job.device
+    if device.mig:
+        names = sorted({p.name for b in boards for p in b.profiles if not p.has_media_extensions})
+        here = ", ".join(names) or "none, these boards have no MIG"
+        return _never(f"No GPU here has the profile {device.mig}. Profiles here: {here}", models)
+    if device.memory_mib:
+        largest = max(board.memory_mib for board in boards)
+        sentence = f"No GPU here has {device.memory_mib} MiB; the largest has {largest} MiB"
+        return _never(sentence, models)
+    asked = " or ".join(device.models)
+    return _never(f"There is no {asked} here. GPUs here: {', '.join(models)}", models)
+
+
+def _too_large(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> Reason | None:
+    """Whether the gang is larger than the cluster, or one replica larger than any node."""
+    fitting = [_replicas_on(node, job, want) for node in snapshot.nodes]
+    most = max(fitting, default=0)
+    if most == 0:
+        return _no_node(job, want, snapshot)
+    needed = job.replicas
+    if job.topology in NEAR and needed > most:
+        sentence = f"{needed} replicas on one node are asked for; the largest node takes {most}"
+        return _never(sentence, needed=needed, largest=most)
+    if needed > sum(fitting):
+        sentence = f"{needed} replicas are asked for; the whole cluster takes {sum(fitting)}"
+        return _never(sentence, needed=needed, largest=sum(fitting))
+    return None
+
+
+def _no_node(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> Reason:
+    gpus = max(_gpus_on(node, want.board) for node in snapshot.nodes)
+    if gpus < want.count:
+        word = "GPU" if want.count == 1 else "GPUs"
+        sentence = f"No node has {want.count} {word} of {want.board}; the largest has {gpus}"
+        return _never(sentence, needed=want.count, largest=gpus)
+    holders = [n for n in snapshot.nodes if _gpus_on(n, want.board) >= want.count]
+    cpu = max(n.cpu_total_milli for n in holders)
+    memory = max(n.memory_total_mib for n in holders)
+    sentence = (
+        f"No node with this GPU has {job.cpu_milli} millicores and {job.memory_mib} MiB; "
+        f"the largest has {cpu} and {memory}"
+    )
+    return _never(sentence, cpu_milli=cpu, memory_mib=memory)
+
+
+def _replicas_on(node: NodeView, job: WaitingJob, want: Want) -> int:
+    """How many replicas an empty node could take."""
+    by_gpu = _per_gpu(want) * _gpus_on(node, want.board) // want.count
+    by_cpu = node.cpu_total_milli // max(1, job.cpu_milli)
+    by_memory = node.memory_total_mib // max(1, job.memory_mib)
+    return min(by_gpu, by_cpu, by_memory)
+
+
+def _per_gpu(want: Want) -> int:
+    if want.kind is SliceKind.GPU:
+        return 1
+    profile = board_of(want.board, want.board, want.memory_mib).profile(want.profile)
+    return profile.max_instances if profile else 0
+
+
+def _gpus_on(node: NodeView, board: str) -> int:
+    return sum(1 for gpu in node.gpus if gpu_board(gpu).key == board)
+
+
+def _over_quota(job: WaitingJob, replica_units: int, snapshot: ClusterSnapshot) -> Reason | None:
+    needed = replica_units * job.replicas
+    for quota in snapshot.quotas:
+        is_mine = quota.project == job.project and quota.user in ("", job.user)
+        if is_mine and needed > quota.limit_units:
+            whose = f"{quota.user} in {quota.project}" if quota.user else quota.project
+            sentence = (
+                f"This needs {needed / 56_000:.2f} GPUs; {whose} may hold at most "
+                f"{quota.limit_units / 56_000:.2f}. Ask for less, or ask an admin for more quota"
+            )
+            return _never(sentence, needed=needed, limit=quota.limit_units)
+    return None
+
+
+def _never(sentence: str, boards: list[str] | None = None, **numbers: int) -> Reason:
+    evidence: dict[str, Any] = dict(numbers)
+    if boards:
+        evidence["boards"] = boards
+    return Reason(ReasonCode.IMPOSSIBLE, sentence, evidence, "Change the request")

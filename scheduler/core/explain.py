@@ -1,0 +1,103 @@
+"""Why a job was not placed: one dominant reason, with what is missing in numbers."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agents.contract.documents import SliceKind
+from scheduler.core.fits import NEAR
+from scheduler.core.ledger import Ledger, NodeSpace
+from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.values import ClusterSnapshot, WaitingJob
+from scheduler.core.wants import Want
+
+CanPlace = Callable[[WaitingJob, Want, Ledger], bool]
+
+
+def explain(
+    job: WaitingJob,
+    want: Want,
+    ledger: Ledger,
+    snapshot: ClusterSnapshot,
+    can_place: CanPlace,
+) -> Reason:
+    """The dominant reason that `want` cannot be had for the gang at this point of the pass."""
+    serving = [n for n in ledger.nodes.values() if _serves(n, want)]
+    usable = [n for n in serving if n.view.available]
+    if not usable:
+        return _unavailable(serving)
+    if can_place(job, want, Ledger(snapshot)):
+        return _priority()
+    needed = want.count * job.replicas
+    free = {n.view.name: _free(n, want) for n in usable}
+    evidence = {"needed": needed, "free": sum(free.values()), "by_node": free} | _shortage(usable)
+    what = _name(want)
+    if sum(free.values()) < needed:
+        sentence = f"{_count(needed, what)} needed, {sum(free.values())} free"
+        return Reason(ReasonCode.RESOURCES, sentence, evidence, _UNTIL_ENDS)
+    if _lacks_host(usable, job):
+        sentence = f"{_count(needed, what)} could be had, but no node has the CPU and memory free"
+        return Reason(ReasonCode.RESOURCES, sentence, evidence, _UNTIL_ENDS)
+    if want.count * job.replicas > max(free.values()) and job.topology in NEAR:
+        sentence = f"{_count(sum(free.values()), what)} free, but on different nodes"
+        return Reason(ReasonCode.TOPOLOGY, sentence, evidence, "Topology any would spread it")
+    sentence = f"{_count(sum(free.values()), what)} free in total, but not where they fit together"
+    return Reason(ReasonCode.FRAGMENTATION, sentence, evidence, _UNTIL_ENDS)
+
+
+_UNTIL_ENDS = "It starts when running work ends"
+
+
+def repartition() -> Reason:
+    sentence = "Idle slices are merged to make room; it starts in a few seconds"
+    return Reason(ReasonCode.REPARTITION, sentence, {}, "Nothing to do")
+
+
+def _priority() -> Reason:
+    sentence = "Jobs ahead of it take what is free now"
+    return Reason(ReasonCode.PRIORITY, sentence, {}, _UNTIL_ENDS)
+
+
+def _unavailable(serving: list[NodeSpace]) -> Reason:
+    if not serving:
+        sentence = "No node has been added yet"
+        return Reason(ReasonCode.NODE_UNAVAILABLE, sentence, {}, "An admin adds a node")
+    why = {n.view.name: n.view.unavailable_because for n in serving}
+    sentence = f"No node that could run it takes work: {'; '.join(sorted(why.values()))}"
+    return Reason(ReasonCode.NODE_UNAVAILABLE, sentence, {"nodes": why}, "An admin brings one back")
+
+
+def _serves(node: NodeSpace, want: Want) -> bool:
+    return any(gpu.board.key == want.board for gpu in node.gpus)
+
+
+def _free(node: NodeSpace, want: Want) -> int:
+    """Whole GPUs that are empty, or slices of the size counted by free memory slices alone."""
+    healthy = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
+    if want.kind is SliceKind.GPU:
+        return sum(1 for gpu in healthy if gpu.is_empty)
+    return sum(_free_slots(gpu) // want.size for gpu in healthy)
+
+
+def _free_slots(gpu: Any) -> int:
+    held = sum(s.size for key, s in gpu.slices.items() if not gpu.is_idle(key))
+    return int(gpu.board.memory_slices - held)
+
+
+def _lacks_host(nodes: list[NodeSpace], job: WaitingJob) -> bool:
+    return not any(
+        n.cpu_free_milli >= job.cpu_milli and n.memory_free_mib >= job.memory_mib for n in nodes
+    )
+
+
+def _shortage(nodes: list[NodeSpace]) -> dict[str, Any]:
+    faulted = sum(1 for n in nodes for g in n.gpus if not g.view.healthy)
+    return {"out_of_service": faulted} if faulted else {}
+
+
+def _name(want: Want) -> str:
+    model = want.board.rsplit("-", 1)[0]
+    return f"{want.profile} of {model}" if want.profile else model
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} \u00d7 {what}"

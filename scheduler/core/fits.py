@@ -1,0 +1,126 @@
+"""The one function that says whether a placement is legal now.
+
+The planner asks it about the pass's ledger; the committer asks again, under row locks, about the
+rows of the touched nodes.
+"""
+
+from agents.contract.documents import SliceKind
+from agents.contract.geometry import Placement
+from scheduler.core.ledger import Ledger, NodeSpace, starts
+from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.values import (
+    ClusterSnapshot,
+    Place,
+    ReplicaPlace,
+    SlicePlace,
+    Topology,
+    WaitingJob,
+)
+
+NEAR = frozenset({Topology.SAME_NODE, Topology.NVLINK})
+
+
+def fits(place: Place, job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
+    """None when the whole gang can be given its devices; else the first thing in the way."""
+    return check(place, job, Ledger(snapshot))
+
+
+def check(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
+    """As `fits`, on a ledger, which afterwards holds the placement or is as it was."""
+    mark = ledger.mark()
+    reason = _check(place, job, ledger)
+    if reason is not None:
+        ledger.rollback(mark)
+    return reason
+
+
+def quota_reason(job: WaitingJob, units: int, ledger: Ledger) -> Reason | None:
+    """Whether the project and the user may hold `units` more."""
+    for user, code, whose in (
+        ("", ReasonCode.QUOTA_PROJECT, job.project),
+        (job.user, ReasonCode.QUOTA_USER, f"{job.user} in {job.project}"),
+    ):
+        account = ledger.accounts.get((job.project, user))
+        if account is not None and account.used + units > account.limit:
+            free = max(0, account.limit - account.used)
+            evidence = {"limit": account.limit, "used": account.used, "needed": units}
+            sentence = (
+                f"{whose} may hold {_gpus(account.limit)} at once and holds {_gpus(account.used)}; "
+                f"this needs {_gpus(units)}, {_gpus(free)} is left"
+            )
+            unblocks = "It starts when other work of the quota ends, or when an admin raises it"
+            return Reason(code, sentence, evidence, unblocks)
+    return None
+
+
+def _check(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
+    units = sum(device.units for replica in place.replicas for device in replica.devices)
+    if sorted(r.rank for r in place.replicas) != list(range(job.replicas)):
+        return _no("the placement does not name every rank once")
+    if reason := quota_reason(job, units, ledger) or _together(place, job, ledger):
+        return reason
+    for replica in place.replicas:
+        if reason := _replica(replica, job, ledger):
+            return reason
+    ledger.charge(job.project, job.user, units)
+    return None
+
+
+def _together(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
+    """A gang stays inside one network, and on one node where it asked for that."""
+    nodes = {replica.node for replica in place.replicas}
+    if not nodes <= ledger.nodes.keys():
+        return _no("a node of the placement is gone")
+    if len(nodes) > 1 and job.topology in NEAR:
+        return Reason(ReasonCode.TOPOLOGY, "the request asks for one node")
+    if len({ledger.nodes[node].view.fabric for node in nodes}) > 1:
+        return Reason(ReasonCode.TOPOLOGY, "the nodes do not share a network")
+    return None
+
+
+def _replica(replica: ReplicaPlace, job: WaitingJob, ledger: Ledger) -> Reason | None:
+    node = ledger.nodes[replica.node]
+    if not node.view.available:
+        return Reason(ReasonCode.NODE_UNAVAILABLE, node.view.unavailable_because)
+    if node.cpu_free_milli < job.cpu_milli or node.memory_free_mib < job.memory_mib:
+        return Reason(ReasonCode.RESOURCES, f"{node.view.name} lacks CPU or memory")
+    for device in replica.devices:
+        if reason := _device(device, node, ledger):
+            return reason
+        ledger.hold_device(device)
+    ledger.hold_node(node, job.cpu_milli, job.memory_mib)
+    return None
+
+
+def _device(device: SlicePlace, node: NodeSpace, ledger: Ledger) -> Reason | None:
+    gpu = ledger.gpus.get(device.gpu)
+    if gpu is None or gpu not in node.gpus:
+        return _no("the GPU is not on this node")
+    if not gpu.view.healthy:
+        return _no(f"GPU {gpu.view.index} of {node.view.name} is out of service")
+    if device.slice:
+        seen = gpu.slices.get(device.slice)
+        same = seen is not None and (seen.profile, seen.start) == (device.profile, device.start)
+        if seen is None or not same or not seen.ready or not gpu.is_idle(device.slice):
+            return _no("the idle slice was taken or changed")
+        return None
+    if device.kind is SliceKind.GPU:
+        return None if gpu.is_empty else _no("the GPU is no longer empty")
+    profile = gpu.board.profile(device.profile)
+    here = Placement(device.start, device.size, device.profile)
+    if (
+        profile is None
+        or not gpu.may_carve()
+        or here not in starts(gpu.board, profile, gpu.layout())
+    ):
+        return Reason(ReasonCode.FRAGMENTATION, "its place on the GPU is no longer free")
+    return None
+
+
+def _no(sentence: str) -> Reason:
+    return Reason(ReasonCode.RESOURCES, sentence)
+
+
+def _gpus(units: int) -> str:
+    """Units as GPUs with two decimals; the exact number stands in the evidence."""
+    return f"{units / 56_000:.2f} GPUs"

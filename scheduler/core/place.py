@@ -1,0 +1,190 @@
+"""Finds devices for a gang: which node, which GPU, which slice or place to carve.
+
+Ranking, best first: an idle slice of the very profile; then the place that destroys least room on a
+GPU that is carved already; then an empty GPU. Whole GPUs stay whole as long as they can.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.geometry import Placement
+from scheduler.core.fits import NEAR
+from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace, room, starts
+from scheduler.core.values import ReplicaPlace, SlicePlace, Topology, WaitingJob
+from scheduler.core.wants import Want
+
+
+@dataclass(slots=True)
+class Found:
+    """A gang's places. `merges`: idle slices to delete first, by GPU; empty when it can start."""
+
+    replicas: list[ReplicaPlace] = field(default_factory=list)
+    merges: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """One device and what it costs to have it there."""
+
+    rank: tuple[int, ...]
+    place: SlicePlace
+    gpu: GpuSpace
+    destroys: tuple[str, ...] = ()
+
+
+def find(job: WaitingJob, want: Want, ledger: Ledger, *, merging: bool = False) -> Found | None:
+    """Places for the whole gang, held on the ledger; or None, with the ledger as it was.
+
+    `merging`: idle slices may be deleted to make room.
+    """
+    for nodes in _node_sets(job, want, ledger):
+        mark = ledger.mark()
+        found = _gang(job, want, ledger, nodes, merging)
+        if found is not None:
+            ledger.charge(job.project, job.user, want.replica_units * job.replicas)
+            return found
+        ledger.rollback(mark)
+    return None
+
+
+def _node_sets(job: WaitingJob, want: Want, ledger: Ledger) -> Iterator[list[NodeSpace]]:
+    """Sets of nodes to try in turn: single nodes where near is better, then whole networks."""
+    usable = [n for n in ledger.nodes.values() if _is_usable(n, job, want)]
+    usable.sort(key=lambda n: (n.view.fabric, n.view.name, n.view.id))
+    if job.topology is not Topology.ANY or job.replicas == 1:
+        # The fullest node that still serves: emptier ones are left for larger work.
+        for node in sorted(usable, key=lambda n: (_room(n, want), n.view.name)):
+            yield [node]
+    if job.topology not in NEAR and job.replicas > 1:
+        for _, nodes in groupby(usable, key=lambda n: n.view.fabric):
+            yield list(nodes)
+
+
+def _is_usable(node: NodeSpace, job: WaitingJob, want: Want) -> bool:
+    return (
+        node.view.available
+        and node.cpu_free_milli >= job.cpu_milli
+        and node.memory_free_mib >= job.memory_mib
+        and any(g.view.healthy and g.board.key == want.board for g in node.gpus)
+    )
+
+
+def _room(node: NodeSpace, want: Want) -> int:
+    """Free GPUs, then free memory slices: small on a full node."""
+    return sum(
+        8 * gpu.is_empty + gpu.board.memory_slices - sum(s.size for s in gpu.slices.values())
+        for gpu in node.gpus
+        if gpu.board.key == want.board
+    )
+
+
+def _gang(
+    job: WaitingJob, want: Want, ledger: Ledger, nodes: list[NodeSpace], merging: bool
+) -> Found | None:
+    found = Found()
+    placed = dict.fromkeys((node.view.id for node in nodes), 0)
+    for rank in range(job.replicas):
+        # Spread over the least used node first; with one node there is nothing to choose.
+        order = sorted(nodes, key=lambda n: (placed[n.view.id], n.view.name, n.view.id))
+        tried = (n for n in order if _replica(job, want, ledger, n, merging, rank, found))
+        if (node := next(tried, None)) is None:
+            return None
+        placed[node.view.id] += 1
+    return found
+
+
+def _replica(
+    job: WaitingJob,
+    want: Want,
+    ledger: Ledger,
+    node: NodeSpace,
+    merging: bool,
+    rank: int,
+    found: Found,
+) -> bool:
+    """Put one replica on the node, or leave the ledger as it was."""
+    if node.cpu_free_milli < job.cpu_milli or node.memory_free_mib < job.memory_mib:
+        return False
+    chosen = _devices(want, node, merging)
+    if chosen is None:
+        return False
+    for choice in chosen:
+        if choice.destroys:
+            ledger.drop_idle(choice.gpu, list(choice.destroys))
+            found.merges.setdefault(choice.gpu.view.id, []).extend(choice.destroys)
+        ledger.hold_device(choice.place)
+    ledger.hold_node(node, job.cpu_milli, job.memory_mib)
+    devices = tuple(choice.place for choice in chosen)
+    found.replicas.append(ReplicaPlace(rank=rank, node=node.view.id, devices=devices))
+    return True
+
+
+def _devices(want: Want, node: NodeSpace, merging: bool) -> list[_Choice] | None:
+    gpus = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
+    if want.kind is SliceKind.GPU:
+        return _whole_gpus(want, gpus, merging)
+    choices = (choice for gpu in gpus for choice in _slices(want, gpu, merging))
+    best = min(choices, key=lambda c: c.rank, default=None)
+    return [best] if best else None
+
+
+def _whole_gpus(want: Want, gpus: list[GpuSpace], merging: bool) -> list[_Choice] | None:
+    """Empty GPUs, of one NUMA node where one has enough, those in mode whole first."""
+    free = [g for g in gpus if g.is_empty or (merging and all(map(g.is_idle, g.slices)))]
+    by_numa: dict[int | None, list[GpuSpace]] = {}
+    for gpu in free:
+        by_numa.setdefault(gpu.view.numa_node, []).append(gpu)
+    enough = [group for group in by_numa.values() if len(group) >= want.count]
+    pool = min(enough, key=len, default=free)
+    pool = sorted(pool, key=lambda g: (len(g.slices), g.view.mode is not GpuMode.WHOLE, _id(g)))
+    if len(pool) < want.count:
+        return None
+    return [_Choice((), _place(want, gpu, 0), gpu, tuple(gpu.slices)) for gpu in pool[: want.count]]
+
+
+def _slices(want: Want, gpu: GpuSpace, merging: bool) -> Iterator[_Choice]:
+    yield from _idle_slices(want, gpu)
+    profile = gpu.board.profile(want.profile)
+    if profile is None or not gpu.may_carve(without_idle=merging):
+        return
+    layout = gpu.layout(without_idle=merging)
+    before = room(gpu.board, gpu.layout())
+    for place in starts(gpu.board, profile, layout):
+        destroys = tuple(_overlapped(gpu, place)) if merging else ()
+        lost = before - room(gpu.board, layout | {place})
+        rank = (1, len(destroys), not gpu.is_carved, lost, before, gpu.view.index, place.start)
+        yield _Choice(rank, _place(want, gpu, place.start), gpu, destroys)
+
+
+def _idle_slices(want: Want, gpu: GpuSpace) -> Iterator[_Choice]:
+    for key, seen in gpu.slices.items():
+        if seen.profile == want.profile and seen.ready and gpu.is_idle(key):
+            rank = (0, 0, 0, 0, room(gpu.board, gpu.layout()), gpu.view.index, seen.start)
+            yield _Choice(rank, _place(want, gpu, seen.start, key), gpu)
+
+
+def _overlapped(gpu: GpuSpace, place: Placement) -> Iterable[str]:
+    """Idle slices under the place, and all of them where the GPU still has to change its mode."""
+    for key, seen in gpu.slices.items():
+        mask = ((1 << seen.size) - 1) << seen.start
+        if gpu.is_idle(key) and (mask & place.mask or seen.kind is not SliceKind.MIG):
+            yield key
+
+
+def _place(want: Want, gpu: GpuSpace, start: int, slice_id: str = "") -> SlicePlace:
+    return SlicePlace(
+        gpu=gpu.view.id,
+        kind=want.kind,
+        profile=want.profile,
+        start=start,
+        size=want.size,
+        units=want.units,
+        memory_mib=want.memory_mib,
+        slice=slice_id,
+    )
+
+
+def _id(gpu: GpuSpace) -> tuple[int, str]:
+    return (gpu.view.index, gpu.view.id)

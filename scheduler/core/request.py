@@ -1,0 +1,51 @@
+"""The one check of a job request. The page, REST, the CLI and agents read requests through it.
+
+`parse_request` finds every problem at once. `request_as_dict`, `request_as_yaml` and
+`request_as_cli` write the same request for people and for storage.
+"""
+
+from typing import Any
+
+from scheduler.core.request_forms import request_as_cli, request_as_dict, request_as_yaml
+from scheduler.core.request_reader import Reader
+from scheduler.core.request_values import (
+    FieldError,
+    JobRequest,
+    Kind,
+    Launcher,
+    Problem,
+    RequestLimits,
+    RequestRefused,
+)
+
+__all__ = [
+    "FieldError",
+    "JobRequest",
+    "Kind",
+    "Launcher",
+    "Problem",
+    "RequestLimits",
+    "RequestRefused",
+    "parse_request",
+    "parse_stored",
+    "request_as_cli",
+    "request_as_dict",
+    "request_as_yaml",
+]
+
+
+def parse_request(data: Any, limits: RequestLimits) -> JobRequest:
+    """A request as people write it (product.md) as a checked value.
+
+    Raises RequestRefused with every problem found; nothing is guessed and nothing ignored.
+    """
+    reader = Reader(data, limits)
+    request = reader.read()
+    if reader.errors or request is None:
+        raise RequestRefused(tuple(reader.errors))
+    return request
+
+
+def parse_stored(data: Any) -> JobRequest:
+    """A request that was checked when it was submitted; today's limits do not apply to it."""
+    return parse_request(data, RequestLimits(max_time_limit_seconds=2**30, max_replicas=4_096))

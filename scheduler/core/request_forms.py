@@ -1,0 +1,85 @@
+"""One request, three ways to write it: canonical JSON (stored), YAML, and the command line."""
+
+import json
+import shlex
+from typing import Any
+
+from scheduler.core.quantities import write_cpu, write_memory, write_seconds
+from scheduler.core.request_values import JobRequest
+from scheduler.core.values import DeviceRequest, Isolation
+
+
+def request_as_dict(request: JobRequest) -> dict[str, Any]:
+    """The canonical form, every default filled in. Reading it again gives the same request."""
+    return {
+        "project": request.project,
+        "name": request.name,
+        "kind": str(request.kind),
+        "image": request.image,
+        "command": list(request.command),
+        "launcher": str(request.launcher),
+        "replicas": request.replicas,
+        "processes": request.processes,
+        "device": _device(request.device),
+        "cpu": write_cpu(request.cpu_milli),
+        "memory": write_memory(request.memory_mib),
+        "shm": write_memory(request.shm_mib),
+        "time_limit": write_seconds(request.time_limit_seconds),
+        "priority": str(request.priority),
+        "topology": str(request.topology),
+        "retries": {"infrastructure": request.infrastructure_retries, "user": request.user_retries},
+        "grace": write_seconds(request.grace_seconds),
+        "env": dict(request.env),
+    }
+
+
+def request_as_yaml(request: JobRequest) -> str:
+    """YAML that reads back to the same request. Values are JSON, which YAML contains."""
+    fields = request_as_dict(request).items()
+    return "".join(f"{name}: {_plain(value)}\n" for name, value in fields if value != {})
+
+
+def request_as_cli(request: JobRequest) -> str:
+    """The same as one `tessera submit` command, safe to paste into a shell."""
+    body = request_as_dict(request)
+    words = ["tessera", "submit"]
+    for name in ("project", "name", "image", "replicas", "cpu", "memory", "time_limit", "topology"):
+        words += [f"--{name.replace('_', '-')}", str(body[name])]
+    words += _device_words(request.device)
+    for key, value in request.env.items():
+        words += ["--env", f"{key}={value}"]
+    if request.launcher != "none":
+        words += ["--launcher", str(request.launcher)]
+    return shlex.join([*words, "--", *request.command])
+
+
+def _device(device: DeviceRequest) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if device.gpus:
+        found["gpus"] = device.gpus
+    elif device.mig:
+        found["mig"] = device.mig
+    elif device.mps_threads:
+        memory = write_memory(device.mps_memory_mib)
+        found["mps"] = {"threads": device.mps_threads, "memory": memory}
+    else:
+        found["memory"] = write_memory(device.memory_mib)
+    if device.models:
+        found["models"] = list(device.models)
+    if device.isolation is not Isolation.HARDWARE:
+        found["isolation"] = str(device.isolation)
+    return found
+
+
+def _device_words(device: DeviceRequest) -> list[str]:
+    if device.gpus:
+        return ["--gpus", str(device.gpus)]
+    if device.mig:
+        return ["--mig", device.mig]
+    if device.mps_threads:
+        return ["--mps", f"{device.mps_threads},{write_memory(device.mps_memory_mib)}"]
+    return ["--device-memory", write_memory(device.memory_mib)]
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,265 @@
+"""Reads a request field by field and collects every problem, so that people mend all at once."""
+
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from scheduler.core.device_reader import read_device
+from scheduler.core.quantities import read_cpu_milli, read_memory_mib, read_seconds
+from scheduler.core.request_values import (
+    FieldError,
+    JobRequest,
+    Kind,
+    Launcher,
+    Problem,
+    RequestLimits,
+)
+from scheduler.core.values import DeviceRequest, Priority, Topology
+
+T = TypeVar("T")
+Word = TypeVar("Word", bound=StrEnum)
+
+FIELDS = frozenset(
+    (
+        "project",
+        "name",
+        "kind",
+        "image",
+        "command",
+        "launcher",
+        "replicas",
+        "processes",
+        "device",
+        "cpu",
+        "memory",
+        "shm",
+        "time_limit",
+        "priority",
+        "topology",
+        "retries",
+        "grace",
+        "env",
+    )
+)
+NOT_YET = frozenset(
+    (
+        "volumes",
+        "secrets",
+        "ports",
+        "notify",
+        "begin",
+        "depends",
+    )
+)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+# Set by the agent, last; an image or a user that sets them could see other people's devices.
+RESERVED_PREFIXES = ("NVIDIA_", "CUDA_MPS_", "TESSERA_", "PET_")
+RESERVED_NAMES = frozenset(
+    (
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "LD_PRELOAD",
+        "LD_LIBRARY_PATH",
+        "LD_AUDIT",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "NODE_RANK",
+        "NNODES",
+        "GROUP_RANK",
+    )
+)
+MAX_COMMAND, MAX_WORD, MAX_ENV = 1_024, 32_768, 256
+
+
+def is_reserved(name: str) -> bool:
+    """Whether only Tessera sets this environment name."""
+    return name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES)
+
+
+class Reader:
+    """One reading of one request. `errors` holds what is wrong; `read` is then None."""
+
+    def __init__(self, data: Any, limits: RequestLimits) -> None:
+        self.errors: list[FieldError] = []
+        self.limits = limits
+        self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+        if not isinstance(data, Mapping):
+            self.refuse("", Problem.TYPE, "send one object with the request's fields")
+
+    def refuse(self, field: str, code: Problem, sentence: str) -> None:
+        self.errors.append(FieldError(field, code, sentence))
+
+    def read(self) -> JobRequest | None:
+        self._known_only()
+        found = {
+            "project": self._name("project"),
+            "name": self._name("name"),
+            "kind": self._word("kind", Kind, Kind.BATCH),
+            "image": self._image(),
+            "command": self._command(),
+            "launcher": self._word("launcher", Launcher, Launcher.NONE),
+            "replicas": self._count("replicas", 1, 1, self.limits.max_replicas),
+            "device": self._device(),
+            "cpu_milli": self._amount("cpu", read_cpu_milli, 1_000),
+            "memory_mib": self._amount("memory", read_memory_mib, 4_096),
+            "shm_mib": self._amount("shm", read_memory_mib, 1_024),
+            "time_limit_seconds": self._time_limit(),
+            "priority": self._word("priority", Priority, Priority.NORMAL),
+            "topology": self._word("topology", Topology, Topology.BEST),
+            "infrastructure_retries": self._retries("infrastructure", 3),
+            "user_retries": self._retries("user", 0),
+            "grace_seconds": self._amount("grace", read_seconds, 30),
+            "env": self._env(),
+        }
+        device = found["device"]
+        found["processes"] = self._processes(device if isinstance(device, DeviceRequest) else None)
+        return None if self.errors else JobRequest(**found)  # type: ignore[arg-type]  # all read
+
+    def _known_only(self) -> None:
+        for name in self.data:
+            if name in NOT_YET:
+                self.refuse(name, Problem.UNSUPPORTED, f"{name} is not offered yet: leave it out")
+            elif name not in FIELDS:
+                self.refuse(str(name)[:64], Problem.UNKNOWN, "no such field: leave it out")
+
+    def _name(self, field: str) -> str:
+        value = self._given(field)
+        if value is None:
+            return ""
+        if not isinstance(value, str) or not NAME.fullmatch(value):
+            sentence = "write 1 to 63 letters, digits, dots, hyphens or underscores"
+            self.refuse(field, Problem.VALUE, sentence)
+            return ""
+        return value
+
+    def _image(self) -> str:
+        value = self._given("image")
+        if value is None:
+            return ""
+        if not isinstance(value, str) or not IMAGE.fullmatch(value):
+            self.refuse("image", Problem.VALUE, "write an image name, such as registry/pytorch:2.7")
+            return ""
+        if not any(fnmatchcase(value, pattern) for pattern in self.limits.image_allow):
+            allowed = ", ".join(self.limits.image_allow)
+            self.refuse("image", Problem.FORBIDDEN, f"{value} is not allowed here. Use: {allowed}")
+        return value
+
+    def _command(self) -> tuple[str, ...]:
+        value = self._given("command")
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not value:
+            sentence = 'write a list of words, such as ["python", "train.py"]'
+            self.refuse("command", Problem.TYPE, sentence)
+            return ()
+        if len(value) > MAX_COMMAND:
+            self.refuse("command", Problem.RANGE, f"at most {MAX_COMMAND} words")
+            return ()
+        for index, word in enumerate(value):
+            if not isinstance(word, str):
+                self.refuse(
+                    f"command.{index}", Problem.TYPE, "each word is a text: put it in quotes"
+                )
+            elif "\0" in word or len(word) > MAX_WORD:
+                sentence = f"no NUL character, and at most {MAX_WORD} characters"
+                self.refuse(f"command.{index}", Problem.VALUE, sentence)
+        return tuple(str(word) for word in value)
+
+    def _time_limit(self) -> int:
+        limits = self.limits
+        seconds = self._amount("time_limit", read_seconds, limits.default_time_limit_seconds)
+        if seconds > limits.max_time_limit_seconds:
+            hours = limits.max_time_limit_seconds // 3_600
+            self.refuse("time_limit", Problem.RANGE, f"at most {hours}h here")
+        return seconds
+
+    def _retries(self, kind: str, default: int) -> int:
+        retries = self.data.get("retries", {})
+        if not isinstance(retries, Mapping) or set(retries) - {"infrastructure", "user"}:
+            if kind == "infrastructure":
+                sentence = "write retries as {infrastructure: 3, user: 0}"
+                self.refuse("retries", Problem.TYPE, sentence)
+            return default
+        return self._bounded(f"retries.{kind}", retries.get(kind, default), 0, 10)
+
+    def _env(self) -> dict[str, str]:
+        env = self.data.get("env", {})
+        if not isinstance(env, Mapping) or len(env) > MAX_ENV:
+            sentence = f'write env as names and texts, such as {{"BATCH": "64"}}, at most {MAX_ENV}'
+            self.refuse("env", Problem.TYPE, sentence)
+            return {}
+        return {str(k): str(v) for k, v in env.items() if self._is_env(k, v)}
+
+    def _is_env(self, name: Any, value: Any) -> bool:
+        before = len(self.errors)
+        path = f"env.{name!s:.64}"
+        if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
+            self.refuse(path, Problem.VALUE, "a name has letters, digits and underscores only")
+        elif is_reserved(name):
+            self.refuse(path, Problem.RESERVED, f"{name} is set by Tessera: leave it out")
+        elif not isinstance(value, str) or "\0" in value or len(value) > MAX_WORD:
+            self.refuse(path, Problem.TYPE, 'the value is a text: put it in quotes, such as "64"')
+        return len(self.errors) == before
+
+    def _device(self) -> DeviceRequest:
+        value = self._given("device")
+        return DeviceRequest() if value is None else read_device(value, self.refuse)
+
+    def _processes(self, device: DeviceRequest | None) -> int:
+        """Ranks per replica: one per whole GPU under torchrun, else one."""
+        gpus = device.gpus if device else 0
+        torchrun = self.data.get("launcher") == Launcher.TORCHRUN
+        default = gpus if torchrun and gpus else 1
+        processes = self._count("processes", default, 1, 64)
+        if gpus and processes > gpus:
+            sentence = f"{processes} processes need {processes} GPUs; device.gpus is {gpus}"
+            self.refuse("processes", Problem.COMBINATION, sentence)
+        if processes > 1 and not torchrun:
+            sentence = "only launcher torchrun starts several processes in one replica"
+            self.refuse("processes", Problem.COMBINATION, sentence)
+        return processes
+
+    def _given(self, field: str) -> Any:
+        if field not in self.data:
+            self.refuse(field, Problem.MISSING, f"{field} is needed")
+        elif self.data[field] is None:
+            self.refuse(field, Problem.TYPE, f"{field} is needed, not null")
+        return self.data.get(field)
+
+    def _word(self, field: str, words: type[Word], default: Word) -> Word:
+        value = self.data.get(field, default)
+        try:
+            return words(value)
+        except ValueError:
+            self.refuse(field, Problem.VALUE, f"write one of {', '.join(words)}")
+            return default
+
+    def _count(self, field: str, default: int, least: int, most: int) -> int:
+        return self._bounded(field, self.data.get(field, default), least, most)
+
+    def _bounded(self, field: str, value: Any, least: int, most: int) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            self.refuse(field, Problem.TYPE, f"write a whole number from {least} to {most}")
+            return least
+        if not least <= value <= most:
+            self.refuse(field, Problem.RANGE, f"write a whole number from {least} to {most}")
+            return least
+        return value
+
+    def _amount(self, field: str, read: Callable[[object], int], default: int) -> int:
+        if field not in self.data:
+            return default
+        try:
+            return read(self.data[field])
+        except ValueError as wrong:
+            self.refuse(field, Problem.VALUE, str(wrong))
+            return default

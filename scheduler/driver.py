@@ -1,0 +1,156 @@
+"""Compiles a node's desired document from rows, and raises its revision when it changed."""
+
+from collections import defaultdict
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from agents.contract.codec import encode
+from agents.contract.documents import (
+    DesiredDocument,
+    DesiredGpu,
+    DesiredReplica,
+    DesiredSlice,
+    Device,
+    GpuMode,
+    Rendezvous,
+    ReplicaWish,
+    SliceKind,
+)
+from portal.duties.locks import locked
+from portal.inventory.models import Gpu, Node, Slice
+from portal.jobs.models import Allocation, Replica, Wish
+from portal.live.bell import ring
+from scheduler.core.request import parse_stored
+from scheduler.core.states import ALLOCATION_LIVE, SliceStatus
+
+WANTED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
+LIVE = [str(s) for s in ALLOCATION_LIVE]
+
+
+def drive(*, node_id: UUID) -> bool:
+    """Write what the node should be and ring its bell. False when nothing changed."""
+    with transaction.atomic():
+        rows = locked(Node.objects.filter(pk=node_id))
+        if not rows:
+            return False
+        (node,) = rows
+        body = encode(compile_desired(node))
+        gone = Replica.objects.filter(node=node, wish=Wish.GONE, gone_revision__isnull=True)
+        if _same(body, node.desired):
+            gone.update(gone_revision=node.revision)
+            return False
+        node.revision += 1
+        node.desired = body | {"revision": node.revision}
+        node.save(update_fields=["revision", "desired"])
+        gone.update(gone_revision=node.revision)
+        ring(f"node:{node.pk}")
+        return True
+
+
+def compile_desired(node: Node) -> DesiredDocument:
+    """The whole document, in a constant number of queries. Its order is fixed, so equal rows give
+    equal documents."""
+    slices = Slice.objects.filter(gpu__node=node, kind=SliceKind.MIG, status__in=WANTED_SLICES)
+    return DesiredDocument(
+        node=str(node.pk),
+        revision=node.revision,
+        gpus=tuple(_gpu(gpu) for gpu in node.gpus.order_by("uuid")),
+        slices=tuple(_slice(s) for s in slices.select_related("gpu").order_by("id")),
+        replicas=_replicas(node),
+        allow_mass_removal=node.allow_mass_removal,
+    )
+
+
+def _same(body: dict[str, Any], stored: dict[str, Any]) -> bool:
+    return body | {"revision": 0} == stored | {"revision": 0}
+
+
+def _gpu(row: Gpu) -> DesiredGpu:
+    return DesiredGpu(uuid=row.uuid, mode=GpuMode(row.desired_mode))
+
+
+def _slice(row: Slice) -> DesiredSlice:
+    return DesiredSlice(
+        id=str(row.pk), gpu_uuid=row.gpu.uuid, profile=row.profile, start=row.start, size=row.size
+    )
+
+
+def _replicas(node: Node) -> tuple[DesiredReplica, ...]:
+    rows = (
+        Replica.objects.filter(node=node, allocations__status__in=LIVE)
+        .exclude(wish=Wish.GONE)
+        .select_related("attempt__job__project", "attempt__job__owner")
+        .distinct()
+        .order_by("id")
+    )
+    replicas = list(rows)
+    devices = _devices(replicas)
+    meetings = _rendezvous([r.attempt_id for r in replicas if r.wish == Wish.RUN])
+    return tuple(_replica(r, devices[r.pk], meetings.get(r.attempt_id)) for r in replicas)
+
+
+def _devices(replicas: list[Replica]) -> dict[UUID, list[Device]]:
+    rows = Allocation.objects.filter(replica__in=replicas, status__in=LIVE)
+    devices: dict[UUID, list[Device]] = defaultdict(list)
+    for row in rows.select_related("slice__gpu").order_by("slice__gpu__index", "slice__start"):
+        devices[row.replica_id].append(_device(row))
+    return devices
+
+
+def _device(row: Allocation) -> Device:
+    return Device(
+        allocation=str(row.pk),
+        slice=str(row.slice_id),
+        kind=SliceKind(row.slice.kind),
+        gpu_uuid=row.slice.gpu.uuid,
+        profile=row.slice.profile,
+        start=row.slice.start,
+        size=row.slice.size,
+    )
+
+
+def _rendezvous(attempts: list[int]) -> dict[int, Rendezvous]:
+    """Where each running attempt's gang meets: what rank 0 offered when it was ready."""
+    by_attempt: dict[int, list[Replica]] = defaultdict(list)
+    for row in Replica.objects.filter(attempt_id__in=attempts).order_by("rank"):
+        by_attempt[row.attempt_id].append(row)
+    return {
+        attempt: Rendezvous(
+            address=rows[0].address,
+            port=rows[0].port,
+            peers=tuple(row.address for row in rows),
+        )
+        for attempt, rows in by_attempt.items()
+        if rows[0].address and rows[0].port
+    }
+
+
+def _replica(row: Replica, devices: list[Device], meeting: Rendezvous | None) -> DesiredReplica:
+    job = row.attempt.job
+    request = parse_stored(job.request)
+    return DesiredReplica(
+        id=str(row.pk),
+        job=str(job.uid),
+        attempt=row.attempt.number,
+        rank=row.rank,
+        world=job.replicas_wanted,
+        fence=row.attempt.fence,
+        wish=ReplicaWish(row.wish),
+        project=job.project.slug,
+        user=job.owner.username,
+        name=job.name,
+        image=job.image,
+        command=tuple(request.command),
+        launcher=request.launcher,
+        env=dict(request.env),
+        cpu_milli=job.cpu_milli,
+        memory_mib=job.memory_mib,
+        shm_mib=request.shm_mib,
+        devices=tuple(devices),
+        processes=request.processes,
+        grace_seconds=request.grace_seconds,
+        time_limit_seconds=job.time_limit_seconds,
+        rendezvous=meeting,
+    )

@@ -1,0 +1,14 @@
+"""Reads rows into the snapshot of one planning pass, in a constant number of queries."""
+
+from datetime import datetime
+
+from portal.jobs.snapshot import cluster_snapshot, queue
+from scheduler.core.values import ClusterSnapshot
+
+# One pass looks at this many waiting jobs, the oldest ones: nobody is left out for ever.
+MAX_JOBS_PER_PASS = 2_000
+
+
+def load(*, now: datetime) -> ClusterSnapshot:
+    """The whole cluster and the front of the queue."""
+    return cluster_snapshot(now=now, jobs=queue()[:MAX_JOBS_PER_PASS])

@@ -1,0 +1,90 @@
+"""Every 5 s: makes any lost bell harmless, and lets time do what no message announces."""
+
+from datetime import datetime, timedelta
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from portal.audit.transitions import advance
+from portal.duties.locks import locked
+from portal.inventory.models import HelloNonce, Node
+from portal.jobs.lifecycle import job_rollup, job_stop, replica_lost
+from portal.jobs.models import Job, Replica
+from portal.jobs.release import allocations_release
+from portal.live.bell import ring, ring_drive, ring_plan
+from scheduler.core.states import JOB_HOLDING, REPLICA_ENDED, JobStatus, NodeStatus
+
+log = structlog.get_logger(__name__)
+
+NONCE_KEPT = timedelta(minutes=10)
+
+
+def sweep() -> None:
+    """One round. Each step stands alone: what fails in one does not keep the next from running."""
+    now = timezone.now()
+    for step in (_nodes_judge, _replicas_judge, _deadlines, _unprepared, _rollups, _tidy):
+        try:
+            step(now)
+        except Exception:
+            log.exception("sweep_step_failed", step=step.__name__)
+    ring_drive(list(Node.objects.exclude(status=NodeStatus.RETIRED).values_list("pk", flat=True)))
+    ring_plan()
+
+
+def _nodes_judge(now: datetime) -> None:
+    """Unreachable after 15 s without a call, lost after 60 s. An unreachable node gets no work."""
+    knobs = settings.PLATFORM
+    silent = now - timedelta(seconds=knobs.unreachable_seconds + knobs.hold_seconds)
+    gone = now - timedelta(seconds=knobs.lost_seconds + knobs.hold_seconds)
+    judged = [NodeStatus.ONLINE, NodeStatus.UNREACHABLE]
+    for node in Node.objects.filter(status__in=judged, last_seen_at__lt=silent):
+        heard = node.last_seen_at or gone
+        to = NodeStatus.LOST if heard <= gone else NodeStatus.UNREACHABLE
+        if node.status != to:
+            advance(node, to, code="silent", sentence=f"last heard {heard:%H:%M:%S}")
+            ring("cluster")
+
+
+def _replicas_judge(now: datetime) -> None:
+    """Give up replicas of a lost node only when its agent has stopped them by itself for sure."""
+    knobs = settings.PLATFORM
+    wait = timedelta(seconds=knobs.kill_grace_seconds + knobs.lease_margin_seconds)
+    live = Replica.objects.exclude(status__in=[str(s) for s in REPLICA_ENDED])
+    stranded = live.filter(node__status=NodeStatus.LOST, node__lease_until__lt=now - wait)
+    for pk, name in stranded.values_list("pk", "node__name"):
+        replica_lost(replica_id=pk, sentence=f"{name} was not heard of until its lease ended")
+
+
+def _deadlines(now: datetime) -> None:
+    due = Job.objects.filter(status=JobStatus.RUNNING, deadline_at__lt=now)
+    for pk in due.values_list("pk", flat=True):
+        _stop(pk, JobStatus.RUNNING, "timed_out", "its time limit has passed")
+
+
+def _unprepared(now: datetime) -> None:
+    """A gang that does not become ready in time gives its devices back and is tried again."""
+    since = now - timedelta(seconds=settings.PLATFORM.prepare_timeout_seconds)
+    early = [JobStatus.PLACED, JobStatus.PREPARING]
+    late = Job.objects.filter(status__in=early, attempts__created_at__lt=since)
+    for job in late.filter(attempts__ended_at__isnull=True).distinct():
+        _stop(job.pk, JobStatus(job.status), "failed", "it was not ready in time")
+
+
+def _stop(pk: int, status: JobStatus, stop_reason: str, sentence: str) -> None:
+    with transaction.atomic():
+        for job in locked(Job.objects.filter(pk=pk, status=status)):
+            job_stop(job=job, stop_reason=stop_reason, sentence=sentence)
+            ring(f"job:{pk}")
+
+
+def _rollups(now: datetime) -> None:
+    holding = Job.objects.filter(status__in=[str(s) for s in JOB_HOLDING])
+    for pk in holding.values_list("pk", flat=True):
+        job_rollup(job_id=pk)
+    allocations_release()
+
+
+def _tidy(now: datetime) -> None:
+    HelloNonce.objects.filter(seen_at__lt=now - NONCE_KEPT).delete()
