@@ -42,6 +42,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "portal.admin_csp.AdminCSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -116,13 +117,20 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 1 << 20
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "knox.auth.TokenAuthentication",
+        "portal.api.access.BearerToken",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "portal.api.access.ScopeAllows",
+    ],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["portal.api.wire.BoundedJSONParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.wire.JSONOnly",
+    "DEFAULT_THROTTLE_RATES": {"submit": "120/min"},
+    "EXCEPTION_HANDLER": "portal.api.problem.handler",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 - a model's name
 REST_KNOX = {
@@ -131,7 +139,30 @@ REST_KNOX = {
     "AUTO_REFRESH": False,
     "TOKEN_PREFIX": "tsr_",
 }
-SPECTACULAR_SETTINGS = {"TITLE": "Tessera", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Tessera",
+    "DESCRIPTION": "Ask for GPUs, MIG slices and MPS shares; watch, stop and read results.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "ENUM_NAME_OVERRIDES": {
+        name: f"portal.api.openapi.{path}"
+        for name, path in {
+            "JobStatus": "JOB_STATUS",
+            "ReplicaStatus": "REPLICA_STATUS",
+            "AllocationStatus": "ALLOCATION_STATUS",
+            "SliceStatus": "SLICE_STATUS",
+            "NodeStatus": "NODE_STATUS",
+            "GpuMode": "GPU_MODE",
+        }.items()
+    },
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "portal.api.openapi.with_problems",
+    ],
+}
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -1,0 +1,129 @@
+"""The console's view of people, projects and tokens."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin, TabularInline
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from portal.accounts.models import ApiToken, Membership, Project, Role, User
+from portal.accounts.services import (
+    membership_remove,
+    membership_set,
+    project_create,
+    token_revoke,
+)
+from portal.audit.services import audit_record
+from portal.console import ReadOnlyAdmin, refusals_shown
+
+# Rights come from memberships and from being a platform admin; groups would be a second truth.
+admin.site.unregister(Group)
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, ModelAdmin):
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login")
+    list_filter = ("is_active", "is_staff", "is_superuser")
+    filter_horizontal = ()
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("Person", {"fields": ("first_name", "last_name", "email", "language")}),
+        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser")}),
+        ("Times", {"fields": ("last_login", "date_joined")}),
+    )
+    readonly_fields = ("last_login", "date_joined")
+
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        """A user's jobs and audit lines stay; take `is_active` away instead."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        """Django's console saves in one transaction: the audit line stands or falls with it."""
+        super().save_model(request, obj, form, change)
+        after = {"superuser": obj.is_superuser, "staff": obj.is_staff, "active": obj.is_active}
+        audit_record(
+            actor=request.user.get_username(),
+            action="user_change" if change else "user_add",
+            noun="user",
+            noun_id=obj.username,
+            after=after | {"changed": [n for n in form.changed_data if "password" not in n]},
+        )
+
+
+class MembershipInline(TabularInline):
+    model = Membership
+    extra = 0
+    autocomplete_fields = ("user",)
+    fields = ("user", "role")
+
+
+@admin.register(Project)
+class ProjectAdmin(ModelAdmin):
+    list_display = ("slug", "name", "archived", "created_at")
+    list_filter = ("archived",)
+    search_fields = ("slug", "name")
+    readonly_fields = ("created_at",)
+    inlines = (MembershipInline,)
+
+    def get_inlines(self, request: HttpRequest, obj: Project | None) -> Any:
+        return self.inlines if obj else ()
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> Any:
+        return (*self.readonly_fields, "slug") if obj else self.readonly_fields
+
+    def has_delete_permission(self, request: HttpRequest, obj: Project | None = None) -> bool:
+        """Its jobs are the account of what was used; archive it instead."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
+        if change:
+            obj.save()
+            audit_record(
+                actor=request.user.get_username(),
+                action="project_change",
+                noun="project",
+                noun_id=obj.slug,
+                project=obj,
+                after={"name": obj.name, "archived": obj.archived},
+            )
+            return
+        made = project_create(slug=obj.slug, name=obj.name, actor=request.user.get_username())
+        obj.pk, obj._state.adding = made.pk, False
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        """Members go through the services, so that each change has its audit line."""
+        actor = request.user.get_username()
+        rows = formset.save(commit=False)
+        for row in rows:
+            with refusals_shown(request):
+                role = Role(row.role)
+                membership_set(project=row.project, user=row.user, role=role, actor=actor)
+        for row in formset.deleted_objects:
+            with refusals_shown(request):
+                membership_remove(project=row.project, user=row.user, actor=actor)
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyAdmin):
+    """Tokens are made by their owners; an admin can only revoke them."""
+
+    list_display = ("token_key", "user", "name", "scope", "created", "expiry", "last_used_at")
+    list_filter = ("scope",)
+    search_fields = ("user__username", "name")
+    list_select_related = ("user",)
+    list_display_links = None
+    exclude = ("digest",)
+    actions = ("revoke",)
+
+    @admin.action(description="Revoke")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        for token in queryset.select_related("user"):
+            token_revoke(token=token, actor=request.user.get_username())
+        messages.success(request, "Revoked. The next call with them is turned away.")

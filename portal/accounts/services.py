@@ -1,0 +1,138 @@
+"""Projects, who is in them, and API tokens. Who may call what is asked of portal.accounts.rights.
+
+Every function is one transaction with its audit line.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User
+from portal.audit.services import audit_record
+from portal.errors import Refused
+from portal.quotas.models import Quota
+
+MAX_TOKEN_TTL = timedelta(days=365)
+MAX_TOKENS = 50
+
+
+def project_create(*, slug: str, name: str = "", actor: str) -> Project:
+    """A project with its quota row, empty of members. Raises Refused(slug_invalid, slug_taken)."""
+    project = Project(slug=slug, name=name or slug)
+    try:
+        project.clean_fields()
+    except ValidationError as wrong:
+        sentence = "A slug has 1 to 40 of a-z, 0-9 and hyphens; a name at most 100 characters"
+        raise Refused("slug_invalid", sentence, "slug") from wrong
+    units = settings.PLATFORM.default_quota_units
+    try:
+        with transaction.atomic():
+            project.save()
+            Quota.objects.create(project=project, limit_units=units, guard_units=units)
+            after = {"slug": slug, "name": project.name, "limit_units": units}
+            _audit(actor, "project_create", project, {}, after)
+    except IntegrityError as taken:
+        sentence = f"There is a project {slug!r} already. Choose another slug"
+        raise Refused("slug_taken", sentence, "slug", 409) from taken
+    return project
+
+
+def membership_set(*, project: Project, user: User, role: Role, actor: str) -> Membership:
+    """Put a user into a project, or change the role. The last admin cannot be made less."""
+    with transaction.atomic():
+        rows = _members(project)
+        row = next((row for row in rows if row.user_id == user.pk), None)
+        before = {"user": user.username, "role": row.role if row else ""}
+        if row and row.role == Role.ADMIN and role is not Role.ADMIN:
+            _require_other_admin(rows, row)
+        row = row or Membership(project=project, user=user)
+        row.role = role
+        row.save()
+        after = {"user": user.username, "role": str(role)}
+        _audit(actor, "membership_set", project, before, after)
+    return row
+
+
+def membership_remove(*, project: Project, user: User, actor: str) -> None:
+    """Take a user out of a project. Their jobs go on. Raises Refused(not_found, last_admin)."""
+    with transaction.atomic():
+        rows = _members(project)
+        row = next((row for row in rows if row.user_id == user.pk), None)
+        if row is None:
+            raise Refused("not_found", f"{user.username} is not in {project.slug}", "", 404)
+        if row.role == Role.ADMIN:
+            _require_other_admin(rows, row)
+        before = {"user": user.username, "role": row.role}
+        row.delete()
+        _audit(actor, "membership_remove", project, before, {})
+
+
+def token_create(
+    *, user: User, name: str, scope: Scope, ttl: timedelta, actor: str = ""
+) -> tuple[ApiToken, str]:
+    """A token row and its text, which is shown once and stored nowhere.
+
+    Raises Refused(ttl_invalid, scope_forbidden, too_many_tokens).
+    """
+    if not timedelta(0) < ttl <= MAX_TOKEN_TTL:
+        sentence = f"A token lives at least a second and at most {MAX_TOKEN_TTL.days} days"
+        raise Refused("ttl_invalid", sentence, "days")
+    with transaction.atomic():
+        live = ApiToken.objects.filter(user=user, expiry__gt=timezone.now())
+        if live.count() >= MAX_TOKENS:
+            sentence = f"You have {MAX_TOKENS} tokens. Delete one that you no longer use"
+            raise Refused("too_many_tokens", sentence, "", 409)
+        token, text = ApiToken.objects.create(user=user, expiry=ttl, name=name, scope=scope)
+        after = {"user": user.username, "name": name, "scope": str(scope), "days": ttl.days}
+        _token_audit(actor or user.username, "token_create", token, after)
+    return token, text
+
+
+def token_revoke(*, token: ApiToken, actor: str = "") -> None:
+    """Delete a token: the next call with it gets 401."""
+    with transaction.atomic():
+        before = {"user": token.user.username, "name": token.name, "scope": token.scope}
+        _token_audit(actor or token.user.username, "token_revoke", token, before)
+        token.delete()
+
+
+def _members(project: Project) -> list[Membership]:
+    """All memberships of a project. Its row is locked, so that two changes see each other."""
+    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    return list(Membership.objects.filter(project=project))
+
+
+def _require_other_admin(rows: list[Membership], leaving: Membership) -> None:
+    if not any(row.role == Role.ADMIN and row.pk != leaving.pk for row in rows):
+        sentence = "A project keeps at least one admin. Make somebody else an admin first"
+        raise Refused("last_admin", sentence, "role", 409)
+
+
+def _audit(
+    actor: str, action: str, project: Project, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    audit_record(
+        actor=actor,
+        action=action,
+        noun="project",
+        noun_id=project.slug,
+        project=project,
+        before=before,
+        after=after,
+    )
+
+
+def _token_audit(actor: str, action: str, token: ApiToken, facts: dict[str, Any]) -> None:
+    is_new = action == "token_create"
+    audit_record(
+        actor=actor,
+        action=action,
+        noun="token",
+        noun_id=token.token_key,
+        before={} if is_new else facts,
+        after=facts if is_new else {},
+    )

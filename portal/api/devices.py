@@ -1,0 +1,101 @@
+"""GPUs and slices over REST. Everyone sees what is held; by whom only people of that project."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.api.access import caller
+from portal.api.openapi import listing
+from portal.inventory.models import Gpu, Slice
+from portal.inventory.selectors import Holder, gpus, holders, slices
+
+
+class HolderShape(serializers.Serializer[Any]):
+    job = serializers.SerializerMethodField(help_text="such as J-12")
+    name = serializers.CharField()
+    project = serializers.CharField()
+    owner = serializers.CharField()
+    rank = serializers.IntegerField()
+
+    def get_job(self, holder: Holder) -> str:
+        return holder.job
+
+
+class SliceShape(serializers.ModelSerializer[Slice]):
+    """The context holds `holders`: by slice id."""
+
+    node = serializers.CharField(source="gpu.node.name")
+    gpu = serializers.IntegerField(source="gpu.index")
+    gpu_uuid = serializers.CharField(source="gpu.uuid")
+    held = serializers.SerializerMethodField()
+    holder = serializers.SerializerMethodField(help_text="null too where you may not know")
+
+    class Meta:
+        model = Slice
+        fields = [
+            "id",
+            "node",
+            "gpu",
+            "gpu_uuid",
+            "kind",
+            "profile",
+            "start",
+            "size",
+            "memory_mib",
+            "units",
+            "status",
+            "problem",
+            "held",
+            "holder",
+            "created_at",
+            "ready_at",
+        ]
+
+    def get_held(self, row: Slice) -> bool:
+        return row.pk in self.context["holders"]
+
+    @extend_schema_field(HolderShape(allow_null=True))
+    def get_holder(self, row: Slice) -> Any:
+        holder = self.context["holders"].get(row.pk)
+        return HolderShape(holder).data if holder and holder.job else None
+
+
+class GpuShape(serializers.ModelSerializer[Gpu]):
+    node = serializers.CharField(source="node.name")
+    slices = SliceShape(source="live_slices", many=True)
+
+    class Meta:
+        model = Gpu
+        fields = [
+            "uuid",
+            "node",
+            "index",
+            "board",
+            "product_name",
+            "memory_mib",
+            "desired_mode",
+            "observed_mode",
+            "health",
+            "health_reason",
+            "pci_bus_id",
+            "numa_node",
+            "slices",
+        ]
+
+
+class GpuList(APIView):
+    @extend_schema(operation_id="gpu_list", responses=listing(GpuShape))
+    def get(self, request: Request) -> Response:
+        context = {"holders": holders(caller(request))}
+        return Response({"results": GpuShape(gpus(), many=True, context=context).data})
+
+
+class SliceList(APIView):
+    @extend_schema(operation_id="slice_list", responses=listing(SliceShape))
+    def get(self, request: Request) -> Response:
+        context = {"holders": holders(caller(request))}
+        return Response({"results": SliceShape(slices(), many=True, context=context).data})

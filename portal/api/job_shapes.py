@@ -1,0 +1,245 @@
+"""How a job looks on the wire, going in and coming out."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.reverse import reverse
+
+from portal.jobs.models import Allocation, Attempt, Job, Replica
+from portal.jobs.selectors import gpu_hours
+from scheduler.core.states import JobStatus
+
+
+class JobQuery(serializers.Serializer[Any]):
+    """Filters of the job list. `status` may be repeated."""
+
+    status = serializers.MultipleChoiceField(
+        choices=[(str(s), str(s)) for s in JobStatus], required=False
+    )
+    project = serializers.CharField(max_length=40, required=False)
+    owner = serializers.CharField(max_length=150, required=False)
+    name = serializers.CharField(max_length=63, required=False, help_text="a part of the name")
+
+
+class DryRunQuery(serializers.Serializer[Any]):
+    dry_run = serializers.BooleanField(default=False, help_text="check only, create nothing")
+
+
+class LogQuery(serializers.Serializer[Any]):
+    attempt = serializers.IntegerField(min_value=1, max_value=1 << 31, required=False)
+    rank = serializers.IntegerField(min_value=0, max_value=1 << 15, default=0)
+    offset = serializers.IntegerField(min_value=0, max_value=1 << 62, default=0)
+    limit = serializers.IntegerField(min_value=1, max_value=1 << 20, default=1 << 16)
+
+
+class EventQuery(serializers.Serializer[Any]):
+    since = serializers.IntegerField(min_value=0, max_value=1 << 62, default=0)
+
+
+class JobRequestBody(serializers.Serializer[Any]):
+    """A request as the product defines it. For the schema: scheduler.core.request reads it."""
+
+    project = serializers.CharField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=["batch", "notebook", "service"], required=False)
+    image = serializers.CharField()
+    command = serializers.ListField(child=serializers.CharField())
+    launcher = serializers.CharField(required=False)
+    replicas = serializers.IntegerField(required=False)
+    device = serializers.DictField(
+        help_text="exactly one of gpus, mig, mps, memory; and models, isolation"
+    )
+    cpu = serializers.JSONField(required=False, help_text="cores, such as 8 or 0.5")
+    memory = serializers.CharField(required=False, help_text="such as 64GiB")
+    shm = serializers.CharField(required=False)
+    time_limit = serializers.CharField(required=False, help_text="such as 4h")
+    priority = serializers.ChoiceField(choices=["low", "normal", "high"], required=False)
+    topology = serializers.CharField(required=False)
+    retries = serializers.DictField(required=False)
+    env = serializers.DictField(child=serializers.CharField(), required=False)
+
+
+class ReasonShape(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    cls = serializers.ChoiceField(choices=["wait", "change", "ask"])
+    sentence = serializers.CharField()
+    evidence = serializers.DictField()
+    unblocks = serializers.CharField()
+
+    def get_fields(self) -> dict[str, Any]:
+        """`class` is a word of the language, so the field is named here."""
+        fields = super().get_fields()
+        return {("class" if name == "cls" else name): field for name, field in fields.items()}
+
+
+class DryRunShape(serializers.Serializer[Any]):
+    possible = serializers.BooleanField()
+    reason = ReasonShape(allow_null=True)
+    request = serializers.DictField(help_text="the request with every default filled in")
+
+
+class DeviceShape(serializers.ModelSerializer[Allocation]):
+    kind = serializers.CharField(source="slice.kind")
+    profile = serializers.CharField(source="slice.profile")
+    start = serializers.IntegerField(source="slice.start")
+    size = serializers.IntegerField(source="slice.size")
+    memory_mib = serializers.IntegerField(source="slice.memory_mib")
+    gpu = serializers.IntegerField(source="slice.gpu.index", help_text="index on its node")
+    gpu_uuid = serializers.CharField(source="slice.gpu.uuid")
+
+    class Meta:
+        model = Allocation
+        fields = [
+            "kind",
+            "profile",
+            "start",
+            "size",
+            "memory_mib",
+            "gpu",
+            "gpu_uuid",
+            "units",
+            "status",
+            "bound_at",
+            "released_at",
+        ]
+
+
+class ReplicaShape(serializers.ModelSerializer[Replica]):
+    node = serializers.CharField(source="node.name")
+    devices = DeviceShape(source="allocations", many=True)
+
+    class Meta:
+        model = Replica
+        fields = [
+            "rank",
+            "node",
+            "status",
+            "exit_code",
+            "memory_kill",
+            "code",
+            "sentence",
+            "log_bytes",
+            "devices",
+            "ready_at",
+            "started_at",
+            "finished_at",
+        ]
+
+
+class AttemptShape(serializers.ModelSerializer[Attempt]):
+    replicas = ReplicaShape(many=True)
+
+    class Meta:
+        model = Attempt
+        fields = ["number", "created_at", "ended_at", "outcome", "first_failure", "replicas"]
+
+
+class JobLinks(serializers.Serializer[Any]):
+    self = serializers.CharField()
+    cancel = serializers.CharField()
+    logs = serializers.CharField()
+    events = serializers.CharField()
+
+
+class JobRow(serializers.ModelSerializer[Job]):
+    """A job in a list. The context holds `usage`: unit-seconds by job id."""
+
+    id = serializers.CharField(source="label")
+    project = serializers.CharField(source="project.slug")
+    owner = serializers.CharField(source="owner.username")
+    replicas = serializers.IntegerField(source="replicas_wanted")
+    reason = ReasonShape(allow_null=True)
+    gpu_hours = serializers.SerializerMethodField(help_text="rounded up to four decimals")
+    links = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Job
+        fields = [
+            "id",
+            "uid",
+            "project",
+            "owner",
+            "name",
+            "kind",
+            "image",
+            "replicas",
+            "priority",
+            "status",
+            "stop_reason",
+            "reason",
+            "position",
+            "time_limit_seconds",
+            "submitted_at",
+            "queued_at",
+            "started_at",
+            "deadline_at",
+            "finished_at",
+            "gpu_hours",
+            "links",
+        ]
+
+    def get_gpu_hours(self, job: Job) -> str:
+        return str(gpu_hours(self.context["usage"].get(job.pk, 0)))
+
+    @extend_schema_field(JobLinks)
+    def get_links(self, job: Job) -> dict[str, str]:
+        routes = {"self": "job", "cancel": "job-cancel", "logs": "job-logs", "events": "job-events"}
+        return {k: reverse(f"api:{v}", [job.label]) for k, v in routes.items()}
+
+
+class ExitShape(serializers.Serializer[Any]):
+    rank = serializers.IntegerField()
+    exit_code = serializers.IntegerField(allow_null=True)
+    memory_kill = serializers.BooleanField()
+    sentence = serializers.CharField()
+
+
+class ResultShape(serializers.Serializer[Any]):
+    """What the last attempt ended with."""
+
+    attempt = serializers.IntegerField()
+    outcome = serializers.CharField()
+    first_failure = serializers.DictField(allow_null=True)
+    replicas = ExitShape(many=True)
+
+
+class JobWhole(JobRow):
+    """One job. The context holds `attempts` besides `usage`."""
+
+    request = serializers.DictField(help_text="submit this again to run it again")
+    attempts = serializers.SerializerMethodField()
+    result = serializers.SerializerMethodField()
+
+    class Meta(JobRow.Meta):
+        fields = [*JobRow.Meta.fields, "request", "attempts", "result"]
+
+    @extend_schema_field(AttemptShape(many=True))
+    def get_attempts(self, job: Job) -> Any:
+        return AttemptShape(self.context["attempts"], many=True).data
+
+    @extend_schema_field(ResultShape(allow_null=True))
+    def get_result(self, job: Job) -> dict[str, Any] | None:
+        ended = [attempt for attempt in self.context["attempts"] if attempt.ended_at]
+        if not ended:
+            return None
+        last = ended[-1]
+        return {
+            "attempt": last.number,
+            "outcome": last.outcome,
+            "first_failure": last.first_failure,
+            "replicas": ExitShape(last.replicas.all(), many=True).data,
+        }
+
+
+class EventShape(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    noun = serializers.CharField()
+    noun_id = serializers.CharField()
+    old = serializers.CharField()
+    new = serializers.CharField()
+    code = serializers.CharField()
+    sentence = serializers.CharField()
+    actor = serializers.CharField()
+    data = serializers.DictField()  # type: ignore[assignment]  # a field, not the property

@@ -1,0 +1,146 @@
+"""Nodes over REST: everyone looks, platform admins add, cordon and retire."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.accounts.models import Scope
+from portal.accounts.rights import require_platform_admin
+from portal.api.access import caller
+from portal.api.openapi import listing
+from portal.errors import Refused
+from portal.inventory.models import Node
+from portal.inventory.selectors import nodes
+from portal.inventory.services import (
+    node_add,
+    node_allow_mass_removal,
+    node_cordon,
+    node_invite,
+    node_retire,
+    node_uncordon,
+)
+
+
+class NodeShape(serializers.ModelSerializer[Node]):
+    gpu_count = serializers.IntegerField()
+
+    class Meta:
+        model = Node
+        fields = [
+            "name",
+            "status",
+            "schedulable",
+            "cordon_reason",
+            "cordon_by",
+            "last_seen_at",
+            "fabric",
+            "cpu_milli",
+            "memory_mib",
+            "gpu_count",
+            "created_at",
+        ]
+
+
+class NodeBody(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=64)
+
+
+class CordonBody(serializers.Serializer[Any]):
+    reason = serializers.CharField(max_length=200)
+
+
+class JoinTokenShape(serializers.Serializer[Any]):
+    """The token is shown this once."""
+
+    node = NodeShape()
+    join_token = serializers.CharField()
+
+
+class NodeList(APIView):
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="node_list", responses=listing(NodeShape))
+    def get(self, request: Request) -> Response:
+        return Response({"results": NodeShape(nodes(), many=True).data})
+
+    @extend_schema(operation_id="node_add", request=NodeBody, responses={201: JoinTokenShape})
+    def post(self, request: Request) -> Response:
+        require_platform_admin(caller(request))
+        body = NodeBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        node, token = node_add(name=body.validated_data["name"], actor=caller(request).username)
+        answer = {"node": _shown(node), "join_token": token}
+        return Response(answer, status=status.HTTP_201_CREATED)
+
+
+class NodeOne(APIView):
+    @extend_schema(operation_id="node_show", responses=NodeShape)
+    def get(self, request: Request, node: str) -> Response:
+        return Response(_shown(_node(node)))
+
+
+class NodeAction(APIView):
+    """Base of the actions below: admins only, on an existing node."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    def _asked(self, request: Request, node: str) -> Node:
+        require_platform_admin(caller(request))
+        return _node(node)
+
+
+class NodeCordon(NodeAction):
+    @extend_schema(operation_id="node_cordon", request=CordonBody, responses=NodeShape)
+    def post(self, request: Request, node: str) -> Response:
+        row = self._asked(request, node)
+        body = CordonBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        reason = body.validated_data["reason"]
+        return Response(
+            _shown(node_cordon(node=row, reason=reason, actor=caller(request).username))
+        )
+
+
+class NodeUncordon(NodeAction):
+    @extend_schema(operation_id="node_uncordon", request=None, responses=NodeShape)
+    def post(self, request: Request, node: str) -> Response:
+        row = self._asked(request, node)
+        return Response(_shown(node_uncordon(node=row, actor=caller(request).username)))
+
+
+class NodeRetire(NodeAction):
+    @extend_schema(operation_id="node_retire", request=None, responses=NodeShape)
+    def post(self, request: Request, node: str) -> Response:
+        row = self._asked(request, node)
+        return Response(_shown(node_retire(node=row, actor=caller(request).username)))
+
+
+class NodeJoinToken(NodeAction):
+    @extend_schema(operation_id="node_invite", request=None, responses={201: JoinTokenShape})
+    def post(self, request: Request, node: str) -> Response:
+        row = self._asked(request, node)
+        token = node_invite(node=row, actor=caller(request).username)
+        answer = {"node": _shown(row), "join_token": token}
+        return Response(answer, status=status.HTTP_201_CREATED)
+
+
+class NodeAllowMassRemoval(NodeAction):
+    @extend_schema(operation_id="node_allow_mass_removal", request=None, responses=NodeShape)
+    def post(self, request: Request, node: str) -> Response:
+        row = self._asked(request, node)
+        return Response(_shown(node_allow_mass_removal(node=row, actor=caller(request).username)))
+
+
+def _node(name: str) -> Node:
+    row = nodes().filter(name=name).first()
+    if row is None:
+        raise Refused("not_found", f"There is no node {name!r}", "", 404)
+    return row
+
+
+def _shown(node: Node) -> Any:
+    return NodeShape(_node(node.name)).data

@@ -1,0 +1,124 @@
+"""Quotas over REST. A change names the version it was made from (If-Match), or gets 412 or 428."""
+
+import re
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.accounts.models import Scope
+from portal.accounts.rights import require_platform_admin, require_project_admin
+from portal.api.access import caller
+from portal.api.openapi import listing
+from portal.api.problem import VersionMissing
+from portal.api.projects import project_visible, user_named
+from portal.errors import Refused
+from portal.quotas.models import Quota
+from portal.quotas.selectors import quotas_of
+from portal.quotas.services import MAX_LIMIT_UNITS, quota_set
+
+ETAG = re.compile(r'"([0-9]{1,9})"')
+IF_MATCH = OpenApiParameter("If-Match", OpenApiTypes.STR, OpenApiParameter.HEADER)
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match", OpenApiTypes.STR, OpenApiParameter.HEADER, description="* for a new quota"
+)
+
+
+class QuotaShape(serializers.ModelSerializer[Quota]):
+    project = serializers.CharField(source="project.slug")
+    user = serializers.CharField(source="user.username", default=None, allow_null=True)
+
+    class Meta:
+        model = Quota
+        fields = ("project", "user", "limit_units", "used_units", "version")
+
+
+class QuotaBody(serializers.Serializer[Any]):
+    limit_units = serializers.IntegerField(min_value=0, max_value=MAX_LIMIT_UNITS)
+
+
+class QuotaList(APIView):
+    @extend_schema(operation_id="quota_list", responses=listing(QuotaShape))
+    def get(self, request: Request) -> Response:
+        return Response({"results": QuotaShape(quotas_of(caller(request)), many=True).data})
+
+
+class ProjectQuota(APIView):
+    scopes = {"PUT": Scope.ADMIN}
+
+    @extend_schema(operation_id="quota_show", responses=QuotaShape)
+    def get(self, request: Request, project: str) -> Response:
+        return _shown(_quota(request, project, None))
+
+    @extend_schema(
+        operation_id="quota_set",
+        request=QuotaBody,
+        responses=QuotaShape,
+        parameters=[IF_MATCH, IF_NONE_MATCH],
+    )
+    def put(self, request: Request, project: str) -> Response:
+        row = project_visible(caller(request), project)
+        require_platform_admin(caller(request))
+        limit_units, version = _wanted(request)
+        actor = caller(request).username
+        quota = quota_set(project=row, limit_units=limit_units, version=version, actor=actor)
+        return _shown(quota)
+
+
+class UserQuota(APIView):
+    scopes = {"PUT": Scope.ADMIN}
+
+    @extend_schema(operation_id="user_quota_show", responses=QuotaShape)
+    def get(self, request: Request, project: str, user: str) -> Response:
+        return _shown(_quota(request, project, user))
+
+    @extend_schema(
+        operation_id="user_quota_set",
+        request=QuotaBody,
+        responses=QuotaShape,
+        parameters=[IF_MATCH, IF_NONE_MATCH],
+    )
+    def put(self, request: Request, project: str, user: str) -> Response:
+        row = project_visible(caller(request), project)
+        require_project_admin(caller(request), row)
+        limit_units, version = _wanted(request)
+        quota = quota_set(
+            project=row,
+            user=user_named(user),
+            limit_units=limit_units,
+            version=version,
+            actor=caller(request).username,
+        )
+        return _shown(quota)
+
+
+def _quota(request: Request, project: str, user: str | None) -> Quota:
+    row = quotas_of(caller(request)).filter(project__slug=project, user__username=user).first()
+    if row is None:
+        raise Refused("not_found", "There is no such quota, or you may not see it", "", 404)
+    return row
+
+
+def _wanted(request: Request) -> tuple[int, int]:
+    """The new limit, and the version that the caller has seen."""
+    version = _version(request)
+    body = QuotaBody(data=request.data)
+    body.is_valid(raise_exception=True)
+    return body.validated_data["limit_units"], version
+
+
+def _version(request: Request) -> int:
+    if request.headers.get("If-None-Match", "").strip() == "*":
+        return 0
+    match = ETAG.fullmatch(request.headers.get("If-Match", "").strip())
+    if match is None:
+        raise VersionMissing
+    return int(match[1])
+
+
+def _shown(quota: Quota) -> Response:
+    return Response(QuotaShape(quota).data, headers={"ETag": f'"{quota.version}"'})

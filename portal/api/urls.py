@@ -1,0 +1,60 @@
+"""The routes of REST v1. tests/integration/test_api_rights.py has a row for every one of them."""
+
+from django.urls import path, re_path
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from portal.api import devices, jobs, nodes, projects, quotas, tokens
+from portal.errors import Refused
+
+app_name = "api"
+
+
+@extend_schema(exclude=True)
+class NoRoute(APIView):
+    """Everything else under /api/v1/: a problem, not a page."""
+
+    authentication_classes = []
+    permission_classes = []
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        raise Refused("not_found", "There is no such address. See /api/v1/docs/", "", 404)
+
+
+urlpatterns = [
+    path("jobs", jobs.JobList.as_view(), name="jobs"),
+    path("jobs/<str:job>", jobs.JobOne.as_view(), name="job"),
+    path("jobs/<str:job>/cancel", jobs.JobCancel.as_view(), name="job-cancel"),
+    path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
+    path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),
+    path("nodes", nodes.NodeList.as_view(), name="nodes"),
+    path("nodes/<str:node>", nodes.NodeOne.as_view(), name="node"),
+    path("nodes/<str:node>/cordon", nodes.NodeCordon.as_view(), name="node-cordon"),
+    path("nodes/<str:node>/uncordon", nodes.NodeUncordon.as_view(), name="node-uncordon"),
+    path("nodes/<str:node>/retire", nodes.NodeRetire.as_view(), name="node-retire"),
+    path("nodes/<str:node>/join-token", nodes.NodeJoinToken.as_view(), name="node-join-token"),
+    path(
+        "nodes/<str:node>/allow-mass-removal",
+        nodes.NodeAllowMassRemoval.as_view(),
+        name="node-allow-mass-removal",
+    ),
+    path("gpus", devices.GpuList.as_view(), name="gpus"),
+    path("slices", devices.SliceList.as_view(), name="slices"),
+    path("projects", projects.ProjectList.as_view(), name="projects"),
+    path("projects/<str:project>", projects.ProjectOne.as_view(), name="project"),
+    path(
+        "projects/<str:project>/members/<str:user>",
+        projects.ProjectMember.as_view(),
+        name="project-member",
+    ),
+    path("quotas", quotas.QuotaList.as_view(), name="quotas"),
+    path("quotas/<str:project>", quotas.ProjectQuota.as_view(), name="project-quota"),
+    path("quotas/<str:project>/<str:user>", quotas.UserQuota.as_view(), name="user-quota"),
+    path("tokens", tokens.TokenList.as_view(), name="tokens"),
+    path("tokens/<str:token>", tokens.TokenOne.as_view(), name="token"),
+    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api:schema"), name="docs"),
+    re_path(r"", NoRoute.as_view(), name="no-route"),
+]

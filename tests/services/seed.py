@@ -1,0 +1,45 @@
+"""Seeds a fresh database for the service tests: run as a program, prints what the tests need."""
+
+import hashlib
+import json
+import os
+import secrets
+import sys
+from datetime import timedelta
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+django.setup()
+
+from django.core.management import call_command  # noqa: E402 - after setup
+from django.utils import timezone  # noqa: E402
+
+from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User  # noqa: E402
+from portal.inventory.models import JoinToken, Node  # noqa: E402
+from portal.quotas.models import Quota  # noqa: E402
+
+
+def main(nodes: list[str]) -> None:
+    call_command("migrate", verbosity=0)
+    alice = User.objects.create_user("alice", password=secrets.token_urlsafe(12))
+    project = Project.objects.create(slug="vision", name="Vision")
+    Membership.objects.create(project=project, user=alice, role=Role.MEMBER)
+    units = 64 * 56_000
+    Quota.objects.create(project=project, limit_units=units, guard_units=units)
+    _, token = ApiToken.objects.create(user=alice, name="tests", scope=Scope.WRITE)
+    print(json.dumps({"token": token, "join": {name: _join(name) for name in nodes}}))
+
+
+def _join(name: str) -> str:
+    token = secrets.token_urlsafe(32)
+    JoinToken.objects.create(
+        node=Node.objects.create(name=name),
+        digest=hashlib.sha256(token.encode()).hexdigest(),
+        expires_at=timezone.now() + timedelta(hours=1),
+    )
+    return token
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,224 @@
+"""The whole product as processes on loopback: web, worker with beat, agents. Started and killed.
+
+Used by the service tests, the benchmarks and nothing else. Every process it starts, it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+
+
+def until(check: Callable[[], T], *, seconds: float = 30, what: str = "it") -> T:
+    """The first true answer of `check`, asked every 20 ms; AssertionError when time is up."""
+    end = time.monotonic() + seconds
+    while True:
+        if answer := check():
+            return answer
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Stack:
+    """`docker_url` empty: agents run jobs as plain processes."""
+
+    var: Path
+    database_url: str = ""
+    redis_url: str = ""
+    docker_url: str = ""
+    nodes: tuple[str, ...] = ("node-a", "node-b")
+    gpus: int = 2
+    board: str = "H200-141GB"
+    latency: str = "off"
+    port: int = field(default_factory=free_port)
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    seeded: dict[str, Any] = field(default_factory=dict)
+
+    def __enter__(self) -> Stack:
+        self.var.mkdir(parents=True, exist_ok=True)
+        try:
+            self.seeded = json.loads(self.manage_program("tests.services.seed", *self.nodes))
+            self.start_web()
+            self.start_worker()
+            for name in self.nodes:
+                self.start_agent(name)
+            self.until_online()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in reversed(list(self.running)):
+            self.stop(name)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def env(self) -> dict[str, str]:
+        extra = {
+            "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
+            "TESSERA_VAR": str(self.var),
+            "TESSERA_SECRET_KEY": "s" * 60,
+            "PYTHONPATH": str(ROOT),
+        }
+        if self.database_url:
+            extra["TESSERA_DATABASE_URL"] = self.database_url
+        if self.redis_url:
+            extra |= {"TESSERA_REDIS_URL": self.redis_url, "TESSERA_BROKER_URL": self.redis_url}
+        return {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")} | extra
+
+    def manage_program(self, module: str, *arguments: str) -> str:
+        command = [sys.executable, "-m", module, *arguments]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self.env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()[-1]
+
+    def start_web(self) -> None:
+        self._start(
+            "web",
+            *("uvicorn", "portal.asgi:application", "--host", "127.0.0.1"),
+            *(
+                "--port",
+                str(self.port),
+                "--log-level",
+                "warning",
+                "--timeout-graceful-shutdown",
+                "3",
+            ),
+        )
+        until(self._answers, what="the web process")
+
+    def start_worker(self) -> None:
+        schedule = str(self.var / "beat-schedule")
+        self._start(
+            "worker",
+            *("celery", "-A", "portal", "worker", "--concurrency", "1", "--beat"),
+            *("--schedule", schedule, "--loglevel", "warning", "--without-gossip"),
+        )
+
+    def start_agent(self, name: str) -> None:
+        home = self.var / "nodes" / name
+        state = home / "driver.json"
+        if not state.exists():
+            home.mkdir(parents=True)
+            create = ("create", "--path", str(state), "--board", self.board)
+            sizes = ("--gpus", str(self.gpus), "--latency", self.latency)
+            self.manage_program("agents.simdriver", *create, *sizes)
+        runtime = "docker" if self.docker_url else "process"
+        env = {
+            "TESSERA_JOIN_TOKEN": self.seeded["join"][name],
+            "TESSERA_SIMULATED_DRIVER": str(state),
+        }
+        if self.docker_url:
+            env["DOCKER_HOST"] = self.docker_url
+        self._start(
+            name,
+            *("agents", "run", "--portal", self.url, "--var", str(home / "agent")),
+            *("--name", name, "--runtime", runtime),
+            env=env,
+        )
+
+    def kill(self, name: str) -> None:
+        """kill -9 the process (and, for Celery, its pool): no goodbye of any kind."""
+        process = self.running.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+    def stop(self, name: str) -> None:
+        process = self.running.pop(name)
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+    def log(self, name: str) -> str:
+        return (self.var / f"{name}.log").read_text(errors="replace")
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        """One REST call as alice; the decoded body. Any refusal is a failed assertion."""
+        headers = {"Authorization": f"Token {self.seeded['token']}"}
+        answer = httpx.request(method, f"{self.url}/api/v1{path}", headers=headers, **options)
+        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
+        is_json = "json" in answer.headers.get("content-type", "")
+        return answer.json() if is_json else answer.text
+
+    def submit(self, command: list[str], **fields: Any) -> str:
+        body = {
+            "project": "vision",
+            "name": "sum",
+            "image": "tessera-example:latest",
+            "command": command,
+            "device": {"mig": "1g.18gb"},
+            "cpu": "100m",
+            "memory": "128MiB",
+            "time_limit": "10m",
+            "retries": {"infrastructure": 0},
+        }
+        return str(self.call("POST", "/jobs", json=body | fields)["id"])
+
+    def job(self, job: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.call("GET", f"/jobs/{job}")
+        return found
+
+    def until_status(self, job: str, *wanted: str, seconds: float = 40) -> dict[str, Any]:
+        def reached() -> dict[str, Any] | None:
+            seen = self.job(job)
+            return seen if seen["status"] in wanted else None
+
+        return until(reached, seconds=seconds, what=f"{job} to be {' or '.join(wanted)}")
+
+    def until_online(self) -> None:
+        def online() -> bool:
+            # A node is of use once its first report is in.
+            return len(self.call("GET", "/gpus")["results"]) >= self.gpus * len(self.nodes)
+
+        until(online, what="all nodes to be online")
+
+    def _start(self, name: str, *command: str, env: dict[str, str] | None = None) -> None:
+        with (self.var / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=ROOT,
+                env=self.env | (env or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _answers(self) -> bool:
+        process = self.running["web"]
+        assert process.poll() is None, self.log("web")
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"{self.url}/sign-in/").status_code < 500
+        return False
