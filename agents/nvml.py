@@ -1,0 +1,306 @@
+"""The only file that talks to pynvml. One long session; typed facts out, one error in.
+
+Shapes are per node: lists of GPUs by index, lists of MIG instances by GPU. Memory in MiB.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from ctypes import byref, c_uint
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pynvml
+
+from agents.contract.boards import Board, board_named, unknown_board
+
+MIB = 1 << 20
+
+
+class NvmlCode(StrEnum):
+    """NVML's refusals that the agent tells apart."""
+
+    NOT_SUPPORTED = "not_supported"
+    NO_PERMISSION = "no_permission"
+    NOT_FOUND = "not_found"
+    INVALID_ARGUMENT = "invalid_argument"
+    IN_USE = "in_use"
+    INSUFFICIENT_RESOURCES = "insufficient_resources"
+    RESET_REQUIRED = "reset_required"
+    GPU_LOST = "gpu_lost"
+    NO_LIBRARY = "no_library"
+    OTHER = "other"
+
+
+_CODES = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED: NvmlCode.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION: NvmlCode.NO_PERMISSION,
+    pynvml.NVML_ERROR_NOT_FOUND: NvmlCode.NOT_FOUND,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: NvmlCode.INVALID_ARGUMENT,
+    pynvml.NVML_ERROR_IN_USE: NvmlCode.IN_USE,
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: NvmlCode.INSUFFICIENT_RESOURCES,
+    pynvml.NVML_ERROR_RESET_REQUIRED: NvmlCode.RESET_REQUIRED,
+    pynvml.NVML_ERROR_GPU_IS_LOST: NvmlCode.GPU_LOST,
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: NvmlCode.NO_LIBRARY,
+}
+
+
+@dataclass
+class NvmlFailure(Exception):
+    """A refused call: what was tried, and NVML's word for why not."""
+
+    code: NvmlCode
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFacts:
+    """A GPU as the driver tells it. MIG modes are None where the board has no MIG."""
+
+    index: int
+    uuid: str
+    product_name: str
+    memory_mib: int
+    pci_bus_id: str
+    numa_node: int | None
+    mig_current: bool | None
+    mig_pending: bool | None
+    healthy: bool = True
+    health_reason: str = ""
+
+    @property
+    def board(self) -> Board:
+        known = board_named(self.product_name, self.memory_mib)
+        return known or unknown_board(self.product_name, self.memory_mib)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFacts:
+    """A GPU instance. Without a compute instance (`uuid` empty) it holds slices, but no CUDA
+    program can see it."""
+
+    gpu_uuid: str
+    instance_id: int
+    profile_id: int
+    profile: str
+    start: int
+    size: int
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    driver: str
+    nvml: str
+    cuda: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    pid: int
+    memory_mib: int
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except pynvml.NVMLError as error:
+        code = _CODES.get(error.value, NvmlCode.OTHER)
+        raise NvmlFailure(code, f"{what}: {error}") from error
+
+
+class Nvml:
+    """A session with the driver. NVML is thread-safe; changes of partitions are serialised here."""
+
+    def __init__(self) -> None:
+        with _told("NVML does not start"):
+            pynvml.nvmlInit()
+        self._partitioning = threading.Lock()
+
+    def close(self) -> None:
+        with _told("NVML does not stop"):
+            pynvml.nvmlShutdown()
+
+    def versions(self) -> Versions:
+        with _told("versions"):
+            cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+            return Versions(
+                driver=_text(pynvml.nvmlSystemGetDriverVersion()),
+                nvml=_text(pynvml.nvmlSystemGetNVMLVersion()),
+                cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
+            )
+
+    def devices(self) -> list[GpuFacts]:
+        """All GPUs by index. One that fell off the bus while it was read is left out."""
+        with _told("count of GPUs"):
+            count = pynvml.nvmlDeviceGetCount()
+        found = []
+        for index in range(count):
+            with contextlib.suppress(NvmlFailure):
+                found.append(self._device(index))
+        return found
+
+    def instances(self, gpu_uuid: str) -> list[InstanceFacts]:
+        """GPU instances first, then their compute instances: a GPU instance without one is not
+        among the MIG devices, but holds its slices. Empty where MIG is off."""
+        with _told(f"MIG instances of {gpu_uuid}"):
+            gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+            if not _mig_mode(gpu)[0]:
+                return []
+            found = [
+                self._instance(gpu_uuid, profile, handle)
+                for profile in self._profiles(gpu)
+                for handle in self._gpu_instances(gpu, profile)
+            ]
+        return sorted(found, key=lambda i: i.start)
+
+    def create_instance(
+        self, gpu_uuid: str, profile_id: int, start: int, size: int
+    ) -> InstanceFacts:
+        """A GPU instance at exactly this place, with one compute instance over all of it.
+
+        Where the second fails, the first is taken back.
+        """
+        place = pynvml.c_nvmlGpuInstancePlacement_t(start, size)
+        with self._partitioning, _told(f"making profile {profile_id} at {start} of {gpu_uuid}"):
+            gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+            made = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile_id, byref(place))
+            try:
+                self._complete(made)
+            except pynvml.NVMLError:
+                pynvml.nvmlGpuInstanceDestroy(made)
+                raise
+            return self._instance(gpu_uuid, self._profile(gpu, profile_id), made)
+
+    def complete_instance(self, gpu_uuid: str, instance_id: int) -> None:
+        """Give a half-made GPU instance its compute instance."""
+        with self._partitioning, _told(f"completing instance {instance_id} of {gpu_uuid}"):
+            gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+            self._complete(pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id))
+
+    def destroy_instance(self, gpu_uuid: str, instance_id: int) -> None:
+        """Compute instances, then the GPU instance. Raises IN_USE while a program holds it."""
+        with self._partitioning, _told(f"deleting instance {instance_id} of {gpu_uuid}"):
+            gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+            instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id)
+            for compute in self._compute_instances(instance):
+                pynvml.nvmlComputeInstanceDestroy(compute)
+            pynvml.nvmlGpuInstanceDestroy(instance)
+
+    def set_mig_mode(self, gpu_uuid: str, *, on: bool) -> None:
+        """Turn MIG on or off. Raises NvmlFailure unless the mode is current afterwards.
+
+        The call itself succeeds even when nothing changed: its status and the mode are read.
+        """
+        with self._partitioning, _told(f"MIG mode of {gpu_uuid}"):
+            gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+            status = pynvml.nvmlDeviceSetMigMode(gpu, int(on))
+            # Handles and minor numbers may have changed.
+            current, pending = _mig_mode(pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid))
+        if current is on:
+            return
+        code = _CODES.get(status, NvmlCode.OTHER)
+        if status == pynvml.NVML_SUCCESS and pending is on:
+            code = NvmlCode.RESET_REQUIRED
+        raise NvmlFailure(code, f"MIG of {gpu_uuid} is not {'on' if on else 'off'} yet: {code}")
+
+    def processes(self, gpu_uuid: str) -> list[ProcessFacts]:
+        """Programs that hold the GPU or an instance of it."""
+        with _told(f"processes of {gpu_uuid}"):
+            gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+            seen = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)
+            return [ProcessFacts(p.pid, (p.usedGpuMemory or 0) // MIB) for p in seen]
+
+    def _device(self, index: int) -> GpuFacts:
+        with _told(f"GPU {index}"):
+            gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
+            current, pending = _mig_mode(gpu)
+            return GpuFacts(
+                index=index,
+                uuid=_text(pynvml.nvmlDeviceGetUUID(gpu)),
+                product_name=_text(pynvml.nvmlDeviceGetName(gpu)),
+                memory_mib=pynvml.nvmlDeviceGetMemoryInfo(gpu).total // MIB,
+                pci_bus_id=_text(pynvml.nvmlDeviceGetPciInfo(gpu).busId),
+                numa_node=_numa_node(gpu),
+                mig_current=current,
+                mig_pending=pending,
+            )
+
+    def _profiles(self, gpu: object) -> Iterator[tuple[int, str, int]]:
+        """(id, name, most instances) of each profile the board has, asked from the driver."""
+        for query in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+            try:
+                info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, query)
+            except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
+                continue
+            yield info.id, _text(info.name).removeprefix("MIG "), info.instanceCount
+
+    def _profile(self, gpu: object, profile_id: int) -> tuple[int, str, int]:
+        return next(p for p in self._profiles(gpu) if p[0] == profile_id)
+
+    def _gpu_instances(self, gpu: object, profile: tuple[int, str, int]) -> list[object]:
+        array = (pynvml.c_nvmlGpuInstance_t * profile[2])()
+        count = c_uint()
+        pynvml.nvmlDeviceGetGpuInstances(gpu, profile[0], array, byref(count))
+        return list(array)[: count.value]
+
+    def _compute_instances(self, instance: object) -> list[object]:
+        found: list[object] = []
+        for profile_id, most in self._compute_profiles(instance):
+            array = (pynvml.c_nvmlComputeInstance_t * most)()
+            count = c_uint()
+            pynvml.nvmlGpuInstanceGetComputeInstances(instance, profile_id, array, byref(count))
+            found += list(array)[: count.value]
+        return found
+
+    def _compute_profiles(self, instance: object) -> Iterator[tuple[int, int]]:
+        for query in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+            try:
+                info = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, query, 0)
+            except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
+                continue
+            yield info.id, info.instanceCount
+
+    def _complete(self, instance: object) -> None:
+        """One compute instance over the whole GPU instance: the profile of which one fits."""
+        profiles = list(self._compute_profiles(instance))
+        widest = [profile_id for profile_id, most in profiles if most == 1]
+        pynvml.nvmlGpuInstanceCreateComputeInstance(instance, max(widest))
+
+    def _instance(
+        self, gpu_uuid: str, profile: tuple[int, str, int], handle: object
+    ) -> InstanceFacts:
+        info = pynvml.nvmlGpuInstanceGetInfo(handle)
+        computes = self._compute_instances(handle)
+        uuid = ""
+        if computes:
+            device = pynvml.nvmlComputeInstanceGetInfo(computes[0]).device
+            uuid = _text(pynvml.nvmlDeviceGetUUID(device))
+        place = info.placement
+        return InstanceFacts(
+            gpu_uuid, info.id, profile[0], profile[1], place.start, place.size, uuid
+        )
+
+
+def _mig_mode(gpu: object) -> tuple[bool | None, bool | None]:
+    try:
+        current, pending = pynvml.nvmlDeviceGetMigMode(gpu)
+    except pynvml.NVMLError_NotSupported:
+        return None, None
+    return bool(current), bool(pending)
+
+
+def _numa_node(gpu: object) -> int | None:
+    try:
+        node = pynvml.nvmlDeviceGetNumaNodeId(gpu)
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return None
+    return int(node) if node >= 0 else None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

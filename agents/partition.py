@@ -1,0 +1,175 @@
+"""Partition changes as a diff: keep what matches, make and delete only what must change.
+
+Never touches an instance that a replica is given. The order is: delete what is in the way, change
+modes, then make; what cannot be done now is a problem that the next round tries again.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from agents.contract.documents import GpuMode
+from agents.nvml import GpuFacts, InstanceFacts, Nvml, NvmlFailure
+
+Place = tuple[str, int, int]  # GPU UUID, start, size
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WantedSlice:
+    """A MIG instance that should exist."""
+
+    gpu_uuid: str
+    profile: str
+    start: int
+    size: int
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetMode:
+    gpu_uuid: str
+    mig: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    slice: WantedSlice
+    profile_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A GPU instance that lost, or never got, its compute instance."""
+
+    gpu_uuid: str
+    instance_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Destroy:
+    gpu_uuid: str
+    instance_id: int
+    start: int
+    size: int
+
+
+Step = SetMode | Create | Complete | Destroy
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What could not be done, and why. `slice`: the wanted slice's id, where it is about one."""
+
+    gpu_uuid: str
+    code: str
+    sentence: str
+    slice: str = ""
+
+
+@dataclass
+class Changes:
+    """The steps in order, and what cannot be wanted together."""
+
+    steps: list[Step] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def diff(
+    gpus: Iterable[GpuFacts],
+    live: Iterable[InstanceFacts],
+    wanted: Iterable[WantedSlice],
+    modes: dict[str, GpuMode],
+    in_use: frozenset[Place],
+) -> Changes:
+    """The steps from what is live to what is wanted, on GPUs that `modes` names. Pure."""
+    changes = Changes()
+    live, wanted = list(live), list(wanted)
+    for gpu in gpus:
+        if gpu.uuid in modes and gpu.mig_current is not None:
+            here = [i for i in live if i.gpu_uuid == gpu.uuid]
+            want = sorted(w for w in wanted if w.gpu_uuid == gpu.uuid)
+            _gpu(changes, gpu, here, want, modes[gpu.uuid], in_use)
+    return changes
+
+
+def _gpu(
+    changes: Changes,
+    gpu: GpuFacts,
+    live: list[InstanceFacts],
+    wanted: list[WantedSlice],
+    mode: GpuMode,
+    in_use: frozenset[Place],
+) -> None:
+    kept = {i.start: i for i in live for w in wanted if _same(i, w)}
+    held = [i for i in live if i.start not in kept and _place(i) in in_use]
+    gone = [i for i in live if i.start not in kept and i not in held]
+    changes.steps += [Destroy(gpu.uuid, i.instance_id, i.start, i.size) for i in gone]
+    changes.steps += [Complete(gpu.uuid, i.instance_id) for i in kept.values() if not i.uuid]
+    mig = mode is GpuMode.MIG
+    if mig is not gpu.mig_current:
+        if held or kept:
+            sentence = f"GPU {gpu.index} changes its mode when its slices are free"
+            changes.problems.append(Problem(gpu.uuid, "in_use", sentence))
+            return
+        changes.steps.append(SetMode(gpu.uuid, mig))
+    for want in wanted if mig else ():
+        if want.start not in kept:
+            _create(changes, gpu, want, held)
+
+
+def _create(changes: Changes, gpu: GpuFacts, want: WantedSlice, held: list[InstanceFacts]) -> None:
+    profile = gpu.board.profile(want.profile)
+    if profile is None:
+        sentence = f"GPU {gpu.index} ({gpu.board.key}) has no profile {want.profile}"
+        changes.problems.append(Problem(gpu.uuid, "no_such_profile", sentence, want.id))
+        return
+    blocking = [
+        i for i in held if i.start < want.start + want.size and want.start < i.start + i.size
+    ]
+    if blocking:
+        sentence = f"slice at {blocking[0].start} of GPU {gpu.index} is still in use"
+        changes.problems.append(Problem(gpu.uuid, "in_use", sentence, want.id))
+        return
+    changes.steps.append(Create(want, profile.id))
+
+
+def _same(instance: InstanceFacts, want: WantedSlice) -> bool:
+    place = (instance.profile, instance.start, instance.size)
+    return place == (want.profile, want.start, want.size)
+
+
+def _place(instance: InstanceFacts) -> Place:
+    return (instance.gpu_uuid, instance.start, instance.size)
+
+
+def carry_out(
+    nvml: Nvml, steps: Iterable[Step], before: Callable[[Step], None], after: Callable[[Step], None]
+) -> list[Problem]:
+    """Do the steps in order; `before` and `after` journal each one. A step that fails leaves the
+    later steps of its GPU for the next round, and becomes a problem."""
+    problems: dict[str, Problem] = {}
+    for step in steps:
+        gpu = step.slice.gpu_uuid if isinstance(step, Create) else step.gpu_uuid
+        if gpu in problems:
+            continue
+        before(step)
+        try:
+            _do(nvml, step)
+        except NvmlFailure as failure:
+            wanted = step.slice.id if isinstance(step, Create) else ""
+            problems[gpu] = Problem(gpu, str(failure.code), failure.sentence, wanted)
+        else:
+            after(step)
+    return list(problems.values())
+
+
+def _do(nvml: Nvml, step: Step) -> None:
+    match step:
+        case SetMode():
+            nvml.set_mig_mode(step.gpu_uuid, on=step.mig)
+        case Create():
+            want = step.slice
+            nvml.create_instance(want.gpu_uuid, step.profile_id, want.start, want.size)
+        case Complete():
+            nvml.complete_instance(step.gpu_uuid, step.instance_id)
+        case Destroy():
+            nvml.destroy_instance(step.gpu_uuid, step.instance_id)

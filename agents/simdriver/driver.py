@@ -1,0 +1,156 @@
+"""What the driver does with MIG: the rules and refusals of real hardware, on plain values.
+
+Sources of the rules: nvml.h notes and public transcripts, collected in the partitioning facts that
+`agents/contract/boards.json` names. No ctypes here.
+"""
+
+from agents.contract.boards import Profile
+from agents.contract.geometry import Placement, free_placements
+from agents.simdriver.codes import Code, DriverError
+from agents.simdriver.state import ComputeInstance, Gpu, GpuInstance, Node, Process
+
+# Start order of the driver when no placement is named, by compute slices; (1, 2) is the 1g profile
+# with double memory. Reproduces eight public transcripts.
+DEFAULT_STARTS: dict[tuple[int, int], tuple[int, ...]] = {
+    (1, 1): (6, 4, 5, 0, 1, 2, 3),
+    (1, 2): (4, 6, 0, 2),
+    (2, 2): (4, 0, 2),
+    (3, 4): (4, 0),
+}
+MIG_OFF, MIG_ON = 0, 1
+DOUBLE_MEMORY_COMPUTE_ID = 7
+# Compute-instance profile id by width in compute slices.
+COMPUTE_IDS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
+
+
+def require_root(node: Node) -> None:
+    if not node.is_root:
+        raise DriverError(Code.NO_PERMISSION)
+
+
+def require_mig(gpu: Gpu) -> None:
+    if not gpu.kind.supports_mig or gpu.mig_current != MIG_ON:
+        raise DriverError(Code.NOT_SUPPORTED)
+
+
+def require_profile(gpu: Gpu, profile_id: int) -> Profile:
+    profile = gpu.kind.profile_by_id(profile_id)
+    if profile is None:
+        raise DriverError(Code.INVALID_ARGUMENT)
+    return profile
+
+
+def set_mig_mode(node: Node, gpu: Gpu, mode: int) -> Code:
+    """The activation status: a busy GPU keeps the mode pending and says IN_USE."""
+    require_root(node)
+    if not gpu.kind.supports_mig:
+        raise DriverError(Code.NOT_SUPPORTED)
+    if mode not in (MIG_OFF, MIG_ON):
+        raise DriverError(Code.INVALID_ARGUMENT)
+    gpu.mig_pending = mode
+    if gpu.mig_current == mode:
+        return Code.SUCCESS
+    if gpu.processes or gpu.held_by_client or gpu.instances:
+        return Code.IN_USE
+    gpu.mig_current = mode
+    return Code.SUCCESS
+
+
+def layout(gpu: Gpu) -> list[Placement]:
+    found = []
+    for instance in gpu.instances:
+        profile = gpu.kind.profile_by_id(instance.profile_id)
+        if profile is not None:
+            found.append(Placement(instance.start, instance.size, profile.name))
+    return found
+
+
+def remaining(gpu: Gpu, profile_id: int) -> int:
+    """How many more instances of the profile can be made one after the other."""
+    require_mig(gpu)
+    profile = require_profile(gpu, profile_id)
+    taken = layout(gpu)
+    count = 0
+    while options := free_placements(gpu.kind, profile, taken):
+        taken.append(options[-1])
+        count += 1
+    return count
+
+
+def create_gpu_instance(
+    node: Node, gpu: Gpu, profile_id: int, start: int | None, size: int | None = None
+) -> GpuInstance:
+    """`start` None: the driver chooses. Occupied and impossible are told alike, as in reality."""
+    require_mig(gpu)
+    require_root(node)
+    profile = require_profile(gpu, profile_id)
+    if start is not None and (start not in profile.starts or size != profile.memory_slices):
+        raise DriverError(Code.INVALID_ARGUMENT)
+    if gpu.held_by_client:
+        raise DriverError(Code.IN_USE)
+    free = {p.start for p in free_placements(gpu.kind, profile, layout(gpu))}
+    if start is None:
+        start = next((s for s in _default_starts(profile) if s in free), None)
+    if start is None or start not in free:
+        raise DriverError(Code.INSUFFICIENT_RESOURCES)
+    made = GpuInstance(_instance_id(gpu, profile, start), profile.id, start, profile.memory_slices)
+    gpu.instances.append(made)
+    return made
+
+
+def destroy_gpu_instance(node: Node, gpu: Gpu, instance: GpuInstance) -> None:
+    require_root(node)
+    if instance.compute or _clients(gpu, instance.id):
+        raise DriverError(Code.IN_USE)
+    gpu.instances.remove(instance)
+
+
+def compute_profiles(gpu: Gpu, instance: GpuInstance) -> dict[int, tuple[int, int]]:
+    """Compute-instance profile id -> (compute slices, how many fit)."""
+    profile = require_profile(gpu, instance.profile_id)
+    if profile.compute_slices == 1 and profile.memory_slices > 1 and gpu.kind.memory_slices == 8:
+        return {DOUBLE_MEMORY_COMPUTE_ID: (1, 1)}
+    width = profile.compute_slices
+    return {COMPUTE_IDS[w]: (w, width // w) for w in COMPUTE_IDS if w <= width}
+
+
+def create_compute_instance(
+    node: Node, gpu: Gpu, instance: GpuInstance, profile_id: int
+) -> ComputeInstance:
+    require_root(node)
+    known = compute_profiles(gpu, instance)
+    if profile_id not in known:
+        raise DriverError(Code.NOT_SUPPORTED)
+    used = sum(known[c.profile_id][0] for c in instance.compute)
+    width = require_profile(gpu, instance.profile_id).compute_slices
+    if used + known[profile_id][0] > width:
+        raise DriverError(Code.INSUFFICIENT_RESOURCES)
+    taken = {c.id for c in instance.compute}
+    free_id = next(i for i in range(width + 1) if i not in taken)
+    made = ComputeInstance(free_id, profile_id, node.new_uuid("MIG"))
+    instance.compute.append(made)
+    return made
+
+
+def destroy_compute_instance(
+    node: Node, gpu: Gpu, instance: GpuInstance, compute: ComputeInstance
+) -> None:
+    require_root(node)
+    if any(p.compute_instance == compute.id for p in _clients(gpu, instance.id)):
+        raise DriverError(Code.IN_USE)
+    instance.compute.remove(compute)
+
+
+def _clients(gpu: Gpu, instance_id: int) -> list[Process]:
+    return [p for p in gpu.processes if p.gpu_instance == instance_id]
+
+
+def _default_starts(profile: Profile) -> tuple[int, ...]:
+    order = DEFAULT_STARTS.get((profile.compute_slices, profile.memory_slices), profile.starts)
+    return tuple(s for s in order if s in profile.starts)
+
+
+def _instance_id(gpu: Gpu, profile: Profile, start: int) -> int:
+    """Heap number of the block; on boards of four slices too, where it starts one level lower."""
+    size = profile.memory_slices
+    return gpu.kind.memory_slices // size - 1 + start // size

@@ -1,0 +1,74 @@
+"""Opaque handles: numbers that the adapter writes into a caller's pointer, and reads back."""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from agents.simdriver.codes import Code, DriverError
+from agents.simdriver.state import ComputeInstance, Gpu, GpuInstance, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """What a handle stands for. A compute instance is named by its UUID: a new one with the same id
+    is another thing, and the old handle is stale."""
+
+    gpu: str
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    uuid: str = ""
+
+
+class Handles:
+    """Numbers for things, stable within one process."""
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, Ref] = {}
+        self._numbers: dict[Ref, int] = {}
+
+    def give(self, target: Any, ref: Ref) -> None:
+        """Write the handle of `ref` into the pointer behind `byref(...)`."""
+        slot = ctypes.cast(ctypes.pointer(target._obj), ctypes.POINTER(ctypes.c_void_p))
+        slot[0] = self._number(ref)
+
+    def pointer(self, kind: Any, ref: Ref) -> Any:
+        """The handle of `ref` as an opaque pointer of the caller's type."""
+        return ctypes.cast(ctypes.c_void_p(self._number(ref)), kind)
+
+    def _number(self, ref: Ref) -> int:
+        number = self._numbers.setdefault(ref, 0x1000 + 16 * len(self._numbers))
+        self._by_number[number] = ref
+        return number
+
+    def ref(self, handle: Any) -> Ref:
+        number = ctypes.cast(handle, ctypes.c_void_p).value if handle is not None else None
+        found = self._by_number.get(number or 0)
+        if found is None:
+            raise DriverError(Code.INVALID_ARGUMENT)
+        return found
+
+
+def gpu_of(node: Node, ref: Ref) -> Gpu:
+    """The GPU behind a handle; a lost one answers nothing any more."""
+    gpu = next((g for g in node.gpus if g.uuid == ref.gpu), None)
+    if gpu is None:
+        raise DriverError(Code.INVALID_ARGUMENT)
+    if gpu.lost:
+        raise DriverError(Code.GPU_IS_LOST)
+    return gpu
+
+
+def instance_of(node: Node, ref: Ref) -> tuple[Gpu, GpuInstance]:
+    gpu = gpu_of(node, ref)
+    instance = gpu.instance(ref.gpu_instance) if ref.gpu_instance is not None else None
+    if instance is None:
+        raise DriverError(Code.INVALID_ARGUMENT)
+    return gpu, instance
+
+
+def compute_of(node: Node, ref: Ref) -> tuple[Gpu, GpuInstance, ComputeInstance]:
+    gpu, instance = instance_of(node, ref)
+    for compute in instance.compute:
+        if compute.uuid == ref.uuid:
+            return gpu, instance, compute
+    raise DriverError(Code.INVALID_ARGUMENT)

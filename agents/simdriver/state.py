@@ -1,0 +1,119 @@
+"""The simulated node as plain values: GPUs, their instances and processes. Written as JSON.
+
+GPU instance ids follow the heap rule seen on real drivers (boards.json, `simulation`); the driver's
+own placement order is the one that public transcripts show.
+"""
+
+import uuid
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from agents.contract.boards import Board, boards
+
+DRIVER_VERSION = "580.159.03"
+NVML_VERSION = "13.580.159.03"
+CUDA_VERSION = 13_000
+
+
+@dataclass
+class ComputeInstance:
+    id: int
+    profile_id: int
+    uuid: str
+
+
+@dataclass
+class GpuInstance:
+    """`start` and `size` in memory slices."""
+
+    id: int
+    profile_id: int
+    start: int
+    size: int
+    compute: list[ComputeInstance] = field(default_factory=list)
+
+
+@dataclass
+class Process:
+    """A client of the GPU; on a MIG device with its instance ids, else None."""
+
+    pid: int
+    memory_mib: int
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+
+
+@dataclass
+class Gpu:
+    """`held_by_client`: a monitor or profiler has the whole GPU open, so MIG changes are IN_USE."""
+
+    index: int
+    uuid: str
+    board: str
+    numa_node: int
+    mig_current: int = 0
+    mig_pending: int = 0
+    lost: bool = False
+    held_by_client: bool = False
+    instances: list[GpuInstance] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+
+    @property
+    def kind(self) -> Board:
+        return boards()[self.board]
+
+    @property
+    def pci_bus_id(self) -> str:
+        return f"00000000:{0x18 + 0x10 * self.index:02X}:00.0"
+
+    def instance(self, instance_id: int) -> GpuInstance | None:
+        return next((i for i in self.instances if i.id == instance_id), None)
+
+
+@dataclass
+class Node:
+    """`made` counts everything that ever got a UUID here: no UUID is ever given twice."""
+
+    seed: int
+    gpus: list[Gpu] = field(default_factory=list)
+    made: int = 0
+    is_root: bool = True
+    create_seconds: float = 0.0
+    destroy_seconds: float = 0.0
+    mode_seconds: float = 0.0
+
+    def new_uuid(self, prefix: str) -> str:
+        self.made += 1
+        space = uuid.uuid5(uuid.NAMESPACE_OID, f"tessera-simdriver-{self.seed}")
+        return f"{prefix}-{uuid.uuid5(space, str(self.made))}"
+
+
+def new_node(*, board: str, gpus: int, seed: int, latency: bool) -> Node:
+    """A node of equal boards, two NUMA nodes. Latencies are the order seen on real hardware:
+    creating takes tenths of a second, a mode change whole ones."""
+    node = Node(seed=seed)
+    if latency:
+        node.create_seconds, node.destroy_seconds, node.mode_seconds = 0.25, 0.15, 0.6
+    for index in range(gpus):
+        numa = 0 if index < (gpus + 1) // 2 else 1
+        node.gpus.append(Gpu(index, node.new_uuid("GPU"), boards()[board].key, numa))
+    return node
+
+
+def write(node: Node) -> dict[str, Any]:
+    return asdict(node)
+
+
+def read(data: dict[str, Any]) -> Node:
+    gpus = [_gpu(gpu) for gpu in data["gpus"]]
+    return Node(**{**data, "gpus": gpus})
+
+
+def _gpu(data: dict[str, Any]) -> Gpu:
+    instances = [_instance(i) for i in data["instances"]]
+    processes = [Process(**p) for p in data["processes"]]
+    return Gpu(**{**data, "instances": instances, "processes": processes})
+
+
+def _instance(data: dict[str, Any]) -> GpuInstance:
+    return GpuInstance(**{**data, "compute": [ComputeInstance(**c) for c in data["compute"]]})
