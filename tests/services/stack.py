@@ -120,7 +120,7 @@ class Stack:
         self._start(
             "worker",
             *("celery", "-A", "portal", "worker", "--concurrency", "1", "--beat"),
-            *("--schedule", schedule, "--loglevel", "warning", "--without-gossip"),
+            *("--schedule", schedule, "--loglevel", "info", "--without-gossip"),
         )
 
     def start_agent(self, name: str) -> None:

@@ -1,0 +1,89 @@
+"""The calls of the contract over HTTP. One seam: the transport, which tests replace."""
+
+from typing import Any
+
+import httpx
+
+from agents.contract.calls import (
+    ENROL_PATH,
+    EPOCH_HEADER,
+    HELLO_PATH,
+    LOG_PATH,
+    MAX_HOLD_SECONDS,
+    SYNC_PATH,
+    EnrolAnswer,
+    EnrolRequest,
+    HelloAnswer,
+    HelloRequest,
+    LogAnswer,
+    SyncAnswer,
+    SyncRequest,
+)
+from agents.contract.codec import decode, encode
+from agents.contract.errors import Code, ContractError
+
+# The portal may hold a fifth longer than asked, and then still has to answer.
+TIMEOUT = httpx.Timeout(MAX_HOLD_SECONDS * 1.2 + 15, connect=5)
+
+
+class PortalAway(Exception):
+    """The portal did not answer, or not with an answer of the contract. Try again later."""
+
+
+class Client:
+    """One agent's calls. After `hello` every call carries its token and epoch."""
+
+    def __init__(self, portal: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        limits = httpx.Limits(max_connections=16, max_keepalive_connections=8)
+        self._http = httpx.AsyncClient(
+            base_url=portal, timeout=TIMEOUT, limits=limits, transport=transport, trust_env=False
+        )
+        self.epoch = 0
+        self._token = ""
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def enrol(self, request: EnrolRequest) -> EnrolAnswer:
+        return decode(EnrolAnswer, await self._post(ENROL_PATH, request))
+
+    async def hello(self, request: HelloRequest) -> HelloAnswer:
+        answer = decode(HelloAnswer, await self._post(HELLO_PATH, request))
+        self.epoch, self._token = answer.epoch, answer.access_token
+        return answer
+
+    async def sync(self, request: SyncRequest) -> SyncAnswer:
+        return decode(SyncAnswer, await self._post(SYNC_PATH, request))
+
+    async def log(self, replica: str, offset: int, data: bytes) -> LogAnswer:
+        path = LOG_PATH.format(replica=replica)
+        answer = await self._send("PUT", path, params={"offset": offset}, content=data)
+        return decode(LogAnswer, answer)
+
+    async def _post(self, path: str, body: Any) -> Any:
+        return await self._send("POST", path, json=encode(body))
+
+    async def _send(self, method: str, path: str, **options: Any) -> Any:
+        headers = {EPOCH_HEADER: str(self.epoch)}
+        if self._token:
+            headers["Authorization"] = f"Agent {self._token}"
+        try:
+            answer = await self._http.request(method, path, headers=headers, **options)
+        except httpx.HTTPError as error:
+            raise PortalAway(f"{method} {path}: {error or type(error).__name__}") from error
+        if answer.is_success:
+            return answer.json()
+        raise _refusal(answer)
+
+
+def _refusal(answer: httpx.Response) -> Exception:
+    """The contract's error behind an answer; anything else is a portal that is away."""
+    try:
+        error = answer.json()["error"]
+        code = Code(error["code"])
+    except (ValueError, KeyError, TypeError):
+        return PortalAway(f"the portal answered {answer.status_code}")
+    if code is Code.UNAVAILABLE:
+        return PortalAway(error["sentence"])
+    extra = {k: v for k, v in error.items() if k not in ("code", "sentence", "field")}
+    return ContractError(code, error["sentence"], error.get("field", ""), extra)

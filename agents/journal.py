@@ -1,0 +1,181 @@
+"""What the agent must not forget: events until they are acknowledged, fences, failures, the last
+desired document. SQLite with full synchronisation; nothing runs that was not written down."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agents.contract.calls import AgentEvent, EventType
+from agents.contract.codec import decode, encode
+from agents.contract.documents import DesiredDocument, read_desired
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS fences (job TEXT PRIMARY KEY, fence INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS failures (replica TEXT PRIMARY KEY, code TEXT, sentence TEXT);
+CREATE TABLE IF NOT EXISTS started (replica TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS shipped (replica TEXT PRIMARY KEY, offset INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS intents (id INTEGER PRIMARY KEY, at TEXT, what TEXT, done TEXT);
+"""
+MAX_EVENTS_PER_CALL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a replica could not be prepared or started here."""
+
+    code: str
+    sentence: str
+
+
+class Journal:
+    """One file, one writer at a time."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.executescript(SCHEMA)
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def event(
+        self,
+        kind: EventType,
+        sentence: str = "",
+        *,
+        replica: str = "",
+        fence: int = 0,
+        data: dict[str, str] | None = None,
+    ) -> None:
+        """Append an event; it is sent until the portal has acknowledged its number."""
+        body = {
+            "type": str(kind),
+            "at": now(),
+            "replica": replica,
+            "fence": fence,
+            "sentence": clean(sentence),
+            "data": data or {},
+        }
+        with self._write() as db:
+            db.execute("INSERT INTO events (body) VALUES (?)", (json.dumps(body),))
+
+    def unsent(self) -> tuple[AgentEvent, ...]:
+        rows = self._rows("SELECT seq, body FROM events ORDER BY seq LIMIT ?", MAX_EVENTS_PER_CALL)
+        return tuple(decode(AgentEvent, {"seq": seq} | json.loads(body)) for seq, body in rows)
+
+    def acknowledge(self, seq: int) -> None:
+        with self._write() as db:
+            db.execute("DELETE FROM events WHERE seq <= ?", (seq,))
+
+    def fast_forward(self, seq: int) -> None:
+        """Number the next event above `seq`: the portal has seen that far (this journal is new)."""
+        with self._write() as db:
+            (last,) = db.execute("SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence").fetchone()
+            if last < seq:
+                db.execute("INSERT OR REPLACE INTO sqlite_sequence VALUES ('events', ?)", (seq,))
+
+    def fences(self) -> dict[str, int]:
+        return dict(self._rows("SELECT job, fence FROM fences"))
+
+    def raise_fence(self, job: str, fence: int) -> None:
+        """The highest fence seen for a job; it never falls."""
+        statement = (
+            "INSERT INTO fences VALUES (?, ?) ON CONFLICT (job) "
+            "DO UPDATE SET fence = max(fence, excluded.fence)"
+        )
+        with self._write() as db:
+            db.execute(statement, (job, fence))
+
+    def failures(self) -> dict[str, Failure]:
+        rows = self._rows("SELECT replica, code, sentence FROM failures")
+        return {replica: Failure(code, sentence) for replica, code, sentence in rows}
+
+    def fail(self, replica: str, failure: Failure) -> None:
+        with self._write() as db:
+            values = (replica, failure.code, clean(failure.sentence))
+            db.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", values)
+
+    def started(self) -> frozenset[str]:
+        return frozenset(row[0] for row in self._rows("SELECT replica FROM started"))
+
+    def start(self, replica: str) -> None:
+        with self._write() as db:
+            db.execute("INSERT OR IGNORE INTO started VALUES (?)", (replica,))
+
+    def shipped(self) -> dict[str, int]:
+        """Bytes of each log that the portal has."""
+        return dict(self._rows("SELECT replica, offset FROM shipped"))
+
+    def ship(self, replica: str, offset: int) -> None:
+        with self._write() as db:
+            db.execute("INSERT OR REPLACE INTO shipped VALUES (?, ?)", (replica, offset))
+
+    def forget(self, replica: str) -> None:
+        """The replica is gone from desired and from the node."""
+        with self._write() as db:
+            for table in ("failures", "started", "shipped"):
+                db.execute(f"DELETE FROM {table} WHERE replica = ?", (replica,))  # noqa: S608 - fixed words
+
+    def intend(self, what: str) -> int:
+        """Write down a change before it is made."""
+        with self._write() as db:
+            cursor = db.execute("INSERT INTO intents (at, what) VALUES (?, ?)", (now(), what))
+            return int(cursor.lastrowid or 0)
+
+    def done(self, intent: int) -> None:
+        with self._write() as db:
+            db.execute("UPDATE intents SET done = ? WHERE id = ?", (now(), intent))
+            db.execute("DELETE FROM intents WHERE id < ?", (intent - 1_000,))
+
+    def desired(self) -> DesiredDocument | None:
+        text = self.fact("desired")
+        return read_desired(json.loads(text)) if text else None
+
+    def keep_desired(self, desired: DesiredDocument) -> None:
+        self.keep("desired", json.dumps(encode(desired)))
+
+    def fact(self, name: str) -> str:
+        for (value,) in self._rows("SELECT value FROM facts WHERE name = ?", name):
+            return str(value)
+        return ""
+
+    def keep(self, name: str, value: str) -> None:
+        with self._write() as db:
+            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._db.execute(statement, values).fetchall()
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def clean(sentence: str, limit: int = 1_000) -> str:
+    """A sentence fit for the wire: no control characters or lone surrogates, and not endless."""
+    kept = (c if c.isprintable() else " " for c in sentence)
+    return "".join(kept).encode("utf-8", "replace").decode()[:limit]

@@ -1,0 +1,1 @@
+"""How replicas run: containers of a Docker Engine, or plain processes where none runs."""

@@ -1,0 +1,233 @@
+"""Replicas as plain child processes, with the same contract as containers. Isolates nothing:
+for a laptop without Docker and for tests; refused by a production node's policy.
+
+Everything it knows stands in one folder per replica, so an agent that was killed finds it again.
+"""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.rendezvous import command, environment
+from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name
+from agents.runtime.child import write
+
+CHILD = Path(__file__).with_name("child.py")
+LOOPBACK = "127.0.0.1"
+# What a program needs from its surroundings; nothing of the agent's own environment goes along.
+IDENTITY = ("replica", "job", "attempt", "rank", "fence", "port")
+INHERITED = ("PATH", "LANG", "LC_ALL", "TZ")
+
+
+class ProcessRuntime:
+    """Folders under `home`: identity.json, gate (FIFO), go.json, exit.json, log."""
+
+    kind = RuntimeKind.PROCESS
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._changed: Callable[[], None] = lambda: None
+        self._watched: set[str] = set()
+        self._lock = threading.Lock()
+
+    def version(self) -> str:
+        return f"python {sys.version.split()[0]}"
+
+    def fabric(self) -> str:
+        """Processes of one machine meet on loopback."""
+        machine = Path("/etc/machine-id")
+        told = machine.read_text("utf-8").strip() if machine.exists() else os.uname().nodename
+        return f"process:{told}"
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        for seen in self.seen().values():
+            if seen.phase is not Phase.EXITED:
+                self._follow(seen.replica)
+
+    def seen(self) -> dict[str, Seen]:
+        folders = (path for path in self.home.iterdir() if (path / "identity.json").exists())
+        return {path.name: self._seen(path) for path in folders}
+
+    def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
+        home = self.home / replica.id
+        if (home / "identity.json").exists():
+            return
+        shutil.rmtree(home, ignore_errors=True)
+        (home / "work").mkdir(parents=True)
+        os.mkfifo(home / "gate", 0o600)
+        (home / "log").touch()
+        try:
+            child = subprocess.Popen(  # noqa: S603 - our own program and our own path
+                [sys.executable, "-I", "-S", str(CHILD), str(home)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise RuntimeFailure("runtime", f"no process can be started: {error}") from error
+        write(home / "identity.json", _identity(replica, child.pid))
+        threading.Thread(target=child.wait, daemon=True).start()
+        self._follow(replica.id)
+
+    def start(self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous) -> None:
+        home = self.home / replica.id
+        if (home / "go.json").exists():
+            # Written before a crash, perhaps without the word to go: saying it again is harmless.
+            _open_gate(home)
+            return
+        env = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        env |= {"HOME": str(home / "work")}
+        env |= environment(replica, devices, meeting, str(home / "work"))
+        go = {"command": command(replica), "env": env, "cwd": str(home / "work")}
+        write(home / "go.json", go)
+        _open_gate(home)
+
+    def stop(self, replica_id: str, grace_seconds: int) -> None:
+        """The whole session: also what the command itself started."""
+        home = self.home / replica_id
+        identity = _read(home / "identity.json")
+        if identity is None or not _is_alive(identity):
+            return
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(identity["pid"])
+            try:
+                self._end(home, identity["pid"], pidfd, grace_seconds)
+            finally:
+                os.close(pidfd)
+
+    def remove(self, replica_id: str) -> None:
+        shutil.rmtree(self.home / replica_id, ignore_errors=True)
+
+    def log(self, replica_id: str, offset: int, limit: int) -> bytes:
+        path = self.home / replica_id / "log"
+        if not path.exists():
+            return b""
+        with path.open("rb") as log:
+            log.seek(offset)
+            return log.read(limit)
+
+    def close(self) -> None:
+        self._changed = lambda: None
+
+    def _seen(self, home: Path) -> Seen:
+        identity = _read(home / "identity.json") or {}
+        ended = _read(home / "exit.json")
+        alive = _is_alive(identity)
+        if ended is None and not alive:
+            # The child may have written its last word between the two looks.
+            ended = _read(home / "exit.json") or {"exit_code": 137}
+        if ended is not None:
+            phase = Phase.EXITED
+        else:
+            phase = Phase.RUNNING if (home / "go.json").exists() else Phase.CREATED
+        return Seen(
+            phase=phase,
+            exit_code=ended["exit_code"] if ended else None,
+            address=LOOPBACK,
+            container=identity["name"],
+            **{key: identity[key] for key in IDENTITY},
+        )
+
+    def _end(self, home: Path, pid: int, pidfd: int, grace_seconds: int) -> None:
+        if not (home / "go.json").exists():
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            _open_gate(home)
+            os.killpg(pid, signal.SIGTERM)
+        if not _has_ended(pidfd, grace_seconds):
+            os.killpg(pid, signal.SIGKILL)
+            _has_ended(pidfd, 10)
+        if not (home / "exit.json").exists():
+            write(home / "exit.json", {"exit_code": 137})
+
+    def _follow(self, replica_id: str) -> None:
+        with self._lock:
+            if replica_id in self._watched:
+                return
+            self._watched.add(replica_id)
+        threading.Thread(target=self._wait, args=(replica_id,), daemon=True).start()
+
+    def _wait(self, replica_id: str) -> None:
+        """Sleep until the child ends; a process descriptor wakes also for one that is not ours."""
+        identity = _read(self.home / replica_id / "identity.json")
+        if identity is not None and _is_alive(identity):
+            with contextlib.suppress(ProcessLookupError):
+                pidfd = os.pidfd_open(identity["pid"])
+                _has_ended(pidfd, None)
+                os.close(pidfd)
+        with self._lock:
+            self._watched.discard(replica_id)
+        self._changed()
+
+
+def _identity(replica: DesiredReplica, pid: int) -> dict[str, Any]:
+    return {
+        "replica": replica.id,
+        "job": replica.job,
+        "attempt": replica.attempt,
+        "rank": replica.rank,
+        "fence": replica.fence,
+        "name": container_name(replica.job, replica.attempt, replica.rank),
+        "port": _free_port(),
+        "pid": pid,
+        "started": _start_ticks(pid),
+    }
+
+
+def _free_port() -> int:
+    """A port that is free now, for rank 0 to listen on."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _open_gate(home: Path) -> None:
+    gate = os.open(home / "gate", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        os.write(gate, b"g")
+    finally:
+        os.close(gate)
+
+
+def _has_ended(pidfd: int, seconds: float | None) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1_000))
+
+
+def _is_alive(identity: dict[str, Any]) -> bool:
+    """The same process, not another one that was given its number."""
+    ticks = _start_ticks(identity.get("pid", 0))
+    return ticks is not None and ticks == identity.get("started")
+
+
+def _start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None where it is gone or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if stat[0] in "ZX" else int(stat[19])
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, json.JSONDecodeError):
+        return None
+    return found

@@ -1,0 +1,214 @@
+"""The conversation with the portal: enrol, hello, then a sync call held open for ever.
+
+News from the node go out at once on a second call; the portal then answers the older one. Logs are
+shipped beside it, by offset.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import AsyncIterator
+
+from agents.client import Client, PortalAway
+from agents.contract.calls import MAX_HOLD_SECONDS, MAX_LOG_CHUNK_BYTES, EventType, SyncRequest
+from agents.contract.documents import ObservedDocument, digest
+from agents.contract.errors import Code, ContractError
+from agents.identity import Identity
+from agents.journal import Journal
+from agents.node import NodeLoop
+from agents.runtime.base import Phase, Runtime
+
+MAX_CALLS = 3
+LEAST_PAUSE, LONGEST_PAUSE = 0.2, 15.0
+# While a log grows it is shipped this often; the last bytes go when the replica has ended.
+SHIP_SECONDS = 0.25
+
+log = logging.getLogger("agents.sync")
+
+
+class Retired(Exception):
+    """The portal does not know this node any more: there is nothing left to do."""
+
+
+class Conversation:
+    """One agent's side. `node` is set before `run`; `say` may be called from any thread."""
+
+    def __init__(
+        self, client: Client, identity: Identity, journal: Journal, runtime: Runtime
+    ) -> None:
+        self.client = client
+        self.identity = identity
+        self.journal = journal
+        self.runtime = runtime
+        self.node: NodeLoop | None = None
+        self._document: ObservedDocument | None = None
+        self._known_hash = ""
+        self._full = True
+        self._skew_ms = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = asyncio.Event()
+
+    def say(self, document: ObservedDocument) -> None:
+        """The node has changed: report it now."""
+        self._document = document
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has closed: we are going down
+                self._loop.call_soon_threadsafe(self._news.set)
+
+    async def enrol(self, name: str, join_token: str) -> None:
+        """Once in a node's life. Raises ContractError where the token is not good."""
+        if self.identity.node_id:
+            return
+        if not join_token:
+            raise SystemExit("This node is not enrolled: set TESSERA_JOIN_TOKEN to a join token.")
+        async for pause in pauses():
+            try:
+                answer = await self.client.enrol(self.identity.enrol_request(name, join_token))
+            except PortalAway as away:
+                log.info("portal_away", extra={"why": str(away)})
+                await asyncio.sleep(pause)
+            else:
+                self.identity.enrolled_as(answer.node_id)
+                return
+
+    async def run(self) -> None:
+        """Hello and sync, again after every break. Ends only by cancellation, or as Retired."""
+        self._loop = asyncio.get_running_loop()
+        shipping = asyncio.create_task(self._ship_forever())
+        try:
+            async for pause in pauses():
+                try:
+                    await self._hello()
+                    await self._sync_forever()
+                except PortalAway as away:
+                    log.info("portal_away", extra={"why": str(away)})
+                except ContractError as refused:
+                    self._refused(refused)
+                await asyncio.sleep(pause)
+        finally:
+            shipping.cancel()
+
+    def _refused(self, refused: ContractError) -> None:
+        log.warning("refused", extra={"code": str(refused.code), "why": refused.sentence})
+        if refused.code is Code.NODE_RETIRED:
+            raise Retired(refused.sentence)
+        if refused.code is Code.CLOCK_SKEW and refused.extra:
+            server_ms = int(refused.extra.get("server_time_ms", 0))
+            self._skew_ms = server_ms - time.time_ns() // 1_000_000
+
+    async def _hello(self) -> None:
+        answer = await self.client.hello(self.identity.hello_request(skew_ms=self._skew_ms))
+        self.journal.fast_forward(answer.acked_seq)
+        self.journal.event(EventType.AGENT_STARTED, "agent in contact")
+        self._full = True
+
+    async def _sync_forever(self) -> None:
+        """Keep one call open; open another at once when there is news."""
+        calls: set[asyncio.Task[None]] = set()
+        news = asyncio.create_task(self._news.wait())
+        try:
+            while True:
+                if not calls or (news.done() and len(calls) < MAX_CALLS):
+                    if news.done():
+                        self._news.clear()
+                        news = asyncio.create_task(self._news.wait())
+                    calls.add(asyncio.create_task(self._sync()))
+                waiting = calls if len(calls) >= MAX_CALLS else {*calls, news}
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for call in done & calls:
+                    calls.discard(call)
+                    call.result()
+        finally:
+            for task in {*calls, news}:
+                task.cancel()
+            await asyncio.gather(*calls, news, return_exceptions=True)
+
+    async def _sync(self) -> None:
+        node, document = self._ready()
+        told = digest(document)
+        full = self._full or told != self._known_hash
+        sent_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._full = False
+        self._known_hash = told
+        try:
+            answer = await self.client.sync(
+                SyncRequest(
+                    epoch=self.client.epoch,
+                    applied_revision=node.desired.revision,
+                    observed_hash=told,
+                    observed=document if full else None,
+                    events=self.journal.unsent(),
+                    hold_seconds=MAX_HOLD_SECONDS,
+                )
+            )
+        except BaseException:
+            # Not known to have arrived: the next call says it again.
+            self._known_hash = ""
+            raise
+        self.journal.acknowledge(answer.acked_seq)
+        self._full |= answer.full_required
+        desired = answer.desired
+        if desired is not None and desired.revision != node.desired.revision:
+            await asyncio.to_thread(node.accept, desired)
+        node.in_contact(sent_at + answer.lease_seconds)
+
+    def _ready(self) -> tuple[NodeLoop, ObservedDocument]:
+        if self.node is None or self._document is None:
+            raise RuntimeError("the node has not looked at itself yet")
+        return self.node, self._document
+
+    async def _ship_forever(self) -> None:
+        while True:
+            await asyncio.sleep(SHIP_SECONDS)
+            try:
+                await self._ship_all()
+            except PortalAway:
+                await asyncio.sleep(LEAST_PAUSE)
+            except ContractError as refused:
+                log.info("log_refused", extra={"code": str(refused.code)})
+                await asyncio.sleep(1)
+
+    async def _ship_all(self) -> None:
+        if not self.client.epoch:
+            return
+        shipped = self.journal.shipped()
+        for replica, seen in (await asyncio.to_thread(self.runtime.seen)).items():
+            if seen.phase is not Phase.CREATED:
+                await self._ship(replica, shipped.get(replica, 0))
+                if replica not in shipped:
+                    self.journal.ship(replica, self.journal.shipped().get(replica, 0))
+                    self._wake()
+
+    async def _ship(self, replica: str, offset: int) -> None:
+        """Send what is there, chunk by chunk; each answer says where to go on."""
+        while chunk := await asyncio.to_thread(
+            self.runtime.log, replica, offset, MAX_LOG_CHUNK_BYTES
+        ):
+            try:
+                offset = (await self.client.log(replica, offset, chunk)).next_offset
+            except ContractError as refused:
+                if refused.code is Code.OFFSET_MISMATCH and refused.extra:
+                    offset = int(refused.extra["expected_offset"])
+                elif refused.code in (Code.TOO_LARGE, Code.REPLICA_UNKNOWN):
+                    offset += len(chunk)
+                else:
+                    raise
+            self.journal.ship(replica, offset)
+            self._wake()
+
+    def _wake(self) -> None:
+        """What is shipped may be removed: let the node look."""
+        if self.node is not None:
+            self.node.wake()
+
+
+async def pauses() -> AsyncIterator[float]:
+    """Growing, jittered pauses; they start small again after a quiet minute."""
+    pause, last = LEAST_PAUSE, time.monotonic()
+    while True:
+        yield pause * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+        calm = time.monotonic() - last > 60
+        pause = LEAST_PAUSE if calm else min(pause * 2, LONGEST_PAUSE)
+        last = time.monotonic()
