@@ -22,7 +22,7 @@ from agents.runtime.docker import DockerRuntime
 from agents.runtime.process import ProcessRuntime
 from agents.settings import Settings, parser, settings_from
 from agents.simdriver.install import install
-from agents.sync import Conversation, Retired
+from agents.sync import Conversation, Retired, enrol
 
 PLAIN = frozenset(vars(logging.makeLogRecord({})))
 
@@ -68,9 +68,9 @@ async def agent(settings: Settings) -> None:
     policy = read_policy(settings.policy)
     identity, journal = Identity(settings.var), Journal(settings.var / "journal.sqlite3")
     nvml, client = Nvml(), Client(settings.portal)
-    runtime = _runtime(settings, policy)
+    await enrol(client, identity, settings.name, settings.join_token)
+    runtime = _runtime(settings, policy, identity.node_id)
     conversation = Conversation(client, identity, journal, runtime)
-    await conversation.enrol(settings.name, settings.join_token)
     hardware = Hardware(
         nvml, runtime, settings.var, simulated=settings.simulated_driver is not None
     )
@@ -92,10 +92,10 @@ async def agent(settings: Settings) -> None:
         nvml.close()
 
 
-def _runtime(settings: Settings, policy: Policy) -> Runtime:
+def _runtime(settings: Settings, policy: Policy, node_id: str) -> Runtime:
     if settings.runtime is RuntimeKind.PROCESS:
         return ProcessRuntime(settings.var / "replicas")
-    return DockerRuntime(settings.var / "logs", settings.name, policy)
+    return DockerRuntime(settings.var / "logs", node_id, policy)
 
 
 async def _until_signal(conversation: Conversation) -> None:

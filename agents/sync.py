@@ -32,6 +32,23 @@ class Retired(Exception):
     """The portal does not know this node any more: there is nothing left to do."""
 
 
+async def enrol(client: Client, identity: Identity, name: str, join_token: str) -> None:
+    """Once in a node's life. Raises ContractError where the token is not good."""
+    if identity.node_id:
+        return
+    if not join_token:
+        raise SystemExit("This node is not enrolled: set TESSERA_JOIN_TOKEN to a join token.")
+    async for pause in pauses():
+        try:
+            answer = await client.enrol(identity.enrol_request(name, join_token))
+        except PortalAway as away:
+            log.info("portal_away", extra={"why": str(away)})
+            await asyncio.sleep(pause)
+        else:
+            identity.enrolled_as(answer.node_id)
+            return
+
+
 class Conversation:
     """One agent's side. `node` is set before `run`; `say` may be called from any thread."""
 
@@ -56,22 +73,6 @@ class Conversation:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has closed: we are going down
                 self._loop.call_soon_threadsafe(self._news.set)
-
-    async def enrol(self, name: str, join_token: str) -> None:
-        """Once in a node's life. Raises ContractError where the token is not good."""
-        if self.identity.node_id:
-            return
-        if not join_token:
-            raise SystemExit("This node is not enrolled: set TESSERA_JOIN_TOKEN to a join token.")
-        async for pause in pauses():
-            try:
-                answer = await self.client.enrol(self.identity.enrol_request(name, join_token))
-            except PortalAway as away:
-                log.info("portal_away", extra={"why": str(away)})
-                await asyncio.sleep(pause)
-            else:
-                self.identity.enrolled_as(answer.node_id)
-                return
 
     async def run(self) -> None:
         """Hello and sync, again after every break. Ends only by cancellation, or as Retired."""
