@@ -89,15 +89,6 @@ class Journal:
     def fences(self) -> dict[str, int]:
         return dict(self._rows("SELECT job, fence FROM fences"))
 
-    def raise_fence(self, job: str, fence: int) -> None:
-        """The highest fence seen for a job; it never falls."""
-        statement = (
-            "INSERT INTO fences VALUES (?, ?) ON CONFLICT (job) "
-            "DO UPDATE SET fence = max(fence, excluded.fence)"
-        )
-        with self._write() as db:
-            db.execute(statement, (job, fence))
-
     def failures(self) -> dict[str, Failure]:
         rows = self._rows("SELECT replica, code, sentence FROM failures")
         return {replica: Failure(code, sentence) for replica, code, sentence in rows}
@@ -144,7 +135,16 @@ class Journal:
         return read_desired(json.loads(text)) if text else None
 
     def keep_desired(self, desired: DesiredDocument) -> None:
-        self.keep("desired", json.dumps(encode(desired)))
+        """Write down the whole document and, with it, the highest fence of each job: it never
+        falls."""
+        raise_fence = (
+            "INSERT INTO fences VALUES (?, ?) ON CONFLICT (job) "
+            "DO UPDATE SET fence = max(fence, excluded.fence)"
+        )
+        with self._write() as db:
+            db.executemany(raise_fence, [(r.job, r.fence) for r in desired.replicas])
+            text = json.dumps(encode(desired))
+            db.execute("INSERT OR REPLACE INTO facts VALUES ('desired', ?)", (text,))
 
     def fact(self, name: str) -> str:
         for (value,) in self._rows("SELECT value FROM facts WHERE name = ?", name):

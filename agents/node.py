@@ -84,8 +84,6 @@ class NodeLoop:
             sentence = "this document would end most running work: an admin has to allow it"
             self.journal.event(EventType.HOLDING, sentence)
             return False
-        for replica in desired.replicas:
-            self.journal.raise_fence(replica.job, replica.fence)
         self.journal.keep_desired(desired)
         self.desired = desired
         self.wake()
@@ -191,6 +189,7 @@ class NodeLoop:
             case Prepare(replica, devices):
                 intent = self.journal.intend(f"prepare {replica.id} fence {replica.fence}")
                 self.runtime.prepare(replica, devices)
+                self.wake()
                 self.journal.done(intent)
             case Start(replica, devices):
                 self._start(replica, devices)

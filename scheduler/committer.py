@@ -20,7 +20,7 @@ from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.jobs.models import Allocation, Attempt, Job, Replica
 from portal.jobs.release import idle_slices
 from portal.jobs.snapshot import cluster_snapshot, waiting_job
-from portal.live.bell import ring, ring_drive
+from portal.live.bell import ring
 from portal.quotas.models import Quota, quotas_of
 from scheduler.core.fits import fits
 from scheduler.core.states import JobStatus, SliceStatus
@@ -31,19 +31,22 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How many of a plan's placements took, and how many the world had overtaken."""
+    """What became of a plan: placements that took, those that the world had overtaken, and the
+    nodes whose desired state is another one now."""
 
     placed: int
     stale: int
+    nodes: frozenset[UUID]
 
 
 def commit(plan: Plan) -> Committed:
     """Apply a whole plan: placements first, then merges of idle slices, then reasons of holds."""
-    placed = sum(_place_or_leave(place) for place in plan.places)
-    for merge in plan.merges:
-        merge_commit(merge)
+    placed = [place for place in plan.places if _place_or_leave(place)]
+    merged = [merge for merge in plan.merges if merge_commit(merge)]
     holds_write(plan.holds)
-    return Committed(placed, len(plan.places) - placed)
+    nodes = {UUID(replica.node) for place in placed for replica in place.replicas}
+    nodes |= set(Gpu.objects.filter(pk__in=[m.gpu for m in merged]).values_list("node", flat=True))
+    return Committed(len(placed), len(plan.places) - len(placed), frozenset(nodes))
 
 
 def _place_or_leave(place: Place) -> bool:
@@ -72,7 +75,6 @@ def place_commit(place: Place) -> bool:
         _units_take(quotas, sum(d.units for r in place.replicas for d in r.devices))
         _attempt_create(place, job, gpus, slices, now)
         advance(job, JobStatus.PLACED, sentence=place.sentence, reason=None, position=None)
-        ring_drive([node.pk for node in nodes])
         ring(f"job:{job.pk}")
         ring("cluster")
         return True
@@ -145,7 +147,6 @@ def merge_commit(merge: Merge) -> bool:
             return False
         for row in idle:
             advance(row, SliceStatus.DELETING, code="merge", sentence=f"for job {merge.for_job}")
-        ring_drive([gpu.node_id])
         ring("cluster")
         return True
 

@@ -15,9 +15,11 @@ from scheduler.loader import load
 
 
 def plan_once() -> None:
-    """One planning pass: read, decide, commit."""
+    """One planning pass: read, decide, commit, and drive the nodes that it changed."""
     snapshot = load(now=timezone.now())
-    commit(decide(snapshot, Policy()))
+    committed = commit(decide(snapshot, Policy()))
+    for node_id in sorted(committed.nodes):
+        drive_node(node_id=node_id)
 
 
 @app.task(name="scheduler.tasks.plan")

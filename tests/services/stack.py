@@ -55,6 +55,7 @@ class Stack:
     port: int = field(default_factory=free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     seeded: dict[str, Any] = field(default_factory=dict)
+    http: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False))
 
     def __enter__(self) -> Stack:
         self.var.mkdir(parents=True, exist_ok=True)
@@ -73,6 +74,7 @@ class Stack:
     def __exit__(self, *_: object) -> None:
         for name in reversed(list(self.running)):
             self.stop(name)
+        self.http.close()
 
     @property
     def url(self) -> str:
@@ -167,7 +169,8 @@ class Stack:
     def call(self, method: str, path: str, **options: Any) -> Any:
         """One REST call as alice; the decoded body. Any refusal is a failed assertion."""
         headers = {"Authorization": f"Token {self.seeded['token']}"}
-        answer = httpx.request(method, f"{self.url}/api/v1{path}", headers=headers, **options)
+        url = f"{self.url}/api/v1{path}"
+        answer = self.http.request(method, url, headers=headers, **options)
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         is_json = "json" in answer.headers.get("content-type", "")
         return answer.json() if is_json else answer.text

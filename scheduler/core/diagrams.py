@@ -1,0 +1,42 @@
+"""`python -m scheduler.core.diagrams`: the state machines as Mermaid, from the tables they run on."""
+
+import sys
+
+from scheduler.core.states import EDGES, Edges
+
+HEAD = """# State machines
+
+Written by `make docs` from the tables in `scheduler/core/states.py`; do not edit. Nothing but
+`portal.audit.transitions.advance` changes a status, and it refuses what has no arrow here.
+"""
+NOTES = {
+    "job": "A job goes back to `queued` when its node was lost and an attempt is left.",
+    "replica": "What the node last said. A lost replica may still be told to have ended.",
+    "allocation": "`released` only after its container was seen gone, or the node retired.",
+    "slice": "Whether a slice is in use is not a state: it is so while an allocation of it is live.",
+    "node": "Whether a node takes new work is a flag of its own (cordon), not a state.",
+}
+
+
+def page() -> str:
+    """The whole page; the same tables give the same bytes."""
+    sections = [
+        f"## {noun.capitalize()}\n\n{NOTES[noun]}\n\n{diagram(edges)}"
+        for noun, edges in EDGES.items()
+    ]
+    return "\n".join([HEAD, *sections])
+
+
+def diagram(edges: Edges) -> str:
+    """One Mermaid block. The first state of a table is where its noun begins."""
+    order = list(edges)
+    arrows = [f"    [*] --> {order[0]}"]
+    for old, targets in edges.items():
+        arrows += [f"    {old} --> {new}" for new in sorted(targets, key=order.index)]
+        if not targets:
+            arrows.append(f"    {old} --> [*]")
+    return "\n".join(["```mermaid", "stateDiagram-v2", *arrows, "```", ""])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
