@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import environ
 
@@ -36,6 +37,7 @@ INSTALLED_APPS = [
     "portal.audit",
     "portal.duties",
     "portal.web",
+    "portal.demo",
 ]
 
 MIDDLEWARE = [
@@ -80,13 +82,15 @@ SQLITE = {
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     },
 }
-DATABASES = (
-    {"default": env.db("TESSERA_DATABASE_URL")}
-    if "TESSERA_DATABASE_URL" in os.environ
-    else {"default": SQLITE}
+DATABASE: dict[str, Any] = (
+    env.db("TESSERA_DATABASE_URL") if "TESSERA_DATABASE_URL" in os.environ else SQLITE
 )
 # A held stream must not pin a connection: each request opens its own (ecosystem facts, 7).
-DATABASES["default"]["CONN_MAX_AGE"] = 0
+DATABASE["CONN_MAX_AGE"] = 0
+if "postgresql" in DATABASE["ENGINE"]:
+    # Connections go back to a small pool between requests and tasks instead of being made anew.
+    DATABASE["OPTIONS"] = {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}}
+DATABASES = {"default": DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
 AUTH_PASSWORD_VALIDATORS = [

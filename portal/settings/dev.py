@@ -1,7 +1,11 @@
 """One machine, SQLite, no services: what `manage.py demo` and a developer use."""
 
 from portal.settings.base import *  # noqa: F403 - settings modules inherit by star, Django's way
-from portal.settings.base import PLATFORM, SECRET_KEY
+from portal.settings.base import PLATFORM, SECRET_KEY, STATIC_ROOT
 
 DEBUG = False
+# Static files straight from their folders: no collectstatic before the first start.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = True
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 SECRET_KEY = SECRET_KEY or "only-for-this-machine-" + str(PLATFORM.var.resolve())

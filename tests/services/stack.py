@@ -223,5 +223,5 @@ class Stack:
         process = self.running["web"]
         assert process.poll() is None, self.log("web")
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/sign-in/").status_code < 500
+            return httpx.get(f"{self.url}/healthz").is_success
         return False

@@ -1,0 +1,36 @@
+"""`manage.py token alice`: a new API token, printed once. For whoever owns the machine."""
+
+from argparse import ArgumentParser
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from portal.accounts.models import Scope, User
+from portal.accounts.services import token_create
+from portal.errors import Refused
+
+
+class Command(BaseCommand):
+    help = "Print a new API token for a user. It is stored as a digest and shown only now."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("username")
+        parser.add_argument("--scope", choices=[str(scope) for scope in Scope], default="write")
+        parser.add_argument("--days", type=int, default=30)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = User.objects.filter(username=options["username"]).first()
+        if user is None:
+            raise CommandError(f"there is no user {options['username']}")
+        try:
+            _, text = token_create(
+                user=user,
+                name="manage.py token",
+                scope=Scope(options["scope"]),
+                ttl=timedelta(days=options["days"]),
+                actor="manage.py",
+            )
+        except Refused as refused:
+            raise CommandError(refused.sentence) from refused
+        self.stdout.write(text)

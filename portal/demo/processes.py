@@ -1,0 +1,88 @@
+"""The demonstration's child processes: started with a log each, watched, ended together."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from portal.demo.tether import STOP_SECONDS
+
+TETHER = Path(__file__).with_name("tether.py")
+ROOT = Path(__file__).resolve().parents[2]
+LAST_LINES = 12
+# The tether insists after STOP_SECONDS; this is for the tether itself.
+END_SECONDS = STOP_SECONDS + 10
+LOOK_SECONDS = 0.05
+T = TypeVar("T")
+
+
+class DemoFailed(Exception):
+    """The demonstration cannot go on; the message says why and where to look."""
+
+
+@dataclass
+class Children:
+    """`env` is what every child gets; each writes to `logs`/<name>.log."""
+
+    logs: Path
+    env: Mapping[str, str]
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        """Run `python -m <arguments>`. It ends when we do, however we do."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", *arguments]
+        with self.log(name).open("wb") as log:
+            self.running[name] = subprocess.Popen(  # noqa: S603 - our own programs
+                [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *command],
+                cwd=ROOT,
+                env={**self.env, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def until(self, check: Callable[[], T | None], *, what: str, seconds: float = 60) -> T:
+        """The first true answer of `check`. Raises DemoFailed when a child or the time ends."""
+        deadline = time.monotonic() + seconds
+        while not (answer := check()):
+            self.require_alive()
+            if time.monotonic() > deadline:
+                raise DemoFailed(f"waited {seconds:.0f} s for {what}: see {self.logs}/")
+            time.sleep(LOOK_SECONDS)
+        return answer
+
+    def require_alive(self) -> None:
+        """Raises DemoFailed with the last words of a child that ended."""
+        for name, process in self.running.items():
+            if process.poll() is not None:
+                words = "\n".join(f"    {line}" for line in self.last_lines(name))
+                raise DemoFailed(f"{name} ended ({process.returncode}): {self.log(name)}\n{words}")
+
+    def stop(self) -> None:
+        """Agents first, so that what they stopped is still written down; then the rest."""
+        agents = {name for name in self.running if name not in ("web", "worker")}
+        for group in (agents, set(self.running) - agents):
+            for name in group:
+                self.running[name].terminate()
+            for name in group:
+                self._end(self.running.pop(name))
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def last_lines(self, name: str) -> list[str]:
+        return self.log(name).read_text("utf-8", "replace").splitlines()[-LAST_LINES:]
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_SECONDS)
+            return
+        process.kill()
+        process.wait()

@@ -1,0 +1,80 @@
+"""What a first start writes down and every later one finds again. Asking twice changes nothing."""
+
+import os
+import secrets
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User
+from portal.accounts.services import membership_set, project_create, token_create, token_revoke
+from portal.inventory.models import Node
+from portal.inventory.services import node_add, node_invite
+from scheduler.core.states import NodeStatus
+
+ACTOR = "demo"
+PROJECT = "vision"
+NODES = ("node-a", "node-b")
+TOKEN_NAME = "manage.py demo"  # noqa: S105 - the name that people see in their list of tokens
+TOKEN_TTL = timedelta(days=7)
+
+
+@dataclass
+class Seed:
+    """`passwords`: of users made just now. `joins`: join tokens by node, empty where enrolled."""
+
+    token: ApiToken
+    token_text: str
+    passwords: dict[str, str] = field(default_factory=dict)
+    joins: dict[str, str] = field(default_factory=dict)
+
+
+def seed(nodes_home: Path) -> Seed:
+    """The project, its people, the nodes, and a fresh token for alice."""
+    passwords: dict[str, str] = {}
+    _user("admin", passwords, is_superuser=True)
+    alice = _user("alice", passwords, is_superuser=False)
+    project = Project.objects.filter(slug=PROJECT).first()
+    project = project or project_create(slug=PROJECT, name="Vision", actor=ACTOR)
+    if not Membership.objects.filter(project=project, user=alice).exists():
+        membership_set(project=project, user=alice, role=Role.MEMBER, actor=ACTOR)
+    joins = {name: _join(name, nodes_home / name) for name in NODES if not _is_retired(name)}
+    for left in ApiToken.objects.filter(user=alice, name=TOKEN_NAME):
+        token_revoke(token=left, actor=ACTOR)
+    token, text = token_create(
+        user=alice, name=TOKEN_NAME, scope=Scope.WRITE, ttl=TOKEN_TTL, actor=ACTOR
+    )
+    return Seed(token=token, token_text=text, passwords=passwords, joins=joins)
+
+
+def secret_key(var: Path) -> str:
+    """This installation's own secret, made once and readable by its owner alone."""
+    path = var / "secret-key"
+    if not path.exists():
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(64))
+    return path.read_text("utf-8").strip()
+
+
+def _user(name: str, passwords: dict[str, str], *, is_superuser: bool) -> User:
+    found = User.objects.filter(username=name).first()
+    if found is not None:
+        return found
+    passwords[name] = secrets.token_urlsafe(12)
+    if is_superuser:
+        return User.objects.create_superuser(name, password=passwords[name])
+    return User.objects.create_user(name, password=passwords[name])
+
+
+def _join(name: str, home: Path) -> str:
+    """A join token, unless both sides know each other already."""
+    node = Node.objects.filter(name=name).first()
+    if node is None:
+        return node_add(name=name, actor=ACTOR)[1]
+    if node.public_key and (home / "agent" / "node-id").exists():
+        return ""
+    return node_invite(node=node, actor=ACTOR)
+
+
+def _is_retired(name: str) -> bool:
+    return Node.objects.filter(name=name, status=NodeStatus.RETIRED).exists()
