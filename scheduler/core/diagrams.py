@@ -1,4 +1,4 @@
-"""`python -m scheduler.core.diagrams`: the state machines as Mermaid, from the tables they run on."""
+"""`python -m scheduler.core.diagrams`: the state machines as Mermaid, from their own tables."""
 
 import sys
 
@@ -6,14 +6,14 @@ from scheduler.core.states import EDGES, Edges
 
 HEAD = """# State machines
 
-Written by `make docs` from the tables in `scheduler/core/states.py`; do not edit. Nothing but
-`portal.audit.transitions.advance` changes a status, and it refuses what has no arrow here.
+Written by `python -m scheduler.core.diagrams` from the tables in `scheduler/core/states.py`: do not
+edit. Nothing but `portal.audit.transitions.advance` changes a status; it refuses what has no arrow.
 """
 NOTES = {
     "job": "A job goes back to `queued` when its node was lost and an attempt is left.",
     "replica": "What the node last said. A lost replica may still be told to have ended.",
     "allocation": "`released` only after its container was seen gone, or the node retired.",
-    "slice": "Whether a slice is in use is not a state: it is so while an allocation of it is live.",
+    "slice": "In use is not a state: a slice is in use while an allocation of it is live.",
     "node": "Whether a node takes new work is a flag of its own (cordon), not a state.",
 }
 
