@@ -22,7 +22,7 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-class User(AbstractUser):
+class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no types
     """A person. `is_superuser` is the platform admin."""
 
     language = models.CharField(max_length=10, blank=True, default="")

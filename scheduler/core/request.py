@@ -1,12 +1,12 @@
 """The one check of a job request. The page, REST, the CLI and agents read requests through it.
 
-`parse_request` finds every problem at once. `request_as_dict`, `request_as_yaml` and
-`request_as_cli` write the same request for people and for storage.
+`parse_request` finds every problem at once. `request_as_dict` and `request_as_yaml` write the same
+request for storage and for people.
 """
 
 from typing import Any
 
-from scheduler.core.request_forms import request_as_cli, request_as_dict, request_as_yaml
+from scheduler.core.request_forms import request_as_dict, request_as_yaml
 from scheduler.core.request_reader import Reader
 from scheduler.core.request_values import (
     FieldError,
@@ -28,7 +28,6 @@ __all__ = [
     "RequestRefused",
     "parse_request",
     "parse_stored",
-    "request_as_cli",
     "request_as_dict",
     "request_as_yaml",
 ]

@@ -1,7 +1,6 @@
-"""One request, three ways to write it: canonical JSON (stored), YAML, and the command line."""
+"""One request, two ways to write it: canonical JSON (stored) and YAML."""
 
 import json
-import shlex
 from typing import Any
 
 from scheduler.core.quantities import write_cpu, write_memory, write_seconds
@@ -39,20 +38,6 @@ def request_as_yaml(request: JobRequest) -> str:
     return "".join(f"{name}: {_plain(value)}\n" for name, value in fields if value != {})
 
 
-def request_as_cli(request: JobRequest) -> str:
-    """The same as one `tessera submit` command, safe to paste into a shell."""
-    body = request_as_dict(request)
-    words = ["tessera", "submit"]
-    for name in ("project", "name", "image", "replicas", "cpu", "memory", "time_limit", "topology"):
-        words += [f"--{name.replace('_', '-')}", str(body[name])]
-    words += _device_words(request.device)
-    for key, value in request.env.items():
-        words += ["--env", f"{key}={value}"]
-    if request.launcher != "none":
-        words += ["--launcher", str(request.launcher)]
-    return shlex.join([*words, "--", *request.command])
-
-
 def _device(device: DeviceRequest) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if device.gpus:
@@ -69,16 +54,6 @@ def _device(device: DeviceRequest) -> dict[str, Any]:
     if device.isolation is not Isolation.HARDWARE:
         found["isolation"] = str(device.isolation)
     return found
-
-
-def _device_words(device: DeviceRequest) -> list[str]:
-    if device.gpus:
-        return ["--gpus", str(device.gpus)]
-    if device.mig:
-        return ["--mig", device.mig]
-    if device.mps_threads:
-        return ["--mps", f"{device.mps_threads},{write_memory(device.mps_memory_mib)}"]
-    return ["--device-memory", write_memory(device.memory_mib)]
 
 
 def _plain(value: Any) -> str:

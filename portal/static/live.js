@@ -1,0 +1,64 @@
+// The live parts of a page: fragments that the server rendered and escaped, swapped in place by name.
+const parts = (html) => new DOMParser().parseFromString(html, "text/html").querySelectorAll("[data-part]");
+
+function swapParts(html) {
+  for (const fresh of parts(html)) {
+    const old = document.querySelector(`[data-part="${fresh.dataset.part}"]`);
+    if (old && old.innerHTML !== fresh.innerHTML) swap(old, document.importNode(fresh, true));
+  }
+}
+
+// A log that stood at its end stays at its end; one that was scrolled up stays where it was.
+function swap(old, fresh) {
+  const before = old.querySelector("[data-keep-scroll]");
+  const follows = !before || before.scrollHeight - before.scrollTop - before.clientHeight < 24;
+  const top = before?.scrollTop ?? 0;
+  old.replaceWith(fresh);
+  const after = fresh.querySelector("[data-keep-scroll]");
+  if (after) after.scrollTop = follows ? after.scrollHeight : top;
+}
+
+// A job's page: one event stream until the job has ended. Its clock turns amber when it is stale.
+const streamed = document.querySelector("[data-stream]");
+if (streamed) {
+  const live = document.querySelector("[data-live]");
+  const stream = new EventSource(streamed.dataset.stream);
+  let heardAt = Date.now();
+  const heard = () => {
+    heardAt = Date.now();
+    live.textContent = new Date().toLocaleTimeString("en-GB");
+  };
+  stream.addEventListener("open", heard);
+  stream.addEventListener("beat", heard);
+  stream.addEventListener("page", (event) => {
+    swapParts(event.data);
+    heard();
+  });
+  stream.addEventListener("done", () => {
+    stream.close();
+    clearInterval(watch);
+    live.closest(".live").remove();
+  });
+  const watch = setInterval(() => live.closest(".live").classList.toggle("stale", Date.now() - heardAt > 25000), 1000);
+}
+
+// The request page asks for its answer while one types; without this script the form still posts.
+const form = document.querySelector("form[data-check]");
+if (form) {
+  let pause, latest = 0;
+  form.addEventListener("input", () => {
+    clearTimeout(pause);
+    pause = setTimeout(async () => {
+      const mine = ++latest;
+      const answer = await fetch(form.dataset.check, { method: "POST", body: new FormData(form) });
+      const html = await answer.text();
+      if (answer.ok && mine === latest) swapParts(html);
+    }, 250);
+  });
+}
+
+for (const log of document.querySelectorAll("[data-keep-scroll]")) log.scrollTop = log.scrollHeight;
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (button) navigator.clipboard.writeText(document.querySelector(button.dataset.copy).textContent);
+});

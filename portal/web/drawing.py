@@ -1,0 +1,289 @@
+"""The cell map: every GPU as a row of its memory slices, every slice where it really sits.
+
+Pure geometry from rows that were read before; numbers are SVG user units. Templates print it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from agents.contract.boards import Board, boards, unknown_board
+from agents.contract.geometry import Placement, fits_together
+from portal.inventory.models import Gpu, Slice
+from portal.inventory.selectors import Holder
+from scheduler.core.states import GpuHealth, SliceStatus
+
+# The memory slices of a row lie between LEFT and LEFT + WIDTH, the compute marks right of them.
+LEFT, WIDTH, ROW, TOP = 74, 398, 50, 22
+PIPS_AT, PIP = 490, 8.0
+MINI_WIDTH, MINI_ROW = 127, 11
+PATTERNS = {"fault": "url(#p-bad)", "dead": "url(#p-dead)"}
+# The ink of a block's words, by its class.
+INKS = {
+    "mine": "on-mine",
+    "team": "on-team",
+    "other": "on-other",
+    "carve": "on-move",
+    "fault": "on-bad",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks: whose blocks are "yours", and which projects are "your project"."""
+
+    username: str
+    projects: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One piece of a GPU, `size` memory slices from `start`, of a board with `of` of them.
+
+    `cls` says who holds it and what it is. `first` and `second` are the words inside; `where`,
+    `what` and `who` the same facts for the table.
+    """
+
+    cls: str
+    start: int
+    size: int
+    of: int
+    first: str = ""
+    second: str = ""
+    title: str = ""
+    href: str = ""
+    what: str = ""
+    who: str = ""
+    job: str = ""
+
+    @property
+    def x(self) -> float:
+        return round(LEFT + self.start * WIDTH / self.of + 1, 1)
+
+    @property
+    def width(self) -> float:
+        return round(self.size * WIDTH / self.of - 2, 1)
+
+    @property
+    def text_x(self) -> float:
+        return self.x + 6
+
+    @property
+    def mini_x(self) -> float:
+        return round(self.start * MINI_WIDTH / self.of + 0.5, 1)
+
+    @property
+    def mini_width(self) -> float:
+        return round(self.size * MINI_WIDTH / self.of - 1.5, 1)
+
+    @property
+    def ink(self) -> str:
+        return INKS.get(self.cls, "q")
+
+    @property
+    def fill(self) -> str:
+        return PATTERNS.get(self.cls, "")
+
+    @property
+    def where(self) -> str:
+        if self.size == self.of:
+            return _("whole")
+        if self.size == 1:
+            return _("slot %(start)s") % {"start": self.start}
+        end = self.start + self.size - 1
+        return _("slots %(start)s to %(end)s") % {"start": self.start, "end": end}
+
+    @property
+    def is_held(self) -> bool:
+        return self.cls in ("mine", "team", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One GPU. `pips`: x of each compute slice, and whether it is held."""
+
+    gpu: Gpu
+    y: int
+    mini_y: int
+    mode: str
+    blocks: tuple[Block, ...]
+    pips: tuple[tuple[float, bool], ...]
+    compute: str
+    is_faulted: bool
+
+    @property
+    def is_free(self) -> bool:
+        """Nothing is on it: neither held nor made."""
+        return all(block.cls == "free" and block.size == block.of for block in self.blocks)
+
+
+@dataclass(slots=True)
+class NodeMap:
+    """A node's drawing. `columns`: x and number of each memory slice."""
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    columns: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def height(self) -> int:
+        return TOP + ROW * len(self.rows)
+
+    @property
+    def mini_height(self) -> int:
+        return MINI_ROW * len(self.rows)
+
+    @property
+    def free(self) -> int:
+        return sum(row.is_free for row in self.rows)
+
+    @property
+    def idle(self) -> int:
+        return sum(block.cls == "idle" for row in self.rows for block in row.blocks)
+
+    @property
+    def sentence(self) -> str:
+        count = len(self.rows)
+        gpus = ngettext("%(n)s GPU", "%(n)s GPUs", count) % {"n": count}
+        words = {"name": self.name, "gpus": gpus, "free": self.free, "idle": self.idle}
+        return _("%(name)s: %(gpus)s, %(free)s of them free, %(idle)s idle slices") % words
+
+
+def draw(gpus: Iterable[Gpu], holders: Mapping[UUID, Holder], viewer: Viewer) -> list[NodeMap]:
+    """One map a node, in the order given. `gpus` carry `live_slices` (inventory.selectors.gpus)."""
+    maps: dict[str, NodeMap] = {}
+    for gpu in gpus:
+        node = maps.setdefault(gpu.node.name, NodeMap(gpu.node.name))
+        board = boards().get(gpu.board) or unknown_board(gpu.product_name, gpu.memory_mib)
+        count = board.memory_slices
+        if len(node.columns) < count:
+            node.columns = [(round(LEFT + (i + 0.5) * WIDTH / count, 1), i) for i in range(count)]
+        node.rows.append(_row(gpu, board, holders, viewer, len(node.rows)))
+    return list(maps.values())
+
+
+def _row(gpu: Gpu, board: Board, holders: Mapping[UUID, Holder], viewer: Viewer, nth: int) -> Row:
+    live: list[Slice] = gpu.live_slices  # type: ignore[attr-defined]  # prefetched
+    is_faulted = gpu.health != GpuHealth.OK
+    if is_faulted:
+        mode, blocks = _("faulted"), [_fault(gpu, board)]
+    else:
+        mode = "MIG" if gpu.observed_mode == "mig" else _("whole")
+        blocks = [_piece(board, piece, holders.get(piece.pk), viewer) for piece in live]
+        blocks += _gaps(board, live)
+    held = sum(_compute(board, piece) for piece in live if piece.pk in holders)
+    return Row(
+        gpu=gpu,
+        y=TOP + ROW * nth,
+        mini_y=MINI_ROW * nth,
+        mode=mode,
+        blocks=tuple(sorted(blocks, key=lambda block: block.start)),
+        pips=tuple((PIPS_AT + PIP * i, i < held) for i in range(board.compute_slices)),
+        compute=_("%(held)s of %(all)s") % {"held": held, "all": board.compute_slices},
+        is_faulted=is_faulted,
+    )
+
+
+def _piece(board: Board, piece: Slice, holder: Holder | None, viewer: Viewer) -> Block:
+    what = piece.profile or _("whole")
+    cls, who = _look(piece, holder, viewer)
+    name = holder.name if holder else ""
+    return Block(
+        cls=cls,
+        start=piece.start,
+        size=piece.size,
+        of=board.memory_slices,
+        first=what.split(".")[0] if piece.size == 1 else what,
+        second=f"{who} · {name}" if name and piece.size > 1 else who,
+        title=", ".join(filter(None, (what, who, name))),
+        href=f"/jobs/{holder.job}/" if holder and holder.job else "",
+        what=what,
+        who=who,
+        job=name,
+    )
+
+
+def _look(piece: Slice, holder: Holder | None, viewer: Viewer) -> tuple[str, str]:
+    """Fill says who, edge says what."""
+    if piece.status in (SliceStatus.PLANNED, SliceStatus.CREATING) and piece.profile:
+        return "carve", _("being carved")
+    if piece.status == SliceStatus.DELETING:
+        return "carve", _("being merged")
+    if holder is None:
+        return "idle", _("idle")
+    if not holder.job:
+        return "other", _("another project")
+    if holder.owner == viewer.username:
+        return "mine", holder.owner
+    return ("team" if holder.project in viewer.projects else "other"), holder.owner
+
+
+def _fault(gpu: Gpu, board: Board) -> Block:
+    why = gpu.health_reason or _("the driver no longer lists it")
+    return Block(
+        cls="fault",
+        start=0,
+        size=board.memory_slices,
+        of=board.memory_slices,
+        first=_("Out of service"),
+        second=why,
+        title=_("Out of service: %(why)s") % {"why": why},
+        what=_("Out of service"),
+        who=why,
+    )
+
+
+def _gaps(board: Board, live: list[Slice]) -> list[Block]:
+    """The runs of free memory slices, and what fits there; dots where nothing can start."""
+    taken = [Placement(piece.start, piece.size, piece.profile) for piece in live]
+    if any(not place.profile for place in taken):
+        return []
+    covered = {i for place in taken for i in range(place.start, place.start + place.size)}
+    found, start = [], 0
+    while start < board.memory_slices:
+        end = start
+        while end < board.memory_slices and end not in covered:
+            end += 1
+        if end > start:
+            found.append(_gap(board, taken, start, end - start))
+        start = max(end, start + 1)
+    return found
+
+
+def _gap(board: Board, taken: list[Placement], start: int, size: int) -> Block:
+    of = board.memory_slices
+    fits = _fitting(board, taken, start, size)
+    if not fits:
+        nothing = _("no profile can start here")
+        return Block("dead", start, size, of, title=nothing, who=nothing)
+    return Block(
+        cls="free",
+        start=start,
+        size=size,
+        of=of,
+        first=_("Free"),
+        second=fits if size > 1 else "",
+        title=_("Free: fits %(fits)s") % {"fits": fits},
+        href="/request/",
+        who=_("free, fits %(fits)s") % {"fits": fits},
+    )
+
+
+def _fitting(board: Board, taken: list[Placement], start: int, size: int) -> str:
+    """The largest that can be made in this gap; empty if nothing can."""
+    if size == board.memory_slices:
+        return _("a whole GPU, or any MIG layout") if board.supports_mig else _("a whole GPU")
+    inside = [
+        place
+        for place in fits_together(board, taken)
+        if start <= place.start and place.start + place.size <= start + size
+    ]
+    return max(inside, key=lambda place: place.size).profile if inside else ""
+
+
+def _compute(board: Board, piece: Slice) -> int:
+    profile = board.profile(piece.profile) if piece.profile else None
+    return profile.compute_slices if profile else board.compute_slices

@@ -1,0 +1,152 @@
+"""The request page's form as a request. scheduler.core.request judges it, nobody else."""
+
+import json
+import secrets
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from portal.jobs.models import Job
+from scheduler.core.request import (
+    JobRequest,
+    RequestLimits,
+    RequestRefused,
+    parse_request,
+    request_as_dict,
+)
+
+# Runs in every runtime and image: it tells which device it was given.
+EXAMPLE = ("sh", "-c", 'echo "Hello from $NVIDIA_VISIBLE_DEVICES"; sleep 20; echo done')
+DEFAULTS = {
+    "name": "hello",
+    "image": "tessera-example:latest",
+    "command": shlex.join(EXAMPLE),
+    "amount": "",
+    "gpus": "1",
+    "replicas": "1",
+    "time_limit": "30m",
+    "topology": "best",
+    "launcher": "none",
+    "priority": "normal",
+    "cpu": "500m",
+    "memory": "512MiB",
+    "env": "",
+}
+
+
+@dataclass(slots=True)
+class Asked:
+    """A form as it was filled in, with what came of reading it. `errors` by form field."""
+
+    values: dict[str, str]
+    request: JobRequest | None = None
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, path: str, sentence: str) -> None:
+        """Note what is wrong with the request's field beside the form's own."""
+        self.errors.setdefault(_form_field(path, self.values["amount"]), sentence)
+
+
+def limits() -> RequestLimits:
+    platform = settings.PLATFORM
+    return RequestLimits(
+        default_time_limit_seconds=platform.default_time_limit_seconds,
+        max_time_limit_seconds=platform.max_time_limit_seconds,
+        max_replicas=platform.max_replicas,
+        image_allow=tuple(p.strip() for p in platform.image_allow.split(",") if p.strip()),
+    )
+
+
+def fresh(project: str) -> dict[str, str]:
+    """A new form, with a key that makes a double submit one job."""
+    return DEFAULTS | {"project": project, "key": secrets.token_urlsafe(16)}
+
+
+def like(job: Job, project: str) -> dict[str, str]:
+    """A new form filled in as the job was asked for."""
+    asked = job.request
+    device = asked["device"]
+    filled = {
+        name: str(asked[name])
+        for name in ("name", "image", "replicas", "time_limit", "topology", "launcher")
+    }
+    filled |= {name: str(asked[name]) for name in ("priority", "cpu", "memory")}
+    filled["command"] = shlex.join(asked["command"])
+    filled["env"] = "\n".join(f"{name}={value}" for name, value in asked["env"].items())
+    filled["amount"] = "gpus" if "gpus" in device else str(device.get("mig", ""))
+    filled["gpus"] = str(device.get("gpus", 1))
+    return fresh(project) | filled
+
+
+def as_curl(request: JobRequest, url: str) -> str:
+    """The same request as one call of REST, safe to paste into a shell."""
+    body = json.dumps(request_as_dict(request), ensure_ascii=False)
+    rest = shlex.join([url, "-H", "Content-Type: application/json", "-d", body])
+    return f'curl -H "Authorization: Bearer $TESSERA_TOKEN" {rest}'
+
+
+def read(form: Mapping[str, str]) -> Asked:
+    """The form as a checked request; every problem beside its field, nothing typed is lost."""
+    values = {name: form.get(name, "")[:65_536] for name in (*DEFAULTS, "project", "key")}
+    asked = Asked(values)
+    body = _body(values, asked.errors)
+    try:
+        request = parse_request(body, limits())
+    except RequestRefused as refused:
+        for error in refused.errors:
+            asked.refuse(error.field, error.sentence)
+    else:
+        asked.request = request if not asked.errors else None
+    return asked
+
+
+def _body(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        name: values[name]
+        for name in ("project", "name", "image", "time_limit", "topology", "launcher", "priority")
+    }
+    body |= {name: values[name] for name in ("cpu", "memory") if values[name]}
+    body["replicas"] = _number(values["replicas"])
+    body["command"] = _words(values["command"], errors)
+    body["env"] = _env(values["env"], errors)
+    amount = values["amount"]
+    if amount == "gpus":
+        body["device"] = {"gpus": _number(values["gpus"])}
+    elif amount:
+        body["device"] = {"mig": amount}
+    return body
+
+
+def _words(text: str, errors: dict[str, str]) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        errors["command"] = _("a quote is not closed")
+        return ["?"]
+
+
+def _env(text: str, errors: dict[str, str]) -> dict[str, str]:
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, equals, value = line.partition("=")
+        if not equals:
+            errors["env"] = _("write one NAME=value in each line")
+        found[name.strip()] = value
+    return found
+
+
+def _number(text: str) -> int | str:
+    """A whole number where it is one; else as typed, for the one check to refuse."""
+    return int(text) if text.strip().lstrip("-").isdecimal() and len(text) < 10 else text
+
+
+def _form_field(path: str, amount: str) -> str:
+    """Where the page shows an error of the request's field."""
+    head = path.split(".")[0]
+    if head == "device":
+        return "gpus" if amount == "gpus" else "amount"
+    return head or "name"

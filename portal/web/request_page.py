@@ -1,0 +1,118 @@
+"""The request page: four short answers, and the planner's own word on them while one types."""
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+
+from portal.accounts.models import User
+from portal.accounts.selectors import projects_to_work_in
+from portal.errors import Refused
+from portal.jobs.models import Job
+from portal.jobs.selectors import job_visible
+from portal.jobs.services import job_submit
+from portal.web.answer import answer_to
+from portal.web.person import person
+from portal.web.request_form import Asked, as_curl, fresh, like, read
+from portal.web.stock import WHOLE, stock
+from scheduler.core.request import request_as_yaml
+from scheduler.core.request_values import Launcher
+from scheduler.core.values import Priority, Topology
+
+TOPOLOGIES = {
+    Topology.BEST: gettext_lazy("best: as near as there is room"),
+    Topology.SAME_NODE: gettext_lazy("all on one node"),
+    Topology.NVLINK: gettext_lazy("joined by NVLink"),
+    Topology.ANY: gettext_lazy("anywhere"),
+}
+LAUNCHERS = {
+    Launcher.NONE: gettext_lazy("none: the command as it is"),
+    Launcher.TORCHRUN: "torchrun",
+}
+PRIORITIES = {
+    Priority.LOW: gettext_lazy("low"),
+    Priority.NORMAL: gettext_lazy("normal"),
+    Priority.HIGH: gettext_lazy("high"),
+}
+
+
+@login_required
+def request_page(request: HttpRequest) -> HttpResponse:
+    user = person(request)
+    if request.method == "POST":
+        asked = read(request.POST)
+        if job := _submit(user, asked):
+            return HttpResponseRedirect(reverse("web:job", args=[job.label]))
+        return _page(request, asked, status=400)
+    return _page(request, _started(request))
+
+
+@login_required
+@require_POST
+def check(request: HttpRequest) -> HttpResponse:
+    """The answer panel alone, for the form as it is now. Changes nothing."""
+    return render(request, "web/checked.html", _answered(request, read(request.POST)))
+
+
+def _started(request: HttpRequest) -> Asked:
+    """A form with sensible values: of the job to clone, of the user's last one, or an example."""
+    user = person(request)
+    first = projects_to_work_in(user).order_by("slug").first()
+    project = first.slug if first else ""
+    earlier = _earlier(user, request.GET.get("like", ""))
+    values = like(earlier, project) if earlier else fresh(project)
+    cards = stock(user)
+    values["amount"] = request.GET.get("amount") or values["amount"]
+    if not values["amount"]:
+        values["amount"] = cards[0].value if cards else WHOLE
+    return Asked(values)
+
+
+def _earlier(user: User, ref: str) -> Job | None:
+    if not ref:
+        return Job.objects.filter(owner=user).order_by("-id").first()
+    try:
+        return job_visible(user, ref)
+    except Refused:
+        return None
+
+
+def _submit(user: User, asked: Asked) -> Job | None:
+    """The new job, or None with the refusal among the form's errors."""
+    if asked.request is None:
+        return None
+    try:
+        return job_submit(user=user, request=asked.request, idempotency_key=asked.values["key"])
+    except Refused as refused:
+        asked.refuse(refused.field, refused.sentence)
+        return None
+
+
+def _page(request: HttpRequest, asked: Asked, status: int = 200) -> HttpResponse:
+    user = person(request)
+    context = _answered(request, asked) | {
+        "values": asked.values,
+        "errors": asked.errors,
+        "cards": stock(user),
+        "projects": projects_to_work_in(user).order_by("slug"),
+        "image_allow": settings.PLATFORM.image_allow,
+        "topologies": [(str(value), word) for value, word in TOPOLOGIES.items()],
+        "launchers": [(str(value), word) for value, word in LAUNCHERS.items()],
+        "priorities": [(str(value), word) for value, word in PRIORITIES.items()],
+    }
+    return render(request, "web/request.html", context, status=status)
+
+
+def _answered(request: HttpRequest, asked: Asked) -> dict[str, object]:
+    """The answer to the form and the same request in other forms."""
+    shown = asked if asked.request or asked.errors else read(asked.values)
+    wanted = shown.request
+    url = request.build_absolute_uri(reverse("api:jobs"))
+    return {
+        "shown_answer": answer_to(person(request), shown),
+        "yaml": request_as_yaml(wanted) if wanted else "",
+        "curl": as_curl(wanted, url) if wanted else "",
+    }

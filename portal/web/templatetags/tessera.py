@@ -1,0 +1,84 @@
+"""Filters for templates: the words of portal.web.words."""
+
+from datetime import datetime
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from portal.inventory.models import Node
+from portal.jobs.models import Job, Replica
+from portal.web import words
+
+register = template.Library()
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    return format_html('<svg class="i" aria-hidden="true"><use href="#i-{}"/></svg>', name)
+
+
+@register.simple_tag
+def badge(status: str) -> SafeString:
+    """A job's status as icon, word and colour."""
+    found = words.BADGES[status]
+    return format_html(
+        '<span class="status {}">{}{}</span>', found.cls, icon(found.icon), found.word
+    )
+
+
+@register.simple_tag
+def took(start: datetime | None, end: datetime | None) -> str:
+    return words.between(start, end)
+
+
+@register.filter
+def gpus(units: int) -> str:
+    return words.gpus(units)
+
+
+@register.filter
+def gpus_free(units: int) -> str:
+    return words.gpus(units, up=False)
+
+
+@register.filter
+def seconds(amount: int) -> str:
+    return words.duration(amount)
+
+
+@register.filter
+def meaning(replica: Replica) -> str:
+    return words.exit_meaning(replica.exit_code, memory_kill=replica.memory_kill)
+
+
+@register.filter
+def what(job: Job) -> str:
+    """The devices of a request in one phrase, such as "2 × 2g.35gb"."""
+    asked = job.request["device"]
+    each = f"{asked['gpus']} GPU" if "gpus" in asked else str(asked.get("mig", asked.get("memory")))
+    return f"{job.replicas_wanted} × {each}" if job.replicas_wanted > 1 else each
+
+
+@register.filter
+def fitted(text: str, width: float) -> str:
+    """As much of the words as fit a block that is `width` wide, at 11 px."""
+    room = int((width - 10) / 6)
+    return text if len(text) <= room else text[: max(1, room - 1)] + "…"
+
+
+@register.simple_tag
+def invalid(errors: dict[str, str], name: str) -> SafeString:
+    """The attributes of an input that has an error."""
+    if name not in errors:
+        return format_html("")
+    return format_html(' aria-invalid="true" aria-describedby="{}-error"', name)
+
+
+@register.simple_tag
+def node_badge(node: Node) -> SafeString:
+    """Whether a node takes work, as icon, word and colour."""
+    found = words.node_badge(node.status, schedulable=node.schedulable)
+    return format_html(
+        '<span class="status {}">{}{}</span>', found.cls, icon(found.icon), found.word
+    )
