@@ -30,6 +30,8 @@ from portal.jobs.services import job_submit
 from portal.quotas.models import Quota
 from scheduler.core.request import RequestLimits, parse_request
 from scheduler.core.states import NodeStatus
+from scheduler.driver import drive
+from scheduler.tasks import plan_once
 
 _numbers = itertools.count(1)
 LIMITS = RequestLimits()
@@ -187,3 +189,12 @@ def a_node(name: str = "", *, gpus: int = 1, board: str = "H200-141GB") -> Hones
     node = HonestNode(row=row, board=board, gpus=gpus)
     node.report()
     return node
+
+
+def settle(*nodes: HonestNode, rounds: int = 6) -> None:
+    """Let planner, drivers and nodes take turns until nothing is left to say."""
+    for _ in range(rounds):
+        plan_once()
+        for node in nodes:
+            drive(node_id=node.row.pk)
+            node.obey()

@@ -16,20 +16,11 @@ from scheduler import sweeper
 from scheduler.core.states import AllocationStatus, JobStatus, NodeStatus, SliceStatus
 from scheduler.driver import drive
 from scheduler.tasks import plan_once
-from tests.rows import a_job, a_node, a_project, a_user
+from tests.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 GANG = {"replicas": 2, "topology": "any"}
-
-
-def settle(*nodes, rounds: int = 6) -> None:
-    """Let planner, drivers and nodes take turns until nothing is left to say."""
-    for _ in range(rounds):
-        plan_once()
-        for node in nodes:
-            drive(node_id=node.row.pk)
-            node.obey()
 
 
 def status_of(job: Job) -> str:

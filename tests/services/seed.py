@@ -22,13 +22,15 @@ from portal.quotas.models import Quota  # noqa: E402
 
 def main(nodes: list[str]) -> None:
     call_command("migrate", verbosity=0)
-    alice = User.objects.create_user("alice", password=secrets.token_urlsafe(12))
+    password = secrets.token_urlsafe(12)
+    alice = User.objects.create_user("alice", password=password)
     project = Project.objects.create(slug="vision", name="Vision")
     Membership.objects.create(project=project, user=alice, role=Role.MEMBER)
     units = 64 * 56_000
     Quota.objects.create(project=project, limit_units=units, guard_units=units)
     _, token = ApiToken.objects.create(user=alice, name="tests", scope=Scope.WRITE)
-    print(json.dumps({"token": token, "join": {name: _join(name) for name in nodes}}))
+    join = {name: _join(name) for name in nodes}
+    print(json.dumps({"token": token, "password": password, "join": join}))
 
 
 def _join(name: str) -> str:

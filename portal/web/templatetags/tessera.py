@@ -68,10 +68,10 @@ def fitted(text: str, width: float) -> str:
 
 
 @register.simple_tag
-def invalid(errors: dict[str, str], name: str) -> SafeString:
+def invalid(errors: dict[str, str], name: str) -> str:
     """The attributes of an input that has an error."""
     if name not in errors:
-        return format_html("")
+        return ""
     return format_html(' aria-invalid="true" aria-describedby="{}-error"', name)
 
 

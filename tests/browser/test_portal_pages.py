@@ -1,0 +1,136 @@
+"""A person with a browser: sign in, ask, watch it live, stop it; nothing breaks on the way."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.environment.chromium import CHROMIUM_ARGS
+from tests.services.stack import Stack
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+SECONDS = 1_000  # Playwright counts milliseconds
+NARROW = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    """The whole product on SQLite, with two simulated nodes that run jobs as processes."""
+    var: Path = tmp_path_factory.mktemp("browser")
+    with Stack(var=var) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def browser(chromium_path):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """What the browser's console said: a blocked style, a failed request, an exception."""
+    return []
+
+
+@pytest.fixture
+def page(browser, stack, complaints):
+    """A fresh browser in which alice has signed in."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(20 * SECONDS)
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(f"{stack.url}/request/")
+    assert "/sign-in/" in page.url
+    page.get_by_label("User name").fill("alice")
+    page.get_by_label("Password").fill(stack.seeded["password"])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(f"{stack.url}/request/")
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def ask(page: Page, stack: Stack, name: str, script: str) -> None:
+    """Fill in the request page for the smallest slice and send it."""
+    page.goto(f"{stack.url}/request/")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Command").fill(f"sh -c '{script}'")
+    page.locator("input[value='1g.18gb']").check()
+    page.get_by_role("button", name="Request and start").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+
+
+def test_a_request_becomes_a_result_before_ones_eyes(page, stack):
+    ask(page, stack, "watched", "echo first; sleep 2; echo $NVIDIA_VISIBLE_DEVICES; echo last")
+    title = page.get_by_role("heading", level=1)
+    expect(title).to_contain_text("Running", timeout=30 * SECONDS)
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("first")
+    expect(title).to_contain_text("Succeeded", timeout=30 * SECONDS)
+    expect(log).to_contain_text("last")
+    expect(log).to_contain_text("MIG-")
+    expect(page.get_by_role("link", name="Cancel job")).to_have_count(0)
+
+    page.get_by_role("link", name="Home").click()
+    expect(page.get_by_role("link", name="watched")).to_be_visible()
+    page.get_by_role("link", name="Cluster", exact=True).click()
+    expect(page.get_by_role("table")).to_contain_text("idle")
+
+
+def test_what_runs_is_seen_on_the_map_and_can_be_stopped(page, stack):
+    ask(page, stack, "stopped", 'trap "exit 0" TERM; while true; do sleep 0.1; done')
+    title = page.get_by_role("heading", level=1)
+    expect(title).to_contain_text("Running", timeout=30 * SECONDS)
+    address = page.url
+
+    page.get_by_role("link", name="Cluster", exact=True).click()
+    expect(page.locator("svg.map rect.mine[height='43']")).to_have_count(1)
+
+    page.goto(address)
+    page.get_by_role("link", name="Cancel job").click()
+    page.get_by_role("button", name="Cancel job").click()
+    expect(title).to_contain_text("Cancelled", timeout=30 * SECONDS)
+
+
+def test_the_answer_follows_what_is_typed(page, stack):
+    page.goto(f"{stack.url}/request/")
+    answer = page.locator("[data-part=answer]")
+    expect(answer).to_contain_text("Can start now")
+    page.get_by_label("Replicas").fill("1000")
+    expect(answer).to_contain_text("Not complete yet")
+    page.get_by_label("Replicas").fill("1")
+    page.locator("input[value='gpus']").check()
+    page.get_by_label("Whole GPUs for each").fill("9")
+    expect(answer).to_contain_text("never")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_scrolls_sideways_on_a_phone_in_either_language(page, stack, scheme):
+    page.set_viewport_size(NARROW)
+    page.emulate_media(color_scheme=scheme)
+    for language in ("en", "zh-Hans"):
+        for path in ("/", "/jobs/", "/request/", "/cluster/"):
+            page.goto(f"{stack.url}{path}")
+            assert page.locator("html").get_attribute("lang") == language
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= NARROW["width"], f"{path} is {width} wide in {language}"
+        page.get_by_role("button", name=re.compile("中文|English")).click()
+
+
+def test_without_javascript_a_request_can_still_be_made(browser, stack):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{stack.url}/request/")
+    page.get_by_label("User name").fill("alice")
+    page.get_by_label("Password").fill(stack.seeded["password"])
+    page.get_by_role("button", name="Sign in").click()
+    ask(page, stack, "plain", "echo ok")
+    assert re.search(r"/jobs/J-\d+/$", page.url)
+    context.close()

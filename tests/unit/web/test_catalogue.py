@@ -1,0 +1,52 @@
+"""The Chinese pages are whole: every string is translated, with the same placeholders."""
+
+import gettext
+import re
+from pathlib import Path
+
+PORTAL = Path(__file__).resolve().parents[3] / "portal"
+TEMPLATES = PORTAL.parent / "templates"
+FOLDER = PORTAL / "locale" / "zh_Hans" / "LC_MESSAGES"
+TAGGED = re.compile(r"""\{%\s*translate\s+(?:"([^"]+)"|'([^']+)')""")
+CALLED = re.compile(r"""\b(?:_|gettext|gettext_lazy)\(\s*"((?:[^"\\]|\\.)+)"\s*\)""")
+HOLE = re.compile(r"%\((\w+)\)s")
+
+
+def catalogue() -> dict[str, str]:
+    with (FOLDER / "django.mo").open("rb") as compiled:
+        found = gettext.GNUTranslations(compiled)._catalog  # type: ignore[attr-defined]
+    return {key if isinstance(key, str) else key[0]: text for key, text in found.items()}
+
+
+def used() -> set[str]:
+    """The strings of templates and code that are written in one piece."""
+    found = {
+        one or other
+        for page in TEMPLATES.rglob("*.html")
+        for one, other in TAGGED.findall(page.read_text("utf-8"))
+    }
+    for code in (PORTAL / "web").rglob("*.py"):
+        found |= set(CALLED.findall(code.read_text("utf-8")))
+    return found
+
+
+def test_the_search_finds_strings_at_all():
+    assert {"New request", "Can start now", "Online"} <= used()
+
+
+def test_every_string_of_a_page_is_translated():
+    assert used() - set(catalogue()) == set()
+
+
+def test_no_translation_is_empty_or_loses_a_value():
+    for key, text in catalogue().items():
+        if not key:
+            continue
+        assert text.strip(), key
+        assert set(HOLE.findall(text)) == set(HOLE.findall(key)), key
+
+
+def test_the_compiled_file_is_that_of_the_source():
+    source = (FOLDER / "django.po").read_text("utf-8")
+    written = [eval(text) for text in re.findall(r'^msgstr(?:\[0\])? (".+")$', source, re.M)]
+    assert {text for text in written if text} <= set(catalogue().values())
