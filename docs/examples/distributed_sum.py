@@ -1,8 +1,9 @@
 """A distributed job with the standard library alone: ranks add up a vector over TCP, many times.
 
 Reads what every launcher injects: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Each rank checks
-every sum itself and ends with one line of JSON. On SIGTERM it writes a checkpoint; a run that finds
-rank 0's goes on from there. `--crash-rank N` and `--hang-rank N` misbehave on purpose.
+every sum itself and ends with one line of JSON. On SIGTERM, and when another rank goes away, it
+writes a checkpoint; a run that finds rank 0's goes on from there. `--crash-rank N` and
+`--hang-rank N` misbehave on purpose.
 """
 
 from __future__ import annotations
@@ -41,14 +42,15 @@ def main() -> int:
     try:
         with gang() as links:
             done = start_round(links)
+            say(event="gang", round=done)
             while right and (done < options.rounds or not all_agree(links, began, options.seconds)):
                 misbehave(options)
                 right = one_round(links, done)
                 done += 1
-    except Terminated:
+    except (Terminated, ConnectionError) as end:
         CHECKPOINT.write_text(json.dumps({"round": done}), "utf-8")
-        say(event="checkpoint", round=done)
-        return EXIT_TERMINATED
+        say(event="checkpoint", round=done, why=str(end) or "terminated")
+        return EXIT_TERMINATED if isinstance(end, Terminated) else 1
     say(event="result", allreduce_ok=right, rounds=done, seconds=round(time.monotonic() - began, 3))
     return 0 if right else 1
 

@@ -1,0 +1,54 @@
+"""Real PyTorch under launcher torchrun: two nodes, two processes each, one process group.
+
+On demand: `TORCH_PYTHON=<a python with torch> make test`, or torch in the environment itself.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.services.stack import ROOT, Stack, until
+
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(240)]
+PYTHON = os.environ.get("TORCH_PYTHON", sys.executable)
+PROGRAM = str(ROOT / "docs" / "examples" / "torch_sum.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch():
+    found = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False)
+    if found.returncode != 0:
+        pytest.skip("PyTorch is not importable: set TORCH_PYTHON to a Python that has it")
+
+
+def test_four_ranks_on_two_nodes_agree_on_every_sum(tmp_path):
+    with Stack(var=tmp_path) as stack:
+        job = stack.submit(
+            [PYTHON, PROGRAM],
+            device={"gpus": 2},
+            replicas=2,
+            launcher="torchrun",
+            topology="any",
+            memory="2GiB",
+        )
+        seen = stack.until_status(job, "succeeded", "failed", seconds=180)
+        logs = [stack.call("GET", f"/jobs/{job}/logs", params={"rank": r}) for r in (0, 1)]
+        assert seen["status"] == "succeeded", logs
+
+        def results() -> list[dict]:
+            lines = [
+                line
+                for rank in (0, 1)
+                for line in stack.call(
+                    "GET", f"/jobs/{job}/logs", params={"rank": rank}
+                ).splitlines()
+            ]
+            found = [json.loads(line) for line in lines if line.startswith("{")]
+            return found if len(found) == 4 else []
+
+        said = until(results, what="four results")
+        assert {one["rank"] for one in said} == {0, 1, 2, 3}
+        assert all(one["allreduce_ok"] and one["world"] == 4 for one in said)
