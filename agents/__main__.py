@@ -12,10 +12,11 @@ from agents.client import Client
 from agents.contract.documents import RuntimeKind
 from agents.contract.errors import ContractError
 from agents.identity import Identity
-from agents.journal import Journal
+from agents.journal import Journal, JournalError
 from agents.node import NodeLoop
 from agents.nvml import Nvml, NvmlFailure
 from agents.observe import Hardware
+from agents.occupied import Occupied, occupy
 from agents.policy import Policy, PolicyError, read_policy
 from agents.runtime.base import Runtime, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
@@ -24,6 +25,15 @@ from agents.settings import Settings, parser, settings_from
 from agents.simdriver.install import install
 from agents.sync import Conversation, Retired, enrol
 
+CANNOT_START = (
+    NvmlFailure,
+    RuntimeFailure,
+    PolicyError,
+    JournalError,
+    Occupied,
+    ContractError,
+    FileNotFoundError,
+)
 PLAIN = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -51,7 +61,7 @@ def main(arguments: list[str]) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         asyncio.run(agent(settings))
-    except (NvmlFailure, RuntimeFailure, PolicyError, ContractError, FileNotFoundError) as error:
+    except CANNOT_START as error:
         logging.getLogger("agents").error("cannot_start", extra={"why": str(error)})
         return 1
     except Retired as retired:
@@ -66,6 +76,7 @@ async def agent(settings: Settings) -> None:
     if settings.simulated_driver is not None:
         install(settings.simulated_driver)
     policy = read_policy(settings.policy)
+    lock = occupy(settings.var)
     identity, journal = Identity(settings.var), Journal(settings.var / "journal.sqlite3")
     nvml, client = Nvml(), Client(settings.portal)
     await enrol(client, identity, settings.name, settings.join_token)
@@ -90,6 +101,7 @@ async def agent(settings: Settings) -> None:
         runtime.close()
         journal.close()
         nvml.close()
+        lock.close()
 
 
 def _runtime(settings: Settings, policy: Policy, node_id: str) -> Runtime:

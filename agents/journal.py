@@ -27,6 +27,10 @@ CREATE TABLE IF NOT EXISTS intents (id INTEGER PRIMARY KEY, at TEXT, what TEXT, 
 MAX_EVENTS_PER_CALL = 200
 
 
+class JournalError(Exception):
+    """The file cannot be used as a journal; the agent does not start."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a replica could not be prepared or started here."""
@@ -36,15 +40,16 @@ class Failure:
 
 
 class Journal:
-    """One file, one writer at a time."""
+    """One file, one writer at a time. Raises JournalError where it cannot be opened."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(SCHEMA)
+        try:
+            self._db = _open(path)
+        except sqlite3.Error as error:
+            sentence = f"{path} cannot be read as a journal: {error}"
+            raise JournalError(sentence) from error
 
     def close(self) -> None:
         with self._lock:
@@ -169,6 +174,21 @@ class Journal:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        db.executescript(SCHEMA)
+        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(" ".join(found.split()))
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def now() -> str:

@@ -13,11 +13,19 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredReplica,
     ObservedDocument,
-    SliceKind,
 )
 from agents.journal import Failure, Journal
 from agents.observe import Hardware, observed
-from agents.partition import Create, Destroy, SetMode, Step, WantedSlice, carry_out, diff
+from agents.partition import (
+    Create,
+    Destroy,
+    SetMode,
+    Step,
+    WantedSlice,
+    carry_out,
+    diff,
+    place_of,
+)
 from agents.policy import Policy
 from agents.reconcile import (
     Action,
@@ -29,7 +37,6 @@ from agents.reconcile import (
     Start,
     Stop,
     actions,
-    device_key,
     removes_too_much,
 )
 from agents.runtime.base import Phase, Runtime, RuntimeFailure, Seen
@@ -225,7 +232,7 @@ class NodeLoop:
             self.hardware.instances,
             (WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in desired.slices),
             {gpu.uuid: gpu.mode for gpu in desired.gpus},
-            frozenset(device_key(d) for d in held if d.kind is SliceKind.MIG),
+            frozenset(place_of(d) for d in held),
         )
         self.hardware.problems = changes.problems
         if changes.steps:

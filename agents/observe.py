@@ -22,6 +22,7 @@ from agents.identity import boot_id
 from agents.journal import Failure
 from agents.nvml import GpuFacts, InstanceFacts, Nvml
 from agents.partition import Problem
+from agents.reconcile import DeviceKey
 from agents.runtime.base import Phase, Runtime, Seen
 
 VERSION = "0.1.0"
@@ -52,11 +53,12 @@ class Hardware:
         with self._lock:
             self.gpus, self.instances = gpus, instances
 
-    def devices(self) -> dict[tuple[str, int, int], str]:
-        """Every device that can be given now, by place, with the driver's UUID for it."""
+    def devices(self) -> dict[DeviceKey, str]:
+        """Every device that can be given now, with the driver's UUID for it."""
         with self._lock:
-            whole = {(g.uuid, 0, 0): g.uuid for g in self.gpus if not g.mig_current and g.healthy}
-            slices = {(i.gpu_uuid, i.start, i.size): i.uuid for i in self.instances if i.uuid}
+            gpus, instances = self.gpus, self.instances
+        whole = {(g.uuid, "", 0, 0): g.uuid for g in gpus if not g.mig_current and g.healthy}
+        slices = {(i.gpu_uuid, i.profile, i.start, i.size): i.uuid for i in instances if i.uuid}
         return whole | slices
 
 

@@ -7,10 +7,10 @@ modes, then make; what cannot be done now is a problem that the next round tries
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from agents.contract.documents import GpuMode
+from agents.contract.documents import Device, GpuMode, SliceKind
 from agents.nvml import GpuFacts, InstanceFacts, Nvml, NvmlFailure
 
-Place = tuple[str, int, int]  # GPU UUID, start, size
+Place = tuple[str, int, int]  # GPU UUID, start, size; a whole GPU has size 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,6 +73,12 @@ class Changes:
     problems: list[Problem] = field(default_factory=list)
 
 
+def place_of(device: Device) -> Place:
+    """Where a replica's device is."""
+    whole = device.kind is SliceKind.GPU
+    return (device.gpu_uuid, 0, 0) if whole else (device.gpu_uuid, device.start, device.size)
+
+
 def diff(
     gpus: Iterable[GpuFacts],
     live: Iterable[InstanceFacts],
@@ -106,8 +112,8 @@ def _gpu(
     changes.steps += [Complete(gpu.uuid, i.instance_id) for i in kept.values() if not i.uuid]
     mig = mode is GpuMode.MIG
     if mig is not gpu.mig_current:
-        if held or kept:
-            sentence = f"GPU {gpu.index} changes its mode when its slices are free"
+        if held or kept or (gpu.uuid, 0, 0) in in_use:
+            sentence = f"GPU {gpu.index} changes its mode when nothing of it is in use"
             changes.problems.append(Problem(gpu.uuid, "in_use", sentence))
             return
         changes.steps.append(SetMode(gpu.uuid, mig))

@@ -8,29 +8,12 @@ import tomllib
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from agents.contract.documents import DesiredReplica, RuntimeKind
+from agents.contract.environment import is_name, is_reserved
 
-# Names that only the agent sets. The portal refuses them too (scheduler.core.request).
-RESERVED_PREFIXES = ("NVIDIA_", "CUDA_MPS_", "TESSERA_", "PET_")
-RESERVED_NAMES = frozenset(
-    (
-        "CUDA_VISIBLE_DEVICES",
-        "CUDA_DEVICE_ORDER",
-        "LD_PRELOAD",
-        "LD_LIBRARY_PATH",
-        "LD_AUDIT",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "NODE_RANK",
-        "NNODES",
-        "GROUP_RANK",
-    )
-)
+WORDS = {"network": ("job", "host"), "on_lease_end": ("stop", "keep")}
 
 
 class PolicyError(Exception):
@@ -40,7 +23,8 @@ class PolicyError(Exception):
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Each field is a key of the file. `user`: uid that containers run as. `network`: "job" gives
-    every job a bridge of its own; "host" shares the host's, for gangs over several engines."""
+    every job a bridge of its own; "host" shares the host's, for gangs over several engines.
+    `on_lease_end`: "stop" ends work when the lease is over, "keep" lets it run on."""
 
     images: tuple[str, ...] = ("*",)
     allow_process_runtime: bool = True
@@ -60,7 +44,9 @@ class Policy:
         if replica.cpu_milli > self.max_cpu_milli or replica.memory_mib > self.max_memory_mib:
             return "CPU or memory is above this node's policy"
         for name in replica.env:
-            if name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES):
+            if not is_name(name):
+                return f"{name!r} is no environment name"
+            if is_reserved(name):
                 return f"environment name {name} is reserved"
         return ""
 
@@ -72,7 +58,7 @@ def read_policy(path: Path | None) -> Policy:
     try:
         mode = path.stat().st_mode
         data = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
         raise PolicyError(f"{path} cannot be read: {error}") from error
     if mode & 0o022:
         raise PolicyError(f"{path} can be written by others than its owner: chmod go-w {path}")
@@ -81,6 +67,20 @@ def read_policy(path: Path | None) -> Policy:
     unknown = set(data) - {field.name for field in fields(Policy)}
     if unknown:
         raise PolicyError(f"{path}: unknown keys {', '.join(sorted(unknown))}")
-    if "images" in data:
-        data["images"] = tuple(data["images"])
-    return Policy(**data)
+    return Policy(**{name: _value(path, name, value) for name, value in data.items()})
+
+
+def _value(path: Path, name: str, value: Any) -> Any:
+    """A key's value as the policy's own type, which its default shows."""
+    default = getattr(Policy(), name)
+    if name == "images":
+        if isinstance(value, list) and all(isinstance(pattern, str) for pattern in value):
+            return tuple(value)
+        raise PolicyError(f"{path}: images is a list of texts")
+    if type(value) is not type(default):
+        raise PolicyError(f"{path}: {name} is of type {type(default).__name__}")
+    if isinstance(value, int) and value < 0:
+        raise PolicyError(f"{path}: {name} is not below 0")
+    if name in WORDS and value not in WORDS[name]:
+        raise PolicyError(f"{path}: {name} is one of {', '.join(WORDS[name])}")
+    return value

@@ -4,13 +4,20 @@ Level-triggered: the same inputs give the same actions, however often and after 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from agents.contract.documents import DesiredReplica, Device, ReplicaWish, SliceKind
+from agents.contract.documents import (
+    DesiredReplica,
+    Device,
+    Rendezvous,
+    ReplicaWish,
+    SliceKind,
+)
 from agents.journal import Failure
 from agents.runtime.base import Phase, Seen
 
 MASS_REMOVAL_LEAST = 2
+DeviceKey = tuple[str, str, int, int]  # GPU UUID, profile, start, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,8 @@ Action = Prepare | Start | Stop | Remove | Fail | Forget
 class Known:
     """What the node knows beside its containers.
 
-    `devices`: the driver's UUID of every device that exists now, by (GPU, start, size); whole GPUs
-    by (GPU, 0, 0). `may_remove`: this agent has had an answer in its present epoch.
+    `devices`: the driver's UUID of every device that exists now; whole GPUs have no profile and
+    size 0. `may_remove`: this agent has had an answer in its present epoch.
     """
 
     seen: Mapping[str, Seen]
@@ -68,7 +75,7 @@ class Known:
     started: frozenset[str]
     remembered: frozenset[str]
     shipped: frozenset[str]
-    devices: Mapping[tuple[str, int, int], str]
+    devices: Mapping[DeviceKey, str]
     may_remove: bool
     lease_over: bool = False
     refusals: Mapping[str, str] = field(default_factory=dict)
@@ -101,21 +108,24 @@ def removes_too_much(
     return most and (went_back or not wanted)
 
 
-def device_key(device: Device) -> tuple[str, int, int]:
+def device_key(device: Device) -> DeviceKey:
+    """With the profile: 3g and 4g of one GPU have the same place, and are not the same slice."""
     if device.kind is SliceKind.GPU:
-        return (device.gpu_uuid, 0, 0)
-    return (device.gpu_uuid, device.start, device.size)
+        return (device.gpu_uuid, "", 0, 0)
+    return (device.gpu_uuid, device.profile, device.start, device.size)
 
 
 def _wanted(replica: DesiredReplica, known: Known) -> Action | None:
+    seen = known.seen.get(replica.id)
     if replica.id in known.failures:
-        return None
+        # It was told as failed, so it must not run either.
+        runs = seen is not None and seen.phase is Phase.RUNNING
+        return Stop(replica.id, replica.grace_seconds) if runs else None
     if replica.fence < known.fences.get(replica.job, 0):
         sentence = f"fence {replica.fence} is older than {known.fences[replica.job]}"
         return Fail(replica.id, Failure("fence_stale", sentence))
     if refusal := known.refusals.get(replica.id):
         return Fail(replica.id, Failure("policy", refusal))
-    seen = known.seen.get(replica.id)
     if seen is None:
         return _absent(replica, known)
     if replica.wish is ReplicaWish.STOP:
@@ -125,9 +135,17 @@ def _wanted(replica: DesiredReplica, known: Known) -> Action | None:
             return Fail(replica.id, Failure("never_started", "stopped before it ran"))
         return None
     if replica.wish is ReplicaWish.RUN and seen.phase is Phase.CREATED:
-        devices = _devices(replica, known)
+        replica, devices = _met(replica, seen), _devices(replica, known)
         return Start(replica, devices) if replica.rendezvous and devices is not None else None
     return None
+
+
+def _met(replica: DesiredReplica, seen: Seen) -> DesiredReplica:
+    """A gang of one waits for nobody: it meets itself at the address that it offers."""
+    if replica.rendezvous or replica.world > 1 or not seen.port:
+        return replica
+    own = Rendezvous(address=seen.address, port=seen.port, peers=(seen.address,))
+    return replace(replica, rendezvous=own)
 
 
 def _absent(replica: DesiredReplica, known: Known) -> Action | None:

@@ -32,13 +32,16 @@ def environment(
 
 def command(replica: DesiredReplica) -> list[str]:
     """What to execute: the user's command, under the launcher that was asked for."""
-    if replica.launcher != TORCHRUN:
+    if replica.launcher != TORCHRUN or not replica.command:
         return list(replica.command)
     # Everything else comes by PET_*; torchrun starts programs, so the interpreter is dropped.
     words = list(replica.command)
     is_python = words[0].rsplit("/", 1)[-1].startswith("python")
     if is_python:
-        return [words[0], "-m", "torch.distributed.run", *words[1:]]
+        # It would read the interpreter's options, such as -u, as its own: then it starts all.
+        has_options = len(words) > 1 and words[1].startswith("-") and words[1] != "-m"
+        program = ["--no-python", *words] if has_options else words[1:]
+        return [words[0], "-m", "torch.distributed.run", *program]
     return ["torchrun", "--no-python", *words]
 
 

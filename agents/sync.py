@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 from agents.client import Client, PortalAway
 from agents.contract.calls import MAX_HOLD_SECONDS, MAX_LOG_CHUNK_BYTES, EventType, SyncRequest
-from agents.contract.documents import ObservedDocument, digest
+from agents.contract.documents import DesiredDocument, ObservedDocument, digest
 from agents.contract.errors import Code, ContractError
 from agents.identity import Identity
 from agents.journal import Journal
@@ -66,6 +66,7 @@ class Conversation:
         self._skew_ms = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
+        self._taking = asyncio.Lock()
 
     def say(self, document: ObservedDocument) -> None:
         """The node has changed: report it now."""
@@ -131,13 +132,14 @@ class Conversation:
         told = digest(document)
         full = self._full or told != self._known_hash
         sent_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        applied = node.desired.revision
         self._full = False
         self._known_hash = told
         try:
             answer = await self.client.sync(
                 SyncRequest(
                     epoch=self.client.epoch,
-                    applied_revision=node.desired.revision,
+                    applied_revision=applied,
                     observed_hash=told,
                     observed=document if full else None,
                     events=self.journal.unsent(),
@@ -150,10 +152,20 @@ class Conversation:
             raise
         self.journal.acknowledge(answer.acked_seq)
         self._full |= answer.full_required
-        desired = answer.desired
-        if desired is not None and desired.revision != node.desired.revision:
-            await asyncio.to_thread(node.accept, desired)
+        if answer.desired is not None:
+            await self._take(node, answer.desired, applied)
         node.in_contact(sent_at + answer.lease_seconds)
+
+    async def _take(self, node: NodeLoop, desired: DesiredDocument, applied: int) -> None:
+        """Accept it, unless the answer to a later call overtook this one with a newer document.
+
+        `applied` is the revision when the call was sent: only a restored portal goes below that.
+        """
+        async with self._taking:
+            now = node.desired.revision
+            overtaken = now != applied and desired.revision < now
+            if desired.revision != now and not overtaken:
+                await asyncio.to_thread(node.accept, desired)
 
     def _ready(self) -> tuple[NodeLoop, ObservedDocument]:
         if self.node is None or self._document is None:

@@ -17,7 +17,7 @@ from agents.contract.documents import GpuMode, SliceKind
 from portal.audit.transitions import advance
 from portal.duties.locks import locked
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
-from portal.jobs.models import Allocation, Attempt, Job, Replica
+from portal.jobs.models import Allocation, Attempt, Job, Replica, Wish
 from portal.jobs.release import idle_slices
 from portal.jobs.snapshot import cluster_snapshot, waiting_job
 from portal.live.bell import ring
@@ -104,8 +104,12 @@ def _attempt_create(
 ) -> None:
     number = job.attempts.count() + 1
     attempt = Attempt.objects.create(job=job, number=number, created_at=now)
+    # A gang of one has nobody to wait for: its node starts it as soon as it is ready.
+    wish = Wish.RUN if len(place.replicas) == 1 else Wish.PREPARE
     for replica in place.replicas:
-        row = Replica.objects.create(attempt=attempt, rank=replica.rank, node_id=replica.node)
+        row = Replica.objects.create(
+            attempt=attempt, rank=replica.rank, node_id=replica.node, wish=wish
+        )
         for device in replica.devices:
             held = slices.get(device.slice) or _slice_create(gpus[device.gpu], device)
             Allocation.objects.create(

@@ -19,7 +19,8 @@ class Profile:
 
     `id` is what the driver's create call takes and nvidia-smi prints; `query_index` is the
     NVML_GPU_INSTANCE_PROFILE_* number. They are different numbers. `starts` are the memory slices
-    at which an instance may begin; it covers `memory_slices` of them.
+    at which an instance may begin; it covers `memory_slices` of them. `multiprocessors` is 0 where
+    nobody has measured them.
     """
 
     name: str
@@ -131,30 +132,41 @@ def unknown_board(product_name: str, memory_mib: int) -> Board:
 
 
 def _board(key: str, model: dict[str, Any]) -> Board:
+    slice_mib = _slice_mib(model["gi_profiles"])
     return Board(
         key=key,
         product_names=tuple(model["product_names"]),
         architecture=model["architecture"],
         compute_capability=model["compute_capability"],
-        memory_mib=model["memory_total_mib"],
+        memory_mib=model["memory_total_mib"] or slice_mib * model["memory_slices"],
         memory_slices=model["memory_slices"],
         compute_slices=model["compute_slices"],
         multiprocessors=model["sm_total"] or 0,
         mode_change_needs_reset=model["mode_change_needs_reset"],
         mode_persists_reboot=model["mode_persists_reboot"],
-        profiles=tuple(_profile(p) for p in model["gi_profiles"]),
+        profiles=tuple(_profile(p, slice_mib) for p in model["gi_profiles"]),
     )
 
 
-def _profile(raw: dict[str, Any]) -> Profile:
+def _slice_mib(profiles: list[dict[str, Any]]) -> int:
+    """What one memory slice has at least, by the largest profile that somebody measured.
+
+    It stands in where the table has no number: larger profiles have a little more per slice.
+    """
+    measured = [p for p in profiles if p["memory_mib"]]
+    largest = max(measured, key=lambda p: int(p["memory_slices"]))
+    return int(largest["memory_mib"]) // int(largest["memory_slices"])
+
+
+def _profile(raw: dict[str, Any], slice_mib: int) -> Profile:
     return Profile(
         name=raw["name"],
         id=raw["id"],
         query_index=raw["query_index"],
         compute_slices=raw["compute_slices"],
         memory_slices=raw["memory_slices"],
-        memory_mib=raw["memory_mib"],
-        multiprocessors=raw["sm"],
+        memory_mib=raw["memory_mib"] or slice_mib * raw["memory_slices"],
+        multiprocessors=raw["sm"] or 0,
         max_instances=raw["max_instances"],
         starts=tuple(p["start"] for p in raw["placements"]),
         copy_engines=raw["copy_engines"],

@@ -18,6 +18,7 @@ from agents.contract.errors import Code, ContractError
 
 T = TypeVar("T")
 MAX_TEXT = 65_536
+MAX_ENTRIES = 100_000
 
 
 def rule(**constraints: Any) -> dict[str, Any]:
@@ -125,8 +126,9 @@ def _optional(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
 def _sequence(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> tuple[Any, ...]:
     if not isinstance(data, list):
         raise _wrong(path, "expected a list")
-    if len(data) > rules.get("max_length", 100_000):
-        raise _wrong(path, f"at most {rules['max_length']} entries")
+    most = rules.get("max_length", MAX_ENTRIES)
+    if len(data) > most:
+        raise _wrong(path, f"at most {most} entries")
     inner = get_args(hint)[0]
     return tuple(_value(inner, item, f"{path}.{i}", {}) for i, item in enumerate(data))
 
@@ -189,7 +191,7 @@ def _schema_of(hint: Any, rules: dict[str, Any], definitions: dict[str, Any]) ->
         return {"anyOf": [_schema_of(inner, rules, definitions), {"type": "null"}]}
     if origin is tuple:
         items = _schema_of(get_args(hint)[0], {}, definitions)
-        return {"type": "array", "items": items, "maxItems": rules.get("max_length", 100_000)}
+        return {"type": "array", "items": items, "maxItems": rules.get("max_length", MAX_ENTRIES)}
     if origin is dict:
         return {"type": "object", "additionalProperties": {"type": "string"}}
     if dataclasses.is_dataclass(hint):

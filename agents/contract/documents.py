@@ -252,13 +252,15 @@ def check_protocol(protocol: Any) -> None:
 
 def read_desired(data: Any) -> DesiredDocument:
     """A desired document from JSON data. Raises ContractError; nothing is guessed."""
-    check_protocol(data.get("protocol") if isinstance(data, dict) else None)
+    if isinstance(data, dict):
+        check_protocol(data.get("protocol"))
     return decode(DesiredDocument, data)
 
 
 def read_observed(data: Any) -> ObservedDocument:
     """An observed document from JSON data. Raises ContractError."""
-    check_protocol(data.get("protocol") if isinstance(data, dict) else None)
+    if isinstance(data, dict):
+        check_protocol(data.get("protocol"))
     return decode(ObservedDocument, data)
 
 

@@ -30,3 +30,11 @@ def slice_units(compute: int, compute_total: int, memory: int, memory_total: int
 def gpu_hours(unit_seconds: int) -> Fraction:
     """Unit-seconds as GPU-hours, exact. Round only where it is shown."""
     return Fraction(unit_seconds, UNITS_PER_GPU * SECONDS_PER_HOUR)
+
+
+def as_gpus(units: int, *, up: bool = True) -> str:
+    """Units as people read them, "2.43": at most two decimals. Used amounts round up, free ones
+    down."""
+    hundredths = -(-units * 100 // UNITS_PER_GPU) if up else units * 100 // UNITS_PER_GPU
+    whole, part = divmod(hundredths, 100)
+    return f"{whole}.{part:02}" if part else f"{whole}"

@@ -22,7 +22,8 @@ def main(home: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Opened for both directions: it neither blocks nor ends when the agent goes away.
     gate = os.open(home / "gate", os.O_RDWR)
-    while not select.select([gate], [], [], LOOK_SECONDS)[0]:
+    # The word may have been said before the gate was open here; then go.json stands there already.
+    while not (home / "go.json").exists() and not select.select([gate], [], [], LOOK_SECONDS)[0]:
         if os.fstat(gate).st_nlink == 0:
             return  # the folder was removed: nobody will ever say go
     os.close(gate)

@@ -7,13 +7,14 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from agents.contract.units import as_gpus
 from portal.accounts.models import User
 from portal.errors import Refused
 from portal.jobs.services import job_check
 from portal.jobs.snapshot import as_waiting, cluster_snapshot, queue
 from portal.web.panel import LOOK, evidence_of
 from portal.web.request_form import Asked
-from portal.web.words import duration, gpus
+from portal.web.words import duration
 from scheduler.core.plan import plan
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.request import JobRequest
@@ -105,9 +106,9 @@ def _placed(place: Any, snapshot: ClusterSnapshot, request: JobRequest) -> Answe
     # Unit-seconds at most; 1,000 units times hours keep two decimals of a GPU-hour.
     at_most = -(-units * request.time_limit_seconds // 3600)
     figures = [
-        (_("Holds"), gpus(units), "GPU"),
+        (_("Holds"), as_gpus(units), "GPU"),
         (_("For at most"), duration(request.time_limit_seconds), ""),
-        (_("Uses at most"), gpus(at_most), _("GPU-hours")),
+        (_("Uses at most"), as_gpus(at_most), _("GPU-hours")),
     ]
     nodes = {node.id: node.name for node in snapshot.nodes}
     indexes = {gpu.id: gpu.index for node in snapshot.nodes for gpu in node.gpus}

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from agents.contract.units import as_gpus
 from portal.jobs.models import Attempt, Job, Replica
 from portal.web.words import between, exit_meaning
 from scheduler.core.reasons import ReasonClass
@@ -54,8 +55,14 @@ def panel_of(job: Job, attempt: Attempt | None, replicas: list[Replica]) -> Pane
 
 
 def evidence_of(reason: dict[str, Any]) -> list[tuple[str, str]]:
-    """Numbers by name; a number for each node as "node-a 2, node-b 1"."""
-    return [(name.replace("_", " "), _said(value)) for name, value in reason["evidence"].items()]
+    """Numbers by name; a number for each node as "node-a 2, node-b 1", units as GPUs."""
+    return [_fact(name, value) for name, value in reason["evidence"].items()]
+
+
+def _fact(name: str, value: Any) -> tuple[str, str]:
+    if name.endswith("_units"):
+        return name.removesuffix("_units"), f"{as_gpus(value)} GPU"
+    return name.replace("_", " "), _said(value)
 
 
 def _said(value: Any) -> str:

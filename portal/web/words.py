@@ -72,13 +72,6 @@ def between(start: datetime | None, end: datetime | None) -> str:
     return duration(((end or timezone.now()) - start).total_seconds())
 
 
-def gpus(units: int, *, up: bool = True) -> str:
-    """Units as GPUs with at most two decimals; used amounts round up, free ones down."""
-    hundredths = -(-units * 100 // 56_000) if up else units * 100 // 56_000
-    whole, part = divmod(hundredths, 100)
-    return f"{whole}.{part:02}" if part else f"{whole}"
-
-
 def gigabytes(profile: str) -> str:
     """ "35 GB" of "2g.35gb": the vendor's own round name of a slice's memory."""
     size = profile.partition(".")[2].partition("gb")[0]

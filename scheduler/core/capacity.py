@@ -4,6 +4,7 @@ from typing import Any
 
 from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
+from agents.contract.units import as_gpus
 from scheduler.core.fits import NEAR
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import ClusterSnapshot, NodeView, WaitingJob
@@ -100,10 +101,10 @@ def _over_quota(job: WaitingJob, replica_units: int, snapshot: ClusterSnapshot) 
         if is_mine and needed > quota.limit_units:
             whose = f"{quota.user} in {quota.project}" if quota.user else quota.project
             sentence = (
-                f"This needs {needed / 56_000:.2f} GPUs; {whose} may hold at most "
-                f"{quota.limit_units / 56_000:.2f}. Ask for less, or ask an admin for more quota"
+                f"This needs {as_gpus(needed)} GPUs; {whose} may hold at most "
+                f"{as_gpus(quota.limit_units, up=False)}. Ask for less, or ask an admin for more"
             )
-            return _never(sentence, needed=needed, limit=quota.limit_units)
+            return _never(sentence, needed_units=needed, limit_units=quota.limit_units)
     return None
 
 

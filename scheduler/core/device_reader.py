@@ -21,8 +21,9 @@ def read_device(value: Any, refuse: Refuse) -> DeviceRequest:
     if not isinstance(value, Mapping):
         refuse("device", Problem.TYPE, "write one way of asking, such as {mig: 2g.35gb}")
         return DeviceRequest()
-    for name in set(value) - {*WAYS, "models", "isolation"}:
-        refuse(f"device.{name!s:.64}", Problem.UNKNOWN, "no such field: leave it out")
+    for name in value:
+        if name not in (*WAYS, "models", "isolation"):
+            refuse(f"device.{name!s:.64}", Problem.UNKNOWN, "no such field: leave it out")
     ways = [way for way in WAYS if way in value]
     if len(ways) != 1:
         told = " and ".join(ways) or "none"

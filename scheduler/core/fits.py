@@ -6,6 +6,7 @@ rows of the touched nodes.
 
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
+from agents.contract.units import as_gpus
 from scheduler.core.ledger import Ledger, NodeSpace, starts
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import (
@@ -43,10 +44,14 @@ def quota_reason(job: WaitingJob, units: int, ledger: Ledger) -> Reason | None:
         account = ledger.accounts.get((job.project, user))
         if account is not None and account.used + units > account.limit:
             free = max(0, account.limit - account.used)
-            evidence = {"limit": account.limit, "used": account.used, "needed": units}
+            evidence = {
+                "limit_units": account.limit,
+                "used_units": account.used,
+                "needed_units": units,
+            }
             sentence = (
-                f"{whose} may hold {_gpus(account.limit)} at once and holds {_gpus(account.used)}; "
-                f"this needs {_gpus(units)}, {_gpus(free)} is left"
+                f"{whose} may hold {as_gpus(account.limit)} GPUs at once: "
+                f"{as_gpus(free, up=False)} are left, this needs {as_gpus(units)}"
             )
             unblocks = "It starts when other work of the quota ends, or when an admin raises it"
             return Reason(code, sentence, evidence, unblocks)
@@ -119,8 +124,3 @@ def _device(device: SlicePlace, node: NodeSpace, ledger: Ledger) -> Reason | Non
 
 def _no(sentence: str) -> Reason:
     return Reason(ReasonCode.RESOURCES, sentence)
-
-
-def _gpus(units: int) -> str:
-    """Units as GPUs with two decimals; the exact number stands in the evidence."""
-    return f"{units / 56_000:.2f} GPUs"

@@ -1,11 +1,15 @@
 """One request, two ways to write it: canonical JSON (stored) and YAML."""
 
 import json
+import re
 from typing import Any
 
 from scheduler.core.quantities import write_cpu, write_memory, write_seconds
 from scheduler.core.request_values import JobRequest
 from scheduler.core.values import DeviceRequest, Isolation
+
+# Characters that JSON takes as they are and YAML would fold or refuse; both read the escape.
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def request_as_dict(request: JobRequest) -> dict[str, Any]:
@@ -57,4 +61,5 @@ def _device(device: DeviceRequest) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    written = json.dumps(value, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", written)

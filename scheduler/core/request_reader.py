@@ -6,8 +6,15 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+from agents.contract.environment import is_name, is_reserved
 from scheduler.core.device_reader import read_device
-from scheduler.core.quantities import read_cpu_milli, read_memory_mib, read_seconds
+from scheduler.core.quantities import (
+    read_cpu_milli,
+    read_memory_mib,
+    read_seconds,
+    write_memory,
+    write_seconds,
+)
 from scheduler.core.request_values import (
     FieldError,
     JobRequest,
@@ -55,34 +62,9 @@ NOT_YET = frozenset(
 )
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
-ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-
-# Set by the agent, last; an image or a user that sets them could see other people's devices.
-RESERVED_PREFIXES = ("NVIDIA_", "CUDA_MPS_", "TESSERA_", "PET_")
-RESERVED_NAMES = frozenset(
-    (
-        "CUDA_VISIBLE_DEVICES",
-        "CUDA_DEVICE_ORDER",
-        "LD_PRELOAD",
-        "LD_LIBRARY_PATH",
-        "LD_AUDIT",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "NODE_RANK",
-        "NNODES",
-        "GROUP_RANK",
-    )
-)
 MAX_COMMAND, MAX_WORD, MAX_ENV = 1_024, 32_768, 256
-
-
-def is_reserved(name: str) -> bool:
-    """Whether only Tessera sets this environment name."""
-    return name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES)
+# What the wire carries (agents.contract.documents): a node refuses a whole document beyond it.
+MIN_MEMORY_MIB, MAX_GRACE_SECONDS = 4, 3_600
 
 
 class Reader:
@@ -110,14 +92,14 @@ class Reader:
             "replicas": self._count("replicas", 1, 1, self.limits.max_replicas),
             "device": self._device(),
             "cpu_milli": self._amount("cpu", read_cpu_milli, 1_000),
-            "memory_mib": self._amount("memory", read_memory_mib, 4_096),
+            "memory_mib": self._memory(),
             "shm_mib": self._amount("shm", read_memory_mib, 1_024),
             "time_limit_seconds": self._time_limit(),
             "priority": self._word("priority", Priority, Priority.NORMAL),
             "topology": self._word("topology", Topology, Topology.BEST),
             "infrastructure_retries": self._retries("infrastructure", 3),
             "user_retries": self._retries("user", 0),
-            "grace_seconds": self._amount("grace", read_seconds, 30),
+            "grace_seconds": self._grace(),
             "env": self._env(),
         }
         device = found["device"]
@@ -178,8 +160,20 @@ class Reader:
         limits = self.limits
         seconds = self._amount("time_limit", read_seconds, limits.default_time_limit_seconds)
         if seconds > limits.max_time_limit_seconds:
-            hours = limits.max_time_limit_seconds // 3_600
-            self.refuse("time_limit", Problem.RANGE, f"at most {hours}h here")
+            most = write_seconds(limits.max_time_limit_seconds)
+            self.refuse("time_limit", Problem.RANGE, f"at most {most} here")
+        return seconds
+
+    def _memory(self) -> int:
+        memory_mib = self._amount("memory", read_memory_mib, 4_096)
+        if memory_mib < MIN_MEMORY_MIB:
+            self.refuse("memory", Problem.RANGE, f"at least {write_memory(MIN_MEMORY_MIB)}")
+        return memory_mib
+
+    def _grace(self) -> int:
+        seconds = self._amount("grace", read_seconds, 30)
+        if seconds > MAX_GRACE_SECONDS:
+            self.refuse("grace", Problem.RANGE, f"at most {write_seconds(MAX_GRACE_SECONDS)}")
         return seconds
 
     def _retries(self, kind: str, default: int) -> int:
@@ -202,7 +196,7 @@ class Reader:
     def _is_env(self, name: Any, value: Any) -> bool:
         before = len(self.errors)
         path = f"env.{name!s:.64}"
-        if not isinstance(name, str) or not ENV_NAME.fullmatch(name):
+        if not isinstance(name, str) or not is_name(name):
             self.refuse(path, Problem.VALUE, "a name has letters, digits and underscores only")
         elif is_reserved(name):
             self.refuse(path, Problem.RESERVED, f"{name} is set by Tessera: leave it out")

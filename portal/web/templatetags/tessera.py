@@ -6,6 +6,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.contract.units import as_gpus
 from portal.inventory.models import Node
 from portal.jobs.models import Job, Replica
 from portal.web import words
@@ -34,12 +35,12 @@ def took(start: datetime | None, end: datetime | None) -> str:
 
 @register.filter
 def gpus(units: int) -> str:
-    return words.gpus(units)
+    return as_gpus(units)
 
 
 @register.filter
 def gpus_free(units: int) -> str:
-    return words.gpus(units, up=False)
+    return as_gpus(units, up=False)
 
 
 @register.filter

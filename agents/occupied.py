@@ -1,0 +1,21 @@
+"""One agent for one folder: two of them would take each other's epoch and containers in turn."""
+
+import fcntl
+from pathlib import Path
+from typing import IO
+
+
+class Occupied(Exception):
+    """Another agent runs from this folder."""
+
+
+def occupy(folder: Path) -> IO[bytes]:
+    """Hold the folder until the file is closed, or the process ends in any way. Raises Occupied."""
+    lock = (folder / "lock").open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as taken:
+        lock.close()
+        sentence = f"another agent runs from {folder}: stop it, or name another --var"
+        raise Occupied(sentence) from taken
+    return lock

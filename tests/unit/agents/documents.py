@@ -1,0 +1,76 @@
+"""Whole documents with every field set, for tests of the wire."""
+
+from agents.contract.documents import (
+    DesiredDocument,
+    DesiredGpu,
+    DesiredReplica,
+    DesiredSlice,
+    Device,
+    GpuMode,
+    NodeFacts,
+    ObservedDocument,
+    ObservedGpu,
+    ObservedReplica,
+    ObservedSlice,
+    Rendezvous,
+    ReplicaState,
+    ReplicaWish,
+    RuntimeKind,
+    SliceKind,
+    SliceProblem,
+)
+
+GPU = "GPU-5a1d"
+PLACE = {"gpu_uuid": GPU, "profile": "2g.35gb", "start": 4, "size": 2}
+
+
+def a_device(**fields):
+    return Device(**{"allocation": "a-1", "slice": "s-1", "kind": SliceKind.MIG} | PLACE | fields)
+
+
+def a_replica(**fields):
+    whole = {
+        "id": "r-1",
+        "job": "j-1",
+        "attempt": 2,
+        "rank": 1,
+        "world": 2,
+        "fence": 7,
+        "wish": ReplicaWish.RUN,
+        "image": "registry.local/train:1",
+        "command": ("python", "train.py"),
+        "launcher": "torchrun",
+        "env": {"SEED": "1"},
+        "devices": (a_device(),),
+        "processes": 2,
+        "rendezvous": Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2")),
+    }
+    return DesiredReplica(**whole | fields)
+
+
+def a_desired(**fields):
+    whole = {
+        "node": "n-1",
+        "revision": 3,
+        "gpus": (DesiredGpu(GPU, GpuMode.MIG),),
+        "slices": (DesiredSlice(id="s-1", **PLACE),),
+        "replicas": (a_replica(), a_replica(id="r-2", rank=0, rendezvous=None, devices=())),
+        "allow_mass_removal": True,
+    }
+    return DesiredDocument(**whole | fields)
+
+
+def an_observed(**fields):
+    whole = {
+        "node": "n-1",
+        "boot_id": "b-1",
+        "facts": NodeFacts(cpu_milli=8_000, runtime=RuntimeKind.PROCESS, problems=("no fabric",)),
+        "gpus": (ObservedGpu(GPU, 0, "NVIDIA H200", "H200-141GB", 143_771, GpuMode.MIG),),
+        "slices": (ObservedSlice(**PLACE, uuid="MIG-1"),),
+        "replicas": (
+            ObservedReplica(id="r-1", job="j-1", state=ReplicaState.EXITED, exit_code=-9),
+            ObservedReplica(id="r-2", job="j-1", address="10.0.0.1", port=29_500),
+        ),
+        "problems": (SliceProblem(GPU, "s-2", "in_use", "slice at 0 is still in use"),),
+    }
+    return ObservedDocument(**whole | fields)

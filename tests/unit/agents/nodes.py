@@ -1,0 +1,113 @@
+"""A whole agent node without a network: the simulated driver, a real journal, and a runtime that
+keeps its containers in memory. What would run beside the loop runs at once, in the same thread."""
+
+from concurrent.futures import Executor
+from dataclasses import replace
+
+from agents.contract.documents import RuntimeKind
+from agents.journal import Journal
+from agents.node import NodeLoop
+from agents.nvml import Nvml
+from agents.observe import Hardware
+from agents.policy import Policy
+from agents.runtime.base import Phase, RuntimeFailure, Seen
+from agents.simdriver.install import install
+from agents.simdriver.state import new_node
+from agents.simdriver.store import Store
+
+
+class AtOnce(Executor):
+    def submit(self, work, /, *arguments, **options):
+        work(*arguments, **options)
+
+
+class MemoryRuntime:
+    """Containers as values. `story` is what was asked of it, with the slices that stood then."""
+
+    kind = RuntimeKind.PROCESS
+
+    def __init__(self, slices):
+        self.containers, self.devices, self.logs, self.story = {}, {}, {}, []
+        self.slices = slices
+        self.broken = set()
+
+    def version(self):
+        return "1"
+
+    def fabric(self):
+        return "here"
+
+    def watch(self, changed):
+        pass
+
+    def seen(self):
+        return dict(self.containers)
+
+    def prepare(self, replica, devices):
+        if replica.id in self.broken:
+            raise RuntimeFailure("image_pull", "no such image")
+        self.tell("prepare", replica.id)
+        who = (replica.id, replica.job, replica.attempt, replica.rank, replica.fence)
+        self.devices[replica.id] = tuple(devices)
+        self.containers[replica.id] = Seen(*who, Phase.CREATED, "c", "10.0.0.1", 29_500)
+
+    def start(self, replica, devices, meeting):
+        self.tell("start", replica.id)
+        self.becomes(replica.id, Phase.RUNNING)
+
+    def stop(self, replica_id, grace_seconds):
+        if self.containers[replica_id].phase is Phase.RUNNING:
+            self.tell("stop", replica_id)
+            self.becomes(replica_id, Phase.EXITED, exit_code=143)
+
+    def remove(self, replica_id):
+        self.tell("remove", replica_id)
+        del self.containers[replica_id]
+
+    def log(self, replica_id, offset, limit):
+        return self.logs.get(replica_id, b"")[offset : offset + limit]
+
+    def close(self):
+        pass
+
+    def tell(self, what, replica):
+        self.story.append((what, replica, self.slices()))
+
+    def becomes(self, replica, phase, **fields):
+        self.containers[replica] = replace(self.containers[replica], phase=phase, **fields)
+
+
+class Machine:
+    """What outlives the agent: the driver, the engine, the journal's file."""
+
+    def __init__(self, folder, board="H200-141GB", gpus=1):
+        self.folder = folder
+        self.store = Store(folder / "driver.json")
+        self.store.create(new_node(board=board, gpus=gpus, seed=7, latency=False))
+        install(self.store.path)
+        self.nvml = Nvml()
+        self.gpus = [gpu.uuid for gpu in self.nvml.devices()]
+        self.runtime = MemoryRuntime(self.slices)
+        self.journal = None
+        self.told = []
+
+    def slices(self):
+        """What stands now: the UUID of each slice by GPU index, start and profile."""
+        return {
+            (index, i.start, i.profile): i.uuid
+            for index, gpu in enumerate(self.gpus)
+            for i in self.nvml.instances(gpu)
+        }
+
+    def agent(self, policy=None):
+        """A new agent on this machine; the one before was killed."""
+        if self.journal is not None:
+            self.journal.close()
+        self.journal = Journal(self.folder / "journal.sqlite3")
+        hardware = Hardware(self.nvml, self.runtime, self.folder, simulated=True)
+        node = NodeLoop(
+            "n-1", self.journal, hardware, self.runtime, policy or Policy(), self.told.append
+        )
+        node._pool.shutdown()
+        node._pool = AtOnce()
+        return node

@@ -1,0 +1,227 @@
+"""What was written down survives: a new start, a torn write, a killed agent. Fences never fall."""
+
+import shutil
+import sqlite3
+
+import pytest
+
+from agents.contract.calls import EventType
+from agents.contract.documents import DesiredDocument
+from agents.journal import MAX_EVENTS_PER_CALL, Failure, Journal, JournalError, clean
+from tests.unit.agents.documents import a_desired, a_replica
+
+STARTED = EventType.AGENT_STARTED
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "var" / "journal.sqlite3"
+
+
+@pytest.fixture
+def opened(path):
+    """Open the journal again and again; all are closed at the end."""
+    journals = []
+
+    def open_it(where=path):
+        journals.append(Journal(where))
+        return journals[-1]
+
+    yield open_it
+    for journal in journals:
+        journal.close()
+
+
+def sentences(journal):
+    return [event.sentence for event in journal.unsent()]
+
+
+def killed(path, where):
+    """The files as a killed agent leaves them: the journal is still open, nothing is tidied up."""
+    shutil.copytree(path.parent, where)
+    return where / path.name
+
+
+def test_a_new_journal_knows_nothing(opened):
+    journal = opened()
+    assert journal.desired() is None
+    assert (journal.unsent(), journal.fences(), journal.failures()) == ((), {}, {})
+    assert (journal.started(), journal.shipped(), journal.fact("any")) == (frozenset(), {}, "")
+
+
+def test_everything_is_there_after_a_reopen(opened):
+    journal = opened()
+    journal.event(EventType.SLICE_CREATED, "made", replica="r-1", fence=7, data={"gpu": "0"})
+    journal.keep_desired(a_desired())
+    journal.fail("r-1", Failure("image_pull", "no such image"))
+    journal.start("r-2")
+    journal.ship("r-2", 512)
+    journal.keep("boot", "b-1")
+    before = journal.unsent()
+    journal.close()
+
+    again = opened()
+    assert again.unsent() == before
+    assert (before[0].replica, before[0].fence, before[0].data) == ("r-1", 7, {"gpu": "0"})
+    assert again.desired() == a_desired()
+    assert again.fences() == {"j-1": 7}
+    assert again.failures() == {"r-1": Failure("image_pull", "no such image")}
+    assert (again.started(), again.shipped()) == (frozenset({"r-2"}), {"r-2": 512})
+    assert again.fact("boot") == "b-1"
+
+
+def test_a_killed_agent_loses_nothing_that_was_written(opened, path, tmp_path):
+    journal = opened()
+    journal.keep_desired(a_desired())
+    journal.start("r-1")
+    journal.event(STARTED, "in contact")
+    again = opened(killed(path, tmp_path / "after"))
+    assert (again.desired(), again.started()) == (a_desired(), {"r-1"})
+    assert sentences(again) == ["in contact"]
+
+
+@pytest.mark.parametrize("torn", [1, 100, 3_000])
+def test_a_torn_last_write_costs_only_itself(opened, path, tmp_path, torn):
+    journal = opened()
+    journal.event(STARTED, "first")
+    journal.event(STARTED, "second")
+    wal = path.with_name(path.name + "-wal")
+    whole = wal.stat().st_size
+    journal.event(STARTED, "third")
+    assert wal.stat().st_size - whole > torn
+
+    left = killed(path, tmp_path / "after")
+    with left.with_name(left.name + "-wal").open("r+b") as file:
+        file.truncate(wal.stat().st_size - torn)
+    again = opened(left)
+    assert sentences(again) == ["first", "second"]
+    again.event(STARTED, "fourth")
+    assert sentences(again) == ["first", "second", "fourth"]
+
+
+def test_a_write_that_is_refused_leaves_everything_as_it_was(opened):
+    journal = opened()
+    journal.keep_desired(a_desired())
+    twice = DesiredDocument(node="n-1", revision=9, replicas=(a_replica(fence=1 << 63),))
+    with pytest.raises(OverflowError):
+        journal.keep_desired(twice)
+    assert (journal.desired(), journal.fences()) == (a_desired(), {"j-1": 7})
+    journal.event(STARTED, "still writing")
+    assert sentences(journal) == ["still writing"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is no journal" * 400, b"SQLite format 3\0" + b"\0" * 99]
+)
+def test_a_corrupt_file_is_told_in_one_sentence_that_names_it(path, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(JournalError) as caught:
+        Journal(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == content, "what may still be rescued is left alone"
+
+
+def test_damage_in_the_middle_is_found_at_the_start_not_later(opened, path):
+    journal = opened()
+    for number in range(500):
+        journal.keep(f"fact {number}", "x" * 100)
+    journal.close()
+    whole = path.read_bytes()
+    pages = len(whole) // 4_096
+    damaged = whole[: 4_096 * (pages // 2)] + b"\xff" * 8_192
+    path.write_bytes(damaged + whole[len(damaged) :])
+    with pytest.raises(JournalError) as caught:
+        Journal(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_path_that_cannot_be_opened_is_told_in_one_sentence(path):
+    path.mkdir(parents=True)
+    with pytest.raises(JournalError, match=r"journal\.sqlite3"):
+        Journal(path)
+
+
+def test_a_fence_never_falls_whatever_document_comes_after(opened):
+    journal = opened()
+    fences = []
+    for revision, fence in [(1, 3), (2, 9), (1, 3), (3, 8)]:
+        journal.keep_desired(a_desired(revision=revision, replicas=(a_replica(fence=fence),)))
+        fences.append(journal.fences()["j-1"])
+    assert fences == [3, 9, 9, 9]
+    journal.keep_desired(a_desired(replicas=()))
+    journal.forget("r-1")
+    journal.close()
+    assert opened().fences() == {"j-1": 9}
+
+
+def test_each_job_has_its_own_fence_and_the_highest_of_its_replicas_counts(opened):
+    journal = opened()
+    replicas = tuple(
+        a_replica(id=f"r-{n}", job=job, fence=fence)
+        for n, (job, fence) in enumerate([("j-1", 4), ("j-2", 6), ("j-1", 2)])
+    )
+    journal.keep_desired(a_desired(replicas=replicas))
+    assert journal.fences() == {"j-1": 4, "j-2": 6}
+
+
+def test_events_are_numbered_once_for_ever(opened):
+    journal = opened()
+    for word in "ab":
+        journal.event(STARTED, word)
+    journal.acknowledge(2)
+    journal.close()
+    again = opened()
+    again.event(STARTED, "c")
+    assert [(e.seq, e.sentence) for e in again.unsent()] == [(3, "c")]
+
+
+def test_a_new_journal_goes_on_above_what_the_portal_has_seen(opened):
+    journal = opened()
+    journal.fast_forward(41)
+    journal.event(STARTED, "first here")
+    journal.fast_forward(7)
+    journal.event(STARTED, "second here")
+    assert [event.seq for event in journal.unsent()] == [42, 43]
+
+
+def test_only_what_is_acknowledged_is_dropped_and_calls_stay_small(opened):
+    journal = opened()
+    for number in range(MAX_EVENTS_PER_CALL + 2):
+        journal.event(STARTED, str(number))
+    assert len(journal.unsent()) == MAX_EVENTS_PER_CALL
+    journal.acknowledge(MAX_EVENTS_PER_CALL)
+    assert sentences(journal) == [str(MAX_EVENTS_PER_CALL), str(MAX_EVENTS_PER_CALL + 1)]
+
+
+def test_forgetting_a_replica_leaves_the_others_alone(opened):
+    journal = opened()
+    for replica in ("r-1", "r-2"):
+        journal.fail(replica, Failure("runtime", "no"))
+        journal.start(replica)
+        journal.ship(replica, 1)
+    journal.forget("r-1")
+    assert (set(journal.failures()), journal.started()) == ({"r-2"}, {"r-2"})
+    assert journal.shipped() == {"r-2": 1}
+
+
+def test_a_change_is_written_down_before_and_ticked_off_after(opened, path):
+    journal = opened()
+    one, two = journal.intend("prepare r-1"), journal.intend("prepare r-2")
+    journal.done(one)
+    journal.close()
+    reading = sqlite3.connect(path)
+    rows = reading.execute("SELECT id, what, done IS NOT NULL FROM intents").fetchall()
+    reading.close()
+    assert rows == [(one, "prepare r-1", 1), (two, "prepare r-2", 0)]
+
+
+@pytest.mark.parametrize("dirty", ["a\nb\x00c", "a\ud800b", "é" * 5_000])
+def test_a_sentence_is_made_fit_for_the_wire(opened, dirty):
+    journal = opened()
+    journal.event(STARTED, dirty)
+    (event,) = journal.unsent()
+    assert event.sentence == clean(dirty)
+    assert event.sentence.isprintable() and len(event.sentence.encode()) <= 4 * 1_000
+    assert len(event.sentence) <= 1_000

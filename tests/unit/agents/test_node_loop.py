@@ -1,0 +1,232 @@
+"""One agent, one node: the document comes true in the right order, also over an agent's death."""
+
+import pytest
+
+from agents.contract.documents import (
+    DesiredDocument,
+    DesiredGpu,
+    DesiredSlice,
+    GpuMode,
+    Rendezvous,
+    ReplicaState,
+    ReplicaWish,
+    SliceKind,
+)
+from agents.policy import Policy
+from agents.runtime.base import Phase
+from agents.simdriver.install import uninstall
+from tests.unit.agents.documents import a_device, a_replica
+from tests.unit.agents.nodes import Machine
+
+PREPARE, RUN, STOP = ReplicaWish.PREPARE, ReplicaWish.RUN, ReplicaWish.STOP
+MEETING = Rendezvous("10.0.0.1", 29_500)
+ROUNDS = 8
+
+
+@pytest.fixture
+def machine(tmp_path):
+    machine = Machine(tmp_path)
+    yield machine
+    if machine.journal is not None:
+        machine.journal.close()
+    machine.nvml.close()
+    uninstall()
+
+
+def a_document(machine, *replicas, profile="3g.71gb", revision=1, start=0, size=4, **fields):
+    """One slice of the first GPU, and the replicas that are given."""
+    slices = (DesiredSlice("s-1", machine.gpus[0], profile, start, size),) if profile else ()
+    whole = {
+        "node": "n-1",
+        "revision": revision,
+        "gpus": (DesiredGpu(machine.gpus[0], GpuMode.MIG if profile else GpuMode.WHOLE),),
+        "slices": slices,
+        "replicas": replicas,
+    }
+    return DesiredDocument(**whole | fields)
+
+
+def on_it(machine, wish=RUN, profile="3g.71gb", **fields):
+    place = {"gpu_uuid": machine.gpus[0], "profile": profile, "start": 0, "size": 4}
+    device = a_device(**place, kind=SliceKind.MIG if profile else SliceKind.GPU)
+    meeting = MEETING if wish is RUN else None
+    return a_replica(**{"wish": wish, "devices": (device,), "rendezvous": meeting} | fields)
+
+
+def obey(node, document=None, *, contact=True):
+    if document is not None:
+        assert node.accept(document)
+    if contact:
+        node.in_contact(float("inf"))
+    for _ in range(ROUNDS):
+        node.round()
+
+
+def states(machine):
+    return {r.id: r.state for r in machine.told[-1].replicas}
+
+
+def events(machine):
+    return [str(event.type) for event in machine.journal.unsent()]
+
+
+def test_a_slice_is_carved_then_its_replica_prepared_then_started(machine):
+    obey(machine.agent(), a_document(machine, on_it(machine)))
+    slices = machine.slices()
+    assert list(slices) == [(0, 0, "3g.71gb")]
+    assert machine.runtime.story == [("prepare", "r-1", slices), ("start", "r-1", slices)]
+    assert machine.runtime.devices["r-1"] == tuple(slices.values())
+    assert states(machine) == {"r-1": ReplicaState.RUNNING}
+    assert events(machine) == ["gpu.mode_changed", "slice.created"]
+
+
+def test_containers_are_gone_before_their_slices_are_deleted_and_the_mode_changes(machine):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine)))
+    slices = machine.slices()
+    obey(node, a_document(machine, profile="", revision=2))
+    assert machine.runtime.story[2:] == [("stop", "r-1", slices)]
+    assert machine.slices() == {}, "an ended container holds no slice"
+    assert "r-1" in machine.runtime.containers, "its log is not shipped yet"
+    assert events(machine)[2:] == ["slice.deleted", "gpu.mode_changed"]
+
+
+def test_an_ended_container_stays_until_its_whole_log_is_shipped(machine):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine)))
+    machine.runtime.logs["r-1"] = b"loss 0.1\n"
+    machine.journal.ship("r-1", 4)
+    obey(node, a_document(machine, revision=2))
+    assert states(machine) == {"r-1": ReplicaState.EXITED}
+    machine.journal.ship("r-1", 9)
+    obey(node)
+    assert machine.runtime.containers == {} and states(machine) == {}
+    assert machine.journal.started() == machine.journal.shipped().keys() == set()
+
+
+def test_one_document_that_changes_a_profile_in_its_place_gives_the_new_slice(machine):
+    node = machine.agent()
+    obey(node, a_document(machine))
+    old = machine.slices()[(0, 0, "3g.71gb")]
+    replica = on_it(machine, profile="4g.71gb")
+    obey(node, a_document(machine, replica, profile="4g.71gb", revision=2))
+    new = machine.slices()
+    assert list(new) == [(0, 0, "4g.71gb")]
+    assert machine.runtime.devices["r-1"] == tuple(new.values()) != (old,)
+    assert states(machine) == {"r-1": ReplicaState.RUNNING}
+
+
+@pytest.mark.parametrize("profile", ["", "3g.71gb"])
+def test_what_a_running_replica_was_given_stays_whatever_the_document_says(machine, profile):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine, profile=profile), profile=profile))
+    before = machine.slices()
+    other = "" if profile else "7g.141gb"
+    taken = a_document(machine, on_it(machine, profile=profile), profile=other, size=8, revision=2)
+    obey(node, taken)
+    assert machine.slices() == before
+    assert states(machine) == {"r-1": ReplicaState.RUNNING}
+    assert [p.code for p in machine.told[-1].problems] == ["in_use"]
+
+
+def test_nobody_runs_before_run_is_wished(machine):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine, PREPARE)))
+    assert states(machine) == {"r-1": ReplicaState.READY}
+    (told,) = machine.told[-1].replicas
+    assert (told.address, told.port) == ("10.0.0.1", 29_500)
+    obey(node, a_document(machine, on_it(machine, RUN, rendezvous=None), revision=2))
+    assert states(machine) == {"r-1": ReplicaState.READY}
+    obey(node, a_document(machine, on_it(machine, RUN), revision=3))
+    assert states(machine) == {"r-1": ReplicaState.RUNNING}
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_stopped_attempt_never_starts_again(machine, killed):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine)))
+    obey(node, a_document(machine, on_it(machine, STOP), revision=2))
+    assert states(machine) == {"r-1": ReplicaState.EXITED}
+    node = machine.agent() if killed else node
+    obey(node, a_document(machine, on_it(machine, RUN), revision=3))
+    assert [what for what, *_ in machine.runtime.story].count("start") == 1
+
+
+def test_a_killed_agent_adopts_what_runs_and_does_it_once(machine):
+    obey(machine.agent(), a_document(machine, on_it(machine)))
+    story, slices = list(machine.runtime.story), machine.slices()
+    obey(machine.agent(), contact=False)
+    assert (machine.runtime.story, machine.slices()) == (story, slices)
+    assert states(machine) == {"r-1": ReplicaState.RUNNING}
+
+
+def test_a_container_that_vanished_while_the_agent_was_dead_is_told_not_made_again(machine):
+    obey(machine.agent(), a_document(machine, on_it(machine)))
+    machine.runtime.containers.clear()
+    obey(machine.agent())
+    (told,) = machine.told[-1].replicas
+    assert (told.state, told.code) == (ReplicaState.FAILED, "vanished")
+    assert [what for what, *_ in machine.runtime.story] == ["prepare", "start"]
+
+
+def test_an_agent_that_has_not_heard_the_portal_takes_nothing_away(machine):
+    obey(machine.agent(), a_document(machine, on_it(machine)))
+    node = machine.agent()
+    obey(node, a_document(machine, revision=2), contact=False)
+    assert states(machine) == {"r-1": ReplicaState.RUNNING}
+    obey(node)
+    assert machine.runtime.story[-1][:2] == ("stop", "r-1")
+
+
+def test_an_older_fence_is_refused_also_by_the_next_agent(machine):
+    obey(machine.agent(), a_document(machine, on_it(machine, id="r-9", fence=9)))
+    machine.runtime.becomes("r-9", Phase.EXITED, exit_code=0)
+    obey(machine.agent(), a_document(machine, on_it(machine, id="r-8", fence=8), revision=2))
+    assert "r-8" not in machine.runtime.containers
+    told = {r.id: r.code for r in machine.told[-1].replicas}
+    assert told["r-8"] == "fence_stale"
+
+
+def test_what_the_policy_refuses_is_told_and_never_prepared(machine):
+    obey(machine.agent(Policy(images=("only/*",))), a_document(machine, on_it(machine)))
+    (told,) = machine.told[-1].replicas
+    assert (told.state, told.code) == (ReplicaState.FAILED, "policy")
+    assert machine.runtime.story == []
+
+
+def test_a_replica_that_cannot_be_prepared_is_told_once_and_not_tried_again(machine):
+    machine.runtime.broken.add("r-1")
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine)))
+    machine.runtime.broken.clear()
+    obey(node)
+    (told,) = machine.told[-1].replicas
+    assert (told.state, told.code, told.sentence) == (
+        ReplicaState.FAILED,
+        "image_pull",
+        "no such image",
+    )
+    assert machine.runtime.story == []
+
+
+def test_an_empty_document_that_would_end_most_work_is_held_until_an_admin_allows_it(machine):
+    node = machine.agent()
+    crowd = [on_it(machine, id=f"r-{n}", job=f"j-{n}", devices=()) for n in range(3)]
+    obey(node, a_document(machine, *crowd))
+    empty = {"revision": 2}
+    assert not node.accept(a_document(machine, **empty))
+    obey(node)
+    assert set(states(machine).values()) == {ReplicaState.RUNNING}
+    assert node.desired.revision == machine.journal.desired().revision == 1
+    assert events(machine)[-1] == "agent.holding"
+    obey(node, a_document(machine, **empty, allow_mass_removal=True))
+    assert set(states(machine).values()) == {ReplicaState.EXITED}
+
+
+def test_a_node_at_rest_says_nothing_and_does_nothing(machine):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine)))
+    told, story = len(machine.told), len(machine.runtime.story)
+    seen = events(machine)
+    obey(node)
+    assert (len(machine.told), len(machine.runtime.story), events(machine)) == (told, story, seen)

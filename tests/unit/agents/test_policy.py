@@ -1,0 +1,150 @@
+"""The node's own rules hold whatever the portal asks, and a bad file stops the agent."""
+
+import os
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from agents.contract.documents import RuntimeKind
+from agents.contract.environment import RESERVED_NAMES, RESERVED_PREFIXES
+from agents.policy import Policy, PolicyError, read_policy
+from tests.unit.agents.documents import a_replica
+
+DOCKER, PROCESS = RuntimeKind.DOCKER, RuntimeKind.PROCESS
+OPERATIONS = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write a policy file; its mode is that of a root-owned one."""
+
+    def write(text, mode=0o644):
+        path = tmp_path / "policy.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        path.chmod(mode)
+        return path
+
+    return write
+
+
+def why_not(path):
+    with pytest.raises(PolicyError) as caught:
+        read_policy(path)
+    sentence = str(caught.value)
+    assert sentence.startswith(str(path)), "the sentence names the file"
+    assert "\n" not in sentence
+    return sentence.removeprefix(str(path))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "image", "allowed"),
+    [
+        (("*",), "anything/at:all", True),
+        (("registry.local/*",), "registry.local/team/train:1", True),
+        (("registry.local/*",), "registry.local.evil.org/train:1", False),
+        (("registry.local/*",), "REGISTRY.LOCAL/train:1", False),
+        (("registry.local/*",), "evil.org/registry.local/train:1", False),
+        (("a/*", "b/train:?"), "b/train:1", True),
+        (("a/*", "b/train:?"), "b/train:10", False),
+        ((), "anything", False),
+    ],
+)
+def test_only_images_of_the_list_run(patterns, image, allowed):
+    refusal = Policy(images=patterns).refusal(a_replica(image=image), DOCKER)
+    assert (refusal == "") is allowed
+    assert allowed or image in refusal
+
+
+@pytest.mark.parametrize("name", sorted([*RESERVED_NAMES, *(p + "X" for p in RESERVED_PREFIXES)]))
+def test_reserved_environment_names_are_refused(name):
+    assert "reserved" in Policy().refusal(a_replica(env={"SEED": "1", name: "x"}), DOCKER)
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD=/tmp/x.so", "RANK=9", "", "A B", "1A", "A\n", "Ä"])
+def test_a_name_that_no_shell_would_take_cannot_smuggle_another_in(name):
+    assert "no environment name" in Policy().refusal(a_replica(env={name: "x"}), DOCKER)
+
+
+@pytest.mark.parametrize("name", ["SEED", "_x", "MY_RANK", "NVIDIA", "PETS", "OMP_NUM_THREADS"])
+def test_other_environment_names_are_the_users(name):
+    assert Policy().refusal(a_replica(env={name: "x"}), DOCKER) == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed"),
+    [
+        ({"cpu_milli": 2_000, "memory_mib": 512}, True),
+        ({"cpu_milli": 2_001, "memory_mib": 512}, False),
+        ({"cpu_milli": 2_000, "memory_mib": 513}, False),
+    ],
+)
+def test_limits_hold_at_their_edge(fields, allowed):
+    policy = Policy(max_cpu_milli=2_000, max_memory_mib=512)
+    assert (policy.refusal(a_replica(**fields), DOCKER) == "") is allowed
+
+
+def test_the_process_runtime_can_be_forbidden():
+    policy = Policy(allow_process_runtime=False)
+    assert "process runtime" in policy.refusal(a_replica(), PROCESS)
+    assert policy.refusal(a_replica(), DOCKER) == ""
+    assert Policy().refusal(a_replica(), PROCESS) == ""
+
+
+def test_without_a_file_the_defaults_hold():
+    assert read_policy(None) == Policy()
+
+
+def test_an_empty_file_is_the_defaults(file):
+    assert read_policy(file("")) == Policy()
+
+
+def test_a_file_changes_what_it_names(file):
+    path = file('images = ["a/*"]\nmax_cpu_milli = 5\nnetwork = "host"\non_lease_end = "keep"\n')
+    expected = Policy(images=("a/*",), max_cpu_milli=5, network="host", on_lease_end="keep")
+    assert read_policy(path) == expected
+
+
+def test_the_example_in_the_operations_page_is_whole_and_can_be_read(file):
+    example = OPERATIONS.read_text("utf-8").split("```toml\n")[1].split("```")[0]
+    assert set(tomllib.loads(example)) == {field.name for field in fields(Policy)}
+    read_policy(file(example))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("images = [", "cannot be read"),
+        (b"images = ['\xff']", "cannot be read"),
+        ("image = ['a']\ncpus = 1", "unknown keys cpus, image"),
+        ("images = 'a/*'", "images is a list of texts"),
+        ("images = ['a', 1]", "images is a list of texts"),
+        ("max_cpu_milli = '4'", "max_cpu_milli is of type int"),
+        ("max_memory_mib = 4.5", "max_memory_mib is of type int"),
+        ("pids = true", "pids is of type int"),
+        ("user = 'root'", "user is of type int"),
+        ("user = -1", "user is not below 0"),
+        ("allow_process_runtime = 0", "allow_process_runtime is of type bool"),
+        ("network = 'bridge'", "network is one of job, host"),
+        ("on_lease_end = 'stpo'", "on_lease_end is one of stop, keep"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_sentence(file, text, why):
+    assert why in why_not(file(text))
+
+
+def test_a_file_that_is_not_there_is_refused_in_one_sentence(tmp_path):
+    assert "cannot be read" in why_not(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_a_file_that_others_can_write_is_not_trusted(file, mode):
+    assert "chmod go-w" in why_not(file("", mode))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_root_agent_trusts_only_roots_file(file):
+    path = file("")
+    os.chown(path, 65_534, 65_534)
+    assert "chown root" in why_not(path)

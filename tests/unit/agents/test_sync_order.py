@@ -1,0 +1,92 @@
+"""Several sync calls are open at once, so their answers may arrive in any order; a document that
+was overtaken by a newer one does not come back, one of a restored portal does."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from agents.client import Client
+from agents.contract.calls import HelloAnswer, SyncAnswer
+from agents.contract.codec import encode
+from agents.contract.documents import DesiredDocument
+from agents.identity import Identity
+from agents.simdriver.install import uninstall
+from agents.sync import Conversation
+from tests.unit.agents.documents import an_observed
+from tests.unit.agents.nodes import Machine
+
+WHEN = "2026-01-01T00:00:00Z"
+
+
+class Portal:
+    """Answers hello; each sync call waits until the test says which revision answers it."""
+
+    def __init__(self):
+        self.calls = asyncio.Queue()
+
+    async def answer(self, request):
+        if request.url.path.endswith("hello"):
+            return httpx.Response(200, json=encode(HelloAnswer(1, "t", 600, 60, 0, WHEN)))
+        said, revision = json.loads(request.content), asyncio.Future()
+        self.calls.put_nowait((said["applied_revision"], revision))
+        desired = DesiredDocument(node="n-1", revision=await revision)
+        answer = SyncAnswer(1, 0, 60, desired.revision, False, WHEN, desired)
+        return httpx.Response(200, json=encode(answer))
+
+
+@pytest.fixture
+def machine(tmp_path):
+    machine = Machine(tmp_path)
+    yield machine
+    machine.journal.close()
+    machine.nvml.close()
+    uninstall()
+
+
+def talk(machine, scenario):
+    """Run the scenario beside a conversation of a node with a portal."""
+
+    async def whole():
+        portal, node = Portal(), machine.agent()
+        client = Client("http://portal", httpx.MockTransport(portal.answer))
+        identity = Identity(machine.folder)
+        identity.enrolled_as("n-1")
+        conversation = Conversation(client, identity, machine.journal, machine.runtime)
+        conversation.node = node
+        conversation.say(an_observed())
+        talking = asyncio.create_task(conversation.run())
+        async with asyncio.timeout(20):
+            await scenario(portal, conversation)
+        talking.cancel()
+        await asyncio.gather(talking, return_exceptions=True)
+        await client.close()
+
+    asyncio.run(whole())
+
+
+def test_an_answer_that_was_overtaken_does_not_take_the_node_back(machine):
+    async def scenario(portal, conversation):
+        applied, slow = await portal.calls.get()
+        assert applied == 0
+        conversation.say(an_observed(boot_id="b-2"))
+        _, quick = await portal.calls.get()
+        quick.set_result(5)
+        slow.set_result(4)
+        assert (await portal.calls.get())[0] == 5
+
+    talk(machine, scenario)
+    assert machine.journal.desired().revision == 5
+
+
+def test_a_restored_portal_may_go_back(machine):
+    async def scenario(portal, _):
+        for applied, answered in ((0, 5), (5, 2), (2, 3)):
+            said, revision = await portal.calls.get()
+            assert said == applied
+            revision.set_result(answered)
+        assert (await portal.calls.get())[0] == 3
+
+    talk(machine, scenario)
+    assert machine.journal.desired().revision == 3
