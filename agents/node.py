@@ -275,6 +275,7 @@ class NodeLoop:
         for replica in self.runtime.seen():
             self.runtime.stop(replica, 2)
             self.runtime.remove(replica)
+        self.runtime.tidy()
 
 
 def _subject(action: Action) -> str:

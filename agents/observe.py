@@ -16,6 +16,7 @@ from agents.contract.documents import (
     ObservedReplica,
     ObservedSlice,
     ReplicaState,
+    ReplicaWish,
     SliceProblem,
 )
 from agents.identity import boot_id
@@ -102,7 +103,7 @@ def _replica(wanted: DesiredReplica, seen: Seen | None, failure: Failure | None)
             code=failure.code,
             sentence=failure.sentence,
         )
-    if seen is not None:
+    if seen is not None and not _starts_by_itself(wanted, seen):
         return _seen(seen)
     return ObservedReplica(
         id=wanted.id,
@@ -112,6 +113,11 @@ def _replica(wanted: DesiredReplica, seen: Seen | None, failure: Failure | None)
         fence=wanted.fence,
         state=ReplicaState.PREPARING,
     )
+
+
+def _starts_by_itself(wanted: DesiredReplica, seen: Seen) -> bool:
+    """A gang of one goes on at once: that it was ready for a moment is no news to anybody."""
+    return seen.phase is Phase.CREATED and wanted.world == 1 and wanted.wish is ReplicaWish.RUN
 
 
 def _seen(seen: Seen) -> ObservedReplica:

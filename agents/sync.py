@@ -182,6 +182,10 @@ class Conversation:
             except ContractError as refused:
                 log.info("log_refused", extra={"code": str(refused.code)})
                 await asyncio.sleep(1)
+            except Exception:
+                # Without logs nothing is ever released: the next look starts from what is.
+                log.exception("shipping_failed")
+                await asyncio.sleep(1)
 
     async def _ship_all(self) -> None:
         if not self.client.epoch:

@@ -17,7 +17,7 @@ from kombu.utils.json import dumps, loads
 
 
 class Channel(filesystem.Channel):
-    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:  # type: ignore[override]
         name = f"{monotonic_ns():020}_{uuid4()}"
         folder = Path(self.data_folder_out)
         part = folder / f"{name}.part"

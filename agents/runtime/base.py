@@ -1,5 +1,6 @@
 """The contract of a runtime. Names are deterministic, so preparing twice adopts, never doubles."""
 
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -77,6 +78,9 @@ class Runtime(Protocol):
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         """Bytes of the log from `offset`; empty at the end. Offsets never change."""
 
+    def tidy(self) -> None:
+        """Take away what stands ready for the next replica, on a node that gets none."""
+
     def close(self) -> None:
         """Let go of everything; containers run on."""
 
@@ -84,3 +88,10 @@ class Runtime(Protocol):
 def container_name(job: str, attempt: int, rank: int) -> str:
     """The same for the same replica, whoever creates it and how often."""
     return f"tessera-{job[:13]}-{attempt}-{rank}"
+
+
+def free_port(address: str) -> int:
+    """A port that is free now at `address` (empty: at all), for rank 0 to listen on."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])

@@ -1,7 +1,10 @@
-"""The only file that talks to Docker. Builds hardened containers from typed values; users never
-reach a HostConfig. Labels tell which containers are ours, and of which node."""
+"""Builds hardened containers from typed values; users never reach a HostConfig. Labels tell which
+containers and networks are ours, and of which node: nothing else is ever touched."""
 
 import contextlib
+import logging
+import os
+import resource
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +18,9 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.policy import Policy
 from agents.rendezvous import command, environment
-from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name
+from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name, free_port
+from agents.runtime.docker_log import LogCopy, mark_path
+from agents.runtime.docker_network import HOST, Networks
 
 LABEL = "tessera."
 PORT = 29_500
@@ -23,12 +28,22 @@ OUTPUT = "/output"
 # Engine 20.10 and newer; named, so that the SDK need not ask (and leave a socket open).
 API_VERSION = "1.41"
 TIMEOUT_SECONDS = 60
+# How long the last words of an ended container may take to be copied.
+LAST_WORDS_SECONDS = 10
+# Two files: a follower still finds what stood in the one before.
+LOG_ROTATION = {"max-size": "64m", "max-file": "2"}
+# Programs compile into /tmp and load from there (PyTorch, Triton); Docker's default is noexec.
+TMPFS = "exec,nosuid,nodev,mode=1777"
+# The least that the engine takes, in billionths of a CPU.
+LEAST_NANO_CPUS = 10_000_000
+OPEN_FILES = 65_535
 PHASES = {"created": Phase.CREATED, "exited": Phase.EXITED, "dead": Phase.EXITED}
+
+log = logging.getLogger("agents.runtime.docker")
 
 
 class DockerRuntime:
-    """Containers of one node on one engine. Logs are copied into `home` as they come, so that
-    offsets stay when the engine rotates its own."""
+    """Containers of one node on one engine. Logs are copied into `home` as they come."""
 
     kind = RuntimeKind.DOCKER
 
@@ -40,89 +55,129 @@ class DockerRuntime:
         try:
             self.client = docker.from_env(version=API_VERSION, timeout=TIMEOUT_SECONDS)
             self.info = self.client.info()
-        except DockerException as error:
+        except (DockerException, OSError) as error:
             raise RuntimeFailure("docker", f"no Docker Engine answers: {error}") from error
         self._changed: Callable[[], None] = lambda: None
-        self._followed: set[str] = set()
+        self._copies: dict[str, tuple[LogCopy, threading.Thread]] = {}
+        self._whole: set[str] = set()
+        self._networks = Networks(self.client, node, on_host=policy.network == HOST)
+        self._closed = False
         self._lock = threading.Lock()
+        # A job's network and its containers are made, and taken away, in one piece.
+        self._making = threading.Lock()
 
     def version(self) -> str:
         return str(self.info.get("ServerVersion", ""))
 
     def fabric(self) -> str:
         """A job's own bridge reaches over one engine; the host's network over all hosts."""
-        if self.policy.network == "host":
+        if self.policy.network == HOST:
             return "host-network"
         return f"docker:{self.info.get('ID', '')}"
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        for container in self._containers():
-            self._follow(container)
+        self.seen()
 
     def seen(self) -> dict[str, Seen]:
-        found = (self._seen(container) for container in self._containers())
-        return {seen.replica: seen for seen in found}
+        """An ended container counts as running until its log is whole: what is told as ended may
+        be removed."""
+        found = {}
+        for container in self._containers():
+            self._follow(container)
+            seen = self._seen(container)
+            found[seen.replica] = seen
+        return found
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         """Create with the rendezvous that rank 0 will have: on a job's bridge it is known."""
-        address = container_name(replica.job, replica.attempt, 0)
-        self._create(replica, devices, Rendezvous(address=address, port=PORT))
+        with _told("prepare"):
+            if not self._containers(replica.id):
+                self._image(replica.image)
+                self._create(replica, devices, self._expected(replica))
 
     def start(self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous) -> None:
-        name = container_name(replica.job, replica.attempt, replica.rank)
-        baked = Rendezvous(address=container_name(replica.job, replica.attempt, 0), port=PORT)
+        """Where the gang meets elsewhere than expected, or the devices were carved anew since,
+        the container is made again first. One that ever ran is not started a second time."""
         with _told("start"):
-            if (meeting.address, meeting.port) != (baked.address, baked.port):
-                self.client.containers.get(name).remove()
-                self._create(replica, devices, meeting)
-            container = self.client.containers.get(name)
-            container.start()
+            container = next(iter(self._containers(replica.id)), None)
+            if container is None:
+                raise RuntimeFailure("vanished", "its container is gone from the node")
+            if container.status == "created":
+                if not _is_given(container, environment(replica, devices, meeting, OUTPUT)):
+                    container.remove()
+                    container = self._create(replica, devices, meeting)
+                self._networks.start(container, replica)
+                container.reload()
         self._follow(container)
 
     def stop(self, replica_id: str, grace_seconds: int) -> None:
         for container in self._containers(replica_id):
-            with contextlib.suppress(NotFound), _told("stop"):
+            self._follow(container)
+            with _told("stop"), contextlib.suppress(NotFound):
                 container.stop(timeout=grace_seconds)
+            self._await_copy(replica_id)
 
     def remove(self, replica_id: str) -> None:
         for container in self._containers(replica_id):
-            job = container.labels[f"{LABEL}job"]
-            with contextlib.suppress(NotFound), _told("remove"):
+            with _told("remove"), contextlib.suppress(NotFound):
                 container.remove(force=True)
-            self._network_remove(job)
-        (self.home / f"{replica_id}.log").unlink(missing_ok=True)
+        with self._making, _told("remove the network"):
+            self._networks.sweep()
+        with self._lock:
+            copy = self._copies.get(replica_id)
+        if copy is not None:
+            copy[0].stop()
+            self._await_copy(replica_id)
+        self._whole.discard(replica_id)
+        for path in (self._log(replica_id), mark_path(self._log(replica_id))):
+            path.unlink(missing_ok=True)
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
-        path = self.home / f"{replica_id}.log"
+        path = self._log(replica_id)
         if not path.exists():
             return b""
-        with path.open("rb") as log:
-            log.seek(offset)
-            return log.read(limit)
+        with path.open("rb") as copied:
+            copied.seek(offset)
+            return copied.read(limit)
+
+    def tidy(self) -> None:
+        with self._making, _told("remove the network"):
+            self._networks.tidy()
 
     def close(self) -> None:
         self._changed = lambda: None
+        with self._lock:
+            self._closed = True
+            copies = list(self._copies.values())
+        for copy, thread in copies:
+            copy.stop()
+            thread.join(LAST_WORDS_SECONDS)
         self.client.close()
 
-    def _create(self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous) -> None:
+    def _log(self, replica_id: str) -> Path:
+        return self.home / f"{replica_id}.log"
+
+    def _expected(self, replica: DesiredReplica) -> Rendezvous:
+        """Where this gang will meet, if rank 0 is on this engine."""
+        if self.policy.network == HOST:
+            return Rendezvous(address=os.uname().nodename, port=free_port(""))
+        names = [container_name(replica.job, replica.attempt, i) for i in range(replica.world)]
+        return Rendezvous(address=names[0], port=PORT, peers=tuple(names))
+
+    def _create(
+        self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
+    ) -> Container:
         name = container_name(replica.job, replica.attempt, replica.rank)
-        with _told("prepare"):
-            self._image(replica.image)
+        with self._making:
             options = self._options(replica, devices, meeting)
             try:
-                self.client.containers.create(name=name, **options)
+                return self.client.containers.create(name=name, **options)
             except APIError as error:
                 if error.status_code != 409:
                     raise
-                self._adopt(name, replica)
-
-    def _adopt(self, name: str, replica: DesiredReplica) -> None:
-        """The name is taken: ours from before a crash, or something that must go."""
-        container = self.client.containers.get(name)
-        if container.labels.get(f"{LABEL}replica") != replica.id:
-            sentence = f"another container is called {name}: remove it"
-            raise RuntimeFailure("name_taken", sentence)
+                sentence = f"another container is called {name}: remove it"
+                raise RuntimeFailure("name_taken", sentence) from error
 
     def _image(self, image: str) -> None:
         try:
@@ -146,29 +201,31 @@ class DockerRuntime:
             "command": command(replica),
             "entrypoint": [],
             "environment": environment(replica, devices, meeting, OUTPUT),
-            "labels": self._labels(replica),
+            "labels": self._labels(replica, meeting),
             "device_requests": requests if devices else [],
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
-            "network": self._network(replica.job),
-            "user": str(self.policy.user),
+            "network": self._networks.of(replica),
+            # The group too: a user that the image does not know would be of root's.
+            "user": f"{self.policy.user}:{self.policy.user}",
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges"],
             "pids_limit": self.policy.pids,
             "mem_limit": f"{replica.memory_mib}m",
             "memswap_limit": f"{replica.memory_mib}m",
-            "nano_cpus": replica.cpu_milli * 1_000_000,
+            "nano_cpus": max(LEAST_NANO_CPUS, replica.cpu_milli * 1_000_000),
             "shm_size": f"{replica.shm_mib}m",
-            "tmpfs": {"/tmp": "nosuid,nodev", OUTPUT: "nosuid,nodev,mode=1777"},  # noqa: S108
+            "tmpfs": {"/tmp": TMPFS, OUTPUT: TMPFS},  # noqa: S108
             "ulimits": [
-                Ulimit(name="nofile", soft=65_535, hard=65_535),
+                Ulimit(name="nofile", soft=_open_files(), hard=_open_files()),
                 Ulimit(name="core", soft=0, hard=0),
             ],
             "init": True,
-            "log_config": LogConfig(type="json-file", config={"max-size": "64m"}),
+            "log_config": LogConfig(type="json-file", config=LOG_ROTATION),
             "restart_policy": {"Name": "no"},
         }
 
-    def _labels(self, replica: DesiredReplica) -> dict[str, str]:
+    def _labels(self, replica: DesiredReplica, meeting: Rendezvous) -> dict[str, str]:
+        name = container_name(replica.job, replica.attempt, replica.rank)
         values = {
             "node": self.node,
             "replica": replica.id,
@@ -176,23 +233,10 @@ class DockerRuntime:
             "attempt": replica.attempt,
             "rank": replica.rank,
             "fence": replica.fence,
+            "address": os.uname().nodename if self.policy.network == HOST else name,
+            "port": meeting.port,
         }
         return {f"{LABEL}{key}": str(value) for key, value in values.items()}
-
-    def _network(self, job: str) -> str:
-        if self.policy.network == "host":
-            return "host"
-        name = f"tessera-job-{job[:13]}"
-        with contextlib.suppress(APIError):
-            # check_duplicate: two agents on one engine make it once.
-            self.client.networks.create(name, driver="bridge", check_duplicate=True)
-        return name
-
-    def _network_remove(self, job: str) -> None:
-        """Refused by the engine while another container is on it; the last one out removes it."""
-        for network in self.client.networks.list(names=[f"tessera-job-{job[:13]}"]):
-            with contextlib.suppress(APIError):
-                network.remove()
 
     def _containers(self, replica_id: str = "") -> list[Container]:
         labels = [f"{LABEL}node={self.node}"]
@@ -208,6 +252,9 @@ class DockerRuntime:
         labels = {key.removeprefix(LABEL): value for key, value in container.labels.items()}
         state = container.attrs["State"]
         phase = PHASES.get(state["Status"], Phase.RUNNING)
+        if phase is Phase.EXITED and labels["replica"] not in self._whole:
+            phase = Phase.RUNNING
+        exit_code = int(state["ExitCode"]) if phase is Phase.EXITED else None
         return Seen(
             replica=labels["replica"],
             job=labels["job"],
@@ -216,45 +263,61 @@ class DockerRuntime:
             fence=int(labels["fence"]),
             phase=phase,
             container=str(container.short_id),
-            address=container_name(labels["job"], int(labels["attempt"]), int(labels["rank"])),
-            port=PORT,
-            exit_code=int(state["ExitCode"]) if phase is Phase.EXITED else None,
-            memory_kill=bool(state.get("OOMKilled")),
+            address=labels["address"],
+            port=int(labels["port"]),
+            exit_code=exit_code,
+            # The engine says so too of a program that lived on when one of its children was killed.
+            memory_kill=bool(exit_code and state.get("OOMKilled")),
             sentence=str(state.get("Error", "")),
         )
 
     def _follow(self, container: Container) -> None:
+        """Copy its log, unless that is done or being done."""
         replica = container.labels[f"{LABEL}replica"]
         with self._lock:
-            if container.status == "created" or replica in self._followed:
+            known = replica in self._copies or replica in self._whole
+            if self._closed or known or container.status == "created":
                 return
-            self._followed.add(replica)
-        threading.Thread(target=self._copy, args=(container, replica), daemon=True).start()
+            copy = LogCopy(container, self._log(replica), lambda: self._changed())
+            thread = threading.Thread(target=self._copy, args=(replica, copy), daemon=True)
+            self._copies[replica] = (copy, thread)
+        thread.start()
 
-    def _copy(self, container: Container, replica: str) -> None:
-        """Copy the log until the container ends, from where an earlier copy stopped."""
-        path = self.home / f"{replica}.log"
-        with contextlib.suppress(DockerException, OSError):
-            skip = path.stat().st_size if path.exists() else 0
-            with path.open("ab", buffering=0) as log:
-                for chunk in container.logs(stream=True, follow=True):
-                    fresh = chunk[skip:]
-                    skip = max(0, skip - len(chunk))
-                    if fresh:
-                        log.write(fresh)
-                        self._changed()
-            container.wait()
+    def _copy(self, replica: str, copy: LogCopy) -> None:
+        whole = True  # also where the copy fails in a way that would only repeat itself
+        try:
+            whole = copy.run()
+        except Exception:
+            log.exception("log_copy_failed", extra={"replica": replica})
         with self._lock:
-            self._followed.discard(replica)
+            del self._copies[replica]
+            if whole:
+                self._whole.add(replica)
         self._changed()
+
+    def _await_copy(self, replica_id: str) -> None:
+        with self._lock:
+            copy = self._copies.get(replica_id)
+        if copy is not None:
+            copy[1].join(LAST_WORDS_SECONDS)
+
+
+def _is_given(container: Container, env: dict[str, str]) -> bool:
+    """Whether the container was made with this environment, devices included."""
+    return {f"{name}={value}" for name, value in env.items()} <= {*container.attrs["Config"]["Env"]}
+
+
+def _open_files() -> int:
+    """Not above our own limit: an engine without the power to raise it would start nothing."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
 
 
 @contextlib.contextmanager
 def _told(what: str) -> Any:
+    """The engine's refusal, or its silence (an OSError of the SDK), as one kind of failure."""
     try:
         yield
-    except NotFound:
-        raise
-    except DockerException as error:
+    except (DockerException, OSError) as error:
         explanation = getattr(error, "explanation", None) or str(error)
         raise RuntimeFailure("docker", f"Docker refused to {what}: {explanation}") from error

@@ -10,7 +10,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from typing import Any
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.rendezvous import command, environment
-from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name
+from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name, free_port
 from agents.runtime.child import write
 
 CHILD = Path(__file__).with_name("child.py")
@@ -58,8 +57,8 @@ class ProcessRuntime:
                 self._follow(seen.replica)
 
     def seen(self) -> dict[str, Seen]:
-        folders = (path for path in self.home.iterdir() if (path / "identity.json").exists())
-        return {path.name: self._seen(path) for path in folders}
+        found = ((path, _read(path / "identity.json")) for path in self.home.iterdir())
+        return {path.name: self._seen(path, identity) for path, identity in found if identity}
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         home = self.home / replica.id
@@ -86,6 +85,8 @@ class ProcessRuntime:
 
     def start(self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous) -> None:
         home = self.home / replica.id
+        if not (home / "identity.json").exists():
+            raise RuntimeFailure("vanished", "its process is gone from the node")
         if (home / "go.json").exists():
             # Written before a crash, perhaps without the word to go: saying it again is harmless.
             _open_gate(home)
@@ -121,11 +122,13 @@ class ProcessRuntime:
             log.seek(offset)
             return log.read(limit)
 
+    def tidy(self) -> None:
+        """Nothing stands ready here."""
+
     def close(self) -> None:
         self._changed = lambda: None
 
-    def _seen(self, home: Path) -> Seen:
-        identity = _read(home / "identity.json") or {}
+    def _seen(self, home: Path, identity: dict[str, Any]) -> Seen:
         ended = _read(home / "exit.json")
         alive = _is_alive(identity)
         if ended is None and not alive:
@@ -183,17 +186,10 @@ def _identity(replica: DesiredReplica, pid: int) -> dict[str, Any]:
         "rank": replica.rank,
         "fence": replica.fence,
         "name": container_name(replica.job, replica.attempt, replica.rank),
-        "port": _free_port(),
+        "port": free_port(LOOPBACK),
         "pid": pid,
         "started": _start_ticks(pid),
     }
-
-
-def _free_port() -> int:
-    """A port that is free now, for rank 0 to listen on."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def _open_gate(home: Path) -> None:

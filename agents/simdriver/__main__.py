@@ -1,6 +1,7 @@
 """`python -m agents.simdriver create|show`: make a simulated node, or print its state."""
 
 import argparse
+import errno
 import json
 import secrets
 import sys
@@ -12,19 +13,34 @@ from agents.simdriver.store import Store
 
 
 def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    """Ends with one sentence and status 2 where the file is not what it should be."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
     store = Store(options.path)
-    if options.command == "create":
-        store.create(
-            new_node(
-                board=options.board,
-                gpus=options.gpus,
-                seed=options.seed if options.seed is not None else secrets.randbits(48),
-                latency=options.latency == "on",
-            )
-        )
-    sys.stdout.write(json.dumps(write(store.node()), indent=1) + "\n")
+    try:
+        if options.command == "create":
+            _create(store, options)
+        shown = write(store.node())
+    except OSError as error:
+        parser.error(f"{options.path}: {error.strerror}. `create` makes a node, `show` needs one.")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        parser.error(f"{options.path} is not the state of a simulated node")
+    sys.stdout.write(json.dumps(shown, indent=1) + "\n")
     return 0
+
+
+def _create(store: Store, options: argparse.Namespace) -> None:
+    """Never over a node that an agent may be using. Raises FileExistsError."""
+    if store.path.exists():
+        raise FileExistsError(errno.EEXIST, "exists already, delete it to begin anew")
+    store.create(
+        new_node(
+            board=options.board,
+            gpus=options.gpus,
+            seed=options.seed if options.seed is not None else secrets.randbits(48),
+            latency=options.latency == "on",
+        )
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,0 +1,161 @@
+"""Copies a container's log into a file as it comes, so that offsets stay when the engine rotates.
+
+The engine stamps every entry. Beside the log stands a mark: the stamp of the newest entry and where
+in the file it begins. So a copy that begins again neither loses an entry nor writes one twice, also
+where the engine rotated meanwhile.
+"""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from docker.errors import APIError, DockerException
+from docker.models.containers import Container
+from docker.types import CancellableStream
+
+# How long one request for a container's end may hang; the log is followed anew afterwards.
+WAIT_SECONDS = 10
+SECOND = len("2026-01-31T23:59:59")
+# How many entries back a repeated one is known by its stamp; what is older than all is repeated.
+REMEMBERED = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The first entry stamped `stamp` begins at byte `start` of the file."""
+
+    stamp: bytes
+    start: int
+
+    def line(self) -> bytes:
+        """Of a fixed width, so that it is written over the one before in one piece."""
+        return b"%s %020d" % (self.stamp, self.start)
+
+
+NOTHING = Mark(b"", 0)
+
+
+class Repeats:
+    """Finds the entries that Docker 20.10 hands out again when it rotates under a follower."""
+
+    def __init__(self) -> None:
+        self._order: deque[bytes] = deque()
+        self._known: set[bytes] = set()
+        self._open: set[bytes] = set()
+
+    def has(self, stamp: bytes, entry: bytes) -> bool:
+        """Whether it came before; else it is remembered. The parts of a long line share a stamp."""
+        if stamp not in self._open:
+            is_full = len(self._order) >= REMEMBERED
+            if stamp in self._known or (is_full and stamp < self._order[0]):
+                return True
+            self._known.add(stamp)
+            self._order.append(stamp)
+            if is_full:
+                self._known.discard(self._order.popleft())
+        (self._open.discard if entry.endswith(b"\n") else self._open.add)(stamp)
+        return False
+
+
+class LogCopy:
+    """The copy of one container's log at `path`. `run` blocks; `stop` ends it from elsewhere."""
+
+    def __init__(self, container: Container, path: Path, grown: Callable[[], None]) -> None:
+        self.container = container
+        self.path = path
+        self.grown = grown
+        self._stream: CancellableStream[bytes] | None = None
+        self._stopped = False
+
+    def run(self) -> bool:
+        """True once the container has ended and its log is as whole as the engine has it."""
+        try:
+            while not self._stopped:
+                self._copy(follow=True)
+                if not self._stopped and self._has_ended():
+                    # Docker 20.10 may fall silent to a follower when it rotates: once more.
+                    self._copy(follow=False)
+                    return True
+        except APIError:
+            return True  # the engine answers, but the container or its log is gone
+        except (DockerException, OSError):
+            return False  # the engine is away: another copy goes on from the mark
+        return False
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._stream is not None:
+            with contextlib.suppress(DockerException, OSError, AttributeError):
+                self._stream.close()
+
+    def _has_ended(self) -> bool:
+        """The log ends a moment before its container does, or when the connection breaks."""
+        try:
+            self.container.wait(timeout=WAIT_SECONDS)
+        except OSError as error:
+            if isinstance(error, APIError):
+                raise
+            return False
+        return True
+
+    def _copy(self, *, follow: bool) -> None:
+        path = mark_path(self.path)
+        path.touch()
+        with self.path.open("ab", buffering=0) as log, path.open("r+b", buffering=0) as marks:
+            mark = _read_mark(marks.read(), log.tell())
+            skip, newest, repeats = log.tell() - mark.start, b"", Repeats()
+            for stamp, entry in self._entries(mark.stamp, follow=follow):
+                if repeats.has(stamp, entry):
+                    continue
+                if mark.stamp and stamp > mark.stamp and not newest:
+                    skip = 0  # the marked entry was rotated away: all of this is new
+                if not skip and stamp != newest:
+                    os.pwrite(marks.fileno(), Mark(stamp, log.tell()).line(), 0)
+                newest = stamp
+                fresh = entry[skip:]
+                skip = max(0, skip - len(entry))
+                if fresh:
+                    log.write(fresh)
+                    self.grown()
+
+    def _entries(self, after: bytes, *, follow: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Stamp and bytes of each entry, from the one stamped `after` on (empty: from the first).
+
+        Two streams are stamped before they are put in one order, so that stamps may swap places
+        within moments: an entry is looked for by its own stamp, not by a later one.
+        """
+        since = second(after) - 1 if after else None
+        self._stream = self.container.logs(stream=True, follow=follow, timestamps=True, since=since)
+        if self._stopped:  # said between the request and its answer
+            self.stop()
+        first, found = True, not after
+        for chunk in self._stream:
+            stamp, _, entry = chunk.partition(b" ")
+            if not found:
+                is_gone = stamp > after and (first or second(stamp) > second(after) + 1)
+                found = stamp == after or is_gone
+            first = False
+            if found:
+                yield stamp, entry
+
+
+def mark_path(log: Path) -> Path:
+    return log.with_suffix(".mark")
+
+
+def second(stamp: bytes) -> int:
+    """Since 1970. Stamps have a fixed width and are in UTC: 2026-01-31T23:59:59.123456789Z."""
+    told = datetime.fromisoformat(stamp[:SECOND].decode("ascii"))
+    return int(told.replace(tzinfo=UTC).timestamp())
+
+
+def _read_mark(line: bytes, size: int) -> Mark:
+    """Nothing, where the mark was never written whole or the log was cut before it."""
+    stamp, _, start = line.partition(b" ")
+    if not start.isdigit() or int(start) > size:
+        return NOTHING
+    return Mark(stamp, int(start))
