@@ -1,5 +1,6 @@
 """What can never run on the cluster as it is: said at submit, not after hours in the queue."""
 
+from collections import Counter
 from typing import Any
 
 from agents.contract.boards import Board
@@ -22,9 +23,10 @@ def impossible(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
     ways = wants(job.device, boards)
     if not ways:
         return _no_such_device(job, boards)
-    reasons = [_too_large(job, want, snapshot) for want in ways]
-    if all(reasons):
-        return reasons[0]
+    reasons = [reason for want in ways if (reason := _too_large(job, want, snapshot))]
+    if len(reasons) == len(ways):
+        # The board that comes nearest says most about what there is.
+        return max(reasons, key=lambda reason: reason.evidence.get("largest", 0))
     return _over_quota(job, min(w.replica_units for w in ways), snapshot)
 
 
@@ -45,17 +47,21 @@ def _no_such_device(job: WaitingJob, boards: set[Board]) -> Reason:
 
 def _too_large(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> Reason | None:
     """Whether the gang is larger than the cluster, or one replica larger than any node."""
-    fitting = [_replicas_on(node, job, want) for node in snapshot.nodes]
-    most = max(fitting, default=0)
+    fitting = [(node.fabric, _replicas_on(node, job, want)) for node in snapshot.nodes]
+    most = max((replicas for _, replicas in fitting), default=0)
     if most == 0:
         return _no_node(job, want, snapshot)
     needed = job.replicas
     if job.topology in NEAR and needed > most:
         sentence = f"{needed} replicas on one node are asked for; the largest node takes {most}"
         return _never(sentence, needed=needed, largest=most)
-    if needed > sum(fitting):
-        sentence = f"{needed} replicas are asked for; the whole cluster takes {sum(fitting)}"
-        return _never(sentence, needed=needed, largest=sum(fitting))
+    by_fabric: Counter[str] = Counter()
+    for fabric, replicas in fitting:
+        by_fabric[fabric] += replicas
+    if needed > (most := max(by_fabric.values())):
+        where = "largest network" if len(by_fabric) > 1 else "whole cluster"
+        sentence = f"{needed} replicas are asked for; the {where} takes {most}"
+        return _never(sentence, needed=needed, largest=most)
     return None
 
 
@@ -96,7 +102,7 @@ def _gpus_on(node: NodeView, board: str) -> int:
 
 def _over_quota(job: WaitingJob, replica_units: int, snapshot: ClusterSnapshot) -> Reason | None:
     needed = replica_units * job.replicas
-    for quota in snapshot.quotas:
+    for quota in sorted(snapshot.quotas, key=lambda q: q.user):
         is_mine = quota.project == job.project and quota.user in ("", job.user)
         if is_mine and needed > quota.limit_units:
             whose = f"{quota.user} in {quota.project}" if quota.user else quota.project

@@ -5,7 +5,7 @@ from typing import Any
 
 from agents.contract.documents import SliceKind
 from scheduler.core.fits import NEAR
-from scheduler.core.ledger import Ledger, NodeSpace
+from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import ClusterSnapshot, WaitingJob
 from scheduler.core.wants import Want
@@ -21,7 +21,8 @@ def explain(
     can_place: CanPlace,
 ) -> Reason:
     """The dominant reason that `want` cannot be had for the gang at this point of the pass."""
-    serving = [n for n in ledger.nodes.values() if _serves(n, want)]
+    by_name = sorted(ledger.nodes.values(), key=lambda n: (n.view.name, n.view.id))
+    serving = [n for n in by_name if _serves(n, want)]
     usable = [n for n in serving if n.view.available]
     if not usable:
         return _unavailable(serving)
@@ -71,16 +72,25 @@ def _serves(node: NodeSpace, want: Want) -> bool:
 
 
 def _free(node: NodeSpace, want: Want) -> int:
-    """Whole GPUs that are empty, or slices of the size counted by free memory slices alone."""
+    """Whole GPUs that are empty, or slices by what is free in number, wherever on a GPU it lies."""
     healthy = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
     if want.kind is SliceKind.GPU:
         return sum(1 for gpu in healthy if gpu.is_empty)
-    return sum(_free_slots(gpu) // want.size for gpu in healthy)
+    return sum(_free_slices(gpu, want) for gpu in healthy)
 
 
-def _free_slots(gpu: Any) -> int:
-    held = sum(s.size for key, s in gpu.slices.items() if not gpu.is_idle(key))
-    return int(gpu.board.memory_slices - held)
+def _free_slices(gpu: GpuSpace, want: Want) -> int:
+    """By memory and compute slices and the profile's maximum; only their places are not asked."""
+    profile = gpu.board.profile(want.profile)
+    if profile is None or not gpu.may_carve(without_idle=True):
+        return 0
+    held = [s for key, s in gpu.slices.items() if not gpu.is_idle(key)]
+    profiles = [p for s in held if (p := gpu.board.profile(s.profile))]
+    memory = gpu.board.memory_slices - sum(s.size for s in held)
+    compute = gpu.board.compute_slices - sum(p.compute_slices for p in profiles)
+    alike = sum(1 for s in held if s.profile == want.profile)
+    by_size = min(memory // profile.memory_slices, compute // profile.compute_slices)
+    return max(0, min(by_size, profile.max_instances - alike))
 
 
 def _lacks_host(nodes: list[NodeSpace], job: WaitingJob) -> bool:

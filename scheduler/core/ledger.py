@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from agents.contract.boards import Board, Profile
-from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement, free_placements, room_left
 from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SlicePlace, SliceView
 from scheduler.core.wants import gpu_board
@@ -18,12 +18,17 @@ Layout = frozenset[Placement]
 
 @dataclass(slots=True)
 class GpuSpace:
-    """One GPU in this pass. `slices` are the live ones by id, the pass's own under made-up ids."""
+    """One GPU in this pass. `slices` are the live ones by id, the pass's own under made-up ids.
+
+    `leaving`: idle slices that the pass merges. They are still there for who could start now, and
+    gone for who waits for a merge.
+    """
 
     view: GpuView
     board: Board
     slices: dict[str, SliceView]
     spoken_for: set[str] = field(default_factory=set)
+    leaving: dict[str, SliceView] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -39,18 +44,16 @@ class GpuSpace:
         return not self.slices[slice_id].held and slice_id not in self.spoken_for
 
     def layout(self, *, without_idle: bool = False) -> Layout:
-        return frozenset(
-            Placement(s.start, s.size, s.profile)
-            for key, s in self.slices.items()
-            if not (without_idle and self.is_idle(key))
-        )
+        if without_idle:
+            kept = [s for key, s in self.slices.items() if not self.is_idle(key)]
+        else:
+            kept = [*self.slices.values(), *self.leaving.values()]
+        return frozenset(Placement(s.start, s.size, s.profile) for s in kept)
 
     def may_carve(self, *, without_idle: bool = False) -> bool:
-        """Mode changes only on an empty GPU: nothing whole on it, and MIG or empty."""
-        kept = [s for k, s in self.slices.items() if not (without_idle and self.is_idle(k))]
-        if any(s.kind is not SliceKind.MIG for s in kept):
-            return False
-        return self.board.supports_mig and (self.view.mode is GpuMode.MIG or not kept)
+        """Mode changes only on an empty GPU: what stays on it is MIG (of this pass, too)."""
+        kept = (s for k, s in self.slices.items() if not (without_idle and self.is_idle(k)))
+        return self.board.supports_mig and all(s.kind is SliceKind.MIG for s in kept)
 
 
 @dataclass(slots=True)
@@ -116,7 +119,14 @@ class Ledger:
     def drop_idle(self, gpu: GpuSpace, slices: list[str]) -> None:
         """Intend to delete idle slices: nobody may reuse them in this pass."""
         gone = {key: gpu.slices.pop(key) for key in slices}
-        self._undo.append(lambda: gpu.slices.update(gone))
+        gpu.leaving.update(gone)
+
+        def undo() -> None:
+            gpu.slices.update(gone)
+            for key in gone:
+                del gpu.leaving[key]
+
+        self._undo.append(undo)
 
     def charge(self, project: str, user: str, units: int) -> None:
         for key in ((project, ""), (project, user)):
@@ -144,10 +154,15 @@ def _node(view: NodeView) -> NodeSpace:
 @cache
 def starts(board: Board, profile: Profile, layout: Layout) -> tuple[Placement, ...]:
     """Where `profile` can be carved beside `layout`, remembered: layouts repeat."""
-    return tuple(free_placements(board, profile, layout))
+    return () if _has_whole(layout) else tuple(free_placements(board, profile, layout))
 
 
 @cache
 def room(board: Board, layout: Layout) -> int:
     """How much can still be made beside `layout` (geometry.room_left), remembered."""
-    return room_left(board, layout)
+    return 0 if _has_whole(layout) else room_left(board, layout)
+
+
+def _has_whole(layout: Layout) -> bool:
+    """Whether the GPU is given whole, or was and is not free yet: geometry knows only profiles."""
+    return any(not place.profile for place in layout)

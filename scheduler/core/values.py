@@ -194,6 +194,4 @@ class Plan:
 class Policy:
     """What the planner may do, as values. Defaults are the product's defaults."""
 
-    carve: bool = True
     merge: bool = True
-    max_replicas: int = 256

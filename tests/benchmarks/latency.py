@@ -35,6 +35,8 @@ from tests.services.stack import Stack, until
 # The job's first statement: when did I start, in nanoseconds since the Unix epoch?
 SAY_WHEN = "import time; print(time.time_ns(), flush=True)"
 WARM_UP = 2
+# Both sides get one whole core and this much memory: less would throttle the start itself.
+MEMORY_MIB = 128
 # Asking how the job does would take the processor from those who start it. Not part of any figure.
 QUIET_SECONDS = 1.0
 
@@ -103,7 +105,7 @@ def tessera(stack: Stack, command: list[str]) -> Callable[[], float]:
 
     def once() -> float:
         sent = time.time_ns()
-        job = stack.submit(command, retries={"infrastructure": 0})
+        job = stack.submit(command, cpu=1, memory=f"{MEMORY_MIB}MiB")
         time.sleep(QUIET_SECONDS)
         seen = stack.until_status(job, "succeeded", "failed", "cancelled", "timed_out")
         assert seen["status"] == "succeeded", seen["result"]
@@ -129,8 +131,9 @@ def bare_containers(engine: str, home: Path) -> Iterator[Callable[[], float]]:
     os.environ["DOCKER_HOST"] = engine
     runtime = DockerRuntime(home, "bare", Policy(network="host"))
     client = docker.DockerClient(base_url=engine, version=API_VERSION, timeout=60)
+    command = ("python3", "-c", SAY_WHEN)
     replica = DesiredReplica(
-        id="bare", job="bare", image=IMAGE, command=("python3", "-c", SAY_WHEN), memory_mib=128
+        id="bare", job="bare", image=IMAGE, command=command, memory_mib=MEMORY_MIB
     )
     options = runtime._options(replica, ["MIG-bare"], Rendezvous("bare", PORT))
     # A bridge of its own that is there already, as the agent's lanes are.

@@ -1,0 +1,94 @@
+"""The world as it is when a plan was carried out: its places are held, and its jobs have left."""
+
+from collections import Counter
+from dataclasses import replace
+
+from agents.contract.documents import GpuMode, SliceKind
+from scheduler.core.values import SliceView
+
+
+def carried_out(snapshot, places):
+    """`snapshot` with the devices of `places` held. Merges are not made."""
+    gone = {place.job for place in places}
+    jobs = {job.id: job for job in snapshot.jobs}
+    cpu, memory, units = Counter(), Counter(), Counter()
+    new, reused = {}, set()
+    for place in places:
+        job = jobs[place.job]
+        for replica in place.replicas:
+            cpu[replica.node] += job.cpu_milli
+            memory[replica.node] += job.memory_mib
+            for number, device in enumerate(replica.devices):
+                units[job.project, ""] += device.units
+                units[job.project, job.user] += device.units
+                if device.slice:
+                    reused.add(device.slice)
+                    continue
+                view = SliceView(
+                    f"new-{place.job}-{replica.rank}-{number}",
+                    *(device.kind, device.profile, device.start, device.size),
+                    held=True,
+                    ready=False,
+                )
+                new.setdefault(device.gpu, []).append(view)
+    return replace(
+        snapshot,
+        jobs=tuple(job for job in snapshot.jobs if job.id not in gone),
+        quotas=tuple(
+            replace(q, used_units=q.used_units + units[q.project, q.user]) for q in snapshot.quotas
+        ),
+        nodes=tuple(
+            replace(
+                node,
+                cpu_free_milli=node.cpu_free_milli - cpu[node.id],
+                memory_free_mib=node.memory_free_mib - memory[node.id],
+                gpus=tuple(_gpu(gpu, new.get(gpu.id, ()), reused) for gpu in node.gpus),
+            )
+            for node in snapshot.nodes
+        ),
+    )
+
+
+def without_idle(snapshot):
+    """The world when every slice that nobody holds is gone."""
+    return _each_gpu(snapshot, lambda gpu: [s for s in gpu.slices if s.held])
+
+
+def when_gone(snapshot, merged):
+    """The world when a merge is done, and so is whatever was on its way out before."""
+
+    def kept(gpu):
+        return [s for s in gpu.slices if s.held or (s.ready and s.id not in merged)]
+
+    return _each_gpu(snapshot, kept)
+
+
+def emptied(snapshot):
+    """The cluster as it would be on its best day: everyone is here, healthy and idle."""
+    nodes = tuple(
+        replace(
+            node,
+            available=True,
+            cpu_free_milli=node.cpu_total_milli,
+            memory_free_mib=node.memory_total_mib,
+            gpus=tuple(replace(gpu, healthy=True, slices=()) for gpu in node.gpus),
+        )
+        for node in snapshot.nodes
+    )
+    return replace(snapshot, nodes=nodes)
+
+
+def _each_gpu(snapshot, kept):
+    nodes = tuple(
+        replace(node, gpus=tuple(replace(gpu, slices=tuple(kept(gpu))) for gpu in node.gpus))
+        for node in snapshot.nodes
+    )
+    return replace(snapshot, nodes=nodes)
+
+
+def _gpu(gpu, new, reused):
+    slices = tuple(replace(s, held=s.held or s.id in reused) for s in gpu.slices) + tuple(new)
+    if not new:
+        return replace(gpu, slices=slices)
+    mode = GpuMode.MIG if any(s.kind is SliceKind.MIG for s in slices) else GpuMode.WHOLE
+    return replace(gpu, slices=slices, mode=mode)

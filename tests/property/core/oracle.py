@@ -1,0 +1,162 @@
+"""What is possible at all, by CP-SAT: an exact search that shares no code with the planner.
+
+Boards are read as tables (starts, sizes, compute slices, maxima). Every legal place of an instance
+is a Boolean; slots, compute slices, maxima, CPU, memory, networks and nearness are constraints.
+"""
+
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from agents.contract.boards import boards
+from scheduler.core.values import Topology
+
+WHOLE = ""
+NEAR = (Topology.SAME_NODE, Topology.NVLINK)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of device for every replica of a gang: a profile of a board, or the board whole."""
+
+    board: str
+    profile: str
+    count: int
+
+
+def kinds(job, snapshot):
+    """Every kind that serves the job, on the boards that are here."""
+    device, found = job.device, set()
+    for key in {gpu.board for node in snapshot.nodes for gpu in node.gpus}:
+        board = boards()[key]
+        if device.gpus:
+            found.add(Kind(key, WHOLE, device.gpus))
+        if device.mig and board.profile(device.mig):
+            found.add(Kind(key, device.mig, 1))
+        if device.memory_mib:
+            if board.memory_mib >= device.memory_mib:
+                found.add(Kind(key, WHOLE, 1))
+            plain = [p for p in board.profiles if "+" not in p.name and "-" not in p.name]
+            found |= {Kind(key, p.name, 1) for p in plain if p.memory_mib >= device.memory_mib}
+    return sorted(found, key=repr)
+
+
+def price(kind):
+    """Units of one replica: the dominant share of memory or compute slices, of 56,000 a GPU."""
+    board = boards()[kind.board]
+    profile = board.profile(kind.profile)
+    if profile is None:
+        return 56_000 * kind.count
+    memory = 56_000 * profile.memory_slices // board.memory_slices
+    compute = 56_000 * profile.compute_slices // board.compute_slices
+    return max(memory, compute) * kind.count
+
+
+def possible(job, kind, snapshot):
+    """Whether the whole gang can be given devices of this kind now, beside all that is there."""
+    return _most([(job, kind)], snapshot) == 1
+
+
+def most(jobs, snapshot):
+    """The largest number of these jobs that can be placed together. Each has one kind."""
+    return _most([(job, kinds(job, snapshot)[0]) for job in jobs], snapshot)
+
+
+def _most(asked, snapshot):
+    model = cp_model.CpModel()
+    on_gpu = {gpu.id: [] for node in snapshot.nodes for gpu in node.gpus}
+    load = {node.id: [] for node in snapshot.nodes}
+    started = [
+        _gang(model, job, kind, snapshot, on_gpu, load, f"j{number}")
+        for number, (job, kind) in enumerate(asked)
+    ]
+    for node in snapshot.nodes:
+        cpu = sum(replicas * job.cpu_milli for job, replicas in load[node.id])
+        memory = sum(replicas * job.memory_mib for job, replicas in load[node.id])
+        model.add(cpu <= node.cpu_free_milli)
+        model.add(memory <= node.memory_free_mib)
+        for gpu in node.gpus:
+            _geometry(model, gpu, on_gpu[gpu.id])
+    model.maximize(sum(started))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.cp_model_presolve = False
+    assert solver.solve(model) == cp_model.OPTIMAL
+    return round(solver.objective_value)
+
+
+def _gang(model, job, kind, snapshot, on_gpu, load, name):
+    """Booleans for a gang's devices. Returns the one that says whether it starts."""
+    start = model.new_bool_var(name)
+    networks, total = {}, []
+    for node in snapshot.nodes:
+        if not node.available:
+            continue
+        replicas = model.new_int_var(0, job.replicas, f"{name}-{node.id}")
+        here = model.new_bool_var(f"{name}-on-{node.id}")
+        model.add(replicas <= job.replicas * here)
+        given = [
+            given
+            for gpu in node.gpus
+            if gpu.healthy and gpu.board == kind.board
+            for given in _devices(model, gpu, kind, on_gpu[gpu.id], f"{name}-{gpu.id}")
+        ]
+        model.add(sum(given) == kind.count * replicas)
+        load[node.id].append((job, replicas))
+        total.append((replicas, here))
+        networks.setdefault(node.fabric, []).append(here)
+    model.add(sum(replicas for replicas, _ in total) == job.replicas * start)
+    if job.topology in NEAR:
+        model.add(sum(here for _, here in total) <= 1)
+    used = []
+    for fabric, heres in networks.items():
+        inside = model.new_bool_var(f"{name}-in-{fabric}")
+        model.add_max_equality(inside, heres)
+        used.append(inside)
+    model.add(sum(used) <= 1)
+    return start
+
+
+def _devices(model, gpu, kind, on_gpu, name):
+    """A Boolean for each place of the kind on this GPU: (Boolean, place) goes to `on_gpu`."""
+    if kind.profile == WHOLE:
+        taken = model.new_bool_var(name)
+        on_gpu.append((taken, WHOLE, 0, None))
+        return [taken]
+    found = []
+    for at in boards()[gpu.board].profile(kind.profile).starts:
+        made = model.new_bool_var(f"{name}@{at}")
+        on_gpu.append((made, kind.profile, at, None))
+        found.append(made)
+    for seen in gpu.slices:
+        if seen.profile == kind.profile and seen.ready and not seen.held:
+            reused = model.new_bool_var(f"{name}-idle@{seen.start}")
+            on_gpu.append((reused, kind.profile, seen.start, seen.id))
+            found.append(reused)
+    return found
+
+
+def _geometry(model, gpu, wanted):
+    """What is there stays; what is new stands beside it; an idle slice has one new holder."""
+    board = boards()[gpu.board]
+    for seen in gpu.slices:
+        holders = [var for var, _, _, reused in wanted if reused == seen.id]
+        model.add(sum(holders) <= 1)
+    new = [(var, profile, at) for var, profile, at, reused in wanted if reused is None]
+    there = [(1, seen.profile, seen.start) for seen in gpu.slices]
+    cells = [[] for _ in range(board.memory_slices)]
+    compute, alike = [], {}
+    for var, name, at in new + there:
+        profile = board.profile(name)
+        size = profile.memory_slices if profile else board.memory_slices
+        for cell in range(at, at + size):
+            cells[cell].append(var)
+        compute.append(var * (profile.compute_slices if profile else board.compute_slices))
+        alike.setdefault(name, []).append(var)
+    for cell in cells:
+        model.add(sum(cell) <= 1)
+    if new:
+        model.add(sum(compute) <= board.compute_slices)
+    for name, group in alike.items():
+        if profile := board.profile(name):
+            model.add(sum(group) <= profile.max_instances)

@@ -1,0 +1,125 @@
+"""The planner against an exact oracle on small worlds.
+
+What plan.py promises is a turn for every job: in order, each is placed when it can be placed beside
+what is held and what the jobs before it got. It promises no best packing of the whole queue, so the
+oracle is asked turn by turn; for a queue of one profile, where places cannot be chosen badly, the
+number that is placed must be the largest there is.
+"""
+
+from dataclasses import replace
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.capacity import impossible
+from scheduler.core.reasons import ReasonCode
+from scheduler.core.values import Priority
+from tests.builders import A30, H200, a_cluster, a_job, plan_of
+from tests.property.core.after import carried_out, emptied, without_idle
+from tests.property.core.oracle import kinds, most, possible, price
+from tests.property.core.worlds import PROFILES, nodes, worlds
+
+few = settings(max_examples=200, deadline=None, derandomize=True)
+small = worlds(max_nodes=3, max_gpus=2, max_jobs=4, with_quotas=False)
+lone = worlds(max_nodes=3, max_gpus=2, max_jobs=1, with_quotas=False)
+
+
+def can(job, snapshot):
+    return any(possible(job, kind, snapshot) for kind in kinds(job, snapshot))
+
+
+@st.composite
+def slice_queues(draw, *, one_profile=False):
+    """One to three GPUs on one node, and one-replica jobs for MIG slices with equal priority."""
+    board = draw(st.sampled_from([H200, A30]))
+    node = draw(nodes("a", (board,), most=3))
+    names = st.sampled_from(PROFILES[board])
+    only = draw(names)
+    jobs = [
+        a_job(str(i), mig=only if one_profile else draw(names), queued_at=i)
+        for i in range(1, draw(st.sampled_from(range(1, 9))) + 1)
+    ]
+    host = {"cpu_free_milli": 64_000, "cpu_total_milli": 64_000, "memory_free_mib": 64_000}
+    return a_cluster(replace(node, **host), jobs=jobs)
+
+
+@few
+@given(snapshot=slice_queues())
+def test_the_first_job_is_placed_whenever_it_can_be(snapshot):
+    first = snapshot.jobs[0]
+    plan = plan_of(snapshot)
+    assert (first.id in {place.job for place in plan.places}) == can(first, snapshot)
+
+
+@few
+@given(snapshot=slice_queues())
+def test_each_slice_job_in_turn_is_placed_exactly_when_it_can_be(snapshot):
+    plan = plan_of(snapshot, merge=False)
+    places = {place.job: place for place in plan.places}
+    assert [place.job for place in plan.places] == sorted(places, key=int)
+    world = snapshot
+    for job in snapshot.jobs:
+        assert (job.id in places) == can(job, world), job.id
+        world = carried_out(world, [places[job.id]] if job.id in places else [])
+
+
+@few
+@given(snapshot=slice_queues(one_profile=True))
+def test_of_equal_jobs_as_many_are_placed_as_is_possible_at_all(snapshot):
+    assume(kinds(snapshot.jobs[0], snapshot))
+    plan = plan_of(snapshot, merge=False)
+    assert len(plan.places) == most(snapshot.jobs, snapshot)
+    assert [place.job for place in plan.places] == [
+        job.id for job in snapshot.jobs[: len(plan.places)]
+    ]
+
+
+@few
+@given(snapshot=slice_queues())
+def test_no_plan_places_more_than_is_possible(snapshot):
+    plan = plan_of(snapshot)
+    asking = [job for job in snapshot.jobs if kinds(job, snapshot)]
+    assert len(plan.places) <= most(asking, snapshot)
+
+
+@few
+@given(snapshot=small)
+def test_gangs_and_whole_gpus_in_turn_are_placed_exactly_when_they_can_be(snapshot):
+    """All of one priority, project and user: the turn is by age, then by id."""
+    jobs = [replace(j, priority=Priority.LOW, project="p", user="u") for j in snapshot.jobs]
+    world = replace(snapshot, jobs=tuple(jobs))
+    plan = plan_of(world, merge=False)
+    places = {place.job: place for place in plan.places}
+    for job in sorted(jobs, key=lambda job: (job.queued_at, int(job.id))):
+        assert (job.id in places) == can(job, world), job.id
+        world = carried_out(world, [places[job.id]] if job.id in places else [])
+
+
+@few
+@given(snapshot=lone)
+def test_a_job_gets_the_cheapest_kind_that_is_possible(snapshot):
+    (job,) = snapshot.jobs
+    for place in plan_of(snapshot, merge=False).places:
+        paid = sum(device.units for device in place.replicas[0].devices)
+        here = [kind for kind in kinds(job, snapshot) if possible(job, kind, snapshot)]
+        assert paid == min(price(kind) for kind in here)
+
+
+@few
+@given(snapshot=lone)
+def test_a_merge_is_asked_for_exactly_when_only_idle_slices_are_in_the_way(snapshot):
+    (job,) = snapshot.jobs
+    reasons = [hold.reason.code for hold in plan_of(snapshot).holds]
+    if can(job, snapshot):
+        assert reasons == []
+    elif can(job, without_idle(snapshot)):
+        assert reasons == [ReasonCode.REPARTITION]
+    else:
+        assert reasons[0] is not ReasonCode.REPARTITION
+
+
+@few
+@given(snapshot=lone)
+def test_a_job_can_never_run_exactly_when_the_empty_cluster_could_not_take_it(snapshot):
+    (job,) = snapshot.jobs
+    assert (impossible(job, snapshot) is None) == can(job, emptied(snapshot))

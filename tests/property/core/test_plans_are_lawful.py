@@ -1,0 +1,173 @@
+"""Whatever the world: a plan spends nothing twice, keeps every rule, and forgets nobody.
+
+The rules are checked on the world after the plan, by counting; the planner's ledger is not asked.
+"""
+
+from collections import Counter
+
+from hypothesis import given, settings
+
+from agents.contract.boards import boards
+from agents.contract.documents import SliceKind
+from agents.contract.geometry import Placement, is_legal
+from scheduler.core.fits import NEAR, fits
+from scheduler.core.reasons import ReasonCode
+from tests.builders import as_bytes, plan_of
+from tests.property.core.after import carried_out, when_gone
+from tests.property.core.worlds import worlds
+
+many = settings(max_examples=100, deadline=None, derandomize=True)
+
+
+def placed_with_jobs(snapshot, plan):
+    jobs = {job.id: job for job in snapshot.jobs}
+    return [(jobs[place.job], place) for place in plan.places]
+
+
+def devices_of(place):
+    return [device for replica in place.replicas for device in replica.devices]
+
+
+@many
+@given(snapshot=worlds())
+def test_no_memory_slice_is_given_twice_and_every_layout_stays_legal(snapshot):
+    plan = plan_of(snapshot)
+    for node in carried_out(snapshot, plan.places).nodes:
+        for gpu in node.gpus:
+            whole = [s for s in gpu.slices if s.kind is SliceKind.GPU]
+            assert not whole or len(gpu.slices) == 1, "a whole GPU is shared with nothing"
+            layout = [Placement(s.start, s.size, s.profile) for s in gpu.slices if s not in whole]
+            assert is_legal(boards()[gpu.board], layout)
+
+
+@many
+@given(snapshot=worlds())
+def test_only_usable_nodes_and_healthy_gpus_are_given_and_idle_slices_only_once(snapshot):
+    plan = plan_of(snapshot)
+    nodes = {node.id: node for node in snapshot.nodes}
+    views = {s.id: s for node in snapshot.nodes for gpu in node.gpus for s in gpu.slices}
+    reused = []
+    for place in plan.places:
+        for replica in place.replicas:
+            node = nodes[replica.node]
+            assert node.available
+            own = {gpu.id: gpu for gpu in node.gpus}
+            assert all(own[device.gpu].healthy for device in replica.devices)
+        reused += [(d.slice, d.profile, d.start) for d in devices_of(place) if d.slice]
+    assert len(reused) == len(set(reused))
+    for key, profile, start in reused:
+        seen = views[key]
+        assert (seen.held, seen.ready, seen.profile, seen.start) == (False, True, profile, start)
+
+
+@many
+@given(snapshot=worlds())
+def test_no_node_gives_more_cpu_or_memory_than_it_has_free(snapshot):
+    for node in carried_out(snapshot, plan_of(snapshot).places).nodes:
+        assert node.cpu_free_milli >= 0
+        assert node.memory_free_mib >= 0
+
+
+@many
+@given(snapshot=worlds())
+def test_a_quota_is_never_exceeded_and_one_that_is_already_gets_nothing(snapshot):
+    before = {(q.project, q.user): q.used_units for q in snapshot.quotas}
+    for quota in carried_out(snapshot, plan_of(snapshot).places).quotas:
+        used = before[quota.project, quota.user]
+        assert quota.used_units <= max(quota.limit_units, used)
+
+
+@many
+@given(snapshot=worlds())
+def test_a_placed_gang_is_whole_alike_and_as_near_as_it_asked(snapshot):
+    boards_of = {gpu.id: gpu.board for node in snapshot.nodes for gpu in node.gpus}
+    fabrics = {node.id: node.fabric for node in snapshot.nodes}
+    for job, place in placed_with_jobs(snapshot, plan_of(snapshot)):
+        assert [replica.rank for replica in place.replicas] == list(range(job.replicas))
+        assert len({fabrics[replica.node] for replica in place.replicas}) == 1
+        if job.topology in NEAR:
+            assert len({replica.node for replica in place.replicas}) == 1
+        assert len({(boards_of[d.gpu], d.kind, d.profile) for d in devices_of(place)}) == 1
+        for replica in place.replicas:
+            assert len({d.gpu for d in replica.devices}) == len(replica.devices)
+            assert len(replica.devices) == max(1, job.device.gpus)
+
+
+@many
+@given(snapshot=worlds())
+def test_every_replica_gets_what_it_asked_for(snapshot):
+    for job, place in placed_with_jobs(snapshot, plan_of(snapshot)):
+        for device in devices_of(place):
+            if job.device.gpus:
+                assert device.kind is SliceKind.GPU
+            if job.device.mig:
+                assert device.profile == job.device.mig
+            assert device.memory_mib >= job.device.memory_mib
+
+
+@many
+@given(snapshot=worlds())
+def test_every_job_is_placed_or_held_once_and_merges_are_for_jobs_that_wait_for_them(snapshot):
+    plan = plan_of(snapshot)
+    named = [place.job for place in plan.places] + [hold.job for hold in plan.holds]
+    assert sorted(named) == sorted(job.id for job in snapshot.jobs)
+    assert [hold.position for hold in plan.holds] == list(range(1, len(plan.holds) + 1))
+    waiting = {h.job for h in plan.holds if h.reason.code is ReasonCode.REPARTITION}
+    assert {merge.for_job for merge in plan.merges} <= waiting
+    assert all(hold.reason.sentence for hold in plan.holds)
+
+
+@many
+@given(snapshot=worlds())
+def test_only_idle_ready_slices_are_merged_each_once_and_none_that_is_given(snapshot):
+    plan = plan_of(snapshot)
+    views = {s.id: (gpu, s) for n in snapshot.nodes for gpu in n.gpus for s in gpu.slices}
+    merged = [(merge.gpu, key) for merge in plan.merges for key in merge.slices]
+    assert len(merged) == len(set(merged))
+    given_away = {d.slice for place in plan.places for d in devices_of(place)}
+    for gpu_id, key in merged:
+        gpu, seen = views[key]
+        assert gpu.id == gpu_id
+        assert seen.ready and not seen.held
+        assert key not in given_away
+
+
+@many
+@given(snapshot=worlds())
+def test_each_place_is_legal_for_the_committer_when_its_turn_comes(snapshot):
+    plan = plan_of(snapshot)
+    for count, (job, place) in enumerate(placed_with_jobs(snapshot, plan)):
+        world = carried_out(snapshot, plan.places[:count])
+        assert fits(place, job, world) is None
+        assert fits(place, job, carried_out(world, [place])) is not None, "it is taken now"
+
+
+@many
+@given(snapshot=worlds())
+def test_a_second_pass_finds_nothing_that_the_first_overlooked(snapshot):
+    plan = plan_of(snapshot, merge=False)
+    again = plan_of(carried_out(snapshot, plan.places), merge=False)
+    assert not again.places
+    assert Counter(h.job for h in again.holds) == Counter(h.job for h in plan.holds)
+
+
+@many
+@given(snapshot=worlds(max_jobs=1, with_quotas=False))
+def test_a_job_that_waits_for_a_merge_starts_when_the_merge_is_done(snapshot):
+    plan = plan_of(snapshot)
+    waiting = [h.job for h in plan.holds if h.reason.code is ReasonCode.REPARTITION]
+    gone = {key for merge in plan.merges for key in merge.slices}
+    again = plan_of(when_gone(snapshot, gone))
+    assert [place.job for place in again.places] == waiting + [p.job for p in plan.places]
+
+
+@many
+@given(snapshot=worlds())
+def test_the_same_world_gives_the_same_bytes(snapshot):
+    mirrored = type(snapshot)(
+        now=snapshot.now,
+        nodes=snapshot.nodes[::-1],
+        jobs=snapshot.jobs[::-1],
+        quotas=snapshot.quotas[::-1],
+    )
+    assert as_bytes(plan_of(mirrored)) == as_bytes(plan_of(snapshot))

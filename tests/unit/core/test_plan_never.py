@@ -1,0 +1,118 @@
+"""What can never run on the cluster as it is gets the reason `impossible`, and only that does."""
+
+import pytest
+
+from scheduler.core.capacity import impossible
+from scheduler.core.reasons import ReasonClass, ReasonCode
+from scheduler.core.values import Topology
+from tests.builders import (
+    A30,
+    L40S,
+    a_cluster,
+    a_gpu,
+    a_job,
+    a_node,
+    a_quota,
+    a_slice,
+    away,
+    plan_of,
+    reason,
+)
+
+SMALL = {"cpu_total_milli": 4_000, "memory_total_mib": 8_192}
+TWO_NODES = (
+    a_node(a_gpu(), a_gpu(), name="a"),
+    a_node(a_gpu(), name="b"),
+    a_node(a_gpu(board=A30), name="c", **SMALL),
+)
+NEAR = {"topology": Topology.SAME_NODE}
+NEVER = {
+    "profile of another board": ({"mig": "1g.5gb"}, "No GPU here has the profile 1g.5gb"),
+    "profile of no board": ({"mig": "9g.999gb"}, "Profiles here: 1g.18gb"),
+    "too much memory": ({"device_mib": 200_000}, "the largest has 143771 MiB"),
+    "a model that is not here": ({"gpus": 1, "models": ("B200",)}, "There is no B200 here"),
+    "a profile of the wrong model": ({"mig": "2g.35gb", "models": ("A30",)}, "2g.35gb"),
+    "more GPUs than any node": ({"gpus": 3}, "No node has 3 GPUs of H200-141GB"),
+    "more replicas than GPUs": ({"gpus": 1, "replicas": 4, "models": ("H200",)}, "takes 3"),
+    "more slices than boards make": ({"mig": "2g.35gb", "replicas": 10}, "takes 9"),
+    "more near than a node has": ({"gpus": 1, "replicas": 3, **NEAR}, "the largest node takes 2"),
+    "more CPU than a node": ({"cpu_milli": 64_001}, "64001 millicores"),
+    "more memory than a node": ({"memory_mib": 600_000}, "600000 MiB"),
+    "more CPU than the A30's node": ({"mig": "1g.6gb", "cpu_milli": 4_001}, "has 4000 and 8192"),
+    "a share, which nobody gives yet": ({"mps": 25}, "MPS"),
+}
+
+
+@pytest.mark.parametrize("case", NEVER)
+def test_what_can_never_run_is_said_at_once_with_what_there_is(case):
+    fields, sentence = NEVER[case]
+    snapshot = a_cluster(*TWO_NODES, jobs=[a_job(**fields)])
+    said = reason(plan_of(snapshot))
+    assert said.code is ReasonCode.IMPOSSIBLE
+    assert said.cls is ReasonClass.CHANGE
+    assert sentence in said.sentence
+    assert impossible(snapshot.jobs[0], snapshot) == said
+
+
+def test_numbers_of_a_refusal_stand_in_its_evidence():
+    said = impossible(a_job(gpus=3), a_cluster(*TWO_NODES))
+    assert said.evidence == {"needed": 3, "largest": 2}
+    said = impossible(a_job(gpus=1, models=("B200",)), a_cluster(*TWO_NODES))
+    assert said.evidence == {"boards": ["A30-24GB", "H200-141GB"]}
+
+
+BUSY = a_gpu(a_slice(""))
+POSSIBLE = {
+    "a full cluster": (a_node(BUSY, BUSY), {"gpus": 2}),
+    "a node that is away": (away(a_gpu(), a_gpu()), {"gpus": 2}),
+    "an unhealthy GPU": (a_node(a_gpu(healthy=False)), {"gpus": 1}),
+    "a GPU in slices": (a_node(a_gpu(a_slice("1g.18gb", 0))), {"gpus": 1}),
+    "no CPU free now": (a_node(a_gpu(), cpu_free_milli=0), {"gpus": 1}),
+    "no GPU at all yet": (a_node(), {"mig": "9g.999gb"}),
+    "as many slices as a board makes": (a_node(a_gpu()), {"mig": "1g.18gb", "replicas": 7}),
+}
+
+
+@pytest.mark.parametrize("case", POSSIBLE)
+def test_what_only_has_to_wait_is_not_refused(case):
+    node, fields = POSSIBLE[case]
+    assert impossible(a_job(**fields), a_cluster(node)) is None
+
+
+def test_a_gang_larger_than_its_largest_network_can_never_run():
+    """Ranks meet inside one network: three nodes in two of them are no room for three replicas."""
+    nodes = [a_node(a_gpu(), name=n, fabric=f) for n, f in (("a", "f"), ("b", "f"), ("c", "g"))]
+    said = reason(plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, replicas=3)])))
+    assert said.code is ReasonCode.IMPOSSIBLE
+    assert said.evidence == {"needed": 3, "largest": 2}
+    assert impossible(a_job(gpus=1, replicas=2), a_cluster(*nodes)) is None
+
+
+def test_one_way_that_could_run_is_enough():
+    nodes = (a_node(a_gpu(board=A30), name="a"), a_node(*[a_gpu(board=L40S)] * 2, name="b"))
+    assert impossible(a_job(gpus=2), a_cluster(*nodes)) is None
+    assert impossible(a_job(device_mib=20_000, replicas=3), a_cluster(*nodes)) is not None
+
+
+def test_more_than_a_quota_may_ever_hold_is_refused_with_both_amounts():
+    quotas = (a_quota(gpus=1), a_quota("p", "u", gpus=0.5))
+    said = impossible(a_job(gpus=2), a_cluster(*TWO_NODES, quotas=quotas))
+    assert said.code is ReasonCode.IMPOSSIBLE
+    assert "This needs 2 GPUs; p may hold at most 1" in said.sentence
+    assert said.evidence == {"needed_units": 112_000, "limit_units": 56_000}
+    said = impossible(a_job(gpus=1), a_cluster(*TWO_NODES, quotas=quotas))
+    assert "u in p may hold at most 0.50" in said.sentence
+    assert impossible(a_job(gpus=1, user="other"), a_cluster(*TWO_NODES, quotas=quotas)) is None
+
+
+def test_a_quota_that_is_only_used_up_refuses_nothing():
+    assert (
+        impossible(a_job(gpus=1), a_cluster(*TWO_NODES, quotas=[a_quota(gpus=1, used=1)])) is None
+    )
+
+
+def test_an_unknown_board_is_given_whole_and_never_in_slices():
+    snapshot = a_cluster(a_node(a_gpu(board="NVIDIA Future")))
+    assert impossible(a_job(gpus=1), snapshot) is None
+    said = impossible(a_job(mig="2g.35gb"), snapshot)
+    assert "none, these boards have no MIG" in said.sentence

@@ -1,0 +1,126 @@
+"""Amounts as people write them: what is read, what is refused, and the shortest way back."""
+
+import pytest
+
+from scheduler.core.quantities import (
+    LARGEST,
+    read_cpu_milli,
+    read_memory_mib,
+    read_seconds,
+    write_cpu,
+    write_memory,
+    write_seconds,
+)
+
+READ = [
+    (read_memory_mib, "512MiB", 512),
+    (read_memory_mib, "64GiB", 65_536),
+    (read_memory_mib, " 64 GiB ", 65_536),
+    (read_memory_mib, "1TiB", 1_048_576),
+    (read_memory_mib, "0064GiB", 65_536),
+    (read_memory_mib, "2000000000MiB", LARGEST),
+    (read_cpu_milli, 8, 8_000),
+    (read_cpu_milli, "8", 8_000),
+    (read_cpu_milli, "500m", 500),
+    (read_cpu_milli, " 1500m ", 1_500),
+    (read_cpu_milli, 2_000_000, LARGEST),
+    (read_seconds, 90, 90),
+    (read_seconds, "90s", 90),
+    (read_seconds, "4h", 14_400),
+    (read_seconds, "1h30m", 5_400),
+    (read_seconds, "1d2h3m4s", 93_784),
+    (read_seconds, "90m", 5_400),
+    (read_seconds, 2_000_000_000, LARGEST),
+]
+
+
+@pytest.mark.parametrize(("read", "written", "amount"), READ)
+def test_an_amount_is_read_with_its_unit(read, written, amount):
+    assert read(written) == amount
+
+
+NO_AMOUNT = ["", " ", "5 potatoes", "potatoes", "1.5", 1.5, -0.0, None, True, [], {}, "-1", "1e3"]
+REFUSED = {
+    read_memory_mib: [
+        *NO_AMOUNT,
+        4_096,
+        "4096",
+        "64GB",
+        "64G",
+        "64gib",
+        "GiB",
+        "-1GiB",
+        "1GiB1MiB",
+    ],
+    read_cpu_milli: [*NO_AMOUNT, "m", "-500m", "500M", "0.5", "8 cores", "1_000"],
+    read_seconds: [*NO_AMOUNT, "h", "-1h", "1h-30m", "30m1h", "1h 30m", "1w", "90", "1:30"],
+}
+SAYS = {
+    read_memory_mib: 'write memory with its unit, such as "64GiB" or "512MiB"',
+    read_cpu_milli: 'write whole cores, such as 8, or thousandths, such as "500m"',
+    read_seconds: 'write a time with its unit, such as "4h", "1h30m" or "90s"',
+}
+
+
+@pytest.mark.parametrize(
+    ("read", "written"), [(read, word) for read, words in REFUSED.items() for word in words]
+)
+def test_what_is_no_amount_is_refused_with_an_example(read, written):
+    with pytest.raises(ValueError) as refused:
+        read(written)
+    assert str(refused.value) == SAYS[read]
+
+
+@pytest.mark.parametrize(
+    ("read", "nothing"),
+    [
+        *((read_memory_mib, word) for word in ("0MiB", "0 TiB")),
+        *((read_cpu_milli, word) for word in (0, "0", "0m", -3)),
+        *((read_seconds, word) for word in (0, "0s", "0d0h", -3)),
+    ],
+)
+def test_nothing_is_no_amount(read, nothing):
+    with pytest.raises(ValueError, match="must be more than 0"):
+        read(nothing)
+
+
+@pytest.mark.parametrize(
+    ("read", "much"),
+    [
+        *((read_memory_mib, word) for word in ("2000000001MiB", "999999999999TiB")),
+        *((read_cpu_milli, word) for word in (2_000_001, "999999999", 10**40)),
+        *((read_seconds, word) for word in (2_000_000_001, "999999999d", 10**40)),
+    ],
+)
+def test_what_no_column_could_hold_is_refused(read, much):
+    with pytest.raises(ValueError, match="larger than anything there is"):
+        read(much)
+
+
+@pytest.mark.parametrize("digits", ["٣", "３", "²"])
+def test_only_ascii_digits_are_digits(digits):
+    for read, unit in ((read_memory_mib, "GiB"), (read_cpu_milli, "m"), (read_seconds, "h")):
+        with pytest.raises(ValueError):
+            read(digits + unit)
+
+
+@pytest.mark.parametrize(
+    ("write", "amount", "written"),
+    [
+        (write_memory, 1, "1MiB"),
+        (write_memory, 1_023, "1023MiB"),
+        (write_memory, 1_024, "1GiB"),
+        (write_memory, 1_536, "1536MiB"),
+        (write_memory, 1_048_576, "1TiB"),
+        (write_cpu, 1, "1m"),
+        (write_cpu, 1_500, "1500m"),
+        (write_cpu, 8_000, 8),
+        (write_seconds, 1, "1s"),
+        (write_seconds, 60, "1m"),
+        (write_seconds, 5_400, "1h30m"),
+        (write_seconds, 604_800, "7d"),
+        (write_seconds, 93_784, "1d2h3m4s"),
+    ],
+)
+def test_an_amount_is_written_in_the_largest_units_that_keep_it_exact(write, amount, written):
+    assert write(amount) == written
