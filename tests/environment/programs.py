@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,9 +25,14 @@ class NotReady(RuntimeError):
 
 
 class Program:
-    """A running child. It ends with `stop`, with `kill`, or when this process dies."""
+    """A running child. It ends with `stop`, with `kill`, or when this process dies.
+
+    Start it in the main thread: to the kernel, the thread that started it is its parent.
+    """
 
     def __init__(self, command: Sequence[str], *, log: Path, environ: Mapping[str, str]) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("start programs in the main thread: they die with another one")
         self.log = log
         self.name = Path(command[0]).name
         with log.open("ab") as out:

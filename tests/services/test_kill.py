@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.environment.redis import running_redis
 from tests.services.stack import Stack, until
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
@@ -118,3 +119,17 @@ def test_nothing_is_left_behind(stack, tmp_path):
 
 def _free(stack: Stack) -> bool:
     return all(q["used_units"] == 0 for q in stack.call("GET", "/quotas")["results"])
+
+
+def test_redis_is_away_while_a_job_is_asked_for(tmp_path, postgres_server):
+    """The submit is taken at once; what was not rung meanwhile is found when Redis is back."""
+    url = postgres_server.create_database()
+    with (
+        running_redis() as own,
+        Stack(var=tmp_path / "var", database_url=url, redis_url=own.url(), nodes=("node-a",)) as it,
+    ):
+        own.kill()
+        job = it.submit(["true"])
+        assert it.job(job)["status"] == "queued"
+        own.start()
+        it.until_status(job, "succeeded", seconds=60)
