@@ -77,3 +77,6 @@ class ApiToken(AbstractAuthToken):
         max_length=10, choices=[(s.value, s.value) for s in Scope], default=Scope.WRITE
     )
     last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta(AbstractAuthToken.Meta):
+        verbose_name, verbose_name_plural = "API token", "API tokens"

@@ -119,6 +119,7 @@ class Gpu(models.Model):
 
     class Meta:
         ordering = ("node", "index")
+        verbose_name, verbose_name_plural = "GPU", "GPUs"
 
     def __str__(self) -> str:
         return f"{self.node} GPU {self.index}"

@@ -119,6 +119,29 @@ STATIC_ROOT = PLATFORM.var / "static"
 # The body limit of REST and pages; agents have their own (agents.contract.calls.MAX_BODY_BYTES).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1 << 20
 
+UNFOLD = {
+    "SITE_TITLE": "Tessera",
+    "SITE_HEADER": "Tessera console",
+    "SITE_URL": "/",
+    "SITE_SYMBOL": "grid_view",
+    # Lapis, as tokens.css has it: "yours" and "go".
+    "COLORS": {
+        "primary": {
+            "50": "233 236 251",
+            "100": "217 222 248",
+            "200": "190 199 243",
+            "300": "156 169 236",
+            "400": "112 130 226",
+            "500": "77 97 224",
+            "600": "47 70 198",
+            "700": "36 56 164",
+            "800": "34 51 127",
+            "900": "32 38 75",
+            "950": "20 24 50",
+        }
+    },
+}
+
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "portal.api.access.BearerToken",

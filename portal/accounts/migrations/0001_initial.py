@@ -59,6 +59,8 @@ class Migration(migrations.Migration):
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='auth_token_set', to=settings.AUTH_USER_MODEL)),
             ],
             options={
+                'verbose_name': 'API token',
+                'verbose_name_plural': 'API tokens',
                 'abstract': False,
             },
         ),

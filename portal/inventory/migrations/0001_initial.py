@@ -78,6 +78,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ('node', 'index'),
+                'verbose_name': 'GPU',
+                'verbose_name_plural': 'GPUs',
             },
         ),
         migrations.CreateModel(
