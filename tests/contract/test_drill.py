@@ -1,0 +1,53 @@
+"""The crash drill: an agent that ends anywhere finds its way back, and the drill would tell."""
+
+import pytest
+
+from agents.drill.crash import crash_drill
+from agents.drill.fuse import Fuse, Killed
+from agents.drill.play import play
+from agents.runtime.process import ProcessRuntime
+from agents.simdriver.install import uninstall
+
+EVERY = 131  # a prime: over the runs of one step, every kind of point is met
+
+
+@pytest.fixture(autouse=True)
+def real_library():
+    yield
+    uninstall()
+
+
+def test_an_agent_that_ends_at_any_point_finds_its_way_back():
+    report = crash_drill(every=EVERY, workers=2)
+    assert report.points > 15
+    assert report.is_good, report.worst
+    assert report.max_rounds <= 3
+
+
+def test_a_fuse_ends_the_agent_at_its_point_and_only_there():
+    fuse = Fuse(lit=3)
+    call = fuse.around("a call", lambda: "answer")
+    assert call() == "answer"
+    with pytest.raises(Killed, match="before a call"):
+        call()
+    assert call() == "answer"
+    with fuse.asleep():
+        call()
+    assert fuse.passed == 5
+
+
+def test_the_drill_tells_of_a_runtime_that_forgets_what_it_prepared(tmp_path, monkeypatch):
+    """A drill that finds nothing is worth nothing unless it would find this."""
+    calm = play(tmp_path / "calm", 0)
+    assert calm.converged
+    plain = ProcessRuntime.prepare
+
+    def forgetful(runtime, replica, devices):
+        (runtime.home / replica.id / "identity.json").unlink(missing_ok=True)
+        plain(runtime, replica, devices)
+
+    monkeypatch.setattr(ProcessRuntime, "seen", lambda runtime: {})
+    monkeypatch.setattr(ProcessRuntime, "prepare", forgetful)
+    told = play(tmp_path / "told", calm.points // 3)
+    assert not told.converged
+    assert told.stuck
