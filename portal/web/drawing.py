@@ -11,7 +11,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from agents.contract.boards import Board, boards, unknown_board
-from agents.contract.geometry import Placement, fits_together
+from agents.contract.geometry import Placement
+from agents.contract.layouts import layouts
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.selectors import Holder
 from scheduler.core.states import GpuHealth, SliceStatus
@@ -278,7 +279,7 @@ def _fitting(board: Board, taken: list[Placement], start: int, size: int) -> str
         return _("a whole GPU, or any MIG layout") if board.supports_mig else _("a whole GPU")
     inside = [
         place
-        for place in fits_together(board, taken)
+        for place in layouts(board).beside(taken).fits
         if start <= place.start and place.start + place.size <= start + size
     ]
     return max(inside, key=lambda place: place.size).profile if inside else ""

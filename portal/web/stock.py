@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from agents.contract.boards import Board, Profile, boards
-from agents.contract.geometry import Placement, free_placements
+from agents.contract.geometry import Placement
+from agents.contract.layouts import layouts
 from portal.accounts.models import User
 from portal.inventory.models import Slice
 from portal.inventory.selectors import gpus, holders
@@ -74,7 +75,7 @@ def stock(user: User) -> list[Card]:
             card = cards.setdefault(profile.name, _card(board, profile))
             if usable and not is_whole:
                 card.ready += sum(p.profile == profile.name and p.pk not in held for p in live)
-                card.carvable += _how_many(board, profile, taken)
+                card.carvable += layouts(board).beside(taken).most[profile.name]
     offered = sorted(cards.values(), key=lambda card: card.order)
     return [*offered, whole] if whole.size else offered
 
@@ -87,11 +88,3 @@ def _card(board: Board, profile: Profile) -> Card:
         cells=tuple(i < profile.memory_slices for i in range(board.memory_slices)),
         order=profile.memory_mib * 10 + profile.compute_slices,
     )
-
-
-def _how_many(board: Board, profile: Profile, taken: list[Placement]) -> int:
-    """How many can be made beside `taken`, last places first: they hurt the others least."""
-    layout = list(taken)
-    while options := free_placements(board, profile, layout):
-        layout.append(options[-1])
-    return len(layout) - len(taken)

@@ -5,11 +5,12 @@ A ledger only fills up; a gang that does not fit is rolled back to the mark take
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 
 from agents.contract.boards import Board, Profile
 from agents.contract.documents import SliceKind
-from agents.contract.geometry import Placement, free_placements, room_left
+from agents.contract.geometry import Placement
+from agents.contract.layouts import layouts
 from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SlicePlace, SliceView
 from scheduler.core.wants import gpu_board
 
@@ -151,16 +152,14 @@ def _node(view: NodeView) -> NodeSpace:
     return NodeSpace(view, gpus, view.cpu_free_milli, view.memory_free_mib)
 
 
-@cache
 def starts(board: Board, profile: Profile, layout: Layout) -> tuple[Placement, ...]:
-    """Where `profile` can be carved beside `layout`, remembered: layouts repeat."""
-    return () if _has_whole(layout) else tuple(free_placements(board, profile, layout))
+    """Where `profile` can be carved beside `layout`."""
+    return () if _has_whole(layout) else layouts(board).beside(layout).free[profile.name]
 
 
-@cache
 def room(board: Board, layout: Layout) -> int:
-    """How much can still be made beside `layout` (geometry.room_left), remembered."""
-    return 0 if _has_whole(layout) else room_left(board, layout)
+    """How much can still be made beside `layout`: see layouts.Room.left."""
+    return 0 if _has_whole(layout) else layouts(board).beside(layout).left
 
 
 def _has_whole(layout: Layout) -> bool:

@@ -1,0 +1,266 @@
+"""Every legal layout of a board, worked out once; then each question is a look-up.
+
+A layout is a set of placements that can stand together by the rules of `geometry`. A seven-slice
+board has 2,319 of them (723 of plain profiles), a four-slice one 84 to 1,249. Each is a bit mask
+over the board's placements, and has its `Room`: what can still be made beside it. The planner, the
+pages and the agent ask the same table. A layout that a driver reports though our rules forbid it is
+worked out by the same rules when it is first asked for.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from itertools import accumulate, combinations, islice
+
+from agents.contract.boards import Board, Profile, boards
+from agents.contract.geometry import Placement, is_legal, occupied, placements
+
+# A discovered board with more layouts than this has no table: its layouts are worked out one by
+# one when asked for. The largest known board has 2,319.
+MOST_LAYOUTS = 20_000
+REMEMBERED = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one layout leaves possible.
+
+    `free`: by profile, where one more can be made, in order of start; every profile of the board
+    has a key. `fits`: the same for plain profiles together, larger first. `most`: by profile, how
+    many more can be made together. `left`: the sum of size * size over `fits`, in square memory
+    slices; places that leave more of it are better.
+    """
+
+    free: Mapping[str, tuple[Placement, ...]]
+    fits: tuple[Placement, ...]
+    most: Mapping[str, int]
+    left: int
+    _bits: int = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Idle placements to delete, then those to make; both in order of start."""
+
+    deletes: tuple[Placement, ...]
+    makes: tuple[Placement, ...]
+
+    @property
+    def deleted_slices(self) -> int:
+        """Memory slices of idle instances that are lost."""
+        return sum(place.size for place in self.deletes)
+
+
+class Layouts:
+    """The table of one board. Get it from `layouts`, which builds it once."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        # Larger first, so that a mask lists its placements in the order of `Room.fits`.
+        ranked = sorted(board.profiles, key=lambda p: (*_rank(p), p.id))
+        self._spots = [(profile, place) for profile in ranked for place in placements(profile)]
+        self._bit = {place: 1 << i for i, (_, place) in enumerate(self._spots)}
+        self._of = {p.name: self._mask(p) for p in ranked}
+        self._plain = self._mask(*(p for p in ranked if not p.has_media_extensions))
+        self._larger = {
+            p.name: self._plain & self._mask(*(q for q in ranked if _rank(q) < _rank(p)))
+            for p in ranked
+        }
+        self._places = lru_cache(REMEMBERED)(self._listed)
+        self._odd = lru_cache(REMEMBERED)(self._worked_out)
+        self._settled = lru_cache(REMEMBERED)(self._settle)
+        self._cheapest = lru_cache(REMEMBERED)(self._search)
+        found = dict(islice(self._walk(0, 0, ()), MOST_LAYOUTS + 1))
+        self.is_complete = len(found) <= MOST_LAYOUTS
+        self._rooms = found if self.is_complete else {}
+
+    def __len__(self) -> int:
+        """How many legal layouts there are, the empty one among them; 0 without a table."""
+        return len(self._rooms)
+
+    def __iter__(self) -> Iterator[tuple[Placement, ...]]:
+        """Every legal layout, larger placements first."""
+        return (self._places(bits) for bits in self._rooms)
+
+    def is_legal(self, layout: Iterable[Placement]) -> bool:
+        """Whether the whole layout can exist on the board at once."""
+        layout = tuple(layout)
+        if not self.is_complete:
+            return is_legal(self.board, layout)
+        return self._bits(layout) in self._rooms
+
+    def beside(self, taken: Iterable[Placement]) -> Room:
+        """What can still be made beside `taken`, legal or not.
+
+        Raises ValueError where `taken` names a profile that the board has not.
+        """
+        taken = tuple(taken)
+        bits = self._bits(taken)
+        known = self._rooms.get(bits) if bits is not None else None
+        return known or self._odd(tuple(sorted(taken)))
+
+    def destroys(self, taken: Iterable[Placement], place: Placement) -> tuple[Placement, ...]:
+        """Larger plain placements that `place` would make impossible beside `taken`, largest first.
+
+        Larger means more memory slices, or as many and more compute slices. Raises ValueError where
+        `place` cannot be made beside `taken`.
+        """
+        taken = tuple(taken)
+        before = self.beside(taken)
+        if place not in before.free.get(place.profile, ()):
+            raise ValueError(f"{place} cannot be made beside what is on the {self.board.key}")
+        lost = before._bits & ~self.beside((*taken, place))._bits
+        return self._places(lost & self._larger[place.profile])
+
+    def make_room(
+        self,
+        taken: Iterable[Placement],
+        profile: str,
+        *,
+        held: Iterable[Placement] = (),
+        count: int = 1,
+    ) -> Change | None:
+        """The cheapest change of `taken` that makes `count` of `profile`; None if there is none.
+
+        Nothing of `held`, a part of `taken`, is touched. Cheapest is: fewest deletions, then fewest
+        memory slices deleted, then most room left afterwards. Raises ValueError for a profile or a
+        placement that the board has not, for one that stands twice, for `held` that is not in
+        `taken`, and for a count below 1.
+        """
+        bits, kept = self._bits(taken), self._bits(held)
+        if bits is None or kept is None or kept & ~bits:
+            raise ValueError(f"no layout of the {self.board.key}, or held beyond what is taken")
+        if profile not in self._of or count < 1:
+            raise ValueError(f"{count} of {profile}: the {self.board.key} cannot be asked for that")
+        return self._cheapest(bits, kept, profile, count)
+
+    def _search(self, bits: int, held: int, profile: str, count: int) -> Change | None:
+        if self._at(held).most[profile] < count:
+            return None
+        idle = self._places(bits & ~held)
+        ones = [self._bit[place] for place in idle]
+        for number in range(self._fewest(bits, idle, profile, count), len(idle) + 1):
+            kept = [bits - sum(drop) for drop in combinations(ones, number)]
+            if fitting := [keep for keep in kept if self._at(keep).most[profile] >= count]:
+                return self._best(bits, fitting, profile, count)
+        raise AssertionError("what is held leaves room, so deleting every idle placement does")
+
+    def _fewest(self, bits: int, idle: tuple[Placement, ...], profile: str, count: int) -> int:
+        """Fewer deletions cannot free enough memory slices."""
+        taken = occupied(self._places(bits)).bit_count()
+        gap = count * self._places(self._of[profile])[0].size + taken - self.board.memory_slices
+        freed = list(accumulate(sorted((p.size for p in idle), reverse=True), initial=0))
+        return next((number for number, slices in enumerate(freed) if slices >= gap), len(idle))
+
+    def _best(self, bits: int, kept: list[int], profile: str, count: int) -> Change:
+        """Of what may be kept: fewest slices lost, then most room left, then lowest starts."""
+        lost = {keep: sum(p.size for p in self._places(bits & ~keep)) for keep in kept}
+        least = min(lost.values())
+        options = []
+        for keep in (keep for keep in kept if lost[keep] == least):
+            left, makes = self._settled(keep, profile, count)
+            options.append((-left, tuple(sorted(self._places(bits & ~keep))), makes))
+        _, deletes, makes = min(options)
+        return Change(deletes, makes)
+
+    def _settle(self, kept: int, profile: str, count: int) -> tuple[int, tuple[Placement, ...]]:
+        """The room left by the best way to make `count` beside `kept`, and that way."""
+        found = []
+        for makes in combinations(self._at(kept).free[profile], count):
+            if _disjoint(makes):
+                bits = kept | self._sum(makes)
+                found.append((-self._at(bits).left, tuple(sorted(makes))))
+        left, best = min(found)
+        return -left, best
+
+    def _at(self, bits: int) -> Room:
+        return self._rooms.get(bits) or self._odd(tuple(sorted(self._places(bits))))
+
+    def _bits(self, layout: Iterable[Placement]) -> int | None:
+        """The mask of a layout; None if a placement is not the board's, or stands there twice."""
+        bits = 0
+        for place in layout:
+            bit = self._bit.get(place, 0)
+            if not bit or bits & bit:
+                return None
+            bits |= bit
+        return bits
+
+    def _sum(self, places: Iterable[Placement]) -> int:
+        return sum(self._bit[place] for place in places)
+
+    def _listed(self, bits: int) -> tuple[Placement, ...]:
+        return tuple(place for _, place in self._spots if bits & self._bit[place])
+
+    def _mask(self, *profiles: Profile) -> int:
+        return sum(self._bit[place] for profile, place in self._spots if profile in profiles)
+
+    def _walk(
+        self, first: int, bits: int, taken: tuple[Placement, ...]
+    ) -> Iterator[tuple[int, Room]]:
+        """The layout and all that grow from it by placements from number `first` on."""
+        room = self._worked_out(taken)
+        yield bits, room
+        for number in range(first, len(self._spots)):
+            profile, place = self._spots[number]
+            if place in room.free[profile.name]:
+                yield from self._walk(number + 1, bits | 1 << number, (*taken, place))
+
+    def _worked_out(self, taken: tuple[Placement, ...]) -> Room:
+        """The rules of `geometry`, on masks."""
+        mask, compute, counts = 0, self.board.compute_slices, dict.fromkeys(self._of, 0)
+        for place in taken:
+            profile = self.board.profile(place.profile)
+            if profile is None:
+                raise ValueError(f"{self.board.key} has no profile {place.profile}")
+            mask |= place.mask
+            compute -= profile.compute_slices
+            counts[profile.name] += 1
+        free, most, bits = {}, {}, 0
+        for profile in self.board.profiles:
+            name, number = profile.name, profile.max_instances - counts[profile.name]
+            number = min(number, compute // max(1, profile.compute_slices))
+            here = [p for p in self._places(self._of[name]) if number > 0 and not p.mask & mask]
+            bits |= self._sum(here)
+            free[name], most[name] = tuple(here), max(0, min(number, _together(here)))
+        fits = self._places(bits & self._plain)
+        return Room(free, fits, most, sum(p.size * p.size for p in fits), bits)
+
+
+def layouts(board: Board) -> Layouts:
+    """The board's table: of a known one by its key, else of the very board that was discovered."""
+    known = boards().get(board.key)
+    return _of_known(board.key) if known is board else _of_discovered(board)
+
+
+@cache
+def _of_known(key: str) -> Layouts:
+    return Layouts(boards()[key])
+
+
+@lru_cache(64)
+def _of_discovered(board: Board) -> Layouts:
+    return Layouts(board)
+
+
+def _rank(profile: Profile) -> tuple[int, int]:
+    """Larger profiles sort first."""
+    return -profile.memory_slices, -profile.compute_slices
+
+
+def _disjoint(places: Iterable[Placement]) -> bool:
+    mask = 0
+    for place in places:
+        if place.mask & mask:
+            return False
+        mask |= place.mask
+    return True
+
+
+def _together(places: Iterable[Placement]) -> int:
+    """How many of these, all of one size, are disjoint at most: always take what ends first."""
+    number, end = 0, 0
+    for place in sorted(places):
+        if place.start >= end:
+            number, end = number + 1, place.start + place.size
+    return number
