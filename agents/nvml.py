@@ -1,4 +1,4 @@
-"""The only file that talks to pynvml. One long session; typed facts out, one error in.
+"""With `nvml_*`, the only code that talks to pynvml. One session; typed facts out, one error in.
 
 Shapes are per node: lists of GPUs by index, lists of MIG instances by GPU. Memory in MiB.
 """
@@ -105,7 +105,8 @@ class ProcessFacts:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def told(what: str) -> Iterator[None]:
+    """Raises NvmlFailure where NVML refuses what is done inside; `what` begins its sentence."""
     try:
         yield
     except pynvml.NVMLError as error:
@@ -117,26 +118,26 @@ class Nvml:
     """A session with the driver. NVML is thread-safe; changes of partitions are serialised here."""
 
     def __init__(self) -> None:
-        with _told("NVML does not start"):
+        with told("NVML does not start"):
             pynvml.nvmlInit()
         self._partitioning = threading.Lock()
 
     def close(self) -> None:
-        with _told("NVML does not stop"):
+        with told("NVML does not stop"):
             pynvml.nvmlShutdown()
 
     def versions(self) -> Versions:
-        with _told("versions"):
+        with told("versions"):
             cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
             return Versions(
-                driver=_text(pynvml.nvmlSystemGetDriverVersion()),
-                nvml=_text(pynvml.nvmlSystemGetNVMLVersion()),
+                driver=text(pynvml.nvmlSystemGetDriverVersion()),
+                nvml=text(pynvml.nvmlSystemGetNVMLVersion()),
                 cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
             )
 
     def devices(self) -> list[GpuFacts]:
         """All GPUs by index. One that fell off the bus while it was read is left out."""
-        with _told("count of GPUs"):
+        with told("count of GPUs"):
             count = pynvml.nvmlDeviceGetCount()
         found = []
         for index in range(count):
@@ -147,7 +148,7 @@ class Nvml:
     def instances(self, gpu_uuid: str) -> list[InstanceFacts]:
         """GPU instances first, then their compute instances: a GPU instance without one is not
         among the MIG devices, but holds its slices. Empty where MIG is off."""
-        with _told(f"MIG instances of {gpu_uuid}"):
+        with told(f"MIG instances of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             if not _mig_mode(gpu)[0]:
                 return []
@@ -166,7 +167,7 @@ class Nvml:
         Where the second fails, the first is taken back.
         """
         place = pynvml.c_nvmlGpuInstancePlacement_t(start, size)
-        with self._partitioning, _told(f"making profile {profile_id} at {start} of {gpu_uuid}"):
+        with self._partitioning, told(f"making profile {profile_id} at {start} of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             made = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile_id, byref(place))
             try:
@@ -178,13 +179,13 @@ class Nvml:
 
     def complete_instance(self, gpu_uuid: str, instance_id: int) -> None:
         """Give a half-made GPU instance its compute instance."""
-        with self._partitioning, _told(f"completing instance {instance_id} of {gpu_uuid}"):
+        with self._partitioning, told(f"completing instance {instance_id} of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             self._complete(pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id))
 
     def destroy_instance(self, gpu_uuid: str, instance_id: int) -> None:
         """Compute instances, then the GPU instance. Raises IN_USE while a program holds it."""
-        with self._partitioning, _told(f"deleting instance {instance_id} of {gpu_uuid}"):
+        with self._partitioning, told(f"deleting instance {instance_id} of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id)
             for compute in self._compute_instances(instance):
@@ -196,7 +197,7 @@ class Nvml:
 
         The call itself succeeds even when nothing changed: its status and the mode are read.
         """
-        with self._partitioning, _told(f"MIG mode of {gpu_uuid}"):
+        with self._partitioning, told(f"MIG mode of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             status = pynvml.nvmlDeviceSetMigMode(gpu, int(on))
             # Handles and minor numbers may have changed.
@@ -210,21 +211,21 @@ class Nvml:
 
     def processes(self, gpu_uuid: str) -> list[ProcessFacts]:
         """Programs that hold the GPU or an instance of it."""
-        with _told(f"processes of {gpu_uuid}"):
+        with told(f"processes of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             seen = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)
             return [ProcessFacts(p.pid, (p.usedGpuMemory or 0) // MIB) for p in seen]
 
     def _device(self, index: int) -> GpuFacts:
-        with _told(f"GPU {index}"):
+        with told(f"GPU {index}"):
             gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
             current, pending = _mig_mode(gpu)
             return GpuFacts(
                 index=index,
-                uuid=_text(pynvml.nvmlDeviceGetUUID(gpu)),
-                product_name=_text(pynvml.nvmlDeviceGetName(gpu)),
+                uuid=text(pynvml.nvmlDeviceGetUUID(gpu)),
+                product_name=text(pynvml.nvmlDeviceGetName(gpu)),
                 memory_mib=pynvml.nvmlDeviceGetMemoryInfo(gpu).total // MIB,
-                pci_bus_id=_text(pynvml.nvmlDeviceGetPciInfo(gpu).busId),
+                pci_bus_id=text(pynvml.nvmlDeviceGetPciInfo(gpu).busId),
                 numa_node=_numa_node(gpu),
                 mig_current=current,
                 mig_pending=pending,
@@ -237,7 +238,7 @@ class Nvml:
                 info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, query)
             except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
                 continue
-            yield info.id, _text(info.name).removeprefix("MIG "), info.instanceCount
+            yield info.id, text(info.name).removeprefix("MIG "), info.instanceCount
 
     def _profile(self, gpu: object, profile_id: int) -> tuple[int, str, int]:
         return next(p for p in self._profiles(gpu) if p[0] == profile_id)
@@ -279,7 +280,7 @@ class Nvml:
         uuid = ""
         if computes:
             device = pynvml.nvmlComputeInstanceGetInfo(computes[0]).device
-            uuid = _text(pynvml.nvmlDeviceGetUUID(device))
+            uuid = text(pynvml.nvmlDeviceGetUUID(device))
         place = info.placement
         return InstanceFacts(
             gpu_uuid, info.id, profile[0], profile[1], place.start, place.size, uuid
@@ -295,12 +296,14 @@ def _mig_mode(gpu: object) -> tuple[bool | None, bool | None]:
 
 
 def _numa_node(gpu: object) -> int | None:
+    """The nearest node of the host, of the first 64. `nvmlDeviceGetNumaNodeId` is another thing: it
+    answers only where a GPU is a NUMA node itself (nvml.h)."""
     try:
-        node = pynvml.nvmlDeviceGetNumaNodeId(gpu)
+        (word,) = pynvml.nvmlDeviceGetMemoryAffinity(gpu, 1, pynvml.NVML_AFFINITY_SCOPE_NODE)
     except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
         return None
-    return int(node) if node >= 0 else None
+    return (word & -word).bit_length() - 1 if word else None
 
 
-def _text(value: str | bytes) -> str:
+def text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value

@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from agents.contract.documents import (
@@ -19,6 +20,8 @@ from agents.contract.documents import (
     ReplicaWish,
     SliceProblem,
 )
+from agents.doctor.machine import RealMachine
+from agents.doctor.preflight import Preflight
 from agents.identity import boot_id
 from agents.journal import Failure
 from agents.nvml import GpuFacts, InstanceFacts, Nvml
@@ -39,8 +42,21 @@ DISK_STEP_MIB = 10 * 1024
 class Hardware:
     """GPUs and instances as last read. `refresh` after anything that may have changed them."""
 
-    def __init__(self, nvml: Nvml, runtime: Runtime, var: Path, *, simulated: bool) -> None:
+    def __init__(
+        self,
+        nvml: Nvml,
+        runtime: Runtime,
+        var: Path,
+        *,
+        simulated: bool,
+        preflight: Preflight | None = None,
+    ) -> None:
+        """A node with a real driver is examined; a simulated one only by a `preflight` given."""
         self.nvml = nvml
+        self.preflight = preflight or Preflight(
+            None if simulated else lambda: RealMachine(var, runtime.kind, nvml, simulated=False)
+        )
+        self.preflight.examine()
         self._lock = threading.Lock()
         self.facts = _facts(nvml, runtime, var, simulated=simulated)
         self.gpus: list[GpuFacts] = []
@@ -49,6 +65,7 @@ class Hardware:
         self.refresh()
 
     def refresh(self) -> None:
+        self.preflight.examine_when_due()
         gpus = self.nvml.devices()
         instances = [i for gpu in gpus if gpu.mig_current for i in self.nvml.instances(gpu.uuid)]
         with self._lock:
@@ -77,7 +94,7 @@ def observed(
     return ObservedDocument(
         node=node,
         boot_id=boot_id(),
-        facts=hardware.facts,
+        facts=replace(hardware.facts, problems=hardware.preflight.problems),
         gpus=tuple(_gpu(gpu) for gpu in hardware.gpus),
         slices=tuple(
             ObservedSlice(i.gpu_uuid, i.profile, i.start, i.size, i.uuid)

@@ -7,6 +7,12 @@ from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
 
+# Commands that only read the node's hardware; they need no portal.
+READING = {
+    "inventory": "what the driver says of this node: GPUs, MIG profiles, instances",
+    "topology": "how the GPUs of this node are joined, as `nvidia-smi topo -m` prints it",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -26,20 +32,47 @@ def parser() -> argparse.ArgumentParser:
     """Arguments of `python -m agents`. Secrets come by file or environment, never by argument."""
     found = argparse.ArgumentParser(prog="python -m agents", description="The Tessera node agent.")
     commands = found.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="enrol if need be, then keep this node as desired")
+    _run(commands.add_parser("run", help="enrol if need be, then keep this node as desired"))
+    for name, says in READING.items():
+        reading = commands.add_parser(name, help=says)
+        reading.add_argument("--json", action="store_true", help="by the schema in docs/schemas")
+    _doctor(commands.add_parser("doctor", help="what to mend on this machine; changes nothing"))
+    _drill(commands.add_parser("drill", help="end the agent anywhere: does it find its way back?"))
+    return found
+
+
+def _run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--portal", default=os.environ.get("TESSERA_PORTAL_URL", ""), help="its URL")
-    run.add_argument("--var", type=Path, default=os.environ.get("TESSERA_AGENT_VAR", "var/agent"))
     run.add_argument("--name", default=os.environ.get("TESSERA_NODE_NAME") or os.uname().nodename)
-    run.add_argument(
+    _place(run)
+    run.add_argument("--policy", type=Path, help="the root-owned policy file of this node")
+    run.add_argument("--join-token-file", type=Path, help="else TESSERA_JOIN_TOKEN is read")
+    run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
+
+
+def _place(command: argparse.ArgumentParser) -> None:
+    """Where the agent keeps its things, and what it runs replicas with."""
+    folder = os.environ.get("TESSERA_AGENT_VAR", "var/agent")
+    command.add_argument("--var", type=Path, default=folder, help="the agent's folder")
+    command.add_argument(
         "--runtime",
         type=RuntimeKind,
         choices=list(RuntimeKind),
         default=os.environ.get("TESSERA_RUNTIME") or RuntimeKind.DOCKER,
     )
-    run.add_argument("--policy", type=Path, help="the root-owned policy file of this node")
-    run.add_argument("--join-token-file", type=Path, help="else TESSERA_JOIN_TOKEN is read")
-    run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
-    return found
+
+
+def _doctor(doctor: argparse.ArgumentParser) -> None:
+    doctor.add_argument("--json", action="store_true", help="for programs")
+    _place(doctor)
+
+
+def _drill(drill: argparse.ArgumentParser) -> None:
+    drill.add_argument("--every", type=int, default=1, help="only every Nth point (1: all)")
+    drill.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    drill.add_argument("--random", type=int, default=0, metavar="N", help="N steps at random")
+    drill.add_argument("--seed", type=int, default=1, help="the same seed takes the same steps")
+    drill.add_argument("--json", action="store_true", help="one JSON object and nothing else")
 
 
 def settings_from(options: argparse.Namespace) -> Settings:
@@ -49,7 +82,6 @@ def settings_from(options: argparse.Namespace) -> Settings:
     token = os.environ.get("TESSERA_JOIN_TOKEN", "")
     if options.join_token_file:
         token = options.join_token_file.read_text("utf-8").strip()
-    simulated = os.environ.get("TESSERA_SIMULATED_DRIVER", "")
     return Settings(
         portal=options.portal.rstrip("/"),
         var=options.var,
@@ -57,6 +89,12 @@ def settings_from(options: argparse.Namespace) -> Settings:
         runtime=RuntimeKind(options.runtime),
         policy=options.policy,
         join_token=token,
-        simulated_driver=Path(simulated) if simulated else None,
+        simulated_driver=simulated_driver(),
         stop_jobs_on_exit=options.stop_jobs_on_exit,
     )
+
+
+def simulated_driver() -> Path | None:
+    """The state file that TESSERA_SIMULATED_DRIVER names; None stands for the real driver."""
+    named = os.environ.get("TESSERA_SIMULATED_DRIVER", "")
+    return Path(named) if named else None

@@ -87,7 +87,7 @@ class DrillNode:
         self.loop = None
 
     def is_mig(self) -> bool:
-        return Nvml().devices()[0].mig_current
+        return bool(Nvml().devices()[0].mig_current)
 
     def slices(self) -> dict[tuple[int, str], str]:
         """The UUID of each instance by start and profile, as the driver has it."""

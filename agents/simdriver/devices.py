@@ -1,4 +1,4 @@
-"""C symbols about whole devices: inventory, memory, sensors, processes, topology."""
+"""C symbols about whole devices: inventory, memory, sensors, processes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,6 @@ MIB = 1 << 20
 MEMORY_V2 = 0x02000028
 ARCHITECTURES = {"ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 NO_INSTANCE = 0xFFFFFFFF
-LEVEL_NODE, LEVEL_SYSTEM = 40, 50
 
 
 def _gpu(library: Any, handle: Any) -> Gpu:
@@ -110,10 +109,6 @@ def _amounts(library: Any, handle: Any) -> tuple[int, int]:
     return total * MIB, sum(p.memory_mib for p in processes) * MIB
 
 
-def _numa_node(library: Any, handle: Any, out: Any) -> None:
-    out._obj.value = _gpu(library, handle).numa_node
-
-
 def _minor(library: Any, handle: Any, out: Any) -> None:
     out._obj.value = _gpu(library, handle).index
 
@@ -171,11 +166,6 @@ def _or_none(instance: int | None) -> int:
     return NO_INSTANCE if instance is None else instance
 
 
-def _common_ancestor(library: Any, one: Any, other: Any, out: Any) -> None:
-    same = _gpu(library, one).numa_node == _gpu(library, other).numa_node
-    out._obj.value = LEVEL_NODE if same else LEVEL_SYSTEM
-
-
 DEVICE_SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetCount_v2": _count,
     "nvmlDeviceGetHandleByIndex_v2": _by_index,
@@ -188,12 +178,10 @@ DEVICE_SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetPciInfo_v3": _pci,
     "nvmlDeviceGetMemoryInfo": _memory,
     "nvmlDeviceGetMemoryInfo_v2": _memory_v2,
-    "nvmlDeviceGetNumaNodeId": _numa_node,
     "nvmlDeviceGetArchitecture": _architecture,
     "nvmlDeviceGetCudaComputeCapability": _compute_capability,
     "nvmlDeviceGetTemperature": _temperature,
     "nvmlDeviceGetPowerUsage": _power,
     "nvmlDeviceGetUtilizationRates": _utilization,
     "nvmlDeviceGetComputeRunningProcesses_v3": _processes,
-    "nvmlDeviceGetTopologyCommonAncestor": _common_ancestor,
 }

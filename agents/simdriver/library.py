@@ -13,6 +13,7 @@ from typing import Any
 from agents.simdriver.codes import WORDS, Code, DriverError
 from agents.simdriver.devices import DEVICE_SYMBOLS
 from agents.simdriver.handles import Handles
+from agents.simdriver.links import LINK_SYMBOLS
 from agents.simdriver.mig import MIG_SYMBOLS
 from agents.simdriver.state import CUDA_VERSION, DRIVER_VERSION, NVML_VERSION
 from agents.simdriver.store import Store
@@ -25,7 +26,8 @@ class Library:
         self.store = Store(path)
         self.handles = Handles()
         self.sessions = 0
-        for name, function in {**SYSTEM_SYMBOLS, **DEVICE_SYMBOLS, **MIG_SYMBOLS}.items():
+        symbols = {**SYSTEM_SYMBOLS, **DEVICE_SYMBOLS, **LINK_SYMBOLS, **MIG_SYMBOLS}
+        for name, function in symbols.items():
             setattr(self, name, self._symbol(name, function))
 
     def sleep(self, seconds: float) -> None:

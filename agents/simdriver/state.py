@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agents.contract.boards import Board, boards
+from agents.simdriver.layouts import FLAT, LAYOUTS, Layout
 
 DRIVER_VERSION = "580.159.03"
 NVML_VERSION = "13.580.159.03"
@@ -45,7 +46,9 @@ class Process:
 
 @dataclass
 class Gpu:
-    """`held_by_client`: a monitor or profiler has the whole GPU open, so MIG changes are IN_USE."""
+    """`held_by_client`: a monitor or profiler has the whole GPU open, so MIG changes are IN_USE.
+
+    `nvlinks_down` are the numbers of the NVLinks that are wired but do not work."""
 
     index: int
     uuid: str
@@ -57,6 +60,7 @@ class Gpu:
     held_by_client: bool = False
     instances: list[GpuInstance] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
+    nvlinks_down: list[int] = field(default_factory=list)
 
     @property
     def kind(self) -> Board:
@@ -72,7 +76,9 @@ class Gpu:
 
 @dataclass
 class Node:
-    """`made` counts everything that ever got a UUID here: no UUID is ever given twice."""
+    """`made` counts everything that ever got a UUID here: no UUID is ever given twice.
+
+    `layout` is the name of one of `layouts.LAYOUTS`."""
 
     seed: int
     gpus: list[Gpu] = field(default_factory=list)
@@ -81,6 +87,7 @@ class Node:
     create_seconds: float = 0.0
     destroy_seconds: float = 0.0
     mode_seconds: float = 0.0
+    layout: str = FLAT.name
 
     def new_uuid(self, prefix: str) -> str:
         self.made += 1
@@ -88,14 +95,19 @@ class Node:
         return f"{prefix}-{uuid.uuid5(space, str(self.made))}"
 
 
-def new_node(*, board: str, gpus: int, seed: int, latency: bool) -> Node:
-    """A node of equal boards, two NUMA nodes. Latencies are the order seen on real hardware:
-    creating takes tenths of a second, a mode change whole ones."""
-    node = Node(seed=seed)
+def new_node(*, board: str, gpus: int, seed: int, latency: bool, layout: Layout = FLAT) -> Node:
+    """A node of equal boards; in the flat layout on two NUMA nodes. Latencies are the order seen on
+    real hardware: creating takes tenths of a second, a mode change whole ones.
+
+    Raises ValueError where the layout is one of another board or number of GPUs."""
+    if layout.board not in (None, board) or layout.gpus not in (None, gpus):
+        raise ValueError(f"{layout.name} is {layout.gpus} x {layout.board}, not {gpus} x {board}")
+    node = Node(seed=seed, layout=layout.name)
     if latency:
         node.create_seconds, node.destroy_seconds, node.mode_seconds = 0.25, 0.15, 0.6
     for index in range(gpus):
         numa = 0 if index < (gpus + 1) // 2 else 1
+        numa = layout.place(index, numa).numa
         node.gpus.append(Gpu(index, node.new_uuid("GPU"), boards()[board].key, numa))
     return node
 
@@ -105,6 +117,9 @@ def write(node: Node) -> dict[str, Any]:
 
 
 def read(data: dict[str, Any]) -> Node:
+    """Raises ValueError, KeyError, TypeError or AttributeError where it is no node's state."""
+    if data.get("layout", FLAT.name) not in LAYOUTS:
+        raise ValueError(f"{data['layout']} is no layout of this version")
     gpus = [_gpu(gpu) for gpu in data["gpus"]]
     return Node(**{**data, "gpus": gpus})
 

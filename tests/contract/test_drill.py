@@ -3,8 +3,10 @@
 import pytest
 
 from agents.drill.crash import crash_drill
+from agents.drill.engine import MemoryEngine
 from agents.drill.fuse import Fuse, Killed
 from agents.drill.play import play
+from agents.drill.walk import random_walk
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import uninstall
 
@@ -22,6 +24,31 @@ def test_an_agent_that_ends_at_any_point_finds_its_way_back():
     assert report.points > 15
     assert report.is_good, report.worst
     assert report.max_rounds <= 3
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_random_walk_of_wishes_and_faults_breaks_no_promise(seed):
+    told = random_walk(operations=250, seed=seed)
+    assert told["violations"] == 0, told["first"]
+    assert told["done"]["kill"] > 10
+
+
+def test_a_walk_tells_of_an_engine_that_loses_its_replicas(monkeypatch):
+    monkeypatch.setattr(MemoryEngine, "remove", lambda engine, replica: None)
+    told = random_walk(operations=150, seed=1)
+    assert told["by_invariant"].get("I4", 0) > 0
+
+
+def test_a_walk_tells_of_a_second_start(monkeypatch):
+    plain = MemoryEngine.start
+
+    def again(engine, replica, devices, meeting):
+        plain(engine, replica, devices, meeting)
+        engine.starts[replica.id] += 1
+
+    monkeypatch.setattr(MemoryEngine, "start", again)
+    told = random_walk(operations=60, seed=3)
+    assert told["by_invariant"].get("I8", 0) > 0
 
 
 def test_a_fuse_ends_the_agent_at_its_point_and_only_there():

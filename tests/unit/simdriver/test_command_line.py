@@ -6,6 +6,7 @@ import pytest
 
 from agents.contract.boards import boards
 from agents.simdriver.__main__ import main
+from agents.simdriver.layouts import LAYOUTS
 
 
 def refused(capsys, *arguments: str) -> str:
@@ -98,3 +99,19 @@ def test_a_node_that_exists_is_not_made_again_over_its_instances(capsys, tmp_pat
     before = path.read_bytes()
     assert "exists" in refused(capsys, "create", "--path", path, "--gpus", "4")
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS.values() if layout.gpus])
+def test_a_layout_brings_its_board_and_its_number_of_gpus(capsys, tmp_path, layout):
+    node = created(capsys, tmp_path / "driver.json", "--layout", layout.name)
+    assert node["layout"] == layout.name
+    assert [gpu["board"] for gpu in node["gpus"]] == [layout.board] * layout.gpus
+    assert [gpu["numa_node"] for gpu in node["gpus"]] == [p.numa for p in layout.places]
+
+
+@pytest.mark.parametrize("other", [["--gpus", "3"], ["--board", "A30-24GB"]])
+def test_another_board_or_number_than_the_layouts_is_refused(capsys, tmp_path, other):
+    path = tmp_path / "driver.json"
+    said = refused(capsys, "create", "--path", path, "--layout", "h200-nvswitch-8", *other)
+    assert "8 x H200-141GB" in said
+    assert not path.exists()

@@ -1,0 +1,76 @@
+"""`agents inventory`: what the driver says of this node. JSON by docs/schemas/inventory.json."""
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from agents.commands.hardware import answer
+from agents.nvml import GpuFacts, InstanceFacts, Nvml
+from agents.nvml_profiles import ProfileFacts, read_profiles
+from agents.nvml_topology import read_topology
+from agents.settings import simulated_driver
+
+SCHEMA = 1
+
+
+def main(options: argparse.Namespace) -> int:
+    return answer(document if options.json else text)
+
+
+def document(nvml: Nvml) -> dict[str, Any]:
+    """All of it. Raises NvmlFailure."""
+    gpus = nvml.devices()
+    return {
+        "schema": SCHEMA,
+        "simulated": simulated_driver() is not None,
+        "versions": asdict(nvml.versions()),
+        "gpus": [_gpu(nvml, gpu) for gpu in gpus],
+        "mb_per_second": [list(row) for row in read_topology(nvml).matrix()],
+    }
+
+
+def text(nvml: Nvml) -> str:
+    """A line for the driver, one for each GPU and one for each of its instances."""
+    versions = nvml.versions()
+    lines = [f"driver {versions.driver}, NVML {versions.nvml}, CUDA {versions.cuda}"]
+    for gpu in nvml.devices():
+        mig = {None: "no MIG", True: "MIG on", False: "MIG off"}[gpu.mig_current]
+        waits = ", to be changed by a reset" if gpu.mig_current != gpu.mig_pending else ""
+        lines.append(
+            f"GPU {gpu.index}: {gpu.product_name}, {gpu.memory_mib} MiB, {mig}{waits}, {gpu.uuid}"
+        )
+        for i in nvml.instances(gpu.uuid):
+            name = i.uuid or "no compute instance"
+            lines.append(f"  {i.profile} at {i.start}:{i.size}, instance {i.instance_id}, {name}")
+    return "\n".join(lines) + "\n"
+
+
+def _gpu(nvml: Nvml, gpu: GpuFacts) -> dict[str, Any]:
+    return {
+        "index": gpu.index,
+        "uuid": gpu.uuid,
+        "product_name": gpu.product_name,
+        "board": gpu.board.key,
+        "memory_mib": gpu.memory_mib,
+        "pci_bus_id": gpu.pci_bus_id,
+        "numa_node": gpu.numa_node,
+        "mig": {"current": gpu.mig_current, "pending": gpu.mig_pending},
+        "instances": [_instance(i) for i in nvml.instances(gpu.uuid)],
+        "profiles": [_profile(p) for p in read_profiles(gpu.uuid)],
+    }
+
+
+def _instance(instance: InstanceFacts) -> dict[str, Any]:
+    return {
+        "instance_id": instance.instance_id,
+        "profile_id": instance.profile_id,
+        "profile": instance.profile,
+        "start": instance.start,
+        "size": instance.size,
+        "uuid": instance.uuid or None,
+    }
+
+
+def _profile(profile: ProfileFacts) -> dict[str, Any]:
+    places = [{"start": start, "size": size} for start, size in profile.places]
+    return {**asdict(profile), "places": places}

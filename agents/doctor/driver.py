@@ -1,0 +1,151 @@
+"""The driver: that it answers, that its parts are of one version, and that it knows the boards."""
+
+import re
+
+from agents.doctor.finding import Answer, Check, Verdict, block, ok, unknown, warn
+from agents.doctor.machine import Driver, Machine
+from agents.doctor.versions import Version
+
+KERNEL_MODULE = "/proc/driver/nvidia/version"
+MODULES = "/proc/modules"
+REBOOT = "sudo reboot"
+NO_DRIVER = "NVML does not answer; see driver.answers."
+# The first driver that knows a board's MIG. Source: NVIDIA MIG User Guide, supported GPUs.
+FIRST_DRIVERS = {
+    "A100": "450.80.02",
+    "A30": "460.73.01",
+    "H100": "525.85.12",
+    "H20": "535.161.07",
+    "H200": "550.90.07",
+    "B200": "570.133.20",
+    "GB200": "570.133.20",
+    "RTX PRO 6000": "575.51.03",
+    "B300": "580.82.07",
+}
+# From R570 and CUDA 12 on, one process may see several MIG devices.
+MANY_SLICES = "570"
+
+
+def _answers(machine: Machine) -> Answer:
+    driver = machine.driver
+    if driver is None:
+        return block("NVML does not answer, so no GPU can be given to anybody.", "nvidia-smi")
+    if not driver.gpus:
+        return block("The driver answers, but it sees no GPU.", "sudo dmesg | grep -i nvrm")
+    return ok(f"The driver answers for {len(driver.gpus)} GPUs.")
+
+
+def _version(machine: Machine) -> Answer:
+    driver = machine.driver
+    if driver is None:
+        return unknown(NO_DRIVER)
+    has = Version(driver.versions.driver)
+    for name in sorted({gpu.product_name for gpu in driver.gpus}):
+        first = first_driver(name)
+        if first is not None and has < Version(first):
+            why = f"Driver {has} is older than {first}, the first that supports {name}."
+            return block(why, "sudo apt-get install --only-upgrade 'nvidia-driver-*'")
+    return ok(f"Driver {has} is new enough for every board here.")
+
+
+def first_driver(product_name: str) -> str | None:
+    """The oldest driver for a board by its name: "NVIDIA H200 NVL" is an H200, never an H20."""
+    words = f" {re.sub(r'[^A-Z0-9]+', ' ', product_name.upper())} "
+    return next((first for board, first in FIRST_DRIVERS.items() if f" {board} " in words), None)
+
+
+def _library(machine: Machine) -> Answer:
+    driver, module = machine.driver, module_version(machine)
+    if driver is None or module is None:
+        return unknown("The driver's library or its kernel module does not tell its version.")
+    library = driver.versions.driver
+    if Version(library) != Version(module):
+        why = f"The library is of driver {library}, the loaded kernel module of {module}."
+        return block(why, REBOOT)
+    nvml = driver.versions.nvml
+    if not nvml.endswith(library):
+        why = f"NVML {nvml} is not of driver {library}: two drivers are installed."
+        return warn(why, "ldconfig -p | grep libnvidia-ml")
+    return ok(f"Library, NVML {nvml} and kernel module are of one driver.")
+
+
+def module_version(machine: Machine) -> str | None:
+    """ "580.95.05" of `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05 ...`."""
+    found = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", machine.text(KERNEL_MODULE) or "")
+    return found and found[1]
+
+
+def _cuda(machine: Machine) -> Answer:
+    driver = machine.driver
+    if driver is None:
+        return unknown(NO_DRIVER)
+    cuda, has = driver.versions.cuda, driver.versions.driver
+    if _has_mig(driver) and Version(has) < Version(MANY_SLICES):
+        why = f"With driver {has} (CUDA {cuda}) a process sees only one of several MIG slices."
+        return warn(why, "sudo apt-get install --only-upgrade 'nvidia-driver-*'")
+    return ok(f"The driver speaks CUDA {cuda}.")
+
+
+def _has_mig(driver: Driver) -> bool:
+    return any(gpu.board.supports_mig or gpu.mig_current for gpu in driver.gpus)
+
+
+def _nouveau(machine: Machine) -> Answer:
+    loaded = loaded_modules(machine)
+    if loaded is None:
+        return unknown("The kernel does not tell which modules are loaded.")
+    if "nouveau" in loaded:
+        why = "The nouveau kernel module is loaded and keeps the NVIDIA driver off its GPUs."
+        mend = "echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/nouveau.conf && sudo reboot"
+        return block(why, mend)
+    return ok("The nouveau kernel module is not loaded.")
+
+
+def loaded_modules(machine: Machine) -> frozenset[str] | None:
+    text = machine.text(MODULES)
+    if text is None:
+        return None
+    return frozenset(line.split()[0] for line in text.splitlines() if line.strip())
+
+
+CHECKS = (
+    Check(
+        "driver.answers",
+        "Does NVML answer, and does it see a GPU?",
+        (Verdict.BLOCK,),
+        "NVML API reference, nvmlInit and nvmlDeviceGetCount",
+        _answers,
+    ),
+    Check(
+        "driver.version",
+        "Is the driver new enough for each board?",
+        (Verdict.BLOCK,),
+        "NVIDIA MIG User Guide, supported GPUs and their first drivers",
+        _version,
+        driver=True,
+    ),
+    Check(
+        "driver.library",
+        "Are the driver's library, NVML and the loaded kernel module of one version?",
+        (Verdict.WARN, Verdict.BLOCK),
+        "NVML error 18, driver/library version mismatch; /proc/driver/nvidia/version",
+        _library,
+        driver=True,
+    ),
+    Check(
+        "driver.cuda",
+        "Which CUDA does the driver speak, and can a process see several MIG slices?",
+        (Verdict.WARN,),
+        "NVIDIA MIG User Guide, CUDA device enumeration from R570 on",
+        _cuda,
+        driver=True,
+    ),
+    Check(
+        "driver.nouveau",
+        "Is the nouveau module out of the way?",
+        (Verdict.BLOCK,),
+        "NVIDIA Driver Installation Guide, disabling nouveau",
+        _nouveau,
+        driver=True,
+    ),
+)

@@ -1,0 +1,84 @@
+"""The Docker Engine: that it answers, and that neither its restart nor systemd's reload takes
+anything from running jobs."""
+
+import re
+
+from agents.doctor.finding import Answer, Check, Verdict, block, ok, unknown, warn
+from agents.doctor.machine import Machine
+
+NO_ENGINE = "The Docker Engine does not answer; see engine.answers."
+SYMLINKS = "sudo nvidia-ctk system create-dev-char-symlinks --create-all"
+LIVE_RESTORE = (
+    'sudoedit /etc/docker/daemon.json && sudo systemctl reload docker  # with "live-restore": true'
+)
+# The character devices of the NVIDIA driver. Source: the kernel's devices.txt, major 195.
+MAJOR = 195
+CONTROL_MINOR = "255"
+
+
+def _answers(machine: Machine) -> Answer:
+    info = machine.engine
+    if info is None:
+        return block(
+            "No Docker Engine answers, so no job can start.", "sudo systemctl start docker"
+        )
+    return ok(f"Docker Engine {info.get('ServerVersion', '')} answers.")
+
+
+def _reload(machine: Machine) -> Answer:
+    """systemd writes a container's device rules anew on `daemon-reload` and forgets devices that
+    have no link in /dev/char: running jobs then lose their GPUs."""
+    info = machine.engine
+    if info is None:
+        return unknown(NO_ENGINE)
+    if info.get("CgroupDriver") != "systemd":
+        return ok(f"The cgroup driver is {info.get('CgroupDriver')}: systemd takes no device away.")
+    devices = machine.names("/dev")
+    if devices is None:
+        return unknown("/dev cannot be read.")
+    minors = {n: found[1] for n in devices if (found := re.fullmatch(r"nvidia(\d+)", n))}
+    if "nvidiactl" in devices:
+        minors["nvidiactl"] = CONTROL_MINOR
+    unlinked = [n for n, m in minors.items() if machine.link(f"/dev/char/{MAJOR}:{m}") is None]
+    if unlinked:
+        why = "`systemctl daemon-reload` takes GPUs from running jobs: no link in /dev/char for"
+        return warn(f"{why} {', '.join(unlinked)}.", SYMLINKS)
+    return ok("The cgroup driver is systemd, and every GPU has its link in /dev/char.")
+
+
+def _live_restore(machine: Machine) -> Answer:
+    info = machine.engine
+    if info is None:
+        return unknown(NO_ENGINE)
+    if not info.get("LiveRestoreEnabled"):
+        return warn("A restart of the Docker Engine ends every running job.", LIVE_RESTORE)
+    return ok("Jobs go on while the Docker Engine restarts.")
+
+
+CHECKS = (
+    Check(
+        "engine.answers",
+        "Does the Docker Engine answer?",
+        (Verdict.BLOCK,),
+        "Docker Engine API, GET /info",
+        _answers,
+        engine=True,
+    ),
+    Check(
+        "engine.daemon_reload",
+        "Do running jobs keep their GPUs over `systemctl daemon-reload`?",
+        (Verdict.WARN,),
+        "nvidia-docker #1730; nvidia-container-toolkit #48, #1227",
+        _reload,
+        driver=True,
+        engine=True,
+    ),
+    Check(
+        "engine.live_restore",
+        "Do running jobs outlive a restart of the Docker Engine?",
+        (Verdict.WARN,),
+        "Docker documentation, live restore; CIS Docker Benchmark",
+        _live_restore,
+        engine=True,
+    ),
+)

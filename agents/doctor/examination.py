@@ -1,0 +1,57 @@
+"""All checks, in the order in which a person would mend them, and one examination of a machine."""
+
+from agents.contract.documents import RuntimeKind
+from agents.doctor import driver, engine, fabric, host, runc, toolkit
+from agents.doctor.finding import Answer, Check, Finding, Verdict, ok, unknown
+from agents.doctor.machine import Machine
+
+CHECKS: tuple[Check, ...] = (
+    *driver.CHECKS,
+    *engine.CHECKS,
+    *runc.CHECKS,
+    *toolkit.CHECKS,
+    *fabric.CHECKS,
+    *host.CHECKS,
+)
+
+
+def examine(machine: Machine) -> tuple[Finding, ...]:
+    """One finding of every check. Nothing is raised: what breaks a check is its answer."""
+    return tuple(_finding(check, machine) for check in CHECKS)
+
+
+def worst(findings: tuple[Finding, ...]) -> Verdict:
+    """`block` before `warn` before `unknown` before `ok`."""
+    order = (Verdict.BLOCK, Verdict.WARN, Verdict.UNKNOWN)
+    found = {finding.verdict for finding in findings}
+    return next((verdict for verdict in order if verdict in found), Verdict.OK)
+
+
+def sentences(findings: tuple[Finding, ...]) -> tuple[str, ...]:
+    """What a person should hear of: first what blocks, then what warns."""
+    heard = (Verdict.BLOCK, Verdict.WARN)
+    return tuple(f.sentence for verdict in heard for f in findings if f.verdict is verdict)
+
+
+def table() -> str:
+    """The checks as a Markdown table, for `docs/doctor.md`."""
+    head = "| Check | Question | May say | Source |\n|---|---|---|---|\n"
+    return head + "".join(
+        f"| `{c.code}` | {c.asks} | {', '.join(c.verdicts)} | {c.source} |\n" for c in CHECKS
+    )
+
+
+def _finding(check: Check, machine: Machine) -> Finding:
+    answer = _answer(check, machine)
+    return Finding(check.code, answer.verdict, answer.why, answer.mend, check.source)
+
+
+def _answer(check: Check, machine: Machine) -> Answer:
+    if check.driver and machine.simulated:
+        return ok("The driver of this node is simulated.")
+    if check.engine and machine.runtime is RuntimeKind.PROCESS:
+        return ok("This node runs plain processes, no containers.")
+    try:
+        return check.answer(machine)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        return unknown(f"This check could not read what it found: {error}")

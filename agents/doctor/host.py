@@ -1,0 +1,134 @@
+"""The host: room on its disks, its clock, its shared memory, and who holds GPUs for themselves."""
+
+import re
+
+from agents.doctor.finding import Answer, Check, Verdict, block, ok, unknown, warn
+from agents.doctor.machine import Command, Disk, Machine
+
+# Below either, a node should take no job. Source: Tessera's failure catalogue, disk full.
+LEAST_FREE_MIB = 5 * 1024
+LEAST_FREE_PERCENT = 10
+# Docker's own default for a container, 64 MiB, is too small for NCCL and data loaders.
+LEAST_SHARED_MIB = 1024
+SHARED = "/dev/shm"  # noqa: S108 - its size is asked, nothing is written
+# Programs that keep GPU handles open, by the kernel's 15 characters of their names.
+HOLDERS = ("nv-hostengine", "dcgm-exporter", "dcgmi")
+GPU_FILE = re.compile(r"/dev/nvidia(\d+|-caps/.*)")
+NO_ENGINE = "The Docker Engine does not answer; see engine.answers."
+
+
+def _engine_disk(machine: Machine) -> Answer:
+    info = machine.engine
+    if info is None:
+        return unknown(NO_ENGINE)
+    root = str(info.get("DockerRootDir", "/var/lib/docker"))
+    return _room(machine.disk(root), f"Docker's folder {root}", "docker image prune --all")
+
+
+def _home_disk(machine: Machine) -> Answer:
+    return _room(
+        machine.disk(machine.home), "The agent's folder", f"sudo du -xh -d1 {machine.home}"
+    )
+
+
+def _room(disk: Disk | None, where: str, mend: str) -> Answer:
+    if disk is None or not disk.total_mib:
+        return unknown(f"{where} does not tell its free space.")
+    percent = 100 * disk.free_mib // disk.total_mib
+    why = f"{where} has {disk.free_mib // 1024} GiB free, {percent} % of its disk."
+    if disk.free_mib < LEAST_FREE_MIB or percent < LEAST_FREE_PERCENT:
+        return block(why, mend)
+    return ok(why)
+
+
+def _clock(machine: Machine) -> Answer:
+    said = machine.output(Command.TIME)
+    found = re.search(r"^NTPSynchronized=(\w+)", said.text, re.M) if said else None
+    if found is not None:
+        return _synchronised(found[1] == "yes")
+    chrony = machine.output(Command.CHRONY)
+    if chrony is not None and chrony.code == 0 and "," in chrony.text:
+        # The last field of chronyc's line is the leap status; it reads so without a source.
+        return _synchronised("Not synchronised" not in chrony.text)
+    return unknown("Neither timedatectl nor chronyc tells whether the clock is synchronised.")
+
+
+def _synchronised(yes: bool) -> Answer:
+    if yes:
+        return ok("The clock is synchronised.")
+    why = "The clock is not synchronised: times of jobs and signatures may be refused."
+    return warn(why, "sudo timedatectl set-ntp true")
+
+
+def _shared_memory(machine: Machine) -> Answer:
+    disk = machine.disk(SHARED)
+    if disk is None:
+        return unknown("Shared memory does not tell its size.")
+    if disk.total_mib < LEAST_SHARED_MIB:
+        why = f"Shared memory has {disk.total_mib} MiB: MPS and plain processes need more."
+        return warn(why, f"sudo mount -o remount,size=50% {SHARED}")
+    return ok(f"Shared memory has {disk.total_mib // 1024} GiB.")
+
+
+def _holders(machine: Machine) -> Answer:
+    """DCGM keeps handles to GPUs and MIG capabilities; a slice with such a handle is in use."""
+    processes = machine.names("/proc")
+    if processes is None:
+        return unknown("/proc cannot be read.")
+    hidden = []
+    for pid in filter(str.isdigit, processes):
+        name = (machine.text(f"/proc/{pid}/comm") or "").strip()
+        if name not in HOLDERS:
+            continue
+        files = machine.names(f"/proc/{pid}/fd")
+        if files is None:
+            hidden.append(f"{name} ({pid})")
+            continue
+        links = (machine.link(f"/proc/{pid}/fd/{file}") or "" for file in files)
+        if any(GPU_FILE.fullmatch(link) for link in links):
+            why = f"{name} ({pid}) holds GPU handles: slices cannot be removed while it does."
+            return warn(why, "sudo systemctl stop nvidia-dcgm  # or pause the exporter meanwhile")
+    if hidden:
+        return unknown(f"{', '.join(hidden)} may hold GPU handles; only root can tell.")
+    return ok("No DCGM process holds a GPU.")
+
+
+CHECKS = (
+    Check(
+        "host.engine_disk",
+        "Is there room where Docker keeps images and containers?",
+        (Verdict.BLOCK,),
+        "Tessera's failure catalogue: no new jobs below 10 % or 5 GiB",
+        _engine_disk,
+        engine=True,
+    ),
+    Check(
+        "host.agent_disk",
+        "Is there room where the agent keeps its journal and logs?",
+        (Verdict.BLOCK,),
+        "Tessera's failure catalogue: no new jobs below 10 % or 5 GiB",
+        _home_disk,
+    ),
+    Check(
+        "host.clock",
+        "Is the clock synchronised?",
+        (Verdict.WARN,),
+        "timedatectl(1), NTPSynchronized; chronyc(1), tracking",
+        _clock,
+    ),
+    Check(
+        "host.shared_memory",
+        "Is shared memory large enough?",
+        (Verdict.WARN,),
+        "NCCL documentation, troubleshooting shared memory; k8s-device-plugin #647",
+        _shared_memory,
+    ),
+    Check(
+        "host.dcgm",
+        "Does DCGM hold handles that keep slices from being removed?",
+        (Verdict.WARN,),
+        "DCGM #95 and #276; go-nvml #146",
+        _holders,
+        driver=True,
+    ),
+)

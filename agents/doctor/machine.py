@@ -1,0 +1,194 @@
+"""What a check may look at. The real machine is read, never changed: files by path, the words of
+a fixed list of programs without a shell, what the Docker Engine says of itself, and NVML."""
+
+import gzip
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import docker
+from docker.errors import DockerException
+
+from agents.contract.documents import RuntimeKind
+from agents.nvml import GpuFacts, Nvml, NvmlFailure, Versions
+
+# Where administrators' programs are; the PATH of whoever started the agent does not count.
+SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PROGRAM_SECONDS = 5
+ENGINE_SECONDS = 10
+# No file that a check reads is near this size.
+MOST_BYTES = 4 << 20
+
+
+class Command(Enum):
+    """Every program that is ever run, with all its arguments. Each only reads."""
+
+    RUNC = ("runc", "--version")
+    TOOLKIT = ("nvidia-ctk", "--version")
+    TOOLKIT_CLI = ("nvidia-container-cli", "--version")
+    CDI = ("nvidia-ctk", "cdi", "list")
+    FABRIC_MANAGER = ("nv-fabricmanager", "--version")
+    FABRIC_ACTIVE = ("systemctl", "is-active", "nvidia-fabricmanager")
+    TIME = ("timedatectl", "show")
+    CHRONY = ("chronyc", "-c", "tracking")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How a program ended, and what it said on both its outputs."""
+
+    code: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A file system's size and what is free on it for root, in MiB."""
+
+    total_mib: int
+    free_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """What NVML tells: versions, GPUs by index, UUIDs of the MIG instances that stand."""
+
+    versions: Versions
+    gpus: tuple[GpuFacts, ...]
+    slices: tuple[str, ...] = ()
+
+
+class Machine(Protocol):
+    """`home` is the agent's folder. Whatever is not there, or may not be read, is None."""
+
+    home: str
+    runtime: RuntimeKind
+    simulated: bool
+
+    def text(self, path: str) -> str | None:
+        """A file's text; one that ends in `.gz` unpacked."""
+
+    def names(self, path: str) -> tuple[str, ...] | None:
+        """A folder's entries in order."""
+
+    def link(self, path: str) -> str | None:
+        """Where a symbolic link points, as written."""
+
+    def output(self, command: Command) -> Output | None:
+        """What the program said; None where it is not installed or did not end in time."""
+
+    def disk(self, path: str) -> Disk | None: ...
+
+    @property
+    def engine(self) -> Mapping[str, Any] | None:
+        """The Docker Engine's `/info`."""
+
+    @property
+    def driver(self) -> Driver | None: ...
+
+
+class Files:
+    """Reads files below `root`, which is `/` except in tests."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def at(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+    def text(self, path: str) -> str | None:
+        try:
+            with self.at(path).open("rb") as file:
+                if path.endswith(".gz"):
+                    with gzip.open(file) as unpacked:
+                        return unpacked.read(MOST_BYTES).decode("utf-8", "replace")
+                return file.read(MOST_BYTES).decode("utf-8", "replace")
+        except (OSError, EOFError):
+            return None
+
+    def names(self, path: str) -> tuple[str, ...] | None:
+        try:
+            return tuple(sorted(entry.name for entry in self.at(path).iterdir()))
+        except OSError:
+            return None
+
+    def link(self, path: str) -> str | None:
+        try:
+            return str(self.at(path).readlink())
+        except OSError:
+            return None
+
+
+class RealMachine(Files):
+    """This machine, as one examination sees it: asked at most once for each thing."""
+
+    def __init__(
+        self, home: Path, runtime: RuntimeKind, nvml: Nvml | None, *, simulated: bool
+    ) -> None:
+        super().__init__(Path("/"))
+        self.home = str(home)
+        self.runtime = runtime
+        self.simulated = simulated
+        self._nvml = nvml
+        self._outputs: dict[Command, Output | None] = {}
+
+    def output(self, command: Command) -> Output | None:
+        if command not in self._outputs:
+            self._outputs[command] = _run(command)
+        return self._outputs[command]
+
+    def disk(self, path: str) -> Disk | None:
+        try:
+            usage = shutil.disk_usage(path)
+        except OSError:
+            return None
+        return Disk(usage.total >> 20, usage.free >> 20)
+
+    @cached_property
+    def engine(self) -> Mapping[str, Any] | None:
+        try:
+            client = docker.from_env(timeout=ENGINE_SECONDS)
+        except (DockerException, OSError):
+            return None
+        try:
+            info: Mapping[str, Any] = client.info()
+        except (DockerException, OSError):
+            return None
+        finally:
+            client.close()
+        return info
+
+    @cached_property
+    def driver(self) -> Driver | None:
+        if self._nvml is None:
+            return None
+        try:
+            gpus = tuple(self._nvml.devices())
+            slices = [i.uuid for g in gpus if g.mig_current for i in self._nvml.instances(g.uuid)]
+            return Driver(self._nvml.versions(), gpus, tuple(filter(None, slices)))
+        except NvmlFailure:
+            return None
+
+
+def _run(command: Command) -> Output | None:
+    program = shutil.which(command.value[0], path=SEARCH)
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed list of programs and arguments, no shell
+            [program, *command.value[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PROGRAM_SECONDS,
+            env={"PATH": SEARCH, "LC_ALL": "C"},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return Output(done.returncode, done.stdout.decode("utf-8", "replace"))

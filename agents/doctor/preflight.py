@@ -1,0 +1,55 @@
+"""The examination inside a running agent: at its start, then again at most every ten minutes, in
+a thread of its own, so that a slow program never holds up a round."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agents.doctor.examination import examine, sentences
+from agents.doctor.machine import Machine
+
+EVERY_SECONDS = 600.0
+
+log = logging.getLogger("agents.doctor")
+
+
+@dataclass
+class Preflight:
+    """`problems` are the sentences of the last examination. `machine` makes a fresh view for each
+    one, and is None where nothing is examined; `now` counts seconds and never goes back."""
+
+    machine: Callable[[], Machine] | None
+    now: Callable[[], float] = time.monotonic
+    problems: tuple[str, ...] = ()
+    _next: float = 0.0
+    _running: threading.Thread | None = field(default=None, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def examine(self) -> None:
+        """Look now, and wait for the end of it. An examination that breaks is logged, and what was
+        known stays: it never keeps an agent from its work."""
+        if self.machine is None:
+            return
+        self._next = self.now() + EVERY_SECONDS
+        try:
+            found = sentences(examine(self.machine()))
+        except Exception:
+            log.exception("preflight_failed")
+            return
+        before, self.problems = self.problems, found
+        for sentence in found:
+            if sentence not in before:
+                log.warning("preflight", extra={"why": sentence})
+
+    def examine_when_due(self) -> threading.Thread | None:
+        """Begin a look where the last is old enough and has ended; never wait. The thread, or None
+        where none was begun."""
+        with self._lock:
+            running = self._running is not None and self._running.is_alive()
+            if self.machine is None or running or self.now() < self._next:
+                return None
+            self._running = threading.Thread(target=self.examine, name="preflight", daemon=True)
+            self._running.start()
+            return self._running

@@ -1,0 +1,101 @@
+"""A container engine in memory that outlives its agents, with faults that can be asked for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name
+
+PORT = 29_500
+
+
+class MemoryEngine:
+    """The runtime's contract over values. `given`: the device UUIDs of each container; `starts`:
+    how often each replica was started."""
+
+    kind = RuntimeKind.PROCESS
+
+    def __init__(self) -> None:
+        self.containers: dict[str, Seen] = {}
+        self.given: dict[str, tuple[str, ...]] = {}
+        self.starts: dict[str, int] = {}
+        self.is_away = False
+        self.refuses = False
+
+    def version(self) -> str:
+        return "1"
+
+    def fabric(self) -> str:
+        return "memory"
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Nobody waits here: every look is asked for."""
+
+    def seen(self) -> dict[str, Seen]:
+        self._require()
+        return dict(self.containers)
+
+    def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
+        self._require()
+        if self.refuses:
+            raise RuntimeFailure("image_pull", "the image cannot be had")
+        if replica.id not in self.containers:
+            self.given[replica.id] = tuple(devices)
+            self.containers[replica.id] = Seen(
+                replica=replica.id,
+                job=replica.job,
+                attempt=replica.attempt,
+                rank=replica.rank,
+                fence=replica.fence,
+                phase=Phase.CREATED,
+                container=container_name(replica.job, replica.attempt, replica.rank),
+                address="memory",
+                port=PORT,
+            )
+
+    def start(self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous) -> None:
+        self._require()
+        found = self.containers.get(replica.id)
+        if found is None:
+            raise RuntimeFailure("vanished", "its container is gone")
+        if found.phase is Phase.CREATED:
+            # As a real runtime does where a slice was carved anew since.
+            self.given[replica.id] = tuple(devices)
+            self.starts[replica.id] = self.starts.get(replica.id, 0) + 1
+            self.containers[replica.id] = replace(found, phase=Phase.RUNNING)
+
+    def stop(self, replica_id: str, grace_seconds: int) -> None:
+        self._require()
+        self.exit(replica_id, 143)
+
+    def remove(self, replica_id: str) -> None:
+        self._require()
+        self.containers.pop(replica_id, None)
+        self.given.pop(replica_id, None)
+
+    def log(self, replica_id: str, offset: int, limit: int) -> bytes:
+        return b""
+
+    def tidy(self) -> None:
+        """Nothing stands ready here."""
+
+    def close(self) -> None:
+        """It outlives its agents."""
+
+    def exit(self, replica_id: str, code: int) -> None:
+        """The container ends by itself, if it runs."""
+        found = self.containers.get(replica_id)
+        if found is not None and found.phase is Phase.RUNNING:
+            self.containers[replica_id] = replace(found, phase=Phase.EXITED, exit_code=code)
+
+    def running(self) -> dict[str, tuple[str, ...]]:
+        """The devices of every container that runs."""
+        return {
+            replica: self.given[replica]
+            for replica, seen in self.containers.items()
+            if seen.phase is Phase.RUNNING
+        }
+
+    def _require(self) -> None:
+        if self.is_away:
+            raise RuntimeFailure("docker", "no engine answers")

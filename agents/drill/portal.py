@@ -1,0 +1,150 @@
+"""The portal's side of a random drill: it wishes as the real one does, by what the node reports."""
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from agents.contract.boards import Board
+from agents.contract.documents import (
+    DesiredDocument,
+    DesiredGpu,
+    DesiredReplica,
+    DesiredSlice,
+    Device,
+    GpuMode,
+    ObservedDocument,
+    ReplicaState,
+    ReplicaWish,
+    SliceKind,
+)
+from agents.contract.geometry import Placement, free_placements
+
+ENDED = (ReplicaState.EXITED, ReplicaState.FAILED)
+
+
+@dataclass
+class Held:
+    """A slice, and the replica that it is promised to until the node was seen without it."""
+
+    piece: DesiredSlice
+    replica: DesiredReplica | None = None
+    gone_revision: int = 0
+
+
+class Portal:
+    """Slices of one GPU and who holds them. Nothing is given again before it was seen free."""
+
+    def __init__(self, node: str, gpu: str, board: Board, random: Random) -> None:
+        self.node, self.gpu, self.board, self.random = node, gpu, board, random
+        self.revision = 0
+        self.held: dict[str, Held] = {}
+        self.numbers = 0
+        self.fences: dict[str, int] = {}
+        self._document: DesiredDocument | None = None
+
+    def document(self) -> DesiredDocument:
+        """What is wished now; the revision grows only when it changed."""
+        wished = DesiredDocument(
+            node=self.node,
+            revision=self.revision,
+            gpus=(DesiredGpu(self.gpu, GpuMode.MIG),),
+            slices=tuple(h.piece for _, h in sorted(self.held.items())),
+            replicas=tuple(
+                h.replica
+                for _, h in sorted(self.held.items())
+                if h.replica is not None and not h.gone_revision
+            ),
+        )
+        if self._document is None or replace(wished, revision=self._document.revision) != (
+            self._document
+        ):
+            self.revision += 1
+            self._document = replace(wished, revision=self.revision)
+        return self._document
+
+    def hear(self, told: ObservedDocument, applied: int) -> None:
+        """A slice is free once the node applied its replica's removal and lists it no more."""
+        there = {replica.id for replica in told.replicas}
+        for held in self.held.values():
+            is_applied = held.gone_revision and applied >= held.gone_revision
+            if held.replica and is_applied and held.replica.id not in there:
+                held.replica, held.gone_revision = None, 0
+        ended = {r.id for r in told.replicas if r.state in ENDED}
+        for held in self.held.values():
+            if held.replica and held.replica.id in ended and not held.gone_revision:
+                self._leave_out(held)
+
+    def ask(self) -> None:
+        """A new replica: on an idle slice, or on one that is carved for it."""
+        idle = [h for h in self.held.values() if h.replica is None]
+        held = self.random.choice(idle) if idle and self.random.random() < 0.5 else self._carve()
+        if held is not None:
+            self._give(held)
+
+    def stop(self) -> None:
+        """Ask one to end, or leave it out at once, as when its job was given up."""
+        wanted = [h for h in self.held.values() if h.replica and not h.gone_revision]
+        if not wanted:
+            return
+        held = self.random.choice(wanted)
+        assert held.replica is not None  # noqa: S101 - chosen so
+        if self.random.random() < 0.7:
+            held.replica = replace(held.replica, wish=ReplicaWish.STOP)
+        else:
+            self._leave_out(held)
+
+    def merge(self) -> None:
+        """Give an idle slice up."""
+        idle = [key for key, h in self.held.items() if h.replica is None]
+        if idle:
+            del self.held[self.random.choice(idle)]
+
+    def _leave_out(self, held: Held) -> None:
+        # The document that leaves it out is the next one.
+        held.gone_revision = self.revision + 1
+
+    def _carve(self) -> Held | None:
+        taken = [
+            Placement(h.piece.start, h.piece.size, h.piece.profile) for h in self.held.values()
+        ]
+        options = [
+            place
+            for profile in self.board.profiles
+            if not profile.has_media_extensions
+            for place in free_placements(self.board, profile, taken)
+        ]
+        if not options:
+            return None
+        place = self.random.choice(options)
+        self.numbers += 1
+        key = f"s-{self.numbers}"
+        piece = DesiredSlice(key, self.gpu, place.profile, place.start, place.size)
+        self.held[key] = Held(piece)
+        return self.held[key]
+
+    def _give(self, held: Held) -> None:
+        """To a new job, or to another attempt at one that has none on the node."""
+        self.numbers += 1
+        live = {h.replica.job for h in self.held.values() if h.replica}
+        idle = sorted(set(self.fences) - live)
+        again = bool(idle) and self.random.random() < 0.3
+        job = self.random.choice(idle) if again else f"j-{self.numbers}"
+        self.fences[job] = self.numbers
+        piece = held.piece
+        device = Device(
+            allocation=f"a-{self.numbers}",
+            slice=piece.id,
+            kind=SliceKind.MIG,
+            gpu_uuid=self.gpu,
+            profile=piece.profile,
+            start=piece.start,
+            size=piece.size,
+        )
+        held.replica = DesiredReplica(
+            id=f"r-{self.numbers}",
+            job=job,
+            fence=self.numbers,
+            wish=ReplicaWish.RUN,
+            image="none",
+            command=("true",),
+            devices=(device,),
+        )

@@ -1,0 +1,135 @@
+"""Reads from the driver how GPUs are joined. With `nvml`, the only code that talks to pynvml.
+
+Reading only. What a driver or a board does not answer is left empty, and never a reason to refuse.
+"""
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import pynvml
+
+from agents.nvml import Nvml, text, told
+from agents.topology import (
+    P2P,
+    Access,
+    GpuWiring,
+    Level,
+    NvLink,
+    Path,
+    Remote,
+    Topology,
+    topology_of,
+)
+
+LEVELS = {
+    pynvml.NVML_TOPOLOGY_INTERNAL: Level.INTERNAL,
+    pynvml.NVML_TOPOLOGY_SINGLE: Level.SINGLE_SWITCH,
+    pynvml.NVML_TOPOLOGY_MULTIPLE: Level.SEVERAL_SWITCHES,
+    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: Level.HOST_BRIDGE,
+    pynvml.NVML_TOPOLOGY_NODE: Level.NUMA_NODE,
+    pynvml.NVML_TOPOLOGY_SYSTEM: Level.SYSTEM,
+}
+STATUSES = {
+    pynvml.NVML_P2P_STATUS_OK: P2P.OK,
+    pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED: P2P.CHIPSET_NOT_SUPPORTED,
+    pynvml.NVML_P2P_STATUS_GPU_NOT_SUPPORTED: P2P.GPU_NOT_SUPPORTED,
+    pynvml.NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED: P2P.TOPOLOGY_NOT_SUPPORTED,
+    pynvml.NVML_P2P_STATUS_DISABLED_BY_REGKEY: P2P.DISABLED_BY_REGISTRY,
+    pynvml.NVML_P2P_STATUS_NOT_SUPPORTED: P2P.NOT_SUPPORTED,
+}
+REMOTES = {
+    pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: Remote.GPU,
+    pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: Remote.SWITCH,
+}
+# nvmlNvlinkVersion_t of nvml.h: the numbers are not the generations.
+GENERATIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
+# READ by its number in nvml.h: pynvml's constant for it is a tuple by mistake.
+CAPS = (
+    0,
+    pynvml.NVML_P2P_CAPS_INDEX_WRITE,
+    pynvml.NVML_P2P_CAPS_INDEX_NVLINK,
+    pynvml.NVML_P2P_CAPS_INDEX_ATOMICS,
+)
+WORD_BITS = 64
+CPU_WORDS, NODE_WORDS = 64, 16
+# A GPU that is gone, or a driver in trouble, is an error. These only mean: not told here.
+UNTOLD = (
+    pynvml.NVMLError_NotSupported,
+    pynvml.NVMLError_InvalidArgument,
+    pynvml.NVMLError_FunctionNotFound,
+    pynvml.NVMLError_NotFound,
+    pynvml.NVMLError_NoPermission,
+)
+
+
+def read_topology(nvml: Nvml) -> Topology:
+    """All GPUs that answer, and every pair of them. Raises NvmlFailure."""
+    facts = nvml.devices()
+    with told("topology"):
+        handles = {f.index: pynvml.nvmlDeviceGetHandleByUUID(f.uuid) for f in facts}
+        gpus = tuple(_wiring(f.index, f.uuid, f.pci_bus_id, handles[f.index]) for f in facts)
+        paths = {
+            (one, other): _path(handles[one], handles[other])
+            for one, other in combinations(sorted(handles), 2)
+        }
+    return topology_of(gpus, paths)
+
+
+def _wiring(index: int, uuid: str, pci_bus_id: str, gpu: object) -> GpuWiring:
+    own = _ask(pynvml.nvmlDeviceGetNumaNodeId, gpu)
+    node = pynvml.NVML_AFFINITY_SCOPE_NODE
+    return GpuWiring(
+        index=index,
+        uuid=uuid,
+        pci_bus_id=pci_bus_id,
+        pcie_generation=_ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu),
+        pcie_width=_ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, gpu),
+        cpus=_numbers(_ask(pynvml.nvmlDeviceGetCpuAffinity, gpu, CPU_WORDS)),
+        numa_nodes=_numbers(_ask(pynvml.nvmlDeviceGetMemoryAffinity, gpu, NODE_WORDS, node)),
+        own_numa_node=own if own is not None and own >= 0 else None,
+        links=_links(gpu),
+    )
+
+
+def _links(gpu: object) -> tuple[NvLink, ...]:
+    """The live ones: a link that is down, or that the board does not have, is left out."""
+    numbers = range(pynvml.NVML_NVLINK_MAX_LINKS)
+    return tuple(_link(gpu, n) for n in numbers if _ask(pynvml.nvmlDeviceGetNvLinkState, gpu, n))
+
+
+def _link(gpu: object, number: int) -> NvLink:
+    version = _ask(pynvml.nvmlDeviceGetNvLinkVersion, gpu, number)
+    remote = REMOTES.get(
+        _ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, gpu, number), Remote.OTHER
+    )
+    pci = _ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, gpu, number)
+    bus_id = text(pci.busId).upper() if pci is not None else ""
+    return NvLink(number, GENERATIONS.get(version, ""), remote, bus_id)
+
+
+def _path(one: object, other: object) -> Path:
+    level = LEVELS.get(_ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other))
+    read, write, nvlink, atomics = (
+        STATUSES.get(_ask(pynvml.nvmlDeviceGetP2PStatus, one, other, cap), P2P.UNKNOWN)
+        for cap in CAPS
+    )
+    return Path(level, Access(read, write, nvlink, atomics))
+
+
+def _ask(call: Callable[..., Any], *arguments: object) -> Any:
+    """The answer, or None where this driver or board has none."""
+    try:
+        return call(*arguments)
+    except UNTOLD:
+        return None
+
+
+def _numbers(words: Any) -> tuple[int, ...]:
+    """Which bits are set, over words of 64, lowest first."""
+    return tuple(
+        number * WORD_BITS + bit
+        for number, word in enumerate(words or ())
+        for bit in range(WORD_BITS)
+        if word >> bit & 1
+    )

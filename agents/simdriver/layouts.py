@@ -1,0 +1,144 @@
+"""How a simulated node is wired: PCIe paths, NVLinks, CPUs. Chosen by name when the node is made.
+
+The names count what is in the box. "2-2-4-6-8-8" is 2 CPUs, 2 storage NICs, 4 PCIe switches,
+6 NVSwitches, 8 GPUs, 8 NICs of the GPUs; "2-2-4" is 2 CPUs, 2 NICs, 4 GPUs. Wiring: NVIDIA's
+DGX A100 and DGX H100 user guides (links per GPU and switch), and `nvidia-smi topo -m` of such
+machines in public threads, among them NVIDIA/nccl issue 1505. NICs are not simulated yet.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import repeat
+
+
+class Level(IntEnum):
+    """nvmlGpuTopologyLevel_t: how far apart two GPUs are on PCIe."""
+
+    INTERNAL = 0
+    SINGLE = 10
+    MULTIPLE = 20
+    HOSTBRIDGE = 30
+    NODE = 40
+    SYSTEM = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a GPU hangs. Two that agree on all but `port` share one PCIe switch."""
+
+    numa: int
+    bridge: int
+    tree: int
+    switch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A kind of node. `board` and `gpus` are None where any will do.
+
+    `links` is how many NVLinks each GPU has. `switches` says how many of them go to each NVSwitch;
+    where it is empty, GPUs 2n and 2n+1 are joined by a bridge that takes all links. `cpus` are the
+    CPU numbers of each NUMA node.
+    """
+
+    name: str
+    says: str
+    board: str | None
+    places: tuple[Place, ...]
+    cpus: tuple[tuple[int, ...], ...]
+    links: int = 0
+    switches: tuple[int, ...] = ()
+
+    @property
+    def gpus(self) -> int | None:
+        return len(self.places) or None
+
+    def place(self, index: int, numa: int) -> Place:
+        """Of a GPU; in the flat layout each has a host bridge of its own."""
+        return self.places[index] if self.places else Place(numa, index, 0, 0)
+
+    def remote_switch(self, link: int) -> int | None:
+        """The NVSwitch at the other end of a link, or None where a GPU is there."""
+        ends = [n for n, count in enumerate(self.switches) for _ in repeat(None, count)]
+        return ends[link] if ends else None
+
+
+def level(one: Place, other: Place) -> Level:
+    """Of two different GPUs: by what the shortest path between them has to cross."""
+    if one.numa != other.numa:
+        return Level.SYSTEM
+    if one.bridge != other.bridge:
+        return Level.NODE
+    if one.tree != other.tree:
+        return Level.HOSTBRIDGE
+    return Level.SINGLE if one.switch == other.switch else Level.MULTIPLE
+
+
+def switch_bus_id(switch: int) -> str:
+    """No GPU of a simulated node has such a bus."""
+    return f"00000000:{0xC1 + switch:02X}:00.0"
+
+
+def _threads(sockets: int, cores: int, threads: int) -> tuple[tuple[int, ...], ...]:
+    """CPU numbers by socket, as Linux numbers them: the second threads after all cores."""
+    return tuple(
+        tuple(
+            thread * sockets * cores + socket * cores + core
+            for thread in range(threads)
+            for core in range(cores)
+        )
+        for socket in range(sockets)
+    )
+
+
+def _hopper(name: str, board: str) -> Layout:
+    return Layout(
+        name=name,
+        says="8 GPUs, each behind a PCIe switch of its own, all on 4 NVSwitches, 2 CPUs",
+        board=board,
+        places=tuple(Place(numa=i // 4, bridge=i, tree=0, switch=0) for i in range(8)),
+        cpus=_threads(sockets=2, cores=56, threads=2),
+        links=18,
+        switches=(5, 4, 4, 5),
+    )
+
+
+FLAT = Layout(
+    name="flat",
+    says="any board and number of GPUs, 2 CPUs, no NVLink",
+    board=None,
+    places=(),
+    cpus=_threads(sockets=2, cores=32, threads=1),
+)
+LAYOUTS = {
+    layout.name: layout
+    for layout in (
+        FLAT,
+        Layout(
+            name="a100-nvswitch-8",
+            says="2-2-4-6-8-8: 8 GPUs in pairs behind 4 PCIe switches, on 6 NVSwitches, 2 CPUs",
+            board="A100-80GB",
+            places=tuple(Place(numa=i // 4, bridge=i // 2, tree=0, switch=i % 2) for i in range(8)),
+            cpus=_threads(sockets=2, cores=64, threads=2),
+            links=12,
+            switches=(2,) * 6,
+        ),
+        _hopper("h100-nvswitch-8", "H100-80GB"),
+        _hopper("h200-nvswitch-8", "H200-141GB"),
+        Layout(
+            name="l40s-pcie-4",
+            says="2-2-4: 4 GPUs in pairs behind one PCIe switch of each of 2 CPUs, no NVLink",
+            board="L40S-48GB",
+            places=tuple(Place(numa=i // 2, bridge=0, tree=0, switch=0) for i in range(4)),
+            cpus=_threads(sockets=2, cores=32, threads=2),
+        ),
+        Layout(
+            name="a30-bridge-2",
+            says="2 GPUs at one CPU, joined by an NVLink bridge",
+            board="A30-24GB",
+            places=(Place(numa=0, bridge=0, tree=0, switch=0), Place(0, 0, tree=1, switch=0)),
+            cpus=_threads(sockets=1, cores=32, threads=2),
+            links=4,
+        ),
+    )
+}

@@ -1,0 +1,215 @@
+"""How the GPUs of a node are joined: pure values, made from what `nvml_topology` reads.
+
+Bandwidths are MB/s (10^6 bytes) in one direction, as integers: what the wires carry at best. NCCL
+gets 78 to 82 % of it in a ring. Nothing here was measured on the node.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+# One direction of one link. NVIDIA's data sheets give both directions of all links of a GPU:
+# P100 160 GB/s by 4, V100 300 by 6, A100 600 by 12, H100 900 by 18, B200 1800 by 18.
+NVLINK_MB_PER_SECOND = {
+    "1.0": 20_000,
+    "2.0": 25_000,
+    "2.2": 25_000,
+    "3.0": 25_000,
+    "3.1": 25_000,
+    "4.0": 25_000,
+    "5.0": 50_000,
+}
+# One direction of one lane: PCI-SIG's transfers a second (in millions), times the share that is
+# payload: 8b/10b up to generation 2, 128b/130b up to 5, 242 of 256 bytes of a flit in 6.
+PCIE_LANE = {
+    1: (2_500, 8, 10),
+    2: (5_000, 8, 10),
+    3: (8_000, 128, 130),
+    4: (16_000, 128, 130),
+    5: (32_000, 128, 130),
+    6: (64_000, 242, 256),
+}
+
+
+class Level(StrEnum):
+    """What the PCIe path between two GPUs crosses, in nvidia-smi's words; nearest first."""
+
+    INTERNAL = "INT"
+    SINGLE_SWITCH = "PIX"
+    SEVERAL_SWITCHES = "PXB"
+    HOST_BRIDGE = "PHB"
+    NUMA_NODE = "NODE"
+    SYSTEM = "SYS"
+
+
+class Remote(StrEnum):
+    """What is at the other end of an NVLink."""
+
+    GPU = "gpu"
+    SWITCH = "switch"
+    OTHER = "other"
+
+
+class P2P(StrEnum):
+    """The driver's word on one kind of access between two GPUs."""
+
+    OK = "ok"
+    CHIPSET_NOT_SUPPORTED = "chipset_not_supported"
+    GPU_NOT_SUPPORTED = "gpu_not_supported"
+    TOPOLOGY_NOT_SUPPORTED = "topology_not_supported"
+    DISABLED_BY_REGISTRY = "disabled_by_registry"
+    NOT_SUPPORTED = "not_supported"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Peer access between two GPUs. `nvlink` not OK: links may be wired, but carry nothing."""
+
+    read: P2P = P2P.UNKNOWN
+    write: P2P = P2P.UNKNOWN
+    nvlink: P2P = P2P.UNKNOWN
+    atomics: P2P = P2P.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class NvLink:
+    """A live link of one GPU. `generation` such as "4.0", empty where the driver does not say."""
+
+    number: int
+    generation: str
+    remote: Remote
+    remote_bus_id: str
+
+    @property
+    def mb_per_second(self) -> int:
+        """Links only got faster: an unknown generation counts as the slowest known one."""
+        return NVLINK_MB_PER_SECOND.get(self.generation, min(NVLINK_MB_PER_SECOND.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class GpuWiring:
+    """A GPU's own ends. `pcie_generation` is the most that card and board can do: an idle GPU runs
+    slower. `cpus` and `numa_nodes` are the near ones, empty where the driver does not say.
+    `own_numa_node` is set only where a GPU is a NUMA node itself (Grace Hopper)."""
+
+    index: int
+    uuid: str
+    pci_bus_id: str
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    cpus: tuple[int, ...] = ()
+    numa_nodes: tuple[int, ...] = ()
+    own_numa_node: int | None = None
+    links: tuple[NvLink, ...] = ()
+
+    @property
+    def pcie_mb_per_second(self) -> int:
+        """One direction of the whole slot; 0 where the driver does not say."""
+        if self.pcie_generation not in PCIE_LANE or not self.pcie_width:
+            return 0
+        rate, payload, sent = PCIE_LANE[self.pcie_generation]
+        return self.pcie_width * rate * payload // sent // 8
+
+    @property
+    def switches(self) -> frozenset[str]:
+        return frozenset(n.remote_bus_id for n in self.links if n.remote is Remote.SWITCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What the driver says of two GPUs. `level` is None where it does not."""
+
+    level: Level | None
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two GPUs by index, `one` < `other`. `nvlinks` counts those that join them, by an NVSwitch
+    where `switched`; they count for `mb_per_second` only while the driver lets them be used."""
+
+    one: int
+    other: int
+    level: Level | None
+    access: Access
+    nvlinks: int
+    switched: bool
+    mb_per_second: int
+
+    @property
+    def word(self) -> str:
+        """As `nvidia-smi topo -m` prints it."""
+        return f"NV{self.nvlinks}" if self.nvlinks else self.level or "N/A"
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """`domains` are the sets of GPUs that share NVSwitches, by index."""
+
+    gpus: tuple[GpuWiring, ...]
+    pairs: tuple[Pair, ...]
+    domains: tuple[tuple[int, ...], ...]
+
+    def pair(self, one: int, other: int) -> Pair | None:
+        wanted = (min(one, other), max(one, other))
+        return next((p for p in self.pairs if (p.one, p.other) == wanted), None)
+
+    def matrix(self) -> tuple[tuple[int, ...], ...]:
+        """MB/s in one direction from row to column, in the order of `gpus`; 0 to itself."""
+        found = {(p.one, p.other): p.mb_per_second for p in self.pairs}
+        order = [gpu.index for gpu in self.gpus]
+        return tuple(tuple(found.get((min(a, b), max(a, b)), 0) for b in order) for a in order)
+
+
+def topology_of(gpus: tuple[GpuWiring, ...], paths: Mapping[tuple[int, int], Path]) -> Topology:
+    """Put together. `paths` is keyed by (lower, higher) index and may lack pairs."""
+    unknown = Path(None, Access())
+    pairs = tuple(
+        _pair(one, other, paths.get((one.index, other.index), unknown))
+        for one in gpus
+        for other in gpus
+        if one.index < other.index
+    )
+    return Topology(gpus, pairs, _domains(gpus))
+
+
+def _pair(one: GpuWiring, other: GpuWiring, path: Path) -> Pair:
+    direct = [n for n in one.links if n.remote_bus_id == other.pci_bus_id]
+    through = _through_switches(one, other)
+    joining = direct or through
+    usable = path.access.nvlink in (P2P.OK, P2P.UNKNOWN)
+    fast = sum(n.mb_per_second for n in joining) if usable else 0
+    slow = min(one.pcie_mb_per_second, other.pcie_mb_per_second)
+    return Pair(
+        one=one.index,
+        other=other.index,
+        level=path.level,
+        access=path.access,
+        nvlinks=len(joining),
+        switched=bool(through) and not direct,
+        mb_per_second=fast or slow,
+    )
+
+
+def _through_switches(one: GpuWiring, other: GpuWiring) -> list[NvLink]:
+    """The links to switches that both GPUs reach, of the GPU that has fewer: a switch joins any
+    port with any other at full rate, so the poorer end is the limit."""
+    common = one.switches & other.switches
+    ends = [[n for n in gpu.links if n.remote_bus_id in common] for gpu in (one, other)]
+    return min(ends, key=lambda links: sum(n.mb_per_second for n in links))
+
+
+def _domains(gpus: tuple[GpuWiring, ...]) -> tuple[tuple[int, ...], ...]:
+    """Connected by common switches, directly or by way of others; one GPU alone is no domain."""
+    groups: list[tuple[set[str], set[int]]] = []
+    for gpu in gpus:
+        switches, members = set(gpu.switches), {gpu.index}
+        if not switches:
+            continue
+        for group in [g for g in groups if g[0] & switches]:
+            groups.remove(group)
+            switches |= group[0]
+            members |= group[1]
+        groups.append((switches, members))
+    return tuple(sorted(tuple(sorted(members)) for _, members in groups if len(members) > 1))
