@@ -50,11 +50,14 @@ class Hardware:
         *,
         simulated: bool,
         preflight: Preflight | None = None,
+        accepted: frozenset[str] = frozenset(),
     ) -> None:
-        """A node with a real driver is examined; a simulated one only by a `preflight` given."""
+        """A node with a real driver is examined; a simulated one only by a `preflight` given.
+        `accepted`: checks whose block does not count here."""
         self.nvml = nvml
         self.preflight = preflight or Preflight(
-            None if simulated else lambda: RealMachine(var, runtime.kind, nvml, simulated=False)
+            None if simulated else lambda: RealMachine(var, runtime.kind, nvml, simulated=False),
+            accepted=accepted,
         )
         self.preflight.examine()
         self._lock = threading.Lock()
@@ -94,7 +97,7 @@ def observed(
     return ObservedDocument(
         node=node,
         boot_id=boot_id(),
-        facts=replace(hardware.facts, problems=hardware.preflight.problems),
+        facts=_examined(hardware),
         gpus=tuple(_gpu(gpu) for gpu in hardware.gpus),
         slices=tuple(
             ObservedSlice(i.gpu_uuid, i.profile, i.start, i.size, i.uuid)
@@ -106,6 +109,11 @@ def observed(
             SliceProblem(p.gpu_uuid, p.slice, p.code, p.sentence[:512]) for p in hardware.problems
         ),
     )
+
+
+def _examined(hardware: Hardware) -> NodeFacts:
+    preflight = hardware.preflight
+    return replace(hardware.facts, problems=preflight.problems, blocks=preflight.blocks)
 
 
 def _replica(wanted: DesiredReplica, seen: Seen | None, failure: Failure | None) -> ObservedReplica:

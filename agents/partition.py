@@ -5,9 +5,11 @@ modes, then make; what cannot be done now is a problem that the next round tries
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agents.contract.documents import Device, GpuMode, SliceKind
+from agents.contract.geometry import Placement
+from agents.contract.layouts import layouts
 from agents.nvml import GpuFacts, InstanceFacts, Nvml, NvmlFailure
 
 Place = tuple[str, int, int]  # GPU UUID, start, size; a whole GPU has size 0
@@ -88,13 +90,39 @@ def diff(
 ) -> Changes:
     """The steps from what is live to what is wanted, on GPUs that `modes` names. Pure."""
     changes = Changes()
-    live, wanted = list(live), list(wanted)
+    gpus, live, wanted = list(gpus), list(live), list(wanted)
     for gpu in gpus:
-        if gpu.uuid in modes and gpu.mig_current is not None:
-            here = [i for i in live if i.gpu_uuid == gpu.uuid]
-            want = sorted(w for w in wanted if w.gpu_uuid == gpu.uuid)
-            _gpu(changes, gpu, here, want, modes[gpu.uuid], in_use)
+        here = sorted(w for w in wanted if w.gpu_uuid == gpu.uuid)
+        mode = modes.get(gpu.uuid)
+        if refused := _refusal(gpu, here, mode):
+            # As it is, it stays: half of what cannot be is nothing that anybody asked for.
+            changes.problems += [replace(refused, slice=want.id) for want in here]
+        elif mode is not None and gpu.mig_current is not None:
+            stands = [i for i in live if i.gpu_uuid == gpu.uuid]
+            _gpu(changes, gpu, stands, here, mode, in_use)
+    known = {gpu.uuid for gpu in gpus}
+    for want in wanted:
+        if want.gpu_uuid not in known:
+            sentence = f"this node has no GPU {want.gpu_uuid}"
+            changes.problems.append(Problem(want.gpu_uuid, "no_such_gpu", sentence, want.id))
     return changes
+
+
+def _refusal(gpu: GpuFacts, wanted: list[WantedSlice], mode: GpuMode | None) -> Problem | None:
+    """Why these slices cannot be on the GPU, whatever is there now; None where they can."""
+    if not wanted:
+        return None
+    where = f"GPU {gpu.index} ({gpu.board.key})"
+    if gpu.mig_current is None:
+        return Problem(gpu.uuid, "no_mig", f"{where} has no MIG")
+    if mode is not GpuMode.MIG:
+        return Problem(gpu.uuid, "mode_whole", f"{where} is wanted whole and in slices at once")
+    # Slices of a profile that the board lacks have a problem of their own.
+    layout = [Placement(w.start, w.size, w.profile) for w in wanted if gpu.board.profile(w.profile)]
+    if not layouts(gpu.board).is_legal(layout):
+        names = ", ".join(f"{w.profile} at {w.start}" for w in wanted)
+        return Problem(gpu.uuid, "illegal_layout", f"{where} cannot have {names} together")
+    return None
 
 
 def _gpu(

@@ -24,7 +24,8 @@ class PolicyError(Exception):
 class Policy:
     """Each field is a key of the file. `user`: uid that containers run as. `network`: "job" gives
     every job a bridge of its own; "host" shares the host's, for gangs over several engines.
-    `on_lease_end`: "stop" ends work when the lease is over, "keep" lets it run on."""
+    `on_lease_end`: "stop" ends work when the lease is over, "keep" lets it run on.
+    `accepted_checks`: codes of docs/doctor.md that may block, and do not block this node."""
 
     images: tuple[str, ...] = ("*",)
     allow_process_runtime: bool = True
@@ -34,6 +35,7 @@ class Policy:
     pids: int = 4_096
     network: str = "job"
     on_lease_end: str = "stop"
+    accepted_checks: tuple[str, ...] = ()
 
     def refusal(self, replica: DesiredReplica, runtime: RuntimeKind) -> str:
         """Why this node will not run the replica; empty when it will."""
@@ -73,10 +75,10 @@ def read_policy(path: Path | None) -> Policy:
 def _value(path: Path, name: str, value: Any) -> Any:
     """A key's value as the policy's own type, which its default shows."""
     default = getattr(Policy(), name)
-    if name == "images":
-        if isinstance(value, list) and all(isinstance(pattern, str) for pattern in value):
+    if isinstance(default, tuple):
+        if isinstance(value, list) and all(isinstance(text, str) for text in value):
             return tuple(value)
-        raise PolicyError(f"{path}: images is a list of texts")
+        raise PolicyError(f"{path}: {name} is a list of texts")
     if type(value) is not type(default):
         raise PolicyError(f"{path}: {name} is of type {type(default).__name__}")
     if isinstance(value, int) and value < 0:

@@ -81,6 +81,7 @@ class HonestNode:
     modes: dict[str, GpuMode] = field(default_factory=dict)
     desired: DesiredDocument | None = None
     makes: int = 0
+    blocks: tuple[str, ...] = ()
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -96,6 +97,8 @@ class HonestNode:
                 runtime=RuntimeKind.PROCESS,
                 fabric="test",
                 simulated=True,
+                problems=self.blocks,
+                blocks=self.blocks,
             ),
             gpus=tuple(
                 ObservedGpu(

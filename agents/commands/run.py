@@ -85,7 +85,11 @@ async def agent(settings: Settings) -> None:
     runtime = _runtime(settings, policy, identity.node_id)
     conversation = Conversation(client, identity, journal, runtime)
     hardware = Hardware(
-        nvml, runtime, settings.var, simulated=settings.simulated_driver is not None
+        nvml,
+        runtime,
+        settings.var,
+        simulated=settings.simulated_driver is not None,
+        accepted=frozenset(policy.accepted_checks),
     )
     node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, conversation.say)
     conversation.node = node

@@ -208,7 +208,8 @@ class ObservedReplica:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node is. `fabric` names the network that replicas share: gangs stay inside one."""
+    """What a node is. `fabric` names the network that replicas share: gangs stay inside one.
+    `problems`: what its preflight found; `blocks`: those for which it takes no new work."""
 
     cpu_milli: int = field(default=0, metadata=rule(minimum=0))
     memory_mib: int = field(default=0, metadata=rule(minimum=0))
@@ -222,6 +223,7 @@ class NodeFacts:
     simulated: bool = False
     agent_version: str = field(default="", metadata=rule(max_length=64))
     problems: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
+    blocks: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agents.doctor.examination import examine, sentences
+from agents.doctor.finding import Finding, Verdict
 from agents.doctor.machine import Machine
 
 EVERY_SECONDS = 600.0
@@ -17,15 +18,31 @@ log = logging.getLogger("agents.doctor")
 
 @dataclass
 class Preflight:
-    """`problems` are the sentences of the last examination. `machine` makes a fresh view for each
-    one, and is None where nothing is examined; `now` counts seconds and never goes back."""
+    """`found` is the last examination. `machine` makes a fresh view for each one, and is None where
+    nothing is examined; `now` counts seconds and never goes back. `accepted`: codes of checks whose
+    block the node's owner takes upon himself."""
 
     machine: Callable[[], Machine] | None
     now: Callable[[], float] = time.monotonic
-    problems: tuple[str, ...] = ()
+    accepted: frozenset[str] = frozenset()
+    found: tuple[Finding, ...] = ()
     _next: float = 0.0
     _running: threading.Thread | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What a person should hear of."""
+        return sentences(self.found)
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """Why no job should run here before it is mended."""
+        return tuple(
+            finding.sentence
+            for finding in self.found
+            if finding.verdict is Verdict.BLOCK and finding.code not in self.accepted
+        )
 
     def examine(self) -> None:
         """Look now, and wait for the end of it. An examination that breaks is logged, and what was
@@ -34,12 +51,12 @@ class Preflight:
             return
         self._next = self.now() + EVERY_SECONDS
         try:
-            found = sentences(examine(self.machine()))
+            found = examine(self.machine())
         except Exception:
             log.exception("preflight_failed")
             return
-        before, self.problems = self.problems, found
-        for sentence in found:
+        before, self.found = self.problems, found
+        for sentence in self.problems:
             if sentence not in before:
                 log.warning("preflight", extra={"why": sentence})
 

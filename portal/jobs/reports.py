@@ -48,6 +48,7 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
         "agent_version": facts.agent_version,
         "disk_free_mib": facts.disk_free_mib,
         "problems": list(facts.problems),
+        "blocks": list(facts.blocks),
         "slice_problems": [
             {"gpu": p.gpu_uuid, "code": p.code, "sentence": p.sentence} for p in observed.problems
         ],

@@ -123,6 +123,8 @@ def _unavailable(row: Node) -> str:
         return f"{row.name} is {row.status}"
     if not row.schedulable:
         return f"{row.name} is cordoned: {row.cordon_reason or 'no reason given'}"
+    if blocks := row.facts.get("blocks"):
+        return f"{row.name} blocks itself ({blocks[0]})"
     return ""
 
 

@@ -46,10 +46,12 @@ NODE_BADGES: dict[str, Badge] = {
 }
 
 
-def node_badge(status: str, *, schedulable: bool) -> Badge:
+def node_badge(status: str, *, schedulable: bool, blocked: bool) -> Badge:
     """A node that is online but takes no new work says so."""
     if status == NodeStatus.ONLINE and not schedulable:
         return Badge("warn", "stop", gettext_lazy("Cordoned"))
+    if status == NodeStatus.ONLINE and blocked:
+        return Badge("bad", "stop", gettext_lazy("Blocked"))
     return NODE_BADGES[status]
 
 

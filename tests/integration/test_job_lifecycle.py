@@ -55,6 +55,23 @@ def test_a_gang_becomes_two_slices_on_two_nodes_and_a_result():
     assert story == ["queued", "placed", "preparing", "running", "succeeded"]
 
 
+def test_a_node_that_blocks_itself_gets_no_work_and_says_why():
+    alice = a_user()
+    project = a_project("vision", alice)
+    node = a_node("n1")
+    node.blocks = ("block: runc 1.0 lets a container out. Mend: apt install runc",)
+    node.report()
+    job = a_job(alice, project)
+    plan_once()
+    assert status_of(job) == JobStatus.QUEUED
+    assert job.reason["code"] == "node_unavailable"
+    assert "runc 1.0 lets a container out" in job.reason["sentence"]
+    node.blocks = ()
+    node.report()
+    settle(node)
+    assert status_of(job) == JobStatus.RUNNING
+
+
 def test_nobody_runs_before_everybody_is_ready():
     alice = a_user()
     project = a_project("vision", alice)

@@ -120,6 +120,15 @@ def test_the_cluster_shows_that_foreign_work_is_there_but_not_what(page):
     assert not {"eve", "zebra", "secret", job.label} & set(re.findall(r"[\w-]+", text))
 
 
+def test_the_cluster_says_why_a_node_takes_no_work(page):
+    node = a_node("n1")
+    node.blocks = ("block: <b>runc</b> is too old",)
+    node.report()
+    text = page("/cluster/")[1]
+    assert "Blocked" in text
+    assert "block: &lt;b&gt;runc&lt;/b&gt; is too old" in text
+
+
 def test_a_running_job_shows_its_place_time_line_and_log(page, running):
     logged(running, "step 1\nstep 2\n")
     text = page(f"/jobs/{running.label}/")[1]

@@ -79,7 +79,8 @@ def invalid(errors: dict[str, str], name: str) -> str:
 @register.simple_tag
 def node_badge(node: Node) -> SafeString:
     """Whether a node takes work, as icon, word and colour."""
-    found = words.node_badge(node.status, schedulable=node.schedulable)
+    blocked = bool(node.facts.get("blocks"))
+    found = words.node_badge(node.status, schedulable=node.schedulable, blocked=blocked)
     return format_html(
         '<span class="status {}">{}{}</span>', found.cls, icon(found.icon), found.word
     )

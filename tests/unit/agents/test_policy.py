@@ -120,6 +120,7 @@ def test_the_example_in_the_operations_page_is_whole_and_can_be_read(file):
         ("image = ['a']\ncpus = 1", "unknown keys cpus, image"),
         ("images = 'a/*'", "images is a list of texts"),
         ("images = ['a', 1]", "images is a list of texts"),
+        ("accepted_checks = 'runc'", "accepted_checks is a list of texts"),
         ("max_cpu_milli = '4'", "max_cpu_milli is of type int"),
         ("max_memory_mib = 4.5", "max_memory_mib is of type int"),
         ("pids = true", "pids is of type int"),

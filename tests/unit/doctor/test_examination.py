@@ -182,3 +182,15 @@ def test_an_examination_that_breaks_keeps_what_was_known(tmp_path):
     clock.seconds += EVERY_SECONDS
     preflight.examine_when_due().join()
     assert preflight.problems == known != ()
+
+
+def test_a_block_that_the_nodes_owner_accepts_is_told_and_does_not_block(tmp_path):
+    paper = a_machine(tmp_path, toolkit="1.17.7")
+    strict = Preflight(lambda: paper)
+    strict.examine()
+    (blocking,) = (f.code for f in strict.found if f.verdict == "block")
+    assert len(strict.blocks) == 1
+    taken = Preflight(lambda: paper, accepted=frozenset({blocking}))
+    taken.examine()
+    assert taken.blocks == ()
+    assert taken.problems == strict.problems
