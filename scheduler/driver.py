@@ -150,6 +150,7 @@ def _replica(row: Replica, devices: list[Device], meeting: Rendezvous | None) ->
         shm_mib=request.shm_mib,
         devices=tuple(devices),
         processes=request.processes,
+        backend=request.backend,
         grace_seconds=request.grace_seconds,
         time_limit_seconds=job.time_limit_seconds,
         rendezvous=meeting,

@@ -11,6 +11,7 @@ from scheduler.core.values import (
     ClusterSnapshot,
     DeviceRequest,
     GpuView,
+    Isolation,
     NodeView,
     Policy,
     Priority,
@@ -38,17 +39,32 @@ def idle(profile="2g.35gb", start=0, **fields):
     return a_slice(profile, start, **{"held": False} | fields)
 
 
+def a_share(threads=25, memory_mib=10_000, *, project="p", clients=1, board=H200, id=""):
+    """An MPS share that somebody holds."""
+    size = boards()[board].memory_slices
+    key = id or f"mps-{threads}-{memory_mib}"
+    return SliceView(
+        *(key, SliceKind.MPS, "", 0, size),
+        held=True,
+        ready=True,
+        threads=threads,
+        memory_mib=memory_mib,
+        clients=clients,
+        project=project,
+    )
+
+
 def a_gpu(*slices, board=H200, healthy=True, mode=None, numa=None):
     """A GPU; its mode follows from what is on it unless told, its id and index from its node."""
     known = boards().get(board)
-    carved = any(s.kind is SliceKind.MIG for s in slices)
+    modes = {SliceKind.MIG: GpuMode.MIG, SliceKind.MPS: GpuMode.MPS, SliceKind.GPU: GpuMode.WHOLE}
     return GpuView(
         id="g",
         index=0,
         board=board,
         product_name=known.product_names[0] if known else board,
         memory_mib=known.memory_mib if known else 16_384,
-        mode=mode or (GpuMode.MIG if carved else GpuMode.WHOLE),
+        mode=mode or (modes[slices[0].kind] if slices else GpuMode.WHOLE),
         healthy=healthy,
         slices=tuple(slices),
         numa_node=numa,
@@ -65,6 +81,7 @@ def a_node(*gpus, name="n1", **fields):
         "memory_free_mib": 512_000,
         "cpu_total_milli": 64_000,
         "memory_total_mib": 512_000,
+        "share_clients": 48,
     }
     return NodeView(id=name, name=name, gpus=own, **values | fields)
 
@@ -74,11 +91,14 @@ def away(*gpus, name="n1", because=""):
 
 
 def a_job(id="1", **fields):
-    """One replica with one 2g.35gb, unless `mig`, `gpus`, `device_mib` or `mps` ask otherwise."""
+    """One replica with one 2g.35gb, unless `mig`, `gpus`, `device_mib` or `mps` (threads, MiB) ask
+    otherwise."""
     asked = {field: fields.pop(name) for name, field in _WAYS.items() if name in fields}
+    if "mps" in fields:
+        threads, memory = fields.pop("mps")
+        asked |= {"mps_threads": threads, "mps_memory_mib": memory, "isolation": Isolation.ANY}
     device = asked or {"mig": "2g.35gb"}
-    if "models" in fields:
-        device["models"] = fields.pop("models")
+    device |= {name: fields.pop(name) for name in ("models", "isolation") if name in fields}
     values = {
         "name": f"job-{id}",
         "project": "p",
@@ -93,7 +113,7 @@ def a_job(id="1", **fields):
     return WaitingJob(id=str(id), **values | fields)
 
 
-_WAYS = {"gpus": "gpus", "mig": "mig", "device_mib": "memory_mib", "mps": "mps_threads"}
+_WAYS = {"gpus": "gpus", "mig": "mig", "device_mib": "memory_mib"}
 
 
 def a_quota(project="p", user="", *, gpus, used=0):

@@ -56,6 +56,16 @@ class ReplicaState(StrEnum):
     LOST = "lost"
 
 
+class Backend(StrEnum):
+    """Which library carries a gang's messages: the words of torch.distributed.
+
+    `auto`: nccl where every rank has whole GPUs, else gloo (agents.contract.backends)."""
+
+    AUTO = "auto"
+    NCCL = "nccl"
+    GLOO = "gloo"
+
+
 class RuntimeKind(StrEnum):
     DOCKER = "docker"
     PROCESS = "process"
@@ -82,7 +92,11 @@ class DesiredSlice:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device that a replica is given: a whole GPU, or a MIG instance by its place."""
+    """One device that a replica is given: a whole GPU, a MIG instance by place, or an MPS share.
+
+    A share has `threads` (percent of the SMs) and `memory_mib` of the GPU, or of the MIG instance
+    that `profile`, `start` and `size` name; both are 0 for the other kinds.
+    """
 
     allocation: Identifier
     slice: Identifier
@@ -91,6 +105,8 @@ class Device:
     profile: str = field(default="", metadata=rule(max_length=32))
     start: int = field(default=0, metadata=rule(minimum=0, maximum=63))
     size: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+    threads: int = field(default=0, metadata=rule(minimum=0, maximum=100))
+    memory_mib: int = field(default=0, metadata=rule(minimum=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +144,7 @@ class DesiredReplica:
     shm_mib: int = field(default=64, metadata=rule(minimum=1))
     devices: tuple[Device, ...] = ()
     processes: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+    backend: Backend = Backend.AUTO
     grace_seconds: int = field(default=30, metadata=rule(minimum=0, maximum=3_600))
     time_limit_seconds: int = field(default=3_600, metadata=rule(minimum=1))
     rendezvous: Rendezvous | None = None
@@ -209,7 +226,8 @@ class ObservedReplica:
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
     """What a node is. `fabric` names the network that replicas share: gangs stay inside one.
-    `problems`: what its preflight found; `blocks`: those for which it takes no new work."""
+    `problems`: what its preflight found; `blocks`: those for which it takes no new work.
+    `share_clients`: how many processes the MPS server of one GPU takes; 0: it gives no shares."""
 
     cpu_milli: int = field(default=0, metadata=rule(minimum=0))
     memory_mib: int = field(default=0, metadata=rule(minimum=0))
@@ -222,6 +240,7 @@ class NodeFacts:
     cuda_version: str = field(default="", metadata=rule(max_length=64))
     simulated: bool = False
     agent_version: str = field(default="", metadata=rule(max_length=64))
+    share_clients: int = field(default=0, metadata=rule(minimum=0, maximum=1_024))
     problems: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
     blocks: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
 

@@ -56,6 +56,7 @@ class JobRequestBody(serializers.Serializer[Any]):
     time_limit = serializers.CharField(required=False, help_text="such as 4h")
     priority = serializers.ChoiceField(choices=["low", "normal", "high"], required=False)
     topology = serializers.CharField(required=False)
+    backend = serializers.ChoiceField(choices=["auto", "nccl", "gloo"], required=False)
     retries = serializers.DictField(required=False)
     env = serializers.DictField(child=serializers.CharField(), required=False)
 

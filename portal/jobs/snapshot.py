@@ -77,6 +77,7 @@ def as_waiting(
         cpu_milli=request.cpu_milli,
         memory_mib=request.memory_mib,
         topology=request.topology,
+        processes=request.processes,
     )
 
 

@@ -8,18 +8,19 @@ from agents.contract.documents import SliceKind
 from agents.contract.units import as_gpus
 from scheduler.core.fits import NEAR
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.shares import Left
 from scheduler.core.values import ClusterSnapshot, NodeView, WaitingJob
-from scheduler.core.wants import Want, board_of, gpu_board, wants
+from scheduler.core.wants import Want, gpu_board, wants
 
 
 def impossible(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
     """Why the job can never run here, or None. Nodes that are away now still count; a cluster
     without any GPU yet refuses nothing, because nodes may come."""
     boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
-    if job.device.mps_threads:
-        return _never("No node here gives MPS shares yet. Ask for a MIG slice or a whole GPU")
     if not boards:
         return None
+    if job.device.mps_threads and not any(node.share_clients for node in snapshot.nodes):
+        return _never("No node here gives MPS shares. Ask for a MIG slice or a whole GPU")
     ways = wants(job.device, boards)
     if not ways:
         return _no_such_device(job, boards)
@@ -37,9 +38,10 @@ def _no_such_device(job: WaitingJob, boards: set[Board]) -> Reason:
         names = sorted({p.name for b in boards for p in b.profiles if not p.has_media_extensions})
         here = ", ".join(names) or "none, these boards have no MIG"
         return _never(f"No GPU here has the profile {device.mig}. Profiles here: {here}", models)
-    if device.memory_mib:
+    if device.memory_mib or device.mps_memory_mib:
         largest = max(board.memory_mib for board in boards)
-        sentence = f"No GPU here has {device.memory_mib} MiB; the largest has {largest} MiB"
+        asked_mib = device.memory_mib or device.mps_memory_mib
+        sentence = f"No GPU here has {asked_mib} MiB; the largest has {largest} MiB"
         return _never(sentence, models)
     asked = " or ".join(device.models)
     return _never(f"There is no {asked} here. GPUs here: {', '.join(models)}", models)
@@ -72,6 +74,13 @@ def _no_node(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> Reason:
         sentence = f"No node has {want.count} {word} of {want.board}; the largest has {gpus}"
         return _never(sentence, needed=want.count, largest=gpus)
     holders = [n for n in snapshot.nodes if _gpus_on(n, want.board) >= want.count]
+    if want.kind is SliceKind.MPS and job.processes > (
+        most := max(n.share_clients for n in holders)
+    ):
+        sentence = (
+            f"{job.processes} processes in one share; MPS takes {most} on a GPU of {want.board}"
+        )
+        return _never(sentence, needed=job.processes, largest=most)
     cpu = max(n.cpu_total_milli for n in holders)
     memory = max(n.memory_total_mib for n in holders)
     sentence = (
@@ -83,16 +92,20 @@ def _no_node(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> Reason:
 
 def _replicas_on(node: NodeView, job: WaitingJob, want: Want) -> int:
     """How many replicas an empty node could take."""
-    by_gpu = _per_gpu(want) * _gpus_on(node, want.board) // want.count
+    boards = [board for gpu in node.gpus if (board := gpu_board(gpu)).key == want.board]
+    by_gpu = sum(_per_gpu(node, board, job, want) for board in boards) // want.count
     by_cpu = node.cpu_total_milli // max(1, job.cpu_milli)
     by_memory = node.memory_total_mib // max(1, job.memory_mib)
     return min(by_gpu, by_cpu, by_memory)
 
 
-def _per_gpu(want: Want) -> int:
+def _per_gpu(node: NodeView, board: Board, job: WaitingJob, want: Want) -> int:
     if want.kind is SliceKind.GPU:
         return 1
-    profile = board_of(want.board, want.board, want.memory_mib).profile(want.profile)
+    if want.kind is SliceKind.MPS:
+        empty = Left(100, board.memory_mib, node.share_clients)
+        return empty.shares(want.threads, want.memory_mib, job.processes)
+    profile = board.profile(want.profile)
     return profile.max_instances if profile else 0
 
 

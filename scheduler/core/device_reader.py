@@ -14,6 +14,8 @@ WAYS = ("gpus", "mig", "mps", "memory")
 PROFILE = re.compile(r"[1-9]g\.[0-9]{1,3}gb(?:[+-][a-z.]{1,8})?")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 MAX_GPUS = 1_024
+# Who asks for a share by name takes what it is.
+_USUAL = {"mps": Isolation.ANY}
 
 
 def read_device(value: Any, refuse: Refuse) -> DeviceRequest:
@@ -31,7 +33,10 @@ def read_device(value: Any, refuse: Refuse) -> DeviceRequest:
         refuse("device", Problem.COMBINATION, sentence)
         return DeviceRequest()
     models = _models(value.get("models", []), refuse)
-    isolation = _isolation(value.get("isolation", Isolation.HARDWARE), refuse)
+    isolation = _isolation(value.get("isolation", _USUAL.get(ways[0], Isolation.HARDWARE)), refuse)
+    if ways[0] == "mps" and isolation is Isolation.HARDWARE:
+        sentence = "an MPS share has no hardware isolation: write isolation any, or ask for mig"
+        refuse("device.isolation", Problem.COMBINATION, sentence)
     amount = _amount(ways[0], value[ways[0]], refuse)
     return DeviceRequest(models=models, isolation=isolation, **amount)
 

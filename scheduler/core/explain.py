@@ -29,7 +29,7 @@ def explain(
     if can_place(job, want, Ledger(snapshot)):
         return _priority()
     needed = want.count * job.replicas
-    free = {n.view.name: _free(n, want) for n in usable}
+    free = {n.view.name: _free(n, job, want) for n in usable}
     evidence = {"needed": needed, "free": sum(free.values()), "by_node": free} | _shortage(usable)
     what = _name(want)
     if sum(free.values()) < needed:
@@ -71,11 +71,17 @@ def _serves(node: NodeSpace, want: Want) -> bool:
     return any(gpu.board.key == want.board for gpu in node.gpus)
 
 
-def _free(node: NodeSpace, want: Want) -> int:
-    """Whole GPUs that are empty, or slices by what is free in number, wherever on a GPU it lies."""
+def _free(node: NodeSpace, job: WaitingJob, want: Want) -> int:
+    """Whole GPUs that are empty, shares that fit, or slices by what is free in number, wherever on
+    a GPU it lies."""
     healthy = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
     if want.kind is SliceKind.GPU:
         return sum(1 for gpu in healthy if gpu.is_empty)
+    if want.kind is SliceKind.MPS:
+        clients = node.view.share_clients
+        beside = (gpu.left_for(job.project, clients, without_idle=True) for gpu in healthy)
+        size = (want.threads, want.memory_mib, job.processes)
+        return sum(left.shares(*size) for left in beside if left)
     return sum(_free_slices(gpu, want) for gpu in healthy)
 
 
@@ -106,6 +112,8 @@ def _shortage(nodes: list[NodeSpace]) -> dict[str, Any]:
 
 def _name(want: Want) -> str:
     model = want.board.rsplit("-", 1)[0]
+    if want.kind is SliceKind.MPS:
+        return f"{want.threads} % of {model}"
     return f"{want.profile} of {model}" if want.profile else model
 
 

@@ -90,14 +90,14 @@ def _replica(replica: ReplicaPlace, job: WaitingJob, ledger: Ledger) -> Reason |
     if node.cpu_free_milli < job.cpu_milli or node.memory_free_mib < job.memory_mib:
         return Reason(ReasonCode.RESOURCES, f"{node.view.name} lacks CPU or memory")
     for device in replica.devices:
-        if reason := _device(device, node, ledger):
+        if reason := _device(device, job, node, ledger):
             return reason
-        ledger.hold_device(device)
+        ledger.hold_device(device, job)
     ledger.hold_node(node, job.cpu_milli, job.memory_mib)
     return None
 
 
-def _device(device: SlicePlace, node: NodeSpace, ledger: Ledger) -> Reason | None:
+def _device(device: SlicePlace, job: WaitingJob, node: NodeSpace, ledger: Ledger) -> Reason | None:
     gpu = ledger.gpus.get(device.gpu)
     if gpu is None or gpu not in node.gpus:
         return _no("the GPU is not on this node")
@@ -111,6 +111,11 @@ def _device(device: SlicePlace, node: NodeSpace, ledger: Ledger) -> Reason | Non
         return None
     if device.kind is SliceKind.GPU:
         return None if gpu.is_empty else _no("the GPU is no longer empty")
+    if device.kind is SliceKind.MPS:
+        left = gpu.left_for(job.project, node.view.share_clients)
+        if left and left.shares(device.threads, device.memory_mib, job.processes):
+            return None
+        return _no("there is no longer room for this share on the GPU")
     profile = gpu.board.profile(device.profile)
     here = Placement(device.start, device.size, device.profile)
     if (

@@ -11,7 +11,15 @@ from agents.contract.boards import Board, Profile
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SlicePlace, SliceView
+from scheduler.core.shares import Left, left, share_of
+from scheduler.core.values import (
+    ClusterSnapshot,
+    GpuView,
+    NodeView,
+    SlicePlace,
+    SliceView,
+    WaitingJob,
+)
 from scheduler.core.wants import gpu_board
 
 Layout = frozenset[Placement]
@@ -36,6 +44,11 @@ class GpuSpace:
         return not self.slices
 
     @property
+    def is_shared(self) -> bool:
+        """In MPS shares, or about to be."""
+        return any(s.kind is SliceKind.MPS for s in self.slices.values())
+
+    @property
     def is_carved(self) -> bool:
         """In MIG mode with something on it, or about to be."""
         return any(s.kind is SliceKind.MIG for s in self.slices.values())
@@ -50,6 +63,12 @@ class GpuSpace:
         else:
             kept = [*self.slices.values(), *self.leaving.values()]
         return frozenset(Placement(s.start, s.size, s.profile) for s in kept)
+
+    def left_for(self, project: str, clients: int, *, without_idle: bool = False) -> Left | None:
+        """What there is for an MPS share of `project`; None where something else is on the GPU."""
+        kept = [s for k, s in self.slices.items() if not (without_idle and self.is_idle(k))]
+        leaving = () if without_idle else self.leaving.values()
+        return left([*kept, *leaving], project, self.board.memory_mib, clients)
 
     def may_carve(self, *, without_idle: bool = False) -> bool:
         """Mode changes only on an empty GPU: what stays on it is MIG (of this pass, too)."""
@@ -103,7 +122,7 @@ class Ledger:
 
         self._undo.append(undo)
 
-    def hold_device(self, place: SlicePlace) -> None:
+    def hold_device(self, place: SlicePlace, job: WaitingJob) -> None:
         """Speak for an idle slice, or put a new one on the GPU."""
         gpu = self.gpus[place.gpu]
         if place.slice:
@@ -112,9 +131,10 @@ class Ledger:
             return
         self._made += 1
         key = f"~{self._made}"
-        gpu.slices[key] = SliceView(
+        made = SliceView(
             key, place.kind, place.profile, place.start, place.size, held=True, ready=False
         )
+        gpu.slices[key] = share_of(made, place, job) if place.kind is SliceKind.MPS else made
         self._undo.append(partial(gpu.slices.__delitem__, key))
 
     def drop_idle(self, gpu: GpuSpace, slices: list[str]) -> None:

@@ -55,7 +55,7 @@ def _node_sets(job: WaitingJob, want: Want, ledger: Ledger) -> Iterator[list[Nod
     usable.sort(key=lambda n: (n.view.fabric, n.view.name, n.view.id))
     if job.topology is not Topology.ANY or job.replicas == 1:
         # The fullest node that still serves: emptier ones are left for larger work.
-        for node in sorted(usable, key=lambda n: (_room(n, want), n.view.name)):
+        for node in sorted(usable, key=lambda n: (*_room(n, job, want), n.view.name)):
             yield [node]
     if job.topology not in NEAR and job.replicas > 1:
         for _, nodes in groupby(usable, key=lambda n: n.view.fabric):
@@ -71,13 +71,21 @@ def _is_usable(node: NodeSpace, job: WaitingJob, want: Want) -> bool:
     )
 
 
-def _room(node: NodeSpace, want: Want) -> int:
-    """Free GPUs, then free memory slices: small on a full node."""
-    return sum(
+def _room(node: NodeSpace, job: WaitingJob, want: Want) -> tuple[int, int]:
+    """Small on a full node: free GPUs, then free memory slices. A share goes first to where the
+    project has shares already."""
+    alike = [gpu for gpu in node.gpus if gpu.board.key == want.board]
+    free = sum(
         8 * gpu.is_empty + gpu.board.memory_slices - sum(s.size for s in gpu.slices.values())
-        for gpu in node.gpus
-        if gpu.board.key == want.board
+        for gpu in alike
+        if not gpu.is_shared
     )
+    if want.kind is not SliceKind.MPS:
+        return 0, free
+    clients = node.view.share_clients
+    beside = (gpu.left_for(job.project, clients) for gpu in alike if gpu.is_shared)
+    size = (want.threads, want.memory_mib, job.processes)
+    return -any(left and left.shares(*size) for left in beside), free
 
 
 def _gang(
@@ -107,25 +115,30 @@ def _replica(
     """Put one replica on the node, or leave the ledger as it was."""
     if node.cpu_free_milli < job.cpu_milli or node.memory_free_mib < job.memory_mib:
         return False
-    chosen = _devices(want, node, merging)
+    chosen = _devices(job, want, node, merging)
     if chosen is None:
         return False
     for choice in chosen:
         if choice.destroys:
             ledger.drop_idle(choice.gpu, list(choice.destroys))
             found.merges.setdefault(choice.gpu.view.id, []).extend(choice.destroys)
-        ledger.hold_device(choice.place)
+        ledger.hold_device(choice.place, job)
     ledger.hold_node(node, job.cpu_milli, job.memory_mib)
     devices = tuple(choice.place for choice in chosen)
     found.replicas.append(ReplicaPlace(rank=rank, node=node.view.id, devices=devices))
     return True
 
 
-def _devices(want: Want, node: NodeSpace, merging: bool) -> list[_Choice] | None:
+def _devices(job: WaitingJob, want: Want, node: NodeSpace, merging: bool) -> list[_Choice] | None:
     gpus = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
-    if want.kind is SliceKind.GPU:
-        return _whole_gpus(want, gpus, merging)
-    choices = (choice for gpu in gpus for choice in _slices(want, gpu, merging))
+    choices: Iterator[_Choice]
+    match want.kind:
+        case SliceKind.GPU:
+            return _whole_gpus(want, gpus, merging)
+        case SliceKind.MPS:
+            choices = _shares(job, want, gpus, node.view.share_clients, merging)
+        case SliceKind.MIG:
+            choices = (choice for gpu in gpus for choice in _slices(want, gpu, merging))
     best = min(choices, key=lambda c: c.rank, default=None)
     return [best] if best else None
 
@@ -142,6 +155,21 @@ def _whole_gpus(want: Want, gpus: list[GpuSpace], merging: bool) -> list[_Choice
     if len(pool) < want.count:
         return None
     return [_Choice((), _place(want, gpu, 0), gpu, tuple(gpu.slices)) for gpu in pool[: want.count]]
+
+
+def _shares(
+    job: WaitingJob, want: Want, gpus: list[GpuSpace], clients: int, merging: bool
+) -> Iterator[_Choice]:
+    """Beside shares of the project where the least is left over, else on an empty GPU."""
+    for gpu in gpus:
+        left = gpu.left_for(job.project, clients, without_idle=merging)
+        if left is None or not left.shares(want.threads, want.memory_mib, job.processes):
+            continue
+        idle = filter(gpu.is_idle, gpu.slices) if merging else ()
+        destroys = tuple(idle)
+        other_mode = gpu.view.mode is not GpuMode.MPS
+        rank = (len(destroys), not gpu.is_shared, left.threads, other_mode, gpu.view.index)
+        yield _Choice(rank, _place(want, gpu, 0), gpu, destroys)
 
 
 def _slices(want: Want, gpu: GpuSpace, merging: bool) -> Iterator[_Choice]:
@@ -183,6 +211,7 @@ def _place(want: Want, gpu: GpuSpace, start: int, slice_id: str = "") -> SlicePl
         units=want.units,
         memory_mib=want.memory_mib,
         slice=slice_id,
+        threads=want.threads,
     )
 
 

@@ -3,6 +3,7 @@
 Deterministic: the same snapshot gives the same plan, in whatever order its parts are listed.
 """
 
+from agents.contract.documents import SliceKind
 from scheduler.core.capacity import impossible
 from scheduler.core.explain import explain, repartition
 from scheduler.core.fits import quota_reason
@@ -51,7 +52,10 @@ class _Pass:
         if not affordable:
             return self._quota(job, ways[0])
         request = (job.device, job.replicas, job.cpu_milli, job.memory_mib, job.topology)
-        key = (request, tuple(affordable))
+        # Who may share with whom depends on the project, and on how many processes share.
+        shares = any(want.kind is SliceKind.MPS for want in affordable)
+        whose = (job.project, job.processes) if shares else ()
+        key = (request, tuple(affordable), whose)
         if key in self.failed:
             return self.failed[key]
         reason = self._place(job, affordable)
@@ -96,8 +100,10 @@ def _why(found: Found) -> str:
     nodes = len({replica.node for replica in found.replicas})
     devices = [d for replica in found.replicas for d in replica.devices]
     carved = sum(1 for d in devices if not d.slice and d.profile)
+    shared = sum(1 for d in devices if d.threads)
     reused = sum(1 for d in devices if d.slice)
     parts = [f"{carved} carved"] * bool(carved) + [f"{reused} ready"] * bool(reused)
+    parts += [f"{shared} shared"] * bool(shared)
     told = f" ({', '.join(parts)})" if parts else ""
     word = "device" if len(devices) == 1 else "devices"
     where = "one node" if nodes == 1 else f"{nodes} nodes"

@@ -30,6 +30,7 @@ def request_as_dict(request: JobRequest) -> dict[str, Any]:
         "time_limit": write_seconds(request.time_limit_seconds),
         "priority": str(request.priority),
         "topology": str(request.topology),
+        "backend": str(request.backend),
         "retries": {"infrastructure": request.infrastructure_retries, "user": request.user_retries},
         "grace": write_seconds(request.grace_seconds),
         "env": dict(request.env),

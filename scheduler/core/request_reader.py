@@ -6,6 +6,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+from agents.contract.backends import refusal
+from agents.contract.documents import Backend, SliceKind
 from agents.contract.environment import is_name, is_reserved
 from scheduler.core.device_reader import read_device
 from scheduler.core.quantities import (
@@ -45,6 +47,7 @@ FIELDS = frozenset(
         "time_limit",
         "priority",
         "topology",
+        "backend",
         "retries",
         "grace",
         "env",
@@ -82,7 +85,7 @@ class Reader:
 
     def read(self) -> JobRequest | None:
         self._known_only()
-        found = {
+        found: dict[str, Any] = {
             "project": self._name("project"),
             "name": self._name("name"),
             "kind": self._word("kind", Kind, Kind.BATCH),
@@ -102,9 +105,10 @@ class Reader:
             "grace_seconds": self._grace(),
             "env": self._env(),
         }
-        device = found["device"]
-        found["processes"] = self._processes(device if isinstance(device, DeviceRequest) else None)
-        return None if self.errors else JobRequest(**found)  # type: ignore[arg-type]  # all read
+        found["processes"] = self._processes(found["device"])
+        ranks = found["processes"] * found["replicas"]
+        found["backend"] = self._backend(found["device"], ranks)
+        return None if self.errors else JobRequest(**found)
 
     def _known_only(self) -> None:
         for name in self.data:
@@ -208,9 +212,17 @@ class Reader:
         value = self._given("device")
         return DeviceRequest() if value is None else read_device(value, self.refuse)
 
-    def _processes(self, device: DeviceRequest | None) -> int:
+    def _backend(self, device: DeviceRequest, ranks: int) -> Backend:
+        """A size in memory counts as a slice: it may become one."""
+        backend = self._word("backend", Backend, Backend.AUTO)
+        kind = SliceKind.MPS if device.mps_threads else SliceKind.MIG
+        if why := refusal(backend, [SliceKind.GPU if device.gpus else kind], ranks):
+            self.refuse("backend", Problem.COMBINATION, why)
+        return backend
+
+    def _processes(self, device: DeviceRequest) -> int:
         """Ranks per replica: one per whole GPU under torchrun, else one."""
-        gpus = device.gpus if device else 0
+        gpus = device.gpus
         torchrun = self.data.get("launcher") == Launcher.TORCHRUN
         default = gpus if torchrun and gpus else 1
         processes = self._count("processes", default, 1, 64)

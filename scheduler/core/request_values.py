@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agents.contract.documents import Backend
 from scheduler.core.values import DeviceRequest, Priority, Topology
 
 
@@ -82,6 +83,7 @@ class JobRequest:
     shm_mib: int = 1_024
     priority: Priority = Priority.NORMAL
     topology: Topology = Topology.BEST
+    backend: Backend = Backend.AUTO
     infrastructure_retries: int = 3
     user_retries: int = 0
     grace_seconds: int = 30

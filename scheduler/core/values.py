@@ -39,7 +39,8 @@ class DeviceRequest:
     """What each replica gets; exactly one of gpus, mig, memory_mib, mps_threads is set.
 
     `mig` is a profile name. `memory_mib`: at least this much on one device, the cheapest kind that
-    serves. `models` narrows to boards by model ("H200") or key ("H200-141GB"); empty = any.
+    serves; an MPS share only where `isolation` is any. `mps_threads`: percent of the SMs.
+    `models` narrows to boards by model ("H200") or key ("H200-141GB"); empty = any.
     """
 
     gpus: int = 0
@@ -55,7 +56,8 @@ class DeviceRequest:
 class SliceView:
     """A live slice on a GPU. `held` = a live allocation exists; only idle ready ones are reusable.
 
-    For whole-GPU slices start is 0 and size covers the board.
+    For whole GPUs and MPS shares start is 0 and size covers the board. Only a share has `threads`
+    (percent), `memory_mib`, `clients` (processes of its MPS server) and a `project`.
     """
 
     id: str
@@ -65,6 +67,10 @@ class SliceView:
     size: int
     held: bool
     ready: bool
+    threads: int = 0
+    memory_mib: int = 0
+    clients: int = 0
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,8 @@ class GpuView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node. `available` = online, schedulable, not blocked."""
+    """A node. `available` = online, schedulable, not blocked. `share_clients`: how many processes
+    one GPU's MPS server takes; 0 where the node gives no MPS shares."""
 
     id: str
     name: str
@@ -96,6 +103,7 @@ class NodeView:
     memory_total_mib: int
     gpus: tuple[GpuView, ...] = ()
     unavailable_because: str = ""
+    share_clients: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,8 @@ class QuotaView:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A queued job. `queued_at` in seconds; `cpu_milli`, `memory_mib` are per replica."""
+    """A queued job. `queued_at` in seconds; `cpu_milli`, `memory_mib`, `processes` are per
+    replica."""
 
     id: str
     name: str
@@ -123,6 +132,7 @@ class WaitingJob:
     cpu_milli: int
     memory_mib: int
     topology: Topology = Topology.BEST
+    processes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +147,8 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SlicePlace:
-    """One device for a replica: an existing idle slice (`slice`), or a new one at this place."""
+    """One device for a replica: an existing idle slice (`slice`), or a new one at this place.
+    `threads`: percent of the SMs, for an MPS share."""
 
     gpu: str
     kind: SliceKind
@@ -147,6 +158,7 @@ class SlicePlace:
     units: int
     memory_mib: int
     slice: str = ""
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)

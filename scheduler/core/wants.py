@@ -6,15 +6,16 @@ from functools import cache
 
 from agents.contract.boards import Board, Profile, boards, unknown_board
 from agents.contract.documents import SliceKind
-from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.values import DeviceRequest, GpuView
+from agents.contract.units import UNITS_PER_GPU, slice_units
+from scheduler.core.values import DeviceRequest, GpuView, Isolation
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
     """One way to serve a replica: `count` devices of one kind on one board.
 
-    `units` and `memory_mib` are of one device; `size` is in memory slices.
+    `units` and `memory_mib` are of one device; `size` is in memory slices; `threads` is percent of
+    the SMs, for an MPS share.
     """
 
     board: str
@@ -24,6 +25,7 @@ class Want:
     size: int
     units: int
     memory_mib: int
+    threads: int = 0
 
     @property
     def replica_units(self) -> int:
@@ -55,9 +57,16 @@ def _on_board(device: DeviceRequest, board: Board) -> list[Want]:
     if device.mig:
         profile = board.profile(device.mig)
         return [_mig(board, profile)] if profile else []
+    if device.mps_threads:
+        fits = device.mps_memory_mib <= board.memory_mib
+        return [_share(board, device.mps_threads, device.mps_memory_mib)] if fits else []
     if device.memory_mib:
         plain = (p for p in board.profiles if not p.has_media_extensions)
         ways = [_mig(board, p) for p in plain] + [_whole(board, 1)]
+        if device.isolation is Isolation.ANY and device.memory_mib < board.memory_mib:
+            # As many of the threads as it has of the memory.
+            threads = -(-100 * device.memory_mib // board.memory_mib)
+            ways.append(_share(board, threads, device.memory_mib))
         return [want for want in ways if want.memory_mib >= device.memory_mib]
     return []
 
@@ -71,6 +80,20 @@ def _whole(board: Board, count: int) -> Want:
         size=board.memory_slices,
         units=UNITS_PER_GPU,
         memory_mib=board.memory_mib,
+    )
+
+
+def _share(board: Board, threads: int, memory_mib: int) -> Want:
+    """Costs its dominant share, max(threads, memory)."""
+    return Want(
+        board=board.key,
+        kind=SliceKind.MPS,
+        profile="",
+        count=1,
+        size=board.memory_slices,
+        units=slice_units(threads, 100, memory_mib, board.memory_mib),
+        memory_mib=memory_mib,
+        threads=threads,
     )
 
 

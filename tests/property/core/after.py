@@ -30,6 +30,14 @@ def carried_out(snapshot, places):
                     held=True,
                     ready=False,
                 )
+                if device.kind is SliceKind.MPS:
+                    view = replace(
+                        view,
+                        threads=device.threads,
+                        memory_mib=device.memory_mib,
+                        clients=job.processes,
+                        project=job.project,
+                    )
                 new.setdefault(device.gpu, []).append(view)
     return replace(
         snapshot,
@@ -90,5 +98,5 @@ def _gpu(gpu, new, reused):
     slices = tuple(replace(s, held=s.held or s.id in reused) for s in gpu.slices) + tuple(new)
     if not new:
         return replace(gpu, slices=slices)
-    mode = GpuMode.MIG if any(s.kind is SliceKind.MIG for s in slices) else GpuMode.WHOLE
-    return replace(gpu, slices=slices, mode=mode)
+    modes = {SliceKind.MIG: GpuMode.MIG, SliceKind.MPS: GpuMode.MPS, SliceKind.GPU: GpuMode.WHOLE}
+    return replace(gpu, slices=slices, mode=modes[new[0].kind])

@@ -4,24 +4,32 @@ Boards are read as tables (starts, sizes, compute slices, maxima). Every legal p
 is a Boolean; slots, compute slices, maxima, CPU, memory, networks and nearness are constraints.
 """
 
+import math
+from collections import namedtuple
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ortools.sat.python import cp_model
 
 from agents.contract.boards import boards
-from scheduler.core.values import Topology
+from agents.contract.documents import SliceKind
+from scheduler.core.values import Isolation, Topology
 
 WHOLE = ""
+Share = namedtuple("Share", "number job kind")
 NEAR = (Topology.SAME_NODE, Topology.NVLINK)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of device for every replica of a gang: a profile of a board, or the board whole."""
+    """One kind of device for every replica of a gang: a profile of a board, the board whole, or a
+    share of it in percent of the threads and MiB."""
 
     board: str
     profile: str
     count: int
+    threads: int = 0
+    memory_mib: int = 0
 
 
 def kinds(job, snapshot):
@@ -33,7 +41,12 @@ def kinds(job, snapshot):
             found.add(Kind(key, WHOLE, device.gpus))
         if device.mig and board.profile(device.mig):
             found.add(Kind(key, device.mig, 1))
+        if device.mps_threads and device.mps_memory_mib <= board.memory_mib:
+            found.add(Kind(key, WHOLE, 1, device.mps_threads, device.mps_memory_mib))
         if device.memory_mib:
+            if device.isolation is Isolation.ANY and board.memory_mib > device.memory_mib:
+                percent = math.ceil(Fraction(100 * device.memory_mib, board.memory_mib))
+                found.add(Kind(key, WHOLE, 1, percent, device.memory_mib))
             if board.memory_mib >= device.memory_mib:
                 found.add(Kind(key, WHOLE, 1))
             plain = [p for p in board.profiles if "+" not in p.name and "-" not in p.name]
@@ -45,6 +58,9 @@ def price(kind):
     """Units of one replica: the dominant share of memory or compute slices, of 56,000 a GPU."""
     board = boards()[kind.board]
     profile = board.profile(kind.profile)
+    if kind.threads:
+        by_memory = math.ceil(Fraction(56_000 * kind.memory_mib, board.memory_mib))
+        return max(560 * kind.threads, by_memory)
     if profile is None:
         return 56_000 * kind.count
     memory = 56_000 * profile.memory_slices // board.memory_slices
@@ -76,7 +92,9 @@ def _most(asked, snapshot):
         model.add(cpu <= node.cpu_free_milli)
         model.add(memory <= node.memory_free_mib)
         for gpu in node.gpus:
-            _geometry(model, gpu, on_gpu[gpu.id])
+            places = [wanted for wanted in on_gpu[gpu.id] if not isinstance(wanted, Share)]
+            shares = [wanted for wanted in on_gpu[gpu.id] if isinstance(wanted, Share)]
+            _geometry(model, gpu, places, _sharing(model, node, gpu, shares))
     model.maximize(sum(started))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -99,7 +117,7 @@ def _gang(model, job, kind, snapshot, on_gpu, load, name):
             given
             for gpu in node.gpus
             if gpu.healthy and gpu.board == kind.board
-            for given in _devices(model, gpu, kind, on_gpu[gpu.id], f"{name}-{gpu.id}")
+            for given in _devices(model, gpu, job, kind, on_gpu[gpu.id], f"{name}-{gpu.id}")
         ]
         model.add(sum(given) == kind.count * replicas)
         load[node.id].append((job, replicas))
@@ -117,8 +135,13 @@ def _gang(model, job, kind, snapshot, on_gpu, load, name):
     return start
 
 
-def _devices(model, gpu, kind, on_gpu, name):
-    """A Boolean for each place of the kind on this GPU: (Boolean, place) goes to `on_gpu`."""
+def _devices(model, gpu, job, kind, on_gpu, name):
+    """A Boolean for each place of the kind on this GPU: (Boolean, place) goes to `on_gpu`. Shares
+    of a gang are alike: how many of them are here."""
+    if kind.threads:
+        number = model.new_int_var(0, job.replicas, name)
+        on_gpu.append(Share(number, job, kind))
+        return [number]
     if kind.profile == WHOLE:
         taken = model.new_bool_var(name)
         on_gpu.append((taken, WHOLE, 0, None))
@@ -136,14 +159,37 @@ def _devices(model, gpu, kind, on_gpu, name):
     return found
 
 
-def _geometry(model, gpu, wanted):
+def _sharing(model, node, gpu, wanted):
+    """For each project a Boolean: it has shares here. Sums of what all shares take are bounded."""
+    there = [s for s in gpu.slices if s.kind is SliceKind.MPS]
+    projects = {s.project for s in there} | {share.job.project for share in wanted}
+    has = {p: model.new_bool_var(f"{gpu.id}-{p}") for p in sorted(projects)}
+    for seen in there:
+        model.add(has[seen.project] == 1)
+    for share in wanted:
+        model.add(share.number <= share.job.replicas * has[share.job.project])
+    for taken, each, most_of in (
+        (sum(s.threads for s in there), lambda w: w.kind.threads, 100),
+        (
+            sum(s.memory_mib for s in there),
+            lambda w: w.kind.memory_mib,
+            boards()[gpu.board].memory_mib,
+        ),
+        (sum(s.clients for s in there), lambda w: w.job.processes, node.share_clients),
+    ):
+        model.add(sum(each(w) * w.number for w in wanted) <= max(0, most_of - taken))
+    return list(has.values())
+
+
+def _geometry(model, gpu, wanted, sharing):
     """What is there stays; what is new stands beside it; an idle slice has one new holder."""
     board = boards()[gpu.board]
     for seen in gpu.slices:
         holders = [var for var, _, _, reused in wanted if reused == seen.id]
         model.add(sum(holders) <= 1)
     new = [(var, profile, at) for var, profile, at, reused in wanted if reused is None]
-    there = [(1, seen.profile, seen.start) for seen in gpu.slices]
+    kept = [seen for seen in gpu.slices if seen.kind is not SliceKind.MPS]
+    there = [(1, seen.profile, seen.start) for seen in kept]
     cells = [[] for _ in range(board.memory_slices)]
     compute, alike = [], {}
     for var, name, at in new + there:
@@ -154,7 +200,7 @@ def _geometry(model, gpu, wanted):
         compute.append(var * (profile.compute_slices if profile else board.compute_slices))
         alike.setdefault(name, []).append(var)
     for cell in cells:
-        model.add(sum(cell) <= 1)
+        model.add(sum(cell) + sum(sharing) <= 1)
     if new:
         model.add(sum(compute) <= board.compute_slices)
     for name, group in alike.items():

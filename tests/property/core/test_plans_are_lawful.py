@@ -36,8 +36,28 @@ def test_no_memory_slice_is_given_twice_and_every_layout_stays_legal(snapshot):
         for gpu in node.gpus:
             whole = [s for s in gpu.slices if s.kind is SliceKind.GPU]
             assert not whole or len(gpu.slices) == 1, "a whole GPU is shared with nothing"
-            layout = [Placement(s.start, s.size, s.profile) for s in gpu.slices if s not in whole]
+            carved = [s for s in gpu.slices if s.kind is SliceKind.MIG]
+            shares = [s for s in gpu.slices if s.kind is SliceKind.MPS]
+            assert not (carved and shares), "a shared GPU is not carved"
+            layout = [Placement(s.start, s.size, s.profile) for s in carved]
             assert is_legal(boards()[gpu.board], layout)
+
+
+@many
+@given(snapshot=worlds())
+def test_shares_of_a_gpu_are_of_one_project_and_together_never_more_than_the_gpu(snapshot):
+    plan = plan_of(snapshot)
+    for node in carried_out(snapshot, plan.places).nodes:
+        before = next(n for n in snapshot.nodes if n.id == node.id)
+        for gpu, old in zip(node.gpus, before.gpus, strict=True):
+            shares = [s for s in gpu.slices if s.kind is SliceKind.MPS]
+            if len(shares) == sum(s.kind is SliceKind.MPS for s in old.slices):
+                continue
+            assert len({s.project for s in shares}) == 1
+            assert len(shares) == len(gpu.slices)
+            assert sum(s.threads for s in shares) <= 100
+            assert sum(s.memory_mib for s in shares) <= boards()[gpu.board].memory_mib
+            assert sum(s.clients for s in shares) <= node.share_clients
 
 
 @many

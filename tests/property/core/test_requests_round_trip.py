@@ -48,13 +48,20 @@ narrow = st.fixed_dictionaries(
         "isolation": st.sampled_from(["hardware", "any"]),
     },
 )
+
+
+def joined(way, more):
+    """A share says by itself that it takes any isolation."""
+    return way | (more | {"isolation": "any"} if "mps" in way else more)
+
+
 bodies = st.fixed_dictionaries(
     {
         "project": names,
         "name": names,
         "image": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,40}", fullmatch=True),
         "command": words,
-        "device": st.builds(lambda way, more: way | more, devices, narrow),
+        "device": st.builds(joined, devices, narrow),
     },
     optional={
         "kind": st.sampled_from(list(Kind)).map(str),
@@ -65,6 +72,7 @@ bodies = st.fixed_dictionaries(
         "time_limit": st.integers(1, 604_800),
         "priority": st.sampled_from(list(Priority)).map(str),
         "topology": st.sampled_from(list(Topology)).map(str),
+        "backend": st.sampled_from(["auto", "gloo"]),
         "retries": st.fixed_dictionaries({}, optional={"user": st.integers(0, 10)}),
         "grace": st.integers(1, 3_600).map(write_seconds),
         "env": st.dictionaries(env_names, texts, max_size=3),
@@ -97,7 +105,7 @@ def test_whatever_stands_in_a_field_is_read_or_refused_with_a_sentence(body, fie
     except RequestRefused as refused:
         assert refused.errors
         for error in refused.errors:
-            assert error.field.partition(".")[0] in {field, "processes"}
+            assert error.field.partition(".")[0] in {field, "processes", "backend"}
             assert error.code in Problem and error.sentence
     else:
         assert parse_request(request_as_dict(request), LIMITS) == request

@@ -7,7 +7,7 @@ from agents.contract.documents import GpuMode
 from agents.contract.geometry import fits_together
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.values import Priority, QuotaView, Topology
-from tests.builders import A30, H200, L40S, a_cluster, a_gpu, a_job, a_node, a_slice
+from tests.builders import A30, H200, L40S, a_cluster, a_gpu, a_job, a_node, a_share, a_slice
 
 BOARDS = (H200, A30, L40S)
 # Mostly more than a job needs: a quota that no job can have hides every other rule.
@@ -36,10 +36,23 @@ def layouts(draw, board):
 
 
 @st.composite
+def shares(draw, board):
+    """One to three MPS shares of one project."""
+    project = draw(st.sampled_from(["p", "q"]))
+    each = st.tuples(st.sampled_from([10, 30]), st.sampled_from([500, 6_000]))
+    sizes = draw(st.lists(each, min_size=1, max_size=3))
+    return [
+        a_share(*size, project=project, board=board, id=f"s{i}") for i, size in enumerate(sizes)
+    ]
+
+
+@st.composite
 def gpus(draw, board):
     healthy = draw(st.integers(0, 5)) > 0
     numa = draw(st.sampled_from([None, 0, 1]))
-    match draw(st.sampled_from(["empty", "slices", "slices", "whole"])):
+    match draw(st.sampled_from(["empty", "slices", "slices", "whole", "shares"])):
+        case "shares":
+            slices = draw(shares(board))
         case "whole":
             held, ready = draw(st.sampled_from([True, True, False])), draw(st.booleans())
             slices = [a_slice("", board=board, held=held, ready=ready)]
@@ -56,6 +69,7 @@ def nodes(draw, name, kinds=BOARDS, most=3):
     board = draw(st.sampled_from(kinds))
     own = [draw(gpus(board)) for _ in range(draw(st.sampled_from(range(1, most + 1))))]
     available = draw(st.integers(0, 5)) > 0
+    clients = draw(st.sampled_from([0, 2, 48, 48]))
     return a_node(
         *own,
         name=name,
@@ -65,6 +79,7 @@ def nodes(draw, name, kinds=BOARDS, most=3):
         cpu_total_milli=8_000,
         memory_total_mib=64_000,
         available=available,
+        share_clients=clients,
         unavailable_because="" if available else f"{name} is lost",
     )
 
@@ -75,6 +90,11 @@ def jobs(draw, id, kinds=BOARDS, most=3):
     ways = [
         st.builds(dict, gpus=st.sampled_from([1, 1, 1, 2, 3])),
         st.builds(dict, device_mib=st.sampled_from([1_000, 5_000, 12_000, 24_000, 40_000])),
+    ]
+    sizes = st.tuples(st.sampled_from([10, 25, 60, 100]), st.sampled_from([500, 6_000, 24_000]))
+    ways += [
+        st.builds(dict, mps=sizes),
+        st.builds(dict, device_mib=st.sampled_from([1_000, 12_000]), isolation=st.just("any")),
     ]
     ways += [st.builds(dict, mig=st.sampled_from(carved))] * 4 if carved else []
     return a_job(
@@ -88,6 +108,7 @@ def jobs(draw, id, kinds=BOARDS, most=3):
         cpu_milli=draw(st.sampled_from([500, 500, 1_000, 2_000])),
         memory_mib=draw(st.sampled_from([256, 2_048])),
         topology=draw(st.sampled_from(list(Topology))),
+        processes=draw(st.sampled_from([1, 1, 2])),
     )
 
 

@@ -39,7 +39,7 @@ NEVER = {
     "more CPU than a node": ({"cpu_milli": 64_001}, "64001 millicores"),
     "more memory than a node": ({"memory_mib": 600_000}, "600000 MiB"),
     "more CPU than the A30's node": ({"mig": "1g.6gb", "cpu_milli": 4_001}, "has 4000 and 8192"),
-    "a share, which nobody gives yet": ({"mps": 25}, "MPS"),
+    "a share of more memory": ({"mps": (25, 150_000)}, "150000 MiB"),
 }
 
 

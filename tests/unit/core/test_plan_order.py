@@ -93,7 +93,7 @@ def test_positions_count_from_one_in_the_order_of_the_pass():
 
 def test_every_waiting_job_is_either_placed_or_held():
     jobs = [a_job("1"), a_job("2"), a_job("3", mig="9g.999gb"), a_job("4", gpus=1)]
-    jobs += [a_job("5", gpus=3), a_job("6", mps=25), a_job("7", project="rich", gpus=5)]
+    jobs += [a_job("5", gpus=3), a_job("6", mps=(25, 10**6)), a_job("7", project="rich", gpus=5)]
     found = plan_of(a_cluster(ROOM_FOR_ONE, jobs=jobs, quotas=SHARES))
     assert sorted(placed(found) + [h.job for h in found.holds]) == [j.id for j in jobs]
 

@@ -39,6 +39,10 @@ BAD = {
     "potatoes": ({"memory": "5 potatoes"}, "device.memory", Problem.VALUE, "64GiB"),
     "shares as a number": ({"mps": 25}, "device.mps", Problem.TYPE, "{threads: 25, memory: 20GiB}"),
     "shares without memory": ({"mps": {"threads": 25}}, "device.mps", Problem.TYPE, "memory"),
+    "a share that is isolated": (
+        {"mps": {"threads": 25, "memory": "1GiB"}, "isolation": "hardware"},
+        *("device.isolation", Problem.COMBINATION, "ask for mig"),
+    ),
     "models as a text": (
         {"gpus": 1, "models": "H200"},
         *("device.models", Problem.VALUE, "[H200, H100]"),
@@ -91,7 +95,7 @@ def test_every_problem_of_a_device_is_told_at_once_in_the_order_it_was_written()
         ({"memory": "40 GiB"}, DeviceRequest(memory_mib=40_960)),
         (
             {"mps": {"threads": 25, "memory": "20GiB"}},
-            DeviceRequest(mps_threads=25, mps_memory_mib=20_480),
+            DeviceRequest(mps_threads=25, mps_memory_mib=20_480, isolation=Isolation.ANY),
         ),
         (
             {"gpus": 1, "models": ["H200", "H100-80GB"], "isolation": "any"},

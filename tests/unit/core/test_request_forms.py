@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from agents.contract.codec import decode, encode
-from agents.contract.documents import DesiredReplica
+from agents.contract.documents import Backend, DesiredReplica
 from scheduler.core.request import (
     JobRequest,
     Kind,
@@ -42,6 +42,7 @@ FULL = {
     "time_limit": "1d2h3m4s",
     "priority": "high",
     "topology": "same-node",
+    "backend": "nccl",
     "retries": {"infrastructure": 0, "user": 10},
     "grace": "1h",
     "env": {"BATCH": "64", "EMPTY": "", "YES": "no", "TEXT": "a: {b}\n"},
@@ -75,6 +76,7 @@ def test_the_words_of_a_request_become_amounts_with_units():
         shm_mib=100,
         priority=Priority.HIGH,
         topology=Topology.SAME_NODE,
+        backend=Backend.NCCL,
         infrastructure_retries=0,
         user_retries=10,
         grace_seconds=3_600,

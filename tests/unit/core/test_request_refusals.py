@@ -52,6 +52,27 @@ BAD = {
     "replicas as text": ({"replicas": "2"}, "replicas", Problem.TYPE, f"{COUNT} 1 to 64"),
     "replicas true": ({"replicas": True}, "replicas", Problem.TYPE, f"{COUNT} 1 to 64"),
     "half a replica": ({"replicas": 1.5}, "replicas", Problem.TYPE, f"{COUNT} 1 to 64"),
+    "NCCL over slices": (
+        {"backend": "nccl", "replicas": 2},
+        *("backend", Problem.COMBINATION, "NCCL cannot join 2 processes on MIG slices: choose"),
+    ),
+    "NCCL in one slice": (
+        {"backend": "nccl", "launcher": "torchrun", "processes": 2},
+        *("backend", Problem.COMBINATION, "choose backend gloo, or whole GPUs"),
+    ),
+    "NCCL over shares": (
+        {
+            "backend": "nccl",
+            "replicas": 3,
+            "device": {"mps": {"threads": 25, "memory": "1GiB"}},
+        },
+        *("backend", Problem.COMBINATION, "NCCL cannot join 3 processes on MPS shares"),
+    ),
+    "NCCL over whatever has the memory": (
+        {"backend": "nccl", "replicas": 2, "device": {"memory": "1GiB"}},
+        *("backend", Problem.COMBINATION, "whole GPUs"),
+    ),
+    "backend unknown": ({"backend": "mpi"}, "backend", Problem.VALUE, "auto, nccl, gloo"),
     "no processes": ({"processes": 0}, "processes", Problem.RANGE, f"{COUNT} 1 to 64"),
     "processes alone": ({"processes": 2}, "processes", Problem.COMBINATION, "torchrun"),
     "potatoes of memory": ({"memory": "5 potatoes"}, "memory", Problem.VALUE, MEMORY),

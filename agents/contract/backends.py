@@ -1,0 +1,27 @@
+"""Which library carries a gang's messages, and why NCCL cannot do it between slices.
+
+NCCL needs a GPU of its own for each rank: MIG has no peer-to-peer between instances, and two ranks
+on one GPU (two instances of it, or two MPS shares) are refused by NCCL itself ("Duplicate GPU
+detected", NCCL's init.cc; NVIDIA MIG user guide, "Application Considerations").
+"""
+
+from collections.abc import Iterable
+
+from agents.contract.documents import Backend, SliceKind
+
+
+def refusal(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> str:
+    """Why a gang of `ranks` processes on devices of these kinds cannot use `backend`, or ""."""
+    small = sorted({kind for kind in kinds if kind is not SliceKind.GPU})
+    if backend is not Backend.NCCL or ranks < 2 or not small:
+        return ""
+    what = "MIG slices" if small[0] is SliceKind.MIG else "MPS shares"
+    return f"NCCL cannot join {ranks} processes on {what}: choose backend gloo, or whole GPUs"
+
+
+def chosen(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> Backend:
+    """What `auto` means for this gang; any other word stands."""
+    if backend is not Backend.AUTO:
+        return backend
+    whole = all(kind is SliceKind.GPU for kind in kinds)
+    return Backend.NCCL if whole or ranks < 2 else Backend.GLOO
