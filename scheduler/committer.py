@@ -10,7 +10,7 @@ from uuid import UUID
 
 import structlog
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from agents.contract.documents import GpuMode, SliceKind
@@ -111,7 +111,7 @@ def _attempt_create(
             attempt=attempt, rank=replica.rank, node_id=replica.node, wish=wish
         )
         for device in replica.devices:
-            held = slices.get(device.slice) or _slice_create(gpus[device.gpu], device)
+            held = slices.get(device.slice) or _slice_create(gpus[device.gpu], device, job)
             Allocation.objects.create(
                 replica=row,
                 slice=held,
@@ -122,8 +122,10 @@ def _attempt_create(
             )
 
 
-def _slice_create(gpu: Gpu, device: SlicePlace) -> Slice:
+def _slice_create(gpu: Gpu, device: SlicePlace, job: Job) -> Slice:
     """A new slice with its claims. An empty GPU takes the mode that its first slice needs."""
+    if device.kind is SliceKind.MPS:
+        return _share_create(gpu, device, job)
     mode = GpuMode.MIG if device.kind is SliceKind.MIG else GpuMode.WHOLE
     if gpu.desired_mode != mode:
         gpu.desired_mode = mode
@@ -140,6 +142,31 @@ def _slice_create(gpu: Gpu, device: SlicePlace) -> Slice:
     slots = range(device.start, device.start + device.size)
     SlotClaim.objects.bulk_create([SlotClaim(gpu=gpu, slot=s, slice=row) for s in slots])
     return row
+
+
+def _share_create(gpu: Gpu, device: SlicePlace, job: Job) -> Slice:
+    """A share claims no memory slices: the GPU counts what its shares take, and for whom.
+
+    Raises IntegrityError where another project, a slice or a whole-GPU job is on it."""
+    free = Gpu.objects.filter(Q(shared_by=None) | Q(shared_by=job.project), pk=gpu.pk, claims=None)
+    taken = free.update(
+        desired_mode=GpuMode.MPS,
+        shared_by=job.project,
+        shared_threads=F("shared_threads") + device.threads,
+        shared_memory_mib=F("shared_memory_mib") + device.memory_mib,
+    )
+    if not taken:
+        raise IntegrityError(f"{gpu} is not free for a share of {job.project.slug}")
+    return Slice.objects.create(
+        gpu=gpu,
+        kind=device.kind,
+        start=device.start,
+        size=device.size,
+        memory_mib=device.memory_mib,
+        units=device.units,
+        threads=device.threads,
+        clients=waiting_job(job).processes,
+    )
 
 
 def merge_commit(merge: Merge) -> bool:

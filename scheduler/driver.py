@@ -108,6 +108,8 @@ def _device(row: Allocation) -> Device:
         profile=row.slice.profile,
         start=row.slice.start,
         size=row.slice.size,
+        threads=row.slice.threads,
+        memory_mib=row.slice.memory_mib if row.slice.threads else 0,
     )
 
 

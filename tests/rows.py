@@ -97,6 +97,7 @@ class HonestNode:
                 runtime=RuntimeKind.PROCESS,
                 fabric="test",
                 simulated=True,
+                share_clients=48,
                 problems=self.blocks,
                 blocks=self.blocks,
             ),

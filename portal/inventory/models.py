@@ -4,7 +4,7 @@ import uuid
 
 from django.core.validators import RegexValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.states import SLICE_LIVE, GpuHealth, NodeStatus, SliceStatus
@@ -93,7 +93,10 @@ class HelloNonce(models.Model):
 
 
 class Gpu(models.Model):
-    """One physical device. Desired and observed mode are apart: the node moves one to the other."""
+    """One physical device. Desired and observed mode are apart: the node moves one to the other.
+
+    `shared_*`: what its MPS shares take together, and the one project that they are of.
+    """
 
     NOUN = "gpu"
 
@@ -116,17 +119,34 @@ class Gpu(models.Model):
     health_reason = models.CharField(max_length=512, blank=True, default="", editable=False)
     pci_bus_id = models.CharField(max_length=32, blank=True, default="")
     numa_node = models.SmallIntegerField(null=True, blank=True)
+    shared_by = models.ForeignKey(
+        "accounts.Project", on_delete=models.PROTECT, null=True, blank=True, editable=False
+    )
+    shared_threads = models.PositiveSmallIntegerField(default=0, editable=False)
+    shared_memory_mib = models.PositiveIntegerField(default=0, editable=False)
 
     class Meta:
         ordering = ("node", "index")
         verbose_name, verbose_name_plural = "GPU", "GPUs"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(shared_threads__lte=100, shared_memory_mib__lte=F("memory_mib")),
+                name="gpu_shares_fit",
+            ),
+            models.CheckConstraint(
+                condition=Q(shared_threads=0, shared_by=None)
+                | Q(shared_threads__gt=0, shared_by__isnull=False, desired_mode=GpuMode.MPS),
+                name="gpu_shares_alone",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.node} GPU {self.index}"
 
 
 class Slice(models.Model):
-    """The device that one container is given. `start` and `size` count memory slices.
+    """The device that one container is given. `start` and `size` count memory slices; an MPS share
+    has `threads` (percent of the SMs) and `clients` (processes) instead of a place.
 
     `device_uuid` is what the driver calls it now; it changes whenever the slice is made again.
     """
@@ -141,6 +161,8 @@ class Slice(models.Model):
     size = models.PositiveSmallIntegerField(default=1)
     memory_mib = models.PositiveIntegerField()
     units = models.PositiveIntegerField()
+    threads = models.PositiveSmallIntegerField(default=0)
+    clients = models.PositiveSmallIntegerField(default=0)
     status = models.CharField(
         max_length=16, choices=words(SliceStatus), default=SliceStatus.PLANNED, editable=False
     )
@@ -152,7 +174,14 @@ class Slice(models.Model):
 
     class Meta:
         ordering = ("gpu", "start")
-        constraints = [one_of("status", SliceStatus, "slice_status")]
+        constraints = [
+            one_of("status", SliceStatus, "slice_status"),
+            models.CheckConstraint(
+                condition=Q(kind=SliceKind.MPS, threads__range=(1, 100), clients__gte=1)
+                | (~Q(kind=SliceKind.MPS) & Q(threads=0, clients=0)),
+                name="slice_share",
+            ),
+        ]
         indexes = [
             models.Index(
                 fields=("gpu",),
@@ -162,6 +191,8 @@ class Slice(models.Model):
         ]
 
     def __str__(self) -> str:
+        if self.threads:
+            return f"{self.threads} % of {self.gpu}"
         return f"{self.profile or self.kind} at {self.start} of {self.gpu}"
 
 

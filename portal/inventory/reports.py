@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db.models import Case, F, When
 from django.utils import timezone
 
 from agents.contract.documents import GpuMode, ObservedDocument, ObservedGpu, SliceKind
@@ -41,7 +42,8 @@ def _gpu_report(node: Node, row: Gpu | None, seen: ObservedGpu) -> bool:
         # A GPU keeps its UUID when it moves to another server: it belongs where it is seen.
         Gpu.objects.update_or_create(
             uuid=seen.uuid,
-            defaults={"node": node, "desired_mode": seen.mode, **columns},
+            defaults={"node": node, **columns},
+            create_defaults={"node": node, "desired_mode": seen.mode, **columns},
         )
         return True
     stale = {name: value for name, value in columns.items() if getattr(row, name) != value}
@@ -73,7 +75,7 @@ def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
 
 
 def _slice_report(row: Slice, seen: dict[Place, str], modes: dict[str, GpuMode]) -> bool:
-    if row.kind == SliceKind.GPU:
+    if row.kind != SliceKind.MIG:
         return _whole_report(row, modes)
     uuid = seen.get((row.gpu.uuid, row.profile, row.start, row.size))
     status = SliceStatus(row.status)
@@ -98,11 +100,12 @@ def _unseen(row: Slice, status: SliceStatus) -> bool:
 
 
 def _whole_report(row: Slice, modes: dict[str, GpuMode]) -> bool:
+    """A whole GPU, or a share of one: there as soon as the GPU is not carved."""
     status = SliceStatus(row.status)
     if status is SliceStatus.DELETING:
         slice_delete(row)
         return True
-    is_whole = modes.get(row.gpu.uuid) is GpuMode.WHOLE
+    is_whole = modes.get(row.gpu.uuid) in (GpuMode.WHOLE, GpuMode.MPS)
     if is_whole and status in (SliceStatus.PLANNED, SliceStatus.CREATING):
         advance(row, SliceStatus.READY, device_uuid=row.gpu.uuid, ready_at=timezone.now())
         return True
@@ -110,6 +113,13 @@ def _whole_report(row: Slice, modes: dict[str, GpuMode]) -> bool:
 
 
 def slice_delete(row: Slice) -> None:
-    """The slice is gone: give its memory slices back."""
+    """The slice is gone: give back its memory slices, or its share."""
     advance(row, SliceStatus.DELETED, device_uuid="", deleted_at=timezone.now())
     SlotClaim.objects.filter(slice=row).delete()
+    if row.kind == SliceKind.MPS:
+        last = When(shared_threads=row.threads, then=None)
+        Gpu.objects.filter(pk=row.gpu_id).update(
+            shared_threads=F("shared_threads") - row.threads,
+            shared_memory_mib=F("shared_memory_mib") - row.memory_mib,
+            shared_by=Case(last, default=F("shared_by")),
+        )

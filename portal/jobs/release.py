@@ -48,7 +48,7 @@ def _told_to_go(node: Node) -> QuerySet[Allocation]:
 
 
 def allocations_release() -> int:
-    """Release everything marked: quota back, whole-GPU slices away, MIG slices kept warm."""
+    """Release everything marked: quota back, whole GPUs and shares away, MIG slices kept warm."""
     waiting = Allocation.objects.filter(status=AllocationStatus.RELEASING)
     ids = list(waiting.values_list("pk", flat=True))
     return sum(_release(pk) for pk in ids)
@@ -68,7 +68,7 @@ def _release(pk: UUID) -> int:
         now = timezone.now()
         advance(row, AllocationStatus.RELEASED, at=now, released_at=now)
         _quotas_return(quotas, row.units)
-        if device.kind == SliceKind.GPU:
+        if device.kind != SliceKind.MIG:
             slice_delete(device)
         return 1
 

@@ -46,6 +46,7 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
         "cuda_version": facts.cuda_version,
         "simulated": facts.simulated,
         "agent_version": facts.agent_version,
+        "share_clients": facts.share_clients,
         "disk_free_mib": facts.disk_free_mib,
         "problems": list(facts.problems),
         "blocks": list(facts.blocks),

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Sum
 
 from agents.contract.documents import GpuMode, SliceKind
 from portal.inventory.models import Gpu, Node, Slice
@@ -116,6 +116,7 @@ def _node(row: Node, gpus: Iterable[GpuView], held: tuple[int, int]) -> NodeView
         memory_total_mib=row.memory_mib,
         gpus=tuple(gpus),
         unavailable_because=because,
+        share_clients=row.facts.get("share_clients", 0),
     )
 
 
@@ -169,11 +170,14 @@ def _gpu(row: Gpu, slices: list[SliceView]) -> GpuView:
 
 
 def _slices(only: list[UUID] | None) -> dict[UUID, list[SliceView]]:
+    """Who holds a slice is read with it; shares of one GPU are of one project."""
     allocated = Allocation.objects.filter(slice=OuterRef("pk"), status__in=_live())
     condition = Q(status__in=[str(s) for s in SLICE_LIVE])
     if only is not None:
         condition &= Q(gpu__node_id__in=only)
-    rows = Slice.objects.filter(condition).annotate(held=Exists(allocated))
+    rows = Slice.objects.filter(condition).annotate(
+        held=Exists(allocated), project=Subquery(allocated.values("project__slug")[:1])
+    )
     by_gpu: dict[UUID, list[SliceView]] = defaultdict(list)
     for row in rows.order_by("gpu_id", "start", "id"):
         by_gpu[row.gpu_id].append(_slice(row))
@@ -189,6 +193,10 @@ def _slice(row: Any) -> SliceView:
         size=row.size,
         held=row.held,
         ready=row.status == SliceStatus.READY,
+        threads=row.threads,
+        memory_mib=row.memory_mib,
+        clients=row.clients,
+        project=row.project or "",
     )
 
 

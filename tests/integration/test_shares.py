@@ -1,0 +1,151 @@
+"""MPS shares from a request to the GPU and back: counted on the GPU, alone with their project."""
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from agents.contract.documents import GpuMode, SliceKind
+from portal.errors import Refused
+from portal.inventory.models import Gpu, Node, Slice, SlotClaim
+from portal.jobs.models import Allocation, Job
+from portal.quotas.models import Quota
+from scheduler.committer import _slice_create
+from scheduler.core.states import JobStatus
+from scheduler.core.values import SlicePlace
+from tests.rows import a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def a_share(threads=25, memory="20GiB"):
+    return {"mps": {"threads": threads, "memory": memory}}
+
+
+def status_of(job: Job) -> str:
+    job.refresh_from_db()
+    return job.status
+
+
+def shared() -> tuple[int, int, str]:
+    gpu = Gpu.objects.select_related("shared_by").get()
+    return gpu.shared_threads, gpu.shared_memory_mib, gpu.shared_by.slug if gpu.shared_by else ""
+
+
+def test_two_shares_of_a_project_run_at_once_on_one_gpu_and_give_it_back():
+    alice = a_user()
+    project = a_project("vision", alice)
+    node = a_node()
+    first = a_job(alice, project, device=a_share(25))
+    second = a_job(alice, project, device=a_share(50, "40GiB"))
+    settle(node)
+    assert {status_of(first), status_of(second)} == {JobStatus.RUNNING}
+    assert shared() == (75, 61_440, "vision")
+    assert Quota.objects.get(project=project, user=None).used_units == 14_000 + 28_000
+    assert not SlotClaim.objects.exists()
+
+    node.finish()
+    settle(node)
+    assert {status_of(first), status_of(second)} == {JobStatus.SUCCEEDED}
+    assert shared() == (0, 0, "")
+    assert Quota.objects.get(project=project, user=None).used_units == 0
+
+
+def test_the_node_is_told_the_mode_and_each_replicas_share():
+    alice = a_user()
+    node = a_node()
+    a_job(alice, a_project("vision", alice), device=a_share(25), replicas=2)
+    settle(node)
+    desired = node.hear()
+    assert [gpu.mode for gpu in desired.gpus] == [GpuMode.MPS]
+    assert desired.slices == ()
+    for replica in desired.replicas:
+        (device,) = replica.devices
+        assert (device.kind, device.threads, device.memory_mib) == (SliceKind.MPS, 25, 20_480)
+        assert device.profile == ""
+
+
+def test_another_project_waits_until_the_gpu_is_empty():
+    alice, bob = a_user(), a_user()
+    node = a_node()
+    first = a_job(alice, a_project("vision", alice), device=a_share(10))
+    settle(node)
+    second = a_job(bob, a_project("speech", bob), device=a_share(10))
+    settle(node)
+    assert (status_of(first), status_of(second)) == (JobStatus.RUNNING, JobStatus.QUEUED)
+    node.finish()
+    settle(node)
+    assert status_of(second) == JobStatus.RUNNING
+    assert shared() == (10, 20_480, "speech")
+
+
+def test_a_gpu_that_was_shared_is_carved_and_given_whole_afterwards():
+    alice = a_user()
+    project = a_project("vision", alice)
+    node = a_node()
+    for device in (a_share(), {"mig": "1g.18gb"}, {"gpus": 1}, a_share()):
+        job = a_job(alice, project, device=device)
+        settle(node)
+        assert status_of(job) == JobStatus.RUNNING, device
+        node.finish()
+        settle(node)
+    assert Slice.objects.count() == 4
+
+
+def test_where_no_node_gives_shares_the_request_is_refused_and_says_so():
+    alice = a_user()
+    project = a_project("vision", alice)
+    node = a_node()
+    node.row.refresh_from_db()
+    node.row.facts["share_clients"] = 0
+    node.row.save()
+    with pytest.raises(Refused, match="No node here gives MPS shares"):
+        a_job(alice, project, device=a_share())
+
+
+class TestTheDatabaseItself:
+    """Where fits() is wrong, or two committers raced past it."""
+
+    @pytest.fixture
+    def job(self):
+        """It waits: its node takes no work."""
+        alice = a_user()
+        Node.objects.filter(pk=a_node().row.pk).update(schedulable=False)
+        return a_job(alice, a_project("vision", alice), device=a_share())
+
+    def place(self, kind=SliceKind.MPS, threads=60, memory_mib=50_000):
+        gpu = Gpu.objects.get()
+        place = SlicePlace(
+            *(str(gpu.pk), kind, "", 0, 8), units=1, memory_mib=memory_mib, threads=threads
+        )
+        return gpu, place
+
+    def create(self, job, **fields):
+        with transaction.atomic():
+            return _slice_create(*self.place(**fields), job)
+
+    def test_refuses_more_threads_than_there_are(self, job):
+        self.create(job)
+        with pytest.raises(IntegrityError):
+            self.create(job, threads=41)
+        assert shared()[0] == 60
+
+    def test_refuses_more_memory_than_there_is(self, job):
+        self.create(job, threads=1)
+        with pytest.raises(IntegrityError):
+            self.create(job, threads=1, memory_mib=100_000)
+
+    def test_refuses_a_second_project(self, job):
+        self.create(job, threads=1)
+        bob = a_user()
+        other = a_job(bob, a_project("speech", bob), device=a_share())
+        with pytest.raises(IntegrityError):
+            self.create(other, threads=1)
+
+    def test_refuses_a_share_beside_a_whole_gpu_and_a_whole_gpu_beside_a_share(self, job):
+        self.create(job, kind=SliceKind.GPU, threads=0)
+        with pytest.raises(IntegrityError):
+            self.create(job)
+        SlotClaim.objects.all().delete()
+        self.create(job)
+        with pytest.raises(IntegrityError):
+            self.create(job, kind=SliceKind.GPU, threads=0)
+        assert not Allocation.objects.exists()
