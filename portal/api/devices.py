@@ -47,6 +47,7 @@ class SliceShape(serializers.ModelSerializer[Slice]):
             "size",
             "memory_mib",
             "units",
+            "threads",
             "status",
             "problem",
             "held",

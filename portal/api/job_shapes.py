@@ -86,6 +86,9 @@ class DeviceShape(serializers.ModelSerializer[Allocation]):
     start = serializers.IntegerField(source="slice.start")
     size = serializers.IntegerField(source="slice.size")
     memory_mib = serializers.IntegerField(source="slice.memory_mib")
+    threads = serializers.IntegerField(
+        source="slice.threads", help_text="percent of the SMs, for an MPS share; else 0"
+    )
     gpu = serializers.IntegerField(source="slice.gpu.index", help_text="index on its node")
     gpu_uuid = serializers.CharField(source="slice.gpu.uuid")
 
@@ -97,6 +100,7 @@ class DeviceShape(serializers.ModelSerializer[Allocation]):
             "start",
             "size",
             "memory_mib",
+            "threads",
             "gpu",
             "gpu_uuid",
             "units",

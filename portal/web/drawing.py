@@ -3,8 +3,10 @@
 Pure geometry from rows that were read before; numbers are SVG user units. Templates print it.
 """
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from uuid import UUID
 
 from django.utils.translation import gettext as _
@@ -45,7 +47,8 @@ class Block:
     """One piece of a GPU, `size` memory slices from `start`, of a board with `of` of them.
 
     `cls` says who holds it and what it is. `first` and `second` are the words inside; `where`,
-    `what` and `who` the same facts for the table.
+    `what` and `who` the same facts for the table. A share's `start` and `size` are percent of the
+    threads, `of` 100.
     """
 
     cls: str
@@ -59,6 +62,7 @@ class Block:
     what: str = ""
     who: str = ""
     job: str = ""
+    is_share: bool = False
 
     @property
     def x(self) -> float:
@@ -90,6 +94,8 @@ class Block:
 
     @property
     def where(self) -> str:
+        if self.is_share:
+            return _("%(size)s %% of the threads") % {"size": self.size}
         if self.size == self.of:
             return _("whole")
         if self.size == 1:
@@ -172,10 +178,12 @@ def _row(gpu: Gpu, board: Board, holders: Mapping[UUID, Holder], viewer: Viewer,
     if is_faulted:
         mode, blocks = _("faulted"), [_fault(gpu, board)]
     else:
-        mode = "MIG" if gpu.observed_mode == "mig" else _("whole")
+        mode = _mode(gpu, live)
         blocks = [_piece(board, piece, holders.get(piece.pk), viewer) for piece in live]
-        blocks += _gaps(board, live)
+        blocks = _stacked(blocks, live) if gpu.shared_threads else blocks + _gaps(board, live)
     held = sum(_compute(board, piece) for piece in live if piece.pk in holders)
+    if gpu.shared_threads:
+        held = math.ceil(Fraction(gpu.shared_threads * board.compute_slices, 100))
     return Row(
         gpu=gpu,
         y=TOP + ROW * nth,
@@ -205,6 +213,32 @@ def _piece(board: Board, piece: Slice, holder: Holder | None, viewer: Viewer) ->
         who=who,
         job=name,
     )
+
+
+def _mode(gpu: Gpu, live: list[Slice]) -> str:
+    if gpu.shared_threads:
+        return "MPS"
+    return "MIG" if gpu.observed_mode == "mig" else _("whole")
+
+
+def _stacked(blocks: list[Block], live: list[Slice]) -> list[Block]:
+    """Shares side by side, in percent of the threads; they have no place on the GPU."""
+    found, start = [], 0
+    for block, share in zip(blocks, live, strict=True):
+        what = f"{share.threads} %, {share.memory_mib} MiB"
+        said = replace(
+            block,
+            first=f"{share.threads} %",
+            what=what,
+            title=", ".join(filter(None, (what, block.who, block.job))),
+        )
+        found.append(replace(said, start=start, size=share.threads, of=100, is_share=True))
+        start += share.threads
+    if start < 100:
+        left = _("room for shares of the same project")
+        rest = Block("free", start, 100 - start, of=100, is_share=True)
+        found.append(replace(rest, first=_("Free"), title=left, who=left))
+    return found
 
 
 def _look(piece: Slice, holder: Holder | None, viewer: Viewer) -> tuple[str, str]:

@@ -19,6 +19,8 @@ from scheduler.core.request import (
     request_as_dict,
 )
 
+# Amounts that are no profile.
+WHOLE, SHARE = "gpus", "mps"
 # Runs in every runtime and image: it tells which device it was given.
 EXAMPLE = ("sh", "-c", 'echo "Hello from $NVIDIA_VISIBLE_DEVICES"; sleep 20; echo done')
 DEFAULTS = {
@@ -27,11 +29,14 @@ DEFAULTS = {
     "command": shlex.join(EXAMPLE),
     "amount": "",
     "gpus": "1",
+    "threads": "25",
+    "share_memory": "8GiB",
     "replicas": "1",
     "time_limit": "30m",
     "topology": "best",
     "launcher": "none",
     "priority": "normal",
+    "backend": "auto",
     "cpu": "500m",
     "memory": "512MiB",
     "env": "",
@@ -75,10 +80,13 @@ def like(job: Job, project: str) -> dict[str, str]:
         for name in ("name", "image", "replicas", "time_limit", "topology", "launcher")
     }
     filled |= {name: str(asked[name]) for name in ("priority", "cpu", "memory")}
+    filled["backend"] = asked.get("backend", DEFAULTS["backend"])
     filled["command"] = shlex.join(asked["command"])
     filled["env"] = "\n".join(f"{name}={value}" for name, value in asked["env"].items())
-    filled["amount"] = "gpus" if "gpus" in device else str(device.get("mig", ""))
+    filled["amount"] = next((way for way in (WHOLE, SHARE) if way in device), device.get("mig", ""))
     filled["gpus"] = str(device.get("gpus", 1))
+    if share := device.get("mps"):
+        filled |= {"threads": str(share["threads"]), "share_memory": share["memory"]}
     return fresh(project) | filled
 
 
@@ -109,13 +117,17 @@ def _body(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
         name: values[name]
         for name in ("project", "name", "image", "time_limit", "topology", "launcher", "priority")
     }
+    body["backend"] = values["backend"] or DEFAULTS["backend"]
     body |= {name: values[name] for name in ("cpu", "memory") if values[name]}
     body["replicas"] = _number(values["replicas"])
     body["command"] = _words(values["command"], errors)
     body["env"] = _env(values["env"], errors)
     amount = values["amount"]
-    if amount == "gpus":
+    if amount == WHOLE:
         body["device"] = {"gpus": _number(values["gpus"])}
+    elif amount == SHARE:
+        threads = _number(values["threads"])
+        body["device"] = {"mps": {"threads": threads, "memory": values["share_memory"]}}
     elif amount:
         body["device"] = {"mig": amount}
     return body
@@ -148,5 +160,6 @@ def _form_field(path: str, amount: str) -> str:
     """Where the page shows an error of the request's field."""
     head = path.split(".")[0]
     if head == "device":
-        return "gpus" if amount == "gpus" else "amount"
+        parts = {"device.mps.threads": "threads", "device.mps.memory": "share_memory"}
+        return "gpus" if amount == WHOLE else parts.get(path, "amount")
     return head or "name"

@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
+from agents.contract.documents import Backend
 from portal.accounts.models import User
 from portal.accounts.selectors import projects_to_work_in
 from portal.errors import Refused
@@ -16,8 +17,8 @@ from portal.jobs.selectors import job_visible
 from portal.jobs.services import job_submit
 from portal.web.answer import answer_to
 from portal.web.person import person
-from portal.web.request_form import Asked, as_curl, fresh, like, read
-from portal.web.stock import WHOLE, stock
+from portal.web.request_form import SHARE, WHOLE, Asked, as_curl, fresh, like, read
+from portal.web.stock import stock
 from scheduler.core.request import request_as_yaml
 from scheduler.core.request_values import Launcher
 from scheduler.core.values import Priority, Topology
@@ -31,6 +32,11 @@ TOPOLOGIES = {
 LAUNCHERS = {
     Launcher.NONE: gettext_lazy("none: the command as it is"),
     Launcher.TORCHRUN: "torchrun",
+}
+BACKENDS = {
+    Backend.AUTO: gettext_lazy("auto: nccl on whole GPUs, gloo on slices"),
+    Backend.NCCL: "nccl",
+    Backend.GLOO: "gloo",
 }
 PRIORITIES = {
     Priority.LOW: gettext_lazy("low"),
@@ -93,14 +99,17 @@ def _submit(user: User, asked: Asked) -> Job | None:
 
 def _page(request: HttpRequest, asked: Asked, status: int = 200) -> HttpResponse:
     user = person(request)
+    cards = stock(user)
     context = _answered(request, asked) | {
         "values": asked.values,
         "errors": asked.errors,
-        "cards": stock(user),
+        "cards": cards,
+        "has_shares": any(card.value == SHARE for card in cards),
         "projects": projects_to_work_in(user).order_by("slug"),
         "image_allow": settings.PLATFORM.image_allow,
         "topologies": [(str(value), word) for value, word in TOPOLOGIES.items()],
         "launchers": [(str(value), word) for value, word in LAUNCHERS.items()],
+        "backends": [(str(value), word) for value, word in BACKENDS.items()],
         "priorities": [(str(value), word) for value, word in PRIORITIES.items()],
     }
     return render(request, "web/request.html", context, status=status)

@@ -8,12 +8,13 @@ from agents.contract.boards import Board, Profile, boards
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
 from portal.accounts.models import User
+from portal.accounts.selectors import projects_to_work_in
 from portal.inventory.models import Slice
 from portal.inventory.selectors import gpus, holders
+from portal.web.request_form import SHARE, WHOLE
 from portal.web.words import NBSP, gigabytes
 from scheduler.core.states import GpuHealth, NodeStatus
 
-WHOLE = "gpus"
 CELLS_WIDTH = 158
 
 
@@ -41,6 +42,9 @@ class Card:
         counts = {"ready": self.ready, "carvable": self.carvable}
         if self.value == WHOLE:
             return _("%(carvable)s free now") % counts if self.carvable else _("none free now")
+        if self.value == SHARE:
+            found = _("room on %(carvable)s GPUs") % counts
+            return found if self.carvable else _("none free now")
         if self.ready and self.carvable:
             return _("%(ready)s ready, %(carvable)s to carve") % counts
         if self.ready:
@@ -49,10 +53,12 @@ class Card:
 
 
 def stock(user: User) -> list[Card]:
-    """Small to large. What nodes that take no work have is not counted as free."""
+    """Small to large, then shares. What nodes that take no work have is not counted as free."""
     cards: dict[str, Card] = {}
     held = holders(user)
     whole = Card(WHOLE, "", "", (True,) * 8, order=10**9)
+    share = Card(SHARE, _("MPS share"), _("part of a GPU"), (), order=10**9)
+    mine = set(projects_to_work_in(user).values_list("pk", flat=True))
     for gpu in gpus():
         board = boards().get(gpu.board)
         live: list[Slice] = gpu.live_slices  # type: ignore[attr-defined]  # prefetched
@@ -62,7 +68,12 @@ def stock(user: User) -> list[Card]:
             and gpu.health == GpuHealth.OK
         )
         whole.size = f"{gpu.memory_mib // 1024}{NBSP}GiB"
-        whole.carvable += usable and not any(piece.pk in held for piece in live)
+        is_free = usable and not any(piece.pk in held for piece in live)
+        whole.carvable += is_free
+        if gpu.node.facts.get("share_clients"):
+            share.cells = (True, False, False, False)
+            joins = usable and gpu.shared_by_id in mine and gpu.shared_threads < 100
+            share.carvable += is_free or joins
         if board is None:
             continue
         taken = [Placement(piece.start, piece.size, piece.profile) for piece in live]
@@ -77,7 +88,7 @@ def stock(user: User) -> list[Card]:
                 card.ready += sum(p.profile == profile.name and p.pk not in held for p in live)
                 card.carvable += layouts(board).beside(taken).most[profile.name]
     offered = sorted(cards.values(), key=lambda card: card.order)
-    return [*offered, whole] if whole.size else offered
+    return offered + [whole] * bool(whole.size) + [share] * bool(share.cells)
 
 
 def _card(board: Board, profile: Profile) -> Card:

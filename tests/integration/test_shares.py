@@ -149,3 +149,89 @@ class TestTheDatabaseItself:
         with pytest.raises(IntegrityError):
             self.create(job, kind=SliceKind.GPU, threads=0)
         assert not Allocation.objects.exists()
+
+
+class TestThePages:
+    @pytest.fixture
+    def alice(self, client):
+        alice = a_user("alice")
+        client.force_login(alice)
+        return alice
+
+    def form(self, **fields):
+        form = {
+            "project": "vision",
+            "name": "probe",
+            "image": "tessera-example:latest",
+            "command": "true",
+            "amount": "mps",
+            "threads": "30",
+            "share_memory": "8GiB",
+            "replicas": "1",
+            "time_limit": "30m",
+            "topology": "best",
+            "launcher": "none",
+            "priority": "normal",
+            "cpu": "1",
+            "memory": "1GiB",
+        }
+        return form | fields
+
+    def test_a_share_is_offered_only_where_a_node_gives_shares(self, client, alice):
+        a_project("vision", alice)
+        node = a_node()
+        assert "room on 1 GPUs" in client.get("/request/").content.decode()
+        node.row.refresh_from_db()
+        node.row.facts["share_clients"] = 0
+        node.row.save()
+        assert "MPS share" not in client.get("/request/").content.decode()
+
+    def test_the_form_asks_for_a_share_and_clones_it(self, client, alice):
+        a_project("vision", alice)
+        node = a_node()
+        client.post("/request/", self.form())
+        job = Job.objects.get()
+        assert job.request["device"]["mps"] == {"threads": 30, "memory": "8GiB"}
+        settle(node)
+        clone = client.get(f"/request/?like={job.label}").content.decode()
+        assert 'value="mps" checked' in clone
+        assert 'name="threads" inputmode="numeric" value="30"' in clone
+        shown = client.get(f"/jobs/{job.label}/").content.decode()
+        assert "30 % + 8192 MiB" in shown
+        assert "30 % + 8GiB" in client.get("/jobs/").content.decode()
+
+    @pytest.mark.parametrize(
+        ("field", "value", "said"),
+        [
+            ("threads", "101", "a percentage from 1 to 100"),
+            ("threads", "many", "a percentage from 1 to 100"),
+            ("share_memory", "8", "with its unit"),
+        ],
+    )
+    def test_what_is_wrong_with_a_share_is_said_beside_its_field(
+        self, client, alice, field, value, said
+    ):
+        a_project("vision", alice)
+        a_node()
+        answer = client.post("/request/", self.form(**{field: value}))
+        page = answer.content.decode()
+        assert answer.status_code == 400
+        assert f'id="{field}-error"' in page
+        assert said in page
+        assert not Job.objects.exists()
+
+    def test_the_map_stacks_shares_by_threads_and_says_who(self, client, alice):
+        project = a_project("vision", alice)
+        node = a_node()
+        for threads in (25, 50):
+            a_job(alice, project, device=a_share(threads))
+        settle(node)
+        page = client.get("/cluster/").content.decode()
+        assert "25 %, 20480 MiB, alice, sum" in page
+        assert "50 % of the threads" in page
+        assert "room for shares of the same project" in page
+        bob = a_user("bob")
+        client.force_login(bob)
+        page = client.get("/cluster/").content.decode()
+        assert "25 %, 20480 MiB" in page
+        assert "alice" not in page

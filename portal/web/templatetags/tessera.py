@@ -57,7 +57,12 @@ def meaning(replica: Replica) -> str:
 def what(job: Job) -> str:
     """The devices of a request in one phrase, such as "2 × 2g.35gb"."""
     asked = job.request["device"]
-    each = f"{asked['gpus']} GPU" if "gpus" in asked else str(asked.get("mig", asked.get("memory")))
+    if "gpus" in asked:
+        each = f"{asked['gpus']} GPU"
+    elif "mps" in asked:
+        each = f"{asked['mps']['threads']} % + {asked['mps']['memory']}"
+    else:
+        each = str(asked.get("mig", asked.get("memory")))
     return f"{job.replicas_wanted} × {each}" if job.replicas_wanted > 1 else each
 
 
