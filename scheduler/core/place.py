@@ -4,12 +4,13 @@ Ranking, best first: an idle slice of the very profile; then the place that dest
 GPU that is carved already; then an empty GPU. Whole GPUs stay whole as long as they can.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
+from agents.contract.layouts import layouts
 from scheduler.core.fits import NEAR
 from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace, room, starts
 from scheduler.core.values import ReplicaPlace, SlicePlace, Topology, WaitingJob
@@ -177,13 +178,37 @@ def _slices(want: Want, gpu: GpuSpace, merging: bool) -> Iterator[_Choice]:
     profile = gpu.board.profile(want.profile)
     if profile is None or not gpu.may_carve(without_idle=merging):
         return
-    layout = gpu.layout(without_idle=merging)
-    before = room(gpu.board, gpu.layout())
+    if merging:
+        yield from _merged(want, gpu)
+        return
+    layout = gpu.layout()
+    before = room(gpu.board, layout)
     for place in starts(gpu.board, profile, layout):
-        destroys = tuple(_overlapped(gpu, place)) if merging else ()
         lost = before - room(gpu.board, layout | {place})
-        rank = (1, len(destroys), not gpu.is_carved, lost, before, gpu.view.index, place.start)
-        yield _Choice(rank, _place(want, gpu, place.start), gpu, destroys)
+        rank = (1, 0, not gpu.is_carved, lost, before, gpu.view.index, place.start)
+        yield _Choice(rank, _place(want, gpu, place.start), gpu)
+
+
+def _merged(want: Want, gpu: GpuSpace) -> Iterator[_Choice]:
+    """The cheapest change of this GPU that makes room and touches nothing that is held."""
+    held = gpu.layout(without_idle=True)
+    idle = {key: seen for key, seen in gpu.slices.items() if gpu.is_idle(key)}
+    if any(seen.kind is not SliceKind.MIG for seen in idle.values()):
+        # The GPU still has to change its mode: nothing idle stays.
+        kept, goes = held, list(idle)
+    else:
+        kept = held | {Placement(s.start, s.size, s.profile) for s in idle.values()}
+        goes = []
+    table = layouts(gpu.board)
+    change = table.make_room(kept, want.profile, held=held) if table.is_legal(kept) else None
+    if change is None:
+        return
+    (place,) = change.makes
+    deleted = {p.start for p in change.deletes}
+    destroys = (*goes, *(key for key, seen in idle.items() if seen.start in deleted))
+    left = room(gpu.board, (kept - set(change.deletes)) | {place})
+    rank = (1, len(destroys), not gpu.is_carved, -left, 0, gpu.view.index, place.start)
+    yield _Choice(rank, _place(want, gpu, place.start), gpu, destroys)
 
 
 def _idle_slices(want: Want, gpu: GpuSpace) -> Iterator[_Choice]:
@@ -191,14 +216,6 @@ def _idle_slices(want: Want, gpu: GpuSpace) -> Iterator[_Choice]:
         if seen.profile == want.profile and seen.ready and gpu.is_idle(key):
             rank = (0, 0, 0, 0, room(gpu.board, gpu.layout()), gpu.view.index, seen.start)
             yield _Choice(rank, _place(want, gpu, seen.start, key), gpu)
-
-
-def _overlapped(gpu: GpuSpace, place: Placement) -> Iterable[str]:
-    """Idle slices under the place, and all of them where the GPU still has to change its mode."""
-    for key, seen in gpu.slices.items():
-        mask = ((1 << seen.size) - 1) << seen.start
-        if gpu.is_idle(key) and (mask & place.mask or seen.kind is not SliceKind.MIG):
-            yield key
 
 
 def _place(want: Want, gpu: GpuSpace, start: int, slice_id: str = "") -> SlicePlace:
