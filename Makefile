@@ -1,6 +1,6 @@
 # Every command a person or CI gives. `make` lists them; DEMO_EXIT=1 lets `make demo` end by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test demo run migrate docs bench-latency lock clean
+.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption lock clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 LEVELS := $(wildcard $(addprefix tests/,unit property contract integration services docker browser))
@@ -29,6 +29,9 @@ test: install ## everything: install the servers that are missing, start them, t
 	$(BIN)/python -m tests.environment install
 	$(BIN)/python -m pytest --levels-must-run -q $(LEVELS)
 
+test-gpu: ## read-only checks on the real NVIDIA driver of this machine; needs no install
+	@$(or $(wildcard $(BIN)/python),python3) -m tests.gpu
+
 demo: SET := portal
 demo: install ## the whole product on this machine, with an example job and no other service
 	$(BIN)/python manage.py demo
@@ -46,10 +49,13 @@ docs: install ## write the generated pages under docs/ again
 bench-latency: install ## how long a change takes from the portal to a node, as JSON
 	$(BIN)/python -m tests.benchmarks.latency
 
+bench-adoption: install ## kill -9 of an agent with running containers, ADOPTION_KILLS times (100), as JSON
+	$(BIN)/python -m tests.benchmarks.adoption
+
 lock: install ## resolve requirements/*.lock again after pyproject.toml changed
 	$(RESOLVE) --extra agent -o requirements/agent.lock
 	$(RESOLVE) --extra agent --extra portal -o requirements/portal.lock
 	$(RESOLVE) --extra agent --extra portal --group dev -o requirements/dev.lock
 
 clean: ## remove what can be made again: .venv, caches, var
-	rm -rf .venv var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-gpu var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -11,6 +11,7 @@ from agents.contract.calls import (
     LOG_PATH,
     MAX_HOLD_SECONDS,
     SYNC_PATH,
+    TELEMETRY_PATH,
     EnrolAnswer,
     EnrolRequest,
     HelloAnswer,
@@ -21,6 +22,7 @@ from agents.contract.calls import (
 )
 from agents.contract.codec import decode, encode
 from agents.contract.errors import Code, ContractError
+from agents.contract.telemetry import TelemetryAnswer, TelemetryRequest
 
 # The portal may hold a fifth longer than asked, and then still has to answer.
 TIMEOUT = httpx.Timeout(MAX_HOLD_SECONDS * 1.2 + 15, connect=5)
@@ -59,6 +61,9 @@ class Client:
         path = LOG_PATH.format(replica=replica)
         answer = await self._send("PUT", path, params={"offset": offset}, content=data)
         return decode(LogAnswer, answer)
+
+    async def telemetry(self, request: TelemetryRequest) -> TelemetryAnswer:
+        return decode(TelemetryAnswer, await self._post(TELEMETRY_PATH, request))
 
     async def _post(self, path: str, body: Any) -> Any:
         return await self._send("POST", path, json=encode(body))

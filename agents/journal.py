@@ -4,7 +4,7 @@ desired document. SQLite with full synchronisation; nothing runs that was not wr
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from typing import Any
 from agents.contract.calls import AgentEvent, EventType
 from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, read_desired
+from agents.partitioning.survey import Claim
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -23,6 +24,9 @@ CREATE TABLE IF NOT EXISTS failures (replica TEXT PRIMARY KEY, code TEXT, senten
 CREATE TABLE IF NOT EXISTS started (replica TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS shipped (replica TEXT PRIMARY KEY, offset INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS intents (id INTEGER PRIMARY KEY, at TEXT, what TEXT, done TEXT);
+CREATE TABLE IF NOT EXISTS claims (
+    gpu TEXT, start INTEGER, size INTEGER, profile TEXT, instance INTEGER, uuid TEXT NOT NULL,
+    PRIMARY KEY (gpu, start, size));
 """
 MAX_EVENTS_PER_CALL = 200
 
@@ -134,6 +138,23 @@ class Journal:
         with self._write() as db:
             db.execute("UPDATE intents SET done = ? WHERE id = ?", (now(), intent))
             db.execute("DELETE FROM intents WHERE id < ?", (intent - 1_000,))
+
+    def claims(self) -> list[Claim]:
+        """The MIG instances that are ours, by what is known of each."""
+        rows = self._rows("SELECT gpu, start, size, profile, instance, uuid FROM claims")
+        return [Claim(*row) for row in rows]
+
+    def claim(self, claims: Iterable[Claim]) -> None:
+        """Write them down; each takes the place of the one before at its place."""
+        values = [(c.gpu_uuid, c.start, c.size, c.profile, c.instance_id, c.uuid) for c in claims]
+        with self._write() as db:
+            db.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def disclaim(self, gpu_uuid: str, start: int, size: int) -> None:
+        """Nothing of ours stands at this place any more."""
+        with self._write() as db:
+            place = (gpu_uuid, start, size)
+            db.execute("DELETE FROM claims WHERE gpu = ? AND start = ? AND size = ?", place)
 
     def desired(self) -> DesiredDocument | None:
         text = self.fact("desired")

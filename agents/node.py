@@ -13,19 +13,14 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredReplica,
     ObservedDocument,
+    ReplicaState,
 )
 from agents.journal import Failure, Journal
-from agents.observe import Hardware, observed
-from agents.partition import (
-    Create,
-    Destroy,
-    SetMode,
-    Step,
-    WantedSlice,
-    carry_out,
-    diff,
-    place_of,
-)
+from agents.mps.shares import Shares, View
+from agents.nvml import NvmlFailure
+from agents.observe import Hardware, in_the_dark, observed
+from agents.partitioning.carver import Carver
+from agents.partitioning.steps import place_of
 from agents.policy import Policy
 from agents.reconcile import (
     Action,
@@ -39,6 +34,7 @@ from agents.reconcile import (
     actions,
     removes_too_much,
 )
+from agents.refusals import refused
 from agents.runtime.base import Phase, Runtime, RuntimeFailure, Seen
 
 TICK_SECONDS = 5.0
@@ -59,6 +55,7 @@ class NodeLoop:
         runtime: Runtime,
         policy: Policy,
         told: Callable[[ObservedDocument], None],
+        shares: Shares | None = None,
     ) -> None:
         self.node_id = node_id
         self.journal = journal
@@ -66,7 +63,10 @@ class NodeLoop:
         self.runtime = runtime
         self.policy = policy
         self.told = told
+        self.shares = shares or Shares()
+        self.carver = Carver(hardware, journal, policy, _boot_seconds, self.wake)
         self.desired = journal.desired() or DesiredDocument(node=node_id)
+        self.rounds = 0
         self.may_remove = False
         self.lease_until: float | None = None
         self._news = threading.Event()
@@ -82,9 +82,7 @@ class NodeLoop:
 
     def accept(self, desired: DesiredDocument) -> bool:
         """Take a new desired document, written down first. False: it is held, see the event."""
-        running = frozenset(
-            key for key, seen in self.runtime.seen().items() if seen.phase is Phase.RUNNING
-        )
+        running = self._running()
         went_back = desired.revision < self.desired.revision
         too_much = removes_too_much(desired.replicas, running, went_back=went_back)
         if too_much and not desired.allow_mass_removal:
@@ -96,6 +94,15 @@ class NodeLoop:
         self.wake()
         return True
 
+    def _running(self) -> frozenset[str]:
+        """What runs; as it was last told, where the engine does not answer."""
+        try:
+            seen = self.runtime.seen()
+        except RuntimeFailure:
+            told = self._last.replicas if self._last else ()
+            return frozenset(r.id for r in told if r.state is ReplicaState.RUNNING)
+        return frozenset(key for key, one in seen.items() if one.phase is Phase.RUNNING)
+
     def in_contact(self, lease_until: float) -> None:
         """The portal answered in the present epoch: what is not wanted may go."""
         self.lease_until = max(lease_until, self.lease_until or 0)
@@ -106,13 +113,15 @@ class NodeLoop:
     def run(self) -> None:
         """Until `stop`. An error in one round is logged; the next round starts from what is."""
         while not self._stopping:
-            self._news.wait(TICK_SECONDS)
+            self._news.wait(self.carver.patience.pause(TICK_SECONDS))
             ticked = not self._news.is_set()
             self._news.clear()
             try:
-                if ticked:
+                if ticked or self.hardware.is_due():
                     self.hardware.refresh()
                 self.round()
+            except (RuntimeFailure, NvmlFailure) as silent:
+                self.tell_silence(str(silent))
             except Exception:
                 log.exception("round_failed")
 
@@ -123,7 +132,11 @@ class NodeLoop:
         self._pool.shutdown(wait=True)
 
     def round(self) -> None:
+        self.rounds += 1
         desired, seen = self.desired, self.runtime.seen()
+        self.hardware.attend(desired.replicas, seen, self.journal)
+        # First: a daemon that nobody needs holds its instance, which could not be deleted.
+        self._share()
         self._partition(desired, seen)
         for action in actions(desired.replicas, self._known(desired, seen)):
             self._begin(("replica", _subject(action)), partial(self._do, action))
@@ -141,10 +154,19 @@ class NodeLoop:
             self._last = document
             self.told(document)
 
+    def tell_silence(self, why: str) -> None:
+        """The engine or the driver does not answer. Nothing is done until it does, and that is
+        told; what runs stands as it was last seen."""
+        log.warning("in_the_dark", extra={"why": why})
+        dark = in_the_dark(self._last, why) if self._last else None
+        if dark is not None and dark != self._last:
+            self._last = dark
+            self.told(dark)
+
     def _known(self, desired: DesiredDocument, seen: dict[str, Seen]) -> Known:
         failures, started = self.journal.failures(), self.journal.started()
-        shipped = self.journal.shipped()
-        refused = {r.id: self.policy.refusal(r, self.runtime.kind) for r in desired.replicas}
+        shipped, given = self.journal.shipped(), self.carver.given(self.hardware.idle_devices())
+        judged = {r.id: refused(r, self.policy, self.runtime.kind) for r in desired.replicas}
         return Known(
             seen=seen,
             fences=self.journal.fences(),
@@ -152,10 +174,10 @@ class NodeLoop:
             started=started,
             remembered=frozenset(failures) | started | frozenset(shipped),
             shipped=frozenset(r for r, offset in shipped.items() if self._is_shipped(r, offset)),
-            devices=self.hardware.devices(),
+            devices=given,
             may_remove=self.may_remove,
             lease_over=self._lease_is_over(),
-            refusals={replica: why for replica, why in refused.items() if why},
+            refusals={replica: why for replica, why in judged.items() if why},
         )
 
     def _is_shipped(self, replica: str, offset: int) -> bool:
@@ -164,7 +186,7 @@ class NodeLoop:
     def _lease_is_over(self) -> bool:
         if self.lease_until is None or self.policy.on_lease_end != "stop":
             return False
-        return time.clock_gettime(time.CLOCK_BOOTTIME) > self.lease_until
+        return _boot_seconds() > self.lease_until
 
     def _begin(self, key: Hashable, work: Callable[[], None]) -> None:
         """Do it beside the loop, once at a time for one subject; look again when it is done."""
@@ -195,6 +217,7 @@ class NodeLoop:
         match action:
             case Prepare(replica, devices):
                 intent = self.journal.intend(f"prepare {replica.id} fence {replica.fence}")
+                self.shares.give(replica, devices, self._view(), self.journal)
                 self.runtime.prepare(replica, devices)
                 self.wake()
                 self.journal.done(intent)
@@ -216,7 +239,21 @@ class NodeLoop:
         if replica.rendezvous is None:
             return
         self.journal.start(replica.id)
+        self.shares.give(replica, devices, self._view(), self.journal)
         self.runtime.start(replica, devices, replica.rendezvous)
+
+    def _view(self) -> View:
+        return View(self.desired, self.runtime.seen(), frozenset(self.journal.failures()))
+
+    def _share(self) -> None:
+        """Refuse shares that cannot be, and begin what their daemons need."""
+        view, hardware = self._view(), self.hardware
+        started = self.journal.started()
+        judged = self.shares.refusals(view, started, hardware.gpus, hardware.instances)
+        for replica, failure in judged.items():
+            self._do(Fail(replica, failure))
+        if self.shares.is_due(view):
+            self._begin("shares", lambda: self.shares.settle(self._view, self.journal))
 
     def _partition(self, desired: DesiredDocument, seen: dict[str, Seen]) -> None:
         """Begin the partition changes that are due; one change of the node at a time."""
@@ -227,48 +264,11 @@ class NodeLoop:
         if live - {r.id for r in desired.replicas}:
             # Something runs that this document does not name: what it holds is not known.
             return
-        changes = diff(
-            self.hardware.gpus,
-            self.hardware.instances,
-            (WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in desired.slices),
-            {gpu.uuid: gpu.mode for gpu in desired.gpus},
-            frozenset(place_of(d) for d in held),
-        )
-        self.hardware.problems = changes.problems
-        if changes.steps:
-            self._begin("partition", lambda: self._carve(changes.steps))
-
-    def _carve(self, steps: list[Step]) -> None:
-        intents: dict[int, int] = {}
-
-        def before(step: Step) -> None:
-            intents[id(step)] = self.journal.intend(repr(step))
-
-        def after(step: Step) -> None:
-            self.journal.done(intents[id(step)])
-            self.hardware.refresh()
-            self._report_step(step)
-            self.wake()
-
-        problems = carry_out(self.hardware.nvml, steps, before, after)
-        self.hardware.refresh()
-        self.hardware.problems = problems
-        if problems:
-            # Tried again with the next tick, not at once.
-            log.warning("partition_problem", extra={"why": problems[0].sentence})
-            time.sleep(min(1.0, TICK_SECONDS))
-
-    def _report_step(self, step: Step) -> None:
-        gpu = {"gpu": step.slice.gpu_uuid if isinstance(step, Create) else step.gpu_uuid}
-        match step:
-            case Create(want):
-                what = gpu | {"profile": want.profile, "start": str(want.start)}
-                self.journal.event(EventType.SLICE_CREATED, f"{want.profile} carved", data=what)
-            case Destroy():
-                self.journal.event(EventType.SLICE_DELETED, "slice deleted", data=gpu)
-            case SetMode():
-                word = "on" if step.mig else "off"
-                self.journal.event(EventType.MODE_CHANGED, f"MIG {word}", data=gpu)
+        judges = bool(desired.revision) or self.may_remove
+        places = frozenset(place_of(d) for d in held)
+        work = self.carver.due(desired, places, judges=judges)
+        if work is not None:
+            self._begin("partition", work)
 
     def stop_jobs(self) -> None:
         """End everything that runs here, for a demonstration that leaves nothing behind."""
@@ -276,6 +276,7 @@ class NodeLoop:
             self.runtime.stop(replica, 2)
             self.runtime.remove(replica)
         self.runtime.tidy()
+        self.shares.end_all(self.journal)
 
 
 def _subject(action: Action) -> str:
@@ -284,3 +285,8 @@ def _subject(action: Action) -> str:
             return replica.id
         case _:
             return action.replica
+
+
+def _boot_seconds() -> float:
+    """Seconds since the node started, also while it slept; they never go back."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -6,6 +6,7 @@ Reading only. What a driver or a board does not answer is left empty, and never 
 from collections.abc import Callable
 from itertools import combinations
 from typing import Any
+from uuid import UUID
 
 import pynvml
 
@@ -13,6 +14,8 @@ from agents.nvml import Nvml, text, told
 from agents.topology import (
     P2P,
     Access,
+    Fabric,
+    FabricState,
     GpuWiring,
     Level,
     NvLink,
@@ -44,6 +47,12 @@ REMOTES = {
 }
 # nvmlNvlinkVersion_t of nvml.h: the numbers are not the generations.
 GENERATIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
+FABRIC_STATES = {
+    pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED: FabricState.NOT_SUPPORTED,
+    pynvml.NVML_GPU_FABRIC_STATE_NOT_STARTED: FabricState.NOT_STARTED,
+    pynvml.NVML_GPU_FABRIC_STATE_IN_PROGRESS: FabricState.IN_PROGRESS,
+    pynvml.NVML_GPU_FABRIC_STATE_COMPLETED: FabricState.COMPLETED,
+}
 # READ by its number in nvml.h: pynvml's constant for it is a tuple by mistake.
 CAPS = (
     0,
@@ -60,6 +69,7 @@ UNTOLD = (
     pynvml.NVMLError_FunctionNotFound,
     pynvml.NVMLError_NotFound,
     pynvml.NVMLError_NoPermission,
+    pynvml.NVMLError_ArgumentVersionMismatch,
 )
 
 
@@ -89,7 +99,20 @@ def _wiring(index: int, uuid: str, pci_bus_id: str, gpu: object) -> GpuWiring:
         numa_nodes=_numbers(_ask(pynvml.nvmlDeviceGetMemoryAffinity, gpu, NODE_WORDS, node)),
         own_numa_node=own if own is not None and own >= 0 else None,
         links=_links(gpu),
+        fabric=_fabric(gpu),
     )
+
+
+def _fabric(gpu: object) -> Fabric | None:
+    """By nvml.h `status` says how it ended, and counts once the state is COMPLETED."""
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    if _ask(pynvml.nvmlDeviceGetGpuFabricInfoV, gpu, pynvml.byref(info)) is None:
+        return None
+    state = FABRIC_STATES.get(info.state, FabricState.NOT_SUPPORTED)
+    if state is FabricState.COMPLETED and info.status != pynvml.NVML_SUCCESS:
+        state = FabricState.FAILED
+    cluster = UUID(bytes=bytes(info.clusterUuid))
+    return Fabric(state, str(cluster) if cluster.int else "", info.cliqueId)
 
 
 def _links(gpu: object) -> tuple[NvLink, ...]:

@@ -2,8 +2,8 @@
 changed, not at every look: asking a driver is slow."""
 
 import os
-import shutil
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +20,19 @@ from agents.contract.documents import (
     ReplicaWish,
     SliceProblem,
 )
+from agents.contract.topology import NodeTopology
 from agents.doctor.machine import RealMachine
 from agents.doctor.preflight import Preflight
+from agents.health import disk
+from agents.health.attention import Attention
+from agents.health.watch import HealthWatch
 from agents.identity import boot_id
-from agents.journal import Failure
-from agents.nvml import GpuFacts, InstanceFacts, Nvml
-from agents.partition import Problem
+from agents.journal import Failure, Journal
+from agents.nvml import GpuFacts, InstanceFacts, Nvml, NvmlCode, NvmlFailure
+from agents.partitioning.steps import Problem
 from agents.reconcile import DeviceKey
 from agents.runtime.base import Phase, Runtime, Seen
+from agents.wiring import Wiring
 
 VERSION = "0.1.0"
 STATES = {
@@ -35,8 +40,11 @@ STATES = {
     Phase.RUNNING: ReplicaState.RUNNING,
     Phase.EXITED: ReplicaState.EXITED,
 }
-# Disk is told in steps, so that a document does not change with every byte that is written.
-DISK_STEP_MIB = 10 * 1024
+# How old what was read may grow where news never leave a quiet moment.
+REFRESH_SECONDS = 5.0
+# As many problems as a document takes.
+MOST_PROBLEMS = 64
+DARK = "Nothing is started or removed here for now."
 
 
 class Hardware:
@@ -51,36 +59,95 @@ class Hardware:
         simulated: bool,
         preflight: Preflight | None = None,
         accepted: frozenset[str] = frozenset(),
+        wiring: Wiring | None = None,
+        watch: HealthWatch | None = None,
     ) -> None:
         """A node with a real driver is examined; a simulated one only by a `preflight` given.
         `accepted`: checks whose block does not count here."""
         self.nvml = nvml
+        self.watch = watch or HealthWatch()
+        self.attention = Attention(self.watch)
+        self.var = var
+        self.wiring = wiring
+        self.topology = NodeTopology()
         self.preflight = preflight or Preflight(
             None if simulated else lambda: RealMachine(var, runtime.kind, nvml, simulated=False),
             accepted=accepted,
         )
         self.preflight.examine()
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
+        self._is_full = disk.is_full(var)
+        self._stale_at = 0.0
         self.facts = _facts(nvml, runtime, var, simulated=simulated)
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []
         self.problems: list[Problem] = []
+        # By the partitioning: why a GPU takes no new work, and what the whole node has to hear.
+        self.out_of_service: dict[str, str] = {}
+        self.node_problems: tuple[str, ...] = ()
         self.refresh()
 
+    def is_due(self) -> bool:
+        """Whether something was heard, or what was read is old."""
+        return self.watch.has_news or time.monotonic() > self._stale_at
+
     def refresh(self) -> None:
-        self.preflight.examine_when_due()
-        gpus = self.nvml.devices()
-        instances = [i for gpu in gpus if gpu.mig_current for i in self.nvml.instances(gpu.uuid)]
-        with self._lock:
-            self.gpus, self.instances = gpus, instances
+        """Read all anew. A GPU that does not answer stays as it was last, and is not healthy."""
+        with self._reading:
+            self._stale_at = time.monotonic() + REFRESH_SECONDS
+            self._look_at_disk()
+            self.preflight.examine_when_due()
+            gpus = self.nvml.devices()
+            judged = self.attention.look(gpus)
+            absent = judged.lost | judged.silent
+            instances = [
+                instance
+                for gpu in judged.gpus
+                if gpu.mig_current
+                for instance in self._instances(gpu.uuid, is_absent=gpu.uuid in absent)
+            ]
+            with self._lock:
+                self.gpus, self.instances = list(judged.gpus), instances
+        if self.wiring is not None:
+            self.topology = self.wiring.told(tuple((g.uuid, g.mig_current) for g in gpus))
 
     def devices(self) -> dict[DeviceKey, str]:
-        """Every device that can be given now, with the driver's UUID for it."""
+        """Every device that stands on a healthy GPU, with the driver's UUID for it."""
         with self._lock:
             gpus, instances = self.gpus, self.instances
+        well = {g.uuid for g in gpus if g.healthy}
         whole = {(g.uuid, "", 0, 0): g.uuid for g in gpus if not g.mig_current and g.healthy}
-        slices = {(i.gpu_uuid, i.profile, i.start, i.size): i.uuid for i in instances if i.uuid}
-        return whole | slices
+        slices = {(i.gpu_uuid, i.profile, i.start, i.size): i for i in instances if i.uuid}
+        return whole | {key: i.uuid for key, i in slices.items() if i.gpu_uuid in well}
+
+    def idle_devices(self) -> dict[DeviceKey, str]:
+        """Those of `devices` that no stranger's process is on: these can be given now."""
+        shut = self.attention.strangers.held_back
+        return {key: uuid for key, uuid in self.devices().items() if key not in shut}
+
+    def attend(
+        self, replicas: tuple[DesiredReplica, ...], seen: Mapping[str, Seen], journal: Journal
+    ) -> None:
+        """Draw what health means for the work here: who fails, and what is held back."""
+        self.attention.attend(replicas, seen, self.instances, journal)
+
+    def _instances(self, gpu_uuid: str, *, is_absent: bool) -> list[InstanceFacts]:
+        if not is_absent:
+            try:
+                return self.nvml.instances(gpu_uuid)
+            except NvmlFailure as failure:
+                if failure.code is not NvmlCode.GPU_LOST:
+                    raise
+        return [i for i in self.instances if i.gpu_uuid == gpu_uuid]
+
+    def _look_at_disk(self) -> None:
+        """An examination is due as soon as the disk is full, or has room again."""
+        self.facts = replace(self.facts, disk_free_mib=disk.free_mib(self.var))
+        is_full = disk.is_full(self.var)
+        if is_full != self._is_full:
+            self._is_full = is_full
+            self.preflight.hurry()
 
 
 def observed(
@@ -98,7 +165,7 @@ def observed(
         node=node,
         boot_id=boot_id(),
         facts=_examined(hardware),
-        gpus=tuple(_gpu(gpu) for gpu in hardware.gpus),
+        gpus=tuple(_in_service(_gpu(gpu), hardware.out_of_service) for gpu in hardware.gpus),
         slices=tuple(
             ObservedSlice(i.gpu_uuid, i.profile, i.start, i.size, i.uuid)
             for i in hardware.instances
@@ -108,12 +175,26 @@ def observed(
         problems=tuple(
             SliceProblem(p.gpu_uuid, p.slice, p.code, p.sentence[:512]) for p in hardware.problems
         ),
+        topology=hardware.topology,
     )
 
 
 def _examined(hardware: Hardware) -> NodeFacts:
     preflight = hardware.preflight
-    return replace(hardware.facts, problems=preflight.problems, blocks=preflight.blocks)
+    problems = hardware.node_problems + preflight.problems + hardware.attention.sentences
+    return replace(
+        hardware.facts, problems=problems[:MOST_PROBLEMS], blocks=preflight.blocks[:MOST_PROBLEMS]
+    )
+
+
+def in_the_dark(document: ObservedDocument, why: str) -> ObservedDocument:
+    """The last document, when the engine or the driver does not answer: all stands as it was last
+    seen, and the node takes no new work."""
+    sentence = f"{DARK} {why}"[:512]
+    others = [said for said in document.facts.problems if not said.startswith(DARK)]
+    problems = (sentence, *others)[:MOST_PROBLEMS]
+    facts = replace(document.facts, problems=problems, blocks=(sentence,))
+    return replace(document, facts=facts)
 
 
 def _replica(wanted: DesiredReplica, seen: Seen | None, failure: Failure | None) -> ObservedReplica:
@@ -187,14 +268,19 @@ def _gpu(gpu: GpuFacts) -> ObservedGpu:
     )
 
 
+def _in_service(gpu: ObservedGpu, out_of_service: Mapping[str, str]) -> ObservedGpu:
+    """A GPU whose partitions cannot be what is asked is not healthy either, and says why."""
+    why = out_of_service.get(gpu.uuid, "")
+    return replace(gpu, healthy=False, health_reason=why[:512]) if why and gpu.healthy else gpu
+
+
 def _facts(nvml: Nvml, runtime: Runtime, var: Path, *, simulated: bool) -> NodeFacts:
     versions = nvml.versions()
     page = os.sysconf("SC_PAGE_SIZE")
-    free = shutil.disk_usage(var).free >> 20
     return NodeFacts(
         cpu_milli=len(os.sched_getaffinity(0)) * 1_000,
         memory_mib=os.sysconf("SC_PHYS_PAGES") * page >> 20,
-        disk_free_mib=free // DISK_STEP_MIB * DISK_STEP_MIB,
+        disk_free_mib=disk.free_mib(var),
         runtime=runtime.kind,
         runtime_version=runtime.version(),
         fabric=runtime.fabric(),

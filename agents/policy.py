@@ -13,7 +13,13 @@ from typing import Any
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.environment import is_name, is_reserved
 
-WORDS = {"network": ("job", "host"), "on_lease_end": ("stop", "keep")}
+WORDS = {
+    "network": ("job", "host"),
+    "on_lease_end": ("stop", "keep"),
+    "device_injection": ("nvidia", "cdi"),
+}
+
+PATHS = ("cdi_spec", "nvidia_ctk", "nvidia_smi")
 
 
 class PolicyError(Exception):
@@ -25,7 +31,10 @@ class Policy:
     """Each field is a key of the file. `user`: uid that containers run as. `network`: "job" gives
     every job a bridge of its own; "host" shares the host's, for gangs over several engines.
     `on_lease_end`: "stop" ends work when the lease is over, "keep" lets it run on.
-    `accepted_checks`: codes of docs/doctor.md that may block, and do not block this node."""
+    `accepted_checks`: codes of docs/doctor.md that may block, and do not block this node.
+    `adopt_instances`: MIG instances that others made are ours to delete. `may_reset_gpus`: a GPU
+    with nothing on it is reset where its mode needs it. `device_injection`: by the nvidia driver's
+    hook, or by the device interface, whose file `cdi_spec` the agent has `nvidia_ctk` write."""
 
     images: tuple[str, ...] = ("*",)
     allow_process_runtime: bool = True
@@ -36,6 +45,12 @@ class Policy:
     network: str = "job"
     on_lease_end: str = "stop"
     accepted_checks: tuple[str, ...] = ()
+    adopt_instances: bool = False
+    may_reset_gpus: bool = False
+    device_injection: str = "nvidia"
+    cdi_spec: str = "/etc/cdi/nvidia.yaml"
+    nvidia_ctk: str = "/usr/bin/nvidia-ctk"
+    nvidia_smi: str = "/usr/bin/nvidia-smi"
 
     def refusal(self, replica: DesiredReplica, runtime: RuntimeKind) -> str:
         """Why this node will not run the replica; empty when it will."""
@@ -83,6 +98,8 @@ def _value(path: Path, name: str, value: Any) -> Any:
         raise PolicyError(f"{path}: {name} is of type {type(default).__name__}")
     if isinstance(value, int) and value < 0:
         raise PolicyError(f"{path}: {name} is not below 0")
+    if name in PATHS and not value.startswith("/"):
+        raise PolicyError(f"{path}: {name} is a whole path")
     if name in WORDS and value not in WORDS[name]:
         raise PolicyError(f"{path}: {name} is one of {', '.join(WORDS[name])}")
     return value

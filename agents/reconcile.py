@@ -78,7 +78,7 @@ class Known:
     devices: Mapping[DeviceKey, str]
     may_remove: bool
     lease_over: bool = False
-    refusals: Mapping[str, str] = field(default_factory=dict)
+    refusals: Mapping[str, Failure] = field(default_factory=dict)
 
 
 def actions(wanted: tuple[DesiredReplica, ...], known: Known) -> list[Action]:
@@ -109,8 +109,10 @@ def removes_too_much(
 
 
 def device_key(device: Device) -> DeviceKey:
-    """With the profile: 3g and 4g of one GPU have the same place, and are not the same slice."""
-    if device.kind is SliceKind.GPU:
+    """With the profile: 3g and 4g of one GPU have the same place, and are not the same slice. An
+    MPS share is of the GPU or the instance that it is a part of."""
+    is_share_of_all = device.kind is SliceKind.MPS and not device.profile
+    if device.kind is SliceKind.GPU or is_share_of_all:
         return (device.gpu_uuid, "", 0, 0)
     return (device.gpu_uuid, device.profile, device.start, device.size)
 
@@ -125,7 +127,7 @@ def _wanted(replica: DesiredReplica, known: Known) -> Action | None:
         sentence = f"fence {replica.fence} is older than {known.fences[replica.job]}"
         return Fail(replica.id, Failure("fence_stale", sentence))
     if refusal := known.refusals.get(replica.id):
-        return Fail(replica.id, Failure("policy", refusal))
+        return Fail(replica.id, refusal)
     if seen is None:
         return _absent(replica, known)
     if replica.wish is ReplicaWish.STOP:

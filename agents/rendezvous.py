@@ -6,10 +6,11 @@ torchrun where torchrun starts the ranks.
 
 from collections.abc import Sequence
 
+from agents.contract.backends import chosen
 from agents.contract.documents import DesiredReplica, Rendezvous
 
 TORCHRUN = "torchrun"
-OUTPUT = "TESSERA_OUTPUT_DIR"
+OUTPUT, BACKEND = "TESSERA_OUTPUT_DIR", "TESSERA_BACKEND"
 
 
 def environment(
@@ -26,6 +27,7 @@ def environment(
         "MASTER_PORT": str(meeting.port),
         "NODE_RANK": str(replica.rank),
         "NNODES": str(replica.world),
+        BACKEND: _backend(replica),
     }
     return env | (_torchrun(replica, meeting) if replica.launcher == TORCHRUN else _plain(replica))
 
@@ -43,6 +45,12 @@ def command(replica: DesiredReplica) -> list[str]:
         program = ["--no-python", *words] if has_options else words[1:]
         return [words[0], "-m", "torch.distributed.run", *program]
     return ["torchrun", "--no-python", *words]
+
+
+def _backend(replica: DesiredReplica) -> str:
+    """For `init_process_group(backend=...)`: what this gang's devices can do."""
+    kinds = [device.kind for device in replica.devices]
+    return str(chosen(replica.backend, kinds, replica.world * replica.processes))
 
 
 def _tessera(replica: DesiredReplica, meeting: Rendezvous) -> dict[str, str]:

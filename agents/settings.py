@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
+from agents.simdriver.arguments import describe
+from agents.telemetry.options import Address, address, look_seconds
 
 # Commands that only read the node's hardware; they need no portal.
 READING = {
@@ -16,7 +18,9 @@ READING = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`simulated_driver` is the state file of a simulated node, or None for the real driver."""
+    """`simulated_driver` is the state file of a simulated node, or None for the real driver.
+    `mps_control`: the MPS control program; empty for NVIDIA's, or the simulated node's own.
+    `telemetry_seconds` between two looks at the sensors, 0: none; `metrics`: None for no page."""
 
     portal: str
     var: Path
@@ -26,6 +30,9 @@ class Settings:
     join_token: str
     simulated_driver: Path | None
     stop_jobs_on_exit: bool = False
+    mps_control: str = ""
+    telemetry_seconds: float = 10.0
+    metrics: Address | None = None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,8 +43,10 @@ def parser() -> argparse.ArgumentParser:
     for name, says in READING.items():
         reading = commands.add_parser(name, help=says)
         reading.add_argument("--json", action="store_true", help="by the schema in docs/schemas")
+        reading.add_argument("--sysfs", type=Path, help="else TESSERA_SYSFS, else /sys")
     _doctor(commands.add_parser("doctor", help="what to mend on this machine; changes nothing"))
     _drill(commands.add_parser("drill", help="end the agent anywhere: does it find its way back?"))
+    describe(commands.add_parser("simulate", help="make, show or disturb a simulated node"))
     return found
 
 
@@ -47,6 +56,19 @@ def _run(run: argparse.ArgumentParser) -> None:
     _place(run)
     run.add_argument("--policy", type=Path, help="the root-owned policy file of this node")
     run.add_argument("--join-token-file", type=Path, help="else TESSERA_JOIN_TOKEN is read")
+    run.add_argument(
+        "--telemetry-seconds",
+        type=look_seconds,
+        default=os.environ.get("TESSERA_AGENT_TELEMETRY_SECONDS", "10"),
+        help="between two looks at the sensors, 1 to 3600; 0: none (default 10)",
+    )
+    run.add_argument(
+        "--metrics",
+        type=address,
+        default=os.environ.get("TESSERA_METRICS") or None,
+        metavar="HOST:PORT",
+        help="a page for Prometheus, such as 127.0.0.1:9400 (default: none)",
+    )
     run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
 
 
@@ -73,6 +95,11 @@ def _drill(drill: argparse.ArgumentParser) -> None:
     drill.add_argument("--random", type=int, default=0, metavar="N", help="N steps at random")
     drill.add_argument("--seed", type=int, default=1, help="the same seed takes the same steps")
     drill.add_argument("--json", action="store_true", help="one JSON object and nothing else")
+    drill.add_argument(
+        "--runtime", type=RuntimeKind, choices=list(RuntimeKind), default=RuntimeKind.PROCESS
+    )
+    drill.add_argument("--engine", default="", metavar="URL", help="docker: else DOCKER_HOST")
+    drill.add_argument("--image", default="", help="docker: one with sh and sleep")
 
 
 def settings_from(options: argparse.Namespace) -> Settings:
@@ -91,6 +118,9 @@ def settings_from(options: argparse.Namespace) -> Settings:
         join_token=token,
         simulated_driver=simulated_driver(),
         stop_jobs_on_exit=options.stop_jobs_on_exit,
+        mps_control=os.environ.get("TESSERA_MPS_CONTROL", ""),
+        telemetry_seconds=options.telemetry_seconds,
+        metrics=options.metrics,
     )
 
 

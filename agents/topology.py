@@ -72,6 +72,31 @@ class Access:
     atomics: P2P = P2P.UNKNOWN
 
 
+class FabricState(StrEnum):
+    """How far a GPU is with joining its NVLink fabric."""
+
+    NOT_SUPPORTED = "not_supported"
+    NOT_STARTED = "not_started"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """`cluster` is a UUID, empty where it is all zeros: then the fabric ends at the node."""
+
+    state: FabricState
+    cluster: str = ""
+    clique: int = 0
+
+    @property
+    def domain(self) -> str:
+        """GPUs of equal domains, on whatever nodes, reach each other by NVLink. Empty: none."""
+        is_joined = self.state is FabricState.COMPLETED and self.cluster
+        return f"{self.cluster}.{self.clique}" if is_joined else ""
+
+
 @dataclass(frozen=True, slots=True)
 class NvLink:
     """A live link of one GPU. `generation` such as "4.0", empty where the driver does not say."""
@@ -91,7 +116,8 @@ class NvLink:
 class GpuWiring:
     """A GPU's own ends. `pcie_generation` is the most that card and board can do: an idle GPU runs
     slower. `cpus` and `numa_nodes` are the near ones, empty where the driver does not say.
-    `own_numa_node` is set only where a GPU is a NUMA node itself (Grace Hopper)."""
+    `own_numa_node` is set only where a GPU is a NUMA node itself (Grace Hopper). `fabric` is None
+    where the board or the driver knows none."""
 
     index: int
     uuid: str
@@ -102,6 +128,7 @@ class GpuWiring:
     numa_nodes: tuple[int, ...] = ()
     own_numa_node: int | None = None
     links: tuple[NvLink, ...] = ()
+    fabric: Fabric | None = None
 
     @property
     def pcie_mb_per_second(self) -> int:
@@ -136,6 +163,11 @@ class Pair:
     nvlinks: int
     switched: bool
     mb_per_second: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the driver lets the links be used: not while MIG is on at one end."""
+        return self.access.nvlink in (P2P.OK, P2P.UNKNOWN)
 
     @property
     def word(self) -> str:

@@ -82,6 +82,7 @@ class HonestNode:
     desired: DesiredDocument | None = None
     makes: int = 0
     blocks: tuple[str, ...] = ()
+    faults: dict[int, str] = field(default_factory=dict)
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -110,6 +111,8 @@ class HonestNode:
                     memory_mib=board.memory_mib,
                     mode=self.modes.get(self.uuid(i), GpuMode.WHOLE),
                     mode_pending=self.modes.get(self.uuid(i), GpuMode.WHOLE),
+                    healthy=i not in self.faults,
+                    health_reason=self.faults.get(i, ""),
                 )
                 for i in range(self.gpus)
             ),

@@ -4,11 +4,16 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from agents.nics import Network
 from agents.nvml import Nvml, NvmlFailure
 from agents.settings import simulated_driver
 from agents.simdriver.install import install
+from agents.simdriver.sysfs import tree_of
+from agents.sysfs import read_network, sysfs_root
+from agents.topology import Topology
 
 
 @contextlib.contextmanager
@@ -22,6 +27,13 @@ def session() -> Iterator[Nvml]:
         yield nvml
     finally:
         nvml.close()
+
+
+def network_of(topology: Topology, sysfs: Path | None = None) -> Network:
+    """The NICs beside these GPUs: from `sysfs`, else as `sysfs_root` says. Raises OSError."""
+    state = simulated_driver()
+    root = sysfs or sysfs_root(tree_of(state) if state else None)
+    return read_network(root, {gpu.index: gpu.pci_bus_id for gpu in topology.gpus})
 
 
 def answer(read: Callable[[Nvml], dict[str, Any] | str]) -> int:

@@ -2,30 +2,36 @@
 
 import argparse
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from agents.commands.hardware import answer
+from agents.commands.hardware import answer, network_of
 from agents.nvml import GpuFacts, InstanceFacts, Nvml
 from agents.nvml_profiles import ProfileFacts, read_profiles
 from agents.nvml_topology import read_topology
 from agents.settings import simulated_driver
+from agents.topology_json import fabric, nics
 
 SCHEMA = 1
 
 
 def main(options: argparse.Namespace) -> int:
-    return answer(document if options.json else text)
+    return answer(partial(document, options.sysfs) if options.json else text)
 
 
-def document(nvml: Nvml) -> dict[str, Any]:
-    """All of it. Raises NvmlFailure."""
+def document(sysfs: Path | None, nvml: Nvml) -> dict[str, Any]:
+    """All of it. Raises NvmlFailure, OSError."""
     gpus = nvml.devices()
+    topology = read_topology(nvml)
+    fabrics = {gpu.uuid: fabric(gpu.fabric) for gpu in topology.gpus}
     return {
         "schema": SCHEMA,
         "simulated": simulated_driver() is not None,
         "versions": asdict(nvml.versions()),
-        "gpus": [_gpu(nvml, gpu) for gpu in gpus],
-        "mb_per_second": [list(row) for row in read_topology(nvml).matrix()],
+        "gpus": [{**_gpu(nvml, gpu), "fabric": fabrics.get(gpu.uuid)} for gpu in gpus],
+        "nics": nics(topology, network_of(topology, sysfs)),
+        "mb_per_second": [list(row) for row in topology.matrix()],
     }
 
 

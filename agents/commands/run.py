@@ -4,27 +4,42 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 import threading
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agents.client import Client
+from agents.commands.hardware import network_of
 from agents.contract.documents import RuntimeKind
 from agents.contract.errors import ContractError
+from agents.contract.topology import NodeTopology
+from agents.health.detached import DetachedProbe
+from agents.health.xids import xid_named
 from agents.identity import Identity
 from agents.journal import Journal, JournalError
+from agents.mps.ability import ability_of, program_words
+from agents.mps.shares import Shares
 from agents.node import NodeLoop
 from agents.nvml import Nvml, NvmlFailure
+from agents.nvml_health import Heard
+from agents.nvml_topology import read_topology
 from agents.observe import Hardware
 from agents.occupied import Occupied, occupy
 from agents.policy import Policy, PolicyError, read_policy
 from agents.runtime.base import Runtime, RuntimeFailure
-from agents.runtime.docker import DockerRuntime
+from agents.runtime.docker import LABEL, DockerRuntime
 from agents.runtime.process import ProcessRuntime
 from agents.settings import Settings, settings_from
 from agents.simdriver.install import install
 from agents.sync import Conversation, Retired, enrol
+from agents.telemetry.endpoint import EndpointFailure
+from agents.telemetry.sampler import Sampler
+from agents.telemetry.service import Telemetry
+from agents.wiring import Wiring, reported
 
 CANNOT_START = (
     NvmlFailure,
@@ -32,6 +47,7 @@ CANNOT_START = (
     PolicyError,
     JournalError,
     Occupied,
+    EndpointFailure,
     ContractError,
     FileNotFoundError,
 )
@@ -82,7 +98,8 @@ async def agent(settings: Settings) -> None:
     identity, journal = Identity(settings.var), Journal(settings.var / "journal.sqlite3")
     nvml, client = Nvml(), Client(settings.portal)
     await enrol(client, identity, settings.name, settings.join_token)
-    runtime = _runtime(settings, policy, identity.node_id)
+    shares = _shares(settings, policy, nvml)
+    runtime = _runtime(settings, policy, identity.node_id, shares)
     conversation = Conversation(client, identity, journal, runtime)
     hardware = Hardware(
         nvml,
@@ -90,16 +107,26 @@ async def agent(settings: Settings) -> None:
         settings.var,
         simulated=settings.simulated_driver is not None,
         accepted=frozenset(policy.accepted_checks),
+        wiring=Wiring(lambda: _joined(nvml)),
     )
-    node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, conversation.say)
+    hardware.facts = replace(hardware.facts, share_clients=shares.ability.share_clients)
+    telemetry = _telemetry(settings)
+    told = telemetry.beside(conversation.say)
+    node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, told, shares)
     conversation.node = node
+    telemetry.start(lambda: node.rounds)
+    _listen(hardware, node, shares, runtime)
     await asyncio.to_thread(node.round)
     reconciling = threading.Thread(target=node.run, name="reconcile")
     reconciling.start()
+    sending = asyncio.create_task(telemetry.send_forever(client))
     try:
         await _until_signal(conversation)
     finally:
+        sending.cancel()
+        telemetry.stop()
         node.stop()
+        hardware.watch.stop()
         reconciling.join()
         if settings.stop_jobs_on_exit:
             node.stop_jobs()
@@ -110,10 +137,45 @@ async def agent(settings: Settings) -> None:
         lock.close()
 
 
-def _runtime(settings: Settings, policy: Policy, node_id: str) -> Runtime:
+def _listen(hardware: Hardware, node: NodeLoop, shares: Shares, runtime: Runtime) -> None:
+    """What happens to a GPU wakes the loop, and is told to those that share the GPU."""
+
+    def heard(event: Heard) -> None:
+        if event.xid:
+            shares.shake(event.gpu_uuid, f"XID {event.xid}, {xid_named(event.xid).sentence}")
+
+    hardware.watch.changed = node.wake
+    hardware.watch.heard = heard
+    if isinstance(runtime, DockerRuntime):
+        ours: dict[str, str | list[str] | bool] = {"label": f"{LABEL}node={runtime.node}"}
+        running = partial(runtime.client.containers.list, filters=ours, ignore_removed=True)
+        hardware.attention.probe = DetachedProbe(running)
+    hardware.watch.start()
+
+
+def _shares(settings: Settings, policy: Policy, nvml: Nvml) -> Shares:
+    root = settings.var.absolute() / "mps"
+    program = program_words(settings.mps_control, settings.simulated_driver)
+    cuda = nvml.versions().cuda
+    # The simulated daemon has no clients, and writes where the simulated driver stands: as we do.
+    user = os.geteuid() if settings.simulated_driver else policy.user
+    return Shares(root, ability_of(program, settings.runtime, user, cuda, root))
+
+
+def _joined(nvml: Nvml) -> NodeTopology:
+    topology = read_topology(nvml)
+    return reported(topology, network_of(topology))
+
+
+def _telemetry(settings: Settings) -> Telemetry:
+    seconds = settings.telemetry_seconds
+    return Telemetry(settings.name, Sampler(seconds) if seconds > 0 else None, settings.metrics)
+
+
+def _runtime(settings: Settings, policy: Policy, node_id: str, shares: Shares) -> Runtime:
     if settings.runtime is RuntimeKind.PROCESS:
-        return ProcessRuntime(settings.var / "replicas")
-    return DockerRuntime(settings.var / "logs", node_id, policy)
+        return ProcessRuntime(settings.var / "replicas", shares.grant)
+    return DockerRuntime(settings.var / "logs", node_id, policy, shares.grant)
 
 
 async def _until_signal(conversation: Conversation) -> None:

@@ -20,7 +20,8 @@ class Profile:
     `id` is what the driver's create call takes and nvidia-smi prints; `query_index` is the
     NVML_GPU_INSTANCE_PROFILE_* number. They are different numbers. `starts` are the memory slices
     at which an instance may begin; it covers `memory_slices` of them. `multiprocessors` is 0 where
-    nobody has measured them.
+    nobody has measured them. `estimated` names the fields that nobody read on such a board;
+    they are by analogy or from memory, as boards.json says.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Profile:
     encoders: int = 0
     jpeg_engines: int = 0
     ofa_engines: int = 0
+    estimated: frozenset[str] = frozenset()
 
     @property
     def has_media_extensions(self) -> bool:
@@ -46,7 +48,9 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One kind of GPU. A board without MIG has one memory slice, one compute slice, no profiles."""
+    """One kind of GPU. A board without MIG has one memory slice, one compute slice, no profiles.
+
+    `estimated` names its own fields that nobody read; profiles have theirs."""
 
     key: str
     product_names: tuple[str, ...]
@@ -59,6 +63,7 @@ class Board:
     mode_change_needs_reset: bool
     mode_persists_reboot: bool
     profiles: tuple[Profile, ...]
+    estimated: frozenset[str] = frozenset()
 
     @property
     def supports_mig(self) -> bool:
@@ -82,7 +87,8 @@ class Board:
         )
 
 
-# Boards without MIG that the product knows by name. Memory and SM counts: NVIDIA L40S data sheet.
+# Boards without MIG that the product knows by name. SM counts: NVIDIA's data sheets of L40S and T4;
+# the T4's memory as drivers print it is from memory.
 _WITHOUT_MIG = (
     Board(
         key="L40S-48GB",
@@ -96,6 +102,20 @@ _WITHOUT_MIG = (
         mode_change_needs_reset=False,
         mode_persists_reboot=False,
         profiles=(),
+    ),
+    Board(
+        key="T4-16GB",
+        product_names=("Tesla T4", "NVIDIA T4"),
+        architecture="turing",
+        compute_capability="7.5",
+        memory_mib=15_360,
+        memory_slices=1,
+        compute_slices=1,
+        multiprocessors=40,
+        mode_change_needs_reset=False,
+        mode_persists_reboot=False,
+        profiles=(),
+        estimated=frozenset({"memory_mib"}),
     ),
 )
 
@@ -144,8 +164,25 @@ def _board(key: str, model: dict[str, Any]) -> Board:
         multiprocessors=model["sm_total"] or 0,
         mode_change_needs_reset=model["mode_change_needs_reset"],
         mode_persists_reboot=model["mode_persists_reboot"],
-        profiles=tuple(_profile(p, slice_mib) for p in model["gi_profiles"]),
+        profiles=tuple(_profile(p, slice_mib, _guessed(model, p)) for p in model["gi_profiles"]),
+        estimated=_guessed_of_board(model),
     )
+
+
+def _guessed_of_board(model: dict[str, Any]) -> frozenset[str]:
+    told = "memory_total_mib" not in model["verified"].get("note", "")
+    guessed = () if model["memory_total_mib"] and told else ("memory_mib",)
+    return frozenset(guessed)
+
+
+def _guessed(model: dict[str, Any], profile: dict[str, Any]) -> frozenset[str]:
+    """Named as estimated in its row, left out there, or placed by analogy with another board."""
+    ours = {"sm": "multiprocessors", "placements": "starts", "jpeg": "jpeg_engines"}
+    guessed = set(profile.get("estimated_fields") or ())
+    guessed |= {name for name in ("memory_mib", "sm") if profile[name] is None}
+    if model["verified"]["placements"] is not True:
+        guessed.add("placements")
+    return frozenset(ours.get(name, name) for name in guessed)
 
 
 def _slice_mib(profiles: list[dict[str, Any]]) -> int:
@@ -158,7 +195,7 @@ def _slice_mib(profiles: list[dict[str, Any]]) -> int:
     return int(largest["memory_mib"]) // int(largest["memory_slices"])
 
 
-def _profile(raw: dict[str, Any], slice_mib: int) -> Profile:
+def _profile(raw: dict[str, Any], slice_mib: int, estimated: frozenset[str]) -> Profile:
     return Profile(
         name=raw["name"],
         id=raw["id"],
@@ -174,4 +211,5 @@ def _profile(raw: dict[str, Any], slice_mib: int) -> Profile:
         encoders=raw["encoders"],
         jpeg_engines=raw["jpeg"],
         ofa_engines=raw["ofa"],
+        estimated=estimated,
     )

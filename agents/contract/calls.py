@@ -14,6 +14,7 @@ ENROL_PATH = "/agent/v1/enrol"
 HELLO_PATH = "/agent/v1/hello"
 SYNC_PATH = "/agent/v1/sync"
 LOG_PATH = "/agent/v1/replicas/{replica}/log"  # PUT ?offset=N, body = raw bytes
+TELEMETRY_PATH = "/agent/v1/telemetry"  # body: contract.telemetry
 EPOCH_HEADER = "X-Tessera-Epoch"
 
 MAX_BODY_BYTES = 1 << 20
@@ -30,10 +31,15 @@ class EventType(StrEnum):
     SLICE_DELETED = "slice.deleted"
     SLICE_FAILED = "slice.failed"
     MODE_CHANGED = "gpu.mode_changed"
+    GPU_QUARANTINED = "gpu.quarantined"
+    GPU_RELEASED = "gpu.released"
+    GPU_UNMANAGED = "gpu.unmanaged"
+    GPU_RESET = "gpu.reset"
     REPLICA_PREPARING = "replica.preparing"
     REPLICA_ADOPTED = "replica.adopted"
     REPLICA_REFUSED = "replica.refused"
     HOLDING = "agent.holding"
+    SHARE_AT_RISK = "share.at_risk"
 
 
 @dataclass(frozen=True, slots=True)

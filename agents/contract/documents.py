@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from agents.contract.codec import decode, encode, rule
 from agents.contract.errors import Code, ContractError
+from agents.contract.topology import NodeTopology
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
@@ -256,6 +257,7 @@ class ObservedDocument:
     slices: tuple[ObservedSlice, ...] = ()
     replicas: tuple[ObservedReplica, ...] = ()
     problems: tuple[SliceProblem, ...] = ()
+    topology: NodeTopology = field(default_factory=NodeTopology)
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
 
 

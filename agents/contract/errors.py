@@ -25,6 +25,7 @@ class Code(StrEnum):
     REPLICA_UNKNOWN = "replica_unknown"
     FENCE_STALE = "fence_stale"
     OFFSET_MISMATCH = "offset_mismatch"
+    TOO_FREQUENT = "too_frequent"
     UNAVAILABLE = "unavailable"
 
 
@@ -48,6 +49,7 @@ HTTP_STATUS: dict[Code, int] = {
     Code.REPLICA_UNKNOWN: 404,
     Code.FENCE_STALE: 409,
     Code.OFFSET_MISMATCH: 409,
+    Code.TOO_FREQUENT: 429,
     Code.UNAVAILABLE: 503,
 }
 

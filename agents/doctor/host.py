@@ -4,6 +4,7 @@ import re
 
 from agents.doctor.finding import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.machine import Command, Disk, Machine
+from agents.holders import MONITORS, is_gpu_file, scan
 
 # Below either, a node should take no job. Source: Tessera's failure catalogue, disk full.
 LEAST_FREE_MIB = 5 * 1024
@@ -11,9 +12,6 @@ LEAST_FREE_PERCENT = 10
 # Docker's own default for a container, 64 MiB, is too small for NCCL and data loaders.
 LEAST_SHARED_MIB = 1024
 SHARED = "/dev/shm"  # noqa: S108 - its size is asked, nothing is written
-# Programs that keep GPU handles open, by the kernel's 15 characters of their names.
-HOLDERS = ("nv-hostengine", "dcgm-exporter", "dcgmi")
-GPU_FILE = re.compile(r"/dev/nvidia(\d+|-caps/.*)")
 NO_ENGINE = "The Docker Engine does not answer; see engine.answers."
 
 
@@ -72,24 +70,16 @@ def _shared_memory(machine: Machine) -> Answer:
 
 def _holders(machine: Machine) -> Answer:
     """DCGM keeps handles to GPUs and MIG capabilities; a slice with such a handle is in use."""
-    processes = machine.names("/proc")
-    if processes is None:
+    seen = scan(machine, is_gpu_file, among=lambda holder: holder.program in MONITORS)
+    if seen is None:
         return unknown("/proc cannot be read.")
-    hidden = []
-    for pid in filter(str.isdigit, processes):
-        name = (machine.text(f"/proc/{pid}/comm") or "").strip()
-        if name not in HOLDERS:
-            continue
-        files = machine.names(f"/proc/{pid}/fd")
-        if files is None:
-            hidden.append(f"{name} ({pid})")
-            continue
-        links = (machine.link(f"/proc/{pid}/fd/{file}") or "" for file in files)
-        if any(GPU_FILE.fullmatch(link) for link in links):
-            why = f"{name} ({pid}) holds GPU handles: slices cannot be removed while it does."
-            return warn(why, "sudo systemctl stop nvidia-dcgm  # or pause the exporter meanwhile")
-    if hidden:
-        return unknown(f"{', '.join(hidden)} may hold GPU handles; only root can tell.")
+    if seen.holders:
+        name, pid = seen.holders[0].program, seen.holders[0].pid
+        why = f"{name} ({pid}) holds GPU handles: slices cannot be removed while it does."
+        return warn(why, "sudo systemctl stop nvidia-dcgm  # or pause the exporter meanwhile")
+    if seen.hidden:
+        hidden = ", ".join(f"{holder.program} ({holder.pid})" for holder in seen.hidden)
+        return unknown(f"{hidden} may hold GPU handles; only root can tell.")
     return ok("No DCGM process holds a GPU.")
 
 

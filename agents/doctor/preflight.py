@@ -60,6 +60,10 @@ class Preflight:
             if sentence not in before:
                 log.warning("preflight", extra={"why": sentence})
 
+    def hurry(self) -> None:
+        """Something changed that it asks about: the next look is due now."""
+        self._next = self.now()
+
     def examine_when_due(self) -> threading.Thread | None:
         """Begin a look where the last is old enough and has ended; never wait. The thread, or None
         where none was begun."""

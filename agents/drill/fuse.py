@@ -7,6 +7,7 @@ exception that no code catches, after which nothing of the agent's memory is use
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from threading import get_ident
 from typing import Any
 from unittest.mock import patch
 
@@ -26,19 +27,22 @@ class Fuse:
         self.lit = lit
         self.passed = 0
         self.where = ""
-        self._asleep = False
+        self._sleeper = 0
 
     @contextmanager
     def asleep(self) -> Iterator[None]:
-        """While somebody other than the agent looks, nothing is counted."""
-        self._asleep = True
+        """While somebody other than the agent looks in this thread, nothing of it is counted."""
+        self._sleeper = get_ident()
         try:
             yield
         finally:
-            self._asleep = False
+            self._sleeper = 0
+
+    def is_asleep(self) -> bool:
+        return self._sleeper == get_ident()
 
     def point(self, where: str) -> None:
-        if self._asleep:
+        if self.is_asleep():
             return
         self.passed += 1
         if self.passed == self.lit:
@@ -69,10 +73,17 @@ def fused(fuse: Fuse, engine_calls: list[tuple[Any, str]]) -> Iterator[None]:
             stack.enter_context(patch.object(pynvml.nvmlLib, name, fuse.around(name, symbol)))
         pynvml._nvmlGetFunctionPointer_cache.clear()
         stack.callback(pynvml._nvmlGetFunctionPointer_cache.clear)
-        stack.enter_context(patch.object(Journal, "_write", _fused_write(fuse)))
+        stack.enter_context(fused_journal(fuse))
         for owner, name in engine_calls:
             call = fuse.around(name, getattr(owner, name))
             stack.enter_context(patch.object(owner, name, call))
+        yield
+
+
+@contextmanager
+def fused_journal(fuse: Fuse) -> Iterator[None]:
+    """While the block runs, every journal write passes the fuse."""
+    with patch.object(Journal, "_write", _fused_write(fuse)):
         yield
 
 

@@ -4,19 +4,20 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-from agents.contract.documents import DesiredDocument, ObservedDocument
+from agents.contract.documents import DesiredDocument, DesiredReplica, ObservedDocument
 from agents.journal import Journal
 from agents.node import NodeLoop
 from agents.nvml import Nvml
 from agents.observe import Hardware
 from agents.policy import Policy
 from agents.runtime import process
-from agents.runtime.base import Phase
+from agents.runtime.base import Phase, Runtime
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
@@ -24,6 +25,7 @@ from agents.simdriver.store import Store
 
 BOARD = "H200-141GB"
 NODE = "drill"
+BEGIN_SECONDS = 10.0
 # Every call by which the process runtime changes the machine.
 ENGINE_CALLS: list[tuple[Any, str]] = [
     (os, "mkfifo"),
@@ -44,10 +46,14 @@ class AtOnce(Executor):
 
 
 class DrillNode:
-    """A fresh simulated node in `home`, and the agent that runs on it now."""
+    """A fresh simulated node in `home`, and the agent that runs on it now. Replicas are processes.
 
-    def __init__(self, home: Path) -> None:
+    What is asked of it beside `round` is answered without the agent's memory.
+    """
+
+    def __init__(self, home: Path, name: str = NODE) -> None:
         self.home = home
+        self.name = name
         self.starts = home / "starts"
         self.starts.mkdir(parents=True)
         self.store = Store(home / "driver.json")
@@ -57,18 +63,24 @@ class DrillNode:
         self.told: list[ObservedDocument] = []
         self.loop: NodeLoop | None = None
         self.journal: Journal | None = None
+        self.runtime: Runtime | None = None
+        # Of every replica that was seen to run: what would change if it were started again.
+        self.ever: dict[str, str] = {}
 
     def begin(self) -> NodeLoop:
         """A new agent; the one before is dead, and its memory with it."""
         self._drop_journal()
         self.journal = Journal(self.home / "journal.sqlite3")
-        self.runtime = ProcessRuntime(self.home / "replicas")
-        nvml = Nvml()
-        hardware = Hardware(nvml, self.runtime, self.home, simulated=True)
-        self.loop = NodeLoop(NODE, self.journal, hardware, self.runtime, Policy(), self.told.append)
+        self.runtime = self.new_runtime()
+        hardware = Hardware(Nvml(), self.runtime, self.home, simulated=True)
+        told = self.told.append
+        self.loop = NodeLoop(self.name, self.journal, hardware, self.runtime, Policy(), told)
         self.loop._pool.shutdown()
         self.loop._pool = AtOnce()  # type: ignore[assignment]
         return self.loop
+
+    def new_runtime(self) -> Runtime:
+        return ProcessRuntime(self.home / "replicas")
 
     def round(self, desired: DesiredDocument) -> None:
         """One round as the agent lives it: told, looked, done; then logs are shipped."""
@@ -78,9 +90,9 @@ class DrillNode:
             loop.accept(desired)
         loop.hardware.refresh()
         loop.round()
-        for replica, seen in self.runtime.seen().items():
+        for replica, seen in loop.runtime.seen().items():
             if seen.phase is not Phase.CREATED:
-                loop.journal.ship(replica, len(self.runtime.log(replica, 0, 1 << 20)))
+                loop.journal.ship(replica, len(loop.runtime.log(replica, 0, 1 << 20)))
 
     def kill(self) -> None:
         """The agent is gone; nothing of its memory is used again."""
@@ -95,24 +107,47 @@ class DrillNode:
         return {(instance.start, instance.profile): instance.uuid for instance in found}
 
     def phases(self) -> dict[str, Phase]:
-        return {replica: seen.phase for replica, seen in self.runtime.seen().items()}
+        found = self.runtime.seen() if self.runtime else {}
+        return {replica: seen.phase for replica, seen in found.items()}
 
-    def pids(self) -> dict[str, int]:
+    def wrong(self) -> str:
+        """What else of the node is not as it has to be between two acts; empty: all is."""
+        return ""
+
+    def lives(self) -> dict[str, str]:
         """The process of each replica that runs."""
         return {
-            home.parent.name: int(process._read(home)["pid"])  # type: ignore[index]
+            home.parent.name: str(process._read(home)["pid"])  # type: ignore[index]
             for home in (self.home / "replicas").glob("*/identity.json")
         }
 
-    def start_count(self, job: str) -> int:
-        path = self.starts / job
-        return len(path.read_text("utf-8").splitlines()) if path.exists() else 0
+    def has_begun(self, replica: DesiredReplica) -> bool:
+        """Whether its program says so itself, soon: a runtime may only believe that it runs."""
+        end = time.monotonic() + BEGIN_SECONDS
+        while not self.begun(replica):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.002)
+        return True
+
+    def begun(self, replica: DesiredReplica) -> bool:
+        return (self.starts / replica.job).exists()
+
+    def second_starts(self, jobs: set[str]) -> int:
+        """How often a replica of these jobs was started though it had been."""
+        written = [self.starts / job for job in jobs if (self.starts / job).exists()]
+        return sum(len(path.read_text("utf-8").splitlines()) - 1 for path in written)
+
+    def left(self) -> int:
+        """Processes, replicas and instances that are there."""
+        alive = sum(_is_alive(int(pid)) for pid in self.ever.values())
+        return alive + len(self.slices()) + len(self.phases())
 
     def end(self) -> None:
         """Leave nothing of the drill itself."""
-        for pid in self.pids().values():
+        for pid in self.lives().values():
             try:
-                os.killpg(pid, signal.SIGKILL)
+                os.killpg(int(pid), signal.SIGKILL)
             except ProcessLookupError:
                 continue
         self._drop_journal()
@@ -122,3 +157,10 @@ class DrillNode:
         if self.journal is not None:
             self.journal.close()
             self.journal = None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,6 +1,6 @@
-"""One drill: the script from its first act to its last, with one end of the agent on the way."""
+"""One drill: a script from its first act to its last, with one end of the agent on the way."""
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,9 +12,8 @@ from agents.runtime.base import Phase
 
 # An act that needs more rounds than this does not converge at all.
 MOST_ROUNDS = 12
-BEGIN_SECONDS = 10.0
 WISHED = {ReplicaWish.PREPARE: Phase.CREATED, ReplicaWish.STOP: Phase.EXITED}
-Life = tuple[int, str]  # a running replica: its process, the UUID of its device
+Life = tuple[str, str]  # a running replica: which run of it this is, the UUID of its device
 
 
 @dataclass
@@ -33,22 +32,29 @@ class Outcome:
 
 
 def play(home: Path, lit: int) -> Outcome:
-    """The script on a fresh node in `home`, with an end at point `lit` (0: none)."""
-    node, fuse, outcome = DrillNode(home), Fuse(lit), Outcome()
-    acts = script(NODE, node.gpu, str(node.starts))
+    """The script with processes on a fresh node in `home`, with an end at point `lit` (0: none)."""
+    node, fuse = DrillNode(home), Fuse(lit)
     try:
         with fused(fuse, ENGINE_CALLS):
-            for act in acts:
-                _perform(node, act, fuse, outcome)
-                with fuse.asleep():
-                    _witness(node, act, outcome)
-                if not outcome.converged:
-                    break
-        outcome.double_starts = sum(max(0, node.start_count(f"j-{n}") - 1) for n in _names(acts))
-        if outcome.converged:
-            outcome.orphans = _orphans(node, outcome)
+            return perform(node, script(NODE, node.gpu, str(node.starts)), fuse)
     finally:
         node.end()
+
+
+def perform(node: DrillNode, acts: Sequence[Act], fuse: Fuse) -> Outcome:
+    """Every act in turn. `fuse` is in place, and the node is not ended."""
+    outcome = Outcome()
+    for act in acts:
+        _perform(node, act, fuse, outcome)
+        if outcome.converged:
+            with fuse.asleep():
+                _witness(node, act, outcome)
+        if not outcome.converged:
+            break
+    with fuse.asleep():
+        outcome.double_starts = node.second_starts(_jobs(acts))
+        if outcome.converged:
+            outcome.orphans = node.left()
     outcome.points, outcome.where = fuse.passed, fuse.where
     return outcome
 
@@ -66,6 +72,8 @@ def _perform(node: DrillNode, act: Act, fuse: Fuse, outcome: Outcome) -> None:
         try:
             rounds += 1
             node.round(act.desired)
+            if act.leaves and node.loop:
+                node.loop.stop_jobs()
         except Killed:
             node.kill()
             rounds, was_killed = 0, True
@@ -85,50 +93,34 @@ def _missing(node: DrillNode, act: Act) -> str:
     slices = {place for place, uuid in node.slices().items() if uuid}
     if slices != {(s.start, s.profile) for s in desired.slices}:
         return f"slices, there are {sorted(slices)}"
-    wanted = {r.id: WISHED.get(r.wish, Phase.RUNNING) for r in desired.replicas}
+    failures = node.journal.failures() if node.journal else {}
+    if {replica: failure.code for replica, failure in failures.items()} != act.failing:
+        return f"failures, there are {failures}"
+    wanted = {
+        r.id: WISHED.get(r.wish, Phase.RUNNING) for r in desired.replicas if r.id not in act.failing
+    }
     if node.phases() != wanted:
         return f"replicas, there are {node.phases()}"
-    failed = node.journal.failures() if node.journal else {}
-    return f"failures {failed}" if failed else ""
+    if act.leaves and node.left():
+        return f"nothing, there are {node.left()} things"
+    return node.wrong()
 
 
 def _witness(node: DrillNode, act: Act, outcome: Outcome) -> None:
     """What ran in the act before and runs still is the same process on the same device."""
-    pids, slices = node.pids(), node.slices()
+    lives, slices = node.lives(), node.slices()
     for replica in act.desired.replicas:
         if replica.id not in act.running:
             continue
-        if not _has_begun(node, replica.job):
+        if not node.has_begun(replica):
             outcome.converged, outcome.stuck = False, f"{act.name}: {replica.id} never began"
         device = replica.devices[0]
         uuid = slices.get((device.start, device.profile), device.gpu_uuid)
-        life = (pids.get(replica.id, 0), uuid)
+        life = (lives.get(replica.id, ""), uuid)
         if outcome.lives.setdefault(replica.id, life) != life:
             outcome.touched_running += 1
+        node.ever.setdefault(replica.id, life[0])
 
 
-def _has_begun(node: DrillNode, job: str) -> bool:
-    """Whether its program says so itself: a runtime may only believe that it runs."""
-    end = time.monotonic() + BEGIN_SECONDS
-    while not node.start_count(job):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.002)
-    return True
-
-
-def _orphans(node: DrillNode, outcome: Outcome) -> int:
-    """Instances, replicas and processes that are left when nothing is wanted any more."""
-    left = sum(_is_alive(pid) for pid, _ in outcome.lives.values())
-    return left + len(node.slices()) + len(node.phases())
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def _names(acts: list[Act]) -> set[str]:
-    return {r.id.removeprefix("r-") for act in acts for r in act.desired.replicas}
+def _jobs(acts: Sequence[Act]) -> set[str]:
+    return {replica.job for act in acts for replica in act.desired.replicas}

@@ -3,7 +3,8 @@
 Each act is a whole desired document, as the portal would send it, and what has to be true after it.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from agents.contract.documents import (
     DesiredDocument,
@@ -22,11 +23,14 @@ PROGRAM = 'echo start >> "$DRILL_STARTS/$TESSERA_JOB"; exec sleep 1000'
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """`running`: the replicas that run at its end. All others have ended or never began."""
+    """`running`: the replicas that run at its end; all others have ended or never began. `failing`:
+    those that cannot be prepared, and the code of why. `leaves`: the agent tidies up and goes."""
 
     name: str
     desired: DesiredDocument
     running: frozenset[str]
+    failing: Mapping[str, str] = field(default_factory=dict)
+    leaves: bool = False
 
 
 def script(node: str, gpu: str, starts: str) -> list[Act]:

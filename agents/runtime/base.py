@@ -46,8 +46,14 @@ class RuntimeFailure(Exception):
         return self.sentence
 
 
+class EngineAway(Exception):
+    """The engine did not answer: whether it did what it was asked is not known. No failure of any
+    replica; the next round looks again."""
+
+
 class Runtime(Protocol):
-    """Every call may be repeated after a crash at any point of the one before."""
+    """Every call may be repeated after a crash at any point of the one before, or where it raised
+    EngineAway. `seen` alone never does: a round without it is none, and RuntimeFailure says so."""
 
     kind: RuntimeKind
 

@@ -13,14 +13,23 @@ from typing import Any
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
-from docker.types import DeviceRequest, LogConfig, Ulimit
+from docker.types import LogConfig, Mount, Ulimit
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.mps.grants import Grant, Granting, nothing
 from agents.policy import Policy
 from agents.rendezvous import command, environment
-from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name, free_port
+from agents.runtime.base import (
+    EngineAway,
+    Phase,
+    RuntimeFailure,
+    Seen,
+    container_name,
+    free_port,
+)
 from agents.runtime.docker_log import LogCopy, mark_path
 from agents.runtime.docker_network import HOST, Networks
+from agents.runtime.injection import device_requests
 
 LABEL = "tessera."
 PORT = 29_500
@@ -47,8 +56,9 @@ class DockerRuntime:
 
     kind = RuntimeKind.DOCKER
 
-    def __init__(self, home: Path, node: str, policy: Policy) -> None:
+    def __init__(self, home: Path, node: str, policy: Policy, grant: Granting = nothing) -> None:
         self.home = home
+        self.grant = grant
         self.home.mkdir(parents=True, exist_ok=True)
         self.node = node
         self.policy = policy
@@ -76,14 +86,22 @@ class DockerRuntime:
         return f"docker:{self.info.get('ID', '')}"
 
     def watch(self, changed: Callable[[], None]) -> None:
+        """Begins with a sweep: the agent before may have ended between a container and its network,
+        and what it was to make then is perhaps wanted no more."""
         self._changed = changed
         self.seen()
+        with self._making, _told("remove the network"):
+            self._networks.sweep()
 
     def seen(self) -> dict[str, Seen]:
         """An ended container counts as running until its log is whole: what is told as ended may
         be removed."""
         found = {}
-        for container in self._containers():
+        try:
+            containers = self._containers()
+        except EngineAway as away:
+            raise RuntimeFailure("docker", str(away)) from away
+        for container in containers:
             self._follow(container)
             seen = self._seen(container)
             found[seen.replica] = seen
@@ -100,13 +118,12 @@ class DockerRuntime:
         """Where the gang meets elsewhere than expected, or the devices were carved anew since,
         the container is made again first. One that ever ran is not started a second time."""
         with _told("start"):
-            container = next(iter(self._containers(replica.id)), None)
-            if container is None:
+            found = self._containers(replica.id)
+            if not found:
                 raise RuntimeFailure("vanished", "its container is gone from the node")
-            if container.status == "created":
-                if not _is_given(container, environment(replica, devices, meeting, OUTPUT)):
-                    container.remove()
-                    container = self._create(replica, devices, meeting)
+            container = next((c for c in found if c.status != "created"), None)
+            if container is None:
+                container = self._given(found, replica, devices, meeting)
                 self._networks.start(container, replica)
                 container.reload()
         self._follow(container)
@@ -119,19 +136,24 @@ class DockerRuntime:
             self._await_copy(replica_id)
 
     def remove(self, replica_id: str) -> None:
-        for container in self._containers(replica_id):
+        """The container after its log: an agent that ends in between copies the log once more, and
+        none is left that nobody asks for. The network last; see `watch`."""
+        found = self._containers(replica_id)
+        with self._lock:
+            copy = self._copies.get(replica_id)
+            self._whole.add(replica_id)  # nobody begins to copy it again meanwhile
+        if copy is not None:
+            copy[0].stop()
+            self._await_copy(replica_id)
+        for path in (self._log(replica_id), mark_path(self._log(replica_id))):
+            path.unlink(missing_ok=True)
+        for container in found:
             with _told("remove"), contextlib.suppress(NotFound):
                 container.remove(force=True)
         with self._making, _told("remove the network"):
             self._networks.sweep()
         with self._lock:
-            copy = self._copies.get(replica_id)
-        if copy is not None:
-            copy[0].stop()
-            self._await_copy(replica_id)
-        self._whole.discard(replica_id)
-        for path in (self._log(replica_id), mark_path(self._log(replica_id))):
-            path.unlink(missing_ok=True)
+            self._whole.discard(replica_id)
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         # It may be taken away at any moment: whoever asks is not who removes.
@@ -175,8 +197,39 @@ class DockerRuntime:
             except APIError as error:
                 if error.status_code != 409:
                     raise
+                found = self._named(name)
+                if found.labels.get(f"{LABEL}replica") == replica.id:
+                    return found
                 sentence = f"another container is called {name}: remove it"
                 raise RuntimeFailure("name_taken", sentence) from error
+
+    def _named(self, name: str) -> Container:
+        """The container that has a name already; another node's agent may have made it. Raises
+        EngineAway where the engine is still at it, slow to do what it was asked before."""
+        try:
+            return self.client.containers.get(name)
+        except NotFound as error:
+            raise EngineAway(f"Docker is still making {name}") from error
+
+    def _given(
+        self,
+        found: list[Container],
+        replica: DesiredReplica,
+        devices: Sequence[str],
+        meeting: Rendezvous,
+    ) -> Container:
+        """Of containers that never ran the one with this environment, made where there is none. The
+        others go after it is there: a replica without any container is taken for a lost one."""
+        env = self._environment(replica, devices, meeting)
+        old = [container for container in found if not _is_given(container, env)]
+        right = [container for container in found if container not in old]
+        if not right:
+            for container in old:
+                _set_aside(container)
+            right = [self._create(replica, devices, meeting)]
+        for container in old + right[1:]:
+            container.remove()
+        return right[0]
 
     def _image(self, image: str) -> None:
         try:
@@ -192,16 +245,14 @@ class DockerRuntime:
         self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
     ) -> dict[str, Any]:
         """The hardened container. There is no field here that a user can set freely."""
-        requests = [
-            DeviceRequest(driver="nvidia", device_ids=list(devices), capabilities=[["gpu"]])
-        ]
         return {
             "image": replica.image,
             "command": command(replica),
             "entrypoint": [],
-            "environment": environment(replica, devices, meeting, OUTPUT),
+            "environment": self._environment(replica, devices, meeting),
+            "mounts": _mounts(self.grant(replica, devices)),
             "labels": self._labels(replica, meeting),
-            "device_requests": requests if devices else [],
+            "device_requests": device_requests(self.policy.device_injection, devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
             "network": self._networks.of(replica),
             # The group too: a user that the image does not know would be of root's.
@@ -222,6 +273,12 @@ class DockerRuntime:
             "log_config": LogConfig(type="json-file", config=LOG_ROTATION),
             "restart_policy": {"Name": "no"},
         }
+
+    def _environment(
+        self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
+    ) -> dict[str, str]:
+        env = environment(replica, devices, meeting, OUTPUT)
+        return env | self.grant(replica, devices).env
 
     def _labels(self, replica: DesiredReplica, meeting: Rendezvous) -> dict[str, str]:
         name = container_name(replica.job, replica.attempt, replica.rank)
@@ -278,7 +335,9 @@ class DockerRuntime:
             if self._closed or known or container.status == "created":
                 return
             copy = LogCopy(container, self._log(replica), lambda: self._changed())
-            thread = threading.Thread(target=self._copy, args=(replica, copy), daemon=True)
+            thread = threading.Thread(
+                target=self._copy, args=(replica, copy), name=f"log of {replica}", daemon=True
+            )
             self._copies[replica] = (copy, thread)
         thread.start()
 
@@ -301,9 +360,21 @@ class DockerRuntime:
             copy[1].join(LAST_WORDS_SECONDS)
 
 
+def _mounts(grant: Grant) -> list[Mount]:
+    """Where the daemon's shared memory stands at /dev/shm, `shm_size` counts for nothing."""
+    return [Mount(target, source, type="bind") for source, target in grant.mounts]
+
+
 def _is_given(container: Container, env: dict[str, str]) -> bool:
     """Whether the container was made with this environment, devices included."""
     return {f"{name}={value}" for name, value in env.items()} <= {*container.attrs["Config"]["Env"]}
+
+
+def _set_aside(container: Container) -> None:
+    """Its name is needed for another."""
+    aside = f"-{container.short_id}"
+    if not (container.name or "").endswith(aside):
+        container.rename(f"{container.name}{aside}")
 
 
 def _open_files() -> int:
@@ -314,9 +385,11 @@ def _open_files() -> int:
 
 @contextlib.contextmanager
 def _told(what: str) -> Any:
-    """The engine's refusal, or its silence (an OSError of the SDK), as one kind of failure."""
+    """The engine's refusal as RuntimeFailure, its silence (an OSError of the SDK) as EngineAway."""
     try:
         yield
-    except (DockerException, OSError) as error:
+    except DockerException as error:  # APIError, a refusal, is an OSError too
         explanation = getattr(error, "explanation", None) or str(error)
         raise RuntimeFailure("docker", f"Docker refused to {what}: {explanation}") from error
+    except OSError as error:
+        raise EngineAway(f"Docker did not answer, asked to {what}: {error}") from error

@@ -37,22 +37,30 @@ class Networks:
 
     def start(self, container: Container, replica: DesiredReplica) -> None:
         """Start it. Somebody may have taken its network away: one that is unused looks idle."""
+        if self.on_host:
+            container.start()
+            return
         try:
-            if replica.world > 1:
-                self.of(replica)
+            self._again(container, replica)
             container.start()
-        except NotFound:
-            if replica.world > 1 or self.on_host:
-                raise
+        except NotFound:  # taken by another agent of the engine, between two calls of ours
+            self._again(container, replica)
+            container.start()
+
+    def _again(self, container: Container, replica: DesiredReplica) -> None:
+        if replica.world > 1:
+            self.of(replica)
+        else:
             self._lane_create(container.attrs["HostConfig"]["NetworkMode"])
-            container.start()
 
     def sweep(self) -> None:
         """Take away those of gangs without any container: the last one out does it. A container
         that was not started yet does not hold its network: the engine would let it go too early."""
-        found = self.client.api.containers(all=True, filters={"label": JOB})
+        # The networks first: one whose first container is made meanwhile is then found needed.
+        networks = self._labelled(JOB)
+        found = self.client.api.containers(all=True, filters={"label": JOB}) if networks else ()
         needed = {container["Labels"][JOB] for container in found}
-        for network in self._labelled(JOB):
+        for network in networks:
             if network.attrs["Labels"][JOB] not in needed:
                 with contextlib.suppress(APIError):
                     network.remove()
@@ -76,8 +84,12 @@ class Networks:
         return name
 
     def _lane_create(self, name: str) -> None:
-        if not self.client.networks.list(names=[f"^{name}$"]):
-            self.client.networks.create(name, driver="bridge", labels={LANE: self.node})
+        names = [f"^{name}$"]
+        found = self.client.networks.list(names=names)
+        if not found:
+            self._make(name, {LANE: self.node})
+            found = self.client.networks.list(names=names)
+        _keep_oldest(found)
         self._lanes.add(name)
 
     def _of_job(self, job: str) -> str:
@@ -85,12 +97,21 @@ class Networks:
         its name means nothing to the engine: the oldest stays."""
         name = f"tessera-job-{job[:13]}"
         if not self._labelled(f"{JOB}={job}"):
-            self.client.networks.create(name, driver="bridge", labels={JOB: job})
-        by_age = sorted(self._labelled(f"{JOB}={job}"), key=lambda n: (n.attrs["Created"], n.id))
-        for double in by_age[1:]:
-            with contextlib.suppress(APIError):
-                double.remove()
+            self._make(name, {JOB: job})
+        _keep_oldest(self._labelled(f"{JOB}={job}"))
         return name
+
+    def _make(self, name: str, labels: dict[str, str]) -> None:
+        """Without a look at it: another agent of the engine may have taken it away already."""
+        self.client.api.create_network(name, driver="bridge", labels=labels)
 
     def _labelled(self, label: str) -> list[Network]:
         return list(self.client.networks.list(filters={"label": label}))
+
+
+def _keep_oldest(networks: list[Network]) -> None:
+    """Of networks with one name, which means nothing to the engine then. There are two where two
+    agents made it at once, or where the engine was slow and was asked once more."""
+    for double in sorted(networks, key=lambda n: (n.attrs["Created"], n.id))[1:]:
+        with contextlib.suppress(APIError):
+            double.remove()

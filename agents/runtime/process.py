@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.mps.grants import Granting, nothing
 from agents.rendezvous import command, environment
 from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name, free_port
 from agents.runtime.child import write
@@ -34,8 +35,9 @@ class ProcessRuntime:
 
     kind = RuntimeKind.PROCESS
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, grant: Granting = nothing) -> None:
         self.home = home
+        self.grant = grant
         self.home.mkdir(parents=True, exist_ok=True)
         self._changed: Callable[[], None] = lambda: None
         self._watched: set[str] = set()
@@ -94,6 +96,7 @@ class ProcessRuntime:
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env |= {"HOME": str(home / "work")}
         env |= environment(replica, devices, meeting, str(home / "work"))
+        env |= self.grant(replica, devices).env
         go = {"command": command(replica), "env": env, "cwd": str(home / "work")}
         write(home / "go.json", go)
         _open_gate(home)

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.simdriver.codes import Code, DriverError
-from agents.simdriver.handles import Ref, gpu_of
-from agents.simdriver.state import Gpu, Node
+from agents.simdriver.compute import device_name
+from agents.simdriver.handles import Ref, compute_of, gpu_of
+from agents.simdriver.state import COMPUTE_WIDTHS, Gpu, Node, Process
 
 MIB = 1 << 20
 # struct version word = size | version << 24, as nvml.h builds it.
 MEMORY_V2 = 0x02000028
-ARCHITECTURES = {"ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
+ARCHITECTURES = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 NO_INSTANCE = 0xFFFFFFFF
 
 
@@ -62,7 +63,15 @@ def _hand_out(library: Any, gpu: Gpu, out: Any) -> None:
 
 
 def _name(library: Any, handle: Any, buffer: Any, size: Any) -> None:
-    buffer.value = _gpu(library, handle).kind.product_names[0].encode()
+    """Of a MIG device with its profile, such as "NVIDIA H200 MIG 1g.18gb"."""
+    ref = library.handles.ref(handle)
+    node = library.store.node()
+    name = gpu_of(node, ref).kind.product_names[0]
+    if ref.gpu_instance is not None:
+        gpu, instance, compute = compute_of(node, ref)
+        width = COMPUTE_WIDTHS[compute.profile_id]
+        name = f"{name} MIG {device_name(gpu, instance, width)}"
+    buffer.value = name.encode()
 
 
 def _uuid(library: Any, handle: Any, buffer: Any, size: Any) -> None:
@@ -122,35 +131,26 @@ def _compute_capability(library: Any, handle: Any, major: Any, minor: Any) -> No
     major._obj.value, minor._obj.value = int(first), int(second)
 
 
-def _temperature(library: Any, handle: Any, sensor: Any, out: Any) -> None:
-    gpu = _whole(library, handle)
-    out._obj.value = 34 + 8 * len(gpu.processes) + gpu.index
-
-
-def _power(library: Any, handle: Any, out: Any) -> None:
-    gpu = _whole(library, handle)
-    out._obj.value = 75_000 + 90_000 * min(6, len(gpu.processes))
-
-
-def _utilization(library: Any, handle: Any, out: Any) -> None:
-    gpu = _whole(library, handle)
-    if gpu.mig_current:
-        raise DriverError(Code.NOT_SUPPORTED)
-    out._obj.gpu = 90 if gpu.processes else 0
-    out._obj.memory = 40 if gpu.processes else 0
-
-
-def _whole(library: Any, handle: Any) -> Gpu:
-    """Sensors are the parent's only."""
-    if library.handles.ref(handle).gpu_instance is not None:
-        raise DriverError(Code.INVALID_ARGUMENT)
-    return _gpu(library, handle)
-
-
 def _processes(library: Any, handle: Any, count: Any, infos: Any) -> None:
+    """All of them; which are clients of MPS is told by a call of its own."""
+    _list(library, handle, count, infos, lambda process: True)
+
+
+def _mps_processes(library: Any, handle: Any, count: Any, infos: Any) -> None:
+    _list(library, handle, count, infos, lambda process: process.mps)
+
+
+def _graphics_processes(library: Any, handle: Any, count: Any, infos: Any) -> None:
+    """Nobody draws on a simulated GPU."""
+    _list(library, handle, count, infos, lambda process: False)
+
+
+def _list(
+    library: Any, handle: Any, count: Any, infos: Any, wanted: Callable[[Process], bool]
+) -> None:
     ref = library.handles.ref(handle)
     gpu = gpu_of(library.store.node(), ref)
-    seen = [p for p in gpu.processes if ref.gpu_instance in (None, p.gpu_instance)]
+    seen = [p for p in gpu.processes if p.listed and _is_on(p, ref) and wanted(p)]
     room = count._obj.value if infos is not None else 0
     count._obj.value = len(seen)
     if len(seen) > room:
@@ -160,6 +160,12 @@ def _processes(library: Any, handle: Any, count: Any, infos: Any) -> None:
         slot.usedGpuMemory = process.memory_mib * MIB
         slot.gpuInstanceId = _or_none(process.gpu_instance)
         slot.computeInstanceId = _or_none(process.compute_instance)
+
+
+def _is_on(process: Process, ref: Ref) -> bool:
+    """A GPU has the processes of all its instances, a MIG device its own."""
+    place = process.gpu_instance, process.compute_instance
+    return ref.gpu_instance is None or place == (ref.gpu_instance, ref.compute_instance)
 
 
 def _or_none(instance: int | None) -> int:
@@ -180,8 +186,7 @@ DEVICE_SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetMemoryInfo_v2": _memory_v2,
     "nvmlDeviceGetArchitecture": _architecture,
     "nvmlDeviceGetCudaComputeCapability": _compute_capability,
-    "nvmlDeviceGetTemperature": _temperature,
-    "nvmlDeviceGetPowerUsage": _power,
-    "nvmlDeviceGetUtilizationRates": _utilization,
     "nvmlDeviceGetComputeRunningProcesses_v3": _processes,
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3": _mps_processes,
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": _graphics_processes,
 }

@@ -7,7 +7,14 @@ Sources of the rules: nvml.h notes and public transcripts, collected in the part
 from agents.contract.boards import Profile
 from agents.contract.geometry import Placement, free_placements
 from agents.simdriver.codes import Code, DriverError
-from agents.simdriver.state import ComputeInstance, Gpu, GpuInstance, Node, Process
+from agents.simdriver.state import (
+    COMPUTE_WIDTHS,
+    ComputeInstance,
+    Gpu,
+    GpuInstance,
+    Node,
+    Process,
+)
 
 # Start order of the driver when no placement is named, by compute slices; (1, 2) is the 1g profile
 # with double memory. Reproduces eight public transcripts.
@@ -19,8 +26,16 @@ DEFAULT_STARTS: dict[tuple[int, int], tuple[int, ...]] = {
 }
 MIG_OFF, MIG_ON = 0, 1
 DOUBLE_MEMORY_COMPUTE_ID = 7
-# Compute-instance profile id by width in compute slices.
-COMPUTE_IDS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
+# Compute-instance profile id -> how many fit, by compute slices of the GPU instance; and where they
+# begin, by their own width. Source: boards.json, `compute_instance_profiles`.
+COMPUTE_COUNTS: dict[int, dict[int, int]] = {
+    1: {0: 1},
+    2: {0: 2, 1: 1},
+    3: {0: 3, 1: 1, 2: 1},
+    4: {0: 4, 1: 2, 3: 1},
+    7: {0: 7, 1: 3, 2: 2, 3: 1, 4: 1},
+}
+COMPUTE_STARTS = {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4), 3: (0, 4), 4: (0,), 7: (0,)}
 
 
 def require_root(node: Node) -> None:
@@ -40,8 +55,20 @@ def require_profile(gpu: Gpu, profile_id: int) -> Profile:
     return profile
 
 
+def require_queries(gpu: Gpu) -> None:
+    """Of profiles and placements: Ampere has none to tell while MIG is off (field 199 is 0)."""
+    if not gpu.kind.supports_mig or not (queries_without_mode(gpu) or gpu.mig_current == MIG_ON):
+        raise DriverError(Code.NOT_SUPPORTED)
+
+
+def queries_without_mode(gpu: Gpu) -> bool:
+    """NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE; inferred, not read on hardware."""
+    return gpu.kind.supports_mig and not gpu.kind.mode_change_needs_reset
+
+
 def set_mig_mode(node: Node, gpu: Gpu, mode: int) -> Code:
-    """The activation status: a busy GPU keeps the mode pending and says IN_USE."""
+    """The activation status: a busy GPU keeps the mode pending and says IN_USE; one that has to be
+    reset for it, and cannot be, says RESET_REQUIRED. Ampere's reset is tried by the call itself."""
     require_root(node)
     if not gpu.kind.supports_mig:
         raise DriverError(Code.NOT_SUPPORTED)
@@ -50,8 +77,10 @@ def set_mig_mode(node: Node, gpu: Gpu, mode: int) -> Code:
     gpu.mig_pending = mode
     if gpu.mig_current == mode:
         return Code.SUCCESS
-    if gpu.processes or gpu.held_by_client or gpu.instances:
+    if gpu.processes or gpu.is_held or gpu.instances:
         return Code.IN_USE
+    if gpu.kind.mode_change_needs_reset and gpu.reset_refused:
+        return Code.RESET_REQUIRED
     gpu.mig_current = mode
     return Code.SUCCESS
 
@@ -86,7 +115,7 @@ def create_gpu_instance(
     profile = require_profile(gpu, profile_id)
     if start is not None and (start not in profile.starts or size != profile.memory_slices):
         raise DriverError(Code.INVALID_ARGUMENT)
-    if gpu.held_by_client:
+    if gpu.is_held:
         raise DriverError(Code.IN_USE)
     free = {p.start for p in free_placements(gpu.kind, profile, layout(gpu))}
     if start is None:
@@ -108,26 +137,52 @@ def destroy_gpu_instance(node: Node, gpu: Gpu, instance: GpuInstance) -> None:
 def compute_profiles(gpu: Gpu, instance: GpuInstance) -> dict[int, tuple[int, int]]:
     """Compute-instance profile id -> (compute slices, how many fit)."""
     profile = require_profile(gpu, instance.profile_id)
-    if profile.compute_slices == 1 and profile.memory_slices > 1 and gpu.kind.memory_slices == 8:
+    if profile.compute_slices == 1 and profile.memory_slices > 1:
         return {DOUBLE_MEMORY_COMPUTE_ID: (1, 1)}
-    width = profile.compute_slices
-    return {COMPUTE_IDS[w]: (w, width // w) for w in COMPUTE_IDS if w <= width}
+    counts = COMPUTE_COUNTS[profile.compute_slices]
+    return {known: (COMPUTE_WIDTHS[known], most) for known, most in counts.items()}
 
 
-def create_compute_instance(
-    node: Node, gpu: Gpu, instance: GpuInstance, profile_id: int
-) -> ComputeInstance:
-    require_root(node)
+def compute_width(gpu: Gpu, instance: GpuInstance, profile_id: int) -> int:
+    """Compute slices of a compute-instance profile that the GPU instance has."""
     known = compute_profiles(gpu, instance)
     if profile_id not in known:
         raise DriverError(Code.NOT_SUPPORTED)
-    used = sum(known[c.profile_id][0] for c in instance.compute)
-    width = require_profile(gpu, instance.profile_id).compute_slices
-    if used + known[profile_id][0] > width:
+    return known[profile_id][0]
+
+
+def compute_starts(gpu: Gpu, instance: GpuInstance, profile_id: int) -> list[int]:
+    """Where the GPU instance lets compute instances of the profile begin, occupied or not."""
+    width = compute_width(gpu, instance, profile_id)
+    total = require_profile(gpu, instance.profile_id).compute_slices
+    return [start for start in COMPUTE_STARTS[width] if start + width <= total]
+
+
+def free_compute_starts(gpu: Gpu, instance: GpuInstance, profile_id: int) -> list[int]:
+    width = compute_width(gpu, instance, profile_id)
+    taken = {
+        compute.start + slot
+        for compute in instance.compute
+        for slot in range(COMPUTE_WIDTHS[compute.profile_id])
+    }
+    starts = compute_starts(gpu, instance, profile_id)
+    return [start for start in starts if taken.isdisjoint(range(start, start + width))]
+
+
+def create_compute_instance(
+    node: Node, gpu: Gpu, instance: GpuInstance, profile_id: int, start: int | None = None
+) -> ComputeInstance:
+    """`start` None: the lowest free one. Which one real drivers take is not verified."""
+    require_root(node)
+    free = free_compute_starts(gpu, instance, profile_id)
+    if start is not None and start not in compute_starts(gpu, instance, profile_id):
+        raise DriverError(Code.INVALID_ARGUMENT)
+    if not free or (start is not None and start not in free):
         raise DriverError(Code.INSUFFICIENT_RESOURCES)
     taken = {c.id for c in instance.compute}
-    free_id = next(i for i in range(width + 1) if i not in taken)
-    made = ComputeInstance(free_id, profile_id, node.new_uuid("MIG"))
+    free_id = next(i for i in range(len(taken) + 1) if i not in taken)
+    place = free[0] if start is None else start
+    made = ComputeInstance(free_id, profile_id, node.new_uuid("MIG"), place)
     instance.compute.append(made)
     return made
 

@@ -3,7 +3,7 @@
 The names count what is in the box. "2-2-4-6-8-8" is 2 CPUs, 2 storage NICs, 4 PCIe switches,
 6 NVSwitches, 8 GPUs, 8 NICs of the GPUs; "2-2-4" is 2 CPUs, 2 NICs, 4 GPUs. Wiring: NVIDIA's
 DGX A100 and DGX H100 user guides (links per GPU and switch), and `nvidia-smi topo -m` of such
-machines in public threads, among them NVIDIA/nccl issue 1505. NICs are not simulated yet.
+machines in public threads, among them NVIDIA/nccl issue 1505 and vllm-project/vllm issue 6746.
 """
 
 from dataclasses import dataclass
@@ -33,6 +33,17 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class NicSpot:
+    """A network port: where its card hangs, and which PCI function of the card it is."""
+
+    place: Place
+    interface: str
+    function: int = 0
+    link_layer: str = "InfiniBand"
+    gbit_per_second: int = 400
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """A kind of node. `board` and `gpus` are None where any will do.
 
@@ -48,6 +59,7 @@ class Layout:
     cpus: tuple[tuple[int, ...], ...]
     links: int = 0
     switches: tuple[int, ...] = ()
+    nics: tuple[NicSpot, ...] = ()
 
     @property
     def gpus(self) -> int | None:
@@ -91,6 +103,17 @@ def _threads(sockets: int, cores: int, threads: int) -> tuple[tuple[int, ...], .
     )
 
 
+def _storage(bridge: int, gbit_per_second: int) -> tuple[NicSpot, ...]:
+    """A card with two Ethernet ports at each CPU, behind a host bridge of its own."""
+    return tuple(
+        NicSpot(
+            Place(numa, bridge, 0, 0), f"eth{2 * numa + port}", port, "Ethernet", gbit_per_second
+        )
+        for numa in range(2)
+        for port in range(2)
+    )
+
+
 def _hopper(name: str, board: str) -> Layout:
     return Layout(
         name=name,
@@ -100,6 +123,10 @@ def _hopper(name: str, board: str) -> Layout:
         cpus=_threads(sockets=2, cores=56, threads=2),
         links=18,
         switches=(5, 4, 4, 5),
+        nics=(
+            *(NicSpot(Place(i // 4, i, 0, switch=1), f"ib{i}") for i in range(8)),
+            *_storage(bridge=8, gbit_per_second=200),
+        ),
     )
 
 
@@ -122,15 +149,27 @@ LAYOUTS = {
             cpus=_threads(sockets=2, cores=64, threads=2),
             links=12,
             switches=(2,) * 6,
+            nics=(
+                *(
+                    NicSpot(
+                        Place(i // 4, i // 2, 0, switch=2 + i % 2), f"ib{i}", gbit_per_second=200
+                    )
+                    for i in range(8)
+                ),
+                *_storage(bridge=4, gbit_per_second=100),
+            ),
         ),
         _hopper("h100-nvswitch-8", "H100-80GB"),
         _hopper("h200-nvswitch-8", "H200-141GB"),
         Layout(
             name="l40s-pcie-4",
-            says="2-2-4: 4 GPUs in pairs behind one PCIe switch of each of 2 CPUs, no NVLink",
+            says="2-2-4: 2 GPUs and a NIC behind one PCIe switch of each of 2 CPUs, no NVLink",
             board="L40S-48GB",
             places=tuple(Place(numa=i // 2, bridge=0, tree=0, switch=0) for i in range(4)),
             cpus=_threads(sockets=2, cores=32, threads=2),
+            nics=tuple(
+                NicSpot(Place(numa, 0, 0, 0), f"eth{numa}", 0, "Ethernet", 200) for numa in range(2)
+            ),
         ),
         Layout(
             name="a30-bridge-2",
@@ -139,6 +178,7 @@ LAYOUTS = {
             places=(Place(numa=0, bridge=0, tree=0, switch=0), Place(0, 0, tree=1, switch=0)),
             cpus=_threads(sockets=1, cores=32, threads=2),
             links=4,
+            nics=(NicSpot(Place(0, 0, tree=2, switch=0), "eth0", 0, "Ethernet", 25),),
         ),
     )
 }

@@ -10,13 +10,21 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from agents.simdriver.administration import ADMINISTRATION_SYMBOLS
 from agents.simdriver.codes import WORDS, Code, DriverError
+from agents.simdriver.compute import COMPUTE_SYMBOLS
 from agents.simdriver.devices import DEVICE_SYMBOLS
-from agents.simdriver.handles import Handles
+from agents.simdriver.events import EVENT_SYMBOLS, EventSet
+from agents.simdriver.faults import kinds_of, next_failure, seconds_of
+from agents.simdriver.gpm import GPM_SYMBOLS, Sample
+from agents.simdriver.handles import Handles, Ref
+from agents.simdriver.health import HEALTH_SYMBOLS
 from agents.simdriver.links import LINK_SYMBOLS
+from agents.simdriver.load import Meters
 from agents.simdriver.mig import MIG_SYMBOLS
-from agents.simdriver.state import CUDA_VERSION, DRIVER_VERSION, NVML_VERSION
+from agents.simdriver.state import CUDA_VERSION, DRIVER_VERSION, NVML_VERSION, Node
 from agents.simdriver.store import Store
+from agents.simdriver.telemetry import TELEMETRY_SYMBOLS
 
 
 class Library:
@@ -26,8 +34,11 @@ class Library:
         self.store = Store(path)
         self.handles = Handles()
         self.sessions = 0
-        symbols = {**SYSTEM_SYMBOLS, **DEVICE_SYMBOLS, **LINK_SYMBOLS, **MIG_SYMBOLS}
-        for name, function in symbols.items():
+        self.event_sets: dict[Ref, EventSet] = {}
+        self.event_sets_made = 0
+        self.meters = Meters()
+        self.gpm_samples: dict[Ref, Sample] = {}
+        for name, function in symbols().items():
             setattr(self, name, self._symbol(name, function))
 
     def sleep(self, seconds: float) -> None:
@@ -40,16 +51,44 @@ class Library:
         if name == "nvmlErrorString":
             return lambda code: WORDS.get(code, WORDS[Code.UNKNOWN]).encode()
 
+        names = (name, *kinds_of(name))
+        # A question may be asked first and its answer dropped: it looked at the file just now.
+        asks = "Get" in name and name not in SYSTEM_SYMBOLS
+
         @wraps(function)
         def symbol(*arguments: Any) -> int:
             if not self.sessions and name != "nvmlInitWithFlags":
                 return Code.UNINITIALIZED
             try:
-                return int(function(self, *arguments) or Code.SUCCESS)
+                if not asks and (failure := self._hindered(self._now(), names)):
+                    return failure
+                code = int(function(self, *arguments) or Code.SUCCESS)
             except DriverError as refused:
-                return int(refused.code)
+                code = int(refused.code)
+            if asks:
+                node = self.store.seen()
+                if node.slow or node.fail_next:
+                    return self._hindered(node, names) or code
+            return code
 
         return symbol
+
+    def _now(self) -> Node | None:
+        """None where the file is gone: beginning and ending a session needs no node."""
+        try:
+            return self.store.node()
+        except OSError:
+            return None
+
+    def _hindered(self, node: Node | None, names: tuple[str, ...]) -> int:
+        """Takes the time of a slow call; the code of a failure that was ordered, else 0."""
+        if node is None or not (node.slow or node.fail_next):
+            return Code.SUCCESS
+        self.sleep(seconds_of(node, names))
+        if all(fail.call != names[0] for fail in node.fail_next):
+            return Code.SUCCESS
+        with self.store.change() as changed:
+            return next_failure(changed, names[0])
 
 
 def _init(library: Library, flags: Any) -> None:
@@ -76,6 +115,15 @@ def _cuda_version(library: Library, out: Any) -> None:
     out._obj.value = CUDA_VERSION
 
 
+def _process_name(library: Library, pid: Any, buffer: Any, size: Any) -> None:
+    """Of a process that runs on this machine; those of an injected holder have no name."""
+    try:
+        words = Path("/proc", str(pid.value), "cmdline").read_bytes()
+    except OSError:
+        raise DriverError(Code.NOT_FOUND) from None
+    buffer.value = words.split(b"\0")[0][: size.value - 1]
+
+
 SYSTEM_SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlInitWithFlags": _init,
     "nvmlShutdown": _shutdown,
@@ -84,4 +132,21 @@ SYSTEM_SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlSystemGetNVMLVersion": _nvml_version,
     "nvmlSystemGetCudaDriverVersion": _cuda_version,
     "nvmlSystemGetCudaDriverVersion_v2": _cuda_version,
+    "nvmlSystemGetProcessName": _process_name,
 }
+
+
+def symbols() -> dict[str, Callable[..., Any]]:
+    """Every call of the driver by its C symbol."""
+    return {
+        **SYSTEM_SYMBOLS,
+        **DEVICE_SYMBOLS,
+        **ADMINISTRATION_SYMBOLS,
+        **LINK_SYMBOLS,
+        **MIG_SYMBOLS,
+        **COMPUTE_SYMBOLS,
+        **HEALTH_SYMBOLS,
+        **EVENT_SYMBOLS,
+        **TELEMETRY_SYMBOLS,
+        **GPM_SYMBOLS,
+    }

@@ -9,7 +9,8 @@ from ctypes import ArgumentError
 from typing import Any
 
 from agents.simdriver.codes import Code, DriverError
-from agents.simdriver.handles import gpu_of
+from agents.simdriver.fabric import FABRIC_SYMBOLS
+from agents.simdriver.handles import Ref, gpu_of, put
 from agents.simdriver.layouts import LAYOUTS, Layout, Level, level, switch_bus_id
 from agents.simdriver.state import Gpu, Node
 
@@ -18,9 +19,11 @@ WORD_BITS = 64
 REMOTE_GPU, REMOTE_SWITCH = 0, 2
 # nvmlNvlinkVersion_t, not the generation: 3.0 is 4, 4.0 is 6, 5.0 is 7.
 NVLINK_VERSIONS = {"ampere": 4, "hopper": 6, "blackwell": 7}
-PCIE_GENERATIONS = {"ampere": 4, "ada": 4, "hopper": 5, "blackwell": 5}
+PCIE_GENERATIONS = {"turing": 3, "ampere": 4, "ada": 4, "hopper": 5, "blackwell": 5}
 PCIE_WIDTH = 16
 CAP_NVLINK, CAP_ATOMICS, CAP_COUNT = 2, 3, 5
+# Of nvmlNvLinkCapability_t: P2P supported, P2P atomics, valid.
+NVLINK_CAPS, NVLINK_CAP_COUNT = (0, 2, 5), 6
 P2P_OK, P2P_NOT_SUPPORTED = 0, 5
 SCOPES = (0, 1)
 
@@ -104,6 +107,38 @@ def _remote_pci(library: Any, handle: Any, link: Any, out: Any) -> None:
     info.domain, info.bus, info.device = 0, int(bus_id[9:11], 16), 0
 
 
+def _capability(library: Any, handle: Any, link: Any, capability: Any, out: Any) -> None:
+    """Peers and atomics by every link, the host's memory and SLI by none: not verified."""
+    _live_link(library, handle, link)
+    if not 0 <= _plain(capability) < NVLINK_CAP_COUNT:
+        raise DriverError(Code.INVALID_ARGUMENT)
+    out._obj.value = int(_plain(capability) in NVLINK_CAPS)
+
+
+def _nearest(library: Any, handle: Any, level_asked: Any, count: Any, array: Any) -> None:
+    """The GPUs at exactly this level; how many they are where no array is given."""
+    node, gpu = _at(library, handle)
+    if _plain(level_asked) not in set(Level):
+        raise DriverError(Code.INVALID_ARGUMENT)
+    layout = _layout(node)
+    own = layout.place(gpu.index, gpu.numa_node)
+    found = [
+        other
+        for other in node.gpus
+        if other.index != gpu.index
+        and level(own, layout.place(other.index, other.numa_node)) == _plain(level_asked)
+    ]
+    if array is not None:
+        for index, other in enumerate(found[: count._obj.value]):
+            put(library, array, index, Ref(other.uuid))
+    count._obj.value = len(found)
+
+
+def _plain(value: Any) -> int:
+    """pynvml gives some enumerations as ints and some in a ctypes wrapper."""
+    return int(getattr(value, "value", value))
+
+
 def _p2p_status(library: Any, one: Any, other: Any, cap: Any, out: Any) -> None:
     """pynvml's NVML_P2P_CAPS_INDEX_READ is a tuple by mistake: ctypes refuses it, and so do we."""
     node, first = _at(library, one)
@@ -172,6 +207,8 @@ def _pcie_width(library: Any, handle: Any, out: Any) -> None:
 
 LINK_SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetTopologyCommonAncestor": _common_ancestor,
+    "nvmlDeviceGetTopologyNearestGpus": _nearest,
+    "nvmlDeviceGetNvLinkCapability": _capability,
     "nvmlDeviceGetNvLinkState": _link_state,
     "nvmlDeviceGetNvLinkVersion": _link_version,
     "nvmlDeviceGetNvLinkRemoteDeviceType": _remote_type,
@@ -185,4 +222,5 @@ LINK_SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetMaxPcieLinkGeneration": _pcie_generation,
     "nvmlDeviceGetCurrPcieLinkWidth": _pcie_width,
     "nvmlDeviceGetMaxPcieLinkWidth": _pcie_width,
+    **FABRIC_SYMBOLS,
 }

@@ -1,4 +1,4 @@
-"""C symbols about MIG: mode, profiles and placements, GPU and compute instances, MIG devices."""
+"""C symbols about MIG: mode, profiles and placements, GPU instances, MIG devices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from agents.contract.boards import Profile
 from agents.simdriver import driver
 from agents.simdriver.codes import Code, DriverError
-from agents.simdriver.handles import Ref, compute_of, gpu_of, instance_of
+from agents.simdriver.compute import compute_ref
+from agents.simdriver.handles import Ref, compute_of, gpu_of, instance_of, items, put, put_field
 from agents.simdriver.state import ComputeInstance, Gpu, GpuInstance, Node
 
 GI_PROFILE_V2 = 0x02000098
-CI_PROFILE_V2 = 0x02000088
-GI_PROFILE_COUNT, CI_PROFILE_COUNT = 0x12, 0x9
+GI_PROFILE_COUNT = 0x12
 
 
 def _get_mode(library: Any, handle: Any, current: Any, pending: Any) -> None:
@@ -34,6 +34,7 @@ def _profile(library: Any, handle: Any, query: int) -> Profile:
     gpu = gpu_of(library.store.node(), library.handles.ref(handle))
     if not 0 <= query < GI_PROFILE_COUNT:
         raise DriverError(Code.INVALID_ARGUMENT)
+    driver.require_queries(gpu)
     for profile in gpu.kind.profiles:
         if profile.query_index == query:
             return profile
@@ -48,6 +49,17 @@ def _profile_info_v(library: Any, handle: Any, query: int, out: Any) -> None:
     if out._obj.version != GI_PROFILE_V2:
         raise DriverError(Code.ARGUMENT_VERSION_MISMATCH)
     profile = _profile(library, handle, query)
+    _fill_profile(out._obj, profile)
+    out._obj.name = f"MIG {profile.name}".encode()
+
+
+def _profile_info_by_id(library: Any, handle: Any, profile_id: int, out: Any) -> None:
+    """By the profile's id, as nvidia-smi prints it."""
+    if out._obj.version != GI_PROFILE_V2:
+        raise DriverError(Code.ARGUMENT_VERSION_MISMATCH)
+    gpu = gpu_of(library.store.node(), library.handles.ref(handle))
+    driver.require_queries(gpu)
+    profile = driver.require_profile(gpu, profile_id)
     _fill_profile(out._obj, profile)
     out._obj.name = f"MIG {profile.name}".encode()
 
@@ -68,6 +80,7 @@ def _fill_profile(info: Any, profile: Profile) -> None:
 
 def _placements(library: Any, handle: Any, profile_id: int, array: Any, count: Any) -> None:
     gpu = gpu_of(library.store.node(), library.handles.ref(handle))
+    driver.require_queries(gpu)
     profile = driver.require_profile(gpu, profile_id)
     room = count._obj.value if array is not None else 0
     count._obj.value = len(profile.starts)
@@ -75,7 +88,7 @@ def _placements(library: Any, handle: Any, profile_id: int, array: Any, count: A
         return
     if room < len(profile.starts):
         raise DriverError(Code.INSUFFICIENT_SIZE)
-    for slot, start in zip(_items(array), profile.starts, strict=False):
+    for slot, start in zip(items(array), profile.starts, strict=False):
         slot.start, slot.size = start, profile.memory_slices
 
 
@@ -118,7 +131,7 @@ def _list(library: Any, handle: Any, profile_id: int, array: Any, count: Any) ->
     found = [i for i in gpu.instances if i.profile_id == profile_id]
     count._obj.value = len(found)
     for index, instance in enumerate(sorted(found, key=lambda i: i.id)):
-        _store(library, array, index, Ref(gpu.uuid, instance.id))
+        put(library, array, index, Ref(gpu.uuid, instance.id))
 
 
 def _by_id(library: Any, handle: Any, instance_id: int, out: Any) -> None:
@@ -134,60 +147,7 @@ def _info(library: Any, handle: Any, out: Any) -> None:
     info = out._obj
     info.id, info.profileId = instance.id, instance.profile_id
     info.placement.start, info.placement.size = instance.start, instance.size
-    _store_field(library, info, "device", Ref(gpu.uuid))
-
-
-def _compute_profile_v(library: Any, handle: Any, query: int, engine: int, out: Any) -> None:
-    if out._obj.version != CI_PROFILE_V2:
-        raise DriverError(Code.ARGUMENT_VERSION_MISMATCH)
-    gpu, instance = instance_of(library.store.node(), library.handles.ref(handle))
-    if not 0 <= query < CI_PROFILE_COUNT or engine != 0:
-        raise DriverError(Code.INVALID_ARGUMENT)
-    known = driver.compute_profiles(gpu, instance)
-    if query not in known:
-        raise DriverError(Code.NOT_SUPPORTED)
-    profile = driver.require_profile(gpu, instance.profile_id)
-    width, most = known[query]
-    info = out._obj
-    info.id, info.sliceCount, info.instanceCount = query, width, most
-    info.multiprocessorCount = profile.multiprocessors * width // profile.compute_slices
-    name = profile.name if width == profile.compute_slices else f"{width}c.{profile.name}"
-    info.name = f"MIG {name}".encode()
-
-
-def _create_compute(library: Any, handle: Any, profile_id: int, out: Any) -> None:
-    ref = library.handles.ref(handle)
-    with library.store.change() as node:
-        gpu, instance = instance_of(node, ref)
-        made = driver.create_compute_instance(node, gpu, instance, profile_id)
-        library.handles.give(out, _compute_ref(gpu, instance, made))
-
-
-def _destroy_compute(library: Any, handle: Any) -> None:
-    ref = library.handles.ref(handle)
-    with library.store.change() as node:
-        driver.destroy_compute_instance(node, *compute_of(node, ref))
-
-
-def _list_compute(library: Any, handle: Any, profile_id: int, array: Any, count: Any) -> None:
-    gpu, instance = instance_of(library.store.node(), library.handles.ref(handle))
-    if profile_id not in driver.compute_profiles(gpu, instance):
-        raise DriverError(Code.NOT_SUPPORTED)
-    found = [c for c in instance.compute if c.profile_id == profile_id]
-    count._obj.value = len(found)
-    for index, compute in enumerate(found):
-        _store(library, array, index, _compute_ref(gpu, instance, compute))
-
-
-def _compute_info(library: Any, handle: Any, out: Any) -> None:
-    gpu, instance, compute = compute_of(library.store.node(), library.handles.ref(handle))
-    info = out._obj
-    info.id, info.profileId = compute.id, compute.profile_id
-    info.placement.start = 0
-    info.placement.size = driver.compute_profiles(gpu, instance)[compute.profile_id][0]
-    # The MIG device's own handle: its UUID needs no walk.
-    _store_field(library, info, "device", _compute_ref(gpu, instance, compute))
-    _store_field(library, info, "gpuInstance", Ref(gpu.uuid, instance.id))
+    put_field(library, info, "device", Ref(gpu.uuid))
 
 
 def _max_devices(library: Any, handle: Any, out: Any) -> None:
@@ -208,7 +168,7 @@ def _device_by_index(library: Any, handle: Any, index: Any, out: Any) -> None:
 
 def _devices(gpu: Gpu) -> list[Ref]:
     return [
-        _compute_ref(gpu, instance, compute)
+        compute_ref(gpu, instance, compute)
         for instance in sorted(gpu.instances, key=lambda i: i.id)
         for compute in sorted(instance.compute, key=lambda c: c.id)
     ]
@@ -238,30 +198,12 @@ def _of_device(library: Any, handle: Any) -> tuple[Gpu, GpuInstance, ComputeInst
     return compute_of(node, library.handles.ref(handle))
 
 
-def _compute_ref(gpu: Gpu, instance: GpuInstance, compute: ComputeInstance) -> Ref:
-    return Ref(gpu.uuid, instance.id, compute.id, compute.uuid)
-
-
-def _items(array: Any) -> Any:
-    """The caller's array, whether passed itself or by reference."""
-    return getattr(array, "_obj", array)
-
-
-def _store(library: Any, array: Any, index: int, ref: Ref) -> None:
-    items = _items(array)
-    items[index] = library.handles.pointer(type(items[index]), ref)
-
-
-def _store_field(library: Any, struct: Any, name: str, ref: Ref) -> None:
-    kind = dict(struct._fields_)[name]
-    setattr(struct, name, library.handles.pointer(kind, ref))
-
-
 MIG_SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetMigMode": _get_mode,
     "nvmlDeviceSetMigMode": _set_mode,
     "nvmlDeviceGetGpuInstanceProfileInfo": _profile_info,
     "nvmlDeviceGetGpuInstanceProfileInfoV": _profile_info_v,
+    "nvmlDeviceGetGpuInstanceProfileInfoByIdV": _profile_info_by_id,
     "nvmlDeviceGetGpuInstancePossiblePlacements_v2": _placements,
     "nvmlDeviceGetGpuInstanceRemainingCapacity": _capacity,
     "nvmlDeviceCreateGpuInstance": _create,
@@ -270,11 +212,6 @@ MIG_SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetGpuInstances": _list,
     "nvmlDeviceGetGpuInstanceById": _by_id,
     "nvmlGpuInstanceGetInfo": _info,
-    "nvmlGpuInstanceGetComputeInstanceProfileInfoV": _compute_profile_v,
-    "nvmlGpuInstanceCreateComputeInstance": _create_compute,
-    "nvmlComputeInstanceDestroy": _destroy_compute,
-    "nvmlGpuInstanceGetComputeInstances": _list_compute,
-    "nvmlComputeInstanceGetInfo_v2": _compute_info,
     "nvmlDeviceGetMaxMigDeviceCount": _max_devices,
     "nvmlDeviceGetMigDeviceHandleByIndex": _device_by_index,
     "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": _parent,

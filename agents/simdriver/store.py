@@ -16,8 +16,9 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stamp: tuple[int, int] | None = None
-        self._node: Node | None = None
+        self._name = str(path)
+        # One value, so that threads never see a node with another one's stamp.
+        self._cache: tuple[tuple[int, int], Node] | None = None
 
     def create(self, node: Node) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,25 +26,33 @@ class Store:
 
     def node(self) -> Node:
         """The node as it is now. Do not change it: use `change`."""
-        stat = self.path.stat()
+        stat = os.stat(self._name)  # noqa: PTH116 - asked at every call of the driver
         stamp = (stat.st_mtime_ns, stat.st_ino)
-        if self._node is None or stamp != self._stamp:
-            self._node = read(json.loads(self.path.read_text("utf-8")))
-            self._stamp = stamp
-        return self._node
+        cache = self._cache
+        if cache is None or cache[0] != stamp:
+            cache = self._cache = stamp, self._read()
+        return cache[1]
+
+    def seen(self) -> Node:
+        """The node as this process read it last: no look at the file, where one just was."""
+        cache = self._cache
+        return cache[1] if cache else self.node()
 
     @contextmanager
     def change(self) -> Iterator[Node]:
-        """The node under lock; saved when the block ends, left as it was when it raises."""
+        """The node under lock; saved when the block ends, left as it was when it raises.
+
+        It is a copy of its own: other threads of this process go on with what stands in the file.
+        """
         with self.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self._node = None
-            try:
-                node = self.node()
-                yield node
-                self._save(node)
-            finally:
-                self._node = None
+            node = self._read()
+            yield node
+            self._save(node)
+            self._cache = None
+
+    def _read(self) -> Node:
+        return read(json.loads(self.path.read_text("utf-8")))
 
     def _save(self, node: Node) -> None:
         """Replaced in one step, so that a reader never sees half a file."""

@@ -14,16 +14,19 @@ from agents.contract.calls import (
     MAX_BODY_BYTES,
     MAX_LOG_CHUNK_BYTES,
     SYNC_PATH,
+    TELEMETRY_PATH,
     EnrolRequest,
     HelloRequest,
     SyncRequest,
 )
 from agents.contract.codec import decode
 from agents.contract.errors import Code, ContractError
+from agents.contract.telemetry import TelemetryRequest
 from portal.agentapi import enrolment, sync
 from portal.agentapi.credentials import node_of
 from portal.agentapi.holds import hold, only_hold
 from portal.agentapi.logs import log_append
+from portal.agentapi.telemetry import telemetry_take
 from portal.agentapi.threads import in_thread
 from portal.agentapi.wire import (
     Disconnected,
@@ -85,6 +88,8 @@ async def _answer(scope: Scope, receive: Receive) -> tuple[int, object]:
     if call == ("POST", ENROL_PATH):
         enrol = decode(EnrolRequest, await _json(scope, receive))
         return 200, await in_thread(enrolment.enrol, request=enrol)
+    if call == ("POST", TELEMETRY_PATH):
+        return 200, await _telemetry(scope, receive)
     match = LOG.fullmatch(scope["path"])
     if match and scope["method"] == "PUT":
         return 200, await _log(scope, receive, match["replica"])
@@ -108,6 +113,12 @@ async def _sync(scope: Scope, receive: Receive) -> object:
                 return await in_thread(sync.answer, standing=standing, revision=revision)
             seconds = min(request.hold_seconds, settings.PLATFORM.hold_seconds)
             return await hold(bell, standing, seconds, receive)
+
+
+async def _telemetry(scope: Scope, receive: Receive) -> object:
+    request = decode(TelemetryRequest, await _json(scope, receive))
+    authorization = header(scope, "authorization")
+    return await in_thread(telemetry_take, authorization=authorization, request=request)
 
 
 async def _log(scope: Scope, receive: Receive, replica: str) -> object:

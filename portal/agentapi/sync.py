@@ -53,7 +53,8 @@ def take(*, authorization: str, request: SyncRequest) -> Standing:
     """
     observed = request.observed
     with transaction.atomic():
-        nodes = Node.objects.defer("desired", "facts").select_for_update(no_key=True, of=("self",))
+        nodes = Node.objects.defer("desired", "facts", "topology")
+        nodes = nodes.select_for_update(no_key=True, of=("self",))
         node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
         _require_own(node, observed)
         _events_append(node, request.events)

@@ -52,7 +52,9 @@ class Node(models.Model):
     allow_mass_removal = models.BooleanField(default=False, editable=False)
     observed_hash = models.CharField(max_length=64, blank=True, default="", editable=False)
     acked_seq = models.PositiveBigIntegerField(default=0, editable=False)
+    telemetry_at = models.DateTimeField(null=True, blank=True, editable=False)
     facts = models.JSONField(default=dict, editable=False)
+    topology = models.JSONField(default=dict, editable=False)
     fabric = models.CharField(max_length=128, blank=True, default="", editable=False)
     cpu_milli = models.PositiveIntegerField(default=0, editable=False)
     memory_mib = models.PositiveIntegerField(default=0, editable=False)
@@ -142,6 +144,20 @@ class Gpu(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node} GPU {self.index}"
+
+
+class LatestSample(models.Model):
+    """What the sensors of a GPU said last: `agents.contract.telemetry.GpuSample` as JSON.
+
+    `taken_at` by our clock, less the age that the node gave. Older samples are not kept.
+    """
+
+    gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, related_name="latest_sample")
+    taken_at = models.DateTimeField()
+    sample = models.JSONField()
+
+    def __str__(self) -> str:
+        return f"sample of {self.gpu}"
 
 
 class Slice(models.Model):

@@ -66,9 +66,11 @@ def _gpu_columns(seen: ObservedGpu) -> dict[str, Any]:
 
 
 def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
-    if row.health == health:
+    if (row.health, row.health_reason) == (health, reason):
         return False
     Gpu.objects.filter(pk=row.pk).update(health=health, health_reason=reason)
+    if row.health == health:
+        return False
     sentence = reason or f"GPU {row.index} is {health}"
     note(row, f"health_{health}", sentence, actor=f"node:{row.node.name}")
     return True

@@ -33,14 +33,18 @@ def nodes() -> QuerySet[Node]:
 def gpus() -> QuerySet[Gpu]:
     """Every GPU with its node and live slices (`live_slices`). Two queries."""
     ready = Prefetch("slices", queryset=slices(), to_attr="live_slices")
-    rows = Gpu.objects.select_related("node").defer("node__desired").prefetch_related(ready)
+    rows = (
+        Gpu.objects.select_related("node")
+        .defer("node__desired", "node__topology")
+        .prefetch_related(ready)
+    )
     return rows.order_by("node__name", "index")
 
 
 def slices() -> QuerySet[Slice]:
     """Every live slice with its GPU and node, in the order in which they sit on the board."""
     rows = Slice.objects.filter(status__in=[str(status) for status in SLICE_LIVE])
-    rows = rows.select_related("gpu__node").defer("gpu__node__desired")
+    rows = rows.select_related("gpu__node").defer("gpu__node__desired", "gpu__node__topology")
     return rows.order_by("gpu__node__name", "gpu__index", "start", "id")
 
 

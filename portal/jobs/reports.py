@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from agents.contract.codec import encode
 from agents.contract.documents import ObservedDocument, ObservedReplica
 from portal.audit.transitions import advance
 from portal.duties.locks import locked
@@ -54,10 +55,11 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
             {"gpu": p.gpu_uuid, "code": p.code, "sentence": p.sentence} for p in observed.problems
         ],
     }
+    node.topology = encode(observed.topology)
     node.fabric = facts.fabric
     node.cpu_milli = facts.cpu_milli
     node.memory_mib = facts.memory_mib
-    node.save(update_fields=["facts", "fabric", "cpu_milli", "memory_mib"])
+    node.save(update_fields=["facts", "topology", "fabric", "cpu_milli", "memory_mib"])
 
 
 def _replicas_report(node: Node, observed: ObservedDocument) -> set[int]:

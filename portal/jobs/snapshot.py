@@ -95,7 +95,7 @@ def _quotas() -> tuple[QuotaView, ...]:
 
 
 def _nodes(only: list[UUID] | None) -> tuple[NodeView, ...]:
-    nodes = Node.objects.exclude(status=NodeStatus.RETIRED).order_by("name")
+    nodes = Node.objects.exclude(status=NodeStatus.RETIRED).defer("topology").order_by("name")
     if only is not None:
         nodes = nodes.filter(pk__in=only)
     gpus = _gpus(only)

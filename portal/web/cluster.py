@@ -7,9 +7,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from portal.inventory.selectors import nodes
+from portal.inventory.telemetry import readings
 from portal.web.drawing import PATTERNS, NodeMap
+from portal.web.joined import joined_nodes
 from portal.web.person import person
 from portal.web.reading import cluster_maps
+from portal.web.sensors import sensor_rows
 from scheduler.core.states import NodeStatus
 
 LEGEND = {
@@ -33,6 +36,8 @@ def cluster(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "headline": headline(shown),
         "sentence": sentence(shown, len(rows)),
+        "joined": joined_nodes(node for node, _map in rows),
+        "sensors": sensor_rows(readings(person(request))),
         "legend": [(cls, PATTERNS.get(cls, ""), word) for cls, word in LEGEND.items()],
     }
     return render(request, "web/cluster.html", context)

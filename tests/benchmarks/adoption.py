@@ -48,9 +48,10 @@ def measure(stack: Stack, engine: str, kills: int) -> dict[str, Any]:
     )
     stack.until_status(job, "running")
     client = docker.DockerClient(base_url=engine, version="1.41")
-    before = lives(client)
+    uid = stack.job(job)["uid"]
+    before = lives(client, uid)
     seconds = [killed_once(stack, job) for _ in range(kills)]
-    restarted = sum(lives(client).get(name) != life for name, life in before.items())
+    restarted = sum(lives(client, uid).get(name) != life for name, life in before.items())
     stack.call("POST", f"/jobs/{job}/cancel")
     stack.until_status(job, "cancelled", seconds=90)
     wrong = sum(wrong_lines(stack, job, rank) for rank in range(REPLICAS))
@@ -81,9 +82,9 @@ def log_bytes(stack: Stack, job: str, rank: int) -> int:
     return int(attempt["replicas"][rank]["log_bytes"])
 
 
-def lives(client: docker.DockerClient) -> dict[str, tuple[int, str, int]]:
-    """What would change if a container were started again."""
-    found = client.containers.list(filters={"label": "tessera.node"})
+def lives(client: docker.DockerClient, uid: str) -> dict[str, tuple[int, str, int]]:
+    """What would change if a container of the job were started again."""
+    found = client.containers.list(filters={"label": f"tessera.job={uid}"})
     return {
         c.name: (c.attrs["State"]["Pid"], c.attrs["State"]["StartedAt"], c.attrs["RestartCount"])
         for c in found

@@ -2,14 +2,26 @@
 
 import gc
 import os
+from unittest.mock import patch
 
 import pytest
+from docker.models.containers import Container
 
 from agents.contract.documents import Rendezvous
+from agents.drill.fuse import Killed
 from agents.policy import Policy
 from agents.runtime.base import Phase, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
-from tests.contract.replicas import DEVICE, UNTIL_TOLD, Watch, a_gang, a_replica, go, meeting_of
+from tests.contract.replicas import (
+    DEVICE,
+    UNTIL_TOLD,
+    Watch,
+    a_gang,
+    a_replica,
+    go,
+    meeting_of,
+    whole_log,
+)
 
 pytestmark = pytest.mark.docker
 
@@ -109,3 +121,36 @@ def test_no_engine_is_one_clear_failure(tmp_path, monkeypatch):
     assert failure.value.sentence.startswith("no Docker Engine answers")
     del failure
     gc.collect()  # the socket that the SDK leaks when it is refused, while we ignore it
+
+
+def test_an_agent_that_ends_while_it_makes_a_container_anew_loses_no_replica(docker_node):
+    """It was told to start, so that a replica without any container would be called vanished."""
+    replica = a_replica(SHOW_DEVICES)
+    first = docker_node.runtime()
+    first.prepare(replica, [DEVICE])
+    meeting = meeting_of(first, [replica])
+    with patch.object(DockerRuntime, "_create", side_effect=Killed), pytest.raises(Killed):
+        first.start(replica, [CARVED_ANEW], meeting)
+    second = docker_node.runtime()
+    assert second.seen()[replica.id].phase is Phase.CREATED
+    watch = Watch(second)
+    second.start(replica, [CARVED_ANEW], meeting)
+    watch.ended(replica)
+    assert whole_log(second, replica.id).decode().split() == [CARVED_ANEW]
+    docker_node.container(replica)
+
+
+def test_an_agent_that_ends_with_the_old_and_the_new_container_starts_the_new_one(docker_node):
+    replica = a_replica(SHOW_DEVICES)
+    first = docker_node.runtime()
+    first.prepare(replica, [DEVICE])
+    meeting = meeting_of(first, [replica])
+    with patch.object(Container, "remove", side_effect=Killed), pytest.raises(Killed):
+        first.start(replica, [CARVED_ANEW], meeting)
+    second = docker_node.runtime()
+    assert second.seen()[replica.id].phase is Phase.CREATED
+    watch = Watch(second)
+    second.start(replica, [CARVED_ANEW], meeting)
+    watch.ended(replica)
+    assert whole_log(second, replica.id).decode().split() == [CARVED_ANEW]
+    assert docker_node.container(replica).name == f"tessera-{replica.job[:13]}-1-0"

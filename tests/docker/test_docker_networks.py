@@ -2,7 +2,17 @@
 
 import pytest
 
-from tests.contract.replicas import MEET, UNTIL_TOLD, Watch, a_gang, a_replica, go, whole_log
+from agents.runtime.docker_network import Networks
+from tests.contract.replicas import (
+    MEET,
+    UNTIL_TOLD,
+    Watch,
+    a_gang,
+    a_replica,
+    go,
+    meeting_of,
+    whole_log,
+)
 
 pytestmark = pytest.mark.docker
 
@@ -134,3 +144,46 @@ def test_a_network_of_nearly_the_same_name_that_is_not_ours_is_left_alone(docker
         foreign.reload()
     finally:
         foreign.remove()
+
+
+def test_a_network_that_another_agent_takes_away_as_soon_as_it_is_made_is_made_again(docker_node):
+    """Another node's agent on the engine finds no container on it yet, and sweeps."""
+    gang = a_gang(MEET, 2)
+    runtime = docker_node.runtime()
+    watch = Watch(runtime)
+    plain, taken = runtime.client.api.create_network, []
+
+    def create(*arguments, **options):
+        answer = plain(*arguments, **options)
+        if not taken:
+            taken.extend(network.remove() for network in docker_node.networks(gang[0].job))
+        return answer
+
+    runtime.client.api.create_network = create
+    go(runtime, *gang)
+    assert [watch.ended(replica).exit_code for replica in gang] == [0, 0]
+    assert len(taken) == 1
+
+
+def test_a_network_that_another_agent_takes_away_before_the_start_is_made_again(
+    docker_node, monkeypatch
+):
+    gang = a_gang(MEET, 2)
+    runtime = docker_node.runtime()
+    watch = Watch(runtime)
+    for replica in gang:
+        runtime.prepare(replica, ())
+    plain, taken = Networks.of, []
+
+    def of(networks, replica):
+        name = plain(networks, replica)
+        if not taken:
+            taken.extend(network.remove() for network in docker_node.networks(replica.job))
+        return name
+
+    monkeypatch.setattr(Networks, "of", of)
+    meeting = meeting_of(runtime, gang)
+    for replica in gang:
+        runtime.start(replica, (), meeting)
+    assert [watch.ended(replica).exit_code for replica in gang] == [0, 0]
+    assert len(taken) == 1

@@ -21,7 +21,7 @@ from tests.rows import a_job, a_node, a_project, a_user
 pytestmark = pytest.mark.django_db
 OURS = ("accounts", "inventory", "jobs", "quotas", "audit", "duties")
 # Reached through their parent, or nothing a person should look at.
-WITHOUT_PAGE = {"Membership", "HelloNonce"}
+WITHOUT_PAGE = {"Membership", "HelloNonce", "LatestSample"}
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from agents.contract.boards import boards
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, fits_together, is_legal
 from agents.nvml import Nvml
-from agents.partition import Create, Destroy, SetMode, WantedSlice, carry_out, diff
+from agents.partitioning.carry import carry_out
+from agents.partitioning.diff import diff
+from agents.partitioning.steps import Create, Destroy, SetMode, WantedSlice
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import Process, new_node
 from agents.simdriver.store import Store

@@ -7,7 +7,15 @@ from agents.contract.boards import boards
 from agents.contract.documents import DesiredDocument, ReplicaWish
 from agents.contract.geometry import Placement, free_placements
 from agents.nvml import GpuFacts, InstanceFacts
-from agents.partition import Changes, Create, Destroy, SetMode, WantedSlice, diff, place_of
+from agents.partitioning.diff import diff
+from agents.partitioning.steps import (
+    Changes,
+    Create,
+    Destroy,
+    SetMode,
+    WantedSlice,
+    place_of,
+)
 from agents.reconcile import (
     Fail,
     Forget,

@@ -19,6 +19,14 @@ from agents.contract.documents import (
     SliceKind,
     SliceProblem,
 )
+from agents.contract.topology import (
+    FabricClique,
+    GpuGroup,
+    GpuPair,
+    GroupKind,
+    NodeTopology,
+    ReportedNic,
+)
 
 GPU = "GPU-5a1d"
 PLACE = {"gpu_uuid": GPU, "profile": "2g.35gb", "start": 4, "size": 2}
@@ -72,5 +80,12 @@ def an_observed(**fields):
             ObservedReplica(id="r-2", job="j-1", address="10.0.0.1", port=29_500),
         ),
         "problems": (SliceProblem(GPU, "s-2", "in_use", "slice at 0 is still in use"),),
+        "topology": NodeTopology(
+            gpus=(0, 1),
+            pairs=(GpuPair(0, 1, "SYS", 4, False, 100_000),),
+            groups=(GpuGroup(GroupKind.NVLINK, (0, 1), 100_000),),
+            cliques=(FabricClique("c-1", 2, (0, 1)),),
+            nics=(ReportedNic("mlx5_0", "InfiniBand", True, True, 50_000, 1, ("PIX", ""), (0,)),),
+        ),
     }
     return ObservedDocument(**whole | fields)

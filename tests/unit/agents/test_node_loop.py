@@ -13,7 +13,7 @@ from agents.contract.documents import (
     SliceKind,
 )
 from agents.policy import Policy
-from agents.runtime.base import Phase
+from agents.runtime.base import Phase, RuntimeFailure
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_device, a_replica
 from tests.unit.agents.nodes import Machine
@@ -221,6 +221,20 @@ def test_an_empty_document_that_would_end_most_work_is_held_until_an_admin_allow
     assert events(machine)[-1] == "agent.holding"
     obey(node, a_document(machine, **empty, allow_mass_removal=True))
     assert set(states(machine).values()) == {ReplicaState.EXITED}
+
+
+def test_a_document_is_taken_or_held_also_while_the_engine_is_silent(machine, monkeypatch):
+    node = machine.agent()
+    crowd = [on_it(machine, id=f"r-{n}", job=f"j-{n}", devices=()) for n in range(3)]
+    obey(node, a_document(machine, *crowd))
+
+    def silent():
+        raise RuntimeFailure("docker", "timed out")
+
+    monkeypatch.setattr(machine.runtime, "seen", silent)
+    assert not node.accept(a_document(machine, revision=2)), "as it was last seen, all of it runs"
+    assert node.accept(a_document(machine, *crowd, revision=2))
+    assert node.desired.revision == 2
 
 
 def test_a_node_at_rest_says_nothing_and_does_nothing(machine):

@@ -5,7 +5,8 @@ import pytest
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode
 from agents.nvml import GpuFacts, InstanceFacts
-from agents.partition import WantedSlice, diff
+from agents.partitioning.diff import diff
+from agents.partitioning.steps import WantedSlice
 
 GPU = "GPU-1"
 

@@ -129,6 +129,9 @@ def test_the_example_in_the_operations_page_is_whole_and_can_be_read(file):
         ("allow_process_runtime = 0", "allow_process_runtime is of type bool"),
         ("network = 'bridge'", "network is one of job, host"),
         ("on_lease_end = 'stpo'", "on_lease_end is one of stop, keep"),
+        ("device_injection = 'hook'", "device_injection is one of nvidia, cdi"),
+        ("may_reset_gpus = 1", "may_reset_gpus is of type bool"),
+        ("nvidia_ctk = 'nvidia-ctk'", "nvidia_ctk is a whole path"),
     ],
 )
 def test_a_bad_file_is_refused_in_one_sentence(file, text, why):

@@ -165,8 +165,9 @@ def test_a_fence_older_than_one_seen_for_the_job_is_refused():
 
 
 def test_what_the_policy_refuses_is_failed_not_prepared():
-    (action,) = actions((a_replica(),), known(refusals={"r-1": "image x is not allowed"}))
-    assert action == Fail("r-1", Failure("policy", "image x is not allowed"))
+    refusal = Failure("policy", "image x is not allowed")
+    (action,) = actions((a_replica(),), known(refusals={"r-1": refusal}))
+    assert action == Fail("r-1", refusal)
 
 
 def test_what_is_no_longer_wanted_is_stopped_then_its_log_shipped_then_removed():

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from agents.commands.topology import ranges, table
 from agents.topology import (
     P2P,
     PCIE_LANE,
@@ -16,6 +15,7 @@ from agents.topology import (
     Remote,
     topology_of,
 )
+from agents.topology_table import ranges, table
 
 OPEN = Access(P2P.OK, P2P.OK, P2P.OK, P2P.OK)
 CLOSED = replace(OPEN, nvlink=P2P.NOT_SUPPORTED)

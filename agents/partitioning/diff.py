@@ -1,84 +1,26 @@
-"""Partition changes as a diff: keep what matches, make and delete only what must change.
+"""Partition changes as a diff: keep what matches, make and delete only what must change. Pure.
 
 Never touches an instance that a replica is given. The order is: delete what is in the way, change
 modes, then make; what cannot be done now is a problem that the next round tries again.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
-from agents.contract.documents import Device, GpuMode, SliceKind
+from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from agents.nvml import GpuFacts, InstanceFacts, Nvml, NvmlFailure
-
-Place = tuple[str, int, int]  # GPU UUID, start, size; a whole GPU has size 0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class WantedSlice:
-    """A MIG instance that should exist."""
-
-    gpu_uuid: str
-    profile: str
-    start: int
-    size: int
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SetMode:
-    gpu_uuid: str
-    mig: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    slice: WantedSlice
-    profile_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Complete:
-    """A GPU instance that lost, or never got, its compute instance."""
-
-    gpu_uuid: str
-    instance_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Destroy:
-    gpu_uuid: str
-    instance_id: int
-    start: int
-    size: int
-
-
-Step = SetMode | Create | Complete | Destroy
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What could not be done, and why. `slice`: the wanted slice's id, where it is about one."""
-
-    gpu_uuid: str
-    code: str
-    sentence: str
-    slice: str = ""
-
-
-@dataclass
-class Changes:
-    """The steps in order, and what cannot be wanted together."""
-
-    steps: list[Step] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
-def place_of(device: Device) -> Place:
-    """Where a replica's device is."""
-    whole = device.kind is SliceKind.GPU
-    return (device.gpu_uuid, 0, 0) if whole else (device.gpu_uuid, device.start, device.size)
+from agents.nvml import GpuFacts, InstanceFacts
+from agents.partitioning.steps import (
+    Changes,
+    Complete,
+    Create,
+    Destroy,
+    Place,
+    Problem,
+    SetMode,
+    WantedSlice,
+)
 
 
 def diff(
@@ -115,6 +57,9 @@ def _refusal(gpu: GpuFacts, wanted: list[WantedSlice], mode: GpuMode | None) -> 
     where = f"GPU {gpu.index} ({gpu.board.key})"
     if gpu.mig_current is None:
         return Problem(gpu.uuid, "no_mig", f"{where} has no MIG")
+    if mode is GpuMode.MPS:
+        sentence = f"{where} is wanted for shares of all of it and in slices at once"
+        return Problem(gpu.uuid, "mode_mps", sentence)
     if mode is not GpuMode.MIG:
         return Problem(gpu.uuid, "mode_whole", f"{where} is wanted whole and in slices at once")
     # Slices of a profile that the board lacks have a problem of their own.
@@ -138,12 +83,14 @@ def _gpu(
     gone = [i for i in live if i.start not in kept and i not in held]
     changes.steps += [Destroy(gpu.uuid, i.instance_id, i.start, i.size) for i in gone]
     changes.steps += [Complete(gpu.uuid, i.instance_id) for i in kept.values() if not i.uuid]
+    # Shares are given of a GPU that is whole for the driver.
     mig = mode is GpuMode.MIG
-    if mig is not gpu.mig_current:
-        if held or kept or (gpu.uuid, 0, 0) in in_use:
-            sentence = f"GPU {gpu.index} changes its mode when nothing of it is in use"
-            changes.problems.append(Problem(gpu.uuid, "in_use", sentence))
-            return
+    if mig is not gpu.mig_current and (held or kept or (gpu.uuid, 0, 0) in in_use):
+        sentence = f"GPU {gpu.index} changes its mode when nothing of it is in use"
+        changes.problems.append(Problem(gpu.uuid, "in_use", sentence))
+        return
+    if mig is not gpu.mig_current or mig is not gpu.mig_pending:
+        # The second: a change is pending that nobody wants any more.
         changes.steps.append(SetMode(gpu.uuid, mig))
     for want in wanted if mig else ():
         if want.start not in kept:
@@ -173,37 +120,3 @@ def _same(instance: InstanceFacts, want: WantedSlice) -> bool:
 
 def _place(instance: InstanceFacts) -> Place:
     return (instance.gpu_uuid, instance.start, instance.size)
-
-
-def carry_out(
-    nvml: Nvml, steps: Iterable[Step], before: Callable[[Step], None], after: Callable[[Step], None]
-) -> list[Problem]:
-    """Do the steps in order; `before` and `after` journal each one. A step that fails leaves the
-    later steps of its GPU for the next round, and becomes a problem."""
-    problems: dict[str, Problem] = {}
-    for step in steps:
-        gpu = step.slice.gpu_uuid if isinstance(step, Create) else step.gpu_uuid
-        if gpu in problems:
-            continue
-        before(step)
-        try:
-            _do(nvml, step)
-        except NvmlFailure as failure:
-            wanted = step.slice.id if isinstance(step, Create) else ""
-            problems[gpu] = Problem(gpu, str(failure.code), failure.sentence, wanted)
-        else:
-            after(step)
-    return list(problems.values())
-
-
-def _do(nvml: Nvml, step: Step) -> None:
-    match step:
-        case SetMode():
-            nvml.set_mig_mode(step.gpu_uuid, on=step.mig)
-        case Create():
-            want = step.slice
-            nvml.create_instance(want.gpu_uuid, step.profile_id, want.start, want.size)
-        case Complete():
-            nvml.complete_instance(step.gpu_uuid, step.instance_id)
-        case Destroy():
-            nvml.destroy_instance(step.gpu_uuid, step.instance_id)

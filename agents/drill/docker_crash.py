@@ -1,0 +1,124 @@
+"""Every point of the engine's script in turn, and a neighbour on the engine who must not notice."""
+
+import contextlib
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from docker import DockerClient
+from docker.errors import DockerException, ImageNotFound
+
+from agents.drill.crash import Report
+from agents.drill.docker_node import DockerDrillNode, engine_client, life, remove_all
+from agents.drill.docker_script import docker_script
+from agents.drill.fuse import fused_journal
+from agents.drill.lanes import LaneFuse, Point
+from agents.drill.play import Outcome, perform
+from agents.runtime.docker import LABEL
+
+IMAGE = "tessera-example:latest"
+# Drills of one engine may take away each other's empty networks: then a round has a call less.
+TIMES = 3
+
+
+class NoEngine(Exception):
+    """No engine answers, or it lacks the image: one sentence that says what to do."""
+
+
+def docker_drill(*, image: str = IMAGE, every: int = 1, workers: int = 1) -> Report:
+    """End the agent at every `every`th engine call and journal write, each on a node of its own on
+    the engine that DOCKER_HOST names. Whatever it makes there is gone at the end.
+
+    Raises NoEngine, and RuntimeError where not even the script without an end comes to its own.
+    """
+    drill = f"d{secrets.token_hex(2)}"[:4]
+    with tempfile.TemporaryDirectory(prefix="tessera-drill-") as folder, _engine(image) as client:
+        try:
+            return _drill(client, Path(folder), drill, image, every, workers)
+        finally:
+            remove_all(client, drill)
+
+
+def docker_play(
+    home: Path, name: str, image: str, at: Point | None
+) -> tuple[Outcome, dict[Point, str]]:
+    """One drill, with an end at `at` (None: none), and the points that it passed, by name."""
+    fuse = LaneFuse(at)
+    node = DockerDrillNode(home / name, name, fuse)
+    try:
+        with fused_journal(fuse):
+            outcome = perform(node, docker_script(name, node.gpu, image), fuse)
+    finally:
+        node.end()
+    return outcome, fuse.met
+
+
+def _drill(
+    client: DockerClient, folder: Path, drill: str, image: str, every: int, workers: int
+) -> Report:
+    calm, points = docker_play(folder, f"{drill}calm", image, None)
+    if not calm.converged:
+        raise RuntimeError(f"the script fails without any end of an agent: {calm.stuck}")
+    neighbour = client.containers.run(
+        image,
+        ["sh", "-c", "sleep 100000"],
+        detach=True,
+        init=True,
+        name=f"tessera-{drill}-neighbour",
+        labels={f"{LABEL}node": f"{drill}-neighbour", f"{LABEL}job": f"{drill}-neighbour"},
+    )
+    neighbour.reload()
+    before = life(neighbour)
+    report = Report()
+    for outcome in _outcomes(folder, drill, image, list(points)[::every], workers):
+        report.add(outcome)
+    neighbour.reload()
+    report.touched_running += life(neighbour) != before
+    return report
+
+
+def _outcomes(
+    folder: Path, drill: str, image: str, points: Sequence[Point], workers: int
+) -> Iterator[Outcome]:
+    numbered = list(enumerate(points))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(partial(_at, folder, drill, image), numbered)
+
+
+def _at(folder: Path, drill: str, image: str, numbered: tuple[int, Point]) -> Outcome:
+    """Where another drill beside this one made a round shorter, the point is looked for again."""
+    number, point = numbered
+    for time in range(TIMES):
+        outcome = docker_play(folder, f"{drill}{time}{number:03x}", image, point)[0]
+        if outcome.where or not outcome.converged:
+            break
+    else:
+        outcome.converged, outcome.stuck = False, f"{point} was never passed"
+    return outcome
+
+
+@contextlib.contextmanager
+def _engine(image: str) -> Iterator[DockerClient]:
+    try:
+        client = engine_client()
+    except DockerException as error:
+        raise NoEngine(f"DOCKER_HOST names no engine: {error}") from error
+    try:
+        client.ping()
+        client.images.get(image)
+    except ImageNotFound as error:
+        client.close()
+        raise NoEngine(f"the engine has no image {image}: pull it, or name another") from error
+    except (DockerException, OSError) as error:
+        client.close()
+        raise NoEngine(
+            f"no Docker Engine answers, start one or set DOCKER_HOST: {error}"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()

@@ -1,0 +1,146 @@
+"""One node of the drill on a real engine, looked at past the agent: by a client of its own."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker import APIClient, DockerClient
+from docker.errors import APIError, NotFound
+from docker.models.containers import Container
+from docker.models.networks import Network
+
+from agents.contract.documents import DesiredReplica, Rendezvous
+from agents.drill.docker_script import BEGUN, WHOLE_LOG
+from agents.drill.lanes import LaneFuse, fused_clients
+from agents.drill.node import DrillNode
+from agents.drill.starts import Starts
+from agents.policy import Policy
+from agents.runtime.base import Phase
+from agents.runtime.docker import API_VERSION, LABEL, PHASES, TIMEOUT_SECONDS, DockerRuntime
+
+VISIBLE = "NVIDIA_VISIBLE_DEVICES="
+
+
+class DrillRuntime(DockerRuntime):
+    """The real one, but for the GPUs: the driver is simulated, so no engine has them to give."""
+
+    def _options(
+        self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
+    ) -> dict[str, Any]:
+        return super()._options(replica, devices, meeting) | {"device_requests": []}
+
+
+class DockerDrillNode(DrillNode):
+    """`name` is its own on the engine: whatever carries it as a label is this drill's."""
+
+    def __init__(self, home: Path, name: str, fuse: LaneFuse) -> None:
+        super().__init__(home, name)
+        self.fuse = fuse
+        self.client = engine_client()
+        self.starts_seen = Starts(name)
+        self._clients: list[APIClient] = []
+
+    def new_runtime(self) -> DrillRuntime:
+        with fused_clients(self.fuse, self._clients):
+            return DrillRuntime(self.home / "logs", self.name, Policy())
+
+    def kill(self) -> None:
+        """Its threads are cut at their next request, and its connections close, as on a kill."""
+        super().kill()
+        self.fuse.is_dead = True
+        if self.runtime is not None:
+            self.runtime.close()
+            self.runtime = None
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+        self.fuse.begin()
+
+    def phases(self) -> dict[str, Phase]:
+        return {_replica(c): PHASES.get(c.status, Phase.RUNNING) for c in self.containers()}
+
+    def wrong(self) -> str:
+        """A log that is not whole or not once; a program on a slice that is not there."""
+        uuids = set(self.slices().values())
+        for container in self.containers():
+            replica, status = _replica(container), container.status
+            if status == "exited" and self._log(replica) != WHOLE_LOG:
+                return f"the log of {replica}, there is {self._log(replica)!r}"
+            env = container.attrs["Config"]["Env"]
+            given = {e.removeprefix(VISIBLE) for e in env if e.startswith(VISIBLE)}
+            if status == "running" and not given <= uuids:
+                return f"the devices of {replica}: it was given {given}"
+        return ""
+
+    def lives(self) -> dict[str, str]:
+        return {_replica(c): life(c) for c in self.containers() if c.status == "running"}
+
+    def begun(self, replica: DesiredReplica) -> bool:
+        return any(BEGUN in c.logs() for c in self.containers() if _replica(c) == replica.id)
+
+    def second_starts(self, jobs: set[str]) -> int:
+        counts = self.starts_seen.by_job()
+        return sum(max(0, counts[job] - 1) for job in jobs)
+
+    def left(self) -> int:
+        """Containers, networks, logs and instances that are there."""
+        logs = len(list((self.home / "logs").glob("*")))
+        return len(self.containers()) + len(self.networks()) + logs + len(self.slices())
+
+    def containers(self) -> list[Container]:
+        return _containers(self.client, f"{LABEL}node={self.name}")
+
+    def networks(self) -> list[Network]:
+        """The node's lanes, and the bridges of its jobs."""
+        return [n for n in self.client.networks.list() if _is_of(n.attrs["Labels"], self.name)]
+
+    def end(self) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.client.close)
+            stack.callback(self._drop_journal)
+            stack.callback(remove_all, self.client, self.name)
+            stack.callback(self.starts_seen.close)
+            stack.callback(self.kill)
+
+    def _log(self, replica: str) -> bytes:
+        return self.runtime.log(replica, 0, 1 << 20) if self.runtime else b""
+
+
+def engine_client() -> DockerClient:
+    return docker.from_env(version=API_VERSION, timeout=TIMEOUT_SECONDS)
+
+
+def life(container: Container) -> str:
+    """What would change if it were started again, or made again."""
+    state = container.attrs["State"]
+    count = container.attrs["RestartCount"]
+    return f"{container.short_id} {state['Pid']} {state['StartedAt']} {count}"
+
+
+def remove_all(client: DockerClient, prefix: str) -> None:
+    """Whatever nodes whose name begins with `prefix` have left on the engine."""
+    for container in _containers(client, f"{LABEL}node"):
+        if container.labels[f"{LABEL}node"].startswith(prefix):
+            with contextlib.suppress(NotFound):
+                container.remove(force=True)
+    for network in client.networks.list():
+        if _is_of(network.attrs["Labels"], prefix):
+            with contextlib.suppress(APIError):
+                network.remove()
+
+
+def _containers(client: DockerClient, label: str) -> list[Container]:
+    filters: dict[str, str | list[str] | bool] = {"label": label}
+    return list(client.containers.list(all=True, filters=filters, ignore_removed=True))
+
+
+def _is_of(labels: dict[str, str] | None, prefix: str) -> bool:
+    found = labels or {}
+    owners = (found.get(f"{LABEL}lane", ""), found.get(f"{LABEL}job", ""))
+    return any(owner.startswith(prefix) for owner in owners)
+
+
+def _replica(container: Container) -> str:
+    return str(container.labels[f"{LABEL}replica"])

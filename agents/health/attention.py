@@ -1,0 +1,100 @@
+"""What the health of the GPUs means for the work on them: who fails, and what is held back."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from agents.contract.documents import DesiredReplica
+from agents.doctor.machine import Files as RealFiles
+from agents.health.detached import DetachedProbe
+from agents.health.strangers import Strangers, granted_to, is_of_ours, strangers
+from agents.health.struck import ended, stranded
+from agents.health.watch import HealthWatch, Judged
+from agents.holders import Files
+from agents.journal import Failure, Journal
+from agents.nvml import GpuFacts, InstanceFacts, NvmlFailure
+from agents.nvml_clients import Client, clients
+from agents.runtime.base import Phase, Seen
+
+
+class Attention:
+    """`judged` and the clients of each GPU are of the last look; `strangers` of the last round.
+    `files` is where processes are looked up; `probe` looks into containers, where there are any."""
+
+    def __init__(self, watch: HealthWatch, files: Files | None = None) -> None:
+        self.watch = watch
+        self.files = files or RealFiles(Path("/"))
+        self.judged = Judged()
+        self.strangers = Strangers()
+        self.probe: DetachedProbe | None = None
+        self._clients: dict[str, list[Client]] = {}
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What people should hear of GPUs that are healthy."""
+        cut_off = self.probe.sentences if self.probe else ()
+        return self.judged.cautions + cut_off + self.strangers.sentences
+
+    def look(self, gpus: list[GpuFacts]) -> Judged:
+        """Judge the GPUs that answer, and all that did before; read who uses them."""
+        if self.probe:
+            self.probe.look_when_due()
+        self.judged = self.watch.judged(gpus)
+        self._clients = {gpu.uuid: _clients(gpu.uuid) for gpu in gpus}
+        return self.judged
+
+    def attend(
+        self,
+        replicas: tuple[DesiredReplica, ...],
+        seen: Mapping[str, Seen],
+        instances: Iterable[InstanceFacts],
+        journal: Journal,
+    ) -> None:
+        """Write down who fails, and find what is to be held back."""
+        known, told = list(instances), journal.failures()
+        events = self.watch.untold()
+        found = self._stranded(replicas, seen)
+        for event in events:
+            found |= ended(event, replicas, seen, self.judged.gpus, known)
+        for replica in found.keys() - told.keys():
+            journal.fail(replica, found[replica])
+        self.watch.drawn(events)
+        self._find_strangers(replicas, seen, known)
+
+    def _stranded(
+        self, replicas: tuple[DesiredReplica, ...], seen: Mapping[str, Seen]
+    ) -> dict[str, Failure]:
+        """A driver that is silent for a moment fails nobody."""
+        spoken = [gpu for gpu in self.judged.gpus if gpu.uuid not in self.judged.silent]
+        return stranded(replicas, seen, spoken, self.judged.lost)
+
+    def _find_strangers(
+        self,
+        replicas: tuple[DesiredReplica, ...],
+        seen: Mapping[str, Seen],
+        instances: list[InstanceFacts],
+    ) -> None:
+        """A process that ended since the last look is no stranger: who seems to be one is asked
+        for again."""
+        live = {key: one for key, one in seen.items() if one.phase is not Phase.EXITED}
+        find = partial(
+            strangers,
+            gpus=self.judged.gpus,
+            instances=instances,
+            granted=granted_to(replicas, seen),
+            is_ours=partial(is_of_ours, self.files, live),
+            files=self.files,
+        )
+        found = find(self._clients)
+        if found.sentences:
+            self._clients |= {gpu: _clients(gpu) for gpu, on in self._clients.items() if on}
+            found = find(self._clients)
+        self.strangers = found
+
+
+def _clients(gpu_uuid: str) -> list[Client]:
+    """A GPU that was lost meanwhile has none."""
+    try:
+        return clients(gpu_uuid)
+    except NvmlFailure:
+        return []

@@ -1,0 +1,81 @@
+"""Pure: whose work an error of a GPU ends. By GPU, GPU instance and compute instance, for every
+slice of a GPU: an error on one of them leaves the neighbours alone."""
+
+from collections.abc import Container, Iterable, Mapping
+
+from agents.contract.documents import DesiredReplica, Device, ReplicaWish, SliceKind
+from agents.health.verdict import EventKind, GpuEvent
+from agents.health.xids import xid_named
+from agents.journal import Failure
+from agents.nvml import GpuFacts, InstanceFacts
+from agents.runtime.base import Phase, Seen
+
+CODE = "gpu_error"
+
+
+def ended(
+    event: GpuEvent,
+    replicas: Iterable[DesiredReplica],
+    seen: Mapping[str, Seen],
+    gpus: Iterable[GpuFacts],
+    instances: Iterable[InstanceFacts],
+) -> dict[str, Failure]:
+    """The replicas that run on the device which the event names, each with its failure.
+
+    On a MIG instance those on the instance: all shares of it, as one error ends all that share a
+    context. A contained error of a divided GPU that names no instance is nobody's: whose program it
+    hit is not known, and that program is told by CUDA itself.
+    """
+    xid = xid_named(event.xid)
+    gpu = next((gpu for gpu in gpus if gpu.uuid == event.gpu_uuid), None)
+    if event.kind is not EventKind.XID or not xid.ends_work or gpu is None:
+        return {}
+    if event.gpu_instance is None and gpu.mig_current and not xid.faults_gpu:
+        return {}
+    at = [i for i in instances if _is_at(i, event)]
+    running = [r for r in replicas if r.id in seen and seen[r.id].phase is Phase.RUNNING]
+    where = "" if event.gpu_instance is None else f", GPU instance {event.gpu_instance}"
+    failure = Failure(CODE, f"{xid.sentence} (XID {xid.number} on GPU {gpu.index}{where})")
+    return {
+        replica.id: failure
+        for replica in running
+        if any(_is_on(device, event, at) for device in replica.devices)
+    }
+
+
+def stranded(
+    replicas: Iterable[DesiredReplica],
+    seen: Mapping[str, Seen],
+    gpus: Iterable[GpuFacts],
+    lost: Container[str],
+) -> dict[str, Failure]:
+    """Replicas that cannot go on where they are: those on a lost GPU, and those that did not begin
+    yet on one that takes no new work. Another node, or another GPU, can have them."""
+    faulted = {gpu.uuid: gpu for gpu in gpus if not gpu.healthy}
+    found = {}
+    for replica in replicas:
+        phase = seen[replica.id].phase if replica.id in seen else None
+        begun = phase is Phase.RUNNING
+        if phase is Phase.EXITED or (replica.wish is ReplicaWish.STOP and not begun):
+            continue
+        for device in replica.devices:
+            gpu = faulted.get(device.gpu_uuid)
+            if gpu is not None and (gpu.uuid in lost or not begun):
+                found[replica.id] = Failure(CODE, f"GPU {gpu.index}: {gpu.health_reason}")
+    return found
+
+
+def _is_at(instance: InstanceFacts, event: GpuEvent) -> bool:
+    """Each of our GPU instances has one compute instance over all of it, so its id tells no more
+    than the GPU instance's."""
+    here = (instance.gpu_uuid, instance.instance_id)
+    return here == (event.gpu_uuid, event.gpu_instance)
+
+
+def _is_on(device: Device, event: GpuEvent, at: list[InstanceFacts]) -> bool:
+    if device.gpu_uuid != event.gpu_uuid:
+        return False
+    if event.gpu_instance is None or device.kind is SliceKind.GPU:
+        return True
+    place = (device.profile, device.start, device.size)
+    return any(place == (i.profile, i.start, i.size) for i in at)

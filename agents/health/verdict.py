@@ -1,0 +1,170 @@
+"""Pure: from a GPU's recent events and what NVML reads of it, to healthy or not and why.
+
+A fault is not for ever. An event counts until the GPU was reset (`was_reset`), or until
+`QUIET_SECONDS` have passed on a driver that says that it needs no recovery.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum, StrEnum
+
+from agents.health.xids import RECOVERY_CHANGED, Verdict, xid_named
+
+# Our choice: long enough that a GPU that fails again and again is not given again and again.
+QUIET_SECONDS = 3_600.0
+
+
+class EventKind(StrEnum):
+    XID = "xid"
+    ECC_UNCORRECTED = "ecc_uncorrected"
+    ECC_CORRECTED = "ecc_corrected"
+
+
+class Recovery(IntEnum):
+    """What the driver says that it needs: `NVML_GPU_RECOVERY_ACTION_*` of nvml.h."""
+
+    NONE = 0
+    GPU_RESET = 1
+    NODE_REBOOT = 2
+    DRAIN_P2P = 3
+    DRAIN_AND_RESET = 4
+    RECOVER_IMEX_DOMAIN = 5
+    BUS_RESET = 6
+    SYSTEM_REBOOT = 7
+
+
+NEEDS = {
+    Recovery.GPU_RESET: "a reset of the GPU",
+    Recovery.NODE_REBOOT: "a reboot of the node",
+    Recovery.DRAIN_P2P: "an end of all peer-to-peer work",
+    Recovery.DRAIN_AND_RESET: "a drain and a reset of the GPU",
+    Recovery.RECOVER_IMEX_DOMAIN: "a recovery of the IMEX domain",
+    Recovery.BUS_RESET: "a reset of the GPU's bus",
+    Recovery.SYSTEM_REBOOT: "a reboot of the whole system",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuEvent:
+    """`at` in seconds of the clock of the one who judges. Instance ids are None for the whole GPU;
+    `xid` is 0 where the event is none."""
+
+    gpu_uuid: str
+    kind: EventKind
+    at: float
+    xid: int = 0
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What NVML says now; None where the board or driver does not tell it, or not at present.
+
+    `lost`: it fell off the bus. `unanswered`: why the driver said nothing of a GPU that it had.
+    `uncorrected_errors` counts since the last reset. `recovery` may be newer than `Recovery`.
+    `clock_reasons`: the bits of `cautions`.
+    """
+
+    lost: bool = False
+    unanswered: str = ""
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    uncorrected_errors: int | None = None
+    recovery: int | None = None
+    clock_reasons: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`reason` is one sentence, empty where healthy."""
+
+    healthy: bool
+    reason: str = ""
+
+
+def judge(events: Iterable[GpuEvent], reads: Reads) -> Health:
+    """What is read comes before what was heard; of the events the newest fault gives the reason."""
+    if reason := _read(reads) or _heard(events):
+        return Health(healthy=False, reason=reason)
+    return Health(healthy=True)
+
+
+def is_news(kind: EventKind, xid: int) -> bool:
+    """Whether an event may change what is thought of a GPU or of the work on it."""
+    if kind is not EventKind.XID:
+        return kind is EventKind.ECC_UNCORRECTED
+    return xid == RECOVERY_CHANGED or xid_named(xid).verdict is not Verdict.IGNORE
+
+
+def known(before: Reads, now: Reads) -> Reads:
+    """What is silent now keeps its last answer: row remapping does not answer while MIG instances
+    stand (nvml.h), and a lost GPU answers nothing. What slows a GPU is of the moment."""
+    silent = [f.name for f in fields(now) if getattr(now, f.name) is None]
+    kept = {name: getattr(before, name) for name in silent if name != "clock_reasons"}
+    lost = now.lost or (before.lost and bool(now.unanswered))
+    return replace(now, **kept | {"lost": lost})
+
+
+def was_reset(before: Reads, now: Reads) -> bool:
+    """Whether the GPU began anew in between: it is back on the bus, or something is gone that only
+    a reset takes away."""
+    if now.lost or now.unanswered:
+        return False
+    fewer = (now.uncorrected_errors or 0) < (before.uncorrected_errors or 0)
+    return any(
+        (
+            before.lost,
+            bool(before.remap_pending) and now.remap_pending is False,
+            now.uncorrected_errors is not None and fewer,
+            bool(before.recovery) and now.recovery == Recovery.NONE,
+        )
+    )
+
+
+def still_counts(event: GpuEvent, reads: Reads, now: float) -> bool:
+    """Whether an event is recent, without a reset since. A driver that cannot tell what it needs
+    never lets an event lapse by time alone."""
+    answers = not reads.lost and not reads.unanswered
+    lapses = reads.recovery == Recovery.NONE and answers
+    return not lapses or now - event.at < QUIET_SECONDS
+
+
+def _read(reads: Reads) -> str:
+    if reads.lost:
+        return "the GPU has fallen off the bus: reset its bus, or reboot the node"
+    if reads.unanswered:
+        return f"the driver does not answer for the GPU: {reads.unanswered}"
+    if reads.remap_failed:
+        return "a bad memory row could not be replaced: have the GPU exchanged"
+    if reads.recovery:
+        return f"the driver asks for {_need(reads.recovery)}"
+    if reads.remap_pending:
+        return "a memory row is to be replaced: drain the GPU and reset it"
+    if count := reads.uncorrected_errors:
+        return f"{count} memory errors could not be corrected since the last reset: reset the GPU"
+    return ""
+
+
+def _need(recovery: int) -> str:
+    return NEEDS[Recovery(recovery)] if recovery in NEEDS else f"recovery action {recovery}"
+
+
+def _heard(events: Iterable[GpuEvent]) -> str:
+    reasons = [reason for event in events if (reason := _fault(event))]
+    return reasons[-1] if reasons else ""
+
+
+def _fault(event: GpuEvent) -> str:
+    if event.kind is EventKind.ECC_UNCORRECTED:
+        return "a memory error could not be corrected: reset the GPU"
+    if event.kind is EventKind.ECC_CORRECTED:
+        return ""
+    xid = xid_named(event.xid)
+    if not xid.faults_gpu:
+        return ""
+    return f"{xid.sentence} (XID {xid.number}, {xid.verdict}){_at_instance(event)}"
+
+
+def _at_instance(event: GpuEvent) -> str:
+    return "" if event.gpu_instance is None else f", at GPU instance {event.gpu_instance}"

@@ -1,0 +1,187 @@
+"""One control daemon: started, found again, limited, ended. It outlives the agent.
+
+Ours is a process whose number stands in the pipe directory, that belongs to the user we gave it,
+and that was started by the same program for the same pipe directory. Nothing else is signalled.
+"""
+
+import logging
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from agents.mps.control import PID_FILE, Control, ControlCode, ControlFailure
+from agents.mps.grants import Home
+from agents.mps.record import Record, save
+from agents.nvml import NvmlCode, NvmlFailure
+from agents.nvml_compute import set_exclusive
+
+LAUNCH = Path(__file__).with_name("launch.py")
+START_SECONDS = 10.0
+LOOK_SECONDS = 0.02
+END_SECONDS = 5.0
+# A device that is not there any more has no mode to give back.
+GONE = (NvmlCode.NOT_FOUND, NvmlCode.GPU_LOST)
+# MIG instances keep the default mode on drivers that say so (nvml.h, nvmlDeviceSetComputeMode).
+MODELESS = (NvmlCode.NOT_SUPPORTED, NvmlCode.INVALID_ARGUMENT)
+
+log = logging.getLogger("agents.mps")
+
+
+class Daemon:
+    """The daemon of one project on one device. `contained`: clients are in containers, so it gets
+    shared memory of its own. Calls raise ControlFailure or NvmlFailure."""
+
+    def __init__(
+        self, home: Home, record: Record, program: tuple[str, ...], *, contained: bool
+    ) -> None:
+        self.home = home
+        self.record = record
+        self.program = program
+        self.contained = contained
+        self.control = Control(program, home.pipe, home.log)
+        # Why its clients may have been hurt, until they are told; and whether a server may be.
+        self.shaken = ""
+        self.suspect = False
+        self.again_at = 0.0
+
+    def save(self) -> None:
+        self.home.root.mkdir(parents=True, exist_ok=True)
+        self.home.root.chmod(0o711)
+        self.home.folder.mkdir(mode=0o711, exist_ok=True)
+        self.home.folder.chmod(0o711)
+        save(self.home.folder, self.record)
+
+    def ensure(self, threads: int, memory_mib: int) -> None:
+        """Running, with one server, and no client limit below this. The record comes first: what is
+        changed from here on is found again after a kill."""
+        raised = threads > self.record.threads or memory_mib > self.record.memory_mib
+        self.record.threads = max(threads, self.record.threads)
+        self.record.memory_mib = max(memory_mib, self.record.memory_mib)
+        self.save()
+        started = self.pid() is None
+        if started:
+            self._start()
+        servers = self.control.servers()
+        if raised or started or not servers:
+            self.control.limit(self.record.threads, self.record.memory_mib)
+        if not servers:
+            self.control.start_server(self.record.uid)
+
+    def pid(self) -> int | None:
+        """The daemon's process; None where it does not run."""
+        try:
+            pid = int((self.home.pipe / PID_FILE).read_text("ascii").strip())
+        except (OSError, ValueError):
+            return None
+        return pid if self._is_ours(pid) else None
+
+    def has_fault(self) -> bool:
+        """Whether a server says that a client's fault stopped it."""
+        return any("FAULT" in self.control.status(server) for server in self.control.servers())
+
+    def renew_servers(self) -> bool:
+        """A new server in place of one that has a fault, once its clients are gone; whether it is
+        well now."""
+        for server in self.control.servers():
+            if "FAULT" not in self.control.status(server):
+                continue
+            if self.control.clients(server):
+                return False
+            self.control.shutdown_server(server)
+        if not self.control.servers():
+            self.control.start_server(self.record.uid)
+        return True
+
+    def end(self, grace_seconds: int) -> None:
+        """Nothing of it is left afterwards, and the device has its usual mode again."""
+        pid = self.pid()
+        if pid is not None:
+            with suppress(ControlFailure):
+                self.control.quit(grace_seconds)
+            self._see_ended(pid, grace_seconds)
+        self._set_exclusive(on=False)
+        shutil.rmtree(self.home.shm, ignore_errors=True)
+        shutil.rmtree(self.home.folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        before: tuple[str, ...] = ()
+        self._folder(self.home.pipe)
+        self._folder(self.home.log)
+        if self.contained:
+            self._folder(self.home.shm)
+            self._require_way()
+            who, shm = str(self.record.uid), str(self.home.shm)
+            before = (sys.executable, "-I", "-S", str(LAUNCH), who, shm)
+        # First: from now on nobody reaches the device but through a server.
+        self._set_exclusive(on=True)
+        self.control.launch(self.record.device, before)
+        until = time.monotonic() + START_SECONDS
+        while self.pid() is None:
+            if time.monotonic() > until:
+                sentence = f"the MPS daemon did not come up: see {self.home.log}"
+                raise ControlFailure(ControlCode.NO_DAEMON, sentence)
+            time.sleep(LOOK_SECONDS)
+
+    def _set_exclusive(self, *, on: bool) -> None:
+        try:
+            set_exclusive(self.record.device, on=on)
+        except NvmlFailure as failure:
+            modeless = bool(self.record.place[1]) and failure.code in MODELESS
+            gone = not on and failure.code in GONE
+            if not (modeless or gone):
+                raise
+
+    def _folder(self, path: Path) -> None:
+        path.mkdir(mode=0o700, exist_ok=True)
+        path.chmod(0o700)
+        if os.geteuid() == 0:
+            os.chown(path, self.record.uid, self.record.uid)
+
+    def _require_way(self) -> None:
+        """The daemon's user must pass every folder above its own."""
+        for parent in self.home.pipe.absolute().parents:
+            if self.record.uid and not parent.stat().st_mode & 0o001:
+                sentence = f"uid {self.record.uid} cannot pass {parent}: chmod o+x {parent}"
+                raise ControlFailure(ControlCode.PATH, sentence)
+
+    def _see_ended(self, pid: int, grace_seconds: int) -> None:
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            seconds: float = grace_seconds + END_SECONDS
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if _has_ended(pidfd, seconds) or not self._is_ours(pid):
+                    return
+                log.warning("mps_daemon_killed", extra={"pid": pid, "signal": number.name})
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, number)
+                seconds = END_SECONDS
+            _has_ended(pidfd, seconds)
+        finally:
+            os.close(pidfd)
+
+    def _is_ours(self, pid: int) -> bool:
+        proc = Path(f"/proc/{pid}")
+        mine = os.fsencode(f"CUDA_MPS_PIPE_DIRECTORY={self.home.pipe}")
+        try:
+            line = os.fsdecode((proc / "cmdline").read_bytes()).split("\0")
+            return (
+                proc.stat().st_uid == self.record.uid
+                and {Path(word).name for word in self.program} <= {Path(w).name for w in line}
+                and mine in (proc / "environ").read_bytes().split(b"\0")
+            )
+        except OSError:
+            return False
+
+
+def _has_ended(pidfd: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(seconds * 1_000))

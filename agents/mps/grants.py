@@ -1,0 +1,93 @@
+"""Where a share's daemon lives, and what its clients are given. Pure: the same for the same share,
+so that a restarted agent finds what the one before began."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents.contract.documents import DesiredReplica, Device, SliceKind
+from agents.mps.refusals import Place
+from agents.reconcile import device_key
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a replica is given beside its devices: names of its environment, and folders of the host
+    (source, target) that its container sees."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    mounts: tuple[tuple[str, str], ...] = ()
+
+
+NOTHING = Grant()
+Granting = Callable[[DesiredReplica, Sequence[str]], Grant]
+
+
+def nothing(replica: DesiredReplica, devices: Sequence[str]) -> Grant:
+    """For runtimes of a node that gives no shares."""
+    return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folders of one daemon: below `root`, with names short enough for sockets."""
+
+    root: Path
+    key: str
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.key
+
+    @property
+    def pipe(self) -> Path:
+        return self.folder / "p"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "l"
+
+    @property
+    def shm(self) -> Path:
+        """Its shared memory: a folder of the host's, so nothing has to be mounted for it."""
+        return SHARED_MEMORY / f"tessera-mps-{self.key}"
+
+
+def home_of(root: Path, project: str, place: Place) -> Home:
+    """One daemon per project and device. `root` counts too: agents of one machine stay apart."""
+    name = "\0".join(str(part) for part in (root, project, *place))
+    return Home(root, hashlib.sha256(name.encode()).hexdigest()[:12])
+
+
+def share_of(replica: DesiredReplica) -> Device | None:
+    """The replica's share, if it has one; it has no more than one (see refusals)."""
+    return next((d for d in replica.devices if d.kind is SliceKind.MPS), None)
+
+
+def per_client(replica: DesiredReplica, share: Device) -> tuple[int, int]:
+    """Percent of the SMs and MiB of each process: MPS knows clients, not replicas."""
+    count = max(1, replica.processes)
+    return max(1, share.threads // count), max(1, share.memory_mib // count)
+
+
+def grant(root: Path, replica: DesiredReplica, devices: Sequence[str], *, contained: bool) -> Grant:
+    """What a replica with a share is given; NOTHING for others. `devices`: the driver's UUIDs.
+
+    The pipe directory has the same path on both sides: nobody has to know whether MPS tells paths.
+    A client's own limits can only be tighter than the daemon's (MPS guide)."""
+    share = share_of(replica)
+    if share is None:
+        return NOTHING
+    home = home_of(root, replica.project, device_key(share))
+    threads, memory_mib = per_client(replica, share)
+    env = {
+        "CUDA_MPS_PIPE_DIRECTORY": str(home.pipe),
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(threads),
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={memory_mib}M",
+        "CUDA_VISIBLE_DEVICES": ",".join(devices),
+    }
+    shm = (str(home.shm), str(SHARED_MEMORY))
+    return Grant(env, ((str(home.pipe), str(home.pipe)), shm) if contained else ())

@@ -1,0 +1,25 @@
+"""How many clients one MPS server takes. Pure.
+
+Source: NVIDIA's MPS guide: 16 clients per GPU before Volta; 48 up to CUDA 13.0, 60 from 13.1; on a
+MIG instance in proportion to its compute slices.
+"""
+
+PRE_VOLTA, UP_TO_13_0, FROM_13_1 = 16, 48, 60
+VOLTA = (7, 0)
+CUDA_13_1 = (13, 1)
+
+
+def clients(cuda: str, capability: str = "", compute: int = 1, of: int = 1) -> int:
+    """Clients of a server on `compute` of the GPU's `of` compute slices; never less than one.
+
+    `cuda` is the driver's CUDA version and `capability` the GPU's compute capability, as "13.0"; a
+    CUDA version that cannot be read counts as an old one, a capability as a new one."""
+    most = FROM_13_1 if _version(cuda) >= CUDA_13_1 else UP_TO_13_0
+    if capability and _version(capability) < VOLTA:
+        most = PRE_VOLTA
+    return max(1, most * compute // of)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    parts = text.split(".")[:2]
+    return tuple(int(part) for part in parts) if all(p.isdigit() for p in parts) else (0,)

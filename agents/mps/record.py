@@ -1,0 +1,67 @@
+"""What an agent must find again of each daemon: a file beside it, written before it starts."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from agents.contract.documents import SliceKind
+from agents.mps.refusals import Claim, Place
+
+FILE = "share.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A replica that was given a share: what it counts for, all its processes together."""
+
+    threads: int
+    memory_mib: int
+    processes: int
+
+
+@dataclass
+class Record:
+    """One daemon: whose it is, on which device, and for whom. `device` is the driver's UUID;
+    `threads` and `memory_mib` the limits of a client that the daemon knows."""
+
+    project: str
+    place: Place
+    device: str
+    uid: int
+    threads: int = 0
+    memory_mib: int = 0
+    holders: dict[str, Holder] = field(default_factory=dict)
+
+    def claims(self) -> list[Claim]:
+        """What its holders have."""
+        return [
+            Claim(
+                replica=replica,
+                project=self.project,
+                kind=SliceKind.MPS,
+                place=self.place,
+                threads=holder.threads,
+                memory_mib=holder.memory_mib,
+                processes=holder.processes,
+            )
+            for replica, holder in self.holders.items()
+        ]
+
+
+def save(folder: Path, record: Record) -> None:
+    """In one step: a reader sees all of it or nothing."""
+    part = folder / f"{FILE}.part"
+    part.write_text(json.dumps(asdict(record)), "utf-8")
+    part.replace(folder / FILE)
+
+
+def load(folder: Path) -> Record | None:
+    """None where nothing was written yet, or not by this version: then nothing was started."""
+    try:
+        data = json.loads((folder / FILE).read_text("utf-8"))
+        holders = {name: Holder(**holder) for name, holder in data["holders"].items()}
+        gpu, profile, start, size = data["place"]
+        place = (str(gpu), str(profile), int(start), int(size))
+        return Record(**{**data, "place": place, "holders": holders})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

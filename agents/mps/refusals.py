@@ -1,0 +1,184 @@
+"""Which shares this node will not give, with a code and a sentence each. Pure; nothing is started.
+
+One order over everything: what runs keeps its right, then wishes by replica id. So a refusal never
+depends on which round looks first.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agents.contract.documents import DesiredReplica, GpuMode, SliceKind
+from agents.reconcile import DeviceKey, device_key
+
+Place = DeviceKey
+
+
+class ShareCode(StrEnum):
+    OVER_THREADS = "mps_over_threads"
+    OVER_MEMORY = "mps_over_memory"
+    PROJECTS = "mps_projects"
+    CLIENTS = "mps_clients"
+    MODE = "mps_mode"
+    MISSING = "mps_missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a replica gets no share here."""
+
+    code: ShareCode
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a GPU, or a MIG instance, has for shares. `memory_mib` 0: nobody knows, then the sum is
+    not checked."""
+
+    memory_mib: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One device of one replica. `kind` tells shares from those who have the device alone; `alone`:
+    the replica has no other device."""
+
+    replica: str
+    project: str
+    kind: SliceKind
+    place: Place
+    threads: int = 0
+    memory_mib: int = 0
+    processes: int = 1
+    alone: bool = True
+
+
+def claims_of(replica: DesiredReplica) -> list[Claim]:
+    """What a replica asks for, in the order of its devices."""
+    return [
+        Claim(
+            replica=replica.id,
+            project=replica.project,
+            kind=device.kind,
+            place=device_key(device),
+            threads=device.threads,
+            memory_mib=device.memory_mib,
+            processes=replica.processes,
+            alone=len(replica.devices) == 1,
+        )
+        for device in replica.devices
+    ]
+
+
+def refusals(
+    running: Iterable[Claim],
+    wanted: Iterable[Claim],
+    rooms: Mapping[Place, Room],
+    modes: Mapping[str, GpuMode],
+    unable: str = "",
+) -> dict[str, Refusal]:
+    """Refusals by replica. `running` hold their devices already and are never refused.
+
+    `rooms`: what is known of each place; one that is still to be made is not among them. `modes`:
+    the mode that each GPU has, or is wanted in. `unable`: why this node can give no share at all.
+    """
+    held = list(running)
+    refused: dict[str, Refusal] = {}
+    for claim in sorted(wanted, key=lambda c: (c.replica, c.place)):
+        if claim.replica in refused:
+            continue
+        refusal = _refusal(claim, held, rooms.get(claim.place), modes, unable)
+        if refusal is None:
+            held.append(claim)
+        else:
+            refused[claim.replica] = refusal
+            held = [other for other in held if other.replica != claim.replica]
+    return refused
+
+
+def _refusal(
+    claim: Claim,
+    held: list[Claim],
+    room: Room | None,
+    modes: Mapping[str, GpuMode],
+    unable: str,
+) -> Refusal | None:
+    here = [other for other in held if touch(other.place, claim.place)]
+    if claim.kind is not SliceKind.MPS:
+        shares = [other for other in here if other.kind is SliceKind.MPS]
+        return _beside(claim, shares) if shares else None
+    if unable:
+        return Refusal(ShareCode.MISSING, unable)
+    return _mode(claim, here, modes) or _project(claim, here) or _amounts(claim, here, room)
+
+
+def _beside(claim: Claim, shares: list[Claim]) -> Refusal:
+    sentence = (
+        f"GPU {claim.place[0]} has {len(shares)} MPS shares: nobody gets it alone beside them"
+    )
+    return Refusal(ShareCode.MODE, sentence)
+
+
+def _mode(claim: Claim, here: list[Claim], modes: Mapping[str, GpuMode]) -> Refusal | None:
+    gpu, profile = claim.place[0], claim.place[1]
+    mig = modes.get(gpu) is GpuMode.MIG
+    if mig and not profile:
+        return Refusal(ShareCode.MODE, f"GPU {gpu} is in MIG mode: a share there names an instance")
+    if profile and not mig:
+        return Refusal(
+            ShareCode.MODE, f"GPU {gpu} is not in MIG mode: it has no {profile} to share"
+        )
+    if not claim.alone:
+        sentence = "a CUDA program speaks to one MPS daemon: a replica has one share and no more"
+        return Refusal(ShareCode.MODE, sentence)
+    if any(other.kind is not SliceKind.MPS or other.place != claim.place for other in here):
+        sentence = f"GPU {gpu} is given to somebody alone: no share fits beside"
+        return Refusal(ShareCode.MODE, sentence)
+    return None
+
+
+def _project(claim: Claim, here: list[Claim]) -> Refusal | None:
+    others = [other.project for other in here if other.project != claim.project]
+    if not others:
+        return None
+    gpu = claim.place[0]
+    sentence = f"GPU {gpu} has shares of project {others[0]}: projects do not mix under MPS"
+    return Refusal(ShareCode.PROJECTS, sentence)
+
+
+def _amounts(claim: Claim, here: list[Claim], room: Room | None) -> Refusal | None:
+    if not 1 <= claim.threads <= 100:
+        sentence = f"a share has 1 to 100 % of the SMs, this one {claim.threads} %"
+        return Refusal(ShareCode.OVER_THREADS, sentence)
+    threads = claim.threads + sum(other.threads for other in here)
+    if threads > 100:
+        sentence = f"shares would have {threads} % of the SMs of GPU {claim.place[0]} together"
+        return Refusal(ShareCode.OVER_THREADS, sentence)
+    if claim.threads < claim.processes:
+        sentence = f"{claim.threads} % of the SMs is less than 1 % for each of {claim.processes}"
+        return Refusal(ShareCode.OVER_THREADS, f"{sentence} processes")
+    if claim.memory_mib < claim.processes:
+        sentence = "a share names its memory: at least 1 MiB for each process"
+        return Refusal(ShareCode.OVER_MEMORY, sentence)
+    if room is None:
+        return None
+    memory = claim.memory_mib + sum(other.memory_mib for other in here)
+    if room.memory_mib and memory > room.memory_mib:
+        sentence = f"shares would have {memory} MiB, the device has {room.memory_mib}"
+        return Refusal(ShareCode.OVER_MEMORY, sentence)
+    count = claim.processes + sum(other.processes for other in here)
+    if count > room.clients:
+        sentence = f"{count} processes: an MPS server takes {room.clients} clients here"
+        return Refusal(ShareCode.CLIENTS, sentence)
+    return None
+
+
+def touch(one: Place, other: Place) -> bool:
+    """Whether the two share hardware: the whole GPU touches every instance of it."""
+    if one[0] != other[0]:
+        return False
+    if not one[3] or not other[3]:
+        return True
+    return one[2] < other[2] + other[3] and other[2] < one[2] + one[3]

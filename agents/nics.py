@@ -1,0 +1,77 @@
+"""The network cards of a node, how near each is to each GPU, and which is a GPU's rail. Pure.
+
+A rail is the NIC that carries a GPU's traffic to the GPUs of the same place on other nodes, so that
+no two GPUs share a card while another one is idle.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agents.pci import PciPlace, level_between
+from agents.topology import Level
+
+NEARNESS = {level: number for number, level in enumerate(Level)}
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """`name` is that of its RDMA device, such as mlx5_0, else of its interface. `link_layer` is
+    InfiniBand or Ethernet, empty where not told. `mbit_per_second` is one direction, 0 where the
+    link is down or not told."""
+
+    index: int
+    name: str
+    place: PciPlace
+    interfaces: tuple[str, ...] = ()
+    rdma: bool = False
+    link_layer: str = ""
+    mbit_per_second: int = 0
+    up: bool = False
+
+    @property
+    def mb_per_second(self) -> int:
+        """10^6 bytes a second, one direction."""
+        return self.mbit_per_second // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """`gpus`: the PCI place of each GPU by index, for those that sysfs has."""
+
+    nics: tuple[Nic, ...] = ()
+    gpus: Mapping[int, PciPlace] = field(default_factory=dict)
+
+    def level(self, gpu: int, nic: Nic) -> Level | None:
+        """None where sysfs does not know the GPU."""
+        place = self.gpus.get(gpu)
+        return level_between(place, nic.place) if place else None
+
+    def rails(self) -> dict[int, Nic]:
+        """The nearest NIC of each GPU, among those that are up: RDMA ones where there are any. Of
+        equally near ones each GPU takes one that fewest took before; the lower number first."""
+        up = [nic for nic in self.nics if nic.up]
+        offered = [nic for nic in up if nic.rdma] or up
+        taken: Counter[int] = Counter()
+        found: dict[int, Nic] = {}
+        for gpu in sorted(self.gpus) if offered else ():
+            nic = min(offered, key=lambda nic: (self._far(gpu, nic), taken[nic.index], nic.index))
+            taken[nic.index] += 1
+            found[gpu] = nic
+        return found
+
+    def _far(self, gpu: int, nic: Nic) -> int:
+        return NEARNESS[level_between(self.gpus[gpu], nic.place)]
+
+
+def numbered(nics: Sequence[Nic]) -> tuple[Nic, ...]:
+    """NIC0, NIC1 and so on: RDMA devices first, each kind in the order of its names' numbers."""
+    ordered = sorted(nics, key=lambda nic: (not nic.rdma, _natural(nic.name)))
+    return tuple(replace(nic, index=index) for index, nic in enumerate(ordered))
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """mlx5_2 before mlx5_10."""
+    head = name.rstrip("0123456789")
+    number = name[len(head) :]
+    return head, int(number or 0), name

@@ -1,0 +1,62 @@
+"""Who uses a GPU, by NVML, and what it is to the kernel. With `nvml`, the users of pynvml."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pynvml
+
+from agents.nvml import told
+
+# nvml.h: no instance is meant.
+NO_INSTANCE = 0xFFFFFFFF
+SILENT = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound)
+LISTS: tuple[Callable[[object], list[Any]], ...] = (
+    pynvml.nvmlDeviceGetComputeRunningProcesses,
+    pynvml.nvmlDeviceGetGraphicsRunningProcesses,
+    pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Client:
+    """A process with a context on the GPU; `gpu_instance` is -1 where it is on no instance."""
+
+    pid: int
+    gpu_instance: int = -1
+
+
+def clients(gpu_uuid: str) -> list[Client]:
+    """Every process that NVML lists, by pid; only root is told of all. Raises NvmlFailure."""
+    found: set[Client] = set()
+    with told(f"processes of {gpu_uuid}"):
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+        for listed in LISTS:
+            try:
+                found |= {Client(p.pid, _instance(p.gpuInstanceId)) for p in listed(gpu)}
+            except SILENT:
+                continue
+    return sorted(found)
+
+
+def minor_number(gpu_uuid: str) -> int:
+    """N of the GPU's file /dev/nvidiaN, which is not its index. Raises NvmlFailure."""
+    with told(f"minor number of {gpu_uuid}"):
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+        return int(pynvml.nvmlDeviceGetMinorNumber(gpu))
+
+
+def is_passed_through(gpu_uuid: str) -> bool:
+    """Whether this machine is virtual and was handed the GPU: then a reset may be refused, and only
+    a reboot helps (gpu-operator #668 and #1606). Raises NvmlFailure."""
+    with told(f"virtualization of {gpu_uuid}"):
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+        try:
+            mode = pynvml.nvmlDeviceGetVirtualizationMode(gpu)
+        except SILENT:
+            return False
+        return bool(mode == pynvml.NVML_GPU_VIRTUALIZATION_MODE_PASSTHROUGH)
+
+
+def _instance(number: int | None) -> int:
+    return -1 if number is None or number == NO_INSTANCE else number

@@ -1,0 +1,22 @@
+"""The compute mode of a GPU or a MIG instance. With `nvml`, the users of pynvml."""
+
+import pynvml
+
+from agents.nvml import told
+
+
+def set_exclusive(uuid: str, *, on: bool) -> None:
+    """Let one process hold the device (under MPS: its server), or any number again.
+
+    On a GPU in MIG mode only its instances take a mode, so `uuid` names one (nvml.h). Needs root.
+    Raises NvmlFailure."""
+    mode = pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS if on else pynvml.NVML_COMPUTEMODE_DEFAULT
+    with told(f"compute mode of {uuid}"):
+        pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), mode)
+
+
+def is_exclusive(uuid: str) -> bool:
+    """Whether one process holds the device. Raises NvmlFailure."""
+    with told(f"compute mode of {uuid}"):
+        mode = pynvml.nvmlDeviceGetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+    return bool(mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)

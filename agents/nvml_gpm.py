@@ -1,0 +1,124 @@
+"""Activity by GPM, NVML's performance counters: Hopper and newer, also for one MIG instance.
+
+A metric is the mean between two samples of one thing. The last sample of each is kept, so a look
+costs one sample and no waiting.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from agents.contract.telemetry import Why
+from agents.nvml import NvmlCode, NvmlFailure, told
+
+METRICS = {
+    "active_percent": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    "sm_active_percent": pynvml.NVML_GPM_METRIC_SM_UTIL,
+}
+NO_COUNTERS = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound)
+
+# The GPU's UUID, the GPU instance's id or None, and the UUID of what is measured.
+Key = tuple[str, int | None, str]
+Answer = dict[str, int | Why]
+
+
+def lacks_counters(gpu: object) -> Why | None:
+    """Why this GPU has no GPM; None where it has. Raises NvmlFailure."""
+    with told("GPM support"):
+        try:
+            if pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
+                return None
+        except NO_COUNTERS:
+            pass
+        older = pynvml.nvmlDeviceGetArchitecture(gpu) < pynvml.NVML_DEVICE_ARCH_HOPPER
+    return Why.ARCHITECTURE if older else Why.NOT_SUPPORTED
+
+
+def all_missing(why: Why) -> Answer:
+    return dict.fromkeys(METRICS, why)
+
+
+class Activity:
+    """The samples of one session. `sweep` after each look, `close` before the session ends."""
+
+    def __init__(self) -> None:
+        self._before: dict[Key, Any] = {}
+        self._asked: set[Key] = set()
+
+    def of_gpu(self, gpu: object, uuid: str) -> Answer:
+        """Of a GPU that is not in MIG mode."""
+        return self._since((uuid, None, uuid), lambda s: pynvml.nvmlGpmSampleGet(gpu, s))
+
+    def of_instance(self, gpu: object, gpu_uuid: str, instance: int, uuid: str) -> Answer:
+        """Of the MIG device `uuid`. One made anew has another UUID, and begins anew."""
+        return self._since(
+            (gpu_uuid, instance, uuid), lambda s: pynvml.nvmlGpmMigSampleGet(gpu, instance, s)
+        )
+
+    def sweep(self) -> None:
+        """Free what was not asked for since the last sweep: it is gone."""
+        for key in set(self._before) - self._asked:
+            self._free(self._before.pop(key))
+        self._asked.clear()
+
+    def close(self) -> None:
+        self._asked.clear()
+        self.sweep()
+
+    def _since(self, key: Key, take: Callable[[Any], Any]) -> Answer:
+        """In percent of the time since the last look at the same thing, or why not."""
+        self._asked.add(key)
+        before = self._before.pop(key, None)
+        try:
+            now = self._sample(take)
+            self._before[key] = now
+            return self._means(before, now) if before else all_missing(Why.FIRST_LOOK)
+        except NvmlFailure as failure:
+            return all_missing(why(failure))
+        finally:
+            if before:
+                self._free(before)
+
+    def _sample(self, take: Callable[[Any], Any]) -> Any:
+        with told("GPM sample"):
+            sample = pynvml.nvmlGpmSampleAlloc()
+            try:
+                take(sample)
+            except pynvml.NVMLError:
+                pynvml.nvmlGpmSampleFree(sample)
+                raise
+            return sample
+
+    def _means(self, before: Any, now: Any) -> Answer:
+        asked = pynvml.c_nvmlGpmMetricsGet_t()
+        asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        asked.numMetrics = len(METRICS)
+        for slot, number in zip(asked.metrics, METRICS.values(), strict=False):
+            slot.metricId = number
+        asked.sample1, asked.sample2 = before, now
+        with told("GPM metrics"):
+            pynvml.nvmlGpmMetricsGet(asked)
+        return {n: _percent(slot) for n, slot in zip(METRICS, asked.metrics, strict=False)}
+
+    def _free(self, sample: Any) -> None:
+        with contextlib.suppress(NvmlFailure), told("freeing a GPM sample"):
+            pynvml.nvmlGpmSampleFree(sample)
+
+
+def why(failure: NvmlFailure) -> Why:
+    """What a refusal says of a number that was asked for."""
+    if failure.code is NvmlCode.NOT_SUPPORTED:
+        return Why.NOT_SUPPORTED
+    if failure.code is NvmlCode.NO_PERMISSION:
+        return Why.NO_PERMISSION
+    return Why.GPU_LOST if failure.code is NvmlCode.GPU_LOST else Why.OTHER
+
+
+def _percent(metric: Any) -> int | Why:
+    """Rounding may go beyond a hundred; no work at all between two samples may be no number."""
+    if metric.nvmlReturn != pynvml.NVML_SUCCESS or not math.isfinite(metric.value):
+        return Why.NOT_SUPPORTED
+    return min(100, max(0, round(float(metric.value))))

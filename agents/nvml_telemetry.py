@@ -1,0 +1,215 @@
+"""What NVML's sensors say of each GPU and MIG device. With `nvml`, the users of pynvml.
+
+Every number is asked alone: one that is refused is missing with its reason, the others stand.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pynvml
+
+from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
+from agents.nvml import MIB, NvmlFailure, text, told
+from agents.nvml_gpm import Activity, Answer, all_missing, lacks_counters, why
+
+# nvmlFieldValue_t.scopeId for all NVLinks of a GPU together (nvml.h, fields 138 and 139).
+ALL_LINKS = 0xFFFFFFFF
+MOST_LINKS = pynvml.NVML_NVLINK_MAX_LINKS
+# By name: the field that counts all links together in KiB, and the one of each link in bytes.
+LINK_FIELDS = {
+    "nvlink_sent_kib": (
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+        pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES,
+    ),
+    "nvlink_received_kib": (
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+        pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES,
+    ),
+}
+# Which member of nvmlValue_t holds a number, by its nvmlValueType_t.
+MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+# A driver that does not know a call, or this version of it, is as one that has nothing to tell.
+TOO_OLD = (pynvml.NVMLError_FunctionNotFound, pynvml.NVMLError_ArgumentVersionMismatch)
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """Numbers by field name, and why others are missing."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    missing: dict[str, Why] = field(default_factory=dict)
+
+    def put(self, answers: Answer) -> None:
+        for name, answer in answers.items():
+            if isinstance(answer, Why):
+                self.missing[name] = answer
+            else:
+                self.numbers[name] = answer
+
+    def ask(self, name: str, question: Callable[[], int], unsupported: Why | None = None) -> None:
+        """`unsupported` is what NOT_SUPPORTED means here, where it means more than that."""
+        try:
+            with told(name):
+                self.numbers[name] = _known(question)
+        except NvmlFailure as failure:
+            reason = why(failure)
+            self.missing[name] = (unsupported or reason) if reason is Why.NOT_SUPPORTED else reason
+
+    @property
+    def absent(self) -> tuple[Missing, ...]:
+        return tuple(Missing(name, reason) for name, reason in sorted(self.missing.items()))
+
+
+class Sensors:
+    """A session of its own, so that whoever samples can end it without the others noticing."""
+
+    def __init__(self) -> None:
+        with told("NVML does not start"):
+            pynvml.nvmlInit()
+        self._activity = Activity()
+
+    def close(self) -> None:
+        self._activity.close()
+        with told("NVML does not stop"):
+            pynvml.nvmlShutdown()
+
+    def look(self) -> tuple[GpuSample, ...]:
+        """A sample of every GPU that answers, by index. Raises NvmlFailure where none can."""
+        with told("count of GPUs"):
+            count = pynvml.nvmlDeviceGetCount()
+        found = []
+        for index in range(count):
+            with contextlib.suppress(NvmlFailure):
+                found.append(self._gpu(index))
+        self._activity.sweep()
+        return tuple(found)
+
+    def _gpu(self, index: int) -> GpuSample:
+        with told(f"GPU {index}"):
+            gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = text(pynvml.nvmlDeviceGetUUID(gpu))
+            is_mig = _is_mig(gpu)
+        lacks = lacks_counters(gpu)
+        sheet = _Sheet()
+        _memory(sheet, gpu)
+        _sensors(sheet, gpu, is_mig=is_mig)
+        _nvlink(sheet, gpu)
+        if is_mig or lacks:
+            sheet.put(all_missing(lacks or Why.MIG_MODE))
+        else:
+            sheet.put(self._activity.of_gpu(gpu, uuid))
+        slices = tuple(self._slices(gpu, uuid, lacks)) if is_mig else ()
+        return GpuSample(uuid=uuid, slices=slices, missing=sheet.absent, **sheet.numbers)
+
+    def _slices(self, gpu: object, gpu_uuid: str, lacks: Why | None) -> Iterator[SliceSample]:
+        """MIG devices by index; an index without one is a hole, not the end."""
+        with told(f"MIG devices of {gpu_uuid}"):
+            most = pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
+        for index in range(most):
+            with contextlib.suppress(NvmlFailure):
+                yield self._slice(gpu, gpu_uuid, index, lacks)
+
+    def _slice(self, gpu: object, gpu_uuid: str, index: int, lacks: Why | None) -> SliceSample:
+        with told(f"MIG device {index} of {gpu_uuid}"):
+            device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
+            uuid = text(pynvml.nvmlDeviceGetUUID(device))
+            instance = int(pynvml.nvmlDeviceGetGpuInstanceId(device))
+            profile = text(pynvml.nvmlDeviceGetName(device)).rpartition("MIG ")[2]
+        sheet = _Sheet()
+        _memory(sheet, device)
+        if lacks:
+            sheet.put(all_missing(lacks))
+        else:
+            sheet.put(self._activity.of_instance(gpu, gpu_uuid, instance, uuid))
+        return SliceSample(
+            uuid=uuid,
+            instance=instance,
+            profile=profile[:32],
+            missing=sheet.absent,
+            **sheet.numbers,
+        )
+
+
+def _memory(sheet: _Sheet, device: Any) -> None:
+    """Without what the driver keeps for itself, where it tells that apart (version 2)."""
+    try:
+        with told("memory"):
+            try:
+                info = pynvml.nvmlDeviceGetMemoryInfo(device, version=pynvml.nvmlMemory_v2)
+            except (*TOO_OLD, pynvml.NVMLError_NotSupported):
+                info = pynvml.nvmlDeviceGetMemoryInfo(device)
+    except NvmlFailure as failure:
+        sheet.put(dict.fromkeys(("memory_used_mib", "memory_total_mib"), why(failure)))
+        return
+    sheet.put({"memory_used_mib": info.used // MIB, "memory_total_mib": info.total // MIB})
+
+
+def _sensors(sheet: _Sheet, gpu: Any, *, is_mig: bool) -> None:
+    clock, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
+    rates = pynvml.nvmlDeviceGetUtilizationRates
+    unsupported = Why.MIG_MODE if is_mig else None
+    sheet.ask("utilization_percent", lambda: rates(gpu).gpu, unsupported)
+    sheet.ask("memory_busy_percent", lambda: rates(gpu).memory, unsupported)
+    sheet.ask("temperature_c", lambda: _temperature(gpu))
+    sheet.ask("memory_temperature_c", lambda: _field(gpu, pynvml.NVML_FI_DEV_MEMORY_TEMP))
+    sheet.ask("power_mw", lambda: pynvml.nvmlDeviceGetPowerUsage(gpu))
+    sheet.ask("power_limit_mw", lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu))
+    sheet.ask("energy_mj", lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu))
+    sheet.ask("sm_clock_mhz", lambda: pynvml.nvmlDeviceGetClockInfo(gpu, clock))
+    sheet.ask("memory_clock_mhz", lambda: pynvml.nvmlDeviceGetClockInfo(gpu, memory))
+    sheet.ask("event_reasons", lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
+
+
+def _temperature(gpu: Any) -> int:
+    sensor = pynvml.NVML_TEMPERATURE_GPU
+    try:
+        return int(pynvml.nvmlDeviceGetTemperatureV(gpu, sensor))
+    except (*TOO_OLD, pynvml.NVMLError_NotSupported):
+        return int(pynvml.nvmlDeviceGetTemperature(gpu, sensor))
+
+
+def _nvlink(sheet: _Sheet, gpu: Any) -> None:
+    for name, (together, each) in LINK_FIELDS.items():
+        sheet.ask(name, partial(_over_links, gpu, together, each))
+
+
+def _over_links(gpu: Any, together: int, each: int) -> int:
+    """KiB over all links: by the field that counts them together, else link by link."""
+    try:
+        return _field(gpu, together, ALL_LINKS)
+    except pynvml.NVMLError_NotSupported:
+        asked = [(each, link) for link in range(MOST_LINKS)]
+        values = pynvml.nvmlDeviceGetFieldValues(gpu, asked)
+        told_links = [_number(v) for v in values if v.nvmlReturn == pynvml.NVML_SUCCESS]
+        if not told_links:
+            raise
+        return sum(told_links) // 1024
+
+
+def _field(gpu: Any, number: int, scope: int = 0) -> int:
+    """A field has a return code of its own. Raises pynvml.NVMLError."""
+    (value,) = pynvml.nvmlDeviceGetFieldValues(gpu, [(number, scope)])
+    if value.nvmlReturn != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(value.nvmlReturn)
+    return _number(value)
+
+
+def _number(value: Any) -> int:
+    return int(getattr(value.value, MEMBERS.get(value.valueType, "ullVal")))
+
+
+def _known(question: Callable[[], int]) -> int:
+    try:
+        return int(question())
+    except TOO_OLD:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED) from None
+
+
+def _is_mig(gpu: Any) -> bool:
+    try:
+        return bool(pynvml.nvmlDeviceGetMigMode(gpu)[0])
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return False

@@ -1,0 +1,57 @@
+"""Doing the steps, in order, each of them written down before and after."""
+
+from collections.abc import Callable, Iterable
+
+from agents.nvml import Nvml, NvmlFailure
+from agents.partitioning.steps import (
+    Complete,
+    Create,
+    Destroy,
+    Problem,
+    SetMode,
+    Step,
+    gpu_of,
+)
+
+
+def plainly(step: Step, failure: NvmlFailure) -> Problem:
+    """The problem in the driver's own words."""
+    wanted = step.slice.id if isinstance(step, Create) else ""
+    return Problem(gpu_of(step), str(failure.code), failure.sentence, wanted)
+
+
+def carry_out(
+    nvml: Nvml,
+    steps: Iterable[Step],
+    before: Callable[[Step], None],
+    after: Callable[[Step], None],
+    explain: Callable[[Step, NvmlFailure], Problem] = plainly,
+) -> list[Problem]:
+    """Do the steps in order; `before` and `after` journal each one. A step that fails leaves the
+    later steps of its GPU for another round, and becomes the problem that `explain` makes of it."""
+    problems: dict[str, Problem] = {}
+    for step in steps:
+        gpu = gpu_of(step)
+        if gpu in problems:
+            continue
+        before(step)
+        try:
+            _do(nvml, step)
+        except NvmlFailure as failure:
+            problems[gpu] = explain(step, failure)
+        else:
+            after(step)
+    return list(problems.values())
+
+
+def _do(nvml: Nvml, step: Step) -> None:
+    match step:
+        case SetMode():
+            nvml.set_mig_mode(step.gpu_uuid, on=step.mig)
+        case Create():
+            want = step.slice
+            nvml.create_instance(want.gpu_uuid, step.profile_id, want.start, want.size)
+        case Complete():
+            nvml.complete_instance(step.gpu_uuid, step.instance_id)
+        case Destroy():
+            nvml.destroy_instance(step.gpu_uuid, step.instance_id)

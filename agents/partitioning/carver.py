@@ -1,0 +1,276 @@
+"""Brings the partitions of one node to a desired document, and remembers whose they are.
+
+Decided in the node's loop, carried out beside it; never both at once.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from agents.contract.calls import EventType
+from agents.contract.documents import DesiredDocument
+from agents.doctor.machine import Files as RealFiles
+from agents.holders import Files
+from agents.identity import boot_id
+from agents.journal import Journal
+from agents.nvml import GpuFacts, NvmlCode, NvmlFailure
+from agents.nvml_clients import clients, is_passed_through
+from agents.observe import Hardware
+from agents.partitioning import cdi, modes
+from agents.partitioning.blame import explain
+from agents.partitioning.carry import carry_out
+from agents.partitioning.diff import diff
+from agents.partitioning.patience import News, Patience
+from agents.partitioning.steps import (
+    Create,
+    Destroy,
+    Place,
+    Problem,
+    SetMode,
+    Step,
+    WantedSlice,
+    gpu_of,
+)
+from agents.partitioning.survey import Claim, Survey, survey, unmanaged
+from agents.policy import Policy
+from agents.reconcile import DeviceKey
+from agents.runtime.injection import CDI
+
+# With one of these a GPU is not what the portal thinks that it is: it takes no new work.
+OUT_OF_SERVICE = ("unmanaged", "quarantined", modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
+# Only somebody's hand mends these.
+FOR_A_PERSON = (modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
+SPEC = "cdi"
+# The journal's fact about GPUs that fail; of use until the node starts anew, as its clock is.
+MEMORY = "patience"
+
+log = logging.getLogger("agents.partitioning")
+
+
+class Carver:
+    """`now` counts seconds and never goes back; `wake` has the loop look again; `files` is where
+    the holders of a GPU are looked for."""
+
+    def __init__(
+        self,
+        hardware: Hardware,
+        journal: Journal,
+        policy: Policy,
+        now: Callable[[], float],
+        wake: Callable[[], None],
+        files: Files | None = None,
+    ) -> None:
+        self.hardware = hardware
+        self.journal = journal
+        self.policy = policy
+        self.wake = wake
+        self.files = files or RealFiles(Path("/"))
+        self.patience = Patience(now)
+        if (memory := json.loads(journal.fact(MEMORY) or "{}")).get("boot") == boot_id():
+            self.patience.remember(memory["streaks"])
+        self._spec = cdi.CdiSpec(policy.nvidia_ctk, policy.cdi_spec)
+        self._claims = {claim.place: claim for claim in journal.claims()}
+        self._intents: dict[int, int] = {}
+        self._refused: list[Problem] = []
+        self._unmanaged: list[Problem] = []
+        # By GPU, the step that was refused last, and whether only a person mends that.
+        self._stuck: dict[str, tuple[Step, bool]] = {}
+
+    def due(
+        self, desired: DesiredDocument, held: frozenset[Place], *, judges: bool
+    ) -> Callable[[], None] | None:
+        """What is to be done now beside the loop, or None. What stands against the document is in
+        the hardware's problems afterwards. `held`: where live replicas have their devices;
+        `judges`: the document is the portal's own, so what it does not name is not ours."""
+        hardware = self.hardware
+        wanted = [WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in desired.slices]
+        found = self._survey(wanted) if judges else Survey()
+        changes = diff(
+            [gpu for gpu in hardware.gpus if gpu.uuid not in found.foreign],
+            hardware.instances,
+            [w for w in wanted if w.gpu_uuid not in found.foreign],
+            {gpu.uuid: gpu.mode for gpu in desired.gpus},
+            held,
+        )
+        self._look_again(changes.steps)
+        steps = [step for step in changes.steps if self.patience.is_due(gpu_of(step))]
+        self._refused, self._unmanaged = changes.problems, unmanaged(hardware.gpus, found)
+        self._publish()
+        if steps or self._spec_is_due():
+            return partial(self._carve, steps, held)
+        return None
+
+    def given(self, devices: Mapping[DeviceKey, str]) -> dict[DeviceKey, str]:
+        """Those of the devices that may be given to a new replica now."""
+        shut = self.hardware.out_of_service
+        return {
+            key: uuid
+            for key, uuid in devices.items()
+            if key[0] not in shut and (not self._is_cdi or self._spec.names(uuid))
+        }
+
+    @property
+    def _is_cdi(self) -> bool:
+        return self.policy.device_injection == CDI
+
+    def _survey(self, wanted: list[WantedSlice]) -> Survey:
+        adopt = self.policy.adopt_instances
+        found = survey(self.hardware.instances, wanted, self._claims, adopt=adopt)
+        if found.claims:
+            self._claim(found.claims)
+        known = {problem.gpu_uuid for problem in self._unmanaged}
+        for problem in unmanaged(self.hardware.gpus, found):
+            if problem.gpu_uuid not in known:
+                self._tell(EventType.GPU_UNMANAGED, problem.sentence, problem.gpu_uuid)
+        return found
+
+    def _claim(self, claims: Iterable[Claim]) -> None:
+        claims = list(claims)
+        self.journal.claim(claims)
+        self._claims |= {claim.place: claim for claim in claims}
+
+    def _look_again(self, steps: list[Step]) -> None:
+        """A GPU of which nothing is asked any more fails no longer, and one whose mode somebody
+        mended. Where another thing is asked than what failed, that is tried at once."""
+        busy = {gpu_of(step) for step in steps}
+        for gpu in self.patience.failing() - {SPEC}:
+            stuck, for_a_person = self._stuck.get(gpu, (None, False))
+            if gpu not in busy or (for_a_person and stuck not in steps):
+                self._worked(gpu)
+            elif stuck not in steps:
+                self.patience.hasten(gpu)
+
+    def _publish(self) -> None:
+        standing = self._unmanaged + self.patience.problems()
+        self.hardware.problems = self._refused + [self._placed(problem) for problem in standing]
+        self.hardware.out_of_service = {
+            p.gpu_uuid: p.sentence for p in standing if p.code in OUT_OF_SERVICE
+        }
+        self.hardware.node_problems = tuple(
+            p.sentence for p in standing if p.code == modes.REBOOT_REQUIRED
+        )
+
+    def _placed(self, problem: Problem) -> Problem:
+        """On the wire a problem is one of a GPU: that of the whole file stands with the first."""
+        gpus = self.hardware.gpus
+        return problem if problem.gpu_uuid or not gpus else replace(problem, gpu_uuid=gpus[0].uuid)
+
+    def _carve(self, steps: list[Step], held: frozenset[Place]) -> None:
+        problems = carry_out(self.hardware.nvml, steps, self._before, self._after, self._explain)
+        self.hardware.refresh()
+        failed = {problem.gpu_uuid for problem in problems}
+        for gpu in {gpu_of(step) for step in steps} - failed:
+            self._worked(gpu)
+        for problem in problems:
+            is_mode = problem.code == NvmlCode.RESET_REQUIRED
+            told = self._reset(problem, held) if is_mode else problem
+            if told is not None:
+                self._failed(told.gpu_uuid, told)
+        self._generate()
+        self._publish()
+
+    def _explain(self, step: Step, failure: NvmlFailure) -> Problem:
+        # Its intent stays open in the journal: what came of it is not known for sure.
+        self._intents.pop(id(step))
+        self._stuck[gpu_of(step)] = (step, False)
+        return explain(self.files, step, failure)
+
+    def _before(self, step: Step) -> None:
+        if isinstance(step, Create):
+            want = step.slice
+            self._claim([Claim(want.gpu_uuid, want.start, want.size, want.profile)])
+        self._intents[id(step)] = self.journal.intend(repr(step))
+
+    def _after(self, step: Step) -> None:
+        self.journal.done(self._intents.pop(id(step)))
+        if isinstance(step, Destroy):
+            self.journal.disclaim(step.gpu_uuid, step.start, step.size)
+            self._claims.pop((step.gpu_uuid, step.start, step.size), None)
+        self.hardware.refresh()
+        match step:
+            case Create(want):
+                what = {"profile": want.profile, "start": str(want.start)}
+                self._tell(EventType.SLICE_CREATED, f"{want.profile} carved", want.gpu_uuid, what)
+            case Destroy():
+                self._tell(EventType.SLICE_DELETED, "slice deleted", step.gpu_uuid)
+            case SetMode():
+                word = "on" if step.mig else "off"
+                self._tell(EventType.MODE_CHANGED, f"MIG {word}", step.gpu_uuid)
+        self.wake()
+
+    def _reset(self, problem: Problem, held: frozenset[Place]) -> Problem | None:
+        """A mode that waits for a reset: do it where it may be done, else say who has to."""
+        gpu = next((g for g in self.hardware.gpus if g.uuid == problem.gpu_uuid), None)
+        if gpu is None:
+            return problem
+        try:
+            if is_passed_through(gpu.uuid):
+                why = "in a virtual machine the GPU cannot be reset"
+                return modes.reboot_required(gpu, why)
+            if not self.policy.may_reset_gpus:
+                return modes.reset_required(gpu)
+            if clients(gpu.uuid) or any(place[0] == gpu.uuid for place in held):
+                return modes.reset_required(gpu, "The agent does it when nothing is on it")
+        except NvmlFailure as failure:
+            return replace(problem, sentence=failure.sentence)
+        return self._reset_now(gpu)
+
+    def _reset_now(self, gpu: GpuFacts) -> Problem | None:
+        intent = self.journal.intend(f"reset {gpu.uuid}")
+        why = modes.reset(self.policy.nvidia_smi, gpu)
+        self.journal.done(intent)
+        self.hardware.refresh()
+        if why is None:
+            self._tell(EventType.GPU_RESET, f"GPU {gpu.index} was reset for its mode", gpu.uuid)
+            self._worked(gpu.uuid)
+        return why
+
+    def _failed(self, subject: str, problem: Problem) -> None:
+        for_a_person = problem.code in FOR_A_PERSON
+        news = self.patience.failed(subject, problem, for_a_person=for_a_person)
+        if for_a_person and subject in self._stuck:
+            self._stuck[subject] = (self._stuck[subject][0], True)
+        if news is News.BEGAN_TO_FAIL:
+            self._tell(EventType.SLICE_FAILED, problem.sentence, problem.gpu_uuid)
+            self._keep_memory()
+        elif news is News.QUARANTINED:
+            self._tell(EventType.GPU_QUARANTINED, problem.sentence, problem.gpu_uuid)
+            self._keep_memory()
+        log.warning("partition_problem", extra={"code": problem.code, "why": problem.sentence})
+
+    def _worked(self, subject: str) -> None:
+        self._stuck.pop(subject, None)
+        if subject not in self.patience.failing():
+            return
+        if self.patience.worked(subject) is News.RELEASED:
+            self._tell(EventType.GPU_RELEASED, "changes of this GPU work again", subject)
+        self._keep_memory()
+
+    def _keep_memory(self) -> None:
+        kept = {"boot": boot_id(), "streaks": self.patience.memory()}
+        self.journal.keep(MEMORY, json.dumps(kept))
+
+    def _spec_is_due(self) -> bool:
+        return (
+            self._is_cdi
+            and self._spec.is_stale(frozenset(self.hardware.devices().values()))
+            and self.patience.is_due(SPEC)
+        )
+
+    def _generate(self) -> None:
+        """Before a device of the change is given to anybody."""
+        if not self._spec_is_due():
+            return
+        why = self._spec.generate(frozenset(self.hardware.devices().values()))
+        if why:
+            self._failed(SPEC, Problem("", cdi.FAILED, f"containers get no new devices: {why}"))
+        else:
+            self._worked(SPEC)
+
+    def _tell(
+        self, kind: EventType, sentence: str, gpu: str, data: dict[str, str] | None = None
+    ) -> None:
+        self.journal.event(kind, sentence, data={"gpu": gpu} | (data or {}))

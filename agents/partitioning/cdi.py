@@ -1,0 +1,43 @@
+"""The Container Device Interface: a file that names every device an engine may give. It is of the
+moment, so it is made anew after each change of partitions (HAMi #1903)."""
+
+from pathlib import Path
+
+from agents.partitioning.programs import refusal
+
+GENERATE_SECONDS = 60.0
+FAILED = "cdi_failed"
+
+
+class CdiSpec:
+    """The file at `path`, which `program` (nvidia-ctk) writes. A new agent writes it once: it does
+    not know for which devices it was made."""
+
+    def __init__(self, program: str, path: str) -> None:
+        self.program, self.path = program, path
+        self._made_for: frozenset[str] | None = None
+        self._names: frozenset[str] = frozenset()
+
+    def is_stale(self, uuids: frozenset[str]) -> bool:
+        """Whether it is not the one for just these devices."""
+        return self._made_for != uuids
+
+    def names(self, uuid: str) -> bool:
+        return uuid in self._names
+
+    def generate(self, uuids: frozenset[str]) -> str:
+        """Make it for these devices; why it is not whole, or empty. Where it cannot be made, what
+        it named before is still named."""
+        self._made_for, self._names = None, self._names & uuids
+        arguments = (f"--output={self.path}", "--device-name-strategy=uuid")
+        if why := refusal(GENERATE_SECONDS, self.program, "cdi", "generate", *arguments):
+            return why
+        try:
+            text = Path(self.path).read_text("utf-8")
+        except (OSError, ValueError) as error:
+            return f"{self.path} cannot be read: {error}"
+        self._names = frozenset(uuid for uuid in uuids if uuid in text)
+        if missing := sorted(uuids - self._names):
+            return f"{self.path} does not name {', '.join(missing)}"
+        self._made_for = uuids
+        return ""

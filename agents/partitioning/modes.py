@@ -1,0 +1,38 @@
+"""A MIG mode that is set, and does not come true by itself: on Ampere a change waits for a reset of
+the GPU, in a virtual machine that the GPU was passed to for a reboot (MIG User Guide)."""
+
+from agents.nvml import GpuFacts
+from agents.partitioning.programs import refusal
+from agents.partitioning.steps import Problem
+
+RESET_SECONDS = 120.0
+RESET_REQUIRED, REBOOT_REQUIRED = "reset_required", "reboot_required"
+
+
+def reset_required(gpu: GpuFacts, why: str = "") -> Problem:
+    """`why`: why the agent did not do it itself."""
+    sentence = (
+        f"Reset required: the MIG mode of GPU {gpu.index} changes when it is reset."
+        f" With the agent stopped and nothing on it: sudo nvidia-smi --gpu-reset -i {gpu.index}."
+        f" {why or 'may_reset_gpus = true in the policy lets the agent do it'}"
+    )
+    return Problem(gpu.uuid, RESET_REQUIRED, sentence.strip())
+
+
+def reboot_required(gpu: GpuFacts, why: str) -> Problem:
+    sentence = (
+        f"Reboot required: the MIG mode of GPU {gpu.index} changes when the node starts anew, since"
+        f" {why}. Let its jobs end, then: sudo reboot"
+    )
+    return Problem(gpu.uuid, REBOOT_REQUIRED, sentence)
+
+
+def reset(program: str, gpu: GpuFacts) -> Problem | None:
+    """Reset this GPU alone; None where it worked. By UUID: no other GPU can be meant by it.
+
+    Our own session keeps the GPU open too. That a driver lets it be reset nevertheless is not
+    verified; one that does not says that it is in use, and the reset is left to a person."""
+    why = refusal(RESET_SECONDS, program, "--gpu-reset", "-i", gpu.uuid)
+    if not why:
+        return None
+    return reset_required(gpu, why) if "in use" in why.lower() else reboot_required(gpu, why)

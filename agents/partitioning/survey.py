@@ -1,0 +1,105 @@
+"""Whose MIG instances stand on the node: ours, or made by somebody else. Pure.
+
+An instance is ours where it is wanted at just its place, or where the journal has a claim to it. A
+claim is written before anything is made: whoever ends in between finds its own again. Two programs
+that both divide one GPU undo each other's work for ever (partitioning facts, section 7), so a GPU
+with an instance of another is left alone.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agents.nvml import GpuFacts, InstanceFacts
+from agents.partitioning.steps import Place, Problem, WantedSlice
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A place that we made an instance at, or are about to. `uuid` is empty, and `instance_id` is
+    None, while it is not known what came of it."""
+
+    gpu_uuid: str
+    start: int
+    size: int
+    profile: str
+    instance_id: int | None = None
+    uuid: str = ""
+
+    @property
+    def place(self) -> Place:
+        return (self.gpu_uuid, self.start, self.size)
+
+    def covers(self, instance: InstanceFacts) -> bool:
+        """Whether it is this instance, whole or half-made."""
+        if (instance.profile, place_of_instance(instance)) != (self.profile, self.place):
+            return False
+        if self.instance_id is None or (self.uuid and instance.uuid == self.uuid):
+            return True
+        # It lost its compute instance, or has just got one: its GPU instance is still the same.
+        is_half = not instance.uuid or not self.uuid
+        return is_half and instance.instance_id == self.instance_id
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """`claims`: those to write down, for what was found to be ours. `foreign`: by GPU UUID, the
+    instances that somebody else made, in order of start."""
+
+    claims: tuple[Claim, ...] = ()
+    foreign: Mapping[str, tuple[InstanceFacts, ...]] = field(default_factory=dict)
+
+
+def survey(
+    live: Iterable[InstanceFacts],
+    wanted: Iterable[WantedSlice],
+    claims: Mapping[Place, Claim],
+    *,
+    adopt: bool = False,
+) -> Survey:
+    """Judge every instance. `adopt`: the node's owner gives us all that stands there."""
+    places = {(w.gpu_uuid, w.start, w.size, w.profile) for w in wanted}
+    written: list[Claim] = []
+    foreign: dict[str, list[InstanceFacts]] = {}
+    for instance in sorted(live, key=lambda i: (i.gpu_uuid, i.start)):
+        claim = claims.get(place_of_instance(instance))
+        known = claim is not None and claim.covers(instance)
+        if not (adopt or known or (*place_of_instance(instance), instance.profile) in places):
+            foreign.setdefault(instance.gpu_uuid, []).append(instance)
+            continue
+        fresh = claim_to(instance)
+        if fresh != claim:
+            written.append(fresh)
+    return Survey(tuple(written), {gpu: tuple(found) for gpu, found in foreign.items()})
+
+
+def unmanaged(gpus: Collection[GpuFacts], found: Survey) -> list[Problem]:
+    """One problem for each GPU that has instances of somebody else."""
+    indexes = {gpu.uuid: gpu.index for gpu in gpus}
+    return [
+        Problem(uuid, "unmanaged", _sentence(indexes.get(uuid, 0), instances))
+        for uuid, instances in found.foreign.items()
+    ]
+
+
+def place_of_instance(instance: InstanceFacts) -> Place:
+    return (instance.gpu_uuid, instance.start, instance.size)
+
+
+def claim_to(instance: InstanceFacts) -> Claim:
+    return Claim(
+        instance.gpu_uuid,
+        instance.start,
+        instance.size,
+        instance.profile,
+        instance.instance_id,
+        instance.uuid,
+    )
+
+
+def _sentence(index: int, instances: Iterable[InstanceFacts]) -> str:
+    names = ", ".join(f"{i.profile} at {i.start} (instance {i.instance_id})" for i in instances)
+    return (
+        f"unmanaged: GPU {index} has {names}, which this agent did not make. Delete them with"
+        f" nvidia-smi mig -i {index} -dci && nvidia-smi mig -i {index} -dgi,"
+        " or set adopt_instances = true in the node's policy"
+    )

@@ -1,0 +1,81 @@
+"""How GPUs and NICs are joined as JSON, by docs/schemas/topology.json and inventory.json."""
+
+from dataclasses import asdict
+from typing import Any
+
+from agents.nics import Network, Nic
+from agents.topology import Fabric, GpuWiring, Pair, Topology
+
+SCHEMA = 1
+
+
+def document(topology: Topology, network: Network, *, simulated: bool) -> dict[str, Any]:
+    """All that is known. `rail` is the index of a NIC."""
+    rails = {gpu: nic.index for gpu, nic in network.rails().items()}
+    return {
+        "schema": SCHEMA,
+        "simulated": simulated,
+        "gpus": [{**_gpu(gpu), "rail": rails.get(gpu.index)} for gpu in topology.gpus],
+        "pairs": [_pair(pair) for pair in topology.pairs],
+        "nvswitch_domains": [list(domain) for domain in topology.domains],
+        "nics": nics(topology, network),
+        "mb_per_second": [list(row) for row in topology.matrix()],
+    }
+
+
+def nics(topology: Topology, network: Network) -> list[dict[str, Any]]:
+    """`levels` in the order of the GPUs."""
+    return [_nic(nic, topology, network) for nic in network.nics]
+
+
+def fabric(told: Fabric | None) -> dict[str, Any] | None:
+    """`cluster` is null where the fabric ends at the node."""
+    if told is None:
+        return None
+    return {"state": told.state, "cluster": told.cluster or None, "clique": told.clique}
+
+
+def _gpu(gpu: GpuWiring) -> dict[str, Any]:
+    return {
+        "index": gpu.index,
+        "uuid": gpu.uuid,
+        "pci_bus_id": gpu.pci_bus_id,
+        "pcie": {
+            "generation": gpu.pcie_generation,
+            "width": gpu.pcie_width,
+            "mb_per_second": gpu.pcie_mb_per_second,
+        },
+        "cpus": list(gpu.cpus),
+        "numa_nodes": list(gpu.numa_nodes),
+        "own_numa_node": gpu.own_numa_node,
+        "fabric": fabric(gpu.fabric),
+        "nvlinks": [{**asdict(n), "mb_per_second": n.mb_per_second} for n in gpu.links],
+    }
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    return {
+        "gpus": [pair.one, pair.other],
+        "word": pair.word,
+        "level": pair.level,
+        "nvlinks": pair.nvlinks,
+        "switched": pair.switched,
+        "p2p": asdict(pair.access),
+        "mb_per_second": pair.mb_per_second,
+    }
+
+
+def _nic(nic: Nic, topology: Topology, network: Network) -> dict[str, Any]:
+    return {
+        "index": nic.index,
+        "name": nic.name,
+        "interfaces": list(nic.interfaces),
+        "rdma": nic.rdma,
+        "link_layer": nic.link_layer,
+        "up": nic.up,
+        "mb_per_second": nic.mb_per_second,
+        "pci_bus_id": nic.place.bus_id,
+        "pci_path": [nic.place.root, *nic.place.steps],
+        "numa_node": nic.place.numa_node,
+        "levels": [network.level(gpu.index, nic) for gpu in topology.gpus],
+    }

@@ -1,0 +1,66 @@
+"""Samples of a node's sensors: the latest of each GPU is kept, at most one set in a few seconds."""
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from agents.contract.codec import encode
+from agents.contract.errors import Code, ContractError
+from agents.contract.telemetry import GpuSample, TelemetryAnswer, TelemetryRequest
+from portal.agentapi.credentials import node_authenticate
+from portal.inventory.models import Gpu, LatestSample, Node
+
+
+def telemetry_take(*, authorization: str, request: TelemetryRequest) -> TelemetryAnswer:
+    """Keep what the node says of its own GPUs.
+
+    Raises ContractError: `too_frequent` before the last call is old enough, and `invalid_field` for
+    a GPU that is not the node's, or not known yet: its next report brings it.
+    """
+    now = timezone.now()
+    with transaction.atomic():
+        nodes = Node.objects.defer("desired", "facts")
+        node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
+        samples = _once_each(request.samples)
+        _turn_take(node, now)
+        gpus = dict(Gpu.objects.filter(node=node, uuid__in=samples).values_list("uuid", "pk"))
+        if foreign := sorted(set(samples) - set(gpus)):
+            sentence = f"{foreign[0]} is not a GPU of this node: a node speaks for its own only"
+            raise ContractError(Code.INVALID_FIELD, sentence, "samples.uuid")
+        taken_at = now - timedelta(milliseconds=request.age_ms)
+        rows = (
+            LatestSample(gpu_id=gpus[uuid], taken_at=taken_at, sample=encode(sample))
+            for uuid, sample in samples.items()
+        )
+        LatestSample.objects.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["gpu"],
+            update_fields=["taken_at", "sample"],
+        )
+    return TelemetryAnswer(next_seconds=settings.PLATFORM.telemetry_seconds)
+
+
+def _once_each(samples: tuple[GpuSample, ...]) -> dict[str, GpuSample]:
+    """By UUID, in one order, so that two calls never wait for each other's rows."""
+    found = {sample.uuid: sample for sample in sorted(samples, key=lambda s: s.uuid)}
+    if len(found) < len(samples):
+        raise ContractError(Code.INVALID_FIELD, "a GPU is here twice", "samples.uuid")
+    return found
+
+
+def _turn_take(node: Node, now: datetime) -> None:
+    """Of two calls at once the database lets one through."""
+    wanted = timedelta(seconds=settings.PLATFORM.telemetry_seconds)
+    is_due = (
+        Q(telemetry_at=None) | Q(telemetry_at__lte=now - wanted) | Q(telemetry_at__gt=now + wanted)
+    )
+    if Node.objects.filter(is_due, pk=node.pk).update(telemetry_at=now):
+        return
+    left = wanted - (now - node.telemetry_at) if node.telemetry_at else wanted
+    seconds = max(1, -(-left // timedelta(seconds=1)))
+    sentence = f"samples are taken every {wanted.seconds} s: send the next in {seconds} s"
+    raise ContractError(Code.TOO_FREQUENT, sentence, "", {"retry_seconds": seconds})

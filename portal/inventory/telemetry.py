@@ -1,0 +1,50 @@
+"""Reads the latest samples of sensors, as far as the asking user may know."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from agents.contract.codec import decode
+from agents.contract.errors import ContractError
+from agents.contract.telemetry import GpuSample
+from portal.accounts.models import Membership, User
+from portal.inventory.models import LatestSample
+from portal.inventory.selectors import LIVE
+from portal.jobs.models import Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A GPU's sample, or None where other people's work is on it: sensors tell what it does."""
+
+    node: str
+    index: int
+    taken_at: datetime
+    sample: GpuSample | None
+
+
+def readings(user: User) -> Iterator[Reading]:
+    """By node and index. Three queries; a GPU without a sample is left out."""
+    hidden = _hidden(user)
+    rows = LatestSample.objects.select_related("gpu__node").defer("gpu__node__desired")
+    for row in rows.order_by("gpu__node__name", "gpu__index"):
+        sample = None if row.gpu_id in hidden else _sample(row)
+        if sample is not None or row.gpu_id in hidden:
+            yield Reading(row.gpu.node.name, row.gpu.index, row.taken_at, sample)
+
+
+def _sample(row: LatestSample) -> GpuSample | None:
+    """None for one that was written by another version and means something else now."""
+    try:
+        return decode(GpuSample, row.sample)
+    except ContractError:
+        return None
+
+
+def _hidden(user: User) -> set[object]:
+    """GPUs on which a project of other people holds something. Platform admins see all."""
+    if user.is_platform_admin:
+        return set()
+    mine = Membership.objects.filter(user=user).values("project_id")
+    others = Allocation.objects.filter(status__in=LIVE).exclude(project_id__in=mine)
+    return set(others.values_list("slice__gpu_id", flat=True))

@@ -1,0 +1,124 @@
+"""How the GPUs of each node are joined, in words and as a table, from what its agent told."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from agents.contract.codec import decode
+from agents.contract.errors import ContractError
+from agents.contract.topology import (
+    GpuGroup,
+    GroupKind,
+    NodeTopology,
+    ReportedNic,
+    nvlink_domains,
+)
+from portal.inventory.models import Node
+
+Row = tuple[str, tuple[str, ...], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """`lines` name the groups. `columns` and `rows` are the table: each row its name, the path to
+    each GPU in nvidia-smi's words, and what there is to say of its network."""
+
+    lines: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def joined_nodes(nodes: Iterable[Node]) -> dict[str, Joined]:
+    """By the node's name; without nodes that told nothing."""
+    told = {node.name: topology_of(node) for node in nodes}
+    domains = nvlink_domains(told)
+    return {
+        name: Joined(
+            lines=(*map(_line, topology.groups), *_spanning(name, topology, domains)),
+            columns=tuple(_gpu(index) for index in topology.gpus),
+            rows=(*_gpu_rows(topology), *_nic_rows(topology)),
+        )
+        for name, topology in told.items()
+        if topology.gpus
+    }
+
+
+def topology_of(node: Node) -> NodeTopology:
+    """Empty where the row holds none, or one of another version: the agent tells it again."""
+    try:
+        return decode(NodeTopology, node.topology)
+    except ContractError:
+        return NodeTopology()
+
+
+def span(numbers: Iterable[int]) -> str:
+    """ "0-3, 6" of 0, 1, 2, 3, 6."""
+    ordered = sorted(numbers)
+    breaks = [(a, b) for a, b in pairwise(ordered) if b != a + 1]
+    starts = [*ordered[:1], *(b for _, b in breaks)]
+    ends = [*(a for a, _ in breaks), *ordered[-1:]]
+    found = (str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+    return ", ".join(found)
+
+
+def _line(group: GpuGroup) -> str:
+    words = {
+        "gpus": span(group.gpus),
+        "rate": f"{group.mb_per_second / 1000:.3g}",
+        "number": group.number,
+    }
+    if group.kind is GroupKind.NUMA:
+        one, several = "NUMA %(number)s: GPU %(gpus)s", "NUMA %(number)s: GPUs %(gpus)s"
+        return ngettext(one, several, len(group.gpus)) % words
+    if not group.mb_per_second:
+        return _("%(gpus)s are wired by NVLink, but it is closed now") % {
+            "gpus": _("GPUs %(gpus)s") % words
+        }
+    if group.kind is GroupKind.NVSWITCH:
+        return _("NVSwitch: GPUs %(gpus)s, %(rate)s GB/s per direction") % words
+    return _("NVLink: GPUs %(gpus)s, %(rate)s GB/s per direction") % words
+
+
+def _spanning(
+    name: str, topology: NodeTopology, domains: dict[tuple[str, int], tuple[str, ...]]
+) -> tuple[str, ...]:
+    """The NVLink domains that this node shares with others."""
+    return tuple(
+        _("One NVLink domain with %(nodes)s: GPUs %(gpus)s")
+        % {
+            "nodes": ", ".join(n for n in domains[clique.cluster, clique.clique] if n != name),
+            "gpus": span(clique.gpus),
+        }
+        for clique in topology.cliques
+        if (clique.cluster, clique.clique) in domains
+    )
+
+
+def _gpu(index: int) -> str:
+    return f"GPU {index}"
+
+
+def _gpu_rows(topology: NodeTopology) -> Iterable[Row]:
+    words = {(p.one, p.other): p.word for p in topology.pairs}
+    rails = {gpu: nic.name for nic in topology.nics for gpu in nic.rail_of}
+    for one in topology.gpus:
+        cells = tuple(
+            words.get((min(one, other), max(one, other)), "") if one != other else "X"
+            for other in topology.gpus
+        )
+        yield _gpu(one), cells, rails.get(one, "")
+
+
+def _nic_rows(topology: NodeTopology) -> Iterable[Row]:
+    for nic in topology.nics:
+        yield nic.name, nic.levels, _network(nic)
+
+
+def _network(nic: ReportedNic) -> str:
+    if not nic.up:
+        return ", ".join(filter(None, (nic.link_layer, _("link down"))))
+    rate = f"{nic.mb_per_second * 8 / 1000:g} Gbit/s" if nic.mb_per_second else ""
+    return ", ".join(filter(None, (nic.link_layer, rate)))

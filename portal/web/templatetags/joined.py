@@ -1,0 +1,13 @@
+"""How a node's GPUs are joined, under its map: `{% joined node.name %}`."""
+
+from typing import Any
+
+from django import template
+
+register = template.Library()
+
+
+@register.inclusion_tag("web/joined.html", takes_context=True)
+def joined(context: dict[str, Any], node: str) -> dict[str, Any]:
+    """Nothing where the node has not told."""
+    return {"node": node, "joined": context["joined"].get(node)}

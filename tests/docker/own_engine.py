@@ -1,0 +1,70 @@
+"""An engine that a test may freeze, end and start again: never the machine's own.
+
+Its network and mount namespaces are held by another process, so that what runs lives through it.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.environment import debian
+from tests.environment.docker_engine import LOOPBACK_THEN, NAMESPACES, DockerEngine, answers
+from tests.environment.programs import Program, end, temporary_home
+
+
+class OwnEngine(DockerEngine):
+    """`start`, then `freeze` and `thaw`, or `down` and `start`, as often as wanted; then `stop`."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.live_restore = False
+        command = (*NAMESPACES, *LOOPBACK_THEN, "sleep", "infinity")
+        self._holder = Program(command, log=home / "holder.log", environ=os.environ)
+        self._make_gpu_hook()
+
+    def start(self) -> None:
+        log = self.home / "dockerd.log"
+        self._program = Program(self._command(), log=log, environ=self._environ())
+        self._program.wait_ready(lambda: answers(self.base_url), seconds=60)
+
+    def freeze(self) -> None:
+        """It takes connections and requests, and answers none."""
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self._pid, signal.SIGCONT)
+
+    def down(self) -> None:
+        assert self._program
+        self._program.stop()
+
+    def stop(self) -> None:
+        if self._program and self._program.process.poll() is None:
+            self.thaw()
+        try:
+            super().stop()
+        finally:
+            end([self._holder.process.pid])
+            self._holder.process.wait()
+
+    @property
+    def _pid(self) -> int:
+        assert self._program
+        return self._program.process.pid
+
+    def _command(self) -> list[str]:
+        dockerd = debian.DOCKERD.path()
+        command = super()._command()
+        own = command[command.index(str(dockerd)) :]
+        inside = ["nsenter", "--target", str(self._holder.process.pid), "--net", "--mount"]
+        return [*inside, *own, *(["--live-restore"] if self.live_restore else [])]
+
+
+@contextlib.contextmanager
+def own_engine() -> Iterator[OwnEngine]:
+    with temporary_home("docker") as home, contextlib.ExitStack() as stack:
+        engine = OwnEngine(home)
+        stack.callback(engine.stop)
+        yield engine

@@ -1,0 +1,183 @@
+"""An engine that falls silent, or is started again, while replicas run: nothing is told as lost or
+ended that is not, and nothing runs twice."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import docker
+import pytest
+
+import agents.runtime.docker as docker_runtime
+from agents.contract.documents import ReplicaState
+from agents.drill.docker_node import DrillRuntime, life, remove_all
+from agents.drill.docker_script import docker_script
+from agents.drill.lanes import LaneFuse, fused_clients
+from agents.drill.node import DrillNode
+from agents.policy import Policy
+from agents.runtime.base import RuntimeFailure
+from agents.simdriver.install import uninstall
+from docs.examples.build_image import IMAGE, build_image
+from tests.docker.own_engine import OwnEngine, own_engine
+from tests.environment import debian
+from tests.environment.levels import skip_without
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.timeout(180),
+    # The SDK leaves the socket of a request that got no answer to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+ALIVE = {ReplicaState.PREPARING, ReplicaState.READY, ReplicaState.RUNNING}
+ROUNDS = 20
+
+
+class Freezing(LaneFuse):
+    """Freezes the engine once, before the request that is called `at_call` is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine: OwnEngine | None = None
+        self.at_call = ""
+
+    def point(self, where: str) -> None:
+        if self.engine and where == f"before {self.at_call}":
+            engine, self.engine = self.engine, None
+            engine.freeze()
+
+
+class Node(DrillNode):
+    """One node on the engine that may be away; `looks` past the agent at its containers."""
+
+    def __init__(self, home: Path, engine: OwnEngine) -> None:
+        super().__init__(home, f"n{uuid4().hex[:7]}")
+        self.engine = engine
+        self.fuse = Freezing()
+        fifth = docker_script(self.name, self.gpu, IMAGE)[4]
+        self.run = fifth.desired  # `r-long` alone, beside an idle slice
+
+    def new_runtime(self) -> DrillRuntime:
+        with fused_clients(self.fuse, []):
+            return DrillRuntime(self.home / "logs", self.name, Policy())
+
+    def rounds(self) -> None:
+        """Rounds as the loop takes them: one that fails is told, and another follows."""
+        for _ in range(3):
+            try:
+                self.round(self.run)
+            except RuntimeFailure:
+                continue
+
+    def until_running(self) -> None:
+        for _ in range(ROUNDS):
+            self.round(self.run)
+            if self.states()[-1] == {"r-long": ReplicaState.RUNNING}:
+                return
+        raise AssertionError(f"not running after {ROUNDS} rounds: {self.journal.failures()}")
+
+    def states(self) -> list[dict[str, ReplicaState]]:
+        return [{r.id: r.state for r in document.replicas} for document in self.told]
+
+    def looks(self) -> list[str]:
+        client = docker.DockerClient(base_url=self.engine.base_url, version="1.41")
+        try:
+            found = client.containers.list(all=True, filters={"label": "tessera.node"})
+            return [f"{c.status} {life(c)}" for c in found]
+        finally:
+            client.close()
+
+    def end(self) -> None:
+        if self.runtime is not None:
+            self.runtime.close()
+        client = docker.DockerClient(base_url=self.engine.base_url, version="1.41")
+        remove_all(client, self.name)
+        client.close()
+        self._drop_journal()
+        uninstall()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[OwnEngine]:
+    skip_without(debian.DOCKERD)
+    if reason := debian.why_not("docker"):
+        pytest.skip(reason)
+    with own_engine() as own:
+        own.start()
+        build_image(own.base_url)
+        yield own
+
+
+@pytest.fixture
+def node(engine, tmp_path, monkeypatch) -> Iterator[Node]:
+    monkeypatch.setenv("DOCKER_HOST", engine.base_url)
+    monkeypatch.setattr(docker_runtime, "TIMEOUT_SECONDS", 3)
+    node = Node(tmp_path / "node-away", engine)
+    yield node
+    node.end()
+    gc.collect()  # the sockets that the SDK leaks, while we ignore them
+
+
+def test_a_silent_engine_ends_nothing_and_loses_nothing(node, engine):
+    node.until_running()
+    before = node.looks()
+    engine.freeze()
+    node.rounds()
+    engine.thaw()
+    node.until_running()
+    assert node.looks() == before
+    assert all(set(states.values()) <= ALIVE for states in node.states())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "GET containers/json",
+        "POST networks/create",
+        "POST containers/create",
+        "POST containers/*/start",
+        "GET containers/*/json",
+    ],
+)
+def test_an_engine_that_falls_silent_at_a_call_starts_the_replica_once(node, engine, call):
+    node.fuse.engine, node.fuse.at_call = engine, call
+    node.rounds()
+    assert node.fuse.engine is None, "the call was never made"
+    engine.thaw()
+    node.until_running()
+    (there,) = node.looks()
+    assert there.endswith(" 0")
+    assert node.journal.failures() == {}
+    assert all(set(states.values()) <= ALIVE for states in node.states())
+
+
+def test_what_lives_through_a_restart_of_the_engine_is_adopted(node, engine):
+    engine.down()
+    engine.live_restore = True
+    engine.start()
+    node.until_running()
+    before = node.looks()
+    engine.down()
+    node.rounds()
+    engine.start()
+    node.until_running()
+    assert node.looks() == before
+    assert all(set(states.values()) <= ALIVE for states in node.states())
+
+
+def test_what_ends_with_its_engine_is_told_as_ended_and_not_started_again(node, engine):
+    engine.down()
+    engine.live_restore = False
+    engine.start()
+    node.until_running()
+    engine.down()
+    node.rounds()
+    assert all(set(states.values()) <= ALIVE for states in node.states()), "nobody can know yet"
+    engine.start()
+    for _ in range(ROUNDS):
+        node.round(node.run)
+    assert node.states()[-1] == {"r-long": ReplicaState.EXITED}
+    (there,) = node.looks()
+    assert there.startswith("exited ")
+    assert there.endswith(" 0")

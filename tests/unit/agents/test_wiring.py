@@ -1,0 +1,116 @@
+"""What a node reports of its topology, and when it asks the driver again."""
+
+from agents.contract.topology import FabricClique, GroupKind, NodeTopology, nvlink_domains
+from agents.nics import Network
+from agents.nvml import NvmlFailure
+from agents.topology import (
+    P2P,
+    Access,
+    Fabric,
+    FabricState,
+    GpuWiring,
+    Level,
+    NvLink,
+    Path,
+    Remote,
+    topology_of,
+)
+from agents.wiring import AGE_SECONDS, Wiring, reported
+
+CLUSTER = "11111111-2222-3333-4444-555555555555"
+
+
+def bus(index: int) -> str:
+    return f"00000000:{0x10 + index:02X}:00.0"
+
+
+def a_gpu(index: int, *peers: int, numa: int = 0, fabric: Fabric | None = None) -> GpuWiring:
+    links = tuple(NvLink(n, "3.0", Remote.GPU, bus(peer)) for n, peer in enumerate(peers))
+    return GpuWiring(
+        index, f"GPU-{index}", bus(index), 4, 16, numa_nodes=(numa,), links=links, fabric=fabric
+    )
+
+
+def told(*gpus: GpuWiring) -> NodeTopology:
+    paths = {(a.index, b.index): Path(Level.SYSTEM, Access()) for a in gpus for b in gpus}
+    return reported(topology_of(gpus, paths), Network())
+
+
+def named(topology: NodeTopology, kind: GroupKind) -> list[tuple[tuple[int, ...], int, int]]:
+    return [(g.gpus, g.mb_per_second, g.number) for g in topology.groups if g.kind is kind]
+
+
+def test_bridged_gpus_are_groups_with_the_rate_of_their_slowest_links():
+    topology = told(a_gpu(0, 1, 1), a_gpu(1, 0, 0), a_gpu(2, 3), a_gpu(3, 2), a_gpu(4))
+    assert named(topology, GroupKind.NVLINK) == [((0, 1), 50_000, 0), ((2, 3), 25_000, 0)]
+
+
+def test_a_chain_of_links_is_one_group_by_its_links_and_not_its_pcie():
+    topology = told(a_gpu(0, 1), a_gpu(1, 0, 2), a_gpu(2, 1))
+    assert named(topology, GroupKind.NVLINK) == [((0, 1, 2), 25_000, 0)]
+
+
+def test_gpus_of_a_numa_node_are_a_group_even_one_alone():
+    topology = told(a_gpu(0), a_gpu(1), a_gpu(2, numa=1))
+    assert named(topology, GroupKind.NUMA) == [((0, 1), 31_507, 0), ((2,), 0, 1)]
+
+
+def test_links_that_the_driver_closes_have_no_rate_in_their_group():
+    gpus = (a_gpu(0, 1), a_gpu(1, 0))
+    closed = Path(Level.SYSTEM, Access(nvlink=P2P.NOT_SUPPORTED))
+    topology = reported(topology_of(gpus, {(0, 1): closed}), Network())
+    assert named(topology, GroupKind.NVLINK) == [((0, 1), 0, 0)]
+    assert named(topology, GroupKind.NUMA) == [((0, 1), 31_507, 0)]
+
+
+def test_gpus_join_a_clique_only_by_a_completed_fabric_with_a_cluster():
+    topology = told(
+        a_gpu(0, fabric=Fabric(FabricState.COMPLETED, CLUSTER, 7)),
+        a_gpu(1, fabric=Fabric(FabricState.IN_PROGRESS, CLUSTER, 7)),
+        a_gpu(2, fabric=Fabric(FabricState.COMPLETED)),
+        a_gpu(3, fabric=Fabric(FabricState.FAILED, CLUSTER, 7)),
+        a_gpu(4),
+        a_gpu(5, fabric=Fabric(FabricState.COMPLETED, CLUSTER, 7)),
+    )
+    assert topology.cliques == (FabricClique(CLUSTER, 7, (0, 5)),)
+
+
+def test_equal_cluster_and_clique_on_several_nodes_are_one_nvlink_domain():
+    here = NodeTopology(cliques=(FabricClique("c", 1, (0,)), FabricClique("c", 2, (1,))))
+    there = NodeTopology(cliques=(FabricClique("c", 1, (0,)), FabricClique("d", 2, (1,))))
+    nodes = {"b": here, "a": there, "x": NodeTopology()}
+    assert nvlink_domains(nodes) == {("c", 1): ("a", "b")}
+
+
+class Reads:
+    """A driver that counts how often it was asked, and may fail."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.now = 0.0
+        self.failure: Exception | None = None
+        self.wiring = Wiring(self.read, lambda: self.now)
+
+    def read(self) -> NodeTopology:
+        self.count += 1
+        if self.failure:
+            raise self.failure
+        return NodeTopology(gpus=(self.count,))
+
+
+def test_the_driver_is_asked_again_for_other_gpus_and_after_a_while():
+    reads = Reads()
+    assert [reads.wiring.told(key).gpus for key in ("a", "a", "b", "b")] == [(1,), (1,), (2,), (2,)]
+    reads.now = AGE_SECONDS
+    assert reads.wiring.told("b").gpus == (3,)
+
+
+def test_a_driver_in_trouble_leaves_what_was_known_and_is_asked_again():
+    reads = Reads()
+    reads.failure = OSError("no sysfs")
+    assert reads.wiring.told("a") == NodeTopology()
+    reads.failure = None
+    assert reads.wiring.told("a").gpus == (2,)
+    reads.failure = NvmlFailure("driver_failed", "lost")
+    assert reads.wiring.told("b").gpus == (2,)
+    assert reads.count == 3

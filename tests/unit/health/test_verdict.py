@@ -1,0 +1,116 @@
+"""Healthy or not, and why: from what was heard and what is read, without a driver."""
+
+import pytest
+
+from agents.health.cautions import HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, SW_THERMAL, caution
+from agents.health.verdict import (
+    QUIET_SECONDS,
+    EventKind,
+    GpuEvent,
+    Reads,
+    Recovery,
+    judge,
+    known,
+    still_counts,
+    was_reset,
+)
+
+WELL = Reads(remap_pending=False, remap_failed=False, uncorrected_errors=0, recovery=0)
+
+
+def an_event(xid=0, kind=EventKind.XID, at=0.0, **fields):
+    return GpuEvent("GPU-1", kind, at, xid, **fields)
+
+
+def test_a_gpu_of_which_nothing_is_known_is_healthy():
+    assert judge([], Reads()).healthy and judge([], WELL).healthy
+    assert judge([], WELL).reason == ""
+
+
+@pytest.mark.parametrize(
+    ("reads", "word"),
+    [
+        (Reads(lost=True), "fallen off the bus"),
+        (Reads(unanswered="Unknown Error"), "Unknown Error"),
+        (Reads(remap_failed=True), "exchanged"),
+        (Reads(remap_pending=True), "drain the GPU and reset it"),
+        (Reads(uncorrected_errors=2), "2 memory errors"),
+        (Reads(recovery=Recovery.GPU_RESET), "a reset of the GPU"),
+        (Reads(recovery=99), "recovery action 99"),
+    ],
+)
+def test_what_is_read_takes_a_gpu_out_of_service_and_says_what_to_do(reads, word):
+    health = judge([an_event(13)], reads)
+    assert not health.healthy and word in health.reason
+
+
+@pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 94, 109, 154])
+def test_errors_of_programs_leave_the_gpu_in_service(xid):
+    assert judge([an_event(xid)], WELL).healthy
+
+
+@pytest.mark.parametrize("xid", [46, 48, 63, 64, 74, 79, 92, 95, 119, 120, 987])
+def test_errors_of_the_gpu_take_it_out_and_name_the_xid(xid):
+    health = judge([an_event(13), an_event(xid, gpu_instance=3)], WELL)
+    assert not health.healthy
+    assert f"XID {xid}," in health.reason and "GPU instance 3" in health.reason
+
+
+def test_memory_errors_count_by_whether_they_were_corrected():
+    assert judge([an_event(kind=EventKind.ECC_CORRECTED)], WELL).healthy
+    assert not judge([an_event(kind=EventKind.ECC_UNCORRECTED)], WELL).healthy
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        Reads(lost=True),
+        Reads(remap_pending=True),
+        Reads(uncorrected_errors=1),
+        Reads(recovery=Recovery.DRAIN_AND_RESET),
+    ],
+)
+def test_what_only_a_reset_takes_away_proves_a_reset(before):
+    assert was_reset(before, WELL)
+    assert not was_reset(WELL, WELL)
+    assert not was_reset(before, Reads(lost=True))
+    assert not was_reset(before, Reads(unanswered="Unknown Error"))
+
+
+def test_silence_about_rows_while_instances_stand_is_no_reset():
+    pending = Reads(remap_pending=True, recovery=0)
+    silent = Reads(remap_pending=None, recovery=0)
+    assert not was_reset(pending, silent)
+    assert known(pending, silent).remap_pending is True
+
+
+def test_a_lost_gpu_stays_lost_until_it_answers():
+    unsure = known(Reads(lost=True), Reads(unanswered="Unknown Error"))
+    assert unsure.lost and was_reset(unsure, WELL)
+
+
+def test_what_slows_a_gpu_is_of_the_moment():
+    assert known(Reads(clock_reasons=HW_THERMAL), Reads()).clock_reasons is None
+
+
+def test_a_fault_lapses_only_where_the_driver_says_that_it_needs_nothing():
+    event = an_event(119, at=100.0)
+    assert still_counts(event, WELL, 100.0 + QUIET_SECONDS - 1)
+    assert not still_counts(event, WELL, 100.0 + QUIET_SECONDS)
+    for reads in (Reads(), Reads(recovery=1), Reads(lost=True), Reads(unanswered="?", recovery=0)):
+        assert still_counts(event, reads, 100.0 + 10 * QUIET_SECONDS)
+
+
+@pytest.mark.parametrize("bit", [HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE])
+def test_heat_and_brakes_are_told(bit):
+    assert caution(bit | 0x1)
+
+
+def test_heat_is_named_before_the_slowdown_that_it_causes():
+    assert "too hot" in caution(HW_SLOWDOWN | HW_THERMAL)
+    assert "brake" in caution(HW_SLOWDOWN | POWER_BRAKE)
+
+
+@pytest.mark.parametrize("reasons", [None, 0, 0x1, 0x2, 0x4, 0x10, 0x100])
+def test_idle_capped_or_set_clocks_are_no_news(reasons):
+    assert caution(reasons) == ""

@@ -1,0 +1,137 @@
+"""Shares of containers: one user, two folders mounted one by one, and nobody else's memory."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from agents.contract.documents import RuntimeKind
+from agents.mps.ability import ability_of, program_words
+from agents.mps.control import ControlCode, ControlFailure
+from agents.mps.daemons import LAUNCH, Daemon
+from agents.mps.grants import grant, home_of, share_of
+from agents.mps.record import Record
+from agents.reconcile import device_key
+from tests.contract.replicas import Watch, a_replica, go
+from tests.unit.mps.stage import a_share
+
+NOBODY = 65_534
+DEVICE = "GPU-5a1d"
+LOOK = """
+import os
+print(sorted(os.listdir("/dev/shm")), sorted(os.listdir(os.environ["CUDA_MPS_PIPE_DIRECTORY"])))
+open("/dev/shm/mine", "w").close()
+print(os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], os.environ["CUDA_VISIBLE_DEVICES"])
+"""
+can_mount = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+needs_mounts = pytest.mark.skipif(not can_mount, reason="needs a root that may mount")
+
+
+@pytest.fixture
+def home(var):
+    """The folders of one daemon, for a share of DEVICE."""
+    share = a_share(DEVICE, 40, 8_000)
+    home = home_of(var / "mps", "p-1", device_key(share))
+    yield home
+    shutil.rmtree(home.shm, ignore_errors=True)
+
+
+def a_shared(program="pass", **fields):
+    return a_replica(program, project="p-1", devices=(a_share(DEVICE, 40, 8_000),), **fields)
+
+
+def test_a_container_is_given_the_two_folders_of_its_daemon_and_limits_for_each_process(home):
+    replica = a_shared(processes=4)
+    given = grant(home.root, replica, [DEVICE], contained=True)
+    assert given.mounts == ((str(home.pipe), str(home.pipe)), (str(home.shm), "/dev/shm"))
+    assert given.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "10"
+    assert given.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=2000M"
+    assert grant(home.root, replica, [DEVICE], contained=False).mounts == ()
+
+
+def test_replicas_without_a_share_are_given_nothing(home):
+    given = grant(home.root, a_replica(), [], contained=True)
+    assert (given.env, given.mounts) == ({}, ())
+
+
+def test_projects_devices_and_agents_have_homes_of_their_own(var):
+    share = share_of(a_shared())
+    place, other = device_key(share), device_key(replace(share, gpu_uuid="GPU-2"))
+    homes = [home_of(var, "p-1", place), home_of(var, "p-2", place), home_of(var, "p-1", other)]
+    homes.append(home_of(var / "other", "p-1", place))
+    assert len({home.key for home in homes}) == len({home.shm for home in homes}) == 4
+
+
+@needs_mounts
+def test_the_daemon_runs_as_the_jobs_user_with_their_shared_memory_and_the_host_keeps_its_own(home):
+    home.shm.mkdir(mode=0o700)
+    os.chown(home.shm, NOBODY, NOBODY)
+    told = "id -u; id -g; touch /dev/shm/theirs; ls /dev/shm"
+    words = [sys.executable, "-I", "-S", str(LAUNCH), str(NOBODY), str(home.shm)]
+    said = subprocess.run([*words, "/bin/sh", "-c", told], capture_output=True, text=True)
+    assert said.stdout.split() == [str(NOBODY), str(NOBODY), "theirs"], said.stderr
+    assert [path.name for path in home.shm.iterdir()] == ["theirs"]
+    assert not Path("/dev/shm/theirs").exists()
+
+
+@needs_mounts
+def test_a_program_that_the_user_may_not_run_is_named(home):
+    home.shm.mkdir(mode=0o700)
+    words = [sys.executable, "-I", "-S", str(LAUNCH), str(NOBODY), str(home.shm)]
+    said = subprocess.run([*words, "/no-such-program"], capture_output=True, text=True)
+    assert said.returncode and "cannot run /no-such-program" in said.stderr
+
+
+def test_a_folder_that_the_jobs_user_cannot_pass_is_named_before_the_daemon_starts(home, var):
+    var.chmod(0o700)
+    record = Record("p-1", device_key(a_share(DEVICE)), DEVICE, uid=os.getuid() + 1)
+    daemon = Daemon(home, record, ("true",), contained=True)
+    daemon.save()
+    with pytest.raises(ControlFailure, match=f"chmod o\\+x {var}") as failure:
+        daemon._require_way()
+    assert failure.value.code is ControlCode.PATH
+
+
+def test_containers_get_no_share_from_an_agent_that_is_not_root(var, monkeypatch):
+    words = program_words("true", None)
+    docker = partial(ability_of, words, RuntimeKind.DOCKER, NOBODY, "13.1", var)
+    assert (docker().unable == "") is (os.geteuid() == 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
+    assert "needs root" in docker().unable
+    assert docker().share_clients == 0
+    plain = ability_of(words, RuntimeKind.PROCESS, NOBODY, "13.1", var)
+    assert (plain.unable, plain.uid, plain.share_clients) == ("", 1_000, 60)
+
+
+def test_a_node_whose_folder_is_too_long_for_sockets_gives_no_share(tmp_path):
+    long = tmp_path / ("x" * 90)
+    found = ability_of(("true",), RuntimeKind.PROCESS, 0, "13.0", long)
+    assert "too long for MPS sockets" in found.unable
+
+
+@pytest.mark.docker
+def test_a_container_sees_its_daemons_folders_and_nothing_else_of_the_host(docker_node, home):
+    home.root.mkdir()
+    home.folder.mkdir()
+    for folder in (home.pipe, home.shm):
+        folder.mkdir(mode=0o700)
+        os.chown(folder, NOBODY, NOBODY)
+    (home.pipe / "control").touch()
+    (home.shm / "cuda.shm").touch()
+    runtime = docker_node.runtime()
+    # The engine has no such GPU: the device itself is left out, what MPS needs is given.
+    runtime.grant = lambda replica, devices: grant(home.root, replica, [DEVICE], contained=True)
+    replica = a_shared(LOOK)
+    watch = Watch(runtime)
+    go(runtime, replica)
+    assert watch.ended(replica).exit_code == 0, runtime.log(replica.id, 0, 4_096)
+    said = runtime.log(replica.id, 0, 4_096).decode().splitlines()
+    assert said == ["['cuda.shm'] ['control']", f"40 {DEVICE}"]
+    assert (home.shm / "mine").stat().st_uid == NOBODY
+    host = docker_node.container(replica).attrs["HostConfig"]
+    assert host["IpcMode"] == "private" and not host["Privileged"]
