@@ -17,7 +17,7 @@ from agents.contract.documents import (
 )
 from agents.journal import Failure, Journal
 from agents.mps.shares import Shares, View
-from agents.nvml import NvmlFailure
+from agents.nvml.session import NvmlFailure
 from agents.observe import Hardware, in_the_dark, observed
 from agents.partitioning.carver import Carver
 from agents.partitioning.steps import place_of

@@ -28,11 +28,11 @@ from agents.health.attention import Attention
 from agents.health.watch import HealthWatch
 from agents.identity import boot_id
 from agents.journal import Failure, Journal
-from agents.nvml import GpuFacts, InstanceFacts, Nvml, NvmlCode, NvmlFailure
+from agents.nvml.session import GpuFacts, InstanceFacts, Nvml, NvmlCode, NvmlFailure
 from agents.partitioning.steps import Problem
 from agents.reconcile import DeviceKey
 from agents.runtime.base import Phase, Runtime, Seen
-from agents.wiring import Wiring
+from agents.topology.wiring import Wiring
 
 VERSION = "0.1.0"
 STATES = {

@@ -13,7 +13,7 @@ from agents.contract.documents import RuntimeKind
 from agents.doctor.examination import examine, worst
 from agents.doctor.finding import Finding, Verdict
 from agents.doctor.machine import RealMachine
-from agents.nvml import Nvml, NvmlFailure
+from agents.nvml.session import Nvml, NvmlFailure
 from agents.settings import simulated_driver
 from agents.simdriver.install import install
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agents.nics import Network
-from agents.nvml import Nvml, NvmlFailure
+from agents.nvml.session import Nvml, NvmlFailure
 from agents.settings import simulated_driver
 from agents.simdriver.install import install
 from agents.simdriver.sysfs import tree_of
-from agents.sysfs import read_network, sysfs_root
-from agents.topology import Topology
+from agents.topology.nics import Network
+from agents.topology.pairs import Topology
+from agents.topology.sysfs import read_network, sysfs_root
 
 
 @contextlib.contextmanager

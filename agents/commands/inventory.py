@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from agents.commands.hardware import answer, network_of
-from agents.nvml import GpuFacts, InstanceFacts, Nvml
-from agents.nvml_profiles import ProfileFacts, read_profiles
-from agents.nvml_topology import read_topology
+from agents.nvml.profiles import ProfileFacts, read_profiles
+from agents.nvml.session import GpuFacts, InstanceFacts, Nvml
+from agents.nvml.topology import read_topology
 from agents.settings import simulated_driver
-from agents.topology_json import fabric, nics
+from agents.topology.as_json import fabric, nics
 
 SCHEMA = 1
 

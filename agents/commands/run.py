@@ -24,9 +24,9 @@ from agents.journal import Journal, JournalError
 from agents.mps.ability import ability_of, program_words
 from agents.mps.shares import Shares
 from agents.node import NodeLoop
-from agents.nvml import Nvml, NvmlFailure
-from agents.nvml_health import Heard
-from agents.nvml_topology import read_topology
+from agents.nvml.health import Heard
+from agents.nvml.session import Nvml, NvmlFailure
+from agents.nvml.topology import read_topology
 from agents.observe import Hardware
 from agents.occupied import Occupied, occupy
 from agents.policy import Policy, PolicyError, read_policy
@@ -39,7 +39,7 @@ from agents.sync import Conversation, Retired, enrol
 from agents.telemetry.endpoint import EndpointFailure
 from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
-from agents.wiring import Wiring, reported
+from agents.topology.wiring import Wiring, reported
 
 CANNOT_START = (
     NvmlFailure,

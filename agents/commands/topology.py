@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from agents.commands.hardware import answer, network_of
-from agents.nvml import Nvml
-from agents.nvml_topology import read_topology
+from agents.nvml.session import Nvml
+from agents.nvml.topology import read_topology
 from agents.settings import simulated_driver
-from agents.topology_json import document
-from agents.topology_table import table
+from agents.topology.as_json import document
+from agents.topology.table import table
 
 
 def main(options: argparse.Namespace) -> int:

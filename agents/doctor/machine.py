@@ -15,7 +15,7 @@ import docker
 from docker.errors import DockerException
 
 from agents.contract.documents import RuntimeKind
-from agents.nvml import GpuFacts, Nvml, NvmlFailure, Versions
+from agents.nvml.session import GpuFacts, Nvml, NvmlFailure, Versions
 
 # Where administrators' programs are; the PATH of whoever started the agent does not count.
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

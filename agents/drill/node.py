@@ -13,7 +13,7 @@ from typing import Any
 from agents.contract.documents import DesiredDocument, DesiredReplica, ObservedDocument
 from agents.journal import Journal
 from agents.node import NodeLoop
-from agents.nvml import Nvml
+from agents.nvml.session import Nvml
 from agents.observe import Hardware
 from agents.policy import Policy
 from agents.runtime import process

@@ -24,7 +24,7 @@ from agents.drill.node import BOARD, NODE, AtOnce
 from agents.drill.portal import Portal
 from agents.journal import Journal
 from agents.node import NodeLoop
-from agents.nvml import Nvml, NvmlFailure
+from agents.nvml.session import Nvml, NvmlFailure
 from agents.observe import Hardware
 from agents.policy import Policy
 from agents.runtime.base import RuntimeFailure

@@ -12,8 +12,8 @@ from agents.health.struck import ended, stranded
 from agents.health.watch import HealthWatch, Judged
 from agents.holders import Files
 from agents.journal import Failure, Journal
-from agents.nvml import GpuFacts, InstanceFacts, NvmlFailure
-from agents.nvml_clients import Client, clients
+from agents.nvml.clients import Client, clients
+from agents.nvml.session import GpuFacts, InstanceFacts, NvmlFailure
 from agents.runtime.base import Phase, Seen
 
 

@@ -4,8 +4,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from agents.nvml import NvmlFailure
-from agents.nvml_health import EventSet, Heard
+from agents.nvml.health import EventSet, Heard
+from agents.nvml.session import NvmlFailure
 
 # How long one wait may take; `stop` and `renew` are heard after at most this.
 WAIT_MILLISECONDS = 500

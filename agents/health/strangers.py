@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from agents.contract.documents import DesiredReplica
 from agents.holders import MONITORS, Files, Holder, program_of
-from agents.nvml import GpuFacts, InstanceFacts
-from agents.nvml_clients import Client
+from agents.nvml.clients import Client
+from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.reconcile import DeviceKey
 from agents.runtime.base import Phase, Seen
 

@@ -7,7 +7,7 @@ from agents.contract.documents import DesiredReplica, Device, ReplicaWish, Slice
 from agents.health.verdict import EventKind, GpuEvent
 from agents.health.xids import xid_named
 from agents.journal import Failure
-from agents.nvml import GpuFacts, InstanceFacts
+from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.runtime.base import Phase, Seen
 
 CODE = "gpu_error"

@@ -18,8 +18,8 @@ from agents.health.verdict import (
     still_counts,
     was_reset,
 )
-from agents.nvml import GpuFacts
-from agents.nvml_health import Heard, read_health
+from agents.nvml.health import Heard, read_health
+from agents.nvml.session import GpuFacts
 
 EVENTS_KEPT = 64
 

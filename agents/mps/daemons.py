@@ -17,8 +17,8 @@ from pathlib import Path
 from agents.mps.control import PID_FILE, Control, ControlCode, ControlFailure
 from agents.mps.grants import Home
 from agents.mps.record import Record, save
-from agents.nvml import NvmlCode, NvmlFailure
-from agents.nvml_compute import set_exclusive
+from agents.nvml.compute import set_exclusive
+from agents.nvml.session import NvmlCode, NvmlFailure
 
 LAUNCH = Path(__file__).with_name("launch.py")
 START_SECONDS = 10.0

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from agents.mps.limits import clients
 from agents.mps.refusals import Place, Room
-from agents.nvml import GpuFacts, InstanceFacts
+from agents.nvml.session import GpuFacts, InstanceFacts
 
 
 def rooms(

@@ -29,7 +29,7 @@ from agents.mps.record import Holder, Record, load
 from agents.mps.refusals import Place, ShareCode, claims_of, refusals, touch
 from agents.mps.risk import may_have_hurt, of_gpu, of_neighbour
 from agents.mps.rooms import rooms
-from agents.nvml import GpuFacts, InstanceFacts, NvmlFailure
+from agents.nvml.session import GpuFacts, InstanceFacts, NvmlFailure
 from agents.reconcile import device_key
 from agents.runtime.base import Phase, RuntimeFailure, Seen
 

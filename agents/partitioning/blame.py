@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from agents.holders import MONITORS, Files, Holder, files_of, program_of, scan
-from agents.nvml import NvmlCode, NvmlFailure
-from agents.nvml_clients import Client, clients, minor_number
+from agents.nvml.clients import Client, clients, minor_number
+from agents.nvml.session import NvmlCode, NvmlFailure
 from agents.partitioning.carry import plainly
 from agents.partitioning.steps import Create, Problem, SetMode, Step, gpu_of
 

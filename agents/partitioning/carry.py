@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from agents.nvml import Nvml, NvmlFailure
+from agents.nvml.session import Nvml, NvmlFailure
 from agents.partitioning.steps import (
     Complete,
     Create,

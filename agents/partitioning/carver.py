@@ -16,8 +16,8 @@ from agents.doctor.machine import Files as RealFiles
 from agents.holders import Files
 from agents.identity import boot_id
 from agents.journal import Journal
-from agents.nvml import GpuFacts, NvmlCode, NvmlFailure
-from agents.nvml_clients import clients, is_passed_through
+from agents.nvml.clients import clients, is_passed_through
+from agents.nvml.session import GpuFacts, NvmlCode, NvmlFailure
 from agents.observe import Hardware
 from agents.partitioning import cdi, modes
 from agents.partitioning.blame import explain

@@ -10,7 +10,7 @@ from dataclasses import replace
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from agents.nvml import GpuFacts, InstanceFacts
+from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.partitioning.steps import (
     Changes,
     Complete,

@@ -1,7 +1,7 @@
 """A MIG mode that is set, and does not come true by itself: on Ampere a change waits for a reset of
 the GPU, in a virtual machine that the GPU was passed to for a reboot (MIG User Guide)."""
 
-from agents.nvml import GpuFacts
+from agents.nvml.session import GpuFacts
 from agents.partitioning.programs import refusal
 from agents.partitioning.steps import Problem
 

@@ -9,7 +9,7 @@ with an instance of another is left alone.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agents.nvml import GpuFacts, InstanceFacts
+from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.partitioning.steps import Place, Problem, WantedSlice
 
 

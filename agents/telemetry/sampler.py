@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agents.contract.telemetry import GpuSample
-from agents.nvml import NvmlFailure
-from agents.nvml_telemetry import Sensors
+from agents.nvml.session import NvmlFailure
+from agents.nvml.telemetry import Sensors
 
 # A look costs tens of calls of the driver per GPU: oftener would be felt.
 LEAST_SECONDS = 1.0

@@ -10,7 +10,7 @@ import pytest
 
 from agents.contract.boards import Board, boards
 from agents.contract.geometry import Placement
-from agents.nvml import Nvml, NvmlFailure
+from agents.nvml.session import Nvml, NvmlFailure
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store

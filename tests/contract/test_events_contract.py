@@ -5,8 +5,8 @@ import pynvml
 import pytest
 
 from agents.health.verdict import EventKind, Reads, judge
-from agents.nvml import Nvml, NvmlCode, NvmlFailure
-from agents.nvml_health import EventSet, read_health
+from agents.nvml.health import EventSet, read_health
+from agents.nvml.session import Nvml, NvmlCode, NvmlFailure
 from agents.simdriver.faults import ecc
 from agents.simdriver.health import inject_clear, inject_lost, inject_xid
 from tests.contract.drivers import WITH_MIG, WITHOUT_MIG, handle, real, simulated

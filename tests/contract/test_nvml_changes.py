@@ -9,7 +9,8 @@ import pynvml
 import pytest
 
 from agents.contract.boards import boards
-from agents.nvml import NvmlCode, NvmlFailure
+from agents.nvml.clients import Client, clients
+from agents.nvml.session import NvmlCode, NvmlFailure
 from agents.simdriver.state import Process
 from tests.contract.drivers import (
     WITH_MIG,
@@ -23,7 +24,7 @@ from tests.contract.drivers import (
 
 LIST = """
 import json, pathlib, sys
-from agents.nvml import Nvml
+from agents.nvml.session import Nvml
 from agents.simdriver.install import install
 install(pathlib.Path(sys.argv[1]))
 nvml = Nvml()
@@ -152,8 +153,7 @@ def test_an_instance_that_a_program_holds_is_in_use(node):
         held = Process(4_242, 1_000, gpu_instance=made.instance_id, compute_instance=0)
         state.gpus[0].processes.append(held)
     assert refusal(node.nvml.destroy_instance, node.gpu, made.instance_id) is NvmlCode.IN_USE
-    (seen,) = node.nvml.processes(node.gpu)
-    assert (seen.pid, seen.memory_mib) == (4_242, 1_000)
+    assert clients(node.gpu) == [Client(4_242, made.instance_id)]
     assert node.nvml.instances(node.gpu) == [made], "nothing of it was taken"
 
 

@@ -11,7 +11,7 @@ import pytest
 from agents.contract.boards import boards
 from agents.contract.codec import decode, encode
 from agents.contract.telemetry import GpuSample, SliceSample, Why
-from agents.nvml_telemetry import Sensors
+from agents.nvml.telemetry import Sensors
 from agents.simdriver.layouts import LAYOUTS
 from agents.simdriver.state import Process, new_node
 from agents.telemetry.sampler import Sampler

@@ -16,19 +16,19 @@ from agents.contract.boards import boards
 from agents.contract.codec import decode, encode
 from agents.contract.documents import ObservedDocument
 from agents.contract.topology import FabricClique, GroupKind, NodeTopology
-from agents.nvml import Nvml
-from agents.nvml_topology import read_topology
+from agents.nvml.session import Nvml
+from agents.nvml.topology import read_topology
 from agents.observe import Hardware, observed
-from agents.pci import level_between
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.layouts import LAYOUTS
 from agents.simdriver.state import Node, new_node
 from agents.simdriver.store import Store
 from agents.simdriver.sysfs import tree_of
-from agents.sysfs import read_network
-from agents.topology import FabricState, Level, Topology
-from agents.wiring import Wiring, reported
+from agents.topology.pairs import FabricState, Level, Topology
+from agents.topology.pci import level_between
+from agents.topology.sysfs import read_network
+from agents.topology.wiring import Wiring, reported
 from tests.contract.drivers import handle, real
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"

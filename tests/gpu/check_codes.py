@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.nvml import Nvml, NvmlCode, NvmlFailure
+from agents.nvml.session import Nvml, NvmlCode, NvmlFailure
 from tests.gpu.questions import NOBODY, PROBES
 
 # NVML's names of the agent's codes are the same words; these two come for functions, not for GPUs.

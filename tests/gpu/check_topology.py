@@ -3,8 +3,8 @@
 import pynvml
 import pytest
 
-from agents.nvml import Nvml
-from agents.nvml_topology import CAPS
+from agents.nvml.session import Nvml
+from agents.nvml.topology import CAPS
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import pynvml
 
 from agents.contract.boards import board_named
-from agents.nvml import GpuFacts, InstanceFacts, Nvml, NvmlFailure
-from agents.nvml_profiles import ProfileFacts, read_profiles
-from agents.nvml_topology import read_topology
+from agents.nvml.profiles import ProfileFacts, read_profiles
+from agents.nvml.session import GpuFacts, InstanceFacts, Nvml, NvmlFailure
+from agents.nvml.topology import read_topology
 from agents.simdriver.install import install
-from agents.topology import GpuWiring, Topology, topology_of
+from agents.topology.pairs import GpuWiring, Topology, topology_of
 from tests.gpu import guard
 from tests.gpu.questions import FACTS, PROBES, SETTINGS, TELEMETRY, asked
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, fits_together, is_legal
-from agents.nvml import Nvml
+from agents.nvml.session import Nvml
 from agents.partitioning.carry import carry_out
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import Create, Destroy, SetMode, WantedSlice

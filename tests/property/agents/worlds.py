@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from agents.contract.boards import boards
 from agents.contract.documents import DesiredDocument, ReplicaWish
 from agents.contract.geometry import Placement, free_placements
-from agents.nvml import GpuFacts, InstanceFacts
+from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import (
     Changes,

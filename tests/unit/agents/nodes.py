@@ -7,7 +7,7 @@ from dataclasses import replace
 from agents.contract.documents import RuntimeKind
 from agents.journal import Journal
 from agents.node import NodeLoop
-from agents.nvml import Nvml
+from agents.nvml.session import Nvml
 from agents.observe import Hardware
 from agents.policy import Policy
 from agents.runtime.base import Phase, RuntimeFailure, Seen

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.nics import Network, Nic
-from agents.pci import PciPlace
-from agents.sysfs import read_network, sysfs_root
+from agents.topology.nics import Network, Nic
+from agents.topology.pci import PciPlace
+from agents.topology.sysfs import read_network, sysfs_root
 
 CARD = "devices/pci0000:10/0000:10:01.0/0000:1c:00.0"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.pci import PciPlace, kernel_bus_id, level_between, place_of
-from agents.topology import Level
+from agents.topology.pairs import Level
+from agents.topology.pci import PciPlace, kernel_bus_id, level_between, place_of
 
 
 def at(path: str, numa: int | None = 0) -> PciPlace:

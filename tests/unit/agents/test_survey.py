@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agents.journal import Journal
-from agents.nvml import InstanceFacts
+from agents.nvml.session import InstanceFacts
 from agents.partitioning.steps import WantedSlice
 from agents.partitioning.survey import Claim, claim_to, survey
 

@@ -14,7 +14,7 @@ from agents.contract.codec import encode
 from agents.contract.documents import ObservedDocument, ObservedGpu
 from agents.contract.errors import Code, ContractError
 from agents.contract.telemetry import GpuSample, TelemetryAnswer
-from agents.nvml import NvmlCode, NvmlFailure
+from agents.nvml.session import NvmlCode, NvmlFailure
 from agents.telemetry.endpoint import Endpoint, EndpointFailure
 from agents.telemetry.options import Address, address, look_seconds
 from agents.telemetry.sampler import LEAST_SECONDS, Sampler

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agents.topology import (
+from agents.topology.pairs import (
     P2P,
     PCIE_LANE,
     Access,
@@ -15,7 +15,7 @@ from agents.topology import (
     Remote,
     topology_of,
 )
-from agents.topology_table import ranges, table
+from agents.topology.table import ranges, table
 
 OPEN = Access(P2P.OK, P2P.OK, P2P.OK, P2P.OK)
 CLOSED = replace(OPEN, nvlink=P2P.NOT_SUPPORTED)

@@ -1,9 +1,9 @@
 """What a node reports of its topology, and when it asks the driver again."""
 
 from agents.contract.topology import FabricClique, GroupKind, NodeTopology, nvlink_domains
-from agents.nics import Network
-from agents.nvml import NvmlFailure
-from agents.topology import (
+from agents.nvml.session import NvmlFailure
+from agents.topology.nics import Network
+from agents.topology.pairs import (
     P2P,
     Access,
     Fabric,
@@ -15,7 +15,7 @@ from agents.topology import (
     Remote,
     topology_of,
 )
-from agents.wiring import AGE_SECONDS, Wiring, reported
+from agents.topology.wiring import AGE_SECONDS, Wiring, reported
 
 CLUSTER = "11111111-2222-3333-4444-555555555555"
 

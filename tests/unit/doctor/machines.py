@@ -11,7 +11,7 @@ from agents.contract.documents import RuntimeKind
 from agents.doctor.examination import CHECKS, examine
 from agents.doctor.finding import Verdict
 from agents.doctor.machine import Command, Disk, Driver, Files, Output
-from agents.nvml import GpuFacts, Versions
+from agents.nvml.session import GpuFacts, Versions
 
 GPU = "GPU-5f6cd0c1-9a51-4b1c-8d9e-1c0a6d2f0b11"
 SLICE = "MIG-9a1c4b6e-77a1-5c52-b0de-0b9f6f3a1d01"

@@ -14,7 +14,7 @@ from agents.doctor.examination import CHECKS, examine, sentences, table, worst
 from agents.doctor.finding import Verdict
 from agents.doctor.machine import Command, Files, Output, RealMachine
 from agents.doctor.preflight import EVERY_SECONDS, Preflight
-from agents.nvml import Nvml
+from agents.nvml.session import Nvml
 from agents.observe import Hardware, observed
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node

@@ -17,7 +17,7 @@ from agents.contract.documents import (
 )
 from agents.health.struck import CODE
 from agents.health.verdict import EventKind
-from agents.nvml_health import Heard
+from agents.nvml.health import Heard
 from agents.runtime.base import Phase, RuntimeFailure
 from agents.simdriver.faults import hold, release
 from agents.simdriver.health import inject_clear, inject_lost, inject_xid

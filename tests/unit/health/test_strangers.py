@@ -8,8 +8,8 @@ import pytest
 
 from agents.doctor.machine import Files
 from agents.health.strangers import is_of_ours, strangers
-from agents.nvml import GpuFacts, InstanceFacts
-from agents.nvml_clients import Client
+from agents.nvml.clients import Client
+from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.runtime.base import Phase, Seen
 from agents.runtime.process import ProcessRuntime
 from tests.unit.agents.documents import a_replica

@@ -7,7 +7,7 @@ import pytest
 from agents.health import events
 from agents.health.verdict import QUIET_SECONDS, EventKind
 from agents.health.watch import HealthWatch
-from agents.nvml_health import Heard
+from agents.nvml.health import Heard
 from agents.simdriver.codes import Code
 from agents.simdriver.faults import ecc, fail_next, remap
 from agents.simdriver.health import inject_clear, inject_lost, inject_xid

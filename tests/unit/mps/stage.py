@@ -21,8 +21,9 @@ from agents.mps.ability import ability_of, program_words
 from agents.mps.control import PID_FILE, Control, ControlFailure
 from agents.mps.shares import Shares
 from agents.node import NodeLoop
-from agents.nvml import Nvml
-from agents.nvml_compute import is_exclusive
+from agents.nvml.clients import clients
+from agents.nvml.compute import is_exclusive
+from agents.nvml.session import Nvml
 from agents.observe import Hardware
 from agents.policy import Policy
 from agents.runtime.process import ProcessRuntime
@@ -145,7 +146,7 @@ class Stage:
         return is_exclusive(device or self.gpu)
 
     def server_processes(self):
-        return [process.pid for process in self.nvml.processes(self.gpu)]
+        return [client.pid for client in clients(self.gpu)]
 
     def close(self):
         """Leave no process behind, whatever a test did."""

@@ -13,9 +13,9 @@ from agents.contract.topology import (
     NodeTopology,
     ReportedNic,
 )
-from agents.nics import Network
-from agents.nvml import NvmlFailure
-from agents.topology import Pair, Topology
+from agents.nvml.session import NvmlFailure
+from agents.topology.nics import Network
+from agents.topology.pairs import Pair, Topology
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agents.pci import PciPlace, level_between
-from agents.topology import Level
+from agents.topology.pairs import Level
+from agents.topology.pci import PciPlace, level_between
 
 NEARNESS = {level: number for number, level in enumerate(Level)}
 

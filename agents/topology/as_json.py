@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from agents.nics import Network, Nic
-from agents.topology import Fabric, GpuWiring, Pair, Topology
+from agents.topology.nics import Network, Nic
+from agents.topology.pairs import Fabric, GpuWiring, Pair, Topology
 
 SCHEMA = 1
 

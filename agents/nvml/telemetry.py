@@ -1,4 +1,4 @@
-"""What NVML's sensors say of each GPU and MIG device. With `nvml`, the users of pynvml.
+"""What NVML's sensors say of each GPU and MIG device.
 
 Every number is asked alone: one that is refused is missing with its reason, the others stand.
 """
@@ -12,8 +12,8 @@ from typing import Any
 import pynvml
 
 from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
-from agents.nvml import MIB, NvmlFailure, text, told
-from agents.nvml_gpm import Activity, Answer, all_missing, lacks_counters, why
+from agents.nvml.gpm import Activity, Answer, all_missing, lacks_counters, why
+from agents.nvml.session import MIB, NvmlFailure, text, told
 
 # nvmlFieldValue_t.scopeId for all NVLinks of a GPU together (nvml.h, fields 138 and 139).
 ALL_LINKS = 0xFFFFFFFF

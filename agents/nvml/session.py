@@ -1,4 +1,4 @@
-"""With `nvml_*`, the only code that talks to pynvml. One session; typed facts out, one error in.
+"""One session with the driver: GPUs, MIG instances and modes as typed facts; one error.
 
 Shapes are per node: lists of GPUs by index, lists of MIG instances by GPU. Memory in MiB.
 """
@@ -96,12 +96,6 @@ class Versions:
     driver: str
     nvml: str
     cuda: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
-    pid: int
-    memory_mib: int
 
 
 @contextlib.contextmanager
@@ -208,13 +202,6 @@ class Nvml:
         if status == pynvml.NVML_SUCCESS and pending is on:
             code = NvmlCode.RESET_REQUIRED
         raise NvmlFailure(code, f"MIG of {gpu_uuid} is not {'on' if on else 'off'} yet: {code}")
-
-    def processes(self, gpu_uuid: str) -> list[ProcessFacts]:
-        """Programs that hold the GPU or an instance of it."""
-        with told(f"processes of {gpu_uuid}"):
-            gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
-            seen = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)
-            return [ProcessFacts(p.pid, (p.usedGpuMemory or 0) // MIB) for p in seen]
 
     def _device(self, index: int) -> GpuFacts:
         with told(f"GPU {index}"):

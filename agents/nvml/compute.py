@@ -1,8 +1,8 @@
-"""The compute mode of a GPU or a MIG instance. With `nvml`, the users of pynvml."""
+"""The compute mode of a GPU or a MIG instance."""
 
 import pynvml
 
-from agents.nvml import told
+from agents.nvml.session import told
 
 
 def set_exclusive(uuid: str, *, on: bool) -> None:

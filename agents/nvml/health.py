@@ -1,4 +1,4 @@
-"""NVML's event sets, and what it reads of a GPU's health. With `nvml`, the users of pynvml."""
+"""NVML's event sets, and what it reads of a GPU's health."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ from typing import Any
 import pynvml
 
 from agents.health.verdict import EventKind, Reads
-from agents.nvml import GpuFacts, NvmlCode, NvmlFailure, text, told
+from agents.nvml.session import GpuFacts, NvmlCode, NvmlFailure, text, told
 
 KINDS = {
     pynvml.nvmlEventTypeXidCriticalError: EventKind.XID,

@@ -1,4 +1,4 @@
-"""Reads from the driver how GPUs are joined. With `nvml`, the only code that talks to pynvml.
+"""Reads from the driver how GPUs are joined.
 
 Reading only. What a driver or a board does not answer is left empty, and never a reason to refuse.
 """
@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pynvml
 
-from agents.nvml import Nvml, text, told
-from agents.topology import (
+from agents.nvml.session import Nvml, text, told
+from agents.topology.pairs import (
     P2P,
     Access,
     Fabric,

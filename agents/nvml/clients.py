@@ -1,4 +1,4 @@
-"""Who uses a GPU, by NVML, and what it is to the kernel. With `nvml`, the users of pynvml."""
+"""Who uses a GPU, by NVML, and what it is to the kernel."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,15 +6,16 @@ from typing import Any
 
 import pynvml
 
-from agents.nvml import told
+from agents.nvml.session import told
 
 # nvml.h: no instance is meant.
 NO_INSTANCE = 0xFFFFFFFF
 SILENT = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound)
+# The plain names raise what is no NVMLError where an older driver lacks the third version.
 LISTS: tuple[Callable[[object], list[Any]], ...] = (
-    pynvml.nvmlDeviceGetComputeRunningProcesses,
-    pynvml.nvmlDeviceGetGraphicsRunningProcesses,
-    pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
+    pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
+    pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
+    pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
 )
 
 

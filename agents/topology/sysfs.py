@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.nics import Network, Nic, numbered
-from agents.pci import PciPlace, kernel_bus_id, place_of
+from agents.topology.nics import Network, Nic, numbered
+from agents.topology.pci import PciPlace, kernel_bus_id, place_of
 
 SETTING = "TESSERA_SYSFS"
 # ports/1/rate of an RDMA device: "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)".

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pynvml
 
-from agents.nvml import text, told
+from agents.nvml.session import text, told
 
 
 @dataclass(frozen=True, slots=True)
