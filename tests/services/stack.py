@@ -74,7 +74,18 @@ class Stack:
     def __exit__(self, *_: object) -> None:
         for name in reversed(list(self.running)):
             self.stop(name)
+        self._end_what_is_left()
         self.http.close()
+
+    def _end_what_is_left(self) -> None:
+        """Jobs and MPS daemons outlive their agent, as they should; not this stack. They are known
+        by where they work and what they were started with."""
+        home = str(self.var.resolve()) + "/"
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_text(errors="replace")
+                if home in f"{(process / 'cwd').readlink()}/" or home in words:
+                    os.kill(int(process.name), signal.SIGKILL)
 
     @property
     def url(self) -> str:
