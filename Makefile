@@ -1,6 +1,6 @@
 # Every command a person or CI gives. `make` lists them; DEMO_EXIT=1 lets `make demo` end by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption lock clean
+.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts lock clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 LEVELS := $(wildcard $(addprefix tests/,unit property contract integration services docker browser))
@@ -51,6 +51,9 @@ bench-latency: install ## how long a change takes from the portal to a node, as 
 
 bench-adoption: install ## kill -9 of an agent with running containers, ADOPTION_KILLS times (100), as JSON
 	$(BIN)/python -m tests.benchmarks.adoption
+
+bench-layouts: install ## what the table of legal MIG layouts answers, beside a dictionary, as JSON
+	$(BIN)/python -m tests.benchmarks.layouts
 
 lock: install ## resolve requirements/*.lock again after pyproject.toml changed
 	$(RESOLVE) --extra agent -o requirements/agent.lock

@@ -136,7 +136,7 @@ class NodeLoop:
         desired, seen = self.desired, self.runtime.seen()
         self.hardware.attend(desired.replicas, seen, self.journal)
         # First: a daemon that nobody needs holds its instance, which could not be deleted.
-        self._share()
+        self._share(View(desired, seen, frozenset(self.journal.failures())))
         self._partition(desired, seen)
         for action in actions(desired.replicas, self._known(desired, seen)):
             self._begin(("replica", _subject(action)), partial(self._do, action))
@@ -233,6 +233,8 @@ class NodeLoop:
                 sentence = failure.sentence
                 self.journal.event(EventType.REPLICA_REFUSED, sentence, replica=replica_id)
             case Forget(replica_id):
+                # Whoever took its container away by hand has left its log.
+                self.runtime.remove(replica_id)
                 self.journal.forget(replica_id)
 
     def _start(self, replica: DesiredReplica, devices: tuple[str, ...]) -> None:
@@ -245,10 +247,9 @@ class NodeLoop:
     def _view(self) -> View:
         return View(self.desired, self.runtime.seen(), frozenset(self.journal.failures()))
 
-    def _share(self) -> None:
+    def _share(self, view: View) -> None:
         """Refuse shares that cannot be, and begin what their daemons need."""
-        view, hardware = self._view(), self.hardware
-        started = self.journal.started()
+        hardware, started = self.hardware, self.journal.started()
         judged = self.shares.refusals(view, started, hardware.gpus, hardware.instances)
         for replica, failure in judged.items():
             self._do(Fail(replica, failure))

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from agents.contract.boards import Board
 from agents.contract.documents import (
     DesiredReplica,
     GpuMode,
     NodeFacts,
     ObservedDocument,
     ObservedGpu,
+    ObservedProfile,
     ObservedReplica,
     ObservedSlice,
     ReplicaState,
@@ -28,6 +30,7 @@ from agents.health.attention import Attention
 from agents.health.watch import HealthWatch
 from agents.identity import boot_id
 from agents.journal import Failure, Journal
+from agents.nvml.profiles import Discovery
 from agents.nvml.session import GpuFacts, InstanceFacts, Nvml, NvmlCode, NvmlFailure
 from agents.partitioning.steps import Problem
 from agents.reconcile import DeviceKey
@@ -67,6 +70,7 @@ class Hardware:
         self.nvml = nvml
         self.watch = watch or HealthWatch()
         self.attention = Attention(self.watch)
+        self.discovery = Discovery()
         self.var = var
         self.wiring = wiring
         self.topology = NodeTopology()
@@ -98,14 +102,14 @@ class Hardware:
             self._stale_at = time.monotonic() + REFRESH_SECONDS
             self._look_at_disk()
             self.preflight.examine_when_due()
-            gpus = self.nvml.devices()
+            gpus = self.discovery.of(self.nvml.devices())
             judged = self.attention.look(gpus)
             absent = judged.lost | judged.silent
             instances = [
                 instance
                 for gpu in judged.gpus
                 if gpu.mig_current
-                for instance in self._instances(gpu.uuid, is_absent=gpu.uuid in absent)
+                for instance in self._instances(gpu, is_absent=gpu.uuid in absent)
             ]
             with self._lock:
                 self.gpus, self.instances = list(judged.gpus), instances
@@ -132,14 +136,14 @@ class Hardware:
         """Draw what health means for the work here: who fails, and what is held back."""
         self.attention.attend(replicas, seen, self.instances, journal)
 
-    def _instances(self, gpu_uuid: str, *, is_absent: bool) -> list[InstanceFacts]:
+    def _instances(self, gpu: GpuFacts, *, is_absent: bool) -> list[InstanceFacts]:
         if not is_absent:
             try:
-                return self.nvml.instances(gpu_uuid)
+                return [_planned(i, gpu.board) for i in self.nvml.instances(gpu.uuid)]
             except NvmlFailure as failure:
                 if failure.code is not NvmlCode.GPU_LOST:
                     raise
-        return [i for i in self.instances if i.gpu_uuid == gpu_uuid]
+        return [i for i in self.instances if i.gpu_uuid == gpu.uuid]
 
     def _look_at_disk(self) -> None:
         """An examination is due as soon as the disk is full, or has room again."""
@@ -148,6 +152,13 @@ class Hardware:
         if is_full != self._is_full:
             self._is_full = is_full
             self.preflight.hurry()
+
+
+def _planned(instance: InstanceFacts, board: Board) -> InstanceFacts:
+    """By the name that the plan has for its profile: drivers differ in names (one GB200 prints
+    1g.23gb, another 1g.24gb: mig-parted #227), not in ids."""
+    profile = board.profile_by_id(instance.profile_id)
+    return replace(instance, profile=profile.name) if profile else instance
 
 
 def observed(
@@ -160,17 +171,14 @@ def observed(
     """The whole document. Replicas that are wanted come first; others only while they are there."""
     ids = {replica.id for replica in wanted}
     others = [_seen(s) for s in seen.values() if s.replica not in ids]
+    busy = hardware.attention.strangers.held_back
     replicas = [_replica(r, seen.get(r.id), failures.get(r.id)) for r in wanted] + others
     return ObservedDocument(
         node=node,
         boot_id=boot_id(),
         facts=_examined(hardware),
-        gpus=tuple(_in_service(_gpu(gpu), hardware.out_of_service) for gpu in hardware.gpus),
-        slices=tuple(
-            ObservedSlice(i.gpu_uuid, i.profile, i.start, i.size, i.uuid)
-            for i in hardware.instances
-            if i.uuid
-        ),
+        gpus=tuple(_in_service(_gpu(gpu, busy), hardware.out_of_service) for gpu in hardware.gpus),
+        slices=tuple(_slice(i, busy) for i in hardware.instances if i.uuid),
         replicas=tuple(sorted(replicas, key=lambda r: r.id)),
         problems=tuple(
             SliceProblem(p.gpu_uuid, p.slice, p.code, p.sentence[:512]) for p in hardware.problems
@@ -252,7 +260,12 @@ def _ending(seen: Seen) -> str:
     return ""
 
 
-def _gpu(gpu: GpuFacts) -> ObservedGpu:
+def _slice(instance: InstanceFacts, busy: Mapping[DeviceKey, str]) -> ObservedSlice:
+    place = (instance.gpu_uuid, instance.profile, instance.start, instance.size)
+    return ObservedSlice(*place, instance.uuid, busy.get(place, "")[:128])
+
+
+def _gpu(gpu: GpuFacts, busy: Mapping[DeviceKey, str]) -> ObservedGpu:
     return ObservedGpu(
         uuid=gpu.uuid,
         index=gpu.index,
@@ -265,6 +278,21 @@ def _gpu(gpu: GpuFacts) -> ObservedGpu:
         health_reason=gpu.health_reason,
         pci_bus_id=gpu.pci_bus_id,
         numa_node=gpu.numa_node,
+        profiles=tuple(
+            ObservedProfile(
+                name=p.name,
+                id=p.id,
+                query_index=p.query_index,
+                compute_slices=p.compute_slices,
+                size=p.memory_slices,
+                memory_mib=p.memory_mib,
+                multiprocessors=p.multiprocessors,
+                max_instances=p.max_instances,
+                starts=p.starts,
+            )
+            for p in gpu.discovered
+        ),
+        busy=busy.get((gpu.uuid, "", 0, 0), "")[:128],
     )
 
 

@@ -4,8 +4,8 @@ Shares have rules of their own (`agents.mps.refusals`), and so has each partitio
 (`agents.partitioning.diff`).
 """
 
-from agents.contract.backends import refusal
-from agents.contract.documents import DesiredReplica, RuntimeKind
+from agents.contract.backends import crowded, refusal
+from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.journal import Failure
 from agents.policy import Policy
 
@@ -17,4 +17,7 @@ def refused(replica: DesiredReplica, policy: Policy, runtime: RuntimeKind) -> Fa
     kinds = [device.kind for device in replica.devices]
     if why := refusal(replica.backend, kinds, replica.world * replica.processes):
         return Failure("backend", why)
+    gpus = kinds.count(SliceKind.GPU)
+    if why := crowded(gpus, replica.processes):
+        return Failure("processes", f"{why}; this replica is given {gpus}")
     return None

@@ -67,6 +67,9 @@ class Conversation:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
         self._taking = asyncio.Lock()
+        self._greeted = asyncio.Event()
+        # Replicas of whose logs bytes went since the node last looked after them.
+        self._grown: set[str] = set()
 
     def say(self, document: ObservedDocument) -> None:
         """The node has changed: report it now."""
@@ -105,6 +108,7 @@ class Conversation:
         self.journal.fast_forward(answer.acked_seq)
         self.journal.event(EventType.AGENT_STARTED, "agent in contact")
         self._full = True
+        self._greeted.set()
 
     async def _sync_forever(self) -> None:
         """Keep one call open; open another at once when there is news."""
@@ -173,50 +177,62 @@ class Conversation:
         return self.node, self._document
 
     async def _ship_forever(self) -> None:
+        """At once after the first hello, then at a steady pace; without a pause while a log is
+        ahead of us."""
+        await self._greeted.wait()
         while True:
-            await asyncio.sleep(SHIP_SECONDS)
+            pause = SHIP_SECONDS
             try:
-                await self._ship_all()
+                pause = 0 if await self._ship_all() else SHIP_SECONDS
             except PortalAway:
-                await asyncio.sleep(LEAST_PAUSE)
+                pause += LEAST_PAUSE
             except ContractError as refused:
                 log.info("log_refused", extra={"code": str(refused.code)})
-                await asyncio.sleep(1)
+                pause += 1
             except Exception:
                 # Without logs nothing is ever released: the next look starts from what is.
                 log.exception("shipping_failed")
-                await asyncio.sleep(1)
+                pause += 1
+            await asyncio.sleep(pause)
 
-    async def _ship_all(self) -> None:
-        if not self.client.epoch:
-            return
-        shipped = self.journal.shipped()
-        for replica, seen in (await asyncio.to_thread(self.runtime.seen)).items():
-            if seen.phase is not Phase.CREATED:
-                await self._ship(replica, shipped.get(replica, 0))
-                if replica not in shipped:
-                    self.journal.ship(replica, self.journal.shipped().get(replica, 0))
-                    self._wake()
+    async def _ship_all(self) -> bool:
+        """One call for each log, so that none keeps the others waiting. Whether one is longer."""
+        shipped, is_behind = self.journal.shipped(), False
+        there = await asyncio.to_thread(self.runtime.seen)
+        for replica, seen in there.items():
+            if seen.phase is Phase.CREATED:
+                continue
+            is_behind |= await self._ship(replica, shipped.get(replica, 0))
+            if replica not in shipped:
+                self.journal.ship(replica, self.journal.shipped().get(replica, 0))
+                self._wake()
+            if seen.phase is Phase.EXITED and replica in self._grown:
+                self._grown.discard(replica)
+                self._wake()
+        self._grown &= there.keys()
+        return is_behind
 
-    async def _ship(self, replica: str, offset: int) -> None:
-        """Send what is there, chunk by chunk; each answer says where to go on."""
-        while chunk := await asyncio.to_thread(
-            self.runtime.log, replica, offset, MAX_LOG_CHUNK_BYTES
-        ):
-            try:
-                offset = (await self.client.log(replica, offset, chunk)).next_offset
-            except ContractError as refused:
-                if refused.code is Code.OFFSET_MISMATCH and refused.extra:
-                    offset = int(refused.extra["expected_offset"])
-                elif refused.code in (Code.TOO_LARGE, Code.REPLICA_UNKNOWN):
-                    offset += len(chunk)
-                else:
-                    raise
-            self.journal.ship(replica, offset)
-            self._wake()
+    async def _ship(self, replica: str, offset: int) -> bool:
+        """Send one chunk of what is there; the answer says where to go on, and we whether now."""
+        chunk = await asyncio.to_thread(self.runtime.log, replica, offset, MAX_LOG_CHUNK_BYTES)
+        if not chunk:
+            return False
+        is_behind = len(chunk) == MAX_LOG_CHUNK_BYTES
+        try:
+            offset = (await self.client.log(replica, offset, chunk)).next_offset
+        except ContractError as refused:
+            if refused.code is Code.OFFSET_MISMATCH and refused.extra:
+                offset, is_behind = int(refused.extra["expected_offset"]), True
+            elif refused.code in (Code.TOO_LARGE, Code.REPLICA_UNKNOWN):
+                offset += len(chunk)
+            else:
+                raise
+        self.journal.ship(replica, offset)
+        self._grown.add(replica)
+        return is_behind
 
     def _wake(self) -> None:
-        """What is shipped may be removed: let the node look."""
+        """What has ended and is shipped may be removed: let the node look."""
         if self.node is not None:
             self.node.wake()
 

@@ -15,6 +15,7 @@ from agents.contract.documents import (
     NodeFacts,
     ObservedDocument,
     ObservedGpu,
+    ObservedProfile,
     ObservedReplica,
     ObservedSlice,
     ReplicaState,
@@ -83,6 +84,9 @@ class HonestNode:
     makes: int = 0
     blocks: tuple[str, ...] = ()
     faults: dict[int, str] = field(default_factory=dict)
+    busy: dict[int, str] = field(default_factory=dict)
+    unknown: str = ""
+    profiles: tuple[ObservedProfile, ...] = ()
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -106,8 +110,10 @@ class HonestNode:
                 ObservedGpu(
                     uuid=self.uuid(i),
                     index=i,
-                    product_name=board.product_names[0],
-                    board=self.board,
+                    product_name=self.unknown or board.product_names[0],
+                    board=self.unknown or self.board,
+                    profiles=self.profiles,
+                    busy=self.busy.get(i, ""),
                     memory_mib=board.memory_mib,
                     mode=self.modes.get(self.uuid(i), GpuMode.WHOLE),
                     mode_pending=self.modes.get(self.uuid(i), GpuMode.WHOLE),

@@ -31,7 +31,8 @@ from agents.observe import Hardware
 from agents.occupied import Occupied, occupy
 from agents.policy import Policy, PolicyError, read_policy
 from agents.runtime.base import Runtime, RuntimeFailure
-from agents.runtime.docker import LABEL, DockerRuntime
+from agents.runtime.docker import DockerRuntime
+from agents.runtime.docker_options import LABEL
 from agents.runtime.process import ProcessRuntime
 from agents.settings import Settings, settings_from
 from agents.simdriver.install import install

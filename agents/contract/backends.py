@@ -19,6 +19,12 @@ def refusal(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> str:
     return f"NCCL cannot join {ranks} processes on {what}: choose backend gloo, or whole GPUs"
 
 
+def crowded(gpus: int, processes: int) -> str:
+    """Why a replica with `gpus` whole GPUs cannot start so many processes, or "". Without a whole
+    GPU there is nothing to say: on a slice or a share gloo joins several processes."""
+    return f"{processes} processes need {processes} GPUs" if 0 < gpus < processes else ""
+
+
 def chosen(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> Backend:
     """What `auto` means for this gang; any other word stands."""
     if backend is not Backend.AUTO:

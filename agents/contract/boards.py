@@ -134,20 +134,21 @@ def board_named(product_name: str, memory_mib: int) -> Board | None:
     return min(named, key=lambda b: (abs(b.memory_mib - memory_mib), b.key), default=None)
 
 
-def unknown_board(product_name: str, memory_mib: int) -> Board:
-    """A board we have no table for: offered whole, never refused."""
+def unknown_board(product_name: str, memory_mib: int, profiles: tuple[Profile, ...] = ()) -> Board:
+    """A board we have no table for: offered whole, and in the `profiles` that its driver tells,
+    never refused. Whether its mode changes need a reset is seen when one is tried."""
     return Board(
         key=product_name,
         product_names=(product_name,),
         architecture="unknown",
         compute_capability="",
         memory_mib=memory_mib,
-        memory_slices=1,
-        compute_slices=1,
-        multiprocessors=0,
+        memory_slices=max((p.starts[-1] + p.memory_slices for p in profiles), default=1),
+        compute_slices=max((p.compute_slices for p in profiles), default=1),
+        multiprocessors=max((p.multiprocessors for p in profiles), default=0),
         mode_change_needs_reset=False,
         mode_persists_reboot=False,
-        profiles=(),
+        profiles=profiles,
     )
 
 

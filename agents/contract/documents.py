@@ -165,8 +165,26 @@ class DesiredDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedProfile:
+    """A MIG profile as the driver tells it; an instance covers `size` memory slices from one of
+    `starts`. The numbers are those of `agents.contract.boards.Profile`."""
+
+    name: str = field(default="", metadata=rule(max_length=32))
+    id: int = field(default=0, metadata=rule(minimum=0, maximum=1_023))
+    query_index: int = field(default=0, metadata=rule(minimum=0, maximum=255))
+    compute_slices: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+    size: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+    memory_mib: int = field(default=0, metadata=rule(minimum=0))
+    multiprocessors: int = field(default=0, metadata=rule(minimum=0))
+    max_instances: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+    starts: tuple[int, ...] = field(default=(), metadata=rule(max_length=64))
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedGpu:
-    """A GPU as the driver tells it. `board` is the table's key, or the driver's name if unknown."""
+    """A GPU as the driver tells it. `board` is the table's key, or the driver's name if unknown;
+    of an unknown one `profiles` are what the driver has told of it. `busy`: the process that is on
+    the whole of it and belongs to no replica; while it is there the GPU is not given out."""
 
     uuid: GpuUuid
     index: int = field(default=0, metadata=rule(minimum=0, maximum=255))
@@ -179,17 +197,21 @@ class ObservedGpu:
     health_reason: str = field(default="", metadata=rule(max_length=512))
     pci_bus_id: str = field(default="", metadata=rule(max_length=32))
     numa_node: int | None = None
+    profiles: tuple[ObservedProfile, ...] = field(default=(), metadata=rule(max_length=32))
+    busy: str = field(default="", metadata=rule(max_length=128))
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedSlice:
-    """A MIG instance that exists now, with the UUID that its containers are given."""
+    """A MIG instance that exists now, with the UUID that its containers are given. `busy` as of a
+    GPU."""
 
     gpu_uuid: GpuUuid
     profile: str = field(default="", metadata=rule(max_length=32))
     start: int = field(default=0, metadata=rule(minimum=0, maximum=63))
     size: int = field(default=1, metadata=rule(minimum=1, maximum=64))
     uuid: str = field(default="", metadata=rule(max_length=96))
+    busy: str = field(default="", metadata=rule(max_length=128))
 
 
 @dataclass(frozen=True, slots=True)

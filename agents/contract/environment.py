@@ -1,7 +1,14 @@
-"""Environment names: what one is, and which ones only the agent sets.
+"""Environment names: what one is, which ones only the agent sets, and which no image may carry.
 
 The portal refuses a request that names a reserved one, the node refuses the replica again, and the
 agent writes its own last: an image or a user that sets them could see other people's devices.
+
+Not all of `CUDA_*` is reserved. Names that tune the user's own process stay the user's, such as
+CUDA_LAUNCH_BLOCKING, CUDA_CACHE_PATH, CUDA_MODULE_LOADING, CUDA_DEVICE_MAX_CONNECTIONS and
+CUDA_HOME. Reserved are those that choose devices (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER), the
+limits and folders of MPS (CUDA_MPS_*), and those by which the driver loads a library at its start
+(CUDA_INJECTION*_PATH). Sources: CUDA programming guide, "CUDA environment variables"; MPS guide,
+"Environment variables"; CUPTI's sample "cupti_trace_injection".
 """
 
 import re
@@ -12,6 +19,8 @@ RESERVED_NAMES = frozenset(
     (
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
+        "CUDA_INJECTION64_PATH",
+        "CUDA_INJECTION32_PATH",
         "LD_PRELOAD",
         "LD_LIBRARY_PATH",
         "LD_AUDIT",
@@ -26,6 +35,29 @@ RESERVED_NAMES = frozenset(
         "GROUP_RANK",
     )
 )
+# Images rightly carry LD_LIBRARY_PATH and other NVIDIA_* names (CUDA's own base images do). These
+# choose devices, load code, or ask the container toolkit for devices and files of the host
+# (nvidia-container-toolkit: internal/config/image, internal/modifier/gated.go).
+IMAGE_PREFIXES = ("CUDA_MPS_",)
+IMAGE_NAMES = frozenset(
+    (
+        "LD_PRELOAD",
+        "LD_AUDIT",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_INJECTION64_PATH",
+        "CUDA_INJECTION32_PATH",
+        "NVIDIA_VISIBLE_DEVICES",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "NVIDIA_MIG_CONFIG_DEVICES",
+        "NVIDIA_MIG_MONITOR_DEVICES",
+        "NVIDIA_IMEX_CHANNELS",
+        "NVIDIA_GDS",
+        "NVIDIA_MOFED",
+        "NVIDIA_NVSWITCH",
+        "NVIDIA_GDRCOPY",
+    )
+)
 
 
 def is_name(name: str) -> bool:
@@ -36,3 +68,8 @@ def is_name(name: str) -> bool:
 def is_reserved(name: str) -> bool:
     """Whether only Tessera sets this environment name."""
     return name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES)
+
+
+def is_barred_from_images(name: str) -> bool:
+    """Whether an image may not bring this name, unless the agent writes its own over it."""
+    return name in IMAGE_NAMES or name.startswith(IMAGE_PREFIXES)

@@ -18,7 +18,7 @@ from agents.drill.docker_script import docker_script
 from agents.drill.fuse import fused_journal
 from agents.drill.lanes import LaneFuse, Point
 from agents.drill.play import Outcome, perform
-from agents.runtime.docker import LABEL
+from agents.runtime.docker_options import LABEL
 
 IMAGE = "tessera-example:latest"
 # Drills of one engine may take away each other's empty networks: then a round has a call less.

@@ -18,7 +18,8 @@ from agents.drill.node import DrillNode
 from agents.drill.starts import Starts
 from agents.policy import Policy
 from agents.runtime.base import Phase
-from agents.runtime.docker import API_VERSION, LABEL, PHASES, TIMEOUT_SECONDS, DockerRuntime
+from agents.runtime.docker import API_VERSION, PHASES, TIMEOUT_SECONDS, DockerRuntime
+from agents.runtime.docker_options import LABEL
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES="
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import docker
 
-from agents.runtime.docker import API_VERSION, LABEL, TIMEOUT_SECONDS
+from agents.runtime.docker import API_VERSION, TIMEOUT_SECONDS
+from agents.runtime.docker_options import LABEL
 
 HEARD_SECONDS = 30.0
 

@@ -6,7 +6,7 @@ one is held back until it is gone, because its memory and time are not free.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agents.contract.documents import DesiredReplica
 from agents.holders import MONITORS, Files, Holder, program_of
@@ -21,9 +21,10 @@ SERVANTS = ("nvidia-cuda-mps", "nvidia-persiste", *MONITORS)
 
 @dataclass(frozen=True, slots=True)
 class Strangers:
-    """`held_back`: devices that are not given out now; `sentences`: what people should hear."""
+    """`held_back`: devices that are not given out now, with who is on each; `sentences`: what
+    people should hear."""
 
-    held_back: frozenset[DeviceKey] = frozenset()
+    held_back: Mapping[DeviceKey, str] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
 
 
@@ -37,7 +38,8 @@ def strangers(
 ) -> Strangers:
     """`clients` by GPU UUID; `granted`: devices of live replicas. `is_ours` is None of a process
     that this namespace does not show: on a granted device that is taken for the replica's own."""
-    held, said = set(), []
+    held: dict[DeviceKey, str] = {}
+    said = []
     instances = list(instances)
     for gpu in gpus:
         for client in clients.get(gpu.uuid, ()):
@@ -50,10 +52,10 @@ def strangers(
                 continue
             is_used = _is_granted(key, gpu, granted)
             if key is not None:
-                held.add(key)
+                held[key] = str(holder)
             why = "its job shares it" if is_used else "it is not given out before that has ended"
             said.append(f"{what} is used by {holder}, which belongs to no job here: {why}.")
-    return Strangers(frozenset(held), tuple(said))
+    return Strangers(held, tuple(said))
 
 
 def granted_to(

@@ -137,10 +137,16 @@ class Daemon:
                 raise
 
     def _folder(self, path: Path) -> None:
+        """Made, or found as we made it. In /dev/shm anybody may put a link of that name: it would
+        have us give away, and mount, the folder that it points to."""
         path.mkdir(mode=0o700, exist_ok=True)
+        owner, ours = path.lstat().st_uid, (os.geteuid(), self.record.uid)
+        if path.is_symlink() or (path == self.home.shm and owner not in ours):
+            sentence = f"{path} is not a folder of the agent's: remove it"
+            raise ControlFailure(ControlCode.PATH, sentence)
         path.chmod(0o700)
         if os.geteuid() == 0:
-            os.chown(path, self.record.uid, self.record.uid)
+            os.chown(path, self.record.uid, self.record.uid, follow_symlinks=False)
 
     def _require_way(self) -> None:
         """The daemon's user must pass every folder above its own."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.contract.documents import DesiredReplica, GpuMode, SliceKind
+from agents.contract.shares import thin_memory, thin_threads
 from agents.reconcile import DeviceKey, device_key
 
 Place = DeviceKey
@@ -156,12 +157,10 @@ def _amounts(claim: Claim, here: list[Claim], room: Room | None) -> Refusal | No
     if threads > 100:
         sentence = f"shares would have {threads} % of the SMs of GPU {claim.place[0]} together"
         return Refusal(ShareCode.OVER_THREADS, sentence)
-    if claim.threads < claim.processes:
-        sentence = f"{claim.threads} % of the SMs is less than 1 % for each of {claim.processes}"
-        return Refusal(ShareCode.OVER_THREADS, f"{sentence} processes")
-    if claim.memory_mib < claim.processes:
-        sentence = "a share names its memory: at least 1 MiB for each process"
-        return Refusal(ShareCode.OVER_MEMORY, sentence)
+    if why := thin_threads(claim.threads, claim.processes):
+        return Refusal(ShareCode.OVER_THREADS, why)
+    if why := thin_memory(claim.memory_mib, claim.processes):
+        return Refusal(ShareCode.OVER_MEMORY, why)
     if room is None:
         return None
     memory = claim.memory_mib + sum(other.memory_mib for other in here)

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from ctypes import byref, c_uint
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pynvml
 
-from agents.nvml.session import text, told
+from agents.contract.boards import Profile, board_named
+from agents.nvml.session import GpuFacts, text, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,47 @@ def read_profiles(gpu_uuid: str) -> list[ProfileFacts]:
     without MIG, and on Ampere while MIG is off. Raises NvmlFailure."""
     with told(f"MIG profiles of {gpu_uuid}"):
         return list(_profiles(pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)))
+
+
+class Discovery:
+    """Profiles of boards that the table lacks, asked until the driver tells them, then kept: they
+    belong to the board. On Ampere it tells them only while MIG is on."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Profile, ...]] = {}
+
+    def of(self, gpus: list[GpuFacts]) -> list[GpuFacts]:
+        """`gpus`, each unknown board with what its driver tells. Raises NvmlFailure."""
+        return [self._discovered(gpu) if self._is_strange(gpu) else gpu for gpu in gpus]
+
+    def _is_strange(self, gpu: GpuFacts) -> bool:
+        known = board_named(gpu.product_name, gpu.memory_mib)
+        return known is None and gpu.mig_current is not None
+
+    def _discovered(self, gpu: GpuFacts) -> GpuFacts:
+        if gpu.uuid not in self._known:
+            told = (_profile(facts) for facts in read_profiles(gpu.uuid))
+            if profiles := tuple(profile for profile in told if profile):
+                self._known[gpu.uuid] = profiles
+        return replace(gpu, discovered=self._known.get(gpu.uuid, ()))
+
+
+def _profile(facts: ProfileFacts) -> Profile | None:
+    """None for a profile that can be nowhere, or whose places differ in size: it is not offered."""
+    sizes = {size for _, size in facts.places}
+    if len(sizes) != 1:
+        return None
+    return Profile(
+        name=facts.name,
+        id=facts.id,
+        query_index=facts.query_index,
+        compute_slices=facts.compute_slices,
+        memory_slices=sizes.pop(),
+        memory_mib=facts.memory_mib,
+        multiprocessors=facts.multiprocessors,
+        max_instances=facts.max_instances,
+        starts=tuple(start for start, _ in facts.places),
+    )
 
 
 def _profiles(gpu: object) -> Iterator[ProfileFacts]:

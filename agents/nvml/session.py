@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import pynvml
 
-from agents.contract.boards import Board, board_named, unknown_board
+from agents.contract.boards import Board, Profile, board_named, unknown_board
 
 MIB = 1 << 20
 
@@ -58,7 +58,8 @@ class NvmlFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """A GPU as the driver tells it. MIG modes are None where the board has no MIG."""
+    """A GPU as the driver tells it. MIG modes are None where the board has no MIG. `discovered`:
+    the profiles of a board that the table lacks (`agents.nvml.profiles.Discovery`)."""
 
     index: int
     uuid: str
@@ -70,11 +71,12 @@ class GpuFacts:
     mig_pending: bool | None
     healthy: bool = True
     health_reason: str = ""
+    discovered: tuple[Profile, ...] = ()
 
     @property
     def board(self) -> Board:
         known = board_named(self.product_name, self.memory_mib)
-        return known or unknown_board(self.product_name, self.memory_mib)
+        return known or unknown_board(self.product_name, self.memory_mib, self.discovered)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ where the engine rotated meanwhile.
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,10 +64,9 @@ class Repeats:
 class LogCopy:
     """The copy of one container's log at `path`. `run` blocks; `stop` ends it from elsewhere."""
 
-    def __init__(self, container: Container, path: Path, grown: Callable[[], None]) -> None:
+    def __init__(self, container: Container, path: Path) -> None:
         self.container = container
         self.path = path
-        self.grown = grown
         self._stream: CancellableStream[bytes] | None = None
         self._stopped = False
 
@@ -120,7 +119,6 @@ class LogCopy:
                 skip = max(0, skip - len(entry))
                 if fresh:
                     log.write(fresh)
-                    self.grown()
 
     def _entries(self, after: bytes, *, follow: bool) -> Iterator[tuple[bytes, bytes]]:
         """Stamp and bytes of each entry, from the one stamped `after` on (empty: from the first).

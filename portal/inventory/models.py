@@ -97,6 +97,8 @@ class HelloNonce(models.Model):
 class Gpu(models.Model):
     """One physical device. Desired and observed mode are apart: the node moves one to the other.
 
+    `profiles`: what the driver tells of a board that no table has (ObservedProfile as JSON).
+    `busy`: a process that belongs to no job and keeps the GPU from being given out.
     `shared_*`: what its MPS shares take together, and the one project that they are of.
     """
 
@@ -121,6 +123,8 @@ class Gpu(models.Model):
     health_reason = models.CharField(max_length=512, blank=True, default="", editable=False)
     pci_bus_id = models.CharField(max_length=32, blank=True, default="")
     numa_node = models.SmallIntegerField(null=True, blank=True)
+    profiles = models.JSONField(default=list, editable=False)
+    busy = models.CharField(max_length=128, blank=True, default="", editable=False)
     shared_by = models.ForeignKey(
         "accounts.Project", on_delete=models.PROTECT, null=True, blank=True, editable=False
     )
@@ -184,6 +188,7 @@ class Slice(models.Model):
     )
     device_uuid = models.CharField(max_length=96, blank=True, default="", editable=False)
     problem = models.CharField(max_length=512, blank=True, default="", editable=False)
+    busy = models.CharField(max_length=128, blank=True, default="", editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     ready_at = models.DateTimeField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -5,7 +5,14 @@ from typing import Any
 from django.db.models import Case, F, When
 from django.utils import timezone
 
-from agents.contract.documents import GpuMode, ObservedDocument, ObservedGpu, SliceKind
+from agents.contract.codec import encode
+from agents.contract.documents import (
+    GpuMode,
+    ObservedDocument,
+    ObservedGpu,
+    ObservedSlice,
+    SliceKind,
+)
 from portal.audit.transitions import advance, note
 from portal.duties.locks import locked
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
@@ -27,9 +34,7 @@ def gpus_report(node: Node, observed: ObservedDocument) -> bool:
 
 def slices_report(node: Node, observed: ObservedDocument) -> bool:
     """Move slices to where the node has them. True when room was made or a slice became ready."""
-    seen: dict[Place, str] = {
-        (s.gpu_uuid, s.profile, s.start, s.size): s.uuid for s in observed.slices
-    }
+    seen = {(s.gpu_uuid, s.profile, s.start, s.size): s for s in observed.slices}
     modes = {g.uuid: g.mode for g in observed.gpus}
     live = Slice.objects.filter(gpu__node=node, status__in=[str(s) for s in SLICE_LIVE])
     moved = [_slice_report(row, seen, modes) for row in locked(live.select_related("gpu"))]
@@ -50,7 +55,8 @@ def _gpu_report(node: Node, row: Gpu | None, seen: ObservedGpu) -> bool:
     if stale:
         Gpu.objects.filter(pk=row.pk).update(**stale)
     health = GpuHealth.OK if seen.healthy else GpuHealth.FAULTED
-    return _health(row, health, seen.health_reason) or "observed_mode" in stale
+    moved = "observed_mode" in stale or "busy" in stale
+    return _health(row, health, seen.health_reason) or moved
 
 
 def _gpu_columns(seen: ObservedGpu) -> dict[str, Any]:
@@ -62,6 +68,8 @@ def _gpu_columns(seen: ObservedGpu) -> dict[str, Any]:
         "observed_mode": str(seen.mode),
         "pci_bus_id": seen.pci_bus_id,
         "numa_node": seen.numa_node,
+        "profiles": [encode(profile) for profile in seen.profiles],
+        "busy": seen.busy,
     }
 
 
@@ -76,19 +84,22 @@ def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
     return True
 
 
-def _slice_report(row: Slice, seen: dict[Place, str], modes: dict[str, GpuMode]) -> bool:
+def _slice_report(row: Slice, seen: dict[Place, ObservedSlice], modes: dict[str, GpuMode]) -> bool:
     if row.kind != SliceKind.MIG:
         return _whole_report(row, modes)
-    uuid = seen.get((row.gpu.uuid, row.profile, row.start, row.size))
+    here = seen.get((row.gpu.uuid, row.profile, row.start, row.size))
     status = SliceStatus(row.status)
-    if uuid is None:
+    if here is None:
         return _unseen(row, status)
+    uuid, was_busy = here.uuid, row.busy
+    if here.busy != was_busy:
+        Slice.objects.filter(pk=row.pk).update(busy=here.busy)
     if status in (SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.FAILED):
         advance(row, SliceStatus.READY, device_uuid=uuid, ready_at=timezone.now())
         return True
     if row.device_uuid != uuid:
         Slice.objects.filter(pk=row.pk).update(device_uuid=uuid)
-    return False
+    return bool(was_busy) and not here.busy
 
 
 def _unseen(row: Slice, status: SliceStatus) -> bool:

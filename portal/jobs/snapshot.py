@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Sum
 
 from agents.contract.documents import GpuMode, SliceKind
+from portal.inventory.boards import profiles_of
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Allocation, Job, Replica
 from portal.quotas.models import Quota
@@ -163,9 +164,10 @@ def _gpu(row: Gpu, slices: list[SliceView]) -> GpuView:
         product_name=row.product_name,
         memory_mib=row.memory_mib,
         mode=GpuMode(row.desired_mode),
-        healthy=row.health == GpuHealth.OK,
+        healthy=row.health == GpuHealth.OK and not row.busy,
         slices=tuple(slices),
         numa_node=row.numa_node,
+        profiles=profiles_of(row),
     )
 
 
@@ -192,7 +194,7 @@ def _slice(row: Any) -> SliceView:
         start=row.start,
         size=row.size,
         held=row.held,
-        ready=row.status == SliceStatus.READY,
+        ready=row.status == SliceStatus.READY and not row.busy,
         threads=row.threads,
         memory_mib=row.memory_mib,
         clients=row.clients,

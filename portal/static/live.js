@@ -4,7 +4,9 @@ const parts = (html) => new DOMParser().parseFromString(html, "text/html").query
 function swapParts(html) {
   for (const fresh of parts(html)) {
     const old = document.querySelector(`[data-part="${fresh.dataset.part}"]`);
-    if (old && old.innerHTML !== fresh.innerHTML) swap(old, document.importNode(fresh, true));
+    // A drawing that someone walks through by keyboard waits until they have left it.
+    const isInUse = old?.hasAttribute("data-calm") && old.contains(document.activeElement);
+    if (old && !isInUse && old.innerHTML !== fresh.innerHTML) swap(old, document.importNode(fresh, true));
   }
 }
 
@@ -13,12 +15,14 @@ function swap(old, fresh) {
   const before = old.querySelector("[data-keep-scroll]");
   const follows = !before || before.scrollHeight - before.scrollTop - before.clientHeight < 24;
   const top = before?.scrollTop ?? 0;
+  const sideways = [...old.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
   old.replaceWith(fresh);
+  fresh.querySelectorAll(".scroll").forEach((box, i) => { box.scrollLeft = sideways[i] ?? 0; });
   const after = fresh.querySelector("[data-keep-scroll]");
   if (after) after.scrollTop = follows ? after.scrollHeight : top;
 }
 
-// A job's page: one event stream until the job has ended. Its clock turns amber when it is stale.
+// A job's page, until the job has ended, and the cluster's: one event stream. Its clock turns amber when it is stale.
 const streamed = document.querySelector("[data-stream]");
 if (streamed) {
   const live = document.querySelector("[data-live]");

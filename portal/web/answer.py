@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from agents.contract.units import as_gpus
 from portal.accounts.models import User
@@ -14,19 +14,40 @@ from portal.jobs.services import job_check
 from portal.jobs.snapshot import as_waiting, cluster_snapshot, queue
 from portal.web.panel import LOOK, evidence_of
 from portal.web.request_form import Asked
-from portal.web.words import duration
+from portal.web.words import duration, memory, share
 from scheduler.core.plan import plan
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.request import JobRequest
-from scheduler.core.values import ClusterSnapshot, Policy
+from scheduler.core.values import ClusterSnapshot, Policy, SlicePlace
 
 # No stored job has this id.
 ASKED = "0"
+# What the form calls its fields.
+LABELS = {
+    "name": gettext_lazy("Name"),
+    "project": gettext_lazy("Project"),
+    "image": gettext_lazy("Image"),
+    "command": gettext_lazy("Command"),
+    "amount": gettext_lazy("How much GPU?"),
+    "replicas": gettext_lazy("Replicas"),
+    "gpus": gettext_lazy("Whole GPUs for each"),
+    "threads": gettext_lazy("Threads of a share, in percent"),
+    "share_memory": gettext_lazy("GPU memory of a share"),
+    "time_limit": gettext_lazy("Time limit"),
+    "cpu": gettext_lazy("CPU for each replica"),
+    "memory": gettext_lazy("Memory for each replica"),
+    "topology": gettext_lazy("Topology"),
+    "launcher": gettext_lazy("Launcher"),
+    "backend": gettext_lazy("Backend"),
+    "priority": gettext_lazy("Priority"),
+    "env": gettext_lazy("Environment"),
+}
 
 
 @dataclass(slots=True)
 class Answer:
-    """The panel beside the form. `figures`: name, value, unit. `verb` is what the button says."""
+    """The panel beside the form. `figures`: name, value, unit. `verb` is what the button says.
+    `wrong`: a field's label and what is wrong with it."""
 
     cls: str
     icon: str
@@ -37,13 +58,14 @@ class Answer:
     places: list[str] = field(default_factory=list)
     code: str = ""
     evidence: list[tuple[str, str]] = field(default_factory=list)
+    wrong: list[tuple[str, str]] = field(default_factory=list)
 
 
 def answer_to(user: User, asked: Asked) -> Answer:
     """What would happen if the form were submitted now. Changes nothing."""
     request = asked.request
     if request is None:
-        return _incomplete(len(asked.errors))
+        return _incomplete(asked.errors)
     try:
         never = job_check(user=user, request=request)
     except Refused as refused:
@@ -62,10 +84,12 @@ def answer_to(user: User, asked: Asked) -> Answer:
     return _because(reason, cls, icon, _("Would wait"), _("Request and wait"))
 
 
-def _incomplete(count: int) -> Answer:
-    fields = ngettext("%(n)s field needs", "%(n)s fields need", count) % {"n": count}
-    sentence = _("%(fields)s another look, marked in the form") % {"fields": fields}
-    return Answer("warn", "alert", _("Not complete yet"), sentence, _("Request"))
+def _incomplete(errors: dict[str, str]) -> Answer:
+    count = len(errors)
+    sentence = ngettext("%(n)s field needs another look", "%(n)s fields need another look", count)
+    wrong = [(str(LABELS.get(name, name)), said) for name, said in errors.items()]
+    title, verb = _("Not complete yet"), _("Request")
+    return Answer("warn", "alert", title, sentence % {"n": count}, verb, wrong=wrong)
 
 
 def _with(snapshot: ClusterSnapshot, request: JobRequest, user: User) -> ClusterSnapshot:
@@ -95,6 +119,13 @@ def _because(reason: Reason, cls: str, icon: str, title: str, verb: str = "") ->
     )
 
 
+def _part(device: SlicePlace) -> str:
+    """Which part of its GPU; nothing of a whole one."""
+    if device.threads:
+        return f", {share(device.threads, memory(device.memory_mib))}"
+    return f", {device.profile}" if device.profile else ""
+
+
 def _placed(place: Any, snapshot: ClusterSnapshot, request: JobRequest) -> Answer:
     devices = [device for replica in place.replicas for device in replica.devices]
     carves = any(device.profile and not device.slice for device in devices)
@@ -113,8 +144,7 @@ def _placed(place: Any, snapshot: ClusterSnapshot, request: JobRequest) -> Answe
     nodes = {node.id: node.name for node in snapshot.nodes}
     indexes = {gpu.id: gpu.index for node in snapshot.nodes for gpu in node.gpus}
     places = [
-        f"{nodes[replica.node]}, GPU {indexes[device.gpu]}"
-        + (f", {device.profile}" if device.profile else "")
+        f"{nodes[replica.node]}, GPU {indexes[device.gpu]}{_part(device)}"
         for replica in place.replicas
         for device in replica.devices
     ]

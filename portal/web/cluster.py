@@ -1,14 +1,20 @@
 """The cluster: every GPU drawn as it is, and the same as a table."""
 
+from typing import Any
+
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from portal.accounts.models import User
+from portal.inventory.models import Node
 from portal.inventory.selectors import nodes
 from portal.inventory.telemetry import readings
-from portal.web.drawing import PATTERNS, NodeMap
+from portal.web.block import PATTERNS
+from portal.web.drawing import NodeMap
+from portal.web.health import Note, notes
 from portal.web.joined import joined_nodes
 from portal.web.person import person
 from portal.web.reading import cluster_maps
@@ -29,18 +35,30 @@ LEGEND = {
 
 @login_required
 def cluster(request: HttpRequest) -> HttpResponse:
-    maps = {found.name: found for found in cluster_maps(person(request))}
-    rows = [(node, maps.get(node.name)) for node in nodes() if node.status != NodeStatus.RETIRED]
-    shown = [found for _node, found in rows if found]
-    context = {
-        "rows": rows,
-        "headline": headline(shown),
-        "sentence": sentence(shown, len(rows)),
-        "joined": joined_nodes(node for node, _map in rows),
-        "sensors": sensor_rows(readings(person(request))),
+    context = live_parts(person(request))
+    context |= {
+        "joined": joined_nodes(node for node, _map, _notes in context["rows"]),
         "legend": [(cls, PATTERNS.get(cls, ""), word) for cls, word in LEGEND.items()],
     }
     return render(request, "web/cluster.html", context)
+
+
+def live_parts(user: User) -> dict[str, Any]:
+    """What changes while one looks at the page: maps, what is wrong, sensors, the table."""
+    maps = {found.name: found for found in cluster_maps(user)}
+    known = [node for node in nodes() if node.status != NodeStatus.RETIRED]
+    rows = [_row(node, maps.get(node.name)) for node in known]
+    shown = [found for _node, found, _notes in rows if found]
+    return {
+        "rows": rows,
+        "headline": headline(shown),
+        "sentence": sentence(shown, len(rows)),
+        "sensors": sensor_rows(readings(user)),
+    }
+
+
+def _row(node: Node, found: NodeMap | None) -> tuple[Node, NodeMap | None, list[Note]]:
+    return node, found, notes(node, (row.gpu for row in found.rows) if found else ())
 
 
 def headline(maps: list[NodeMap]) -> str:

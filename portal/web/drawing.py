@@ -12,26 +12,23 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from agents.contract.boards import Board, boards, unknown_board
+from agents.contract.boards import Board
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
+from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.selectors import Holder
+from portal.web.block import LEFT, WIDTH, Block
+from portal.web.health import takes_work, why_out
+from portal.web.words import NBSP, memory
+from portal.web.words import share as words_of_share
 from scheduler.core.states import GpuHealth, SliceStatus
 
-# The memory slices of a row lie between LEFT and LEFT + WIDTH, the compute marks right of them.
-LEFT, WIDTH, ROW, TOP = 74, 398, 50, 22
+ROW, TOP = 50, 22
 PIPS_AT, PIP = 490, 8.0
-MINI_WIDTH, MINI_ROW = 127, 11
-PATTERNS = {"fault": "url(#p-bad)", "dead": "url(#p-dead)"}
-# The ink of a block's words, by its class.
-INKS = {
-    "mine": "on-mine",
-    "team": "on-team",
-    "other": "on-other",
-    "carve": "on-move",
-    "fault": "on-bad",
-}
+MINI_ROW = 11
+# From this percentage on, a share has room for its memory beside its threads.
+WIDE_SHARE = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,72 +37,6 @@ class Viewer:
 
     username: str
     projects: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One piece of a GPU, `size` memory slices from `start`, of a board with `of` of them.
-
-    `cls` says who holds it and what it is. `first` and `second` are the words inside; `where`,
-    `what` and `who` the same facts for the table. A share's `start` and `size` are percent of the
-    threads, `of` 100.
-    """
-
-    cls: str
-    start: int
-    size: int
-    of: int
-    first: str = ""
-    second: str = ""
-    title: str = ""
-    href: str = ""
-    what: str = ""
-    who: str = ""
-    job: str = ""
-    is_share: bool = False
-
-    @property
-    def x(self) -> float:
-        return round(LEFT + self.start * WIDTH / self.of + 1, 1)
-
-    @property
-    def width(self) -> float:
-        return round(self.size * WIDTH / self.of - 2, 1)
-
-    @property
-    def text_x(self) -> float:
-        return self.x + 6
-
-    @property
-    def mini_x(self) -> float:
-        return round(self.start * MINI_WIDTH / self.of + 0.5, 1)
-
-    @property
-    def mini_width(self) -> float:
-        return round(self.size * MINI_WIDTH / self.of - 1.5, 1)
-
-    @property
-    def ink(self) -> str:
-        return INKS.get(self.cls, "q")
-
-    @property
-    def fill(self) -> str:
-        return PATTERNS.get(self.cls, "")
-
-    @property
-    def where(self) -> str:
-        if self.is_share:
-            return _("%(size)s %% of the threads") % {"size": self.size}
-        if self.size == self.of:
-            return _("whole")
-        if self.size == 1:
-            return _("slot %(start)s") % {"start": self.start}
-        end = self.start + self.size - 1
-        return _("slots %(start)s to %(end)s") % {"start": self.start, "end": end}
-
-    @property
-    def is_held(self) -> bool:
-        return self.cls in ("mine", "team", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +60,13 @@ class Row:
 
 @dataclass(slots=True)
 class NodeMap:
-    """A node's drawing. `columns`: x and number of each memory slice."""
+    """A node's drawing. `columns`: x and number of each memory slice, where there are several.
+    Nothing is free on one that does not take work."""
 
     name: str
     rows: list[Row] = field(default_factory=list)
     columns: list[tuple[float, int]] = field(default_factory=list)
+    takes_work: bool = True
 
     @property
     def height(self) -> int:
@@ -145,11 +78,12 @@ class NodeMap:
 
     @property
     def free(self) -> int:
-        return sum(row.is_free for row in self.rows)
+        return sum(row.is_free for row in self.rows) if self.takes_work else 0
 
     @property
     def idle(self) -> int:
-        return sum(block.cls == "idle" for row in self.rows for block in row.blocks)
+        idle = sum(block.cls == "idle" for row in self.rows for block in row.blocks)
+        return idle if self.takes_work else 0
 
     @property
     def sentence(self) -> str:
@@ -163,10 +97,11 @@ def draw(gpus: Iterable[Gpu], holders: Mapping[UUID, Holder], viewer: Viewer) ->
     """One map a node, in the order given. `gpus` carry `live_slices` (inventory.selectors.gpus)."""
     maps: dict[str, NodeMap] = {}
     for gpu in gpus:
-        node = maps.setdefault(gpu.node.name, NodeMap(gpu.node.name))
-        board = boards().get(gpu.board) or unknown_board(gpu.product_name, gpu.memory_mib)
+        new = NodeMap(gpu.node.name, takes_work=takes_work(gpu.node))
+        node = maps.setdefault(gpu.node.name, new)
+        board = board_of(gpu)
         count = board.memory_slices
-        if len(node.columns) < count:
+        if len(node.columns) < count > 1:
             node.columns = [(round(LEFT + (i + 0.5) * WIDTH / count, 1), i) for i in range(count)]
         node.rows.append(_row(gpu, board, holders, viewer, len(node.rows)))
     return list(maps.values())
@@ -180,7 +115,14 @@ def _row(gpu: Gpu, board: Board, holders: Mapping[UUID, Holder], viewer: Viewer,
     else:
         mode = _mode(gpu, live)
         blocks = [_piece(board, piece, holders.get(piece.pk), viewer) for piece in live]
-        blocks = _stacked(blocks, live) if gpu.shared_threads else blocks + _gaps(board, live)
+        if gpu.shared_threads:
+            blocks = _stacked(blocks, live)
+        elif gpu.busy:
+            blocks = blocks or [_taken(board)]
+        else:
+            blocks += _gaps(board, live)
+    if not takes_work(gpu.node):
+        blocks = [_closed(block) for block in blocks]
     held = sum(_compute(board, piece) for piece in live if piece.pk in holders)
     if gpu.shared_threads:
         held = math.ceil(Fraction(gpu.shared_threads * board.compute_slices, 100))
@@ -191,9 +133,16 @@ def _row(gpu: Gpu, board: Board, holders: Mapping[UUID, Holder], viewer: Viewer,
         mode=mode,
         blocks=tuple(sorted(blocks, key=lambda block: block.start)),
         pips=tuple((PIPS_AT + PIP * i, i < held) for i in range(board.compute_slices)),
-        compute=_("%(held)s of %(all)s") % {"held": held, "all": board.compute_slices},
+        compute=_used(gpu, held, board.compute_slices),
         is_faulted=is_faulted,
     )
+
+
+def _used(gpu: Gpu, held: int, of: int) -> str:
+    """How much compute is held, in words."""
+    if gpu.shared_threads:
+        return f"{gpu.shared_threads}{NBSP}%"
+    return _("%(held)s of %(all)s") % {"held": held, "all": of}
 
 
 def _piece(board: Board, piece: Slice, holder: Holder | None, viewer: Viewer) -> Block:
@@ -212,6 +161,7 @@ def _piece(board: Board, piece: Slice, holder: Holder | None, viewer: Viewer) ->
         what=what,
         who=who,
         job=name,
+        is_code=bool(piece.profile),
     )
 
 
@@ -225,20 +175,44 @@ def _stacked(blocks: list[Block], live: list[Slice]) -> list[Block]:
     """Shares side by side, in percent of the threads; they have no place on the GPU."""
     found, start = [], 0
     for block, share in zip(blocks, live, strict=True):
-        what = f"{share.threads} %, {share.memory_mib} MiB"
+        size = memory(share.memory_mib)
+        what = words_of_share(share.threads, size)
         said = replace(
             block,
-            first=f"{share.threads} %",
+            first=f"{share.threads}{NBSP}%" + f" + {size}" * (share.threads >= WIDE_SHARE),
             what=what,
             title=", ".join(filter(None, (what, block.who, block.job))),
         )
         found.append(replace(said, start=start, size=share.threads, of=100, is_share=True))
         start += share.threads
     if start < 100:
-        left = _("room for shares of the same project")
-        rest = Block("free", start, 100 - start, of=100, is_share=True)
-        found.append(replace(rest, first=_("Free"), title=left, who=left))
+        found.append(_rest(start, is_ours=any(b.cls in ("mine", "team") for b in blocks)))
     return found
+
+
+def _rest(start: int, *, is_ours: bool) -> Block:
+    """What no share of a GPU has yet: only the project of the others may ask for it."""
+    left = _("room for shares of the same project")
+    rest = Block("free" if is_ours else "dead", start, 100 - start, of=100, is_share=True)
+    first = _("Free") if is_ours else ""
+    second = _("for your project") if is_ours else ""
+    href = "/request/?amount=mps" if is_ours else ""
+    return replace(rest, first=first, second=second, title=left, who=left, href=href)
+
+
+def _closed(block: Block) -> Block:
+    """Nobody can have what is free on a node that takes no new work."""
+    if block.cls != "free":
+        return block
+    why = _("the node takes no new work")
+    return replace(block, cls="dead", first="", second="", title=why, who=why, href="")
+
+
+def _taken(board: Board) -> Block:
+    """A healthy GPU that something outside of Tessera uses."""
+    of, who = board.memory_slices, _("a process of no job; not given out before it has ended")
+    first = _("In use")
+    return Block("other", 0, of, of, first=first, second=who, title=f"{first}: {who}", who=who)
 
 
 def _look(piece: Slice, holder: Holder | None, viewer: Viewer) -> tuple[str, str]:
@@ -257,7 +231,7 @@ def _look(piece: Slice, holder: Holder | None, viewer: Viewer) -> tuple[str, str
 
 
 def _fault(gpu: Gpu, board: Board) -> Block:
-    why = gpu.health_reason or _("the driver no longer lists it")
+    why = why_out(gpu)
     return Block(
         cls="fault",
         start=0,

@@ -14,6 +14,8 @@ from portal.inventory.telemetry import Reading
 from portal.web.words import NBSP, duration
 
 MIB_PER_GIB = 1024
+# Agents send every few seconds; after this many there is something in the way.
+STALE_SECONDS = 60
 WHYS: dict[Why, str | Promise] = {
     Why.MIG_MODE: gettext_lazy("not measurable in MIG mode"),
     Why.ARCHITECTURE: gettext_lazy("not measurable on this kind of GPU"),
@@ -35,7 +37,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class SensorRow:
-    """`name` is a GPU or a slice of the one above. `hidden`: other people's work is on it."""
+    """`name` is a GPU or a slice of the one above. `hidden`: other people's work is on it.
+    `is_stale`: so old that it says nothing of now, as of a GPU that was lost."""
 
     name: str
     activity: Cell
@@ -45,6 +48,7 @@ class SensorRow:
     age: str = ""
     is_slice: bool = False
     hidden: bool = False
+    is_stale: bool = False
 
 
 NOTHING = Cell("", is_number=False)
@@ -63,7 +67,9 @@ def _rows(reading: Reading, now: datetime) -> list[SensorRow]:
     name, sample = f"GPU {reading.index}", reading.sample
     if sample is None:
         return [SensorRow(name, NOTHING, NOTHING, NOTHING, NOTHING, hidden=True)]
-    age = _("%(time)s ago") % {"time": duration((now - reading.taken_at).total_seconds())}
+    seconds = (now - reading.taken_at).total_seconds()
+    age = _("%(time)s ago") % {"time": duration(seconds)}
+    is_stale = seconds > STALE_SECONDS
     whole = SensorRow(
         name=name,
         activity=_cell(sample, "utilization_percent", f"{{}}{NBSP}%"),
@@ -71,15 +77,22 @@ def _rows(reading: Reading, now: datetime) -> list[SensorRow]:
         temperature=_cell(sample, "temperature_c", f"{{}}{NBSP}°C"),
         power=_power(sample),
         age=age,
+        is_stale=is_stale,
     )
-    return [whole, *(_slice(piece) for piece in sample.slices)]
+    return [whole, *(_slice(piece, is_stale=is_stale) for piece in sample.slices)]
 
 
-def _slice(piece: SliceSample) -> SensorRow:
+def _slice(piece: SliceSample, *, is_stale: bool) -> SensorRow:
     """Temperature and power are the whole GPU's only."""
     activity = _cell(piece, "active_percent", f"{{}}{NBSP}%")
     return SensorRow(
-        piece.profile or piece.uuid, activity, _memory(piece), NOTHING, NOTHING, is_slice=True
+        name=piece.profile or piece.uuid,
+        activity=activity,
+        memory=_memory(piece),
+        temperature=NOTHING,
+        power=NOTHING,
+        is_slice=True,
+        is_stale=is_stale,
     )
 
 

@@ -18,5 +18,6 @@ urlpatterns = [
     path("jobs/<str:ref>/cancel", job_page.cancel, name="cancel"),
     path("jobs/<str:ref>/log", job_page.raw_log, name="log"),
     path("jobs/<str:ref>/stream", stream.job_stream, name="stream"),
+    path("cluster/stream", stream.cluster_stream, name="cluster_stream"),
     path("cluster/", cluster.cluster, name="cluster"),
 ]

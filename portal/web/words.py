@@ -80,6 +80,16 @@ def gigabytes(profile: str) -> str:
     return f"{size}{NBSP}GB"
 
 
+def memory(mib: int) -> str:
+    """ "8 GiB" of 8192, "1536 MiB" where it is no whole number of them."""
+    return f"{mib}{NBSP}MiB" if mib % 1024 else f"{mib // 1024}{NBSP}GiB"
+
+
+def share(threads: int, size: str) -> str:
+    """ "MPS 25 % + 8 GiB": the threads and the memory of a share."""
+    return f"MPS {threads}{NBSP}% + {size}"
+
+
 def exit_meaning(code: int | None, *, memory_kill: bool) -> str:
     """What an exit code says, for people."""
     if memory_kill:

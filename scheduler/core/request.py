@@ -38,7 +38,10 @@ def parse_request(data: Any, limits: RequestLimits) -> JobRequest:
 
     Raises RequestRefused with every problem found; nothing is guessed and nothing ignored.
     """
-    reader = Reader(data, limits)
+    return _checked(Reader(data, limits))
+
+
+def _checked(reader: Reader) -> JobRequest:
     request = reader.read()
     if reader.errors or request is None:
         raise RequestRefused(tuple(reader.errors))
@@ -46,5 +49,7 @@ def parse_request(data: Any, limits: RequestLimits) -> JobRequest:
 
 
 def parse_stored(data: Any) -> JobRequest:
-    """A request that was checked when it was submitted; today's limits do not apply to it."""
-    return parse_request(data, RequestLimits(max_time_limit_seconds=2**30, max_replicas=4_096))
+    """A request that was checked when it was submitted; today's limits, and today's rules of what
+    goes together, do not apply to it."""
+    limits = RequestLimits(max_time_limit_seconds=2**30, max_replicas=4_096)
+    return _checked(Reader(data, limits, of_today=False))

@@ -6,9 +6,10 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from agents.contract.backends import refusal
+from agents.contract.backends import crowded, refusal
 from agents.contract.documents import Backend, SliceKind
 from agents.contract.environment import is_name, is_reserved
+from agents.contract.shares import thin_threads
 from scheduler.core.device_reader import read_device
 from scheduler.core.quantities import (
     read_cpu_milli,
@@ -71,9 +72,11 @@ MIN_MEMORY_MIB, MAX_GRACE_SECONDS = 4, 3_600
 
 
 class Reader:
-    """One reading of one request. `errors` holds what is wrong; `read` is then None."""
+    """One reading of one request. `errors` holds what is wrong; `read` is then None. `of_today`:
+    what must not go together is wrong, too."""
 
-    def __init__(self, data: Any, limits: RequestLimits) -> None:
+    def __init__(self, data: Any, limits: RequestLimits, *, of_today: bool = True) -> None:
+        self.of_today = of_today
         self.errors: list[FieldError] = []
         self.limits = limits
         self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
@@ -81,7 +84,8 @@ class Reader:
             self.refuse("", Problem.TYPE, "send one object with the request's fields")
 
     def refuse(self, field: str, code: Problem, sentence: str) -> None:
-        self.errors.append(FieldError(field, code, sentence))
+        if self.of_today or code is not Problem.COMBINATION:
+            self.errors.append(FieldError(field, code, sentence))
 
     def read(self) -> JobRequest | None:
         self._known_only()
@@ -226,9 +230,10 @@ class Reader:
         torchrun = self.data.get("launcher") == Launcher.TORCHRUN
         default = gpus if torchrun and gpus else 1
         processes = self._count("processes", default, 1, 64)
-        if gpus and processes > gpus:
-            sentence = f"{processes} processes need {processes} GPUs; device.gpus is {gpus}"
-            self.refuse("processes", Problem.COMBINATION, sentence)
+        if why := crowded(gpus, processes):
+            self.refuse("processes", Problem.COMBINATION, f"{why}; device.gpus is {gpus}")
+        if device.mps_threads and (why := thin_threads(device.mps_threads, processes)):
+            self.refuse("processes", Problem.COMBINATION, why)
         if processes > 1 and not torchrun:
             sentence = "only launcher torchrun starts several processes in one replica"
             self.refuse("processes", Problem.COMBINATION, sentence)

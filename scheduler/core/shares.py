@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agents.contract.documents import SliceKind
+from agents.contract.shares import thin_memory, thin_threads
 from scheduler.core.values import SlicePlace, SliceView, WaitingJob
 
 
@@ -20,7 +21,10 @@ class Left:
     clients: int
 
     def shares(self, threads: int, memory_mib: int, clients: int) -> int:
-        """How many shares of this size fit."""
+        """How many shares of this size fit; none where a process would get less than a client's
+        least."""
+        if thin_threads(threads, clients) or thin_memory(memory_mib, clients):
+            return 0
         by_memory = self.memory_mib // max(1, memory_mib)
         return max(0, min(self.threads // threads, by_memory, self.clients // clients))
 

@@ -7,6 +7,7 @@ times in whole seconds since the Unix epoch.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agents.contract.boards import Profile
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.reasons import Reason
 
@@ -75,7 +76,8 @@ class SliceView:
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """A GPU as the planner sees it. `board` is a key of `agents.contract.boards`."""
+    """A GPU as the planner sees it. `board` is a key of `agents.contract.boards`, or the product's
+    name with the `profiles` that its driver tells."""
 
     id: str
     index: int
@@ -86,6 +88,7 @@ class GpuView:
     healthy: bool
     slices: tuple[SliceView, ...] = ()
     numa_node: int | None = None
+    profiles: tuple[Profile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,14 +32,14 @@ class Want:
         return self.units * self.count
 
 
-@cache
-def board_of(key: str, product_name: str, memory_mib: int) -> Board:
-    """The known board, or one that can only be given whole."""
-    return boards().get(key) or unknown_board(product_name, memory_mib)
-
-
 def gpu_board(gpu: GpuView) -> Board:
-    return board_of(gpu.board, gpu.product_name, gpu.memory_mib)
+    """The board of the table, or what its driver tells of one that is not in it."""
+    return boards().get(gpu.board) or _unknown(gpu.product_name, gpu.memory_mib, gpu.profiles)
+
+
+@cache
+def _unknown(product_name: str, memory_mib: int, profiles: tuple[Profile, ...]) -> Board:
+    return unknown_board(product_name, memory_mib, profiles)
 
 
 def wants(device: DeviceRequest, present: Iterable[Board]) -> list[Want]:

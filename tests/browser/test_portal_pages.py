@@ -14,6 +14,8 @@ from tests.services.stack import Stack
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 SECONDS = 1_000  # Playwright counts milliseconds
 NARROW = {"width": 390, "height": 844}
+# One's own pieces on the large map.
+MINE = "svg.map rect.mine[height='43']"
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +83,21 @@ def test_a_request_becomes_a_result_before_ones_eyes(page, stack):
     page.get_by_role("link", name="Home").click()
     expect(page.get_by_role("link", name="watched")).to_be_visible()
     page.get_by_role("link", name="Cluster", exact=True).click()
-    expect(page.get_by_role("table")).to_contain_text("idle")
+    expect(page.locator("#table")).to_contain_text("idle")
 
 
 def test_what_runs_is_seen_on_the_map_and_can_be_stopped(page, stack):
+    watching = page.context.new_page()
+    watching.goto(f"{stack.url}/cluster/")
     ask(page, stack, "stopped", 'trap "exit 0" TERM; while true; do sleep 0.1; done')
     title = page.get_by_role("heading", level=1)
     expect(title).to_contain_text("Running", timeout=30 * SECONDS)
     address = page.url
+    expect(watching.locator(MINE)).to_have_count(1, timeout=30 * SECONDS)
+    watching.close()
 
     page.get_by_role("link", name="Cluster", exact=True).click()
-    expect(page.locator("svg.map rect.mine[height='43']")).to_have_count(1)
+    expect(page.locator(MINE)).to_have_count(1)
 
     page.goto(address)
     page.get_by_role("link", name="Cancel job").click()

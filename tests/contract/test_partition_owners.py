@@ -18,6 +18,24 @@ def node(tmp_path):
     node.end()
 
 
+def test_a_driver_that_names_a_profile_otherwise_is_understood_by_its_id(node):
+    plain = pynvml.nvmlLib.nvmlDeviceGetGpuInstanceProfileInfoV
+
+    def renamed(gpu, query, info):
+        code = plain(gpu, query, info)
+        info._obj.name = info._obj.name.replace("71gb", "72gb").encode()
+        return code
+
+    with node.instead("nvmlDeviceGetGpuInstanceProfileInfoV", renamed):
+        node.wish(("3g.71gb", 4, 4))
+        assert list(node.slices()) == [("3g.72gb", 4)]
+        made = node.slices()
+        node.live(5)
+    assert [(s.profile, s.start) for s in node.told.slices] == [("3g.71gb", 4)]
+    assert node.problems() == []
+    assert set(node.slices().values()) == set(made.values()), "kept, not made again"
+
+
 def by_hand(node, profile_id=14, start=4, size=2):
     """An administrator makes an instance on the first GPU."""
     if not node.machine.nvml.devices()[0].mig_current:

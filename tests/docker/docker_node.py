@@ -8,6 +8,7 @@ from uuid import uuid4
 import docker
 import pytest
 
+from agents.mps.grants import Granting, nothing
 from agents.policy import Policy
 from agents.runtime.docker import DockerRuntime
 
@@ -22,8 +23,8 @@ class DockerNode:
         self.running: list[DockerRuntime] = []
         self.there_before = {network.id for network in self.client.networks.list()}
 
-    def runtime(self, **policy) -> DockerRuntime:
-        made = DockerRuntime(self.home, self.name, Policy(**policy))
+    def runtime(self, grant: Granting = nothing, **policy) -> DockerRuntime:
+        made = DockerRuntime(self.home, self.name, Policy(**policy), grant)
         self.running.append(made)
         return made
 

@@ -20,6 +20,7 @@ class OwnEngine(DockerEngine):
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self.live_restore = False
+        self.is_frozen = False
         command = (*NAMESPACES, *LOOPBACK_THEN, "sleep", "infinity")
         self._holder = Program(command, log=home / "holder.log", environ=os.environ)
         self._make_gpu_hook()
@@ -30,10 +31,15 @@ class OwnEngine(DockerEngine):
         self._program.wait_ready(lambda: answers(self.base_url), seconds=60)
 
     def freeze(self) -> None:
-        """It takes connections and requests, and answers none."""
+        """It takes connections and requests, and answers none. Returns once no thread of it runs;
+        `is_frozen` tells whoever would wait for an answer."""
         os.kill(self._pid, signal.SIGSTOP)
+        while not self._stands_still():
+            os.sched_yield()
+        self.is_frozen = True
 
     def thaw(self) -> None:
+        self.is_frozen = False
         os.kill(self._pid, signal.SIGCONT)
 
     def down(self) -> None:
@@ -53,6 +59,10 @@ class OwnEngine(DockerEngine):
     def _pid(self) -> int:
         assert self._program
         return self._program.process.pid
+
+    def _stands_still(self) -> bool:
+        stats = [path.read_text() for path in Path(f"/proc/{self._pid}/task").glob("*/stat")]
+        return all(stat.rpartition(")")[2].split()[0] in "TZ" for stat in stats)
 
     def _command(self) -> list[str]:
         dockerd = debian.DOCKERD.path()

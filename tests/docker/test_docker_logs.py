@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-import agents.runtime.docker as runtime_module
+import agents.runtime.docker_options as options_module
 from tests.contract.replicas import Watch, a_replica, go, whole_log
 
 pytestmark = pytest.mark.docker
@@ -152,7 +152,7 @@ def test_no_line_comes_twice_when_the_engine_rotated_while_no_agent_ran(docker_n
 @pytest.fixture
 def small_files(monkeypatch):
     """Two files that hold about three blocks of 300 long lines."""
-    monkeypatch.setattr(runtime_module, "LOG_ROTATION", {"max-size": "100k", "max-file": "2"})
+    monkeypatch.setattr(options_module, "LOG_ROTATION", {"max-size": "100k", "max-file": "2"})
 
 
 def numbered(log: bytes) -> list[str]:

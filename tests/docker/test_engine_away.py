@@ -2,14 +2,17 @@
 ended that is not, and nothing runs twice."""
 
 import gc
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import docker
 import pytest
+from docker.transport import UnixHTTPAdapter
+from requests import PreparedRequest, Response
 
-import agents.runtime.docker as docker_runtime
 from agents.contract.documents import ReplicaState
 from agents.drill.docker_node import DrillRuntime, life, remove_all
 from agents.drill.docker_script import docker_script
@@ -31,7 +34,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 ALIVE = {ReplicaState.PREPARING, ReplicaState.READY, ReplicaState.RUNNING}
-ROUNDS = 20
+RUNNING = ReplicaState.RUNNING
+SECONDS = 60
+FROZEN_SECONDS = 0.1
 
 
 class Freezing(LaneFuse):
@@ -70,12 +75,14 @@ class Node(DrillNode):
             except RuntimeFailure:
                 continue
 
-    def until_running(self) -> None:
-        for _ in range(ROUNDS):
+    def until(self, state: ReplicaState) -> None:
+        """Rounds until the replica is told as `state`: what the engine and the log copies do
+        beside them takes its time."""
+        end = time.monotonic() + SECONDS
+        self.round(self.run)
+        while self.states()[-1] != {"r-long": state}:
+            assert time.monotonic() < end, f"not {state}: {self.journal.failures()}"
             self.round(self.run)
-            if self.states()[-1] == {"r-long": ReplicaState.RUNNING}:
-                return
-        raise AssertionError(f"not running after {ROUNDS} rounds: {self.journal.failures()}")
 
     def states(self) -> list[dict[str, ReplicaState]]:
         return [{r.id: r.state for r in document.replicas} for document in self.told]
@@ -98,6 +105,18 @@ class Node(DrillNode):
         uninstall()
 
 
+def hasty(engine: OwnEngine) -> Callable[..., Response]:
+    """A request that a frozen engine will never answer is given up soon; any other has the time
+    that the agent gives it, however busy this machine is."""
+
+    def send(self: UnixHTTPAdapter, request: PreparedRequest, **options: Any) -> Response:
+        if engine.is_frozen:
+            options["timeout"] = FROZEN_SECONDS
+        return super(UnixHTTPAdapter, self).send(request, **options)
+
+    return send
+
+
 @pytest.fixture(scope="module")
 def engine() -> Iterator[OwnEngine]:
     skip_without(debian.DOCKERD)
@@ -112,20 +131,21 @@ def engine() -> Iterator[OwnEngine]:
 @pytest.fixture
 def node(engine, tmp_path, monkeypatch) -> Iterator[Node]:
     monkeypatch.setenv("DOCKER_HOST", engine.base_url)
-    monkeypatch.setattr(docker_runtime, "TIMEOUT_SECONDS", 3)
+    monkeypatch.setattr(UnixHTTPAdapter, "send", hasty(engine), raising=False)
     node = Node(tmp_path / "node-away", engine)
     yield node
+    engine.thaw()
     node.end()
     gc.collect()  # the sockets that the SDK leaks, while we ignore them
 
 
 def test_a_silent_engine_ends_nothing_and_loses_nothing(node, engine):
-    node.until_running()
+    node.until(RUNNING)
     before = node.looks()
     engine.freeze()
     node.rounds()
     engine.thaw()
-    node.until_running()
+    node.until(RUNNING)
     assert node.looks() == before
     assert all(set(states.values()) <= ALIVE for states in node.states())
 
@@ -145,7 +165,7 @@ def test_an_engine_that_falls_silent_at_a_call_starts_the_replica_once(node, eng
     node.rounds()
     assert node.fuse.engine is None, "the call was never made"
     engine.thaw()
-    node.until_running()
+    node.until(RUNNING)
     (there,) = node.looks()
     assert there.endswith(" 0")
     assert node.journal.failures() == {}
@@ -156,12 +176,12 @@ def test_what_lives_through_a_restart_of_the_engine_is_adopted(node, engine):
     engine.down()
     engine.live_restore = True
     engine.start()
-    node.until_running()
+    node.until(RUNNING)
     before = node.looks()
     engine.down()
     node.rounds()
     engine.start()
-    node.until_running()
+    node.until(RUNNING)
     assert node.looks() == before
     assert all(set(states.values()) <= ALIVE for states in node.states())
 
@@ -170,14 +190,12 @@ def test_what_ends_with_its_engine_is_told_as_ended_and_not_started_again(node, 
     engine.down()
     engine.live_restore = False
     engine.start()
-    node.until_running()
+    node.until(RUNNING)
     engine.down()
     node.rounds()
     assert all(set(states.values()) <= ALIVE for states in node.states()), "nobody can know yet"
     engine.start()
-    for _ in range(ROUNDS):
-        node.round(node.run)
-    assert node.states()[-1] == {"r-long": ReplicaState.EXITED}
+    node.until(ReplicaState.EXITED)
     (there,) = node.looks()
     assert there.startswith("exited ")
     assert there.endswith(" 0")

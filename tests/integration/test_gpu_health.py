@@ -39,3 +39,19 @@ def test_the_reason_follows_what_the_node_says_now():
         (GpuHealth.FAULTED, "held by dcgmi (pid 9)"),
         (GpuHealth.OK, ""),
     ]
+
+
+def test_a_gpu_that_a_stranger_uses_is_given_out_when_that_has_ended():
+    alice = a_user()
+    node = a_node()
+    node.busy = {0: "python (pid 7)"}
+    node.report()
+    job = a_job(alice, a_project("vision", alice), device={"gpus": 1})
+    settle(node)
+    job.refresh_from_db()
+    assert job.status == JobStatus.QUEUED, "not placed where its node would not give it the GPU"
+    node.busy = {}
+    node.report()
+    settle(node)
+    job.refresh_from_db()
+    assert job.status == JobStatus.RUNNING

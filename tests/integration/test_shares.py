@@ -1,5 +1,7 @@
 """MPS shares from a request to the GPU and back: counted on the GPU, alone with their project."""
 
+import re
+
 import pytest
 from django.db import IntegrityError, transaction
 
@@ -8,6 +10,7 @@ from portal.errors import Refused
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.jobs.models import Allocation, Job
 from portal.quotas.models import Quota
+from portal.web.words import NBSP
 from scheduler.committer import _slice_create
 from scheduler.core.states import JobStatus
 from scheduler.core.values import SlicePlace
@@ -180,7 +183,7 @@ class TestThePages:
     def test_a_share_is_offered_only_where_a_node_gives_shares(self, client, alice):
         a_project("vision", alice)
         node = a_node()
-        assert "room on 1 GPUs" in client.get("/request/").content.decode()
+        assert "room on 1 GPU<" in client.get("/request/").content.decode()
         node.row.refresh_from_db()
         node.row.facts["share_clients"] = 0
         node.row.save()
@@ -197,8 +200,9 @@ class TestThePages:
         assert 'value="mps" checked' in clone
         assert 'name="threads" inputmode="numeric" value="30"' in clone
         shown = client.get(f"/jobs/{job.label}/").content.decode()
-        assert "30 % + 8192 MiB" in shown
-        assert "30 % + 8GiB" in client.get("/jobs/").content.decode()
+        share = f"MPS 30{NBSP}% + 8{NBSP}GiB"
+        assert shown.count(share) == 3  # its head, its place and its request
+        assert share in client.get("/jobs/").content.decode()
 
     @pytest.mark.parametrize(
         ("field", "value", "said"),
@@ -219,6 +223,13 @@ class TestThePages:
         assert f'id="{field}-error"' in page
         assert said in page
         assert not Job.objects.exists()
+        panel = client.post("/request/check", self.form(**{field: value})).content.decode()
+        label = {
+            "threads": "Threads of a share, in percent",
+            "share_memory": "GPU memory of a share",
+        }
+        assert f"<dt>{label[field]}</dt>" in panel
+        assert said in panel
 
     def test_the_map_stacks_shares_by_threads_and_says_who(self, client, alice):
         project = a_project("vision", alice)
@@ -227,11 +238,27 @@ class TestThePages:
             a_job(alice, project, device=a_share(threads))
         settle(node)
         page = client.get("/cluster/").content.decode()
-        assert "25 %, 20480 MiB, alice, sum" in page
+        assert f"MPS 25{NBSP}% + 20{NBSP}GiB, alice, sum" in page
         assert "50 % of the threads" in page
         assert "room for shares of the same project" in page
+        assert 'href="/request/?amount=mps"' in page
         bob = a_user("bob")
         client.force_login(bob)
         page = client.get("/cluster/").content.decode()
-        assert "25 %, 20480 MiB" in page
+        assert f"MPS 25{NBSP}% + 20{NBSP}GiB" in page
         assert "alice" not in page
+        assert 'href="/request/?amount=mps"' not in page
+
+    def test_the_smallest_share_is_drawn_without_words_and_never_with_a_negative_width(
+        self, client, alice
+    ):
+        project = a_project("vision", alice)
+        node = a_node()
+        a_job(alice, project, device=a_share(1, "1GiB"))
+        settle(node)
+        for path in ("/", "/cluster/"):
+            page = client.get(path).content.decode()
+            drawn = re.findall(r'<rect class="mine" x="[^"]*" y="0.5" width="([^"]*)"', page)
+            assert float(drawn[-1]) > 0
+        assert 'class="b on-mine"></text>' in page
+        assert f"MPS 1{NBSP}% + 1{NBSP}GiB" in page

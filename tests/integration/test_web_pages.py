@@ -122,11 +122,14 @@ def test_the_cluster_shows_that_foreign_work_is_there_but_not_what(page):
 
 def test_the_cluster_says_why_a_node_takes_no_work(page):
     node = a_node("n1")
-    node.blocks = ("block: <b>runc</b> is too old",)
+    node.blocks = ("block: <b>runc</b> is too old Mend: apt install runc",)
     node.report()
     text = page("/cluster/")[1]
     assert "Blocked" in text
-    assert "block: &lt;b&gt;runc&lt;/b&gt; is too old" in text
+    assert text.count("&lt;b&gt;runc&lt;/b&gt; is too old") == 1
+    assert '<code class="wrap">apt install runc</code>' in text
+    assert "Nothing is free now" in text
+    assert "to carve" not in page("/request/")[1]
 
 
 def test_a_running_job_shows_its_place_time_line_and_log(page, running):
@@ -227,6 +230,13 @@ def test_a_failed_job_says_why_with_its_last_lines(page, olga, team):
     assert "ended with exit code 1" in text
     assert text.count("ValueError: no such file") == 2  # in the panel and in the log
     assert "exit code 1" in page(f"/jobs/{job.label}/", tab="results")[1]
+
+
+def test_a_job_that_has_ended_no_longer_says_what_it_once_waited_for(page, running):
+    Job.objects.update(reason={"class": "wait", "code": "resources", "sentence": "All is taken"})
+    for status, is_said in (("queued", True), ("failed", False), ("cancelled", False)):
+        Job.objects.update(status=status)
+        assert ("All is taken" in page("/jobs/")[1]) is is_said
 
 
 def test_the_list_is_filtered_by_its_address(page, olga, team):

@@ -1,5 +1,6 @@
 """Filters for templates: the words of portal.web.words."""
 
+import re
 from datetime import datetime
 
 from django import template
@@ -7,11 +8,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.contract.units import as_gpus
-from portal.inventory.models import Node
+from portal.inventory.models import Node, Slice
 from portal.jobs.models import Job, Replica
 from portal.web import words
 
 register = template.Library()
+# Between the number and the unit of "8GiB", as it was asked for.
+UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 @register.simple_tag
@@ -60,17 +63,26 @@ def what(job: Job) -> str:
     if "gpus" in asked:
         each = f"{asked['gpus']} GPU"
     elif "mps" in asked:
-        each = f"{asked['mps']['threads']} % + {asked['mps']['memory']}"
+        size = UNIT.sub(words.NBSP, asked["mps"]["memory"])
+        each = words.share(asked["mps"]["threads"], size)
     else:
         each = str(asked.get("mig", asked.get("memory")))
     return f"{job.replicas_wanted} × {each}" if job.replicas_wanted > 1 else each
 
 
 @register.filter
+def share_of(piece: Slice) -> str:
+    """What an MPS share holds of its GPU."""
+    return words.share(piece.threads, words.memory(piece.memory_mib))
+
+
+@register.filter
 def fitted(text: str, width: float) -> str:
     """As much of the words as fit a block that is `width` wide, at 11 px."""
     room = int((width - 10) / 6)
-    return text if len(text) <= room else text[: max(1, room - 1)] + "…"
+    if len(text) <= room:
+        return text
+    return text[: room - 1] + "…" if room > 2 else ""
 
 
 @register.simple_tag

@@ -61,8 +61,9 @@ class MemoryRuntime:
             self.becomes(replica_id, Phase.EXITED, exit_code=143)
 
     def remove(self, replica_id):
-        self.tell("remove", replica_id)
-        del self.containers[replica_id]
+        self.logs.pop(replica_id, None)
+        if self.containers.pop(replica_id, None):
+            self.tell("remove", replica_id)
 
     def log(self, replica_id, offset, limit):
         return self.logs.get(replica_id, b"")[offset : offset + limit]

@@ -50,7 +50,8 @@ def on_it(machine, wish=RUN, profile="3g.71gb", **fields):
     place = {"gpu_uuid": machine.gpus[0], "profile": profile, "start": 0, "size": 4}
     device = a_device(**place, kind=SliceKind.MIG if profile else SliceKind.GPU)
     meeting = MEETING if wish is RUN else None
-    return a_replica(**{"wish": wish, "devices": (device,), "rendezvous": meeting} | fields)
+    asked = {"wish": wish, "devices": (device,), "rendezvous": meeting, "processes": 1}
+    return a_replica(**asked | fields)
 
 
 def obey(node, document=None, *, contact=True):
@@ -244,3 +245,15 @@ def test_a_node_at_rest_says_nothing_and_does_nothing(machine):
     seen = events(machine)
     obey(node)
     assert (len(machine.told), len(machine.runtime.story), events(machine)) == (told, story, seen)
+
+
+def test_the_log_of_a_container_that_a_person_removed_goes_with_its_replica(machine):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine)))
+    machine.runtime.logs["r-1"] = b"half a log"
+    del machine.runtime.containers["r-1"]
+    obey(node)
+    assert states(machine) == {"r-1": ReplicaState.FAILED}
+    obey(node, a_document(machine, revision=2))
+    assert machine.runtime.logs == {}
+    assert machine.journal.failures() == {}

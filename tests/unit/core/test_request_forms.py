@@ -143,6 +143,15 @@ def test_what_was_stored_is_not_measured_by_todays_limits():
     assert parse_stored(request_as_dict(request)) == request
 
 
+def test_what_was_stored_is_not_measured_by_todays_combinations():
+    """A rule that came later must not stop the planner at a job that waits already."""
+    stored = request_as_dict(parse_request(LEAST, LIMITS))
+    later = {"processes": 60, "backend": "nccl", "replicas": 2}
+    assert parse_stored(stored | later).processes == 60
+    share = {"mps": {"threads": 1, "memory": "1GiB"}, "isolation": "hardware"}
+    assert parse_stored(stored | {"device": share}).device.mps_threads == 1
+
+
 EDGES = {
     "the longest grace": {"grace": "1h"},
     "the least memory": {"memory": "4MiB"},

@@ -40,8 +40,8 @@ def on_slice(machine, start, gpu=0, **fields):
 def on_gpu(machine, gpu, **fields):
     place = {"gpu_uuid": machine.gpus[gpu], "profile": "", "start": 0, "size": 8}
     device = a_device(**place, kind=SliceKind.GPU)
-    whole = {"id": f"g-{gpu}", "job": f"jg-{gpu}", "rendezvous": MEETING, "devices": (device,)}
-    return a_replica(**whole | fields)
+    whole = {"id": f"g-{gpu}", "job": f"jg-{gpu}", "rendezvous": MEETING, "processes": 1}
+    return a_replica(**whole | {"devices": (device,)} | fields)
 
 
 def a_document(machine, *replicas, revision=1, slices=STARTS):
@@ -226,6 +226,7 @@ def test_an_idle_gpu_with_a_strangers_process_is_not_given_out_until_that_has_en
     assert gpu(machine, 1).healthy
     (said,) = machine.told[-1].facts.problems
     assert f"(pid {stranger})" in said and "GPU 1" in said
+    assert f"(pid {stranger})" in gpu(machine, 1).busy and not gpu(machine, 0).busy
     with machine.store.change() as state:
         release(state.gpus[1], stranger)
     obey(node)

@@ -123,9 +123,10 @@ def test_a_container_sees_its_daemons_folders_and_nothing_else_of_the_host(docke
         os.chown(folder, NOBODY, NOBODY)
     (home.pipe / "control").touch()
     (home.shm / "cuda.shm").touch()
-    runtime = docker_node.runtime()
     # The engine has no such GPU: the device itself is left out, what MPS needs is given.
-    runtime.grant = lambda replica, devices: grant(home.root, replica, [DEVICE], contained=True)
+    runtime = docker_node.runtime(
+        lambda replica, devices: grant(home.root, replica, [DEVICE], contained=True)
+    )
     replica = a_shared(LOOK)
     watch = Watch(runtime)
     go(runtime, replica)

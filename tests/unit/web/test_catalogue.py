@@ -8,6 +8,9 @@ PORTAL = Path(__file__).resolve().parents[3] / "portal"
 TEMPLATES = PORTAL.parent / "templates"
 FOLDER = PORTAL / "locale" / "zh_Hans" / "LC_MESSAGES"
 TAGGED = re.compile(r"""\{%\s*translate\s+(?:"([^"]+)"|'([^']+)')""")
+WHOLE = re.compile(r"\{%\s*blocktranslate[^%]*%\}(.+?)\{%\s*endblocktranslate", re.S)
+VALUE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+COUNTED = re.compile(r"""\bngettext\(\s*"((?:[^"\\]|\\.)+)",""")
 CALLED = re.compile(r"""\b(?:_|gettext|gettext_lazy)\(\s*"((?:[^"\\]|\\.)+)"\s*\)""")
 HOLE = re.compile(r"%\((\w+)\)s")
 
@@ -25,13 +28,18 @@ def used() -> set[str]:
         for page in TEMPLATES.rglob("*.html")
         for one, other in TAGGED.findall(page.read_text("utf-8"))
     }
+    for page in TEMPLATES.rglob("*.html"):
+        for text in WHOLE.findall(page.read_text("utf-8")):
+            found.add(VALUE.sub(r"%(\1)s", text.partition("{%")[0]))
     for code in (PORTAL / "web").rglob("*.py"):
-        found |= set(CALLED.findall(code.read_text("utf-8")))
+        text = code.read_text("utf-8")
+        found |= set(CALLED.findall(text)) | set(COUNTED.findall(text))
     return found
 
 
 def test_the_search_finds_strings_at_all():
     assert {"New request", "Can start now", "Online"} <= used()
+    assert {"for %(since)s", "%(n)s GPU", "GPU %(gpus)s: %(why)s"} <= used()
 
 
 def test_every_string_of_a_page_is_translated():

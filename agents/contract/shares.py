@@ -1,0 +1,20 @@
+"""What one MPS share must have for the processes that it is divided by. Pure.
+
+MPS knows limits of clients, not of replicas: a share's percentage and memory are divided by its
+processes, and both are whole numbers of at least 1 (NVIDIA's MPS guide,
+`set_default_active_thread_percentage` and `set_default_device_pinned_mem_limit`).
+"""
+
+
+def thin_threads(threads: int, processes: int) -> str:
+    """Why `threads` percent of the SMs are too few for so many processes, or ""."""
+    if threads >= processes:
+        return ""
+    return f"{threads} % of the SMs is less than 1 % for each of {processes} processes"
+
+
+def thin_memory(memory_mib: int, processes: int) -> str:
+    """Why so much memory is too little for so many processes, or ""."""
+    if memory_mib >= processes:
+        return ""
+    return "a share names its memory: at least 1 MiB for each process"

@@ -1,0 +1,20 @@
+"""What the engine refuses, and its silence, in the words of the runtime's contract."""
+
+import contextlib
+from collections.abc import Iterator
+
+from docker.errors import DockerException
+
+from agents.runtime.base import EngineAway, RuntimeFailure
+
+
+@contextlib.contextmanager
+def told(what: str) -> Iterator[None]:
+    """The engine's refusal as RuntimeFailure, its silence (an OSError of the SDK) as EngineAway."""
+    try:
+        yield
+    except DockerException as error:  # APIError, a refusal, is an OSError too
+        explanation = getattr(error, "explanation", None) or str(error)
+        raise RuntimeFailure("docker", f"Docker refused to {what}: {explanation}") from error
+    except OSError as error:
+        raise EngineAway(f"Docker did not answer, asked to {what}: {error}") from error
