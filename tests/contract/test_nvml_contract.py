@@ -5,6 +5,7 @@ import pynvml
 import pytest
 
 from agents.contract.boards import boards
+from agents.nvml.clients import clients
 from agents.nvml.session import Nvml, NvmlCode, NvmlFailure
 from tests.contract.drivers import (
     WITH_MIG,
@@ -110,7 +111,7 @@ def test_possible_placements_are_the_tables(telling: Nvml):
 
 def test_a_gpu_that_is_not_there_is_not_found(nvml: Nvml):
     unknown = "GPU-00000000-0000-0000-0000-000000000000"
-    for ask in (nvml.instances, nvml.processes):
+    for ask in (nvml.instances, clients):
         with pytest.raises(NvmlFailure) as failure:
             ask(unknown)
         assert failure.value.code is NvmlCode.NOT_FOUND

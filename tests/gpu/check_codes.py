@@ -2,6 +2,7 @@
 
 import pytest
 
+from agents.nvml.clients import clients
 from agents.nvml.session import Nvml, NvmlCode, NvmlFailure
 from tests.gpu.questions import NOBODY, PROBES
 
@@ -42,7 +43,7 @@ def test_the_agents_own_words_for_a_gpu_that_nobody_has(reading):
     nvml = Nvml()
     try:
         with pytest.raises(NvmlFailure) as caught:
-            nvml.processes(NOBODY)
+            clients(NOBODY)
     finally:
         nvml.close()
     assert caught.value.code in (NvmlCode.NOT_FOUND, NvmlCode.INVALID_ARGUMENT)
