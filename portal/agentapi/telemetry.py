@@ -22,7 +22,7 @@ def telemetry_take(*, authorization: str, request: TelemetryRequest) -> Telemetr
     """
     now = timezone.now()
     with transaction.atomic():
-        nodes = Node.objects.defer("desired", "facts")
+        nodes = Node.objects.defer("desired", "facts", "topology")
         node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
         samples = _once_each(request.samples)
         _turn_take(node, now)
