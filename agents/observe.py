@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.contract.boards import Board
+from agents.contract.discovered import told
 from agents.contract.documents import (
     DesiredReplica,
     GpuMode,
     NodeFacts,
     ObservedDocument,
     ObservedGpu,
-    ObservedProfile,
     ObservedReplica,
     ObservedSlice,
     ReplicaState,
@@ -278,20 +278,7 @@ def _gpu(gpu: GpuFacts, busy: Mapping[DeviceKey, str]) -> ObservedGpu:
         health_reason=gpu.health_reason,
         pci_bus_id=gpu.pci_bus_id,
         numa_node=gpu.numa_node,
-        profiles=tuple(
-            ObservedProfile(
-                name=p.name,
-                id=p.id,
-                query_index=p.query_index,
-                compute_slices=p.compute_slices,
-                size=p.memory_slices,
-                memory_mib=p.memory_mib,
-                multiprocessors=p.multiprocessors,
-                max_instances=p.max_instances,
-                starts=p.starts,
-            )
-            for p in gpu.discovered
-        ),
+        profiles=tuple(map(told, gpu.discovered)),
         busy=busy.get((gpu.uuid, "", 0, 0), "")[:128],
     )
 

@@ -144,7 +144,7 @@ def unknown_board(product_name: str, memory_mib: int, profiles: tuple[Profile, .
         compute_capability="",
         memory_mib=memory_mib,
         memory_slices=max((p.starts[-1] + p.memory_slices for p in profiles), default=1),
-        compute_slices=max((p.compute_slices for p in profiles), default=1),
+        compute_slices=max((p.compute_slices * p.max_instances for p in profiles), default=1),
         multiprocessors=max((p.multiprocessors for p in profiles), default=0),
         mode_change_needs_reset=False,
         mode_persists_reboot=False,

@@ -2,6 +2,7 @@
 
 from agents.contract.boards import Board, Profile, boards, unknown_board
 from agents.contract.codec import decode
+from agents.contract.discovered import believed
 from agents.contract.documents import ObservedProfile
 from portal.inventory.models import Gpu
 
@@ -14,18 +15,4 @@ def board_of(row: Gpu) -> Board:
 
 def profiles_of(row: Gpu) -> tuple[Profile, ...]:
     """What the driver told of an unknown board; empty for a known one."""
-    return tuple(_profile(decode(ObservedProfile, stored)) for stored in row.profiles)
-
-
-def _profile(told: ObservedProfile) -> Profile:
-    return Profile(
-        name=told.name,
-        id=told.id,
-        query_index=told.query_index,
-        compute_slices=told.compute_slices,
-        memory_slices=told.size,
-        memory_mib=told.memory_mib,
-        multiprocessors=told.multiprocessors,
-        max_instances=told.max_instances,
-        starts=told.starts,
-    )
+    return believed(decode(ObservedProfile, stored) for stored in row.profiles)

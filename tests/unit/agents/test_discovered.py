@@ -1,0 +1,45 @@
+"""What the portal believes of a board that it does not know: nothing impossible or endless."""
+
+from dataclasses import replace
+
+import pytest
+
+from agents.contract.boards import boards, unknown_board
+from agents.contract.discovered import MOST_PLACEMENTS, believed, told
+from agents.contract.documents import ObservedProfile
+from agents.contract.layouts import layouts
+
+GOOD = ObservedProfile("1g.40gb", 19, 0, 1, 1, 40_000, 20, 7, (0, 1, 2, 3, 4, 5, 6))
+
+
+@pytest.mark.parametrize("key", [key for key, board in boards().items() if board.supports_mig])
+def test_every_board_of_the_table_would_be_believed(key):
+    profiles = boards()[key].profiles
+    names = [(p.name, p.starts, p.memory_slices) for p in believed(map(told, profiles))]
+    assert names == [(p.name, p.starts, p.memory_slices) for p in profiles]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"starts": ()},
+        {"starts": (-1, 0)},
+        {"starts": (0, 0)},
+        {"starts": (1, 0)},
+        {"starts": (0, 2**40)},
+        {"size": 64},
+        {"name": ""},
+    ],
+    ids=str,
+)
+def test_what_no_gpu_can_have_is_left_out(wrong):
+    assert believed([replace(GOOD, **wrong)]) == ()
+    (kept,) = believed([replace(GOOD, **wrong), GOOD, GOOD])
+    assert kept.name == "1g.40gb"
+    assert layouts(unknown_board("X", 1, (kept,))).beside([]).most == {"1g.40gb": 7}
+
+
+def test_a_board_with_more_placements_than_any_is_given_whole():
+    many = [replace(GOOD, name=f"{n}g.40gb") for n in range(MOST_PLACEMENTS // 7 + 1)]
+    assert believed(many) == ()
+    assert len(believed(many[:-1])) == len(many) - 1
