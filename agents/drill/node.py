@@ -131,12 +131,16 @@ class DrillNode:
         return True
 
     def begun(self, replica: DesiredReplica) -> bool:
-        return (self.starts / replica.job).exists()
+        """Its program has written its line; a file that is still empty is none."""
+        return bool(self._starts_of(replica.job))
 
     def second_starts(self, jobs: set[str]) -> int:
         """How often a replica of these jobs was started though it had been."""
-        written = [self.starts / job for job in jobs if (self.starts / job).exists()]
-        return sum(len(path.read_text("utf-8").splitlines()) - 1 for path in written)
+        return sum(max(0, self._starts_of(job) - 1) for job in jobs)
+
+    def _starts_of(self, job: str) -> int:
+        path = self.starts / job
+        return len(path.read_text("utf-8").splitlines()) if path.exists() else 0
 
     def left(self) -> int:
         """Processes, replicas and instances that are there."""

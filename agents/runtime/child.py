@@ -27,6 +27,10 @@ def main(home: Path) -> None:
         if os.fstat(gate).st_nlink == 0:
             return  # the folder was removed: nobody will ever say go
     os.close(gate)
+    # An agent that died before it wrote down its child began another one at the same place, and
+    # both wait at one gate. Only the one that is written down goes.
+    if json.loads((home / "identity.json").read_text("utf-8"))["pid"] != os.getpid():
+        return
     go = json.loads((home / "go.json").read_text("utf-8"))
     write(home / "exit.json", run(home, go))
 

@@ -1,0 +1,64 @@
+"""A child whose agent died before it wrote down that it had begun it must never run the command."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agents.contract.documents import Rendezvous
+from agents.runtime.base import Phase
+from agents.runtime.process import CHILD, ProcessRuntime
+from tests.unit.agents.documents import a_replica
+
+MEETING = Rendezvous("127.0.0.1", 29_500)
+SECONDS = 30
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    runtime = ProcessRuntime(tmp_path / "replicas")
+    yield runtime
+    for replica in runtime.seen():
+        runtime.stop(replica, 0)
+
+
+def orphan_of(home):
+    """What the agent before had begun, slow to open the gate: it opens that of the next one."""
+    child = subprocess.Popen([sys.executable, "-I", "-S", str(CHILD), str(home)])
+    end = time.monotonic() + SECONDS
+    while not any("gate" in path for path in open_files(child.pid)):
+        assert time.monotonic() < end, "the orphan never opened the gate"
+        time.sleep(0.005)
+    return child
+
+
+def open_files(pid):
+    found = []
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        try:
+            found.append(str(link.readlink()))
+        except OSError:
+            continue
+    return found
+
+
+def test_of_two_children_at_one_gate_only_the_known_one_runs_the_command(runtime, tmp_path):
+    said = tmp_path / "said"
+    replica = a_replica(
+        command=("sh", "-c", f"echo started >> {said}; exec sleep 60"),
+        launcher="none",
+        devices=(),
+        processes=1,
+    )
+    runtime.prepare(replica, ())
+    orphan = orphan_of(runtime.home / replica.id)
+    runtime.start(replica, (), MEETING)
+    assert orphan.wait(SECONDS) == 0
+    end = time.monotonic() + SECONDS
+    while not said.exists() or not said.read_text():
+        assert time.monotonic() < end, "the known child never ran"
+        time.sleep(0.005)
+    assert said.read_text() == "started\n"
+    assert runtime.seen()[replica.id].phase is Phase.RUNNING
