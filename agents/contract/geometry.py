@@ -6,7 +6,7 @@ exactly when their masks are disjoint, each start is in the profile's list, comp
 at most the board's, and no profile has more instances than its maximum.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.contract.boards import Board, Profile
@@ -65,30 +65,6 @@ def is_legal(board: Board, layout: Iterable[Placement]) -> bool:
         if counts[profile.name] > profile.max_instances:
             return False
     return compute <= board.compute_slices
-
-
-def room_left(board: Board, taken: Iterable[Placement]) -> int:
-    """How many placements of all plain profiles stay possible beside `taken`.
-
-    The planner ranks places by how much room they leave: a place that destroys few larger
-    placements is better.
-    """
-    taken = tuple(taken)
-    return sum(
-        p.size * p.size
-        for profile in board.profiles
-        if not profile.has_media_extensions
-        for p in free_placements(board, profile, taken)
-    )
-
-
-def fits_together(board: Board, taken: Iterable[Placement]) -> Iterator[Placement]:
-    """Each plain placement that can be added to `taken` by itself, larger first."""
-    taken = tuple(taken)
-    ordered = sorted(board.profiles, key=lambda p: (-p.memory_slices, -p.compute_slices, p.id))
-    for profile in ordered:
-        if not profile.has_media_extensions:
-            yield from free_placements(board, profile, taken)
 
 
 def _has_room(board: Board, profile: Profile, taken: tuple[Placement, ...]) -> bool:

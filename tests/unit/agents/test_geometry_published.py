@@ -13,15 +13,8 @@ from pathlib import Path
 import pytest
 
 from agents.contract.boards import board_named, boards
-from agents.contract.geometry import (
-    Placement,
-    fits_together,
-    free_placements,
-    is_legal,
-    occupied,
-    placements,
-    room_left,
-)
+from agents.contract.geometry import Placement, free_placements, is_legal, occupied, placements
+from tests.slow_geometry import fits_together, room_left
 
 TABLES = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "mig_profiles.json"
 if not TABLES.is_file():
