@@ -23,6 +23,7 @@ from agents.contract.documents import (
     SliceProblem,
 )
 from agents.contract.topology import NodeTopology
+from agents.devices import DeviceKey, whole_gpu
 from agents.doctor.machine import RealMachine
 from agents.doctor.preflight import Preflight
 from agents.health import disk
@@ -33,7 +34,6 @@ from agents.journal import Failure, Journal
 from agents.nvml.profiles import Discovery
 from agents.nvml.session import GpuFacts, InstanceFacts, Nvml, NvmlCode, NvmlFailure
 from agents.partitioning.steps import Problem
-from agents.reconcile import DeviceKey
 from agents.runtime.base import Phase, Runtime, Seen
 from agents.topology.wiring import Wiring
 
@@ -64,9 +64,10 @@ class Hardware:
         accepted: frozenset[str] = frozenset(),
         wiring: Wiring | None = None,
         watch: HealthWatch | None = None,
+        share_clients: int = 0,
     ) -> None:
         """A node with a real driver is examined; a simulated one only by a `preflight` given.
-        `accepted`: checks whose block does not count here."""
+        `accepted`: checks whose block does not count here. `share_clients` as in NodeFacts."""
         self.nvml = nvml
         self.watch = watch or HealthWatch()
         self.attention = Attention(self.watch)
@@ -83,7 +84,8 @@ class Hardware:
         self._reading = threading.Lock()
         self._is_full = disk.is_full(var)
         self._stale_at = 0.0
-        self.facts = _facts(nvml, runtime, var, simulated=simulated)
+        facts = _facts(nvml, runtime, var, simulated=simulated)
+        self.facts = replace(facts, share_clients=share_clients)
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []
         self.problems: list[Problem] = []
@@ -121,9 +123,8 @@ class Hardware:
         with self._lock:
             gpus, instances = self.gpus, self.instances
         well = {g.uuid for g in gpus if g.healthy}
-        whole = {(g.uuid, "", 0, 0): g.uuid for g in gpus if not g.mig_current and g.healthy}
-        slices = {(i.gpu_uuid, i.profile, i.start, i.size): i for i in instances if i.uuid}
-        return whole | {key: i.uuid for key, i in slices.items() if i.gpu_uuid in well}
+        whole = {whole_gpu(g.uuid): g.uuid for g in gpus if not g.mig_current and g.healthy}
+        return whole | {i.key: i.uuid for i in instances if i.uuid and i.gpu_uuid in well}
 
     def idle_devices(self) -> dict[DeviceKey, str]:
         """Those of `devices` that no stranger's process is on: these can be given now."""
@@ -261,8 +262,7 @@ def _ending(seen: Seen) -> str:
 
 
 def _slice(instance: InstanceFacts, busy: Mapping[DeviceKey, str]) -> ObservedSlice:
-    place = (instance.gpu_uuid, instance.profile, instance.start, instance.size)
-    return ObservedSlice(*place, instance.uuid, busy.get(place, "")[:128])
+    return ObservedSlice(*instance.key, instance.uuid, busy.get(instance.key, "")[:128])
 
 
 def _gpu(gpu: GpuFacts, busy: Mapping[DeviceKey, str]) -> ObservedGpu:
@@ -279,7 +279,7 @@ def _gpu(gpu: GpuFacts, busy: Mapping[DeviceKey, str]) -> ObservedGpu:
         pci_bus_id=gpu.pci_bus_id,
         numa_node=gpu.numa_node,
         profiles=tuple(map(told, gpu.discovered)),
-        busy=busy.get((gpu.uuid, "", 0, 0), "")[:128],
+        busy=busy.get(whole_gpu(gpu.uuid), "")[:128],
     )
 
 

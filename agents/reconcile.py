@@ -8,16 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from agents.contract.documents import (
     DesiredReplica,
-    Device,
     Rendezvous,
     ReplicaWish,
-    SliceKind,
 )
+from agents.devices import DeviceKey, device_key
 from agents.journal import Failure
 from agents.runtime.base import Phase, Seen
 
 MASS_REMOVAL_LEAST = 2
-DeviceKey = tuple[str, str, int, int]  # GPU UUID, profile, start, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +104,6 @@ def removes_too_much(
     lost = running - {replica.id for replica in wanted}
     most = 2 * len(lost) > len(running) and len(lost) > MASS_REMOVAL_LEAST
     return most and (went_back or not wanted)
-
-
-def device_key(device: Device) -> DeviceKey:
-    """With the profile: 3g and 4g of one GPU have the same place, and are not the same slice. An
-    MPS share is of the GPU or the instance that it is a part of."""
-    is_share_of_all = device.kind is SliceKind.MPS and not device.profile
-    if device.kind is SliceKind.GPU or is_share_of_all:
-        return (device.gpu_uuid, "", 0, 0)
-    return (device.gpu_uuid, device.profile, device.start, device.size)
 
 
 def _wanted(replica: DesiredReplica, known: Known) -> Action | None:

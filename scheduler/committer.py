@@ -14,6 +14,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from agents.contract.documents import GpuMode, SliceKind
+from portal.accounts.models import Project
 from portal.audit.transitions import advance
 from portal.duties.locks import locked
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
@@ -24,7 +25,7 @@ from portal.live.bell import ring
 from portal.quotas.models import Quota, quotas_of
 from scheduler.core.fits import fits
 from scheduler.core.states import JobStatus, SliceStatus
-from scheduler.core.values import Hold, Merge, Place, Plan, SlicePlace
+from scheduler.core.values import Hold, Merge, Place, Plan, SlicePlace, WaitingJob
 
 log = structlog.get_logger(__name__)
 
@@ -68,12 +69,15 @@ def place_commit(place: Place) -> bool:
         gpus = {str(g.pk): g for g in locked(Gpu.objects.filter(pk__in=_gpu_ids(place)))}
         slices = {str(s.pk): s for s in locked(Slice.objects.filter(pk__in=_slice_ids(place)))}
         job = _locked_job(place)
-        if job is None or _misfit(place, job, [node.pk for node in nodes]):
+        if job is None:
+            return False
+        asked = waiting_job(job)
+        if _misfit(place, asked, [node.pk for node in nodes], job.label):
             return False
         # The clock is read after the GPUs are locked: holders' intervals never overlap.
         now = timezone.now()
         _units_take(quotas, sum(d.units for r in place.replicas for d in r.devices))
-        _attempt_create(place, job, gpus, slices, now)
+        _attempt_create(place, job, asked.processes, gpus, slices, now)
         advance(job, JobStatus.PLACED, sentence=place.sentence, reason=None, position=None)
         ring(f"job:{job.pk}")
         ring("cluster")
@@ -85,11 +89,11 @@ def _locked_job(place: Place) -> Job | None:
     return next(iter(locked(rows.select_related("project", "owner"))), None)
 
 
-def _misfit(place: Place, job: Job, nodes: list[UUID]) -> bool:
+def _misfit(place: Place, asked: WaitingJob, nodes: list[UUID], label: str) -> bool:
     snapshot = cluster_snapshot(now=timezone.now(), nodes=nodes)
-    reason = fits(place, waiting_job(job), snapshot)
+    reason = fits(place, asked, snapshot)
     if reason is not None:
-        log.info("placement_overtaken", job=job.label, code=str(reason.code), why=reason.sentence)
+        log.info("placement_overtaken", job=label, code=str(reason.code), why=reason.sentence)
     return reason is not None
 
 
@@ -100,7 +104,12 @@ def _units_take(quotas: list[Quota], units: int) -> None:
 
 
 def _attempt_create(
-    place: Place, job: Job, gpus: dict[str, Gpu], slices: dict[str, Slice], now: datetime
+    place: Place,
+    job: Job,
+    processes: int,
+    gpus: dict[str, Gpu],
+    slices: dict[str, Slice],
+    now: datetime,
 ) -> None:
     number = job.attempts.count() + 1
     attempt = Attempt.objects.create(job=job, number=number, created_at=now)
@@ -111,7 +120,8 @@ def _attempt_create(
             attempt=attempt, rank=replica.rank, node_id=replica.node, wish=wish
         )
         for device in replica.devices:
-            held = slices.get(device.slice) or _slice_create(gpus[device.gpu], device, job)
+            held = slices.get(device.slice)
+            held = held or _slice_create(gpus[device.gpu], device, job.project, processes)
             Allocation.objects.create(
                 replica=row,
                 slice=held,
@@ -122,10 +132,10 @@ def _attempt_create(
             )
 
 
-def _slice_create(gpu: Gpu, device: SlicePlace, job: Job) -> Slice:
+def _slice_create(gpu: Gpu, device: SlicePlace, project: Project, processes: int) -> Slice:
     """A new slice with its claims. An empty GPU takes the mode that its first slice needs."""
     if device.kind is SliceKind.MPS:
-        return _share_create(gpu, device, job)
+        return _share_create(gpu, device, project, processes)
     mode = GpuMode.MIG if device.kind is SliceKind.MIG else GpuMode.WHOLE
     if gpu.desired_mode != mode:
         gpu.desired_mode = mode
@@ -144,19 +154,19 @@ def _slice_create(gpu: Gpu, device: SlicePlace, job: Job) -> Slice:
     return row
 
 
-def _share_create(gpu: Gpu, device: SlicePlace, job: Job) -> Slice:
+def _share_create(gpu: Gpu, device: SlicePlace, project: Project, clients: int) -> Slice:
     """A share claims no memory slices: the GPU counts what its shares take, and for whom.
 
     Raises IntegrityError where another project, a slice or a whole-GPU job is on it."""
-    free = Gpu.objects.filter(Q(shared_by=None) | Q(shared_by=job.project), pk=gpu.pk, claims=None)
+    free = Gpu.objects.filter(Q(shared_by=None) | Q(shared_by=project), pk=gpu.pk, claims=None)
     taken = free.update(
         desired_mode=GpuMode.MPS,
-        shared_by=job.project,
+        shared_by=project,
         shared_threads=F("shared_threads") + device.threads,
         shared_memory_mib=F("shared_memory_mib") + device.memory_mib,
     )
     if not taken:
-        raise IntegrityError(f"{gpu} is not free for a share of {job.project.slug}")
+        raise IntegrityError(f"{gpu} is not free for a share of {project.slug}")
     return Slice.objects.create(
         gpu=gpu,
         kind=device.kind,
@@ -165,7 +175,7 @@ def _share_create(gpu: Gpu, device: SlicePlace, job: Job) -> Slice:
         memory_mib=device.memory_mib,
         units=device.units,
         threads=device.threads,
-        clients=waiting_job(job).processes,
+        clients=clients,
     )
 
 

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -109,8 +108,8 @@ async def agent(settings: Settings) -> None:
         simulated=settings.simulated_driver is not None,
         accepted=frozenset(policy.accepted_checks),
         wiring=Wiring(lambda: _joined(nvml)),
+        share_clients=shares.ability.share_clients,
     )
-    hardware.facts = replace(hardware.facts, share_clients=shares.ability.share_clients)
     telemetry = _telemetry(settings)
     told = telemetry.beside(conversation.say)
     node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, told, shares)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agents.contract.documents import DesiredReplica
+from agents.devices import DeviceKey, device_key, whole_gpu
 from agents.holders import MONITORS, Files, Holder, program_of
 from agents.nvml.clients import Client
 from agents.nvml.session import GpuFacts, InstanceFacts
-from agents.reconcile import DeviceKey
 from agents.runtime.base import Phase, Seen
 
 # Servers that work for others, by the kernel's 15 characters of their names: MPS and persistence.
@@ -64,10 +64,7 @@ def granted_to(
     """Devices whose replica stands ready or runs; shares by what they are a share of."""
     live = {key for key, one in seen.items() if one.phase is not Phase.EXITED}
     devices = [d for replica in replicas if replica.id in live for d in replica.devices]
-    return frozenset(
-        (d.gpu_uuid, d.profile, d.start, d.size) if d.profile else (d.gpu_uuid, "", 0, 0)
-        for d in devices
-    )
+    return frozenset(map(device_key, devices))
 
 
 def is_of_ours(files: Files, seen: Mapping[str, Seen], pid: int) -> bool | None:
@@ -96,11 +93,10 @@ def _place(
     """The device that the process is on; None where that is no device: the whole of a divided
     GPU."""
     if not gpu.mig_current:
-        return (gpu.uuid, "", 0, 0), f"GPU {gpu.index}"
+        return whole_gpu(gpu.uuid), f"GPU {gpu.index}"
     for instance in instances:
         if (instance.gpu_uuid, instance.instance_id) == (gpu.uuid, client.gpu_instance):
-            key = (gpu.uuid, instance.profile, instance.start, instance.size)
-            return key, f"{instance.profile} at {instance.start} of GPU {gpu.index}"
+            return instance.key, f"{instance.profile} at {instance.start} of GPU {gpu.index}"
     return None, f"GPU {gpu.index}"
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplica, Device, SliceKind
+from agents.devices import device_key
 from agents.mps.refusals import Place
-from agents.reconcile import device_key
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
 

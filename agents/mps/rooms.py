@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from agents.devices import whole_gpu
 from agents.mps.limits import clients
 from agents.mps.refusals import Place, Room
 from agents.nvml.session import GpuFacts, InstanceFacts
@@ -16,12 +17,11 @@ def rooms(
     found: dict[Place, Room] = {}
     for gpu in by_uuid.values():
         most = clients(cuda, gpu.board.compute_capability)
-        found[(gpu.uuid, "", 0, 0)] = Room(gpu.memory_mib, most)
+        found[whole_gpu(gpu.uuid)] = Room(gpu.memory_mib, most)
     for instance in instances:
         board = by_uuid[instance.gpu_uuid].board
-        place = (instance.gpu_uuid, instance.profile, instance.start, instance.size)
         profile = board.profile(instance.profile)
         width = (profile.compute_slices, board.compute_slices) if profile else (1, 1)
         most = clients(cuda, board.compute_capability, *width)
-        found[place] = Room(profile.memory_mib if profile else 0, most)
+        found[instance.key] = Room(profile.memory_mib if profile else 0, most)
     return found

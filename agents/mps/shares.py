@@ -20,6 +20,7 @@ from agents.contract.documents import (
     GpuMode,
     ReplicaWish,
 )
+from agents.devices import device_key
 from agents.journal import Failure, Journal
 from agents.mps.ability import UNABLE, Ability
 from agents.mps.control import ControlCode, ControlFailure
@@ -30,7 +31,6 @@ from agents.mps.refusals import Place, ShareCode, claims_of, refusals, touch
 from agents.mps.risk import may_have_hurt, of_gpu, of_neighbour
 from agents.mps.rooms import rooms
 from agents.nvml.session import GpuFacts, InstanceFacts, NvmlFailure
-from agents.reconcile import device_key
 from agents.runtime.base import Phase, RuntimeFailure, Seen
 
 NOWHERE = Path(os.devnull)

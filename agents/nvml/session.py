@@ -13,6 +13,7 @@ from enum import StrEnum
 import pynvml
 
 from agents.contract.boards import Board, Profile, board_named, unknown_board
+from agents.devices import DeviceKey
 
 MIB = 1 << 20
 
@@ -91,6 +92,10 @@ class InstanceFacts:
     start: int
     size: int
     uuid: str = ""
+
+    @property
+    def key(self) -> DeviceKey:
+        return (self.gpu_uuid, self.profile, self.start, self.size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agents.contract.calls import EventType
 from agents.contract.documents import DesiredDocument
+from agents.devices import DeviceKey
 from agents.doctor.machine import Files as RealFiles
 from agents.holders import Files
 from agents.identity import boot_id
@@ -36,7 +37,6 @@ from agents.partitioning.steps import (
 )
 from agents.partitioning.survey import Claim, Survey, survey, unmanaged
 from agents.policy import Policy
-from agents.reconcile import DeviceKey
 from agents.runtime.injection import CDI
 
 # With one of these a GPU is not what the portal thinks that it is: it takes no new work.
@@ -97,7 +97,8 @@ class Carver:
         )
         self._look_again(changes.steps)
         steps = [step for step in changes.steps if self.patience.is_due(gpu_of(step))]
-        self._refused, self._unmanaged = changes.problems, unmanaged(hardware.gpus, found)
+        self._refused = changes.problems
+        self._leave(unmanaged(hardware.gpus, found))
         self._publish()
         if steps or self._spec_is_due():
             return partial(self._carve, steps, held)
@@ -121,11 +122,15 @@ class Carver:
         found = survey(self.hardware.instances, wanted, self._claims, adopt=adopt)
         if found.claims:
             self._claim(found.claims)
+        return found
+
+    def _leave(self, problems: list[Problem]) -> None:
+        """GPUs that others divide are left alone; each is told when it begins."""
         known = {problem.gpu_uuid for problem in self._unmanaged}
-        for problem in unmanaged(self.hardware.gpus, found):
+        for problem in problems:
             if problem.gpu_uuid not in known:
                 self._tell(EventType.GPU_UNMANAGED, problem.sentence, problem.gpu_uuid)
-        return found
+        self._unmanaged = problems
 
     def _claim(self, claims: Iterable[Claim]) -> None:
         claims = list(claims)

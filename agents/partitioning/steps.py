@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from agents.contract.documents import Device, SliceKind
+from agents.contract.documents import Device
+from agents.devices import device_key
 
 Place = tuple[str, int, int]  # GPU UUID, start, size; a whole GPU has size 0
 
@@ -73,7 +74,6 @@ def gpu_of(step: Step) -> str:
 
 
 def place_of(device: Device) -> Place:
-    """Where a replica's device is. A share without a profile is one of the whole GPU."""
-    is_share = device.kind is SliceKind.MPS and not device.profile
-    whole = device.kind is SliceKind.GPU or is_share
-    return (device.gpu_uuid, 0, 0) if whole else (device.gpu_uuid, device.start, device.size)
+    """Where a replica's device is, whatever its profile."""
+    gpu_uuid, _, start, size = device_key(device)
+    return (gpu_uuid, start, size)

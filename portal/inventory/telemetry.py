@@ -26,7 +26,8 @@ class Reading:
 def readings(user: User) -> Iterator[Reading]:
     """By node and index. Three queries; a GPU without a sample is left out."""
     hidden = _hidden(user)
-    rows = LatestSample.objects.select_related("gpu__node").defer("gpu__node__desired")
+    rows = LatestSample.objects.select_related("gpu__node")
+    rows = rows.only("taken_at", "sample", "gpu__index", "gpu__node__name")
     for row in rows.order_by("gpu__node__name", "gpu__index"):
         sample = None if row.gpu_id in hidden else _sample(row)
         if sample is not None or row.gpu_id in hidden:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import OuterRef, Q, QuerySet, Subquery, Sum
 
 from agents.contract.documents import GpuMode, SliceKind
 from portal.inventory.boards import profiles_of
@@ -178,7 +178,7 @@ def _slices(only: list[UUID] | None) -> dict[UUID, list[SliceView]]:
     if only is not None:
         condition &= Q(gpu__node_id__in=only)
     rows = Slice.objects.filter(condition).annotate(
-        held=Exists(allocated), project=Subquery(allocated.values("project__slug")[:1])
+        project=Subquery(allocated.values("project__slug")[:1])
     )
     by_gpu: dict[UUID, list[SliceView]] = defaultdict(list)
     for row in rows.order_by("gpu_id", "start", "id"):
@@ -193,7 +193,7 @@ def _slice(row: Any) -> SliceView:
         profile=row.profile,
         start=row.start,
         size=row.size,
-        held=row.held,
+        held=row.project is not None,
         ready=row.status == SliceStatus.READY and not row.busy,
         threads=row.threads,
         memory_mib=row.memory_mib,

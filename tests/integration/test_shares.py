@@ -123,7 +123,7 @@ class TestTheDatabaseItself:
 
     def create(self, job, **fields):
         with transaction.atomic():
-            return _slice_create(*self.place(**fields), job)
+            return _slice_create(*self.place(**fields), job.project, 1)
 
     def test_refuses_more_threads_than_there_are(self, job):
         self.create(job)

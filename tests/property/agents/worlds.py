@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from agents.contract.boards import boards
 from agents.contract.documents import DesiredDocument, ReplicaWish
 from agents.contract.geometry import Placement, free_placements
+from agents.devices import device_key
 from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import (
@@ -25,7 +26,6 @@ from agents.reconcile import (
     Start,
     Stop,
     actions,
-    device_key,
 )
 from agents.runtime.base import Phase, Seen
 

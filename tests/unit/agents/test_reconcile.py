@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.documents import Rendezvous, ReplicaWish, SliceKind
+from agents.devices import device_key
 from agents.journal import Failure
 from agents.reconcile import (
     Fail,
@@ -18,7 +19,6 @@ from agents.reconcile import (
     Start,
     Stop,
     actions,
-    device_key,
     removes_too_much,
 )
 from agents.runtime.base import Phase, Seen

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from agents.contract.documents import RuntimeKind
+from agents.devices import device_key
 from agents.mps.ability import ability_of, program_words
 from agents.mps.control import ControlCode, ControlFailure
 from agents.mps.daemons import LAUNCH, Daemon
 from agents.mps.grants import grant, home_of, share_of
 from agents.mps.record import Record
-from agents.reconcile import device_key
 from tests.contract.replicas import Watch, a_replica, go
 from tests.unit.mps.stage import a_share
 

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
+from agents.devices import device_key
 from agents.mps.control import ControlCode, ControlFailure
 from agents.mps.daemons import Daemon
 from agents.mps.grants import home_of
 from agents.mps.record import Record
-from agents.reconcile import device_key
 from tests.unit.mps.stage import a_share
 
 DEVICE = "GPU-5a1d"
