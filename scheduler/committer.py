@@ -23,9 +23,10 @@ from portal.jobs.release import idle_slices
 from portal.jobs.snapshot import cluster_snapshot, waiting_job
 from portal.live.bell import ring
 from portal.quotas.models import Quota, quotas_of
+from scheduler.core.decisions import Hold, Merge, Place, Plan, SlicePlace
 from scheduler.core.fits import fits
 from scheduler.core.states import JobStatus, SliceStatus
-from scheduler.core.values import Hold, Merge, Place, Plan, SlicePlace, WaitingJob
+from scheduler.core.values import WaitingJob
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from portal.duties.services import duty_do
 from scheduler import sweeper
 from scheduler.committer import commit
 from scheduler.core.plan import plan as decide
-from scheduler.core.values import Policy
+from scheduler.core.policy import Policy
 from scheduler.driver import drive as drive_node
 from scheduler.loader import load
 

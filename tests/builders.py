@@ -7,13 +7,13 @@ from agents.contract.boards import boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.plan import plan
+from scheduler.core.policy import Policy
 from scheduler.core.values import (
     ClusterSnapshot,
     DeviceRequest,
     GpuView,
     Isolation,
     NodeView,
-    Policy,
     Priority,
     QuotaView,
     SliceView,

@@ -15,10 +15,12 @@ from portal.jobs.snapshot import as_waiting, cluster_snapshot, queue
 from portal.web.panel import LOOK, evidence_of
 from portal.web.request_form import Asked
 from portal.web.words import duration, memory, share
+from scheduler.core.decisions import SlicePlace
 from scheduler.core.plan import plan
+from scheduler.core.policy import Policy
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.request import JobRequest
-from scheduler.core.values import ClusterSnapshot, Policy, SlicePlace
+from scheduler.core.values import ClusterSnapshot
 
 # No stored job has this id.
 ASKED = "0"

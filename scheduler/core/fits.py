@@ -7,16 +7,10 @@ rows of the touched nodes.
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.units import as_gpus
+from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace
 from scheduler.core.ledger import Ledger, NodeSpace, starts
 from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.values import (
-    ClusterSnapshot,
-    Place,
-    ReplicaPlace,
-    SlicePlace,
-    Topology,
-    WaitingJob,
-)
+from scheduler.core.values import ClusterSnapshot, Topology, WaitingJob
 
 NEAR = frozenset({Topology.SAME_NODE, Topology.NVLINK})
 

@@ -11,15 +11,9 @@ from agents.contract.boards import Board, Profile
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
+from scheduler.core.decisions import SlicePlace
 from scheduler.core.shares import Left, left, share_of
-from scheduler.core.values import (
-    ClusterSnapshot,
-    GpuView,
-    NodeView,
-    SlicePlace,
-    SliceView,
-    WaitingJob,
-)
+from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
 from scheduler.core.wants import gpu_board
 
 Layout = frozenset[Placement]

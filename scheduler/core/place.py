@@ -11,9 +11,10 @@ from itertools import groupby
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
+from scheduler.core.decisions import ReplicaPlace, SlicePlace
 from scheduler.core.fits import NEAR
 from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace, room, starts
-from scheduler.core.values import ReplicaPlace, SlicePlace, Topology, WaitingJob
+from scheduler.core.values import Topology, WaitingJob
 from scheduler.core.wants import Want
 
 

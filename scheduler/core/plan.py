@@ -5,13 +5,15 @@ Deterministic: the same snapshot gives the same plan, in whatever order its part
 
 from agents.contract.documents import SliceKind
 from scheduler.core.capacity import impossible
+from scheduler.core.decisions import Hold, Merge, Place, Plan
 from scheduler.core.explain import explain, repartition
 from scheduler.core.fits import quota_reason
 from scheduler.core.ledger import Ledger
 from scheduler.core.order import in_turn
 from scheduler.core.place import Found, find
+from scheduler.core.policy import Policy
 from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.values import ClusterSnapshot, Hold, Merge, Place, Plan, Policy, WaitingJob
+from scheduler.core.values import ClusterSnapshot, WaitingJob
 from scheduler.core.wants import Want, gpu_board, wants
 
 

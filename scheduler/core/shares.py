@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from agents.contract.documents import SliceKind
 from agents.contract.shares import thin_memory, thin_threads
-from scheduler.core.values import SlicePlace, SliceView, WaitingJob
+from scheduler.core.decisions import SlicePlace
+from scheduler.core.values import SliceView, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)

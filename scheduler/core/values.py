@@ -1,4 +1,4 @@
-"""What the planner is told (ClusterSnapshot) and what it answers (Plan). Frozen, JSON-able values.
+"""What the planner is told: one ClusterSnapshot. Frozen, JSON-able values.
 
 Ids are opaque texts. Amounts are integers: units of 1/56,000 GPU, CPU in millicores, memory in MiB,
 times in whole seconds since the Unix epoch.
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from agents.contract.boards import Profile
 from agents.contract.documents import GpuMode, SliceKind
-from scheduler.core.reasons import Reason
+from scheduler.core.decisions import ReplicaPlace
 
 
 class Topology(StrEnum):
@@ -77,7 +77,10 @@ class SliceView:
 @dataclass(frozen=True, slots=True)
 class GpuView:
     """A GPU as the planner sees it. `board` is a key of `agents.contract.boards`, or the product's
-    name with the `profiles` that its driver tells."""
+    name with the `profiles` that its driver tells.
+
+    `pinned`: an admin keeps its partitions as they are. `settles_at`: idle slices on it are not
+    deleted before that time, so that a GPU is not carved back and forth."""
 
     id: str
     index: int
@@ -89,12 +92,15 @@ class GpuView:
     slices: tuple[SliceView, ...] = ()
     numa_node: int | None = None
     profiles: tuple[Profile, ...] = ()
+    pinned: bool = False
+    settles_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """A node. `available` = online, schedulable, not blocked. `share_clients`: how many processes
-    one GPU's MPS server takes; 0 where the node gives no MPS shares."""
+    one GPU's MPS server takes; 0 where the node gives no MPS shares. `labels` are what jobs may ask
+    for; only jobs that tolerate every one of its `taints` run here."""
 
     id: str
     name: str
@@ -107,22 +113,67 @@ class NodeView:
     gpus: tuple[GpuView, ...] = ()
     unavailable_because: str = ""
     share_clients: int = 0
+    labels: tuple[str, ...] = ()
+    taints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaView:
-    """Units that a project, or a user inside a project, may hold at once. user "" = the project."""
+    """Units that a project, or a user inside a project, may hold at once. user "" = the project;
+    `model` "" = of every model of GPU.
+
+    A project may borrow up to `borrow_units` beyond its limit, of what others lend: each at most
+    `lend_units` of what it leaves idle. Users borrow with their project."""
 
     project: str
     user: str
     limit_units: int
     used_units: int
+    model: str = ""
+    borrow_units: int = 0
+    lend_units: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """Unit-seconds that a project (or a user in it) may use until `ends_at`. `held` is what its
+    running work will have used by its limits."""
+
+    project: str
+    user: str
+    limit_unit_seconds: int
+    used_unit_seconds: int
+    held_unit_seconds: int
+    ends_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerView:
+    """A user in a project, or with user "" the project: its weight among its siblings, what it used
+    (decayed to now by the half-life), and how many jobs may run at once (0 = as many as fit).
+
+    Each of `used_*` is in amount-seconds: units of GPU, millicores, MiB."""
+
+    project: str
+    user: str
+    weight: int = 1
+    used_units: int = 0
+    used_cpu_milli: int = 0
+    used_memory_mib: int = 0
+    max_running: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
     """A queued job. `queued_at` in seconds; `cpu_milli`, `memory_mib`, `processes` are per
-    replica."""
+    replica.
+
+    `limit_is_chosen`: the user chose the time limit, so it says something of the run time.
+    `attained_seconds`: useful running time so far, over all attempts. `preempted`: how often it was
+    stopped for others, of which it may be only where `preemptible`. `bypassed`: how often a later
+    job started before it. `after`: jobs that must end first; `begin_at`: not before this time.
+    `needs`: labels that a node must have; `tolerates`: taints that it may have. `group`: what makes
+    runs of one user alike, such as the name without its numbers."""
 
     id: str
     name: str
@@ -136,77 +187,81 @@ class WaitingJob:
     memory_mib: int
     topology: Topology = Topology.BEST
     processes: int = 1
+    time_limit_seconds: int = 4 * 3_600
+    limit_is_chosen: bool = True
+    attained_seconds: int = 0
+    preemptible: bool = False
+    preempted: int = 0
+    bypassed: int = 0
+    begin_at: int = 0
+    after: tuple[str, ...] = ()
+    held_because: str = ""
+    needs: tuple[str, ...] = ()
+    tolerates: tuple[str, ...] = ()
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that holds devices, and which ones; each device of `replicas` names its slice.
+
+    `started_at`: when it began to hold them. `stopping`: it gives them back already."""
+
+    job: WaitingJob
+    replicas: tuple[ReplicaPlace, ...]
+    started_at: int
+    stopping: bool = False
+
+    @property
+    def ends_at(self) -> int:
+        """When its limit ends it at the latest."""
+        return self.started_at + self.job.time_limit_seconds - self.job.attained_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One kind of request in the mix seen lately, and how often."""
+
+    device: DeviceRequest
+    cpu_milli: int
+    memory_mib: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What was asked for lately. `departing`: ended jobs per started one in that time, 0 while the
+    cluster only fills, about 1 in steady state."""
+
+    demands: tuple[Demand, ...] = ()
+    departing: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run that ended by itself (`completed`) or was cut off by its limit, a cancel or a fault."""
+
+    project: str
+    user: str
+    group: str
+    gpus: int
+    limit_seconds: int
+    limit_is_chosen: bool
+    ran_seconds: int
+    completed: bool
+    ended_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """All that one planning pass may know."""
+    """All that one planning pass may know. `past` in the order of `ended_at`."""
 
     now: int
     nodes: tuple[NodeView, ...] = ()
     jobs: tuple[WaitingJob, ...] = ()
     quotas: tuple[QuotaView, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SlicePlace:
-    """One device for a replica: an existing idle slice (`slice`), or a new one at this place.
-    `threads`: percent of the SMs, for an MPS share."""
-
-    gpu: str
-    kind: SliceKind
-    profile: str
-    start: int
-    size: int
-    units: int
-    memory_mib: int
-    slice: str = ""
-    threads: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaPlace:
-    rank: int
-    node: str
-    devices: tuple[SlicePlace, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Start this job here: the whole gang, by rank."""
-
-    job: str
-    replicas: tuple[ReplicaPlace, ...]
-    sentence: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Delete these idle slices of one GPU, so that `for_job` can be placed in a later pass."""
-
-    gpu: str
-    slices: tuple[str, ...]
-    for_job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Leave this job in the queue. `position` counts from 1 in the order of this pass."""
-
-    job: str
-    reason: Reason
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    places: tuple[Place, ...] = ()
-    merges: tuple[Merge, ...] = ()
-    holds: tuple[Hold, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the planner may do, as values. Defaults are the product's defaults."""
-
-    merge: bool = True
+    running: tuple[RunningJob, ...] = ()
+    budgets: tuple[BudgetView, ...] = ()
+    owners: tuple[OwnerView, ...] = ()
+    mix: Mix = Mix()
+    past: tuple[PastRun, ...] = ()

@@ -12,8 +12,8 @@ from portal.jobs.models import Allocation, Job
 from portal.quotas.models import Quota
 from portal.web.words import NBSP
 from scheduler.committer import _slice_create
+from scheduler.core.decisions import SlicePlace
 from scheduler.core.states import JobStatus
-from scheduler.core.values import SlicePlace
 from tests.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -49,7 +49,9 @@ class MemoryRuntime:
         self.tell("prepare", replica.id)
         who = (replica.id, replica.job, replica.attempt, replica.rank, replica.fence)
         self.devices[replica.id] = tuple(devices)
-        self.containers[replica.id] = Seen(*who, Phase.CREATED, f"tessera-{replica.id}", "10.0.0.1", 29_500)
+        self.containers[replica.id] = Seen(
+            *who, Phase.CREATED, f"tessera-{replica.id}", "10.0.0.1", 29_500
+        )
 
     def start(self, replica, devices, meeting):
         self.tell("start", replica.id)

@@ -1,0 +1,1 @@
+"""Recorded workloads through the production planner, under a virtual clock."""
