@@ -1,4 +1,4 @@
-"""`python -m scheduler.replay openb|philly|mig|snapshot …`; each kind says what it needs with -h."""
+"""`python -m scheduler.replay openb|philly|mig|snapshot …`; -h says what each needs."""
 
 import argparse
 import importlib
