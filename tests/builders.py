@@ -121,8 +121,9 @@ def a_quota(project="p", user="", *, gpus, used=0):
     return QuotaView(project, user, round(gpus * UNITS_PER_GPU), round(used * UNITS_PER_GPU))
 
 
-def a_cluster(*nodes, jobs=(), quotas=()):
-    return ClusterSnapshot(now=NOW, nodes=nodes, jobs=tuple(jobs), quotas=tuple(quotas))
+def a_cluster(*nodes, jobs=(), quotas=(), running=(), **fields):
+    many = {"jobs": tuple(jobs), "quotas": tuple(quotas), "running": tuple(running)}
+    return ClusterSnapshot(now=NOW, nodes=nodes, **many, **fields)
 
 
 def plan_of(snapshot, **policy):

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.contract.documents import SliceKind
+from scheduler.core.eligible import why_not
 from scheduler.core.fits import NEAR
 from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import ClusterSnapshot, WaitingJob
-from scheduler.core.wants import Want
+from scheduler.core.wants import Want, gpu_board
 
 CanPlace = Callable[[WaitingJob, Want, Ledger], bool]
 
@@ -23,14 +24,29 @@ def explain(
     """The dominant reason that `want` cannot be had for the gang at this point of the pass."""
     by_name = sorted(ledger.nodes.values(), key=lambda n: (n.view.name, n.view.id))
     serving = [n for n in by_name if _serves(n, want)]
-    usable = [n for n in serving if n.view.available]
+    because = {n.view.name: _out(n, job) for n in serving}
+    usable = [n for n in serving if not because[n.view.name]]
     if not usable:
-        return _unavailable(serving)
-    if can_place(job, want, Ledger(snapshot)):
+        return _unavailable({name: why for name, why in because.items() if why})
+    if _could_alone(job, want, ledger, can_place):
         return _priority()
     needed = want.count * job.replicas
     free = {n.view.name: _free(n, job, want) for n in usable}
-    evidence = {"needed": needed, "free": sum(free.values()), "by_node": free} | _shortage(usable)
+    filters = {
+        "all": len(by_name),
+        "with_this_gpu": len(serving),
+        "that_take_it": len(usable),
+        "with_cpu_and_memory": sum(not _lacks_host([n], job) for n in usable),
+        "with_room": sum(map(bool, free.values())),
+    }
+    evidence = {
+        "needed": needed,
+        "free": sum(free.values()),
+        "by_node": dict(sorted(free.items(), key=lambda one: -one[1])[:MOST_NODES]),
+        "filters": filters,
+        **_shortage(usable),
+        **_holders(job, want, snapshot),
+    }
     what = _name(want)
     if sum(free.values()) < needed:
         sentence = f"{_count(needed, what)} needed, {sum(free.values())} free"
@@ -46,6 +62,37 @@ def explain(
 
 
 _UNTIL_ENDS = "It starts when running work ends"
+# The evidence names at most so many nodes, those with most room.
+MOST_NODES = 12
+
+
+def _out(node: NodeSpace, job: WaitingJob) -> str:
+    return why_not(node.view, job) if node.view.available else node.view.unavailable_because
+
+
+def _could_alone(job: WaitingJob, want: Want, ledger: Ledger, can_place: CanPlace) -> bool:
+    """Whether it would start if nobody stood ahead of it."""
+    untouched = ledger.untouched()
+    mark = untouched.mark()
+    could = can_place(job, want, untouched)
+    untouched.rollback(mark)
+    return could
+
+
+def _holders(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> dict[str, Any]:
+    """How many jobs hold such GPUs, of the own project and of others, and when the first of them
+    ends at the latest."""
+    boards = {g.id: gpu_board(g).key for n in snapshot.nodes for g in n.gpus}
+    held = [
+        run
+        for run in snapshot.running
+        if any(boards.get(d.gpu) == want.board for r in run.replicas for d in r.devices)
+    ]
+    if not held:
+        return {}
+    own = sum(run.job.project == job.project for run in held)
+    ends = max(0, min(run.ends_at for run in held) - snapshot.now)
+    return {"held_by_own_jobs": own, "held_by_other_jobs": len(held) - own, "first_end_in": ends}
 
 
 def repartition() -> Reason:
@@ -58,13 +105,15 @@ def _priority() -> Reason:
     return Reason(ReasonCode.PRIORITY, sentence, {}, _UNTIL_ENDS)
 
 
-def _unavailable(serving: list[NodeSpace]) -> Reason:
-    if not serving:
+def _unavailable(why: dict[str, str]) -> Reason:
+    if not why:
         sentence = "No node has been added yet"
         return Reason(ReasonCode.NODE_UNAVAILABLE, sentence, {}, "An admin adds a node")
-    why = {n.view.name: n.view.unavailable_because for n in serving}
-    sentence = f"No node that could run it takes work: {'; '.join(sorted(why.values()))}"
-    return Reason(ReasonCode.NODE_UNAVAILABLE, sentence, {"nodes": why}, "An admin brings one back")
+    told = sorted(set(why.values()))
+    more = f"; and {len(told) - MOST_NODES} more" if len(told) > MOST_NODES else ""
+    sentence = f"No node that could run it takes work: {'; '.join(told[:MOST_NODES])}{more}"
+    evidence = {"nodes": dict(sorted(why.items())[:MOST_NODES])}
+    return Reason(ReasonCode.NODE_UNAVAILABLE, sentence, evidence, "An admin brings one back")
 
 
 def _serves(node: NodeSpace, want: Want) -> bool:

@@ -8,7 +8,9 @@ from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.units import as_gpus
 from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace
+from scheduler.core.eligible import why_not
 from scheduler.core.ledger import Ledger, NodeSpace, starts
+from scheduler.core.links import ring_by_nvlink
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import ClusterSnapshot, Topology, WaitingJob
 
@@ -74,13 +76,31 @@ def _together(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
         return Reason(ReasonCode.TOPOLOGY, "the request asks for one node")
     if len({ledger.nodes[node].view.fabric for node in nodes}) > 1:
         return Reason(ReasonCode.TOPOLOGY, "the nodes do not share a network")
+    if job.topology is Topology.NVLINK and not _nvlink_joins(place, ledger):
+        return Reason(ReasonCode.TOPOLOGY, "NVLink does not join these GPUs")
     return None
+
+
+def _nvlink_joins(place: Place, ledger: Ledger) -> bool:
+    """A slice of a GPU has no NVLink: only whole GPUs are asked about."""
+    by_node: dict[str, list[int]] = {}
+    for replica in place.replicas:
+        for device in replica.devices:
+            gpu = ledger.gpus.get(device.gpu)
+            if gpu is not None and device.kind is SliceKind.GPU:
+                by_node.setdefault(replica.node, []).append(gpu.view.index)
+    return all(
+        ring_by_nvlink(ledger.nodes[n].view.links, tuple(sorted(gpus)))
+        for n, gpus in by_node.items()
+    )
 
 
 def _replica(replica: ReplicaPlace, job: WaitingJob, ledger: Ledger) -> Reason | None:
     node = ledger.nodes[replica.node]
     if not node.view.available:
         return Reason(ReasonCode.NODE_UNAVAILABLE, node.view.unavailable_because)
+    if because := why_not(node.view, job):
+        return Reason(ReasonCode.NODE_UNAVAILABLE, because)
     if node.cpu_free_milli < job.cpu_milli or node.memory_free_mib < job.memory_mib:
         return Reason(ReasonCode.RESOURCES, f"{node.view.name} lacks CPU or memory")
     for device in replica.devices:

@@ -95,8 +95,15 @@ class Ledger:
         self.accounts = {
             (q.project, q.user): Account(q.limit_units, q.used_units) for q in snapshot.quotas
         }
+        self.snapshot = snapshot
+        self._untouched: Ledger | None = None
         self._undo: list[Callable[[], None]] = []
         self._made = 0
+
+    def untouched(self) -> "Ledger":
+        """The cluster as it was before this pass, made once. Roll back what you try on it."""
+        self._untouched = self._untouched or Ledger(self.snapshot)
+        return self._untouched
 
     def mark(self) -> int:
         """A point to roll back to."""

@@ -4,6 +4,7 @@ Ranking, best first: an idle slice of the very profile; then the place that dest
 GPU that is carved already; then an empty GPU. Whole GPUs stay whole as long as they can.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -12,18 +13,22 @@ from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
 from scheduler.core.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.eligible import why_not
 from scheduler.core.fits import NEAR
 from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace, room, starts
+from scheduler.core.links import best_set, bottleneck, ring_by_nvlink
 from scheduler.core.values import Topology, WaitingJob
 from scheduler.core.wants import Want
 
 
 @dataclass(slots=True)
 class Found:
-    """A gang's places. `merges`: idle slices to delete first, by GPU; empty when it can start."""
+    """A gang's places. `merges`: idle slices to delete first, by GPU; empty when it can start.
+    `rails`: indexes of the first replica's GPUs."""
 
     replicas: list[ReplicaPlace] = field(default_factory=list)
     merges: dict[str, list[str]] = field(default_factory=dict)
+    rails: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +59,31 @@ def find(job: WaitingJob, want: Want, ledger: Ledger, *, merging: bool = False) 
 def _node_sets(job: WaitingJob, want: Want, ledger: Ledger) -> Iterator[list[NodeSpace]]:
     """Sets of nodes to try in turn: single nodes where near is better, then whole networks."""
     usable = [n for n in ledger.nodes.values() if _is_usable(n, job, want)]
-    usable.sort(key=lambda n: (n.view.fabric, n.view.name, n.view.id))
+    usable.sort(key=lambda n: (n.view.fabric, n.view.leaf, n.view.name, n.view.id))
     if job.topology is not Topology.ANY or job.replicas == 1:
         # The fullest node that still serves: emptier ones are left for larger work.
         for node in sorted(usable, key=lambda n: (*_room(n, job, want), n.view.name)):
             yield [node]
     if job.topology not in NEAR and job.replicas > 1:
+        if job.topology is not Topology.ANY:
+            yield from _leaves(usable)
         for _, nodes in groupby(usable, key=lambda n: n.view.fabric):
             yield list(nodes)
+
+
+def _leaves(usable: list[NodeSpace]) -> list[list[NodeSpace]]:
+    """The nodes of each leaf switch, smaller leaves first; of networks that have several."""
+    groups = groupby(usable, key=lambda n: (n.view.fabric, n.view.leaf))
+    leaves = {key: list(nodes) for key, nodes in groups}
+    networks = Counter(fabric for fabric, _ in leaves)
+    named = [nodes for (fabric, leaf), nodes in leaves.items() if leaf and networks[fabric] > 1]
+    return sorted(named, key=len)
 
 
 def _is_usable(node: NodeSpace, job: WaitingJob, want: Want) -> bool:
     return (
         node.view.available
+        and not why_not(node.view, job)
         and node.cpu_free_milli >= job.cpu_milli
         and node.memory_free_mib >= job.memory_mib
         and any(g.view.healthy and g.board.key == want.board for g in node.gpus)
@@ -94,6 +111,8 @@ def _gang(
     job: WaitingJob, want: Want, ledger: Ledger, nodes: list[NodeSpace], merging: bool
 ) -> Found | None:
     found = Found()
+    if len(nodes) == 1 and want.kind is SliceKind.GPU:
+        return found if _side_by_side(job, want, ledger, nodes[0], merging, found) else None
     placed = dict.fromkeys((node.view.id for node in nodes), 0)
     for rank in range(job.replicas):
         # Spread over the least used node first; with one node there is nothing to choose.
@@ -103,6 +122,26 @@ def _gang(
             return None
         placed[node.view.id] += 1
     return found
+
+
+def _side_by_side(
+    job: WaitingJob, want: Want, ledger: Ledger, node: NodeSpace, merging: bool, found: Found
+) -> bool:
+    """The GPUs of the whole gang on one node, chosen together: all of them are one ring."""
+    enough = (
+        node.cpu_free_milli >= job.cpu_milli * job.replicas
+        and node.memory_free_mib >= job.memory_mib * job.replicas
+    )
+    chosen = _whole_gpus(want, node, job.replicas, merging, ()) if enough else None
+    if chosen is None:
+        return False
+    indexes = tuple(sorted(choice.gpu.view.index for choice in chosen))
+    if job.topology is Topology.NVLINK and not ring_by_nvlink(node.view.links, indexes):
+        return False
+    for rank in range(job.replicas):
+        own = chosen[rank * want.count : (rank + 1) * want.count]
+        _hold(job, ledger, node, rank, own, found)
+    return True
 
 
 def _replica(
@@ -117,9 +156,21 @@ def _replica(
     """Put one replica on the node, or leave the ledger as it was."""
     if node.cpu_free_milli < job.cpu_milli or node.memory_free_mib < job.memory_mib:
         return False
-    chosen = _devices(job, want, node, merging)
+    chosen = _devices(job, want, node, merging, found)
     if chosen is None:
         return False
+    _hold(job, ledger, node, rank, chosen, found)
+    return True
+
+
+def _hold(
+    job: WaitingJob,
+    ledger: Ledger,
+    node: NodeSpace,
+    rank: int,
+    chosen: list[_Choice],
+    found: Found,
+) -> None:
     for choice in chosen:
         if choice.destroys:
             ledger.drop_idle(choice.gpu, list(choice.destroys))
@@ -128,15 +179,17 @@ def _replica(
     ledger.hold_node(node, job.cpu_milli, job.memory_mib)
     devices = tuple(choice.place for choice in chosen)
     found.replicas.append(ReplicaPlace(rank=rank, node=node.view.id, devices=devices))
-    return True
+    found.rails = found.rails or tuple(sorted(choice.gpu.view.index for choice in chosen))
 
 
-def _devices(job: WaitingJob, want: Want, node: NodeSpace, merging: bool) -> list[_Choice] | None:
+def _devices(
+    job: WaitingJob, want: Want, node: NodeSpace, merging: bool, found: Found
+) -> list[_Choice] | None:
     gpus = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
     choices: Iterator[_Choice]
     match want.kind:
         case SliceKind.GPU:
-            return _whole_gpus(want, gpus, merging)
+            return _whole_gpus(want, node, 1, merging, found.rails)
         case SliceKind.MPS:
             choices = _shares(job, want, gpus, node.view.share_clients, merging)
         case SliceKind.MIG:
@@ -145,18 +198,34 @@ def _devices(job: WaitingJob, want: Want, node: NodeSpace, merging: bool) -> lis
     return [best] if best else None
 
 
-def _whole_gpus(want: Want, gpus: list[GpuSpace], merging: bool) -> list[_Choice] | None:
-    """Empty GPUs, of one NUMA node where one has enough, those in mode whole first."""
+def _whole_gpus(
+    want: Want, node: NodeSpace, replicas: int, merging: bool, rails: tuple[int, ...]
+) -> list[_Choice] | None:
+    """Empty GPUs for so many replicas, by the fastest ring; of equally fast ones those that can be
+    given as they are. `rails`: what the gang has on another node."""
+    gpus = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
     free = [g for g in gpus if g.is_empty or (merging and all(map(g.is_idle, g.slices)))]
-    by_numa: dict[int | None, list[GpuSpace]] = {}
-    for gpu in free:
-        by_numa.setdefault(gpu.view.numa_node, []).append(gpu)
-    enough = [group for group in by_numa.values() if len(group) >= want.count]
-    pool = min(enough, key=len, default=free)
-    pool = sorted(pool, key=lambda g: (len(g.slices), g.view.mode is not GpuMode.WHOLE, _id(g)))
-    if len(pool) < want.count:
+    count = want.count * replicas
+    if len(free) < count:
         return None
-    return [_Choice((), _place(want, gpu, 0), gpu, tuple(gpu.slices)) for gpu in pool[: want.count]]
+    empty = [g for g in free if not g.slices]
+    pools = [[g for g in empty if g.view.mode is GpuMode.WHOLE], empty, free]
+    sets = [_set(node, pool, count, rails) for pool in pools if len(pool) >= count]
+    fastest = bottleneck(node.view.links, _indexes(sets[-1]))
+    best = next(s for s in sets if bottleneck(node.view.links, _indexes(s)) == fastest)
+    return [_Choice((), _place(want, gpu, 0), gpu, tuple(gpu.slices)) for gpu in best]
+
+
+def _set(
+    node: NodeSpace, pool: list[GpuSpace], count: int, rails: tuple[int, ...]
+) -> list[GpuSpace]:
+    numa = tuple((g.view.index, -1 if g.view.numa_node is None else g.view.numa_node) for g in pool)
+    chosen = best_set(node.view.links, tuple(sorted(numa)), count, rails)
+    return [gpu for gpu in pool if gpu.view.index in chosen]
+
+
+def _indexes(gpus: list[GpuSpace]) -> tuple[int, ...]:
+    return tuple(sorted(gpu.view.index for gpu in gpus))
 
 
 def _shares(
@@ -233,5 +302,3 @@ def _place(want: Want, gpu: GpuSpace, start: int, slice_id: str = "") -> SlicePl
     )
 
 
-def _id(gpu: GpuSpace) -> tuple[int, str]:
-    return (gpu.view.index, gpu.view.id)

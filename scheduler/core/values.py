@@ -10,6 +10,7 @@ from enum import StrEnum
 from agents.contract.boards import Profile
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.decisions import ReplicaPlace
+from scheduler.core.links import UNKNOWN, Links
 
 
 class Topology(StrEnum):
@@ -115,6 +116,12 @@ class NodeView:
     share_clients: int = 0
     labels: tuple[str, ...] = ()
     taints: tuple[str, ...] = ()
+    links: Links = UNKNOWN
+
+    @property
+    def leaf(self) -> str:
+        """The leaf switch of its network, by its label `leaf=…`; "" where nobody said."""
+        return next((text[5:] for text in self.labels if text.startswith("leaf=")), "")
 
 
 @dataclass(frozen=True, slots=True)
