@@ -1,6 +1,6 @@
 # Every command a person or CI gives. `make` lists them; DEMO_EXIT=1 lets `make demo` end by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts lock clean
+.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements lock clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 LEVELS := $(wildcard $(addprefix tests/,unit property contract integration services docker browser))
@@ -54,6 +54,9 @@ bench-adoption: install ## kill -9 of an agent with running containers, ADOPTION
 
 bench-layouts: install ## what the table of legal MIG layouts answers, beside a dictionary, as JSON
 	$(BIN)/python -m tests.benchmarks.layouts
+
+bench-placements: install ## what one placement costs by number of nodes, on openb, as JSON
+	$(BIN)/python -m tests.benchmarks.placements
 
 lock: install ## resolve requirements/*.lock again after pyproject.toml changed
 	$(RESOLVE) --extra agent -o requirements/agent.lock

@@ -4,29 +4,36 @@ A job whose world changed since the snapshot is left for the next pass. The data
 stand behind this: a bug here becomes an IntegrityError, never two jobs on one device.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 import structlog
 from django.db import IntegrityError, transaction
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils import timezone
 
-from agents.contract.documents import GpuMode, SliceKind
-from portal.accounts.models import Project
 from portal.audit.transitions import advance
 from portal.duties.locks import locked
-from portal.inventory.models import Gpu, Node, Slice, SlotClaim
-from portal.jobs.models import Allocation, Attempt, Job, Replica, Wish
-from portal.jobs.release import idle_slices
+from portal.inventory.boards import quota_names
+from portal.inventory.models import Gpu, Node, Slice
+from portal.jobs.models import Allocation, Attempt, Job, Replica, StartEstimate, Wish
 from portal.jobs.snapshot import cluster_snapshot, waiting_job
 from portal.live.bell import ring
 from portal.quotas.models import Quota, quotas_of
-from scheduler.core.decisions import Hold, Merge, Place, Plan, SlicePlace
+from scheduler.changes import (
+    bypassed_count,
+    holds_write,
+    merge_commit,
+    preempt_commit,
+    reservations_write,
+)
+from scheduler.core.decisions import Carve, Place, Plan
 from scheduler.core.fits import fits
-from scheduler.core.states import JobStatus, SliceStatus
+from scheduler.core.states import JobStatus
 from scheduler.core.values import WaitingJob
+from scheduler.slices import carve_commit, slice_create
 
 log = structlog.get_logger(__name__)
 
@@ -42,25 +49,49 @@ class Committed:
 
 
 def commit(plan: Plan) -> Committed:
-    """Apply a whole plan: placements first, then merges of idle slices, then reasons of holds."""
-    placed = [place for place in plan.places if _place_or_leave(place)]
+    """Apply a whole plan: placements first, then merges and carves of idle slices, preemptions, and
+    what people read: reservations and reasons of holds."""
+    last = plan.places[-1] if plan.places else None
+    placed = [
+        place
+        for place in plan.places
+        if _place_or_leave(place, plan.bypassed if place is last else ())
+    ]
+    if placed and placed[-1] is not last:
+        bypassed_count(plan.bypassed)
     merged = [merge for merge in plan.merges if merge_commit(merge)]
+    carved = [carve for carve in plan.carves if _carve_or_leave(carve)]
+    for preempt in plan.preempts:
+        preempt_commit(preempt)
+    reservations_write(plan.reservations)
     holds_write(plan.holds)
     nodes = {UUID(replica.node) for place in placed for replica in place.replicas}
-    nodes |= set(Gpu.objects.filter(pk__in=[m.gpu for m in merged]).values_list("node", flat=True))
+    changed = [merge.gpu for merge in merged] + [carve.gpu for carve in carved]
+    nodes |= set(Gpu.objects.filter(pk__in=changed).values_list("node", flat=True))
     return Committed(len(placed), len(plan.places) - len(placed), frozenset(nodes))
 
 
-def _place_or_leave(place: Place) -> bool:
+def _place_or_leave(place: Place, bypassed: tuple[str, ...]) -> bool:
     try:
-        return place_commit(place)
+        return place_commit(place, bypassed)
     except IntegrityError as guard:
         log.warning("placement_refused_by_database", job=place.job, guard=str(guard))
         return False
 
 
-def place_commit(place: Place) -> bool:
-    """Give a whole gang its devices, or nothing. False when the world changed meanwhile."""
+def _carve_or_leave(carve: Carve) -> bool:
+    try:
+        return carve_commit(carve)
+    except IntegrityError as guard:
+        log.warning("carving_refused_by_database", gpu=carve.gpu, guard=str(guard))
+        return False
+
+
+def place_commit(place: Place, bypassed: tuple[str, ...] = ()) -> bool:
+    """Give a whole gang its devices, or nothing. False when the world changed meanwhile.
+
+    `bypassed` stands with the last placement of a plan: a plan that is committed again after a
+    crash does not count it twice."""
     with transaction.atomic():
         waiting = Job.objects.filter(pk=place.job, status=JobStatus.QUEUED).first()
         if waiting is None:
@@ -70,16 +101,21 @@ def place_commit(place: Place) -> bool:
         gpus = {str(g.pk): g for g in locked(Gpu.objects.filter(pk__in=_gpu_ids(place)))}
         slices = {str(s.pk): s for s in locked(Slice.objects.filter(pk__in=_slice_ids(place)))}
         job = _locked_job(place)
-        if job is None:
+        if job is None or job.held_by:
             return False
         asked = waiting_job(job)
-        if _misfit(place, asked, [node.pk for node in nodes], job.label):
-            return False
         # The clock is read after the GPUs are locked: holders' intervals never overlap.
         now = timezone.now()
-        _units_take(quotas, sum(d.units for r in place.replicas for d in r.devices))
+        if asked.after or asked.begin_at > now.timestamp():
+            return False
+        if _misfit(place, asked, [node.pk for node in nodes], job.label):
+            return False
+        _units_take(quotas, _units_by_model(place, gpus))
         _attempt_create(place, job, asked.processes, gpus, slices, now)
-        advance(job, JobStatus.PLACED, sentence=place.sentence, reason=None, position=None)
+        bypassed_count(bypassed)
+        StartEstimate.objects.filter(job=job, started_at=None).update(started_at=now)
+        Job.objects.filter(pk=job.pk).update(reason=None)
+        advance(job, JobStatus.PLACED, sentence=place.sentence, position=None, reserved_at=None)
         ring(f"job:{job.pk}")
         ring("cluster")
         return True
@@ -98,10 +134,20 @@ def _misfit(place: Place, asked: WaitingJob, nodes: list[UUID], label: str) -> b
     return reason is not None
 
 
-def _units_take(quotas: list[Quota], units: int) -> None:
+def _units_by_model(place: Place, gpus: dict[str, Gpu]) -> dict[str, int]:
+    """Units by what a quota may call the GPUs; under "" of all together."""
+    units: dict[str, int] = defaultdict(int)
+    for device in (d for replica in place.replicas for d in replica.devices):
+        for name in quota_names(gpus[device.gpu]):
+            units[name] += device.units
+    return units
+
+
+def _units_take(quotas: list[Quota], units: dict[str, int]) -> None:
     """Count the units; the CHECK constraint refuses what fits() should have refused."""
     for quota in quotas:
-        Quota.objects.filter(pk=quota.pk).update(used_units=F("used_units") + units)
+        if taken := units.get(quota.model, 0):
+            Quota.objects.filter(pk=quota.pk).update(used_units=F("used_units") + taken)
 
 
 def _attempt_create(
@@ -120,10 +166,12 @@ def _attempt_create(
         row = Replica.objects.create(
             attempt=attempt, rank=replica.rank, node_id=replica.node, wish=wish
         )
-        for device in replica.devices:
+        for index, device in enumerate(replica.devices):
             held = slices.get(device.slice)
-            held = held or _slice_create(gpus[device.gpu], device, job.project, processes)
+            held = held or slice_create(gpus[device.gpu], device, job.project, processes)
             Allocation.objects.create(
+                cpu_milli=0 if index else job.cpu_milli,
+                memory_mib=0 if index else job.memory_mib,
                 replica=row,
                 slice=held,
                 project=job.project,
@@ -131,79 +179,6 @@ def _attempt_create(
                 units=device.units,
                 reserved_at=now,
             )
-
-
-def _slice_create(gpu: Gpu, device: SlicePlace, project: Project, processes: int) -> Slice:
-    """A new slice with its claims. An empty GPU takes the mode that its first slice needs."""
-    if device.kind is SliceKind.MPS:
-        return _share_create(gpu, device, project, processes)
-    mode = GpuMode.MIG if device.kind is SliceKind.MIG else GpuMode.WHOLE
-    if gpu.desired_mode != mode:
-        gpu.desired_mode = mode
-        gpu.save(update_fields=["desired_mode"])
-    row = Slice.objects.create(
-        gpu=gpu,
-        kind=device.kind,
-        profile=device.profile,
-        start=device.start,
-        size=device.size,
-        memory_mib=device.memory_mib,
-        units=device.units,
-    )
-    slots = range(device.start, device.start + device.size)
-    SlotClaim.objects.bulk_create([SlotClaim(gpu=gpu, slot=s, slice=row) for s in slots])
-    return row
-
-
-def _share_create(gpu: Gpu, device: SlicePlace, project: Project, clients: int) -> Slice:
-    """A share claims no memory slices: the GPU counts what its shares take, and for whom.
-
-    Raises IntegrityError where another project, a slice or a whole-GPU job is on it."""
-    free = Gpu.objects.filter(Q(shared_by=None) | Q(shared_by=project), pk=gpu.pk, claims=None)
-    taken = free.update(
-        desired_mode=GpuMode.MPS,
-        shared_by=project,
-        shared_threads=F("shared_threads") + device.threads,
-        shared_memory_mib=F("shared_memory_mib") + device.memory_mib,
-    )
-    if not taken:
-        raise IntegrityError(f"{gpu} is not free for a share of {project.slug}")
-    return Slice.objects.create(
-        gpu=gpu,
-        kind=device.kind,
-        start=device.start,
-        size=device.size,
-        memory_mib=device.memory_mib,
-        units=device.units,
-        threads=device.threads,
-        clients=clients,
-    )
-
-
-def merge_commit(merge: Merge) -> bool:
-    """Begin to delete idle slices, all of them or none. Their places free up when they are gone."""
-    with transaction.atomic():
-        gpu = next(iter(locked(Gpu.objects.filter(pk=merge.gpu))), None)
-        idle = idle_slices(list(merge.slices))
-        if gpu is None or len(idle) != len(merge.slices):
-            return False
-        for row in idle:
-            advance(row, SliceStatus.DELETING, code="merge", sentence=f"for job {merge.for_job}")
-        ring("cluster")
-        return True
-
-
-def holds_write(holds: tuple[Hold, ...]) -> None:
-    """Write each waiting job's reason and position where they changed. One query reads them all."""
-    rows = Job.objects.filter(pk__in=[h.job for h in holds], status=JobStatus.QUEUED)
-    known = {row.pk: (row.reason, row.position) for row in rows.only("reason", "position")}
-    for hold in holds:
-        told = (hold.reason.as_dict(), hold.position)
-        if known.get(int(hold.job)) in (told, None):
-            continue
-        waiting = Job.objects.filter(pk=hold.job, status=JobStatus.QUEUED)
-        waiting.update(reason=told[0], position=told[1])
-        ring(f"job:{hold.job}")
 
 
 def _gpu_ids(place: Place) -> set[str]:

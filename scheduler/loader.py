@@ -3,12 +3,17 @@
 from datetime import datetime
 
 from portal.jobs.snapshot import cluster_snapshot, queue
+from scheduler.core.policy import Policy
 from scheduler.core.values import ClusterSnapshot
 
 # One pass looks at this many waiting jobs, the oldest ones: nobody is left out for ever.
-MAX_JOBS_PER_PASS = 2_000
+MAX_JOBS_PER_PASS = 10_000
 
 
-def load(*, now: datetime) -> ClusterSnapshot:
-    """The whole cluster and the front of the queue."""
-    return cluster_snapshot(now=now, jobs=queue()[:MAX_JOBS_PER_PASS])
+def load(*, now: datetime, policy: Policy) -> ClusterSnapshot:
+    """The whole cluster, the front of the queue, and what was used and asked for lately."""
+    return cluster_snapshot(
+        now=now,
+        jobs=queue()[:MAX_JOBS_PER_PASS],
+        half_life_seconds=policy.half_life_seconds,
+    )

@@ -10,11 +10,18 @@ from django.utils import timezone
 from portal.audit.transitions import advance
 from portal.duties.locks import locked
 from portal.inventory.models import HelloNonce, Node
+from portal.jobs.admission import NEVER
 from portal.jobs.lifecycle import job_rollup, job_stop, replica_lost
 from portal.jobs.models import Job, Replica
 from portal.jobs.release import allocations_release
 from portal.live.bell import ring, ring_drive, ring_plan
-from scheduler.core.states import JOB_HOLDING, REPLICA_ENDED, JobStatus, NodeStatus
+from scheduler.core.states import (
+    JOB_HOLDING,
+    JOB_WAITING,
+    REPLICA_ENDED,
+    JobStatus,
+    NodeStatus,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +31,7 @@ NONCE_KEPT = timedelta(minutes=10)
 def sweep() -> None:
     """One round. Each step stands alone: what fails in one does not keep the next from running."""
     now = timezone.now()
-    for step in (_nodes_judge, _replicas_judge, _deadlines, _unprepared, _rollups, _tidy):
+    for step in STEPS:
         try:
             step(now)
         except Exception:
@@ -55,6 +62,41 @@ def _replicas_judge(now: datetime) -> None:
     stranded = live.filter(node__status=NodeStatus.LOST, node__lease_until__lt=now - wait)
     for pk, name in stranded.values_list("pk", "node__name"):
         replica_lost(replica_id=pk, sentence=f"{name} was not heard of until its lease ended")
+
+
+def _dependencies(now: datetime) -> None:
+    """A job that is to run after one that never succeeded never starts: it ends, and so do those
+    after it. One whose begin has come, or whose dependencies have, is found by the planner, which
+    every sweep rings."""
+    never = [str(s) for s in NEVER]
+    while True:
+        waiting = Job.objects.filter(status__in=[str(s) for s in JOB_WAITING])
+        stuck = waiting.filter(after__status__in=never).order_by("pk").values_list("pk", flat=True)
+        ended = [_dependency_failed(pk, never) for pk in stuck.distinct()]
+        if True not in ended:
+            return
+
+
+def _dependency_failed(pk: int, never: list[str]) -> bool:
+    with transaction.atomic():
+        rows = Job.objects.filter(pk=pk, status__in=[str(s) for s in JOB_WAITING])
+        job = next(iter(locked(rows)), None)
+        before = job.after.filter(status__in=never).order_by("pk").first() if job else None
+        if job is None or before is None:
+            return False
+        advance(
+            job,
+            JobStatus.FAILED,
+            code="dependency",
+            sentence=f"{before.label} ended as {before.status}, and this was to run after it",
+            stop_reason="dependency",
+            finished_at=timezone.now(),
+            position=None,
+            reserved_at=None,
+        )
+        Job.objects.filter(pk=pk).update(reason=None)
+        ring(f"job:{pk}")
+        return True
 
 
 def _deadlines(now: datetime) -> None:
@@ -88,3 +130,14 @@ def _rollups(now: datetime) -> None:
 
 def _tidy(now: datetime) -> None:
     HelloNonce.objects.filter(seen_at__lt=now - NONCE_KEPT).delete()
+
+
+STEPS = (
+    _nodes_judge,
+    _replicas_judge,
+    _deadlines,
+    _unprepared,
+    _rollups,
+    _dependencies,
+    _tidy,
+)

@@ -6,18 +6,19 @@ from django.utils import timezone
 
 from portal.celery import app
 from portal.duties.services import duty_do
+from portal.quotas.policy import policy_now
 from scheduler import sweeper
 from scheduler.committer import commit
 from scheduler.core.plan import plan as decide
-from scheduler.core.policy import Policy
 from scheduler.driver import drive as drive_node
 from scheduler.loader import load
 
 
 def plan_once() -> None:
     """One planning pass: read, decide, commit, and drive the nodes that it changed."""
-    snapshot = load(now=timezone.now())
-    committed = commit(decide(snapshot, Policy()))
+    policy = policy_now()
+    snapshot = load(now=timezone.now(), policy=policy)
+    committed = commit(decide(snapshot, policy))
     for node_id in sorted(committed.nodes):
         drive_node(node_id=node_id)
 

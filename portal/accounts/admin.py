@@ -12,9 +12,13 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from portal.accounts.models import ApiToken, Membership, Project, Role, User
 from portal.accounts.services import (
+    SHARE_OF_MEMBER,
+    SHARE_OF_PROJECT,
     membership_remove,
     membership_set,
+    membership_share,
     project_create,
+    project_share,
     token_revoke,
 )
 from portal.audit.services import audit_record
@@ -61,7 +65,7 @@ class MembershipInline(TabularInline):
     model = Membership
     extra = 0
     autocomplete_fields = ("user",)
-    fields = ("user", "role")
+    fields = ("user", "role", *SHARE_OF_MEMBER)
 
 
 @admin.register(Project)
@@ -71,6 +75,10 @@ class ProjectAdmin(ModelAdmin):
     search_fields = ("slug", "name")
     readonly_fields = ("created_at",)
     inlines = (MembershipInline,)
+
+    def get_fields(self, request: HttpRequest, obj: Project | None = None) -> Any:
+        """Its share, caps and thresholds are set once it is there."""
+        return super().get_fields(request, obj) if obj else ("slug", "name")
 
     def get_inlines(self, request: HttpRequest, obj: Project | None) -> Any:
         return self.inlines if obj else ()
@@ -84,7 +92,7 @@ class ProjectAdmin(ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
         if change:
-            obj.save()
+            obj.save(update_fields=["name", "archived"])
             audit_record(
                 actor=request.user.get_username(),
                 action="project_change",
@@ -93,18 +101,24 @@ class ProjectAdmin(ModelAdmin):
                 project=obj,
                 after={"name": obj.name, "archived": obj.archived},
             )
-            return
-        made = project_create(slug=obj.slug, name=obj.name, actor=request.user.get_username())
-        obj.pk, obj._state.adding = made.pk, False
+        else:
+            made = project_create(slug=obj.slug, name=obj.name, actor=request.user.get_username())
+            obj.pk, obj._state.adding = made.pk, False
+        if share := {n: getattr(obj, n) for n in SHARE_OF_PROJECT if n in form.changed_data}:
+            project_share(project=obj, actor=request.user.get_username(), **share)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
         """Members go through the services, so that each change has its audit line."""
         actor = request.user.get_username()
         rows = formset.save(commit=False)
+        changed = {id(each.instance): each.changed_data for each in formset.forms}
         for row in rows:
             with refusals_shown(request):
                 role = Role(row.role)
                 membership_set(project=row.project, user=row.user, role=role, actor=actor)
+                share = {n: getattr(row, n) for n in SHARE_OF_MEMBER if n in changed[id(row)]}
+                if share:
+                    membership_share(project=row.project, user=row.user, actor=actor, **share)
         for row in formset.deleted_objects:
             with refusals_shown(request):
                 membership_remove(project=row.project, user=row.user, actor=actor)

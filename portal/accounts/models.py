@@ -33,7 +33,12 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
 
 
 class Project(models.Model):
-    """A team. Every job belongs to one."""
+    """A team. Every job belongs to one.
+
+    `weight`: its share among projects. `max_running` and `max_pending`: jobs at once, 0 = any
+    number. A job that holds more units than `approval_units`, or may run longer than
+    `approval_seconds`, waits for an admin; null = none does.
+    """
 
     slug = models.CharField(
         max_length=40,
@@ -43,19 +48,32 @@ class Project(models.Model):
     name = models.CharField(max_length=100)
     members = models.ManyToManyField(User, through="Membership", related_name="projects")
     archived = models.BooleanField(default=False)
+    weight = models.PositiveSmallIntegerField(default=1)
+    max_running = models.PositiveIntegerField(default=0)
+    max_pending = models.PositiveIntegerField(default=0)
+    approval_units = models.PositiveBigIntegerField(null=True, blank=True)
+    approval_seconds = models.PositiveIntegerField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ("slug",)
+        constraints = [
+            models.CheckConstraint(condition=models.Q(weight__gte=1), name="project_weight")
+        ]
 
     def __str__(self) -> str:
         return self.slug
 
 
 class Membership(models.Model):
+    """A user in a project: the role, and what `Project` has of the same names, for this user."""
+
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=[(r.value, r.value) for r in Role])
+    weight = models.PositiveSmallIntegerField(default=1)
+    max_running = models.PositiveIntegerField(default=0)
+    max_pending = models.PositiveIntegerField(default=0)
 
     class Meta:
         constraints = [
@@ -63,6 +81,7 @@ class Membership(models.Model):
             models.CheckConstraint(
                 condition=models.Q(role__in=[r.value for r in Role]), name="membership_role"
             ),
+            models.CheckConstraint(condition=models.Q(weight__gte=1), name="membership_weight"),
         ]
 
     def __str__(self) -> str:

@@ -14,10 +14,15 @@ from django.utils import timezone
 from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User
 from portal.audit.services import audit_record
 from portal.errors import Refused
+from portal.live.bell import ring_plan
 from portal.quotas.models import Quota
 
 MAX_TOKEN_TTL = timedelta(days=365)
 MAX_TOKENS = 50
+# Smallest and largest value of what a project and its members may be given.
+SHARE_OF_MEMBER = {"weight": (1, 10_000), "max_running": (0, 10**6), "max_pending": (0, 10**6)}
+APPROVALS = {"approval_units": (0, 56_000 * 100_000), "approval_seconds": (0, 366 * 86_400)}
+SHARE_OF_PROJECT = SHARE_OF_MEMBER | APPROVALS
 
 
 def project_create(*, slug: str, name: str = "", actor: str) -> Project:
@@ -69,6 +74,51 @@ def membership_remove(*, project: Project, user: User, actor: str) -> None:
         before = {"user": user.username, "role": row.role}
         row.delete()
         _audit(actor, "membership_remove", project, before, {})
+
+
+def project_share(*, project: Project, actor: str, **share: int | None) -> Project:
+    """Set a project's weight, caps of jobs and approval thresholds; what is not named stays.
+
+    Raises Refused(share_invalid).
+    """
+    _require_share(share, SHARE_OF_PROJECT)
+    with transaction.atomic():
+        row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+        before = {name: getattr(row, name) for name in share}
+        for name, value in share.items():
+            setattr(row, name, value)
+        row.save(update_fields=list(share))
+        _audit(actor, "project_share", row, before, dict(share))
+        ring_plan()
+    return row
+
+
+def membership_share(*, project: Project, user: User, actor: str, **share: int | None) -> None:
+    """Set a user's weight and caps of jobs inside a project. Raises Refused(not_found,
+    share_invalid)."""
+    _require_share(share, SHARE_OF_MEMBER)
+    with transaction.atomic():
+        row = next((row for row in _members(project) if row.user_id == user.pk), None)
+        if row is None:
+            raise Refused("not_found", f"{user.username} is not in {project.slug}", "", 404)
+        who = {"user": user.username}
+        before = {name: getattr(row, name) for name in share}
+        for name, value in share.items():
+            setattr(row, name, value)
+        row.save(update_fields=list(share))
+        _audit(actor, "membership_share", project, who | before, who | share)
+        ring_plan()
+
+
+def _require_share(share: dict[str, int | None], known: dict[str, tuple[int, int]]) -> None:
+    for name, value in share.items():
+        if name not in known:
+            raise Refused("share_invalid", f"There is no {name!r} here", name)
+        least, most = known[name]
+        if value is None and name in APPROVALS:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise Refused("share_invalid", f"{name} is a number from {least} to {most}", name)
 
 
 def token_create(

@@ -58,6 +58,21 @@ class JobRequestBody(serializers.Serializer[Any]):
     topology = serializers.CharField(required=False)
     backend = serializers.ChoiceField(choices=["auto", "nccl", "gloo"], required=False)
     retries = serializers.DictField(required=False)
+    preemptible = serializers.BooleanField(
+        required=False, help_text="may be stopped and queued again; true for priority low"
+    )
+    begin_at = serializers.CharField(
+        required=False, help_text="such as 2026-01-31T18:00:00+01:00, or +2h"
+    )
+    after = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="jobs that must succeed first"
+    )
+    needs = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="labels of nodes: nvme, zone=a"
+    )
+    tolerates = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="taints of nodes"
+    )
     env = serializers.DictField(child=serializers.CharField(), required=False)
 
 
@@ -181,6 +196,13 @@ class JobRow(serializers.ModelSerializer[Job]):
             "deadline_at",
             "finished_at",
             "gpu_hours",
+            "preemptible",
+            "preempted",
+            "attained_seconds",
+            "begin_at",
+            "reserved_at",
+            "held_by",
+            "held_because",
             "links",
         ]
 

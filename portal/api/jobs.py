@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
+from portal.accounts.models import Scope
 from portal.api.access import SubmitThrottle, caller
 from portal.api.job_shapes import (
     DryRunQuery,
@@ -29,6 +30,7 @@ from portal.api.openapi import listing
 from portal.api.wire import NewestFirst
 from portal.audit.selectors import events_of
 from portal.errors import Refused
+from portal.jobs.holding import job_approve, job_hold, job_refuse, job_release
 from portal.jobs.logs import read_log
 from portal.jobs.models import Job
 from portal.jobs.selectors import (
@@ -101,6 +103,40 @@ class JobCancel(APIView):
         return Response(_whole(job_visible(caller(request), job)))
 
 
+class BecauseBody(serializers.Serializer[Any]):
+    because = serializers.CharField(max_length=200)
+
+
+class JobHold(APIView):
+    @extend_schema(operation_id="job_hold", request=BecauseBody, responses=JobWhole)
+    def post(self, request: Request, job: str) -> Response:
+        row = job_visible(caller(request), job)
+        return _done(job_hold(job=row, by=caller(request), because=_because(request)))
+
+
+class JobRelease(APIView):
+    @extend_schema(operation_id="job_release", request=None, responses=JobWhole)
+    def post(self, request: Request, job: str) -> Response:
+        return _done(job_release(job=job_visible(caller(request), job), by=caller(request)))
+
+
+class JobApprove(APIView):
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="job_approve", request=None, responses=JobWhole)
+    def post(self, request: Request, job: str) -> Response:
+        return _done(job_approve(job=job_visible(caller(request), job), by=caller(request)))
+
+
+class JobRefuse(APIView):
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="job_refuse", request=BecauseBody, responses=JobWhole)
+    def post(self, request: Request, job: str) -> Response:
+        row = job_visible(caller(request), job)
+        return _done(job_refuse(job=row, by=caller(request), because=_because(request)))
+
+
 class JobLogs(APIView):
     @extend_schema(
         operation_id="job_logs",
@@ -151,6 +187,16 @@ def limits() -> RequestLimits:
 
 def _whole(job: Job) -> Any:
     return JobWhole(job, context={"usage": usage_of([job]), "attempts": attempts_of(job)}).data
+
+
+def _done(job: Job) -> Response:
+    return Response(_whole(Job.objects.select_related("project", "owner").get(pk=job.pk)))
+
+
+def _because(request: Request) -> str:
+    body = BecauseBody(data=request.data)
+    body.is_valid(raise_exception=True)
+    return str(body.validated_data["because"])
 
 
 def _query(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:

@@ -34,11 +34,33 @@ class QuotaShape(serializers.ModelSerializer[Quota]):
 
     class Meta:
         model = Quota
-        fields = ("project", "user", "limit_units", "used_units", "version")
+        fields = (
+            "project",
+            "user",
+            "model",
+            "limit_units",
+            "borrow_units",
+            "lend_units",
+            "used_units",
+            "version",
+        )
 
 
 class QuotaBody(serializers.Serializer[Any]):
     limit_units = serializers.IntegerField(min_value=0, max_value=MAX_LIMIT_UNITS)
+    model = serializers.CharField(
+        max_length=128, default="", allow_blank=True, help_text="such as H200; empty: of any model"
+    )
+    borrow_units = serializers.IntegerField(
+        min_value=0, max_value=MAX_LIMIT_UNITS, required=False, help_text="of projects only"
+    )
+    lend_units = serializers.IntegerField(
+        min_value=0, max_value=MAX_LIMIT_UNITS, required=False, help_text="of projects only"
+    )
+
+
+class QuotaQuery(serializers.Serializer[Any]):
+    model = serializers.CharField(max_length=128, default="", allow_blank=True)
 
 
 class QuotaList(APIView):
@@ -50,7 +72,7 @@ class QuotaList(APIView):
 class ProjectQuota(APIView):
     scopes = {"PUT": Scope.ADMIN}
 
-    @extend_schema(operation_id="quota_show", responses=QuotaShape)
+    @extend_schema(operation_id="quota_show", parameters=[QuotaQuery], responses=QuotaShape)
     def get(self, request: Request, project: str) -> Response:
         return _shown(_quota(request, project, None))
 
@@ -63,16 +85,13 @@ class ProjectQuota(APIView):
     def put(self, request: Request, project: str) -> Response:
         row = project_visible(caller(request), project)
         require_platform_admin(caller(request))
-        limit_units, version = _wanted(request)
-        actor = caller(request).username
-        quota = quota_set(project=row, limit_units=limit_units, version=version, actor=actor)
-        return _shown(quota)
+        return _shown(quota_set(project=row, actor=caller(request).username, **_wanted(request)))
 
 
 class UserQuota(APIView):
     scopes = {"PUT": Scope.ADMIN}
 
-    @extend_schema(operation_id="user_quota_show", responses=QuotaShape)
+    @extend_schema(operation_id="user_quota_show", parameters=[QuotaQuery], responses=QuotaShape)
     def get(self, request: Request, project: str, user: str) -> Response:
         return _shown(_quota(request, project, user))
 
@@ -85,30 +104,26 @@ class UserQuota(APIView):
     def put(self, request: Request, project: str, user: str) -> Response:
         row = project_visible(caller(request), project)
         require_project_admin(caller(request), row)
-        limit_units, version = _wanted(request)
-        quota = quota_set(
-            project=row,
-            user=user_named(user),
-            limit_units=limit_units,
-            version=version,
-            actor=caller(request).username,
-        )
-        return _shown(quota)
+        person, actor = user_named(user), caller(request).username
+        return _shown(quota_set(project=row, user=person, actor=actor, **_wanted(request)))
 
 
 def _quota(request: Request, project: str, user: str | None) -> Quota:
-    row = quotas_of(caller(request)).filter(project__slug=project, user__username=user).first()
+    query = QuotaQuery(data=request.query_params)
+    query.is_valid(raise_exception=True)
+    rows = quotas_of(caller(request)).filter(**query.validated_data)
+    row = rows.filter(project__slug=project, user__username=user).first()
     if row is None:
         raise Refused("not_found", "There is no such quota, or you may not see it", "", 404)
     return row
 
 
-def _wanted(request: Request) -> tuple[int, int]:
-    """The new limit, and the version that the caller has seen."""
+def _wanted(request: Request) -> dict[str, Any]:
+    """The new limits, and the version that the caller has seen."""
     version = _version(request)
     body = QuotaBody(data=request.data)
     body.is_valid(raise_exception=True)
-    return body.validated_data["limit_units"], version
+    return body.validated_data | {"version": version}
 
 
 def _version(request: Request) -> int:

@@ -16,3 +16,9 @@ def board_of(row: Gpu) -> Board:
 def profiles_of(row: Gpu) -> tuple[Profile, ...]:
     """What the driver told of an unknown board; empty for a known one."""
     return believed(decode(ObservedProfile, stored) for stored in row.profiles)
+
+
+def quota_names(row: Gpu) -> frozenset[str]:
+    """What a quota may call this GPU's board: "" (of every model), its key, its model."""
+    board = board_of(row)
+    return frozenset({"", board.key, board.model})

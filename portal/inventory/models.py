@@ -27,6 +27,8 @@ class Node(models.Model):
     """A server with an agent. `desired` is the whole document it is told; `revision` its number.
 
     `lease_until`: by our clock, the latest moment at which the agent may believe itself in contact.
+    `labels`: what jobs may ask for, such as "nvme" or "zone=a". Only jobs that tolerate every one
+    of its `taints` come here; `taint_reason` says why it has some.
     """
 
     NOUN = "node"
@@ -39,6 +41,9 @@ class Node(models.Model):
     schedulable = models.BooleanField(default=True)
     cordon_reason = models.CharField(max_length=200, blank=True, default="")
     cordon_by = models.CharField(max_length=150, blank=True, default="")
+    labels = models.JSONField(default=list, blank=True, editable=False)
+    taints = models.JSONField(default=list, blank=True, editable=False)
+    taint_reason = models.CharField(max_length=200, blank=True, default="", editable=False)
     public_key = models.CharField(max_length=64, blank=True, default="", editable=False)
     epoch = models.PositiveBigIntegerField(default=0, editable=False)
     token_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
@@ -100,6 +105,8 @@ class Gpu(models.Model):
     `profiles`: what the driver tells of a board that no table has (ObservedProfile as JSON).
     `busy`: a process that belongs to no job and keeps the GPU from being given out.
     `shared_*`: what its MPS shares take together, and the one project that they are of.
+    `pinned`: an admin keeps its partitions as they are. `settles_at`: when it was carved or merged
+    long enough ago to be partitioned anew.
     """
 
     NOUN = "gpu"
@@ -130,6 +137,10 @@ class Gpu(models.Model):
     )
     shared_threads = models.PositiveSmallIntegerField(default=0, editable=False)
     shared_memory_mib = models.PositiveIntegerField(default=0, editable=False)
+    pinned = models.BooleanField(default=False, editable=False)
+    pinned_by = models.CharField(max_length=150, blank=True, default="", editable=False)
+    pinned_because = models.CharField(max_length=200, blank=True, default="", editable=False)
+    settles_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
         ordering = ("node", "index")

@@ -1,12 +1,19 @@
 """The console's view of jobs and what became of them. Only cancelling is done by hand."""
 
+from collections.abc import Callable
+from typing import cast
+
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from portal.accounts.models import User
 from portal.console import ReadOnlyAdmin, refusals_shown
-from portal.jobs.models import Allocation, Attempt, Job, Replica
+from portal.jobs.holding import job_approve, job_hold, job_refuse, job_release
+from portal.jobs.models import Allocation, Attempt, Job, Replica, StartEstimate
 from portal.jobs.services import job_cancel
+
+IN_CONSOLE = "decided in the console"
 
 
 @admin.register(Job)
@@ -15,7 +22,7 @@ class JobAdmin(ReadOnlyAdmin):
     list_filter = ("status", "kind", "priority", "project")
     search_fields = ("=id", "name", "owner__username", "project__slug")
     list_select_related = ("project", "owner")
-    actions = ("cancel",)
+    actions = ("cancel", "hold", "release", "approve", "refuse")
 
     @admin.action(description="Cancel")
     def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
@@ -23,6 +30,36 @@ class JobAdmin(ReadOnlyAdmin):
             with refusals_shown(request):
                 job_cancel(job=job, actor=request.user.get_username())
                 messages.success(request, f"{job.label}: cancelled")
+
+    @admin.action(description="Hold: keep it from starting")
+    def hold(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        _each(request, queryset, lambda job, by: job_hold(job=job, by=by, because=IN_CONSOLE))
+
+    @admin.action(description="Release what is held")
+    def release(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        _each(request, queryset, lambda job, by: job_release(job=job, by=by))
+
+    @admin.action(description="Approve")
+    def approve(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        _each(request, queryset, lambda job, by: job_approve(job=job, by=by))
+
+    @admin.action(description="Refuse")
+    def refuse(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        _each(request, queryset, lambda job, by: job_refuse(job=job, by=by, because=IN_CONSOLE))
+
+
+def _each(request: HttpRequest, queryset: QuerySet[Job], do: Callable[[Job, User], object]) -> None:
+    for job in queryset:
+        with refusals_shown(request):
+            do(job, cast(User, request.user))
+            messages.success(request, f"{job.label}: done")
+
+
+@admin.register(StartEstimate)
+class StartEstimateAdmin(ReadOnlyAdmin):
+    list_display = ("job", "asked_at", "expected", "pessimistic", "started_at", "basis")
+    search_fields = ("=job__id", "job__name")
+    list_select_related = ("job",)
 
 
 @admin.register(Attempt)

@@ -14,6 +14,7 @@ from django.utils import timezone
 from portal.audit.transitions import SYSTEM, advance, note
 from portal.duties.locks import locked
 from portal.jobs.models import Attempt, Job, Replica, Wish
+from portal.jobs.release import SECOND
 from portal.live.bell import ring, ring_drive, ring_plan
 from scheduler.core.states import (
     JOB_HOLDING,
@@ -23,6 +24,11 @@ from scheduler.core.states import (
     ReplicaStatus,
     attempt_outcome,
 )
+
+# Why a job stops that goes back to the queue: others go first.
+PREEMPTED = "preempted"
+# Whatever it ran before, a job that starts again gets at least so much of its limit.
+LEAST_SECONDS_LEFT = 60
 
 ENDS = {
     "succeeded": JobStatus.SUCCEEDED,
@@ -44,8 +50,14 @@ def job_rollup(*, job_id: int) -> None:
 
 
 def job_stop(*, job: Job, stop_reason: str, sentence: str, actor: str = SYSTEM) -> None:
-    """Begin to stop a placed job (locked by the caller). The first reason wins."""
-    if JobStatus(job.status) is not JobStatus.STOPPING:
+    """Begin to stop a placed job (locked by the caller). The first reason wins, but a job that only
+    makes way is not kept from being cancelled."""
+    if JobStatus(job.status) is JobStatus.STOPPING:
+        if job.stop_reason == PREEMPTED and stop_reason == "cancelled":
+            Job.objects.filter(pk=job.pk).update(stop_reason=stop_reason)
+            job.stop_reason = stop_reason
+            note(job, stop_reason, sentence, actor=actor)
+    else:
         advance(
             job,
             JobStatus.STOPPING,
@@ -92,7 +104,8 @@ def _running(job: Job, replicas: list[Replica]) -> None:
     if JobStatus(job.status) is not JobStatus.PREPARING:
         return
     started = min((r.started_at for r in replicas if r.started_at), default=timezone.now())
-    deadline = started + timedelta(seconds=job.time_limit_seconds)
+    left = job.time_limit_seconds - job.attained_seconds
+    deadline = started + timedelta(seconds=left)
     advance(job, JobStatus.RUNNING, started_at=started, deadline_at=deadline)
 
 
@@ -177,7 +190,9 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
 
 
 def _requeue(job: Job, attempt: Attempt) -> bool:
-    """Back to its place in the queue, where a retry is left. True when it went back."""
+    """Back to its place in the queue: it made way, or a retry is left. True when it went back."""
+    if job.stop_reason == PREEMPTED:
+        return _make_way(job)
     if job.stop_reason not in ("failed", "lost"):
         return False
     failure = attempt.first_failure or {}
@@ -195,6 +210,24 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
         started_at=None,
         deadline_at=None,
         **{column: left - 1},
+    )
+    return True
+
+
+def _make_way(job: Job) -> bool:
+    """Queued again with what it has reached; no retry is spent on it."""
+    ran = max(0, (timezone.now() - job.started_at) // SECOND) if job.started_at else 0
+    most = max(0, job.time_limit_seconds - LEAST_SECONDS_LEFT)
+    advance(
+        job,
+        JobStatus.QUEUED,
+        code=PREEMPTED,
+        sentence="it made way, and waits at its old place in the queue",
+        stop_reason="",
+        started_at=None,
+        deadline_at=None,
+        preempted=job.preempted + 1,
+        attained_seconds=min(job.attained_seconds + ran, max(most, job.attained_seconds)),
     )
     return True
 

@@ -23,6 +23,10 @@ class Job(models.Model):
     `request` is the canonical request as scheduler.core.request writes it; what is queried or
     counted stands in columns of its own. `reason` is the one reason object while it waits, and why
     it ended after that. `stop_reason` is the first cause of its end: the first one wins.
+
+    `attained_seconds`: running time that later attempts build on; the limit counts it. `preempted`
+    and `bypassed`: how often it was stopped for others, and overtaken while it waited. `after`:
+    jobs that must succeed first. `reserved_at`: the planner lets nobody delay it beyond this time.
     """
 
     NOUN = "job"
@@ -56,6 +60,18 @@ class Job(models.Model):
     deadline_at = models.DateTimeField(null=True, blank=True, editable=False)
     finished_at = models.DateTimeField(null=True, blank=True, editable=False)
     idempotency_key = models.CharField(max_length=128, blank=True, default="", editable=False)
+    limit_is_chosen = models.BooleanField(default=True, editable=False)
+    preemptible = models.BooleanField(default=False, editable=False)
+    begin_at = models.DateTimeField(null=True, blank=True, editable=False)
+    after = models.ManyToManyField(
+        "self", symmetrical=False, related_name="followers", blank=True, editable=False
+    )
+    held_by = models.CharField(max_length=150, blank=True, default="", editable=False)
+    held_because = models.CharField(max_length=200, blank=True, default="", editable=False)
+    attained_seconds = models.PositiveIntegerField(default=0, editable=False)
+    preempted = models.PositiveIntegerField(default=0, editable=False)
+    bypassed = models.PositiveIntegerField(default=0, editable=False)
+    reserved_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
         ordering = ("-id",)
@@ -70,6 +86,8 @@ class Job(models.Model):
         indexes = [
             models.Index(fields=("status", "queued_at"), name="job_queue"),
             models.Index(fields=("project", "-id"), name="job_project"),
+            models.Index(fields=("-finished_at",), name="job_finished"),
+            models.Index(fields=("started_at",), name="job_started"),
         ]
 
     def __str__(self) -> str:
@@ -154,7 +172,11 @@ class Replica(models.Model):
 
 
 class Allocation(models.Model):
-    """The lease of a slice by a replica, from one moment to another. Accounting is their sum."""
+    """The lease of a slice by a replica, from one moment to another. Accounting is their sum.
+
+    `cpu_milli` and `memory_mib`: what of its node goes with it; the first device of a replica
+    carries all of them. `used_seconds`: whole seconds from bound to released, once it is released.
+    """
 
     NOUN = "allocation"
 
@@ -166,6 +188,9 @@ class Allocation(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="allocations"
     )
     units = models.PositiveIntegerField()
+    cpu_milli = models.PositiveIntegerField(default=0)
+    memory_mib = models.PositiveIntegerField(default=0)
+    used_seconds = models.PositiveBigIntegerField(default=0)
     status = models.CharField(
         max_length=16,
         choices=words(AllocationStatus),
@@ -190,6 +215,35 @@ class Allocation(models.Model):
                 name="allocation_interval",
             ),
         ]
+        indexes = [models.Index(fields=("released_at",), name="allocation_released")]
 
     def __str__(self) -> str:
         return f"{self.slice} held by {self.replica}"
+
+
+class StartEstimate(models.Model):
+    """A question when a job will start, and the answer; `started_at` says what came true.
+
+    `optimistic`, `expected` and `pessimistic`: with 10, 50 and 90 % of the forecasts.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="estimates")
+    asked_at = models.DateTimeField()
+    optimistic = models.DateTimeField()
+    expected = models.DateTimeField()
+    pessimistic = models.DateTimeField()
+    basis = models.CharField(max_length=200)
+    started_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("job", "asked_at")
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(optimistic__lte=F("expected"), expected__lte=F("pessimistic")),
+                name="estimate_in_order",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job}: {self.expected:%Y-%m-%d %H:%M} by {self.basis}"

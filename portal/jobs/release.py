@@ -1,6 +1,6 @@
 """Allocations from bound to released. A device is free only after its container was seen gone."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -11,11 +11,14 @@ from django.utils import timezone
 from agents.contract.documents import SliceKind
 from portal.audit.transitions import advance
 from portal.duties.locks import locked
+from portal.inventory.boards import quota_names
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.reports import slice_delete
 from portal.jobs.models import Allocation, Replica, Wish
 from portal.quotas.models import Quota, quotas_of
 from scheduler.core.states import ALLOCATION_LIVE, AllocationStatus, SliceStatus
+
+SECOND = timedelta(seconds=1)
 
 
 def allocations_bind(*, replica: Replica, at: datetime) -> None:
@@ -62,23 +65,25 @@ def _release(pk: UUID) -> int:
         quotas = locked(quotas_of(row.project_id, row.user_id))
         locked(Gpu.objects.filter(pk=row.slice.gpu_id))
         (device,) = locked(Slice.objects.filter(pk=row.slice_id).select_related("gpu"))
+        models = quota_names(device.gpu)
         (row,) = locked(Allocation.objects.filter(pk=pk).select_related("replica__attempt"))
         if row.status != AllocationStatus.RELEASING:
             return 0
         now = timezone.now()
-        advance(row, AllocationStatus.RELEASED, at=now, released_at=now)
-        _quotas_return(quotas, row.units)
+        used = max(0, (now - row.bound_at) // SECOND) if row.bound_at else 0
+        advance(row, AllocationStatus.RELEASED, at=now, released_at=now, used_seconds=used)
+        _quotas_return([q for q in quotas if q.model in models], row.units)
         if device.kind != SliceKind.MIG:
             slice_delete(device)
         return 1
 
 
 def _quotas_return(quotas: list[Quota], units: int) -> None:
-    """Give units back; the guard falls towards the limit with them."""
+    """Give units back; the guard falls with them towards what may be held."""
     for quota in quotas:
         Quota.objects.filter(pk=quota.pk).update(
             used_units=F("used_units") - units,
-            guard_units=Greatest(F("limit_units"), F("used_units") - units),
+            guard_units=Greatest(F("limit_units") + F("borrow_units"), F("used_units") - units),
         )
 
 

@@ -1,22 +1,26 @@
 """What people do with jobs: submit and cancel. What nodes make of them is in lifecycle."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from agents.contract.boards import Board
 from portal.accounts.models import Membership, Project, Role, User
 from portal.audit.transitions import advance, note
 from portal.duties.locks import locked
 from portal.errors import Refused
+from portal.jobs.admission import approval, jobs_before, require_room
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job
 from portal.jobs.snapshot import as_waiting, cluster_snapshot
 from portal.live.bell import ring, ring_plan
 from scheduler.core.capacity import impossible
 from scheduler.core.reasons import Reason
-from scheduler.core.request import JobRequest, request_as_dict
+from scheduler.core.request import JobRequest, parse_stored, request_as_dict
 from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
+from scheduler.core.wants import gpu_board
 
 
 def job_check(*, user: User, request: JobRequest) -> Reason | None:
@@ -24,7 +28,11 @@ def job_check(*, user: User, request: JobRequest) -> Reason | None:
 
     Raises Refused where the project is unknown to the user.
     """
-    project = _project(user, request.project)
+    return _judged(_project(user, request.project), user, request)[0]
+
+
+def _judged(project: Project, user: User, request: JobRequest) -> tuple[Reason | None, set[Board]]:
+    """Why it can never run here, and the boards that are here."""
     now = timezone.now()
     waiting = as_waiting(
         request,
@@ -33,7 +41,9 @@ def job_check(*, user: User, request: JobRequest) -> Reason | None:
         user=user.username,
         queued_at=int(now.timestamp()),
     )
-    return impossible(waiting, cluster_snapshot(now=now))
+    snapshot = cluster_snapshot(now=now)
+    boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
+    return impossible(waiting, snapshot), boards
 
 
 def job_submit(
@@ -42,16 +52,21 @@ def job_submit(
     """Write down what the user wants and ring the planner. A full cluster never refuses.
 
     With an idempotency key, the same request again returns the first job; another request under
-    the same key raises Refused(idempotency_mismatch).
+    the same key raises Refused(idempotency_mismatch). Also raises Refused(pending_limit,
+    after_unknown, after_failed), and what `job_check` finds.
     """
     if idempotency_key and (earlier := _earlier(user, idempotency_key)):
         return _same_or_refused(earlier, request)
-    if reason := job_check(user=user, request=request):
-        raise Refused(str(reason.code), reason.sentence, "device", 400)
     project = _project(user, request.project)
+    reason, boards = _judged(project, user, request)
+    if reason:
+        raise Refused(str(reason.code), reason.sentence, "device", 400)
     try:
         with transaction.atomic():
-            return _job_create(user, project, request, idempotency_key, actor or user.username)
+            require_room(user, project)
+            job = _job_create(user, project, request, idempotency_key, actor or user.username)
+            _admit(job, approval(request, project, boards), actor or user.username)
+            return job
     except IntegrityError:
         if earlier := _earlier(user, idempotency_key):
             return _same_or_refused(earlier, request)
@@ -101,19 +116,31 @@ def _earlier(user: User, key: str) -> Job | None:
 
 
 def _same_or_refused(job: Job, request: JobRequest) -> Job:
-    if job.request != request_as_dict(request):
+    if parse_stored(job.request) != request:
         sentence = f"This Idempotency-Key made {job.label} from another request. Use a new key"
         raise Refused("idempotency_mismatch", sentence, "", 422)
     return job
 
 
 def _job_create(user: User, project: Project, request: JobRequest, key: str, actor: str) -> Job:
+    before = jobs_before(request, project)
     job = Job.objects.create(project=project, owner=user, idempotency_key=key, **_columns(request))
+    job.after.set(before)
     note(job, "submitted", f"asked by {actor}", actor=actor)
-    advance(job, JobStatus.QUEUED, actor=actor, queued_at=timezone.now())
-    ring_plan()
-    ring(f"job:{job.pk}")
     return job
+
+
+def _admit(job: Job, reason: Reason | None, actor: str) -> None:
+    """Into the queue, or before an admin who has to approve it."""
+    if reason:
+        told = reason.as_dict()
+        advance(job, JobStatus.AWAITING_APPROVAL, actor=actor, reason=reason)
+        Job.objects.filter(pk=job.pk).update(reason=told)
+        job.reason = told
+    else:
+        advance(job, JobStatus.QUEUED, actor=actor, queued_at=timezone.now())
+        ring_plan()
+    ring(f"job:{job.pk}")
 
 
 def _columns(request: JobRequest) -> dict[str, Any]:
@@ -126,7 +153,17 @@ def _columns(request: JobRequest) -> dict[str, Any]:
         "cpu_milli": request.cpu_milli,
         "memory_mib": request.memory_mib,
         "time_limit_seconds": request.time_limit_seconds,
+        "limit_is_chosen": request.limit_is_chosen,
+        "preemptible": request.preemptible,
+        "begin_at": _begin(request),
         "priority": request.priority,
         "infrastructure_retries_left": request.infrastructure_retries,
         "user_retries_left": request.user_retries,
     }
+
+
+def _begin(request: JobRequest) -> datetime | None:
+    """When it may begin at the earliest; a delay counts from now."""
+    if request.begin_in:
+        return timezone.now() + timedelta(seconds=request.begin_in)
+    return datetime.fromtimestamp(request.begin_at, UTC) if request.begin_at else None

@@ -1,19 +1,31 @@
 """Rows as the planner's values, in a constant number of queries. Decides nothing."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import OuterRef, Q, QuerySet, Subquery, Sum, TextField
+from django.db.models.functions import Cast
 
+from agents.contract.codec import decode
 from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.errors import ContractError
+from agents.contract.topology import NodeTopology
 from portal.inventory.boards import profiles_of
 from portal.inventory.models import Gpu, Node, Slice
+from portal.jobs.asked import as_waiting, seconds, waiting_job, waiting_jobs
 from portal.jobs.models import Allocation, Job, Replica
+from portal.jobs.past import mix, owners, past_runs
+from portal.jobs.running import held_now, running_jobs
+from portal.quotas.budgets import budgets_now
 from portal.quotas.models import Quota
-from scheduler.core.request import JobRequest, parse_stored
+from scheduler.core.links import UNKNOWN, Links, links_of
+from scheduler.core.policy import Policy
 from scheduler.core.states import (
     ALLOCATION_LIVE,
     SLICE_LIVE,
@@ -26,77 +38,64 @@ from scheduler.core.values import (
     ClusterSnapshot,
     GpuView,
     NodeView,
-    Priority,
     QuotaView,
     SliceView,
-    WaitingJob,
 )
+
+__all__ = ["as_waiting", "cluster_snapshot", "queue", "waiting_job"]
+
+HALF_LIFE_SECONDS = Policy().half_life_seconds
 
 
 def cluster_snapshot(
-    *, now: datetime, nodes: Iterable[UUID] | None = None, jobs: QuerySet[Job] | None = None
+    *,
+    now: datetime,
+    nodes: Iterable[UUID] | None = None,
+    jobs: QuerySet[Job] | None = None,
+    half_life_seconds: int = HALF_LIFE_SECONDS,
 ) -> ClusterSnapshot:
-    """The cluster as the rows have it: all nodes or only `nodes`, with `jobs` as the queue."""
-    return ClusterSnapshot(
+    """The cluster as the rows have it: all nodes or only `nodes`. With `jobs` as the queue, also
+    who runs, who owns how much, and what was asked for and run lately."""
+    there = ClusterSnapshot(
         now=int(now.timestamp()),
         nodes=_nodes(list(nodes) if nodes is not None else None),
-        jobs=tuple(waiting_job(job) for job in jobs) if jobs is not None else (),
         quotas=_quotas(),
+    )
+    if jobs is None:
+        return there
+    held = held_now(now)
+    return replace(
+        there,
+        jobs=waiting_jobs(jobs),
+        running=running_jobs(held, now),
+        budgets=budgets_now(now),
+        owners=owners(held, now, half_life_seconds),
+        mix=mix(),
+        past=past_runs(),
     )
 
 
 def queue() -> QuerySet[Job]:
     """The jobs that wait for a place, oldest first."""
-    waiting = Job.objects.filter(status=JobStatus.QUEUED)
-    return waiting.select_related("project", "owner").order_by("queued_at", "id")
-
-
-def waiting_job(job: Job) -> WaitingJob:
-    """A job row as the planner sees it."""
-    return as_waiting(
-        parse_stored(job.request),
-        id=str(job.pk),
-        project=job.project.slug,
-        user=job.owner.username,
-        queued_at=int((job.queued_at or job.submitted_at).timestamp()),
-    )
-
-
-def as_waiting(
-    request: JobRequest, *, id: str, project: str, user: str, queued_at: int
-) -> WaitingJob:
-    """A request as if it stood in the queue now."""
-    return WaitingJob(
-        id=id,
-        name=request.name,
-        project=project,
-        user=user,
-        priority=Priority(request.priority),
-        queued_at=queued_at,
-        replicas=request.replicas,
-        device=request.device,
-        cpu_milli=request.cpu_milli,
-        memory_mib=request.memory_mib,
-        topology=request.topology,
-        processes=request.processes,
-    )
+    return Job.objects.filter(status=JobStatus.QUEUED).order_by("queued_at", "id")
 
 
 def _quotas() -> tuple[QuotaView, ...]:
-    rows = Quota.objects.select_related("project", "user").order_by("id")
-    return tuple(
-        QuotaView(
-            project=row.project.slug,
-            user=row.user.username if row.user else "",
-            limit_units=row.limit_units,
-            used_units=row.used_units,
-        )
-        for row in rows
+    rows: Iterable[tuple[Any, ...]] = Quota.objects.order_by("id").values_list(
+        "project__slug",
+        "user__username",
+        "limit_units",
+        "used_units",
+        "model",
+        "borrow_units",
+        "lend_units",
     )
+    return tuple(QuotaView(project, user or "", *rest) for project, user, *rest in rows)
 
 
 def _nodes(only: list[UUID] | None) -> tuple[NodeView, ...]:
-    nodes = Node.objects.exclude(status=NodeStatus.RETIRED).defer("topology").order_by("name")
+    nodes = Node.objects.exclude(status=NodeStatus.RETIRED).order_by("name")
+    nodes = nodes.defer("topology", "desired").annotate(told=Cast("topology", TextField()))
     if only is not None:
         nodes = nodes.filter(pk__in=only)
     gpus = _gpus(only)
@@ -104,7 +103,7 @@ def _nodes(only: list[UUID] | None) -> tuple[NodeView, ...]:
     return tuple(_node(row, gpus.get(row.pk, ()), held.get(row.pk, (0, 0))) for row in nodes)
 
 
-def _node(row: Node, gpus: Iterable[GpuView], held: tuple[int, int]) -> NodeView:
+def _node(row: Any, gpus: Iterable[GpuView], held: tuple[int, int]) -> NodeView:
     because = _unavailable(row)
     return NodeView(
         id=str(row.pk),
@@ -118,7 +117,20 @@ def _node(row: Node, gpus: Iterable[GpuView], held: tuple[int, int]) -> NodeView
         gpus=tuple(gpus),
         unavailable_because=because,
         share_clients=row.facts.get("share_clients", 0),
+        labels=tuple(row.labels),
+        taints=tuple(row.taints),
+        links=_links(row.told),
     )
+
+
+@lru_cache(4_096)
+def _links(topology: str) -> Links:
+    """How fast its GPUs reach each other, of a stored NodeTopology. It rarely changes."""
+    stored = json.loads(topology)
+    try:
+        return links_of(decode(NodeTopology, stored)) if stored else UNKNOWN
+    except ContractError:
+        return UNKNOWN
 
 
 def _unavailable(row: Node) -> str:
@@ -168,6 +180,8 @@ def _gpu(row: Gpu, slices: list[SliceView]) -> GpuView:
         slices=tuple(slices),
         numa_node=row.numa_node,
         profiles=profiles_of(row),
+        pinned=row.pinned,
+        settles_at=seconds(row.settles_at) if row.settles_at else 0,
     )
 
 

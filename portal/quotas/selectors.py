@@ -13,9 +13,9 @@ def quotas_of(user: User) -> QuerySet[Quota]:
     """
     rows = Quota.objects.select_related("project", "user")
     if user.is_platform_admin:
-        return rows.order_by("project__slug", "user__username")
+        return rows.order_by("project__slug", "user__username", "model")
     mine = Membership.objects.filter(user=user)
     led = mine.filter(role=Role.ADMIN).values("project_id")
     visible = Q(user__isnull=True) | Q(user=user) | Q(project_id__in=led)
     rows = rows.filter(visible, project_id__in=mine.values("project_id"))
-    return rows.order_by("project__slug", "user__username")
+    return rows.order_by("project__slug", "user__username", "model")

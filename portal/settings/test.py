@@ -4,6 +4,8 @@ import os
 import tempfile
 
 os.environ.setdefault("TESSERA_VAR", tempfile.mkdtemp(prefix="tessera-test-"))
+# A test that asks for a GPU carved anew does not wait minutes for it.
+os.environ.setdefault("TESSERA_PARTITION_DWELL_SECONDS", "0")
 
 from portal.settings.base import *  # noqa: F403 - TESSERA_VAR must stand before base reads it
 from portal.settings.base import DATABASES, PLATFORM

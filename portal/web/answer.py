@@ -1,6 +1,6 @@
 """The request's answer before anyone submits it: the planner's own, on the rows of now."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.utils import timezone
@@ -12,12 +12,12 @@ from portal.accounts.models import User
 from portal.errors import Refused
 from portal.jobs.services import job_check
 from portal.jobs.snapshot import as_waiting, cluster_snapshot, queue
+from portal.quotas.policy import policy_now
 from portal.web.panel import LOOK, evidence_of
 from portal.web.request_form import Asked
 from portal.web.words import duration, memory, share
 from scheduler.core.decisions import SlicePlace
 from scheduler.core.plan import plan
-from scheduler.core.policy import Policy
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.request import JobRequest
 from scheduler.core.values import ClusterSnapshot
@@ -75,7 +75,7 @@ def answer_to(user: User, asked: Asked) -> Answer:
     if never:
         return _because(never, "bad", "x", _("This can never run here"))
     snapshot = cluster_snapshot(now=timezone.now(), jobs=queue())
-    decided = plan(_with(snapshot, request, user), Policy())
+    decided = plan(_with(snapshot, request, user), policy_now())
     for place in decided.places:
         if place.job == ASKED:
             return _placed(place, snapshot, request)
@@ -103,8 +103,7 @@ def _with(snapshot: ClusterSnapshot, request: JobRequest, user: User) -> Cluster
         user=user.username,
         queued_at=snapshot.now,
     )
-    jobs = (*snapshot.jobs, waiting)
-    return ClusterSnapshot(snapshot.now, snapshot.nodes, jobs, snapshot.quotas)
+    return replace(snapshot, jobs=(*snapshot.jobs, waiting))
 
 
 def _because(reason: Reason, cls: str, icon: str, title: str, verb: str = "") -> Answer:

@@ -59,7 +59,7 @@ def my_jobs(user: User) -> dict[str, list[Job]]:
 
 def ring(user: User, project: Project) -> Ring | None:
     """The project's quota and how much of it the user holds."""
-    quota = Quota.objects.filter(project=project, user__isnull=True).first()
+    quota = Quota.objects.filter(project=project, user__isnull=True, model="").first()
     if quota is None:
         return None
     live = Allocation.objects.filter(project=project, status__in=_words(ALLOCATION_LIVE))

@@ -7,31 +7,63 @@ from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.units import as_gpus
 from scheduler.core.fits import NEAR
+from scheduler.core.quota.ceilings import too_low
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.shares import Left
-from scheduler.core.values import ClusterSnapshot, NodeView, WaitingJob
+from scheduler.core.values import ClusterSnapshot, NodeView, QuotaView, WaitingJob
 from scheduler.core.wants import Want, gpu_board, wants
+
+# Nodes that are alike: one of them, and how many there are.
+Nodes = list[tuple[NodeView, int]]
+
+
+class Capacity:
+    """What the cluster could do if it were empty. Equal nodes are looked at once."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self.quotas = snapshot.quotas
+        alike: dict[object, list[NodeView]] = {}
+        for node in snapshot.nodes:
+            alike.setdefault(_kind(node), []).append(node)
+        self.nodes = [(nodes[0], len(nodes)) for nodes in alike.values()]
+        known = {(g.board, g.profiles): g for node, _ in self.nodes for g in node.gpus}
+        found = {board.key: board for board in map(gpu_board, known.values())}
+        self.boards = [found[key] for key in sorted(found)]
+
+    def impossible(self, job: WaitingJob) -> Reason | None:
+        """Why the job can never run here, or None. Nodes that are away now still count; a cluster
+        without any GPU yet refuses nothing, because nodes may come."""
+        if not self.boards:
+            return None
+        if job.device.mps_threads and not any(node.share_clients for node, _ in self.nodes):
+            return _never("No node here gives MPS shares. Ask for a MIG slice or a whole GPU")
+        ways = wants(job.device, self.boards)
+        if not ways:
+            return _no_such_device(job, self.boards)
+        reasons = [reason for want in ways if (reason := _too_large(job, want, self.nodes))]
+        if len(reasons) == len(ways):
+            # The board that comes nearest says most about what there is.
+            return max(reasons, key=lambda reason: reason.evidence.get("largest", 0))
+        return None
+
+    def over_quota(self, job: WaitingJob) -> Reason | None:
+        """Whether its owner's quota could never pay for it."""
+        return _over_quota(job, wants(job.device, self.boards), self.quotas)
 
 
 def impossible(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
-    """Why the job can never run here, or None. Nodes that are away now still count; a cluster
-    without any GPU yet refuses nothing, because nodes may come."""
-    boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
-    if not boards:
-        return None
-    if job.device.mps_threads and not any(node.share_clients for node in snapshot.nodes):
-        return _never("No node here gives MPS shares. Ask for a MIG slice or a whole GPU")
-    ways = wants(job.device, boards)
-    if not ways:
-        return _no_such_device(job, boards)
-    reasons = [reason for want in ways if (reason := _too_large(job, want, snapshot))]
-    if len(reasons) == len(ways):
-        # The board that comes nearest says most about what there is.
-        return max(reasons, key=lambda reason: reason.evidence.get("largest", 0))
-    return _over_quota(job, min(w.replica_units for w in ways), snapshot)
+    """Why the job can never run here, for want of devices or of quota; or None."""
+    capacity = Capacity(snapshot)
+    return capacity.impossible(job) or capacity.over_quota(job)
 
 
-def _no_such_device(job: WaitingJob, boards: set[Board]) -> Reason:
+def _kind(node: NodeView) -> object:
+    gpus = Counter((gpu.board, gpu.profiles) for gpu in node.gpus)
+    room = node.cpu_total_milli, node.memory_total_mib, node.share_clients
+    return node.fabric, room, frozenset(gpus.items())
+
+
+def _no_such_device(job: WaitingJob, boards: list[Board]) -> Reason:
     models = sorted({board.key for board in boards})
     device = job.device
     if device.mig:
@@ -47,19 +79,19 @@ def _no_such_device(job: WaitingJob, boards: set[Board]) -> Reason:
     return _never(f"There is no {asked} here. GPUs here: {', '.join(models)}", models)
 
 
-def _too_large(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> Reason | None:
+def _too_large(job: WaitingJob, want: Want, nodes: Nodes) -> Reason | None:
     """Whether the gang is larger than the cluster, or one replica larger than any node."""
-    fitting = [(node.fabric, _replicas_on(node, job, want)) for node in snapshot.nodes]
-    most = max((replicas for _, replicas in fitting), default=0)
+    fitting = [(node.fabric, _replicas_on(node, job, want), many) for node, many in nodes]
+    most = max((replicas for _, replicas, _ in fitting), default=0)
     if most == 0:
-        return _no_node(job, want, snapshot)
+        return _no_node(job, want, [node for node, _ in nodes])
     needed = job.replicas
     if job.topology in NEAR and needed > most:
         sentence = f"{needed} replicas on one node are asked for; the largest node takes {most}"
         return _never(sentence, needed=needed, largest=most)
     by_fabric: Counter[str] = Counter()
-    for fabric, replicas in fitting:
-        by_fabric[fabric] += replicas
+    for fabric, replicas, many in fitting:
+        by_fabric[fabric] += replicas * many
     if needed > (most := max(by_fabric.values())):
         where = "largest network" if len(by_fabric) > 1 else "whole cluster"
         sentence = f"{needed} replicas are asked for; the {where} takes {most}"
@@ -67,13 +99,13 @@ def _too_large(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> Reason
     return None
 
 
-def _no_node(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> Reason:
-    gpus = max(_gpus_on(node, want.board) for node in snapshot.nodes)
+def _no_node(job: WaitingJob, want: Want, nodes: list[NodeView]) -> Reason:
+    gpus = max(_gpus_on(node, want.board) for node in nodes)
     if gpus < want.count:
         word = "GPU" if want.count == 1 else "GPUs"
         sentence = f"No node has {want.count} {word} of {want.board}; the largest has {gpus}"
         return _never(sentence, needed=want.count, largest=gpus)
-    holders = [n for n in snapshot.nodes if _gpus_on(n, want.board) >= want.count]
+    holders = [n for n in nodes if _gpus_on(n, want.board) >= want.count]
     if want.kind is SliceKind.MPS and job.processes > (
         most := max(n.share_clients for n in holders)
     ):
@@ -113,18 +145,25 @@ def _gpus_on(node: NodeView, board: str) -> int:
     return sum(1 for gpu in node.gpus if gpu_board(gpu).key == board)
 
 
-def _over_quota(job: WaitingJob, replica_units: int, snapshot: ClusterSnapshot) -> Reason | None:
-    needed = replica_units * job.replicas
-    for quota in sorted(snapshot.quotas, key=lambda q: q.user):
-        is_mine = quota.project == job.project and quota.user in ("", job.user)
-        if is_mine and needed > quota.limit_units:
-            whose = f"{quota.user} in {quota.project}" if quota.user else quota.project
-            sentence = (
-                f"This needs {as_gpus(needed)} GPUs; {whose} may hold at most "
-                f"{as_gpus(quota.limit_units, up=False)}. Ask for less, or ask an admin for more"
-            )
-            return _never(sentence, needed_units=needed, limit_units=quota.limit_units)
-    return None
+def _over_quota(job: WaitingJob, ways: list[Want], quotas: tuple[QuotaView, ...]) -> Reason | None:
+    """Whether no way could ever be paid, not even with all that others would lend."""
+    found = None
+    for want in ways:
+        needed = want.replica_units * job.replicas
+        short = too_low(job, needed, want.board, quotas)
+        if short is None:
+            return None
+        found = found or (needed, *short)
+    if found is None:
+        return None
+    needed, quota, most = found
+    whose = f"{quota.user} in {quota.project}" if quota.user else quota.project
+    of = f" of {quota.model}" if quota.model else ""
+    sentence = (
+        f"This needs {as_gpus(needed)} GPUs; {whose} may hold at most "
+        f"{as_gpus(most, up=False)}{of}. Ask for less, or ask an admin for more"
+    )
+    return _never(sentence, needed_units=needed, limit_units=most)
 
 
 def _never(sentence: str, boards: list[str] | None = None, **numbers: int) -> Reason:

@@ -51,6 +51,18 @@ class Merge:
     for_job: str
 
 
+@dataclass(frozen=True, slots=True)
+class Carve:
+    """Make this idle slice on an idle place of a GPU, because the mix will want it: whoever asks
+    for it next starts at once."""
+
+    gpu: str
+    profile: str
+    start: int
+    size: int
+    sentence: str = ""
+
+
 class PreemptCause(StrEnum):
     """Why running work is stopped and queued again."""
 
@@ -110,3 +122,4 @@ class Plan:
     preempts: tuple[Preempt, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     bypassed: tuple[str, ...] = field(default=())
+    carves: tuple[Carve, ...] = ()

@@ -10,7 +10,7 @@ Written by `python -m scheduler.core.diagrams` from the tables in `scheduler/cor
 edit. Nothing but `portal.audit.transitions.advance` changes a status; it refuses what has no arrow.
 """
 NOTES = {
-    "job": "A job goes back to `queued` when its node was lost and an attempt is left.",
+    "job": "A job goes back to `queued` when it made way, or where a retry is left.",
     "replica": "What the node last said. A lost replica may still be told to have ended.",
     "allocation": "`released` only after its container was seen gone, or the node retired.",
     "slice": "In use is not a state: a slice is in use while an allocation of it is live.",

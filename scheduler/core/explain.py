@@ -1,5 +1,6 @@
 """Why a job was not placed: one dominant reason, with what is missing in numbers."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +9,8 @@ from scheduler.core.eligible import why_not
 from scheduler.core.fits import NEAR
 from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.values import ClusterSnapshot, WaitingJob
-from scheduler.core.wants import Want, gpu_board
+from scheduler.core.values import RunningJob, WaitingJob
+from scheduler.core.wants import Want
 
 CanPlace = Callable[[WaitingJob, Want, Ledger], bool]
 
@@ -18,25 +19,23 @@ def explain(
     job: WaitingJob,
     want: Want,
     ledger: Ledger,
-    snapshot: ClusterSnapshot,
     can_place: CanPlace,
 ) -> Reason:
     """The dominant reason that `want` cannot be had for the gang at this point of the pass."""
-    by_name = sorted(ledger.nodes.values(), key=lambda n: (n.view.name, n.view.id))
-    serving = [n for n in by_name if _serves(n, want)]
-    because = {n.view.name: _out(n, job) for n in serving}
-    usable = [n for n in serving if not because[n.view.name]]
+    usable = _usable(job, want, ledger)
     if not usable:
-        return _unavailable({name: why for name, why in because.items() if why})
+        return _unavailable({n.view.name: _out(n, job) for n in _serving(want, ledger)})
     if _could_alone(job, want, ledger, can_place):
         return _priority()
     needed = want.count * job.replicas
-    free = {n.view.name: _free(n, job, want) for n in usable}
+    by_node = _free_by_node(job, want, ledger)
+    free = {n.view.name: by_node[n.view.id] for n in usable}
+    hosts = sum(_has_host(n, job) for n in usable)
     filters = {
-        "all": len(by_name),
-        "with_this_gpu": len(serving),
+        "all": len(ledger.nodes),
+        "with_this_gpu": len(_serving(want, ledger)),
         "that_take_it": len(usable),
-        "with_cpu_and_memory": sum(not _lacks_host([n], job) for n in usable),
+        "with_cpu_and_memory": hosts,
         "with_room": sum(map(bool, free.values())),
     }
     evidence = {
@@ -44,14 +43,14 @@ def explain(
         "free": sum(free.values()),
         "by_node": dict(sorted(free.items(), key=lambda one: -one[1])[:MOST_NODES]),
         "filters": filters,
-        **_shortage(usable),
-        **_holders(job, want, snapshot),
+        **_shortage(want, ledger),
+        **_holders(job, want, ledger),
     }
     what = _name(want)
     if sum(free.values()) < needed:
         sentence = f"{_count(needed, what)} needed, {sum(free.values())} free"
         return Reason(ReasonCode.RESOURCES, sentence, evidence, _UNTIL_ENDS)
-    if _lacks_host(usable, job):
+    if not hosts:
         sentence = f"{_count(needed, what)} could be had, but no node has the CPU and memory free"
         return Reason(ReasonCode.RESOURCES, sentence, evidence, _UNTIL_ENDS)
     if want.count * job.replicas > max(free.values()) and job.topology in NEAR:
@@ -79,20 +78,60 @@ def _could_alone(job: WaitingJob, want: Want, ledger: Ledger, can_place: CanPlac
     return could
 
 
-def _holders(job: WaitingJob, want: Want, snapshot: ClusterSnapshot) -> dict[str, Any]:
+def _serving(want: Want, ledger: Ledger) -> list[NodeSpace]:
+    """The nodes with such a GPU, by name."""
+
+    def work_out() -> list[NodeSpace]:
+        by_name = sorted(ledger.nodes.values(), key=lambda n: (n.view.name, n.view.id))
+        return [n for n in by_name if any(gpu.board.key == want.board for gpu in n.gpus)]
+
+    return ledger.remember(("serving", want.board), work_out, always=True)
+
+
+def _usable(job: WaitingJob, want: Want, ledger: Ledger) -> list[NodeSpace]:
+    """Those that take work, and this work."""
+
+    def work_out() -> list[NodeSpace]:
+        return [node for node in _serving(want, ledger) if not _out(node, job)]
+
+    key = ("usable", want.board, job.needs, job.tolerates)
+    return ledger.remember(key, work_out, always=True)
+
+
+def _free_by_node(job: WaitingJob, want: Want, ledger: Ledger) -> dict[str, int]:
+    """How many of the wanted devices each node has free, by its id."""
+
+    def work_out() -> dict[str, int]:
+        return {node.view.id: _free(node, job, want) for node in _serving(want, ledger)}
+
+    whose = (job.project, job.processes) if want.kind is SliceKind.MPS else ()
+    return ledger.remember(("free", want, whose), work_out)
+
+
+def _holders(job: WaitingJob, want: Want, ledger: Ledger) -> dict[str, Any]:
     """How many jobs hold such GPUs, of the own project and of others, and when the first of them
     ends at the latest."""
-    boards = {g.id: gpu_board(g).key for n in snapshot.nodes for g in n.gpus}
-    held = [
-        run
-        for run in snapshot.running
-        if any(boards.get(d.gpu) == want.board for r in run.replicas for d in r.devices)
-    ]
-    if not held:
+
+    def work_out() -> tuple[Counter[str], int]:
+        held = [run for run in ledger.snapshot.running if _holds(run, want.board, ledger)]
+        ends = min((run.ends_at for run in held), default=0)
+        return Counter(run.job.project for run in held), ends - ledger.snapshot.now
+
+    by_project, ends = ledger.remember(("holders", want.board), work_out, always=True)
+    if not by_project:
         return {}
-    own = sum(run.job.project == job.project for run in held)
-    ends = max(0, min(run.ends_at for run in held) - snapshot.now)
-    return {"held_by_own_jobs": own, "held_by_other_jobs": len(held) - own, "first_end_in": ends}
+    own = by_project[job.project]
+    others = by_project.total() - own
+    return {
+        "held_by_own_jobs": own,
+        "held_by_other_jobs": others,
+        "first_end_in_seconds": max(0, ends),
+    }
+
+
+def _holds(run: RunningJob, board: str, ledger: Ledger) -> bool:
+    gpus = (ledger.gpus.get(d.gpu) for replica in run.replicas for d in replica.devices)
+    return any(gpu is not None and gpu.board.key == board for gpu in gpus)
 
 
 def repartition() -> Reason:
@@ -114,10 +153,6 @@ def _unavailable(why: dict[str, str]) -> Reason:
     sentence = f"No node that could run it takes work: {'; '.join(told[:MOST_NODES])}{more}"
     evidence = {"nodes": dict(sorted(why.items())[:MOST_NODES])}
     return Reason(ReasonCode.NODE_UNAVAILABLE, sentence, evidence, "An admin brings one back")
-
-
-def _serves(node: NodeSpace, want: Want) -> bool:
-    return any(gpu.board.key == want.board for gpu in node.gpus)
 
 
 def _free(node: NodeSpace, job: WaitingJob, want: Want) -> int:
@@ -148,14 +183,15 @@ def _free_slices(gpu: GpuSpace, want: Want) -> int:
     return max(0, min(by_size, profile.max_instances - alike))
 
 
-def _lacks_host(nodes: list[NodeSpace], job: WaitingJob) -> bool:
-    return not any(
-        n.cpu_free_milli >= job.cpu_milli and n.memory_free_mib >= job.memory_mib for n in nodes
-    )
+def _has_host(node: NodeSpace, job: WaitingJob) -> bool:
+    return node.cpu_free_milli >= job.cpu_milli and node.memory_free_mib >= job.memory_mib
 
 
-def _shortage(nodes: list[NodeSpace]) -> dict[str, Any]:
-    faulted = sum(1 for n in nodes for g in n.gpus if not g.view.healthy)
+def _shortage(want: Want, ledger: Ledger) -> dict[str, Any]:
+    def work_out() -> int:
+        return sum(not g.view.healthy for node in _serving(want, ledger) for g in node.gpus)
+
+    faulted = ledger.remember(("out of service", want.board), work_out, always=True)
     return {"out_of_service": faulted} if faulted else {}
 
 

@@ -6,11 +6,11 @@ rows of the touched nodes.
 
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
-from agents.contract.units import as_gpus
 from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace
 from scheduler.core.eligible import why_not
 from scheduler.core.ledger import Ledger, NodeSpace, starts
 from scheduler.core.links import ring_by_nvlink
+from scheduler.core.quota.budgets import seconds_left
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import ClusterSnapshot, Topology, WaitingJob
 
@@ -31,40 +31,29 @@ def check(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
     return reason
 
 
-def quota_reason(job: WaitingJob, units: int, ledger: Ledger) -> Reason | None:
-    """Whether the project and the user may hold `units` more."""
-    for user, code, whose in (
-        ("", ReasonCode.QUOTA_PROJECT, job.project),
-        (job.user, ReasonCode.QUOTA_USER, f"{job.user} in {job.project}"),
-    ):
-        account = ledger.accounts.get((job.project, user))
-        if account is not None and account.used + units > account.limit:
-            free = max(0, account.limit - account.used)
-            evidence = {
-                "limit_units": account.limit,
-                "used_units": account.used,
-                "needed_units": units,
-            }
-            sentence = (
-                f"{whose} may hold {as_gpus(account.limit)} GPUs at once: "
-                f"{as_gpus(free, up=False)} are left, this needs {as_gpus(units)}"
-            )
-            unblocks = "It starts when other work of the quota ends, or when an admin raises it"
-            return Reason(code, sentence, evidence, unblocks)
-    return None
+def quota_reason(job: WaitingJob, units: int, ledger: Ledger, model: str = "") -> Reason | None:
+    """Whether the job's owners may hold `units` more of the board with the key `model`."""
+    return ledger.accounts.reason(job, units, model)
 
 
 def _check(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
     units = sum(device.units for replica in place.replicas for device in replica.devices)
     if sorted(r.rank for r in place.replicas) != list(range(job.replicas)):
         return _no("the placement does not name every rank once")
-    if reason := quota_reason(job, units, ledger) or _together(place, job, ledger):
+    model = _model(place, ledger)
+    if reason := quota_reason(job, units, ledger, model) or _together(place, job, ledger):
         return reason
     for replica in place.replicas:
         if reason := _replica(replica, job, ledger):
             return reason
-    ledger.charge(job.project, job.user, units)
+    ledger.charge(job.project, job.user, units, model, seconds_left(job))
     return None
+
+
+def _model(place: Place, ledger: Ledger) -> str:
+    """The board that the gang gets: its devices are alike."""
+    gpus = (ledger.gpus.get(d.gpu) for replica in place.replicas for d in replica.devices)
+    return next((gpu.board.key for gpu in gpus if gpu), "")
 
 
 def _together(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:

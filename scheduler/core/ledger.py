@@ -3,20 +3,28 @@
 A ledger only fills up; a gang that does not fit is rolled back to the mark taken before it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents.contract.boards import Board, Profile
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from scheduler.core.decisions import SlicePlace
+from scheduler.core.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.quota.accounts import Accounts
 from scheduler.core.shares import Left, left, share_of
 from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
 from scheduler.core.wants import gpu_board
 
+if TYPE_CHECKING:
+    from scheduler.core.fleet import Fleet
+
+T = TypeVar("T")
 Layout = frozenset[Placement]
+_Undo = tuple[tuple[str, str] | None, Callable[[], None]]
 
 
 @dataclass(slots=True)
@@ -78,32 +86,41 @@ class NodeSpace:
     memory_free_mib: int
 
 
-@dataclass(slots=True)
-class Account:
-    """A quota in this pass, in units."""
-
-    limit: int
-    used: int
-
-
 class Ledger:
     """The cluster as this pass has it so far."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.nodes = {node.id: _node(node) for node in snapshot.nodes}
         self.gpus = {gpu.view.id: gpu for node in self.nodes.values() for gpu in node.gpus}
-        self.accounts = {
-            (q.project, q.user): Account(q.limit_units, q.used_units) for q in snapshot.quotas
-        }
+        self.accounts = Accounts(snapshot)
         self.snapshot = snapshot
+        slices = (s for node in snapshot.nodes for gpu in node.gpus for s in gpu.slices)
+        self.has_idle = any(not seen.held for seen in slices)
+        """Whether there is anything to merge."""
         self._untouched: Ledger | None = None
-        self._undo: list[Callable[[], None]] = []
+        # (node, GPU or "") that changed since the fleet looked.
+        self.touched: set[tuple[str, str]] = set()
+        self._home = {g.view.id: node for node in self.nodes.values() for g in node.gpus}
+        self.fleet: Fleet | None = None
+        # What was worked out of the ledger as it is, and of the snapshot, to be asked again.
+        self._remembered: dict[object, Any] = {}
+        self._known: dict[object, Any] = {}
+        self._undo: list[_Undo] = []
         self._made = 0
+        self._counts = True
 
     def untouched(self) -> "Ledger":
         """The cluster as it was before this pass, made once. Roll back what you try on it."""
         self._untouched = self._untouched or Ledger(self.snapshot)
         return self._untouched
+
+    def remember(self, key: object, work_out: Callable[[], T], *, always: bool = False) -> T:
+        """What `work_out` gives, until something is held or freed; `always`: for the whole pass."""
+        kept = self._known if always else self._remembered
+        if key not in kept:
+            kept[key] = work_out()
+        found: T = kept[key]
+        return found
 
     def mark(self) -> int:
         """A point to roll back to."""
@@ -111,7 +128,21 @@ class Ledger:
 
     def rollback(self, mark: int) -> None:
         while len(self._undo) > mark:
-            self._undo.pop()()
+            where, undo = self._undo.pop()
+            undo()
+            if where:
+                self.touched.add(where)
+                self._remembered.clear()
+
+    def _did(self, node: NodeSpace, gpu: str, undo: Callable[[], None]) -> None:
+        """Something changed there, and this takes it back."""
+        where = (node.view.id, gpu)
+        self.touched.add(where)
+        self._remembered.clear()
+        self._undo.append((where, undo))
+
+    def _changed(self, gpu: GpuSpace, undo: Callable[[], None]) -> None:
+        self._did(self._home[gpu.view.id], gpu.view.id, undo)
 
     def hold_node(self, node: NodeSpace, cpu_milli: int, memory_mib: int) -> None:
         node.cpu_free_milli -= cpu_milli
@@ -121,14 +152,14 @@ class Ledger:
             node.cpu_free_milli += cpu_milli
             node.memory_free_mib += memory_mib
 
-        self._undo.append(undo)
+        self._did(node, "", undo)
 
     def hold_device(self, place: SlicePlace, job: WaitingJob) -> None:
         """Speak for an idle slice, or put a new one on the GPU."""
         gpu = self.gpus[place.gpu]
         if place.slice:
             gpu.spoken_for.add(place.slice)
-            self._undo.append(lambda: gpu.spoken_for.discard(place.slice))
+            self._changed(gpu, lambda: gpu.spoken_for.discard(place.slice))
             return
         self._made += 1
         key = f"~{self._made}"
@@ -136,7 +167,7 @@ class Ledger:
             key, place.kind, place.profile, place.start, place.size, held=True, ready=False
         )
         gpu.slices[key] = share_of(made, place, job) if place.kind is SliceKind.MPS else made
-        self._undo.append(partial(gpu.slices.__delitem__, key))
+        self._changed(gpu, partial(gpu.slices.__delitem__, key))
 
     def drop_idle(self, gpu: GpuSpace, slices: list[str]) -> None:
         """Intend to delete idle slices: nobody may reuse them in this pass."""
@@ -148,21 +179,65 @@ class Ledger:
             for key in gone:
                 del gpu.leaving[key]
 
-        self._undo.append(undo)
+        self._changed(gpu, undo)
 
-    def charge(self, project: str, user: str, units: int) -> None:
-        for key in ((project, ""), (project, user)):
-            account = self.accounts.get(key)
-            if account is not None:
-                account.used += units
-                self._undo.append(_refund(account, units))
+    def release(self, job: WaitingJob, replicas: Iterable[ReplicaPlace]) -> None:
+        """Take back what a running job, or one that this pass placed, holds: as if it had ended."""
+        units, model = 0, ""
+        for replica in replicas:
+            if node := self.nodes.get(replica.node):
+                self.hold_node(node, -job.cpu_milli, -job.memory_mib)
+            for device in replica.devices:
+                units += device.units
+                if gpu := self.gpus.get(device.gpu):
+                    model = gpu.board.key
+                    self._free(gpu, device)
+        self.charge(job.project, job.user, -units, model)
+
+    def _free(self, gpu: GpuSpace, place: SlicePlace) -> None:
+        if place.slice in gpu.spoken_for:
+            gpu.spoken_for.discard(place.slice)
+            self._changed(gpu, partial(gpu.spoken_for.add, place.slice))
+            return
+        key = place.slice if place.slice in gpu.slices else _made_as(gpu, place)
+        if key:
+            self._changed(gpu, partial(gpu.slices.__setitem__, key, gpu.slices.pop(key)))
+
+    def copy(self) -> "Ledger":
+        """The same cluster to try things on. It has no quotas and nothing to roll back."""
+        other = copy(self)
+        other.nodes = {key: _again(node) for key, node in self.nodes.items()}
+        other.gpus = {gpu.view.id: gpu for node in other.nodes.values() for gpu in node.gpus}
+        other.accounts, other._counts = Accounts(ClusterSnapshot(now=0)), False
+        other._home = {g.view.id: node for node in other.nodes.values() for g in node.gpus}
+        other.touched, other.fleet, other._undo = set(), None, []
+        return other
+
+    def charge(
+        self, project: str, user: str, units: int, model: str = "", seconds: int = 0
+    ) -> None:
+        """Count units of a board (its key) on every account of the owner, for at most `seconds`."""
+        if self._counts:
+            self._undo.append((None, self.accounts.charge(project, user, units, model, seconds)))
 
 
-def _refund(account: Account, units: int) -> Callable[[], None]:
-    def undo() -> None:
-        account.used -= units
+def _made_as(gpu: GpuSpace, place: SlicePlace) -> str:
+    """The slice that this pass put there for `place`; "" where there is none."""
+    asked = (place.kind, place.profile, place.start, place.threads)
+    made = (k for k, s in gpu.slices.items() if k[0] == "~" and _looks(s) == asked)
+    return next(made, "")
 
-    return undo
+
+def _looks(seen: SliceView) -> tuple[SliceKind, str, int, int]:
+    return (seen.kind, seen.profile, seen.start, seen.threads)
+
+
+def _again(node: NodeSpace) -> NodeSpace:
+    gpus = [
+        GpuSpace(g.view, g.board, dict(g.slices), set(g.spoken_for), dict(g.leaving))
+        for g in node.gpus
+    ]
+    return NodeSpace(node.view, gpus, node.cpu_free_milli, node.memory_free_mib)
 
 
 def _node(view: NodeView) -> NodeSpace:

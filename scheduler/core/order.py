@@ -1,48 +1,156 @@
-"""Who is next: priority first, then who holds least of their quota, then age, then id."""
+"""Who is next: priority bands, then the key of the policy's order, then age, then id.
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from fractions import Fraction
+`Keys` tells one job's key, `Turns` walks the queue while owners' factors grow.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Protocol
 
 from scheduler.core.ledger import Ledger
-from scheduler.core.values import PRIORITY_RANK, WaitingJob
+from scheduler.core.policy import Order, Policy
+from scheduler.core.values import PRIORITY_RANK, RunningJob, WaitingJob
+
+# band, whether overtaken too often (0) or not (1), key; smallest first.
+Rank = tuple[int, int, float]
 
 
-def in_turn(jobs: Iterable[WaitingJob], ledger: Ledger) -> Iterator[WaitingJob]:
-    """The waiting jobs, one by one. What is placed meanwhile counts at once: the ledger is asked
-    anew for every turn, so a greedy project steps back after each job it gets."""
-    by_rank: dict[int, list[WaitingJob]] = defaultdict(list)
-    for job in jobs:
-        by_rank[PRIORITY_RANK[job.priority]].append(job)
-    for rank in sorted(by_rank):
-        yield from _fairly(by_rank[rank], ledger)
+class Outlook(Protocol):
+    """What is known of how long jobs run."""
+
+    def work(self, job: WaitingJob, gpus: float, now: int) -> float:
+        """A key in GPU-seconds: small for who is expected to be done with little more work."""
 
 
-def _fairly(jobs: list[WaitingJob], ledger: Ledger) -> Iterator[WaitingJob]:
-    queues: dict[tuple[str, str], list[WaitingJob]] = defaultdict(list)
-    for job in sorted(jobs, key=lambda j: (j.queued_at, _number(j.id)), reverse=True):
-        queues[job.project, job.user].append(job)
-    while queues:
-        owner = min(queues, key=lambda o: (*_shares(o, ledger), _age(queues[o][-1])))
-        yield queues[owner].pop()
-        if not queues[owner]:
-            del queues[owner]
+class Shares(Protocol):
+    """How much an owner has of its fair share; grows with what it is given in the pass."""
+
+    def factor(self, project: str, user: str) -> float: ...
+
+    def charge(
+        self, project: str, user: str, units: int, cpu_milli: int, memory_mib: int, seconds: int
+    ) -> None: ...
 
 
-def _shares(owner: tuple[str, str], ledger: Ledger) -> tuple[Fraction, Fraction]:
-    """How much of the project's, then of the user's own quota is held."""
-    return (_share((owner[0], ""), ledger), _share(owner, ledger))
+class ByLimit:
+    """Where nothing is known of earlier runs: half of what the limit leaves."""
+
+    def work(self, job: WaitingJob, gpus: float, now: int) -> float:
+        return 0.5 * max(1, job.time_limit_seconds - job.attained_seconds) * gpus
 
 
-def _share(key: tuple[str, str], ledger: Ledger) -> Fraction:
-    account = ledger.accounts.get(key)
-    if account is None:
-        return Fraction(0)
-    return Fraction(account.used, max(1, account.limit))
+class QuotaShares:
+    """Owners by how much of their own quota they hold, of the project's and of the user's."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._accounts = ledger.accounts
+
+    def factor(self, project: str, user: str) -> float:
+        if not self._accounts:
+            return 1.0
+        return (1 + self._share(project, "")) * (1 + self._share(project, user))
+
+    def charge(
+        self, project: str, user: str, units: int, cpu_milli: int, memory_mib: int, seconds: int
+    ) -> None:
+        """The ledger counts it."""
+
+    def _share(self, project: str, user: str) -> float:
+        account = self._accounts.get((project, user))
+        return account.used / max(1, account.limit) if account else 0.0
 
 
-def _age(job: WaitingJob) -> tuple[int, tuple[int, str]]:
-    return (job.queued_at, _number(job.id))
+class Keys:
+    """The order of one pass. `gpus_of` says how many GPUs a job takes, all replicas together."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        now: int,
+        gpus_of: Callable[[WaitingJob], float],
+        shares: Shares,
+        outlook: Outlook | None = None,
+    ) -> None:
+        self._policy = policy
+        self._now = now
+        self._gpus_of = gpus_of
+        self._shares = shares
+        self._outlook = outlook or ByLimit()
+        self.is_fair = policy.order is Order.FAIR
+
+    def base(self, job: WaitingJob) -> float:
+        """The key without what changes during the pass."""
+        match self._policy.order:
+            case Order.FIFO:
+                return float(job.queued_at)
+            case Order.SHORTEST:
+                return float(job.time_limit_seconds - job.attained_seconds)
+            case Order.SMALLEST:
+                left = job.time_limit_seconds - job.attained_seconds
+                return left * self._gpus_of(job)
+        return self._outlook.work(job, self._gpus_of(job), self._now)
+
+    def waiting(self, job: WaitingJob) -> float:
+        """As `base`; in the fair order a long wait makes a job smaller."""
+        if not self.is_fair:
+            return self.base(job)
+        wait = max(0, self._now - job.queued_at)
+        return self.base(job) / (1 + wait / max(1, self._policy.patience_seconds))
+
+    def factor(self, job: WaitingJob) -> float:
+        return self._shares.factor(job.project, job.user) if self.is_fair else 1.0
+
+    def running(self, run: RunningJob) -> Rank:
+        """Where a running job stands among those that wait, as of now."""
+        job = run.job
+        served = job.attained_seconds + max(0, self._now - run.started_at)
+        seen = replace(job, attained_seconds=served)
+        key = self.base(seen) * self.factor(job)
+        if self._policy.order is not Order.FIFO:
+            key /= self._policy.hysteresis
+        return (PRIORITY_RANK[job.priority], 1, key)
+
+    def once_running(self, rank: Rank) -> Rank:
+        """Where a waiting job of this rank will stand when it runs."""
+        band, _, key = rank
+        return (band, 1, key if self._policy.order is Order.FIFO else key / self._policy.hysteresis)
+
+    def rank(self, job: WaitingJob, base: float, factor: float) -> Rank:
+        overdue = job.bypassed >= self._policy.bypass_limit
+        return (PRIORITY_RANK[job.priority], 0 if overdue else 1, base * factor)
+
+
+class Turns:
+    """The waiting jobs one by one, with their ranks. What is given meanwhile counts at once: an
+    owner's factor only grows, so a job whose key has grown goes back and the next one is looked at.
+    """
+
+    def __init__(self, jobs: Iterable[WaitingJob], keys: Keys) -> None:
+        self._jobs = list(jobs)
+        self._keys = keys
+
+    def __iter__(self) -> Iterator[tuple[WaitingJob, Rank]]:
+        keys = self._keys
+        bases = [keys.waiting(job) for job in self._jobs]
+        heap = [
+            (keys.rank(job, base, keys.factor(job)), job.queued_at, _number(job.id), index)
+            for index, (job, base) in enumerate(zip(self._jobs, bases, strict=True))
+        ]
+        if not keys.is_fair:
+            for rank, _, _, index in sorted(heap):
+                yield self._jobs[index], rank
+            return
+        heapq.heapify(heap)
+        while heap:
+            rank, queued_at, number, index = heap[0]
+            job = self._jobs[index]
+            now = keys.rank(job, bases[index], keys.factor(job))
+            if now > rank:
+                heapq.heapreplace(heap, (now, queued_at, number, index))
+                continue
+            heapq.heappop(heap)
+            yield job, rank
 
 
 def _number(job_id: str) -> tuple[int, str]:

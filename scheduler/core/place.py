@@ -1,24 +1,33 @@
-"""Finds devices for a gang: which node, which GPU, which slice or place to carve.
+"""Finds devices for a gang: which node (`fleet` ranks them), which GPU, which slice or place to
+carve.
 
-Ranking, best first: an idle slice of the very profile; then the place that destroys least room on a
-GPU that is carved already; then an empty GPU. Whole GPUs stay whole as long as they can.
+A slice goes where the room that the mix wants falls least (`carving.windows`); an idle one of the
+very profile, which starts at once, where that is about equal. Whole GPUs stay whole while they can.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from functools import partial
+from itertools import chain, islice
 
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
+from scheduler.core.carving.demand import Tables, tables_of
+from scheduler.core.carving.mode import fixed
+from scheduler.core.carving.windows import READY
 from scheduler.core.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.eligible import why_not
 from scheduler.core.fits import NEAR
-from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace, room, starts
+from scheduler.core.fleet import Fleet, fleet_of
+from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace, starts
 from scheduler.core.links import best_set, bottleneck, ring_by_nvlink
+from scheduler.core.packing.kernels import Bools
 from scheduler.core.values import Topology, WaitingJob
 from scheduler.core.wants import Want
+
+# So many of the best nodes are compared by how fast their GPUs reach each other.
+MOST_COMPARED = 8
 
 
 @dataclass(slots=True)
@@ -35,7 +44,7 @@ class Found:
 class _Choice:
     """One device and what it costs to have it there."""
 
-    rank: tuple[int, ...]
+    rank: tuple[float, ...]
     place: SlicePlace
     gpu: GpuSpace
     destroys: tuple[str, ...] = ()
@@ -46,9 +55,10 @@ def find(job: WaitingJob, want: Want, ledger: Ledger, *, merging: bool = False) 
 
     `merging`: idle slices may be deleted to make room.
     """
-    for nodes in _node_sets(job, want, ledger):
+    search = _Search(job, want, ledger, merging)
+    for attempt in search.attempts():
         mark = ledger.mark()
-        found = _gang(job, want, ledger, nodes, merging)
+        found = attempt()
         if found is not None:
             ledger.charge(job.project, job.user, want.replica_units * job.replicas)
             return found
@@ -56,72 +66,71 @@ def find(job: WaitingJob, want: Want, ledger: Ledger, *, merging: bool = False) 
     return None
 
 
-def _node_sets(job: WaitingJob, want: Want, ledger: Ledger) -> Iterator[list[NodeSpace]]:
-    """Sets of nodes to try in turn: single nodes where near is better, then whole networks."""
-    usable = [n for n in ledger.nodes.values() if _is_usable(n, job, want)]
-    usable.sort(key=lambda n: (n.view.fabric, n.view.leaf, n.view.name, n.view.id))
-    if job.topology is not Topology.ANY or job.replicas == 1:
-        # The fullest node that still serves: emptier ones are left for larger work.
-        for node in sorted(usable, key=lambda n: (*_room(n, job, want), n.view.name)):
-            yield [node]
-    if job.topology not in NEAR and job.replicas > 1:
-        if job.topology is not Topology.ANY:
-            yield from _leaves(usable)
-        for _, nodes in groupby(usable, key=lambda n: n.view.fabric):
-            yield list(nodes)
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One gang's search for one kind of device."""
 
+    job: WaitingJob
+    want: Want
+    ledger: Ledger
+    merging: bool
 
-def _leaves(usable: list[NodeSpace]) -> list[list[NodeSpace]]:
-    """The nodes of each leaf switch, smaller leaves first; of networks that have several."""
-    groups = groupby(usable, key=lambda n: (n.view.fabric, n.view.leaf))
-    leaves = {key: list(nodes) for key, nodes in groups}
-    networks = Counter(fabric for fabric, _ in leaves)
-    named = [nodes for (fabric, leaf), nodes in leaves.items() if leaf and networks[fabric] > 1]
-    return sorted(named, key=len)
+    def attempts(self) -> Iterator[Callable[[], Found | None]]:
+        """One node where near is better, the best first; then a leaf switch; then a network."""
+        job, fleet = self.job, fleet_of(self.ledger)
+        if job.topology is not Topology.ANY or job.replicas == 1:
+            for node in self._single(fleet):
+                yield partial(self._on_one, node)
+        if job.topology not in NEAR and job.replicas > 1:
+            for among in fleet.networks(leaves=job.topology is not Topology.ANY):
+                yield partial(self._on_several, fleet, among)
 
+    def _single(self, fleet: Fleet) -> Iterator[NodeSpace]:
+        """Of the first few, those whose GPUs form the fastest ring come first."""
+        nodes = fleet.nodes_for(self.job, self.want, self.job.replicas, merging=self.merging)
+        count = self.want.count * self.job.replicas
+        if self.want.kind is not SliceKind.GPU or count == 1 or not fleet.has_links:
+            return nodes
+        first = list(islice(nodes, MOST_COMPARED))
+        speeds = {id(node): self._speed(node, count) for node in first}
+        return chain(sorted(first, key=lambda n: -speeds[id(n)]), nodes)
 
-def _is_usable(node: NodeSpace, job: WaitingJob, want: Want) -> bool:
-    return (
-        node.view.available
-        and not why_not(node.view, job)
-        and node.cpu_free_milli >= job.cpu_milli
-        and node.memory_free_mib >= job.memory_mib
-        and any(g.view.healthy and g.board.key == want.board for g in node.gpus)
-    )
+    def _speed(self, node: NodeSpace, count: int) -> int:
+        now = self.ledger.snapshot.now
+        chosen = _whole_gpus(self.want, node, self.job.replicas, self.merging, (), now)
+        return bottleneck(node.view.links, _indexes([c.gpu for c in chosen])) if chosen else 0
 
+    def _on_one(self, node: NodeSpace) -> Found | None:
+        found = Found()
+        if self.want.kind is SliceKind.GPU:
+            near = _side_by_side(self.job, self.want, self.ledger, node, self.merging, found)
+            return found if near else None
+        for rank in range(self.job.replicas):
+            if not self._replica(node, rank, found):
+                return None
+        return found
 
-def _room(node: NodeSpace, job: WaitingJob, want: Want) -> tuple[int, int]:
-    """Small on a full node: free GPUs, then free memory slices. A share goes first to where the
-    project has shares already."""
-    alike = [gpu for gpu in node.gpus if gpu.board.key == want.board]
-    free = sum(
-        8 * gpu.is_empty + gpu.board.memory_slices - sum(s.size for s in gpu.slices.values())
-        for gpu in alike
-        if not gpu.is_shared
-    )
-    if want.kind is not SliceKind.MPS:
-        return 0, free
-    clients = node.view.share_clients
-    beside = (gpu.left_for(job.project, clients) for gpu in alike if gpu.is_shared)
-    size = (want.threads, want.memory_mib, job.processes)
-    return -any(left and left.shares(*size) for left in beside), free
+    def _on_several(self, fleet: Fleet, among: Bools) -> Found | None:
+        """Few nodes for a gang that is better near; evenly spread for one that does not mind."""
+        found = Found()
+        used: Counter[str] = Counter()
+        for rank in range(self.job.replicas):
+            tried = (n for n in self._next(fleet, among, used) if self._replica(n, rank, found))
+            if (node := next(tried, None)) is None:
+                return None
+            used[node.view.id] += 1
+        return found
 
+    def _next(self, fleet: Fleet, among: Bools, used: Counter[str]) -> Iterator[NodeSpace]:
+        """Where the next replica goes, the best first."""
+        names = sorted(used, key=lambda n: (used[n], n))
+        mine = [self.ledger.nodes[key] for key in names]
+        free = fleet.without(among, names)
+        fresh = fleet.nodes_for(self.job, self.want, 1, merging=self.merging, among=free)
+        return chain(fresh, mine) if self.job.topology is Topology.ANY else chain(mine, fresh)
 
-def _gang(
-    job: WaitingJob, want: Want, ledger: Ledger, nodes: list[NodeSpace], merging: bool
-) -> Found | None:
-    found = Found()
-    if len(nodes) == 1 and want.kind is SliceKind.GPU:
-        return found if _side_by_side(job, want, ledger, nodes[0], merging, found) else None
-    placed = dict.fromkeys((node.view.id for node in nodes), 0)
-    for rank in range(job.replicas):
-        # Spread over the least used node first; with one node there is nothing to choose.
-        order = sorted(nodes, key=lambda n: (placed[n.view.id], n.view.name, n.view.id))
-        tried = (n for n in order if _replica(job, want, ledger, n, merging, rank, found))
-        if (node := next(tried, None)) is None:
-            return None
-        placed[node.view.id] += 1
-    return found
+    def _replica(self, node: NodeSpace, rank: int, found: Found) -> bool:
+        return _replica(self.job, self.want, self.ledger, node, self.merging, rank, found)
 
 
 def _side_by_side(
@@ -132,7 +141,8 @@ def _side_by_side(
         node.cpu_free_milli >= job.cpu_milli * job.replicas
         and node.memory_free_mib >= job.memory_mib * job.replicas
     )
-    chosen = _whole_gpus(want, node, job.replicas, merging, ()) if enough else None
+    now = ledger.snapshot.now
+    chosen = _whole_gpus(want, node, job.replicas, merging, (), now) if enough else None
     if chosen is None:
         return False
     indexes = tuple(sorted(choice.gpu.view.index for choice in chosen))
@@ -156,7 +166,7 @@ def _replica(
     """Put one replica on the node, or leave the ledger as it was."""
     if node.cpu_free_milli < job.cpu_milli or node.memory_free_mib < job.memory_mib:
         return False
-    chosen = _devices(job, want, node, merging, found)
+    chosen = _devices(job, want, ledger, node, merging, found)
     if chosen is None:
         return False
     _hold(job, ledger, node, rank, chosen, found)
@@ -183,28 +193,30 @@ def _hold(
 
 
 def _devices(
-    job: WaitingJob, want: Want, node: NodeSpace, merging: bool, found: Found
+    job: WaitingJob, want: Want, ledger: Ledger, node: NodeSpace, merging: bool, found: Found
 ) -> list[_Choice] | None:
     gpus = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
+    now = ledger.snapshot.now
     choices: Iterator[_Choice]
     match want.kind:
         case SliceKind.GPU:
-            return _whole_gpus(want, node, 1, merging, found.rails)
+            return _whole_gpus(want, node, 1, merging, found.rails, now)
         case SliceKind.MPS:
-            choices = _shares(job, want, gpus, node.view.share_clients, merging)
+            choices = _shares(job, want, gpus, node.view.share_clients, merging, now)
         case SliceKind.MIG:
-            choices = (choice for gpu in gpus for choice in _slices(want, gpu, merging))
+            tables = tables_of(ledger, ledger.snapshot.mix)
+            choices = (c for gpu in gpus for c in _slices(want, gpu, merging, now, tables))
     best = min(choices, key=lambda c: c.rank, default=None)
     return [best] if best else None
 
 
 def _whole_gpus(
-    want: Want, node: NodeSpace, replicas: int, merging: bool, rails: tuple[int, ...]
+    want: Want, node: NodeSpace, replicas: int, merging: bool, rails: tuple[int, ...], now: int
 ) -> list[_Choice] | None:
     """Empty GPUs for so many replicas, by the fastest ring; of equally fast ones those that can be
     given as they are. `rails`: what the gang has on another node."""
     gpus = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
-    free = [g for g in gpus if g.is_empty or (merging and all(map(g.is_idle, g.slices)))]
+    free = [g for g in gpus if g.is_empty or (merging and _may_clear(g, now))]
     count = want.count * replicas
     if len(free) < count:
         return None
@@ -229,10 +241,12 @@ def _indexes(gpus: list[GpuSpace]) -> tuple[int, ...]:
 
 
 def _shares(
-    job: WaitingJob, want: Want, gpus: list[GpuSpace], clients: int, merging: bool
+    job: WaitingJob, want: Want, gpus: list[GpuSpace], clients: int, merging: bool, now: int
 ) -> Iterator[_Choice]:
     """Beside shares of the project where the least is left over, else on an empty GPU."""
     for gpu in gpus:
+        if merging and fixed(gpu.view, now):
+            continue
         left = gpu.left_for(job.project, clients, without_idle=merging)
         if left is None or not left.shares(want.threads, want.memory_mib, job.processes):
             continue
@@ -243,23 +257,30 @@ def _shares(
         yield _Choice(rank, _place(want, gpu, 0), gpu, destroys)
 
 
-def _slices(want: Want, gpu: GpuSpace, merging: bool) -> Iterator[_Choice]:
-    yield from _idle_slices(want, gpu)
+def _may_clear(gpu: GpuSpace, now: int) -> bool:
+    return all(map(gpu.is_idle, gpu.slices)) and fixed(gpu.view, now) is None
+
+
+def _slices(
+    want: Want, gpu: GpuSpace, merging: bool, now: int, tables: Tables
+) -> Iterator[_Choice]:
+    """Rank: how much V falls, in its own units, judged by what is held: idle slices give way."""
+    yield from _idle_slices(want, gpu, tables)
     profile = gpu.board.profile(want.profile)
-    if profile is None or not gpu.may_carve(without_idle=merging):
+    if profile is None or gpu.view.pinned or not gpu.may_carve(without_idle=merging):
         return
     if merging:
-        yield from _merged(want, gpu)
+        if fixed(gpu.view, now) is None:
+            yield from _merged(want, gpu, tables)
         return
-    layout = gpu.layout()
-    before = room(gpu.board, layout)
-    for place in starts(gpu.board, profile, layout):
-        lost = before - room(gpu.board, layout | {place})
-        rank = (1, 0, not gpu.is_carved, lost, before, gpu.view.index, place.start)
+    held = gpu.layout(without_idle=True)
+    for place in starts(gpu.board, profile, gpu.layout()):
+        lost = tables.fall(gpu.board, held, place)
+        rank = (lost, lost, gpu.view.index, place.start)
         yield _Choice(rank, _place(want, gpu, place.start), gpu)
 
 
-def _merged(want: Want, gpu: GpuSpace) -> Iterator[_Choice]:
+def _merged(want: Want, gpu: GpuSpace, tables: Tables) -> Iterator[_Choice]:
     """The cheapest change of this GPU that makes room and touches nothing that is held."""
     held = gpu.layout(without_idle=True)
     idle = {key: seen for key, seen in gpu.slices.items() if gpu.is_idle(key)}
@@ -276,15 +297,18 @@ def _merged(want: Want, gpu: GpuSpace) -> Iterator[_Choice]:
     (place,) = change.makes
     deleted = {p.start for p in change.deletes}
     destroys = (*goes, *(key for key, seen in idle.items() if seen.start in deleted))
-    left = room(gpu.board, (kept - set(change.deletes)) | {place})
-    rank = (1, len(destroys), not gpu.is_carved, -left, 0, gpu.view.index, place.start)
+    lost = tables.fall(gpu.board, held, place)
+    rank = (lost + READY * len(destroys), lost, gpu.view.index, place.start)
     yield _Choice(rank, _place(want, gpu, place.start), gpu, destroys)
 
 
-def _idle_slices(want: Want, gpu: GpuSpace) -> Iterator[_Choice]:
+def _idle_slices(want: Want, gpu: GpuSpace, tables: Tables) -> Iterator[_Choice]:
+    held = gpu.layout(without_idle=True)
     for key, seen in gpu.slices.items():
         if seen.profile == want.profile and seen.ready and gpu.is_idle(key):
-            rank = (0, 0, 0, 0, room(gpu.board, gpu.layout()), gpu.view.index, seen.start)
+            place = Placement(seen.start, seen.size, seen.profile)
+            lost = tables.fall(gpu.board, held, place)
+            rank = (lost - tables.ready, lost, gpu.view.index, seen.start)
             yield _Choice(rank, _place(want, gpu, seen.start, key), gpu)
 
 
@@ -300,5 +324,3 @@ def _place(want: Want, gpu: GpuSpace, start: int, slice_id: str = "") -> SlicePl
         slice=slice_id,
         threads=want.threads,
     )
-
-

@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from scheduler.core.conditions_reader import write_begin
 from scheduler.core.quantities import write_cpu, write_memory, write_seconds
 from scheduler.core.request_values import JobRequest
 from scheduler.core.values import DeviceRequest, Isolation
@@ -13,7 +14,8 @@ _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def request_as_dict(request: JobRequest) -> dict[str, Any]:
-    """The canonical form, every default filled in. Reading it again gives the same request."""
+    """The canonical form, every default filled in; conditions stand in it only where there are
+    some. Reading it again gives the same request."""
     return {
         "project": request.project,
         "name": request.name,
@@ -23,7 +25,7 @@ def request_as_dict(request: JobRequest) -> dict[str, Any]:
         "launcher": str(request.launcher),
         "replicas": request.replicas,
         "processes": request.processes,
-        "device": _device(request.device),
+        "device": device_as_dict(request.device),
         "cpu": write_cpu(request.cpu_milli),
         "memory": write_memory(request.memory_mib),
         "shm": write_memory(request.shm_mib),
@@ -34,6 +36,8 @@ def request_as_dict(request: JobRequest) -> dict[str, Any]:
         "retries": {"infrastructure": request.infrastructure_retries, "user": request.user_retries},
         "grace": write_seconds(request.grace_seconds),
         "env": dict(request.env),
+        "preemptible": request.preemptible,
+        **_conditions(request),
     }
 
 
@@ -43,7 +47,19 @@ def request_as_yaml(request: JobRequest) -> str:
     return "".join(f"{name}: {_plain(value)}\n" for name, value in fields if value != {})
 
 
-def _device(device: DeviceRequest) -> dict[str, Any]:
+def _conditions(request: JobRequest) -> dict[str, Any]:
+    delay = write_seconds(request.begin_in)
+    found = {
+        "begin_at": write_begin(request.begin_at, delay),
+        "after": list(request.after),
+        "needs": list(request.needs),
+        "tolerates": list(request.tolerates),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def device_as_dict(device: DeviceRequest) -> dict[str, Any]:
+    """The device of a request, as people write it."""
     found: dict[str, Any] = {}
     if device.gpus:
         found["gpus"] = device.gpus

@@ -10,6 +10,7 @@ from agents.contract.backends import crowded, refusal
 from agents.contract.documents import Backend, SliceKind
 from agents.contract.environment import is_name, is_reserved
 from agents.contract.shares import thin_threads
+from scheduler.core.conditions_reader import read_after, read_begin, read_node_words
 from scheduler.core.device_reader import read_device
 from scheduler.core.quantities import (
     read_cpu_milli,
@@ -52,6 +53,11 @@ FIELDS = frozenset(
         "retries",
         "grace",
         "env",
+        "preemptible",
+        "begin_at",
+        "after",
+        "needs",
+        "tolerates",
     )
 )
 NOT_YET = frozenset(
@@ -60,8 +66,6 @@ NOT_YET = frozenset(
         "secrets",
         "ports",
         "notify",
-        "begin",
-        "depends",
     )
 )
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -108,7 +112,13 @@ class Reader:
             "user_retries": self._retries("user", 0),
             "grace_seconds": self._grace(),
             "env": self._env(),
+            "limit_is_chosen": "time_limit" in self.data,
+            "after": read_after(self.data.get("after", []), self.refuse),
         }
+        found["preemptible"] = self._preemptible(found["priority"])
+        found["begin_at"], found["begin_in"] = self._begin()
+        for field in ("needs", "tolerates"):
+            found[field] = read_node_words(field, self.data.get(field, []), self.refuse)
         found["processes"] = self._processes(found["device"])
         ranks = found["processes"] * found["replicas"]
         found["backend"] = self._backend(found["device"], ranks)
@@ -171,6 +181,17 @@ class Reader:
             most = write_seconds(limits.max_time_limit_seconds)
             self.refuse("time_limit", Problem.RANGE, f"at most {most} here")
         return seconds
+
+    def _preemptible(self, priority: Priority) -> bool:
+        """Work of low priority makes way unless it says that it cannot."""
+        value = self.data.get("preemptible", priority is Priority.LOW)
+        if not isinstance(value, bool):
+            self.refuse("preemptible", Problem.TYPE, "write true or false, without quotes")
+        return value is True
+
+    def _begin(self) -> tuple[int, int]:
+        value = self.data.get("begin_at", "")
+        return read_begin(value, self.refuse) if value != "" else (0, 0)
 
     def _memory(self) -> int:
         memory_mib = self._amount("memory", read_memory_mib, 4_096)

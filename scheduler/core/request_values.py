@@ -66,7 +66,14 @@ class RequestLimits:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A checked request. CPU in millicores and memory in MiB are per replica; times in seconds."""
+    """A checked request. CPU in millicores and memory in MiB are per replica; times in seconds.
+
+    `begin_at`: not before this time (seconds since the epoch); `begin_in`: not before so many
+    seconds after it was asked for; at most one is set. `after`: labels of jobs of the project that
+    must succeed first. `preemptible`: it may be stopped and queued again for others. `needs`:
+    labels that a node must have; `tolerates`: taints that it may have. `limit_is_chosen`: whether
+    the time limit was written down; how it was read, not a part of the request.
+    """
 
     project: str
     name: str
@@ -88,3 +95,10 @@ class JobRequest:
     user_retries: int = 0
     grace_seconds: int = 30
     env: Mapping[str, str] = field(default_factory=dict)
+    preemptible: bool = False
+    begin_at: int = 0
+    begin_in: int = 0
+    after: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    tolerates: tuple[str, ...] = ()
+    limit_is_chosen: bool = field(default=True, compare=False)

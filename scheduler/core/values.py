@@ -246,7 +246,9 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run that ended by itself (`completed`) or was cut off by its limit, a cancel or a fault."""
+    """A run that ended by itself (`completed`) or was cut off by its limit, a cancel or a fault.
+
+    `gpus`: 0 for a slice or a share. `queued_at`: 0 where nobody noted it."""
 
     project: str
     user: str
@@ -257,6 +259,7 @@ class PastRun:
     ran_seconds: int
     completed: bool
     ended_at: int
+    queued_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

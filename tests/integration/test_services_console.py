@@ -14,7 +14,8 @@ from portal.accounts.models import Membership, Project, Role
 from portal.audit.models import AuditEntry, Event
 from portal.inventory.models import JoinToken, Node
 from portal.jobs.models import Job
-from portal.quotas.models import Quota
+from portal.quotas.models import Budget, PlannerPolicy, Quota
+from portal.quotas.policy import policy_now
 from scheduler.core.states import JobStatus
 from tests.rows import a_job, a_node, a_project, a_user
 
@@ -53,7 +54,7 @@ def test_pages_open_and_machine_rows_are_not_edited(client: Client, model):
     for row in model.objects.all()[:1]:
         assert client.get(f"{base}{row.pk}/change/").status_code == 200
         assert client.post(f"{base}{row.pk}/delete/", {"post": "yes"}).status_code == 403
-    edited = {get_user_model(), Project, Node, Quota}
+    edited = {get_user_model(), Project, Node, Quota, Budget, PlannerPolicy}
     assert client.get(f"{base}add/").status_code == (200 if model in edited else 403)
 
 
@@ -114,6 +115,9 @@ def test_members_changed_here_are_audited(client: Client):
     olga = a_user("olga")
     body = {
         "name": "Vision",
+        **dict.fromkeys(("max_running", "max_pending"), "0"),
+        **dict.fromkeys(("memberships-0-max_running", "memberships-0-max_pending"), "0"),
+        **{"weight": "1", "memberships-0-weight": "2"},
         "memberships-TOTAL_FORMS": "1",
         "memberships-INITIAL_FORMS": "0",
         "memberships-0-user": str(olga.pk),
@@ -123,8 +127,9 @@ def test_members_changed_here_are_audited(client: Client):
     answer = client.post(f"/admin/accounts/project/{project.pk}/change/", body)
     assert answer.status_code == 302
     assert Membership.objects.get().role == Role.ADMIN
+    assert Membership.objects.get().weight == 2
     actions = set(AuditEntry.objects.values_list("action", flat=True))
-    assert actions == {"project_change", "membership_set"}
+    assert actions == {"project_change", "membership_set", "membership_share"}
 
 
 def test_a_quota_saved_here_goes_through_the_service(client: Client):
@@ -164,3 +169,66 @@ def test_a_user_made_admin_here_is_audited_without_the_password(client: Client):
     assert (first.action, second.action) == ("user_add", "user_change")
     assert second.after["superuser"] is True
     assert "long-Enough-77" not in repr([first.after, second.after])
+
+
+def test_labels_and_taints_are_words_in_the_console(client: Client):
+    row = a_node("n1").row
+    page = f"/admin/inventory/node/{row.pk}/change/"
+    client.post(page, {"label_words": "nvme zone=a", "taint_words": "new", "why": ""})
+    row.refresh_from_db()
+    assert (row.labels, row.taints) == (["nvme", "zone=a"], []), "a taint needs a reason"
+    client.post(page, {"label_words": "nvme", "taint_words": "new", "why": "new cables"})
+    row.refresh_from_db()
+    assert (row.labels, row.taints, row.taint_reason) == (["nvme"], ["new"], "new cables")
+    actions = list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))
+    assert actions == ["node_label", "node_label", "node_taint"]
+
+
+def test_the_policy_is_set_in_the_console_and_audited(client: Client):
+    form = {
+        "order": "fifo",
+        "backfill": "easy",
+        "preemption": "off",
+        "reservations": 2,
+        "hysteresis": 2,
+        "protection_seconds": 60,
+        "patience_seconds": 60,
+        "bypass_limit": 5,
+        "moves": 0,
+        "half_life_seconds": 3_600,
+    }
+    client.post("/admin/quotas/plannerpolicy/add/", form)
+    now = policy_now()
+    assert (str(now.order), now.merge, now.reservations) == ("fifo", False, 2)
+    assert AuditEntry.objects.get().action == "policy_set"
+    page = "/admin/quotas/plannerpolicy/1/change/"
+    assert client.post(page, form | {"half_life_seconds": 0}).status_code == 200
+    assert policy_now() == now
+    assert client.get("/admin/quotas/plannerpolicy/add/").status_code == 403
+
+
+def test_a_budget_is_added_and_taken_away_in_the_console(client: Client):
+    project = a_project("vision")
+    form = {
+        "project": project.pk,
+        "limit_unit_seconds": 7,
+        **{"starts_at_0": "2026-01-01", "starts_at_1": "00:00:00"},
+        **{"ends_at_0": "2026-02-01", "ends_at_1": "00:00:00"},
+    }
+    client.post("/admin/quotas/budget/add/", form)
+    row = Budget.objects.get()
+    client.post(f"/admin/quotas/budget/{row.pk}/delete/", {"post": "yes"})
+    assert not Budget.objects.exists()
+    actions = list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))
+    assert actions == ["budget_add", "budget_remove"]
+
+
+def test_a_project_gets_its_share_in_the_console(client: Client):
+    project = a_project("vision")
+    form = {"name": "Vision", "weight": 3, "max_running": 2, "max_pending": 0}
+    form |= {"approval_units": 56_000, "approval_seconds": ""}
+    form |= {"memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0}
+    client.post(f"/admin/accounts/project/{project.pk}/change/", form)
+    project.refresh_from_db()
+    assert (project.weight, project.max_running, project.approval_units) == (3, 2, 56_000)
+    assert AuditEntry.objects.filter(action="project_share").count() == 1

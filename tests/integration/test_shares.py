@@ -11,9 +11,9 @@ from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.jobs.models import Allocation, Job
 from portal.quotas.models import Quota
 from portal.web.words import NBSP
-from scheduler.committer import _slice_create
 from scheduler.core.decisions import SlicePlace
 from scheduler.core.states import JobStatus
+from scheduler.slices import slice_create
 from tests.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -123,7 +123,7 @@ class TestTheDatabaseItself:
 
     def create(self, job, **fields):
         with transaction.atomic():
-            return _slice_create(*self.place(**fields), job.project, 1)
+            return slice_create(*self.place(**fields), job.project, 1)
 
     def test_refuses_more_threads_than_there_are(self, job):
         self.create(job)

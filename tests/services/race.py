@@ -23,9 +23,8 @@ from portal.inventory.models import Gpu, Slice, SlotClaim  # noqa: E402
 from portal.jobs.models import Allocation, Attempt, Job  # noqa: E402
 from portal.quotas.models import Quota  # noqa: E402
 from scheduler import committer  # noqa: E402
-from scheduler.core.decisions import Place, ReplicaPlace  # noqa: E402
+from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace  # noqa: E402
 from scheduler.core.states import JobStatus  # noqa: E402
-from scheduler.core.values import SlicePlace  # noqa: E402
 from tests.rows import a_job, a_node, a_project, a_user  # noqa: E402
 
 

@@ -97,6 +97,7 @@ class Stack:
             "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
             "TESSERA_VAR": str(self.var),
             "TESSERA_SECRET_KEY": "s" * 60,
+            "TESSERA_PARTITION_DWELL_SECONDS": "0",
             "PYTHONPATH": str(ROOT),
         }
         if self.database_url:

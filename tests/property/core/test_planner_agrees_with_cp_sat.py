@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.capacity import impossible
+from scheduler.core.policy import Backfill, Order
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import Priority
 from tests.builders import A30, H200, a_cluster, a_job, plan_of
@@ -21,6 +22,8 @@ from tests.property.core.worlds import PROFILES, nodes, worlds
 
 few = settings(max_examples=200, deadline=None, derandomize=True)
 small = worlds(max_nodes=3, max_gpus=2, max_jobs=4, with_quotas=False)
+# First come, first served, and whoever fits: no order but that of arrival, no promise in the way.
+IN_TURN = {"order": Order.FIFO, "backfill": Backfill.SKIP}
 lone = worlds(max_nodes=3, max_gpus=2, max_jobs=1, with_quotas=False)
 
 
@@ -47,14 +50,14 @@ def slice_queues(draw, *, one_profile=False):
 @given(snapshot=slice_queues())
 def test_the_first_job_is_placed_whenever_it_can_be(snapshot):
     first = snapshot.jobs[0]
-    plan = plan_of(snapshot)
+    plan = plan_of(snapshot, **IN_TURN)
     assert (first.id in {place.job for place in plan.places}) == can(first, snapshot)
 
 
 @few
 @given(snapshot=slice_queues())
 def test_each_slice_job_in_turn_is_placed_exactly_when_it_can_be(snapshot):
-    plan = plan_of(snapshot, merge=False)
+    plan = plan_of(snapshot, merge=False, **IN_TURN)
     places = {place.job: place for place in plan.places}
     assert [place.job for place in plan.places] == sorted(places, key=int)
     world = snapshot
@@ -88,7 +91,7 @@ def test_gangs_and_whole_gpus_in_turn_are_placed_exactly_when_they_can_be(snapsh
     """All of one priority, project and user: the turn is by age, then by id."""
     jobs = [replace(j, priority=Priority.LOW, project="p", user="u") for j in snapshot.jobs]
     world = replace(snapshot, jobs=tuple(jobs))
-    plan = plan_of(world, merge=False)
+    plan = plan_of(world, merge=False, **IN_TURN)
     places = {place.job: place for place in plan.places}
     for job in sorted(jobs, key=lambda job: (job.queued_at, int(job.id))):
         assert (job.id in places) == can(job, world), job.id

@@ -1,6 +1,7 @@
 """Any request that is accepted reads back from every form; any input at all is read or refused."""
 
 import json
+from datetime import UTC, datetime, timedelta, timezone
 
 import yaml
 from hypothesis import given, settings
@@ -48,6 +49,18 @@ narrow = st.fixed_dictionaries(
         "isolation": st.sampled_from(["hardware", "any"]),
     },
 )
+begins = st.one_of(
+    st.integers(1, 366 * 86_400).map(lambda seconds: f"+{write_seconds(seconds)}"),
+    st.datetimes(
+        datetime(2000, 1, 2),  # noqa: DTZ001 - the strategy adds the zone
+        datetime(2099, 12, 30),  # noqa: DTZ001
+        timezones=st.sampled_from([UTC, timezone(timedelta(hours=-5, minutes=-30))]),
+    ).map(datetime.isoformat),
+)
+node_words = st.lists(
+    st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,9}(=[A-Za-z0-9._-]{1,9})?", fullmatch=True),
+    max_size=4,
+)
 
 
 def joined(way, more):
@@ -76,6 +89,11 @@ bodies = st.fixed_dictionaries(
         "retries": st.fixed_dictionaries({}, optional={"user": st.integers(0, 10)}),
         "grace": st.integers(1, 3_600).map(write_seconds),
         "env": st.dictionaries(env_names, texts, max_size=3),
+        "preemptible": st.booleans(),
+        "begin_at": begins,
+        "after": st.lists(st.integers(1, 10**12).map("J-{}".format), max_size=4),
+        "needs": node_words,
+        "tolerates": node_words,
     },
 )
 anything = st.recursive(
@@ -84,7 +102,8 @@ anything = st.recursive(
     max_leaves=6,
 )
 LEAST = {"project": "p", "name": "n", "image": "i", "command": ["c"], "device": {"gpus": 1}}
-FIELDS = sorted(request_as_dict(parse_request(LEAST, LIMITS)))
+CONDITIONS = {"begin_at", "after", "needs", "tolerates"}
+FIELDS = sorted(CONDITIONS | set(request_as_dict(parse_request(LEAST, LIMITS))))
 
 
 @many

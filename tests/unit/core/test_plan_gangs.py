@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from scheduler.core.policy import Order
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import Topology
 from tests.builders import (
@@ -30,7 +31,7 @@ def nodes_of(found, job="1"):
 def test_a_gang_that_does_not_fit_whole_gets_nothing_and_leaves_nothing_taken():
     nodes = (a_node(a_gpu(), TAKEN, name="n1"), a_node(a_gpu(), name="n2"))
     jobs = [a_job("1", gpus=1, replicas=3), a_job("2", gpus=1), a_job("3", gpus=1)]
-    found = plan_of(a_cluster(*nodes, jobs=jobs))
+    found = plan_of(a_cluster(*nodes, jobs=jobs), order=Order.FIFO)
     assert placed(found) == ["2", "3"]
     said = reason(found, "1")
     assert said.code is ReasonCode.RESOURCES

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.core.capacity import impossible
+from scheduler.core.policy import Backfill, Order
 from scheduler.core.reasons import ReasonCode
 from tests.builders import a_cluster, a_gpu, a_job, a_node, plan_of
 
@@ -62,7 +63,7 @@ def in_turn(snapshot):
 
 
 def test_every_pod_in_its_turn_starts_exactly_when_a_node_has_room_for_it():
-    snapshot, plan = world(), plan_of(world())
+    snapshot, plan = world(), plan_of(world(), order=Order.FIFO, backfill=Backfill.SKIP)
     node_of = {place.job: place.replicas[0].node for place in plan.places}
     free = {n.id: [len(n.gpus), n.cpu_free_milli, n.memory_free_mib] for n in snapshot.nodes}
     models = {n.id: n.gpus[0].board for n in snapshot.nodes}
@@ -86,7 +87,7 @@ def test_every_pod_in_its_turn_starts_exactly_when_a_node_has_room_for_it():
 
 
 def test_no_gpu_is_given_twice_and_the_rest_of_the_queue_is_told_why():
-    snapshot, plan = world(), plan_of(world())
+    snapshot, plan = world(), plan_of(world(), order=Order.FIFO, backfill=Backfill.SKIP)
     given = [device.gpu for place in plan.places for device in place.replicas[0].devices]
     assert len(given) == len(set(given)) > 30
     held = {hold.job: hold.reason for hold in plan.holds}

@@ -46,6 +46,11 @@ FULL = {
     "retries": {"infrastructure": 0, "user": 10},
     "grace": "1h",
     "env": {"BATCH": "64", "EMPTY": "", "YES": "no", "TEXT": "a: {b}\n"},
+    "preemptible": True,
+    "begin_at": "2026-01-31T18:00:00+01:00",
+    "after": ["J-12", "j-013", "12"],
+    "needs": ["nvme", "zone=a"],
+    "tolerates": ["staging"],
 }
 LIMITS = RequestLimits()
 BODIES = {"least": LEAST, "full": FULL} | {
@@ -81,6 +86,11 @@ def test_the_words_of_a_request_become_amounts_with_units():
         user_retries=10,
         grace_seconds=3_600,
         env=FULL["env"],
+        preemptible=True,
+        begin_at=1_769_878_800,
+        after=("J-12", "J-13"),
+        needs=("nvme", "zone=a"),
+        tolerates=("staging",),
     )
 
 
@@ -94,6 +104,24 @@ def test_what_is_left_out_gets_its_default():
         device=DeviceRequest(gpus=1),
         time_limit_seconds=600,
     )
+
+
+def test_work_of_low_priority_makes_way_unless_it_says_otherwise():
+    low = LEAST | {"priority": "low"}
+    assert parse_request(low, LIMITS).preemptible
+    assert not parse_request(low | {"preemptible": False}, LIMITS).preemptible
+    assert not parse_request(LEAST, LIMITS).preemptible
+
+
+def test_a_delay_stays_a_delay_until_somebody_submits_it():
+    request = parse_request(LEAST | {"begin_at": "+1h30m"}, LIMITS)
+    assert (request.begin_at, request.begin_in) == (0, 5_400)
+    assert request_as_dict(request)["begin_at"] == "+1h30m"
+
+
+def test_a_request_remembers_whether_its_time_limit_was_written_down():
+    assert not parse_request(LEAST, LIMITS).limit_is_chosen
+    assert parse_request(LEAST | {"time_limit": "4h"}, LIMITS).limit_is_chosen
 
 
 @every_body

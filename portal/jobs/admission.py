@@ -1,0 +1,80 @@
+"""What is asked of a request before it becomes a job, beyond whether it can ever run."""
+
+from collections.abc import Iterable
+
+from agents.contract.boards import Board
+from agents.contract.units import UNITS_PER_GPU, as_gpus
+from portal.accounts.models import Membership, Project, User
+from portal.errors import Refused
+from portal.jobs.models import Job
+from scheduler.core.quantities import write_seconds
+from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.request import JobRequest
+from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
+from scheduler.core.wants import wants
+
+_WAITING = [str(s) for s in JOB_WAITING]
+# A job that ended like this satisfies nobody who waits for it.
+NEVER = frozenset(JOB_FINAL - {JobStatus.SUCCEEDED})
+
+
+def require_room(user: User, project: Project) -> None:
+    """Raises Refused(pending_limit) where the user, or the project, has as many waiting jobs as may
+    be. The project's row is locked, so that two submits see each other."""
+    own = Membership.objects.get(project=project, user=user).max_pending
+    if not own and not project.max_pending:
+        return
+    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    waiting = Job.objects.filter(project=project, status__in=_WAITING)
+    mine = waiting.filter(owner=user)
+    if own and mine.count() >= own:
+        raise _full(f"You have {own} jobs waiting in {project.slug}")
+    if project.max_pending and waiting.count() >= project.max_pending:
+        raise _full(f"{project.slug} has {project.max_pending} jobs waiting")
+
+
+def _full(sentence: str) -> Refused:
+    sentence += ", as many as may wait at once. Cancel one, or ask again when one has started"
+    return Refused("pending_limit", sentence, "project", 409)
+
+
+def jobs_before(request: JobRequest, project: Project) -> list[Job]:
+    """The jobs that this one is to run after. Raises Refused(after_unknown, after_failed)."""
+    ids = {int(label.removeprefix("J-")): label for label in request.after}
+    found = {job.pk: job for job in Job.objects.filter(project=project, pk__in=ids)}
+    for pk, label in ids.items():
+        job = found.get(pk)
+        if job is None:
+            sentence = f"{label} is not a job of {project.slug}. Name jobs of the same project"
+            raise Refused("after_unknown", sentence, "after")
+        if JobStatus(job.status) in NEVER:
+            sentence = f"{label} ended as {job.status}: what runs after it would never start"
+            raise Refused("after_failed", sentence, "after")
+    return list(found.values())
+
+
+def approval(request: JobRequest, project: Project, boards: Iterable[Board]) -> Reason | None:
+    """Why an admin has to approve the job first, or None."""
+    units = request.replicas * _units(request, boards)
+    seconds = request.time_limit_seconds
+    if project.approval_units is not None and units > project.approval_units:
+        limit = f"holds more than {as_gpus(project.approval_units)} GPUs"
+        evidence = {"needed_units": units, "approval_units": project.approval_units}
+    elif project.approval_seconds is not None and seconds > project.approval_seconds:
+        limit = f"may run longer than {write_seconds(project.approval_seconds) or '0s'}"
+        evidence = {"time_limit_seconds": seconds, "approval_seconds": project.approval_seconds}
+    else:
+        return None
+    return Reason(
+        ReasonCode.APPROVAL,
+        f"An admin of {project.slug} approves what {limit}",
+        evidence,
+        "It is queued when an admin approves it",
+    )
+
+
+def _units(request: JobRequest, boards: Iterable[Board]) -> int:
+    """Of one replica, the cheapest way; where no node says how, as whole GPUs."""
+    ways = wants(request.device, boards)
+    whole = UNITS_PER_GPU * max(1, request.device.gpus)
+    return min((want.replica_units for want in ways), default=whole)

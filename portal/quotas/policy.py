@@ -1,0 +1,85 @@
+"""The planner's policy: one row, checked, with its history in the audit lines."""
+
+import math
+from dataclasses import fields
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from portal.audit.services import audit_record
+from portal.errors import Refused
+from portal.live.bell import ring_plan
+from portal.quotas.models import PlannerPolicy
+from scheduler.core.policy import Backfill, Order, Policy, Preemption
+
+WORDS = {"order": Order, "backfill": Backfill, "preemption": Preemption}
+# What is offered; a new option of Policy keeps its default until it has a column.
+OPTIONS = tuple(
+    f.name for f in fields(Policy) if f.name in {c.name for c in PlannerPolicy._meta.get_fields()}
+)
+MOST = {"reservations": 1_000, "hysteresis": 100, "moves": 8}
+MOST_OF_ANY = 10 * 366 * 86_400
+
+
+def policy_now() -> Policy:
+    """What the planner may do now; the product's defaults until somebody set something."""
+    row = PlannerPolicy.objects.filter(pk=1).first() or PlannerPolicy()
+    return Policy(**{name: _value(name, getattr(row, name)) for name in OPTIONS})
+
+
+def policy_set(*, actor: str, version: int | None = None, **options: Any) -> PlannerPolicy:
+    """Change the options named, keep the others. `version`: the one that the caller has seen, 1
+    before the first change.
+
+    Raises Refused(policy_invalid, version_stale).
+    """
+    with transaction.atomic():
+        PlannerPolicy.objects.get_or_create(pk=1)
+        row = PlannerPolicy.objects.select_for_update().get(pk=1)
+        if version is not None and version != row.version:
+            sentence = "Somebody changed the policy since you read it. Read it again"
+            raise Refused("version_stale", sentence, "", 412)
+        before = {name: getattr(row, name) for name in options if name in OPTIONS}
+        for name, value in options.items():
+            _require_sane(name, value)
+            setattr(row, name, value)
+        row.version += 1
+        _save(row)
+        audit_record(
+            actor=actor,
+            action="policy_set",
+            noun="policy",
+            noun_id=row.pk,
+            before=before,
+            after={name: getattr(row, name) for name in options},
+        )
+        ring_plan()
+    return row
+
+
+def _require_sane(name: str, value: Any) -> None:
+    if name not in OPTIONS:
+        sentence = f"There is no option {name!r}. There are: {', '.join(OPTIONS)}"
+        raise Refused("policy_invalid", sentence, name)
+    if name in WORDS or name == "merge":
+        return
+    most = MOST.get(name, MOST_OF_ANY)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0 <= value <= most:
+        raise Refused("policy_invalid", f"{name} is a number up to {most}", name)
+
+
+def _save(row: PlannerPolicy) -> None:
+    """Words, types and bounds are the model's own."""
+    try:
+        row.full_clean()
+    except ValidationError as wrong:
+        name, sentences = next(iter(wrong.message_dict.items()))
+        field = name if name in OPTIONS else ""
+        raise Refused("policy_invalid", " ".join(sentences), field) from wrong
+    row.save()
+
+
+def _value(name: str, stored: Any) -> Any:
+    return WORDS[name](stored) if name in WORDS else stored

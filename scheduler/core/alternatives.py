@@ -1,0 +1,155 @@
+"""What a waiting job could be instead so that it starts sooner: small changes of its request.
+
+Nothing is promised that the planner did not try: each change comes back only when `can_start` says
+that the changed job could start now.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from agents.contract.boards import Board, Profile
+from scheduler.core.quantities import write_memory, write_seconds
+from scheduler.core.request_forms import device_as_dict
+from scheduler.core.values import DeviceRequest, Isolation, Topology, WaitingJob
+
+CanStart = Callable[[WaitingJob], bool]
+# No more than so many changes are tried for one job, the smallest ones of each kind first.
+MOST_TRIED = 16
+SHORTEST_LIMIT = 900
+
+
+class Kind(StrEnum):
+    """What is changed."""
+
+    MODEL = "model"
+    PROFILE = "profile"
+    SHARE = "share"
+    GPUS = "gpus"
+    REPLICAS = "replicas"
+    SPREAD = "spread"
+    NODE = "node"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """`changes` replaces these fields of the request, written as people write them."""
+
+    kind: Kind
+    sentence: str
+    changes: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": str(self.kind), "sentence": self.sentence, "changes": self.changes}
+
+
+def alternatives(
+    job: WaitingJob, boards: Iterable[Board], can_start: CanStart, *, most: int = 3
+) -> list[Alternative]:
+    """Up to `most` changes with which the job could start now, what changes least first, at most
+    one of each kind."""
+    found: dict[Kind, Alternative] = {}
+    for number, (alternative, changed) in enumerate(_changes(job, list(boards))):
+        if len(found) == most or number == MOST_TRIED:
+            break
+        if alternative.kind not in found and can_start(changed):
+            found[alternative.kind] = alternative
+    return list(found.values())
+
+
+def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
+    """From what a user would hardly notice to what makes the job another one."""
+    yield from _shorter(job)
+    if job.needs:
+        changed = replace(job, needs=())
+        yield Alternative(Kind.NODE, "On any node, whatever its labels", {"needs": []}), changed
+    if job.device.models:
+        yield _device(Kind.MODEL, "On any model of GPU", job, replace(job.device, models=()))
+    if job.topology in (Topology.SAME_NODE, Topology.NVLINK) and job.replicas > 1:
+        changed = replace(job, topology=Topology.ANY)
+        sentence = "With its replicas on several nodes"
+        yield Alternative(Kind.SPREAD, sentence, {"topology": str(Topology.ANY)}), changed
+    yield from _other_boards(job, boards)
+    yield from _shares(job, boards)
+    yield from _smaller(job, boards)
+    yield from _fewer(job)
+
+
+def _device(
+    kind: Kind, sentence: str, job: WaitingJob, device: DeviceRequest
+) -> tuple[Alternative, WaitingJob]:
+    changes = {"device": device_as_dict(device)}
+    return Alternative(kind, sentence, changes), replace(job, device=device)
+
+
+def _shorter(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
+    """A job that ends before a reservation begins may start ahead of it."""
+    limit = job.time_limit_seconds
+    for seconds in (limit // 2, limit // 4, limit // 8):
+        rounded = seconds // SHORTEST_LIMIT * SHORTEST_LIMIT
+        if SHORTEST_LIMIT <= rounded < limit:
+            text = write_seconds(rounded)
+            changed = replace(job, time_limit_seconds=rounded)
+            sentence = f"With a time limit of {text}"
+            yield Alternative(Kind.LIMIT, sentence, {"time_limit": text}), changed
+
+
+def _other_boards(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
+    """The same memory wherever it is to be had, when a profile of one board was asked for."""
+    if memory := _profile_memory(job.device, boards):
+        device = replace(job.device, mig="", memory_mib=memory)
+        text = write_memory(memory)
+        yield _device(Kind.MODEL, f"On whatever has {text} of GPU memory", job, device)
+
+
+def _shares(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
+    memory = job.device.memory_mib or _profile_memory(job.device, boards)
+    if memory and job.device.isolation is Isolation.HARDWARE:
+        device = replace(job.device, mig="", memory_mib=memory, isolation=Isolation.ANY)
+        text = write_memory(memory)
+        sentence = f"As an MPS share with {text}, beside others of the project"
+        yield _device(Kind.SHARE, sentence, job, device)
+
+
+def _smaller(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
+    """The next smaller slices; of whole GPUs fewer, and of one a slice."""
+    device = job.device
+    if device.gpus > 1:
+        for gpus in sorted({device.gpus // 2, 1}, reverse=True):
+            word = "GPU" if gpus == 1 else "GPUs"
+            sentence = f"With {gpus} {word} for each replica"
+            yield _device(Kind.GPUS, sentence, job, replace(device, gpus=gpus))
+    profiles = _plain(boards, device)
+    sizes = [_size(p) for p in profiles if p.name == device.mig]
+    least = (10**9, 0) if device.gpus == 1 else min(sizes, default=(0, 0))
+    below = sorted((p for p in profiles if _size(p) < least), key=lambda p: p.name)
+    for profile in sorted(below, key=_size, reverse=True)[:4]:
+        changed = replace(device, gpus=0, mig=profile.name)
+        yield _device(Kind.PROFILE, f"With {profile.name}", job, changed)
+
+
+def _fewer(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
+    for replicas in sorted({job.replicas // 2, 1} - {0, job.replicas}, reverse=True):
+        word = "replica" if replicas == 1 else "replicas"
+        changed = replace(job, replicas=replicas)
+        sentence = f"With {replicas} {word}"
+        yield Alternative(Kind.REPLICAS, sentence, {"replicas": replicas}), changed
+
+
+def _profile_memory(device: DeviceRequest, boards: list[Board]) -> int:
+    """The least memory, in MiB, of the profile that was asked for; 0 where none was."""
+    found = [p.memory_mib for b in boards if device.mig and (p := b.profile(device.mig))]
+    return min(found, default=0)
+
+
+def _size(profile: Profile) -> tuple[int, int]:
+    return profile.memory_mib, profile.compute_slices
+
+
+def _plain(boards: list[Board], device: DeviceRequest) -> list[Profile]:
+    """The profiles of the boards that the request allows, one of each name."""
+    allowed = [b for b in boards if not device.models or {b.key, b.model} & set(device.models)]
+    found = {p.name: p for b in allowed for p in b.profiles if not p.has_media_extensions}
+    return list(found.values())

@@ -1,0 +1,71 @@
+"""What a waiting job asks for, worked out once for all jobs that ask for the same."""
+
+from dataclasses import dataclass
+
+from agents.contract.documents import SliceKind
+from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.capacity import Capacity
+from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.values import ClusterSnapshot, WaitingJob
+from scheduler.core.wants import Want, wants
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """`ways`: what could serve it, the cheapest first. `gpus`: of the cheapest, all replicas
+    together. `alike`: jobs with the same find the same places."""
+
+    ways: list[Want]
+    gpus: float
+    alike: tuple[object, ...]
+
+
+class Asks:
+    """The asks of one pass."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._capacity = Capacity(snapshot)
+        self._known: dict[object, Ask] = {}
+        self._never: dict[object, Reason | None] = {}
+        self._unpaid: dict[object, Reason | None] = {}
+
+    def of(self, job: WaitingJob) -> Ask:
+        key = (
+            *(job.device, job.replicas, job.cpu_milli, job.memory_mib, job.topology),
+            *(job.processes, job.needs, job.tolerates),
+        )
+        ask = self._known.get(key)
+        if ask is None:
+            ask = self._known[key] = self._make(job)
+        if any(want.kind is SliceKind.MPS for want in ask.ways):
+            # Who may share with whom depends on the project.
+            return Ask(ask.ways, ask.gpus, (*ask.alike, job.project))
+        return ask
+
+    def gpus(self, job: WaitingJob) -> float:
+        return self.of(job).gpus
+
+    def ways(self, job: WaitingJob) -> list[Want]:
+        return self.of(job).ways
+
+    def never(self, job: WaitingJob, ask: Ask) -> Reason | None:
+        """Why nothing here could ever serve the job, or its owner's quota never pay for it."""
+        if ask.alike not in self._never:
+            reason = self._capacity.impossible(job) or (None if ask.ways else _NO_NODES)
+            self._never[ask.alike] = reason
+        if reason := self._never[ask.alike]:
+            return reason
+        key = (*ask.alike, job.project, job.user)
+        if key not in self._unpaid:
+            self._unpaid[key] = self._capacity.over_quota(job)
+        return self._unpaid[key]
+
+    def _make(self, job: WaitingJob) -> Ask:
+        ways = wants(job.device, self._capacity.boards)
+        gpus = ways[0].replica_units * job.replicas / UNITS_PER_GPU if ways else 0.0
+        return Ask(ways, gpus, (len(self._known),))
+
+
+_NO_NODES = Reason(
+    ReasonCode.NODE_UNAVAILABLE, "No node has been added yet", {}, "An admin adds a node"
+)

@@ -1,0 +1,65 @@
+"""What the mix of lately asks of one board, by profile."""
+
+from collections import Counter
+from collections.abc import Collection
+from functools import lru_cache
+from math import inf
+from weakref import WeakKeyDictionary
+
+from agents.contract.boards import Board
+from agents.contract.documents import SliceKind
+from agents.contract.geometry import Placement
+from scheduler.core.carving.windows import NEVER, READY, Values, Weights, fall, values, weights_of
+from scheduler.core.values import Mix
+from scheduler.core.wants import wants
+
+
+@lru_cache(256)
+def asked_of(board: Board, mix: Mix) -> Weights:
+    """How often each profile is asked for; whole GPUs and MPS shares, which need an empty GPU,
+    count as the largest profile. A request that several profiles serve counts for the cheapest.
+    Empty where nothing in the mix can run on this board."""
+    counts: Counter[str] = Counter()
+    largest = max(board.profiles, key=lambda p: (p.memory_slices, p.compute_slices), default=None)
+    for demand in mix.demands:
+        ways = wants(demand.device, [board])
+        if not ways or largest is None:
+            continue
+        way = ways[0]
+        name = way.profile if way.kind is SliceKind.MIG else largest.name
+        counts[name] += demand.count * way.count
+    return weights_of(counts) if counts.total() else ()
+
+
+class Tables:
+    """The value tables of one planning pass: one look-up by the board's key."""
+
+    def __init__(self, mix: Mix) -> None:
+        self._mix = mix
+        self._found: dict[str, Values | None] = {}
+
+    @property
+    def ready(self) -> float:
+        """How much room a slice that is ready may cost more than one that has to be made: where
+        nobody knows what will be asked for, any."""
+        return READY if self._mix.demands else inf
+
+    def fall(self, board: Board, held: Collection[Placement], place: Placement) -> float:
+        """How much the room of a GPU falls when `place` is made beside what runs; see `windows`."""
+        if board.key not in self._found:
+            self._found[board.key] = values(board, asked_of(board, self._mix))
+        table = self._found[board.key]
+        if table is None or (lost := table.fall(held, place)) == NEVER:
+            return fall(board, held, place)
+        return lost
+
+
+_of_pass: WeakKeyDictionary[object, Tables] = WeakKeyDictionary()
+
+
+def tables_of(one_pass: object, mix: Mix) -> Tables:
+    """The tables of a pass, made when it first asks; they go when the pass (its ledger) goes."""
+    found = _of_pass.get(one_pass)
+    if found is None:
+        found = _of_pass[one_pass] = Tables(mix)
+    return found

@@ -1,0 +1,217 @@
+"""Partitions before they are asked for: warm slices to carve, unwanted ones to delete, modes to
+change. Proposals only; pure. Nothing that is held is ever touched.
+
+Each proposal weighs seconds that the next requests would wait against seconds that it costs. A
+slice that must be made when it is asked for keeps its job waiting CARVE_SECONDS; one in the way
+costs a pass for deleting it and then as much, MERGE_SECONDS; to act at all costs ACT_SECONDS of the
+node's agent. These are the product's own figures: an agent makes a slice in a few seconds, a
+planning pass runs at least every 5.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from agents.contract.boards import Board
+from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.geometry import Placement
+from agents.contract.layouts import layouts
+from scheduler.core.carving.demand import Tables
+from scheduler.core.carving.likely import Likely, likely_on
+from scheduler.core.carving.mode import change_seconds, may_change_mode, untouchable
+from scheduler.core.decisions import Carve, Merge
+from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
+from scheduler.core.wants import gpu_board
+
+CARVE_SECONDS = 10.0
+MERGE_SECONDS = 20.0
+ACT_SECONDS = 2.0
+# Proposals of each kind in one pass: more can follow once these are done.
+BATCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMode:
+    """Bring this empty GPU into another mode."""
+
+    gpu: str
+    mode: GpuMode
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """`why`: a sentence for each of `merges`, in their order; the others carry their own."""
+
+    carves: tuple[Carve, ...] = ()
+    merges: tuple[Merge, ...] = ()
+    modes: tuple[ChangeMode, ...] = ()
+    why: tuple[str, ...] = ()
+
+
+def propose(snapshot: ClusterSnapshot) -> Proposals:
+    """What to prepare now. A GPU gets one kind of proposal: a merge, else a mode, else carves.
+    With neither a mix nor a queue nothing is known of the future, so nothing is proposed."""
+    found = Proposals()
+    boards = {b.key: b for n in snapshot.nodes for g in n.gpus if (b := gpu_board(g)).supports_mig}
+    for key in sorted(boards):
+        likely = likely_on(boards[key], snapshot)
+        if likely.total:
+            found = _joined(found, _Board(snapshot, boards[key], likely).proposals())
+    cut = slice(BATCH)
+    return Proposals(found.carves[cut], found.merges[cut], found.modes[cut], found.why[cut])
+
+
+def preview(snapshot: ClusterSnapshot, job: WaitingJob) -> Proposals:
+    """What would be proposed if this job were approved and waited with the others."""
+    return propose(replace(snapshot, jobs=(*snapshot.jobs, job)))
+
+
+def _joined(one: Proposals, two: Proposals) -> Proposals:
+    return Proposals(
+        one.carves + two.carves, one.merges + two.merges, one.modes + two.modes, one.why + two.why
+    )
+
+
+class _Board:
+    """The GPUs of one kind that may be touched now, in order of node and index."""
+
+    def __init__(self, snapshot: ClusterSnapshot, board: Board, likely: Likely) -> None:
+        self.board, self.likely, self.now = board, likely, snapshot.now
+        self.table, self.falls = layouts(board), Tables(snapshot.mix)
+        mine = [(n, g) for n in snapshot.nodes for g in n.gpus if gpu_board(g).key == board.key]
+        self.all = sorted(mine, key=lambda at: (at[0].name, at[0].id, at[1].index, at[1].id))
+        self.free = [(n, g) for n, g in self.all if untouchable(n, g, self.now) is None]
+
+    def proposals(self) -> Proposals:
+        merges = list(self._merges())
+        busy = {merge.gpu for merge, _ in merges}
+        modes = self._modes()
+        busy |= {change.gpu for change in modes}
+        carves = self._carves(busy)
+        told = tuple(sentence for _, sentence in merges)
+        return Proposals(tuple(carves), tuple(merge for merge, _ in merges), tuple(modes), told)
+
+    def _merges(self) -> Iterator[tuple[Merge, str]]:
+        """Idle slices that nobody wants where something that is wanted would fit instead."""
+        for _, gpu in self.free:
+            if not _is_carved(gpu):
+                continue
+            goes = [s for s in gpu.slices if not s.held and s.ready and self._unwanted(s.profile)]
+            stays = [s for s in gpu.slices if s not in goes]
+            gained = self._asked_beside(_layout(stays)) - self._asked_beside(_layout(gpu.slices))
+            lost = sum(self.likely.share(s.profile) for s in goes) * CARVE_SECONDS
+            if goes and gained * MERGE_SECONDS > lost + ACT_SECONDS:
+                ids = tuple(sorted(s.id for s in goes))
+                word = "slice makes" if len(ids) == 1 else "slices make"
+                sentence = (
+                    f"{len(ids)} idle {word} room on GPU {gpu.index} that {gained:.0%} of the "
+                    f"requests want"
+                )
+                yield Merge(gpu.id, ids, ""), sentence
+
+    def _unwanted(self, profile: str) -> bool:
+        """Fewer of the next requests will want one than it costs to keep it in the way."""
+        return self.likely.more_than(0, profile) * CARVE_SECONDS < ACT_SECONDS
+
+    def _asked_beside(self, layout: tuple[Placement, ...]) -> float:
+        """The share of requests that could start on a GPU with this layout."""
+        free = self.table.beside(layout).free
+        return sum(self.likely.share(name) for name in sorted(free) if free[name])
+
+    def _modes(self) -> list[ChangeMode]:
+        """At most one GPU a pass, the last empty one: earlier ones are filled first."""
+        have = self._room_by_mode()
+        for node, gpu in reversed(self.free):
+            if not may_change_mode(node, gpu, self.now) or gpu.mode not in have:
+                continue
+            old = self.likely.needs_more(have[gpu.mode] - self._worth(gpu.mode), gpu.mode)
+            for mode in (GpuMode.WHOLE, GpuMode.MIG, GpuMode.MPS):
+                gain = self.likely.needs_more(have[mode], mode)
+                saved = (gain - old) * change_seconds(self.board)
+                if mode is not gpu.mode and self._can_be(node, mode) and saved > ACT_SECONDS:
+                    sentence = (
+                        f"GPU {gpu.index} is empty; with {gain:.0%} chance the next requests need "
+                        f"one more in mode {mode}, with {old:.0%} in mode {gpu.mode}"
+                    )
+                    return [ChangeMode(gpu.id, mode, sentence)]
+        return []
+
+    def _room_by_mode(self) -> dict[GpuMode, int]:
+        """How many requests of each mode find room now."""
+        have = {GpuMode.WHOLE: 0, GpuMode.MIG: 0, GpuMode.MPS: 0}
+        for node, gpu in self.all:
+            if not (node.available and gpu.healthy) or gpu.mode not in have:
+                continue
+            if not gpu.slices:
+                have[gpu.mode] += self._worth(gpu.mode)
+            elif _is_carved(gpu):
+                free = self.board.memory_slices - sum(s.size for s in gpu.slices if s.held)
+                have[GpuMode.MIG] += int(free / max(1.0, self.likely.mean_slices))
+        return have
+
+    def _worth(self, mode: GpuMode) -> int:
+        """How many requests an empty GPU serves in this mode."""
+        if mode is not GpuMode.MIG:
+            return 1
+        return max(1, int(self.board.memory_slices / max(1.0, self.likely.mean_slices)))
+
+    @staticmethod
+    def _can_be(node: NodeView, mode: GpuMode) -> bool:
+        return mode is not GpuMode.MPS or node.share_clients > 0
+
+    def _carves(self, busy: set[str]) -> list[Carve]:
+        """Warm slices, the most wanted profile first, each where V falls least."""
+        open_to = {
+            g.id: (g, _layout(g.slices)) for _, g in self.free if g.id not in busy and _is_carved(g)
+        }
+        ready = Counter(s.profile for _, g in self.all for s in g.slices if s.ready and not s.held)
+        warm = {name: ready[name] for name in self.likely.profiles}
+        carves: list[Carve] = []
+        wanted = sorted(warm, key=lambda name: (-self.likely.share(name), name))
+        for name in wanted:
+            while len(carves) < BATCH and (found := self._carve(name, warm[name], open_to)):
+                carve, place = found
+                gpu, layout = open_to[carve.gpu]
+                open_to[carve.gpu] = (gpu, (*layout, place))
+                warm[name] += 1
+                carves.append(carve)
+        return carves
+
+    def _carve(
+        self, name: str, warm: int, open_to: dict[str, tuple[GpuView, tuple[Placement, ...]]]
+    ) -> tuple[Carve, Placement] | None:
+        chance = self.likely.more_than(warm, name)
+        options: list[tuple[float, float, int, GpuView, Placement]] = []
+        for gpu, layout in open_to.values():
+            held = tuple(p for p in layout if p in _held(gpu))
+            before = self._asked_beside(layout)
+            for place in self.table.beside(layout).free.get(name, ()):
+                blocked = before - self._asked_beside((*layout, place))
+                cost = (1 - chance) * max(0.0, blocked) * MERGE_SECONDS + ACT_SECONDS
+                fall = self.falls.fall(self.board, held, place)
+                options.append((cost, fall, len(options), gpu, place))
+        if not options:
+            return None
+        cost, _, _, gpu, place = min(options, key=lambda option: option[:3])
+        saved = chance * CARVE_SECONDS
+        if saved <= cost:
+            return None
+        sentence = (
+            f"With {chance:.0%} chance the next requests want one more {name} than is ready; "
+            f"made now it saves {saved:.0f} s of waiting for {cost:.0f} s"
+        )
+        return Carve(gpu.id, name, place.start, place.size, sentence), place
+
+
+def _is_carved(gpu: GpuView) -> bool:
+    """In MIG mode, and nothing else on it."""
+    return gpu.mode is GpuMode.MIG and all(s.kind is SliceKind.MIG for s in gpu.slices)
+
+
+def _layout(slices: Iterable[SliceView]) -> tuple[Placement, ...]:
+    return tuple(Placement(s.start, s.size, s.profile) for s in slices)
+
+
+def _held(gpu: GpuView) -> frozenset[Placement]:
+    return frozenset(_layout(s for s in gpu.slices if s.held))

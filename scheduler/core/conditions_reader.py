@@ -1,0 +1,99 @@
+"""Reads when and where a job may run: its begin, its dependencies, node labels and taints.
+
+Each reader takes what was written and `refuse`, and answers with a value that holds in any case.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from scheduler.core.quantities import read_seconds
+from scheduler.core.request_values import Problem
+
+Refuse = Callable[[str, Problem, str], None]
+
+# A label or a taint of a node: a key, or a key and a value.
+NODE_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._-]{1,63})?")
+JOB_LABEL = re.compile(r"(?:[Jj]-)?0*([1-9][0-9]{0,17})")
+MAX_AFTER = MAX_NODE_WORDS = 32
+MAX_BEGIN_IN_SECONDS = 366 * 86_400
+# 2000 to 2100: what is further away was not meant.
+FIRST_BEGIN, LAST_BEGIN = 946_684_800, 4_102_444_800
+
+
+def read_begin(value: Any, refuse: Refuse) -> tuple[int, int]:
+    """(seconds since the epoch, 0) of "2026-01-31T18:00:00+01:00", (0, seconds) of "+2h"."""
+    if not isinstance(value, str) or len(value) > 40:
+        sentence = 'write a time in quotes, such as "2026-01-31T18:00:00+01:00", or "+2h"'
+        refuse("begin_at", Problem.TYPE, sentence)
+        return (0, 0)
+    if value.startswith("+"):
+        return (0, _begin_in(value, refuse))
+    return (_begin_at(value, refuse), 0)
+
+
+def _begin_in(value: str, refuse: Refuse) -> int:
+    try:
+        seconds = read_seconds(value[1:])
+    except ValueError as wrong:
+        refuse("begin_at", Problem.VALUE, f"{wrong}, after the +")
+        return 0
+    if seconds > MAX_BEGIN_IN_SECONDS:
+        refuse("begin_at", Problem.RANGE, "at most a year from now")
+        return 0
+    return seconds
+
+
+def _begin_at(value: str, refuse: Refuse) -> int:
+    try:
+        when = datetime.fromisoformat(value)
+    except ValueError:
+        sentence = 'write a time such as "2026-01-31T18:00:00+01:00", or "+2h"'
+        refuse("begin_at", Problem.VALUE, sentence)
+        return 0
+    if when.tzinfo is None:
+        refuse("begin_at", Problem.VALUE, 'say the time zone, such as "+01:00", or "Z" for UTC')
+        return 0
+    seconds = int((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() // 1)
+    if not FIRST_BEGIN <= seconds <= LAST_BEGIN:
+        refuse("begin_at", Problem.RANGE, "write a time of this century")
+        return 0
+    return seconds
+
+
+def write_begin(at: int, after: str) -> str:
+    """As `read_begin` reads it. `after`: the written seconds of a "+2h", else empty."""
+    if after:
+        return f"+{after}"
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
+
+
+def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
+    """Labels of jobs, each once, in the order given: ["j-12", "13"] -> ("J-12", "J-13")."""
+    if not isinstance(value, list) or len(value) > MAX_AFTER:
+        refuse("after", Problem.TYPE, f'write a list of at most {MAX_AFTER} jobs, such as ["J-12"]')
+        return ()
+    found: dict[str, None] = {}
+    for index, word in enumerate(value):
+        match = JOB_LABEL.fullmatch(word) if isinstance(word, str) else None
+        if match is None:
+            refuse(f"after.{index}", Problem.VALUE, 'write the label of a job, such as "J-12"')
+        else:
+            found[f"J-{match[1]}"] = None
+    return tuple(found)
+
+
+def read_node_words(field: str, value: Any, refuse: Refuse) -> tuple[str, ...]:
+    """Labels or taints of nodes, each once: ["nvme", "zone=a"]."""
+    if not isinstance(value, list) or len(value) > MAX_NODE_WORDS:
+        sentence = f'write a list of at most {MAX_NODE_WORDS} words, such as ["nvme", "zone=a"]'
+        refuse(field, Problem.TYPE, sentence)
+        return ()
+    found: dict[str, None] = {}
+    for index, word in enumerate(value):
+        if not isinstance(word, str) or not NODE_WORD.fullmatch(word):
+            refuse(f"{field}.{index}", Problem.VALUE, 'write a key, or "key=value", without spaces')
+        else:
+            found[word] = None
+    return tuple(found)

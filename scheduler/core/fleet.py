@@ -1,0 +1,243 @@
+"""The ledger as the packing engine sees it: which node takes a gang best.
+
+The engine knows GPUs by what they are like, not by name, so its answer is quick on thousands of
+nodes; `place` then chooses the devices on that node and holds them on the ledger.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from agents.contract.documents import SliceKind
+from agents.contract.layouts import layouts
+from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.carving.windows import weights_of
+from scheduler.core.eligible import why_not
+from scheduler.core.gpu_states import Cut, Shape, state_of
+from scheduler.core.ledger import Ledger, NodeSpace
+from scheduler.core.packing.engine import Engine
+from scheduler.core.packing.kernels import Bools
+from scheduler.core.packing.kinds import Kind, NodeRoom
+from scheduler.core.packing.kinds import Mix as KindMix
+from scheduler.core.packing.learning import Extent, learn_holes
+from scheduler.core.packing.weights import weights_for
+from scheduler.core.values import ClusterSnapshot, Demand, DeviceRequest, WaitingJob
+from scheduler.core.wants import Want, wants
+
+# What is asked for where nobody knows: one whole GPU, with as much CPU and memory as is usual.
+PRIOR = Demand(DeviceRequest(gpus=1), cpu_milli=8_000, memory_mib=65_536, count=1)
+# A request that many boards serve counts for the cheapest so many.
+MOST_WAYS = 4
+
+
+class Fleet:
+    """One pass's engine over one ledger. It follows the ledger: every question first takes in what
+    the ledger was told since the last one."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._nodes = sorted(ledger.nodes.values(), key=lambda n: (n.view.name, n.view.id))
+        self._number = {node.view.id: n for n, node in enumerate(self._nodes)}
+        self._boards = {g.board.key: g.board for node in self._nodes for g in node.gpus}
+        self._model = {key: m for m, key in enumerate(sorted(self._boards))}
+        self._masks: dict[tuple[tuple[str, ...], tuple[str, ...]], Bools | None] = {}
+        self._tainted = any(node.view.taints for node in self._nodes)
+        mix = self._mix(ledger.snapshot)
+        cut = Cut(self._boards, _profiles(mix), learn_holes(mix))
+        departing = ledger.snapshot.mix.departing
+        rooms = [self._room(node) for node in self._nodes]
+        self._engine = Engine(rooms, self._extent(), cut, mix, weights_for(departing))
+        for n, node in enumerate(self._nodes):
+            if not node.view.available:
+                self._engine.set_usable(n, False)
+        self.has_links = any(node.view.links for node in self._nodes)
+        self._shared: dict[str, set[int]] = {}
+        for n, node in enumerate(self._nodes):
+            self._note_shares(n, node)
+        ledger.touched.clear()
+
+    def nodes_for(
+        self,
+        job: WaitingJob,
+        want: Want,
+        replicas: int,
+        *,
+        merging: bool,
+        among: Bools | None = None,
+    ) -> Iterator[NodeSpace]:
+        """Nodes that may have room for so many replicas, best first; of those in `among`.
+
+        Several slices may still not fit together on a node of it."""
+        self._follow()
+        mask = self._mask(job)
+        if among is not None:
+            mask = among if mask is None else mask & among
+        beside = self._beside(job, want, mask)
+        yield from beside
+        number = self._engine.kind(self._kind(job, want, replicas, merging))
+        best = self._engine.best(number, mask)
+        if best is None:
+            return
+        yield self._nodes[best.node]
+        ranked = (n for n in self._engine.ranked(number) if mask is None or mask[n])
+        for n in ranked:
+            node = self._nodes[n]
+            if n != best.node and (replicas == 1 or _could(node, job, want, replicas)):
+                yield node
+
+    def networks(self, *, leaves: bool) -> list[Bools]:
+        """The nodes of each leaf switch, smaller ones first, of networks that have several; then
+        those of each network by name."""
+        views = [node.view for node in self._nodes]
+        fabrics = np.array([view.fabric for view in views])
+        switches = np.array([view.leaf for view in views])
+        found = []
+        for fabric in sorted(set(fabrics)):
+            inside = fabrics == fabric
+            named = sorted(set(switches[inside]))
+            if leaves and len(named) > 1:
+                found += [inside & (switches == leaf) for leaf in named if leaf]
+        found.sort(key=lambda mask: int(mask.sum()))
+        return found + [fabrics == fabric for fabric in sorted(set(fabrics))]
+
+    def without(self, among: Bools, nodes: list[str]) -> Bools:
+        left = among.copy()
+        left[[self._number[key] for key in nodes]] = False
+        return left
+
+    def _beside(self, job: WaitingJob, want: Want, mask: Bools | None) -> list[NodeSpace]:
+        """For a share: nodes where the project has shares with room for one more, the fullest
+        first."""
+        if want.kind is not SliceKind.MPS:
+            return []
+        found = []
+        size = (want.threads, want.memory_mib, job.processes)
+        for n in self._shared.get(job.project, ()):
+            node = self._nodes[n]
+            if not node.view.available or (mask is not None and not mask[n]):
+                continue
+            lefts = [
+                left.threads
+                for gpu in node.gpus
+                if gpu.view.healthy and gpu.is_shared and gpu.board.key == want.board
+                if (left := gpu.left_for(job.project, node.view.share_clients))
+                and left.shares(*size)
+            ]
+            if lefts:
+                found.append((min(lefts), n))
+        return [self._nodes[n] for _, n in sorted(found)]
+
+    def _follow(self) -> None:
+        """Takes in what changed on the ledger."""
+        changed: dict[str, set[str]] = {}
+        for key, gpu in self._ledger.touched:
+            changed.setdefault(key, set()).add(gpu)
+        self._ledger.touched.clear()
+        for key, gpus in changed.items():
+            node = self._ledger.nodes[key]
+            states = {i: state_of(g) for i, g in enumerate(node.gpus) if g.view.id in gpus}
+            self._note_shares(self._number[key], node)
+            free = max(0, node.cpu_free_milli), max(0, node.memory_free_mib)
+            self._engine.update(self._number[key], *free, states)
+
+    def _note_shares(self, number: int, node: NodeSpace) -> None:
+        """Remembers whose shares are on the node. What has gone is found out when it is asked."""
+        for gpu in node.gpus:
+            if gpu.is_shared:
+                projects = {s.project for s in gpu.slices.values()}
+                for project in projects:
+                    self._shared.setdefault(project, set()).add(number)
+
+    def _mask(self, job: WaitingJob) -> Bools | None:
+        """Which nodes the job may run on; None where it may on all."""
+        if not self._tainted and not job.needs:
+            return None
+        key = (job.needs, job.tolerates)
+        if key not in self._masks:
+            usable = [n.view.available and not why_not(n.view, job) for n in self._nodes]
+            self._masks[key] = np.array(usable, bool)
+        return self._masks[key]
+
+    def _kind(self, job: WaitingJob, want: Want, replicas: int, merging: bool) -> Kind:
+        """Whole GPUs of a gang are counted together; of its slices only the first is."""
+        whole = want.kind is SliceKind.GPU
+        gpus = want.count * replicas if whole else 1
+        return Kind(
+            cpu_milli=job.cpu_milli * replicas,
+            memory_mib=job.memory_mib * replicas,
+            gpus=gpus,
+            amount=gpus * want.units / UNITS_PER_GPU,
+            shape=_shape(want, merging),
+            models=None,
+        )
+
+    def _mix(self, snapshot: ClusterSnapshot) -> KindMix:
+        found: dict[Kind, float] = {}
+        boards = list(self._boards.values())
+        for demand in (*snapshot.mix.demands, PRIOR):
+            ways = wants(demand.device, boards)[:MOST_WAYS]
+            for want in ways:
+                kind = Kind(
+                    demand.cpu_milli,
+                    demand.memory_mib,
+                    want.count,
+                    want.count * want.units / UNITS_PER_GPU,
+                    _shape(want, False),
+                    frozenset({self._model[want.board]}),
+                )
+                found[kind] = found.get(kind, 0.0) + demand.count / len(ways)
+        return found
+
+    def _extent(self) -> Extent:
+        views = [node.view for node in self._nodes]
+        count = Counter(g.board.key for node in self._nodes for g in node.gpus)
+        return Extent(
+            cpu_milli=max((v.cpu_total_milli for v in views), default=1),
+            memory_mib=max((v.memory_total_mib for v in views), default=1),
+            gpus=max((len(v.gpus) for v in views), default=1),
+            models=tuple(count[key] for key in sorted(count)) or (0,),
+        )
+
+    def _room(self, node: NodeSpace) -> NodeRoom:
+        boards = Counter(g.board.key for g in node.gpus)
+        model = self._model[min(boards, key=lambda k: (-boards[k], k))] if boards else 0
+        states = tuple(state_of(gpu) for gpu in node.gpus)
+        free = max(0, node.cpu_free_milli), max(0, node.memory_free_mib)
+        return NodeRoom(model, *free, states)
+
+
+def fleet_of(ledger: Ledger) -> Fleet:
+    """The ledger's one fleet, made when it is first asked for."""
+    if ledger.fleet is None:
+        ledger.fleet = Fleet(ledger)
+    return ledger.fleet
+
+
+def _could(node: NodeSpace, job: WaitingJob, want: Want, replicas: int) -> bool:
+    """Whether so many slices could fit on the node if their places did not matter."""
+    if want.kind is SliceKind.GPU:
+        return True
+    alike = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
+    if want.kind is SliceKind.MPS:
+        clients = node.view.share_clients
+        lefts = (gpu.left_for(job.project, clients, without_idle=True) for gpu in alike)
+        size = (want.threads, want.memory_mib, job.processes)
+        return sum(left.shares(*size) for left in lefts if left) >= replicas
+    carved = [gpu for gpu in alike if gpu.may_carve(without_idle=True)]
+    most = (layouts(gpu.board).beside(gpu.layout(without_idle=True)).most for gpu in carved)
+    return sum(one[want.profile] for one in most) >= replicas
+
+
+def _shape(want: Want, merging: bool) -> Shape:
+    thousandths = -(-want.units * 1_000 // UNITS_PER_GPU) if want.kind is SliceKind.MPS else 0
+    return Shape(want.board, want.kind, want.profile, thousandths, merging)
+
+
+def _profiles(mix: KindMix) -> tuple[tuple[str, float], ...]:
+    """How often each profile is asked for."""
+    found: dict[str, float] = {}
+    for kind, count in mix.items():
+        if isinstance(kind.shape, Shape) and kind.shape.profile:
+            found[kind.shape.profile] = found.get(kind.shape.profile, 0.0) + count
+    return weights_of(found)

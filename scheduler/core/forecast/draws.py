@@ -1,0 +1,164 @@
+"""Draws of what is not known: how long jobs still run, and who comes next. Seconds throughout."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core.forecast.hazard import BINS, EDGES, Floats, Ints
+from scheduler.core.forecast.queue_values import Holding, Queued
+
+FUTURE = 300
+"""Arrivals in each run."""
+WINDOW = 20
+"""Each run draws its arrivals from the last so many, or more."""
+ENOUGH = 10
+"""With fewer known ratios of run time to limit, IMAGINED ones join them."""
+IMAGINED = (0.1, 0.3, 0.5, 0.7, 0.9)
+PART = (0.3, 1.0)
+"""How much of the history each run knows."""
+NEAR = 40
+"""So many runs with the nearest limits tell the ratio of a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Jobs by column. `ages`, `limits`, `rows` (of their hazards, -1 = by ratio): shape (jobs,).
+    `shapes`: (jobs, 3) replicas, units, pool. `order`: (jobs, 4) key, seconds from now when it was
+    queued, band, limit that is left."""
+
+    ages: Floats
+    limits: Floats
+    rows: Ints
+    shapes: Ints
+    order: Floats
+
+    @classmethod
+    def of(cls, queued: list[Queued], now: float) -> "Jobs":
+        left = [max(1.0, each.limit - each.age) for each in queued]
+        return cls(
+            ages=np.array([each.age for each in queued], dtype=np.float64),
+            limits=np.array([each.limit for each in queued], dtype=np.float64),
+            rows=np.array([each.curve for each in queued], dtype=np.int64),
+            shapes=np.array(
+                [(each.replicas, each.units, each.pool) for each in queued], dtype=np.int64
+            ).reshape(-1, 3),
+            order=np.array(
+                [
+                    (each.key, each.queued_at - now, each.band, limit)
+                    for each, limit in zip(queued, left, strict=True)
+                ],
+                dtype=np.float64,
+            ).reshape(-1, 4),
+        )
+
+    def with_future(self, others: "Jobs", picks: Ints, at: Floats, by_arrival: bool) -> "Jobs":
+        """These, and of `others` the picked ones, queued at these times, with no age yet."""
+        order = others.order[picks].copy()
+        order[:, 1] = at
+        order[:, 3] = np.maximum(1.0, others.limits[picks])
+        order = np.concatenate([self.order, order])
+        if by_arrival:
+            order[:, 0] = order[:, 1]
+        return Jobs(
+            ages=np.concatenate([self.ages, np.zeros(len(picks))]),
+            limits=np.concatenate([self.limits, others.limits[picks]]),
+            rows=np.concatenate([self.rows, others.rows[picks]]),
+            shapes=np.concatenate([self.shapes, others.shapes[picks]]),
+            order=order,
+        )
+
+
+def arrivals(times: Floats, draws: np.random.Generator) -> tuple[Ints, Floats]:
+    """(which of the recent arrivals, seconds from now) of the next FUTURE ones. `times`: seconds
+    from now, at most 0, ascending; drawn from a random window of the last ones, with their gaps,
+    as often as they came until now. Nothing where all came just now."""
+    first = max(0, len(times) - int(draws.integers(WINDOW, 201)))
+    known = times[first:]
+    if len(known) < 2 or known[0] >= 0:
+        return np.zeros(0, np.int64), np.zeros(0)
+    gaps = np.diff(known)
+    seen = -float(known[0])
+    picks = draws.integers(1, len(known), FUTURE)
+    if gaps.sum() > 0:
+        waits = gaps[picks - 1] * (seen / float(gaps.sum()))
+    else:
+        waits = draws.exponential(seen / len(known), FUTURE)
+    return first + picks, np.maximum(1e-3, np.cumsum(waits))
+
+
+def holding_columns(running: tuple[Holding, ...]) -> tuple[Floats, Floats, Ints]:
+    """(ages, limits, rows) of running jobs."""
+    return (
+        np.array([each.age for each in running], dtype=np.float64),
+        np.array([each.limit for each in running], dtype=np.float64),
+        np.array([each.curve for each in running], dtype=np.int64),
+    )
+
+
+def part_of(known: Floats, draws: np.random.Generator) -> Floats:
+    """A run's own part of the known (limit, ratio): 30 to 100 % of them, in one piece, at least
+    ENOUGH, in the order of limits. Shape (runs, 2)."""
+    if len(known) < ENOUGH:
+        known = np.concatenate([known, [(1.0, ratio) for ratio in IMAGINED]])
+    size = max(min(ENOUGH, len(known)), int(len(known) * draws.uniform(*PART)))
+    first = draws.integers(0, len(known) - size + 1)
+    part = known[first : first + size]
+    return np.asarray(part[np.argsort(part[:, 0], kind="stable")])
+
+
+def rest(
+    ages: Floats,
+    limits: Floats,
+    rows: Ints,
+    curves: Floats,
+    ratios: Floats,
+    draws: np.random.Generator,
+) -> Floats:
+    """How long each job still runs, at least 1 second and at most to its limit. Shape (jobs,)."""
+    chance = draws.random(len(rows))
+    left = np.maximum(1.0, limits - ages)
+    by_limit = rows < 0
+    found = np.empty(len(rows))
+    found[by_limit] = by_ratio(ages[by_limit], limits[by_limit], ratios, chance[by_limit])
+    if not by_limit.all():
+        own = curves[rows[~by_limit]]
+        found[~by_limit] = by_curve(ages[~by_limit], own, chance[~by_limit])
+    return np.clip(found, 1.0, left)
+
+
+def by_ratio(ages: Floats, limits: Floats, known: Floats, chance: Floats) -> Floats:
+    """Ratio times limit, less the age: one of the ratios of the NEAR runs with the nearest limits
+    that lead beyond the age; where none does, evenly up to the limit. Long limits are longer than
+    needed more often than short ones, because run times end somewhere and multiples do not.
+
+    known: (runs, 2) limit and ratio, in the order of limits, then of time."""
+    near = min(NEAR, len(known))
+    left = np.searchsorted(known[:, 0], limits, side="left")
+    right = np.searchsorted(known[:, 0], limits, side="right")
+    # Of many with the very same limit the newest.
+    first = np.where(right - left >= near, right - near, (left + right - near) // 2)
+    first = np.clip(first, 0, len(known) - near)
+    ratios = known[:, 1][first[:, None] + np.arange(near)[None, :]]
+    beyond = np.cumsum(ratios > (ages / limits)[:, None], axis=1)
+    wanted = (chance * beyond[:, -1]).astype(np.int64)
+    pick = np.argmax(beyond > wanted[:, None], axis=1)
+    by_run = ratios[np.arange(len(ages)), pick] * limits - ages
+    return np.where(beyond[:, -1] > 0, by_run, chance * (limits - ages))
+
+
+def by_curve(ages: Floats, curves: Floats, chance: Floats) -> Floats:
+    """From the hazards of the bins that are left, evenly within a bin. curves: (jobs, BINS)."""
+    own = np.searchsorted(EDGES[:-1], ages, side="right") - 1
+    risk = np.where(np.arange(BINS)[None, :] < own[:, None], 0.0, curves)
+    rows = np.arange(len(ages))
+    part = (np.minimum(ages, EDGES[own + 1]) - EDGES[own]) / (EDGES[own + 1] - EDGES[own])
+    here = risk[rows, own]
+    risk[rows, own] = here * (1 - part) / np.maximum(1 - here * part, 1e-12)
+    risk[:, -1] = 1.0
+    alive = np.cumprod(1.0 - risk, axis=1)
+    found = (alive > 1.0 - chance[:, None]).sum(axis=1).clip(max=BINS - 1)
+    before = np.where(found > 0, alive[rows, found - 1], 1.0)
+    into = (before - (1.0 - chance)) / np.maximum(before - alive[rows, found], 1e-12)
+    low = np.maximum(ages, EDGES[found])
+    found_at = low + np.clip(into, 0.0, 1.0) * np.maximum(0.0, EDGES[found + 1] - low)
+    return np.asarray(found_at - ages)

@@ -1,0 +1,246 @@
+"""One compiled run of the queue into the future: who starts when, if jobs run as long as given.
+
+Times in seconds from now; amounts in units of 1/56,000 GPU. A node is its free units: slices and
+shares count by their units, as if they could be anywhere on the node.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from scheduler.core.forecast.hazard import Floats, Ints
+
+Flags = NDArray[np.bool_]
+
+NONE, SKIP, EASY = 0, 1, 2
+_BAND = 1e15
+"""More than any key: a lower band never comes before a higher one."""
+
+
+@njit(cache=True)
+def _gangs(free: Ints, here: Flags, units: int) -> int:
+    """Replicas of this size that fit."""
+    found = 0
+    for node in range(len(free)):
+        if here[node]:
+            found += free[node] // units
+    return found
+
+
+@njit(cache=True)
+def _place(
+    free: Ints,
+    here: Flags,
+    units: int,
+    replicas: int,
+    chosen: Ints,
+    future: Ints,
+    kept: Ints,
+    kept_here: Flags,
+) -> bool:
+    """Take the nodes that are left fullest; all replicas or nothing. kept: (units, replicas, spare)
+    of a reservation that must still fit into `future`, units 0 without one."""
+    for replica in range(replicas):
+        best = -1
+        for node in range(len(free)):
+            if not here[node] or free[node] < units:
+                continue
+            if best >= 0 and free[node] >= free[best]:
+                continue
+            if kept[0] > 0 and kept_here[node]:
+                lost = future[node] // kept[0] - (future[node] - units) // kept[0]
+                if lost > kept[2]:
+                    continue
+            best = node
+        if best < 0:
+            for back in range(replica):
+                node = chosen[back]
+                if kept[0] > 0:
+                    if kept_here[node]:
+                        before = future[node] // kept[0]
+                        kept[2] += (future[node] + units) // kept[0] - before
+                    future[node] += units
+                free[node] += units
+            return False
+        chosen[replica] = best
+        free[best] -= units
+        if kept[0] > 0:
+            if kept_here[best]:
+                kept[2] -= future[best] // kept[0] - (future[best] - units) // kept[0]
+            future[best] -= units
+    return True
+
+
+@njit(cache=True)
+def _reserve(
+    free: Ints,
+    here: Flags,
+    units: int,
+    replicas: int,
+    limits: Floats,
+    active: int,
+    first: Ints,
+    count: Ints,
+    nodes: Ints,
+    amounts: Ints,
+    future: Ints,
+) -> float:
+    """When limits alone leave enough for the job; `future` becomes what is free then. Infinite
+    where no end helps."""
+    future[:] = free
+    fits = _gangs(free, here, units)
+    order = np.argsort(limits[:active])
+    for i in range(active):
+        job = order[i]
+        for entry in range(first[job], first[job] + count[job]):
+            node = nodes[entry]
+            if here[node]:
+                fits += (future[node] + amounts[entry]) // units - future[node] // units
+            future[node] += amounts[entry]
+        last = i + 1 == active or limits[order[i + 1]] > limits[job]
+        if fits >= replicas and last:
+            return float(limits[job])
+    return float(np.inf)
+
+
+@njit(cache=True)
+def _sort(order: Ints, waiting: int, now: float, jobs: Floats, patience: float) -> None:
+    """By band, then by key; a long wait makes a key smaller. Stable; fast where little moved."""
+    ranks = np.empty(waiting)
+    for i in range(waiting):
+        job = order[i]
+        key = jobs[job, 0]
+        if patience > 0:
+            key /= 1.0 + max(0.0, now - jobs[job, 1]) / patience
+        rank = key + jobs[job, 2] * _BAND
+        at = i
+        while at > 0 and ranks[at - 1] > rank:
+            ranks[at], order[at] = ranks[at - 1], order[at - 1]
+            at -= 1
+        ranks[at], order[at] = rank, job
+
+
+@njit(cache=True)
+def run_queue(
+    free: Ints,
+    allowed: Flags,
+    held: tuple[Ints, Ints, Ints, Ints],
+    ends: Floats,
+    limits: Floats,
+    shapes: Ints,
+    jobs: Floats,
+    runs: Floats,
+    waiting: int,
+    asked: Flags,
+    patience: float,
+    backfill: int,
+) -> Floats:
+    """Starts of the first `waiting` jobs, infinite for those that did not start before all asked
+    ones had.
+
+    held: (first, count) entries of each running job in (node, units) entries; ends, limits: when
+    they end, and by their limits. shapes: (jobs, 3) replicas, units, row of `allowed`. jobs: (jobs,
+    4) key, queued at, band, limit; those behind `waiting` arrive at their time, in its order.
+    runs: seconds that each job will run.
+    """
+    total, running = len(jobs), len(ends)
+    starts = np.full(waiting, np.inf)
+    entries = len(held[2])
+    nodes = np.empty(entries + shapes[:, 0].sum(), np.int64)
+    amounts = np.empty_like(nodes)
+    nodes[:entries], amounts[:entries] = held[2], held[3]
+    first, count = np.empty(running + total, np.int64), np.empty(running + total, np.int64)
+    first[:running], count[:running] = held[0], held[1]
+    end, limit = np.empty(running + total), np.empty(running + total)
+    end[:running], limit[:running] = ends, limits
+    order = np.empty(total, np.int64)
+    order[:waiting] = np.argsort(jobs[:waiting, 0], kind="mergesort")
+    chosen, kept = np.empty(max(1, shapes[:, 0].max()), np.int64), np.zeros(3, np.int64)
+    future, failed = np.empty_like(free), np.empty((len(allowed), 2), np.int64)
+    now, sorted_at, arrived, queued, left = 0.0, 0.0, waiting, waiting, asked.sum()
+    _sort(order, queued, now, jobs, patience)
+    while left > 0:
+        most = free.max()
+        promised, kept[0], stuck, write = np.inf, 0, False, 0
+        row = 0
+        failed[:] = most + 1
+        for i in range(queued):
+            job = order[i]
+            replicas, units, here = shapes[job, 0], shapes[job, 1], shapes[job, 2]
+            fits = False
+            gone = now + jobs[job, 3] <= promised  # before the promised time
+            side = 0 if gone else 1
+            if not stuck and units <= most and units < failed[here, side]:
+                reserved = kept[0]
+                if gone:
+                    kept[0] = 0
+                fits = _place(
+                    free, allowed[here], units, replicas, chosen, future, kept, allowed[row]
+                )
+                kept[0] = reserved
+                if not fits and replicas == 1:
+                    failed[here, side] = units  # nor does anything larger
+            if fits:
+                if job < waiting:
+                    starts[job] = now
+                    left -= asked[job]
+                first[running], count[running] = entries, replicas
+                for replica in range(replicas):
+                    nodes[entries], amounts[entries] = chosen[replica], units
+                    entries += 1
+                end[running], limit[running] = now + runs[job], now + jobs[job, 3]
+                running += 1
+                most = free.max()
+                continue
+            order[write] = job
+            write += 1
+            if backfill == NONE:
+                stuck = True
+            elif backfill == EASY and kept[0] == 0 and not stuck:
+                promised = _reserve(
+                    free,
+                    allowed[here],
+                    units,
+                    replicas,
+                    limit,
+                    running,
+                    first,
+                    count,
+                    nodes,
+                    amounts,
+                    future,
+                )
+                kept[0], kept[1], row = units, replicas, here
+                kept[2] = _gangs(future, allowed[here], units) - replicas
+            if most == 0 and kept[0] > 0:
+                stuck = True
+        queued = write
+        if left == 0:
+            break
+        upcoming = np.inf
+        for job in range(running):
+            upcoming = min(upcoming, end[job])
+        if arrived < total:
+            upcoming = min(upcoming, jobs[arrived, 1])
+        if upcoming == np.inf:
+            break
+        now = upcoming
+        job = 0
+        while job < running:
+            if end[job] > now:
+                job += 1
+                continue
+            for entry in range(first[job], first[job] + count[job]):
+                free[nodes[entry]] += amounts[entry]
+            running -= 1
+            first[job], count[job] = first[running], count[running]
+            end[job], limit[job] = end[running], limit[running]
+        came = arrived
+        while arrived < total and jobs[arrived, 1] <= now:
+            order[queued] = arrived
+            queued += 1
+            arrived += 1
+        if arrived > came or now - sorted_at > patience / 100:
+            _sort(order, queued, now, jobs, patience)
+            sorted_at = now
+    return starts

@@ -1,0 +1,205 @@
+"""From a snapshot to the QueueState that starts are forecast from."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from agents.contract.boards import Board
+from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.eligible import why_not
+from scheduler.core.forecast.hazard import Floats
+from scheduler.core.forecast.outlook import Outlook
+from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
+from scheduler.core.policy import Order, Policy
+from scheduler.core.values import (
+    PRIORITY_RANK,
+    ClusterSnapshot,
+    DeviceRequest,
+    NodeView,
+    PastRun,
+    Priority,
+    RunningJob,
+    WaitingJob,
+)
+from scheduler.core.wants import gpu_board, wants
+
+RECENT = 200
+"""So many of the last arrivals stand for the future ones."""
+SMALLEST_SLICE = UNITS_PER_GPU // 7
+"""What a past slice or share is taken for: its own size is not remembered."""
+
+Factor = Callable[[str, str], float]
+
+
+def queue_state(
+    snapshot: ClusterSnapshot, policy: Policy, outlook: Outlook, factor: Factor | None = None
+) -> QueueState:
+    """The queue in the order of `policy`. `factor(project, user)` weighs owners in the fair order.
+
+    Left out: jobs that are held or wait for others, quotas, CPU and memory, preemption, and where
+    on a node slices could be. Calibration can correct for a constant part of that."""
+    return _Builder(snapshot, policy, outlook, factor or _even).build()
+
+
+def _even(project: str, user: str) -> float:
+    return 1.0
+
+
+@dataclass
+class _Builder:
+    snapshot: ClusterSnapshot
+    policy: Policy
+    outlook: Outlook
+    factor: Factor
+    nodes: list[NodeView] = field(default_factory=list)
+    curves: list[Floats] = field(default_factory=list)
+    pools: dict[tuple[bool, ...], int] = field(default_factory=dict)
+    _seen: dict[object, tuple[int, int]] = field(default_factory=dict)
+
+    def build(self) -> QueueState:
+        snapshot, policy = self.snapshot, self.policy
+        self.nodes = [node for node in snapshot.nodes if node.available]
+        index = {node.id: i for i, node in enumerate(self.nodes)}
+        total = [UNITS_PER_GPU * sum(gpu.healthy for gpu in node.gpus) for node in self.nodes]
+        free = list(total)
+        running = [self._holding(held, index) for held in snapshot.running]
+        for holding in running:
+            for node, units in holding.places:
+                free[node] = max(0, free[node] - units)
+        waiting = [
+            self._queued(job)
+            for job in snapshot.jobs
+            if not job.held_because and not job.after and job.begin_at <= snapshot.now
+        ]
+        aging = policy.order is Order.FAIR
+        return QueueState(
+            now=snapshot.now,
+            total=tuple(total),
+            free=tuple(free),
+            running=tuple(holding for holding in running if holding.places),
+            waiting=tuple(each for each in waiting if each.units),
+            arrivals=tuple(each for each in self._arrivals() if each.units),
+            pools=tuple(self.pools),
+            ratios=self.outlook.ratios.pairs(),
+            curves=tuple(self.curves),
+            learned=self.outlook.runs,
+            backfill=policy.backfill,
+            patience_seconds=float(policy.patience_seconds) if aging else 0.0,
+            by_arrival=policy.order is Order.FIFO,
+        )
+
+    def _holding(self, held: RunningJob, index: dict[str, int]) -> Holding:
+        job = held.job
+        places = tuple(
+            (index[replica.node], sum(device.units for device in replica.devices))
+            for replica in held.replicas
+            if replica.node in index
+        )
+        gpus = sum(units for _, units in places) / UNITS_PER_GPU
+        return Holding(
+            places=places,
+            age=job.attained_seconds + max(0, self.snapshot.now - held.started_at),
+            limit=float(job.time_limit_seconds),
+            curve=self._curve(job, gpus),
+            stopping=held.stopping,
+        )
+
+    def _queued(self, job: WaitingJob) -> Queued:
+        units, pool = self._shape(job)
+        gpus = units * job.replicas / UNITS_PER_GPU
+        return Queued(
+            id=job.id,
+            queued_at=job.queued_at,
+            replicas=job.replicas,
+            units=units,
+            limit=float(job.time_limit_seconds),
+            age=job.attained_seconds,
+            key=self._key(job, gpus),
+            band=PRIORITY_RANK[job.priority],
+            curve=self._curve(job, gpus),
+            pool=pool,
+        )
+
+    def _key(self, job: WaitingJob, gpus: float) -> float:
+        left = max(1, job.time_limit_seconds - job.attained_seconds)
+        match self.policy.order:
+            case Order.FIFO:
+                return float(job.queued_at)
+            case Order.SHORTEST:
+                return float(left)
+            case Order.SMALLEST:
+                return left * gpus
+        work = self.outlook.work(job, gpus, self.snapshot.now)
+        return work * self.factor(job.project, job.user)
+
+    def _curve(self, job: WaitingJob, gpus: float) -> int:
+        if self.outlook.believes(job):
+            return -1
+        self.curves.append(self.outlook.curve(job, gpus))
+        return len(self.curves) - 1
+
+    def _shape(self, job: WaitingJob) -> tuple[int, int]:
+        """Units of a replica in the cheapest way to serve it, and its pool of nodes."""
+        alike = (job.device, job.needs, job.tolerates)
+        if alike not in self._seen:
+            ways = [wants(job.device, _boards([node])) for node in self.nodes]
+            units = min((way[0].replica_units for way in ways if way), default=0)
+            here = tuple(
+                bool(way) and not why_not(node, job)
+                for way, node in zip(ways, self.nodes, strict=True)
+            )
+            self._seen[alike] = units, self.pools.setdefault(here, len(self.pools))
+        return self._seen[alike]
+
+    def _arrivals(self) -> list[Queued]:
+        """The last submissions of all: ended, running, and waiting jobs."""
+        snapshot = self.snapshot
+        found: list[tuple[float, PastRun | WaitingJob]] = [
+            (run.queued_at or run.ended_at - run.ran_seconds, run) for run in snapshot.past
+        ]
+        found += [(held.job.queued_at, held.job) for held in snapshot.running]
+        found += [(job.queued_at, job) for job in snapshot.jobs]
+        found.sort(key=lambda pair: pair[0])
+        return [
+            self._past(run, at) if isinstance(run, PastRun) else self._queued(run)
+            for at, run in found[-RECENT:]
+        ]
+
+    def _past(self, run: PastRun, at: float) -> Queued:
+        """A past run as if it came again: nodes of its size were enough, so it is split evenly."""
+        most = max((len(node.gpus) for node in self.nodes), default=1) or 1
+        replicas = -(-run.gpus // most) or 1
+        job = WaitingJob(
+            id="",
+            name=run.group,
+            project=run.project,
+            user=run.user,
+            priority=Priority.NORMAL,
+            queued_at=int(at),
+            replicas=replicas,
+            device=DeviceRequest(gpus=-(-run.gpus // replicas) or 1),
+            cpu_milli=0,
+            memory_mib=0,
+            time_limit_seconds=run.limit_seconds,
+            limit_is_chosen=run.limit_is_chosen,
+            group=run.group,
+        )
+        units, pool = self._shape(job)
+        if not run.gpus:
+            units = min(units, SMALLEST_SLICE)
+        gpus = units * replicas / UNITS_PER_GPU
+        return Queued(
+            id="",
+            queued_at=at,
+            replicas=replicas,
+            units=units,
+            limit=float(run.limit_seconds),
+            key=self._key(job, gpus),
+            band=PRIORITY_RANK[Priority.NORMAL],
+            curve=self._curve(job, gpus),
+            pool=pool,
+        )
+
+
+def _boards(nodes: Iterable[NodeView]) -> list[Board]:
+    found = {gpu_board(gpu) for node in nodes for gpu in node.gpus if gpu.healthy}
+    return sorted(found, key=lambda board: board.key)

@@ -1,0 +1,101 @@
+"""What users make of their time limits: the ratio of run time to limit, learned as runs end."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+FEW = 8
+"""Below so many ended runs with a chosen limit, a user's limits are taken at their word."""
+USUAL_SHARE = 0.5
+"""Of a chosen limit, before anything is known; worth USUAL_WEIGHT runs."""
+USUAL_WEIGHT = 5.0
+LOW_RATIO = 0.1
+"""Limits with a lower typical ratio must earn belief by following the run times."""
+FOLLOWS = 0.7
+"""Limits follow the run times where ratios spread at most this much as wide as run times do."""
+
+
+@dataclass
+class _Habit:
+    """One user's ended runs with a chosen limit: sums of ratios, logarithms and squares."""
+
+    runs: int = 0
+    shares: float = 0.0
+    ratio: float = 0.0
+    ratio_squared: float = 0.0
+    ran: float = 0.0
+    ran_squared: float = 0.0
+
+    def add(self, ran: float, ratio: float) -> None:
+        self.runs += 1
+        self.shares += ratio
+        self.ratio += log(ratio)
+        self.ratio_squared += log(ratio) ** 2
+        self.ran += log(ran)
+        self.ran_squared += log(ran) ** 2
+
+    @property
+    def believable(self) -> bool:
+        """The limits are near the run times, or far but in step with them."""
+        if self.runs < FEW or self.ratio / self.runs >= log(LOW_RATIO):
+            return True
+        spread = self.ratio_squared / self.runs - (self.ratio / self.runs) ** 2
+        of_runs = self.ran_squared / self.runs - (self.ran / self.runs) ** 2
+        return spread <= FOLLOWS**2 * of_runs + 1e-9
+
+
+@dataclass
+class Ratios:
+    """(limit, run time / limit) of ended runs with a chosen limit, in the order of their ends; at
+    most 1 each.
+
+    Only the last `kept` are remembered for drawing; habits remember all."""
+
+    kept: int = 1_000
+    _values: list[tuple[float, float]] = field(default_factory=list)
+    _habits: dict[str, _Habit] = field(default_factory=lambda: defaultdict(_Habit))
+
+    def ended(self, user: str, ran_seconds: float, limit_seconds: float) -> None:
+        """A run with a chosen limit ended by itself, or by its limit."""
+        if limit_seconds <= 0:
+            return
+        ran = max(1.0, ran_seconds)
+        ratio = min(1.0, ran / limit_seconds)
+        self._habits[user].add(ran, ratio)
+        self._values.append((limit_seconds, ratio))
+        if len(self._values) > 2 * self.kept:
+            del self._values[: -self.kept]
+
+    def believable(self, user: str) -> bool:
+        """Whether a limit that this user chose says something of the run time."""
+        habit = self._habits.get(user)
+        return habit is None or habit.believable
+
+    def share(self, user: str) -> float:
+        """The mean part of a chosen limit that this user's runs take, in (0, 1]."""
+        habit = self._habits.get(user)
+        runs, shares = (habit.runs, habit.shares) if habit else (0, 0.0)
+        return (shares + USUAL_WEIGHT * USUAL_SHARE) / (runs + USUAL_WEIGHT)
+
+    def values(self) -> NDArray[np.float64]:
+        """The remembered (limit, ratio), oldest first. Shape (runs, 2)."""
+        return np.array(self._values[-self.kept :]).reshape(-1, 2)
+
+    def pairs(self) -> tuple[tuple[float, float], ...]:
+        """As `values`."""
+        return tuple(self._values[-self.kept :])
+
+
+def remaining_seconds(
+    ratios: NDArray[np.float64], limit_seconds: float, age_seconds: float, quantile: float
+) -> float | None:
+    """The quantile of what remains to a job of this age, if its ratio is one of the given ones that
+    lead beyond its age. None where none does: nothing is known but the limit."""
+    ends = np.sort(ratios) * limit_seconds
+    ends = ends[np.searchsorted(ends, age_seconds, side="right") :]
+    if not len(ends):
+        return None
+    return float(np.quantile(ends, quantile)) - age_seconds

@@ -1,0 +1,94 @@
+"""The jobs that an Outlook knows, as growing arrays: a slot a job, linked to its neighbours."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.core.forecast.hazard import ALIVE, BINS, Floats, Ints
+
+TIERS = 3
+"""Same user, name and GPU count; same user and GPU count; same user."""
+
+
+@dataclass
+class Records:
+    """Per slot: `names` and `sizes` (numbers of the first and the second tier), `rows` (number of
+    its GPU count), `bins` of attained service, `states`; `links` (slot, tier, 2) to the previous
+    and the next job of its tier; `sums` (slot, 2, BINS) of its neighbours, valid where not `stale`;
+    `answers` (slot, 2) made of them."""
+
+    count: int = 0
+    names: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
+    sizes: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
+    rows: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
+    bins: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
+    states: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
+    links: Ints = field(default_factory=lambda: np.zeros((64, TIERS, 2), np.int64))
+    sums: Floats = field(default_factory=lambda: np.zeros((64, 2, BINS)))
+    answers: Floats = field(default_factory=lambda: np.zeros((64, 2)))
+    stale: NDArray[np.bool_] = field(default_factory=lambda: np.ones(64, np.bool_))
+    _last: dict[Hashable, int] = field(default_factory=dict)
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+
+    def add(self, user: str, group: str, size: int, row: int) -> int:
+        """A new slot behind the last job of each of its tiers."""
+        slot = self.count
+        if slot == len(self.bins):
+            self._grow()
+        self.count += 1
+        tiers = ((user, size, group), (user, size), (user,))
+        self.names[slot] = self._numbers.setdefault(tiers[0], len(self._numbers))
+        self.sizes[slot] = self._numbers.setdefault(tiers[1], len(self._numbers))
+        self.rows[slot] = row
+        self.states[slot], self.bins[slot] = ALIVE, 0
+        for tier, key in enumerate(tiers):
+            before = self._last.get(key, -1)
+            self.links[slot, tier] = (before, -1)
+            if before >= 0:
+                self.links[before, tier, 1] = slot
+            self._last[key] = slot
+        self.stale[slot] = True
+        return slot
+
+    def near(self, slot: int, reach: int) -> list[int]:
+        """The slots that count this one among their neighbours, and itself; some twice."""
+        found = [slot]
+        links = self.links
+        for tier in range(TIERS):
+            for way in (0, 1):
+                at = int(links[slot, tier, way])
+                for _ in range(reach):
+                    if at < 0:
+                        break
+                    found.append(at)
+                    at = int(links[at, tier, way])
+        return found
+
+    def take_back(self, user: str, group: str, size: int) -> None:
+        """Undo the last `add`, which had these arguments."""
+        slot = self.count - 1
+        for tier, key in enumerate(((user, size, group), (user, size), (user,))):
+            before = int(self.links[slot, tier, 0])
+            if before >= 0:
+                self.links[before, tier, 1] = -1
+                self._last[key] = before
+            else:
+                del self._last[key]
+        self.count = slot
+
+    def _grow(self) -> None:
+        for name in (
+            "names",
+            "sizes",
+            "rows",
+            "bins",
+            "states",
+            "links",
+            "sums",
+            "answers",
+            "stale",
+        ):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros_like(old)]))

@@ -1,0 +1,163 @@
+"""When waiting jobs will start: the queue is run forward many times with sampled run times.
+
+Each run draws the ends of running jobs and the run times of waiting and future ones from what was
+learned, given their age, and future arrivals from the recent past; every run answers for all
+waiting jobs. See jct_policies.md section 4. The draws follow from the seed alone.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core.decisions import Estimate
+from scheduler.core.forecast.draws import Jobs, arrivals, holding_columns, part_of, rest
+from scheduler.core.forecast.hazard import BINS, Floats, Ints
+from scheduler.core.forecast.queue_kernel import EASY, NONE, SKIP, Flags, run_queue
+from scheduler.core.forecast.queue_values import Queued, QueueState
+from scheduler.core.policy import Backfill
+
+RUNS = 30
+STOPPING_SECONDS = 30.0
+
+_BACKFILL = {
+    Backfill.NONE: NONE,
+    Backfill.SKIP: SKIP,
+    Backfill.EASY: EASY,
+    Backfill.CONSERVATIVE: EASY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What all runs share, as arrays."""
+
+    state: QueueState
+    jobs: Jobs
+    came: Jobs
+    asked: Flags
+    free: Ints
+    pools: Flags
+    held: tuple[Ints, Ints, Ints, Ints]
+    ends_by_limit: Floats
+    stopping: Flags
+    curves: Floats
+    ratios: Floats
+
+    @classmethod
+    def of(cls, state: QueueState, jobs: list[Queued], asked: Flags) -> "_Given":
+        entries = [entry for each in state.running for entry in each.places]
+        counts = np.array([len(each.places) for each in state.running], dtype=np.int64)
+        nodes = np.array([node for node, _ in entries], dtype=np.int64)
+        units = np.array([amount for _, amount in entries], dtype=np.int64)
+        left = [max(1.0, each.limit - each.age) for each in state.running]
+        return cls(
+            state=state,
+            jobs=Jobs.of(jobs, state.now),
+            came=Jobs.of(list(state.arrivals), state.now),
+            asked=asked,
+            free=np.array(state.free, dtype=np.int64),
+            pools=np.array(state.pools or [(True,) * len(state.total)], dtype=np.bool_),
+            held=(np.cumsum(counts) - counts, counts, nodes, units),
+            ends_by_limit=np.array(left),
+            stopping=np.array([each.stopping for each in state.running], dtype=np.bool_),
+            curves=np.array(state.curves).reshape(-1, BINS),
+            ratios=np.array(state.ratios).reshape(-1, 2),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Seconds from now by run and waiting job, shape (runs, jobs); infinite for a job that could
+    not even start on an empty cluster, and for those that nobody asked about."""
+
+    ids: tuple[str, ...]
+    starts: Floats
+    basis: str
+
+
+def start_estimates(
+    state: QueueState, *, runs: int = RUNS, seed: int = 0, ask: Collection[str] | None = None
+) -> dict[str, Estimate | None]:
+    """(optimistic, expected, pessimistic) = the 10, 50 and 90 % points of the forecast starts, for
+    all waiting jobs or those in `ask`. None where there is no basis: nothing known of run times, or
+    a job that does not fit at all."""
+    found = forecast(state, runs=runs, seed=seed, ask=ask)
+    asked = [each.id for each in state.waiting if ask is None or each.id in ask]
+    if found is None:
+        return dict.fromkeys(asked)
+    column = {id: i for i, id in enumerate(found.ids)}
+    answers: dict[str, Estimate | None] = {}
+    for id in asked:
+        starts = found.starts[:, column[id]] if id in column else np.array([np.inf])
+        answers[id] = _estimate(state.now, starts, found.basis)
+    return answers
+
+
+def _estimate(now: float, starts: Floats, basis: str) -> Estimate | None:
+    if not np.isfinite(starts).all():
+        return None
+    low, middle, high = (round(now + q) for q in np.quantile(starts, (0.1, 0.5, 0.9)))
+    return Estimate(low, middle, high, basis)
+
+
+def forecast(
+    state: QueueState, *, runs: int = RUNS, seed: int = 0, ask: Collection[str] | None = None
+) -> Forecast | None:
+    """Every run's starts; None where nothing is known of run times."""
+    if not _has_basis(state):
+        return None
+    jobs = [each for each in state.waiting if _fits_empty(each, state)]
+    asked = np.array([ask is None or each.id in ask for each in jobs], dtype=np.bool_)
+    draws = np.random.default_rng(seed)
+    starts = np.full((runs, len(jobs)), np.inf)
+    if asked.any():
+        given = _Given.of(state, jobs, asked)
+        for run in range(runs):
+            starts[run] = _one(given, draws)
+    return Forecast(tuple(each.id for each in jobs), starts, _basis(state, runs))
+
+
+def _has_basis(state: QueueState) -> bool:
+    """Ended runs, or nothing but believable limits."""
+    known = [each.curve < 0 for each in state.running]
+    known += [each.curve < 0 for each in state.waiting]
+    return state.learned > 0 or all(known)
+
+
+def _basis(state: QueueState, runs: int) -> str:
+    limits = sum(each.curve < 0 for each in state.running)
+    return (
+        f"{runs} forecasts from {state.learned} ended runs and the limits of {limits} running jobs"
+    )
+
+
+def _fits_empty(each: Queued, state: QueueState) -> bool:
+    here = state.pools[each.pool] if state.pools else (True,) * len(state.total)
+    fits = (units // each.units for units, may in zip(state.total, here, strict=True) if may)
+    return sum(fits) >= each.replicas
+
+
+def _one(given: _Given, draws: np.random.Generator) -> Floats:
+    """Starts of one run, in seconds from now. Shape (waiting jobs,)."""
+    state = given.state
+    ratios = part_of(given.ratios, draws)
+    ends = rest(*holding_columns(state.running), given.curves, ratios, draws)
+    ends = np.where(given.stopping, np.minimum(ends, STOPPING_SECONDS), ends)
+    picks, at = arrivals(given.came.order[:, 1], draws)
+    jobs = given.jobs.with_future(given.came, picks, at, state.by_arrival)
+    found = run_queue(
+        given.free.copy(),
+        given.pools,
+        given.held,
+        ends,
+        given.ends_by_limit,
+        jobs.shapes,
+        jobs.order,
+        rest(jobs.ages, jobs.limits, jobs.rows, given.curves, ratios, draws),
+        len(given.jobs.rows),
+        given.asked,
+        float(state.patience_seconds),
+        _BACKFILL[state.backfill],
+    )
+    return np.asarray(found)

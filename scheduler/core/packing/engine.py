@@ -1,0 +1,233 @@
+"""The engine: nodes with GPUs in states, kinds of requests, and the best node for each kind."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.core.packing import winners
+from scheduler.core.packing.kernels import Bools, Fills, Ints, Scores, columns, picked
+from scheduler.core.packing.kinds import Choice, Geometry, Kind, Mix, NodeRoom
+from scheduler.core.packing.learning import CPU_STEP, MEMORY_STEP, Extent, learn
+from scheduler.core.packing.registry import Registry, node_arrays
+from scheduler.core.packing.scarcity import USABLE, scarcity
+from scheduler.core.packing.weights import FILLING, Weights
+
+SCARCITY_EVERY = 250  # changes of nodes
+
+
+class Engine:
+    """Nodes keep the numbers of `nodes`; among equal scores the first node is chosen.
+
+    Not safe for use by several threads.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeRoom],
+        extent: Extent,
+        geometry: Geometry,
+        mix: Mix,
+        weights: Weights = FILLING,
+        tournament: bool | None = None,
+    ) -> None:
+        """`tournament`: None chooses it by the number of nodes."""
+        self._extent = extent
+        self._weights = weights
+        self._tables = learn(mix, extent)
+        self._registry = Registry(geometry, self._tables.typical, len(extent.models))
+        self._nodes = node_arrays(nodes, extent.gpus, self._registry)
+        count = len(nodes)
+        large = count > winners.SCAN_UP_TO
+        self._tournament = large if tournament is None else tournament
+        self._leaves = 1 << max(1, (count - 1).bit_length())
+        self._scores = Scores(np.empty((0, count)), np.empty((0, count), np.int32), np.zeros(count))
+        self._tree = np.empty((0, 2 * self._leaves), np.int32)
+        self._all = np.arange(count)
+        self._one = np.zeros(1, np.int64)
+        self._changes = 0
+        self._scarce = np.zeros(len(extent.models))
+        self._prepare()
+        self._rebuild()
+
+    # -- what is known ------------------------------------------------------------------------
+
+    def kind(self, kind: Kind) -> int:
+        """The number of a kind; scores it on every node when it is new."""
+        known = self._registry.number(kind)
+        if known is not None:
+            return known
+        number = self._registry.add_kind(kind)
+        rows = self._registry.kinds.cpu.shape[0]
+        if rows > self._scores.score.shape[0]:
+            self._scores = Scores(
+                _taller(self._scores.score, rows),
+                _taller(self._scores.gpu, rows),
+                self._scores.fragment,
+            )
+            self._tree = _taller(self._tree, rows if self._tournament else 0)
+        self._compute(self._all, number, number + 1)
+        self._build(number, number + 1)
+        return number
+
+    def learn(self, mix: Mix, geometry: Geometry) -> None:
+        """Another mix of demand, and the geometry that values holes by it."""
+        self._tables = learn(mix, self._extent)
+        self._registry.revalue(geometry, self._tables.typical)
+        self._prepare()
+        self._rebuild()
+
+    def tune(self, weights: Weights) -> None:
+        if weights != self._weights:
+            self._weights = weights
+            self._prepare()
+            self._rebuild()
+
+    # -- what is chosen -----------------------------------------------------------------------
+
+    def best(self, kind: int, among: Bools | None = None) -> Choice | None:
+        """The best node that fits, of those in `among` where given; None where there is none."""
+        if among is None and self._tournament:
+            node = self._winner(kind)
+        else:
+            penalty = self._scarce * self._registry.kinds.amount[kind]
+            allowed = self._nodes.usable if among is None else among
+            node = winners.scan(self._scores.score[kind], self._nodes.model, penalty, allowed)
+        return self._choice(kind, node) if node >= 0 else None
+
+    def ranked(self, kind: int) -> list[int]:
+        """The numbers of the nodes that fit, best first."""
+        score = self._scores.score[kind]
+        score = score - self._scarce[self._nodes.model] * self._registry.kinds.amount[kind]
+        order = np.argsort(-score, kind="stable")
+        return [int(n) for n in order[: int(np.isfinite(score).sum())]]
+
+    def choice(self, kind: int, node: int) -> Choice | None:
+        """The same on a given node: which GPUs, and the score."""
+        return self._choice(kind, node) if np.isfinite(self._scores.score[kind, node]) else None
+
+    def fragment(self, node: int) -> float:
+        """F of a node, in GPUs."""
+        return float(self._scores.fragment[node])
+
+    # -- what changes -------------------------------------------------------------------------
+
+    def place(self, kind: int, choice: Choice) -> None:
+        """Takes the CPU, memory and GPUs of a choice that was just made."""
+        kinds, nodes, n = self._registry.kinds, self._nodes, choice.node
+        nodes.cpu[n] -= kinds.cpu[kind]
+        nodes.memory[n] -= kinds.memory[kind]
+        for gpu in choice.gpus:
+            after = int(kinds.nexts[kind, nodes.states[n, gpu]])
+            self._registry.open(after)
+            nodes.states[n, gpu] = after
+        self._changed(n)
+
+    def update(
+        self, node: int, cpu_milli: int, memory_mib: int, states: Mapping[int, Hashable]
+    ) -> None:
+        """What a node has free now; `states`: those of the GPUs that changed."""
+        self._nodes.cpu[node], self._nodes.memory[node] = cpu_milli, memory_mib
+        for gpu, state in states.items():
+            number = self._registry.state(state)
+            self._registry.open(number)
+            self._nodes.states[node, gpu] = number
+        self._changed(node)
+
+    def set_usable(self, node: int, usable: bool) -> None:
+        self._nodes.usable[node] = usable
+        self._changed(node)
+
+    def room(self, node: int) -> NodeRoom:
+        nodes, names = self._nodes, self._registry.names
+        states = tuple(names[s] for s in nodes.states[node, : nodes.gpus[node]])
+        return NodeRoom(
+            int(nodes.model[node]), int(nodes.cpu[node]), int(nodes.memory[node]), states
+        )
+
+    def rebuild(self) -> None:
+        """Every score anew; beyond `weigh_models` nothing changes, as columns are kept up."""
+        self._rebuild()
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _choice(self, kind: int, node: int) -> Choice:
+        kinds, nodes, one = self._registry.kinds, self._nodes, int(self._scores.gpu[kind, node])
+        many = () if one >= 0 else picked(kinds, self._registry.states, nodes, kind, node)
+        gpus = (one,) if one >= 0 else tuple(int(g) for g in many)
+        penalty = self._scarce[nodes.model[node]] * kinds.amount[kind]
+        return Choice(int(node), gpus, float(self._scores.score[kind, node] - penalty))
+
+    def _winner(self, kind: int) -> int:
+        node = int(self._tree[kind, 1])
+        return node if node >= 0 and np.isfinite(self._scores.score[kind, node]) else -1
+
+    def _prepare(self) -> None:
+        """The tables and weights in the form that the kernels take."""
+        tables, weights = self._tables, self._weights
+        self._fills = Fills(tables.cpu, tables.memory, CPU_STEP, MEMORY_STEP)
+        self._packed = np.array(
+            [
+                weights.fit,
+                weights.started,
+                weights.fragmentation,
+                0.5 / weights.cpu_scale,
+                0.5 / weights.gpu_scale,
+            ]
+        )
+
+    def _changed(self, node: int) -> None:
+        registry = self._registry
+        self._one[0] = node
+        self._compute(self._one, 0, registry.kind_count)
+        if self._tournament:
+            winners.play(
+                self._tree, self._scores.score, self._nodes.model, self._scarce,
+                registry.kinds.amount, registry.kind_count, node,
+            )  # fmt: skip
+        self._changes += 1
+        if self._changes % SCARCITY_EVERY == 0:
+            self.weigh_models()
+
+    def _compute(self, which: Ints, a: int, b: int) -> None:
+        registry = self._registry
+        columns(
+            which, a, b, self._nodes, registry.kinds, registry.states, registry.typicals,
+            self._fills, self._packed, self._scores,
+        )  # fmt: skip
+
+    def _build(self, first: int, last: int) -> None:
+        if self._tournament:
+            winners.build(
+                self._tree, self._scores.score, self._nodes.model, self._scarce,
+                self._registry.kinds.amount, first, last,
+            )  # fmt: skip
+
+    def _rebuild(self) -> None:
+        self._compute(self._all, 0, self._registry.kind_count)
+        self.weigh_models()
+        self._build(0, self._registry.kind_count)
+
+    def weigh_models(self) -> None:
+        """What each model's GPUs cost those who do not need it, from what is idle now. Done by
+        itself at first, after SCARCITY_EVERY changes and when anything is learned."""
+        if not self._tables.shares.any():
+            self._scarce = np.zeros(len(self._extent.models))
+            return
+        nodes, idle = self._nodes, self._registry.states.idle
+        real = np.arange(nodes.states.shape[1]) < nodes.gpus[:, None]
+        each = np.where(real, idle[nodes.states], 0.0)
+        usable = np.where(each >= USABLE, each, 0.0).sum(axis=1)
+        free = np.bincount(nodes.model, usable, len(self._extent.models)).astype(float)
+        capacity = float(sum(self._extent.models))
+        scarce = scarcity(self._tables.shares, free, float(each.sum()), capacity)
+        self._scarce = self._weights.scarcity * scarce
+        self._build(0, self._registry.kind_count)
+
+
+def _taller(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """The array with room for so many rows."""
+    taller = np.empty((rows, *array.shape[1:]), array.dtype)
+    taller[: array.shape[0]] = array
+    return taller

@@ -1,0 +1,276 @@
+"""The compiled column: scores of all kinds on one node, from that node alone.
+
+A placement or a departure changes one node, so one column is all that is computed anew; nothing is
+carried over from the old one, so a column is the same whatever came before. Arrays: K kinds,
+N nodes, M models, S states, T typical kinds, G GPUs of a node.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Ints = npt.NDArray[np.int64]
+Shorts = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+GRAIN = 1e-9  # scores that differ by less are equal: every score is a multiple of this
+
+
+class Nodes(NamedTuple):
+    """[N] each, `states` [N, G]: numbers of states, the first `gpus` of a row count."""
+
+    cpu: Ints
+    memory: Ints
+    model: Ints
+    gpus: Ints
+    states: Shorts
+    usable: Bools
+
+
+class States(NamedTuple):
+    """[S] each; `value` and `idle` in GPUs."""
+
+    value: Floats
+    idle: Floats
+    started: Bools
+
+
+class Kinds(NamedTuple):
+    """[K] each; `allowed` [K, M]; `nexts` [K, S] is -1 where the kind does not fit."""
+
+    cpu: Ints
+    memory: Ints
+    gpus: Ints
+    share: Bools
+    amount: Floats
+    allowed: Bools
+    nexts: Shorts
+    prefers: Floats
+
+
+class Typicals(NamedTuple):
+    """[T] each; `allowed` [T, M]; `fits` [T, S]."""
+
+    cpu: Ints
+    gpus: Ints
+    share: Floats
+    allowed: Bools
+    fits: Bools
+
+
+class Scores(NamedTuple):
+    """`score` [K, N] without scarcity, -inf where it does not fit; `gpu` [K, N]: the chosen one of
+    a kind with one GPU, else -1; `fragment` [N]: F of the node in GPUs."""
+
+    score: Floats
+    gpu: Shorts
+    fragment: Floats
+
+
+class Fills(NamedTuple):
+    """[M, idle GPUs, steps]: GPUs that can be filled; the size of a step."""
+
+    cpu: Floats
+    memory: Floats
+    cpu_step: int
+    memory_step: int
+
+
+@njit(cache=True)
+def _filled(table: Floats, room: float, step: int) -> float:
+    """GPUs that can be filled of `room` idle ones, interpolated between whole numbers."""
+    whole = min(int(room + 1e-9), table.shape[0] - 2)
+    part = min(max(room - whole, 0.0), 1.0)
+    at = min(max(step, 0), table.shape[1] - 1)
+    low = table[whole, at]
+    return float(low + part * (table[whole + 1, at] - low))
+
+
+@njit(cache=True)
+def _worth(fills: Fills, model: int, room: float, cpu: int, memory: int) -> float:
+    """V of a node: the GPUs that its holes, its CPU and its memory still let fill."""
+    by_cpu = _filled(fills.cpu[model], room, cpu // fills.cpu_step)
+    by_memory = _filled(fills.memory[model], room, memory // fills.memory_step)
+    return float(min(by_cpu, by_memory))
+
+
+@njit(cache=True)
+def _unusable(
+    typicals: Typicals, states: States, distinct: Shorts, many: Ints, fits: Ints, unfit: Floats
+) -> None:
+    """Writes, for each typical kind, how many GPUs of a node it fits and what is idle on others."""
+    for t in range(typicals.cpu.shape[0]):
+        fits[t], unfit[t] = 0, 0.0
+        for d in range(distinct.shape[0]):
+            if typicals.fits[t, distinct[d]]:
+                fits[t] += many[d]
+            else:
+                unfit[t] += many[d] * states.idle[distinct[d]]
+
+
+@njit(cache=True)
+def _fragment(
+    typicals: Typicals, states: States, model: int, cpu: int, idle: float,
+    fits: Ints, unfit: Floats, distinct: Shorts, taken: Ints, nexts: Shorts,
+) -> float:  # fmt: skip
+    """F of a node with so much CPU and idle GPU, once `taken[d]` of its GPUs go to `nexts`."""
+    amount = 0.0
+    for t in range(typicals.cpu.shape[0]):
+        unused = idle
+        if typicals.gpus[t] and typicals.cpu[t] <= cpu and typicals.allowed[t, model]:
+            left, wasted = fits[t], unfit[t]
+            for d in range(distinct.shape[0]):
+                if taken[d]:
+                    state, after = distinct[d], nexts[distinct[d]]
+                    if typicals.fits[t, state]:
+                        left -= taken[d]
+                    else:
+                        wasted -= taken[d] * states.idle[state]
+                    if typicals.fits[t, after]:
+                        left += taken[d]
+                    else:
+                        wasted += taken[d] * states.idle[after]
+            if left >= typicals.gpus[t]:
+                unused = wasted
+        amount += typicals.share[t] * unused
+    return amount
+
+
+@njit(cache=True)
+def take(kinds: Kinds, states: States, k: int, distinct: Shorts, many: Ints, taken: Ints) -> bool:
+    """Fills `taken` with the GPUs that lose least, or answers that there are too few."""
+    taken[:] = 0
+    for _ in range(kinds.gpus[k]):
+        best, gain = -1, -np.inf
+        for d in range(distinct.shape[0]):
+            after = kinds.nexts[k, distinct[d]]
+            if after >= 0 and taken[d] < many[d]:
+                here = states.value[after] - states.value[distinct[d]]
+                here += kinds.prefers[k, distinct[d]]
+                if here > gain + GRAIN:
+                    best, gain = d, here
+        if best < 0:
+            return False
+        taken[best] += 1
+    return True
+
+
+@njit(cache=True)
+def distinct_states(row: Shorts, gpus: int) -> tuple[Shorts, Ints, Ints]:
+    """The states of a node's GPUs, how many are in each, and the first GPU of each."""
+    distinct = np.empty(gpus, np.int32)
+    many = np.zeros(gpus, np.int64)
+    first = np.zeros(gpus, np.int64)
+    found = 0
+    for g in range(gpus):
+        d = 0
+        while d < found and distinct[d] != row[g]:
+            d += 1
+        if d == found:
+            distinct[d], first[d] = row[g], g
+            found += 1
+        many[d] += 1
+    return distinct[:found], many[:found], first[:found]
+
+
+@njit(cache=True)
+def _may_run(nodes: Nodes, kinds: Kinds, k: int, n: int) -> bool:
+    """Whether the node may be used and has the CPU, the memory and the model."""
+    if kinds.cpu[k] > nodes.cpu[n] or kinds.memory[k] > nodes.memory[n]:
+        return False
+    return bool(nodes.usable[n] and kinds.allowed[k, nodes.model[n]])
+
+
+@njit(cache=True)
+def _gain(
+    k: int, n: int, nodes: Nodes, kinds: Kinds, states: States, typicals: Typicals, fills: Fills,
+    weights: Floats, scores: Scores, room: float, idle: float, worth: float,
+    fits: Ints, unfit: Floats, distinct: Shorts, taken: Ints,
+) -> float:  # fmt: skip
+    """The score of kind `k` on node `n` with the GPUs `taken`; the node has `room` and `worth`."""
+    cpu, memory = nodes.cpu[n] - kinds.cpu[k], nodes.memory[n] - kinds.memory[k]
+    model, nexts, score = nodes.model[n], kinds.nexts[k], 0.0
+    idle_after = idle
+    for d in range(distinct.shape[0]):
+        if taken[d]:
+            state, after = distinct[d], nexts[distinct[d]]
+            room += taken[d] * (states.value[after] - states.value[state])
+            idle_after += taken[d] * (states.idle[after] - states.idle[state])
+            score += taken[d] * kinds.prefers[k, state]
+            if kinds.share[k] and states.started[state]:
+                score += weights[1]
+    score += _worth(fills, model, room, cpu, memory) - worth
+    score -= weights[0] * (cpu * weights[3] + idle_after * weights[4])
+    if weights[2] > 0.0:
+        after_f = _fragment(
+            typicals, states, model, cpu, idle_after, fits, unfit, distinct, taken, nexts
+        )
+        score += weights[2] * (scores.fragment[n] - after_f)
+    return float(np.rint(score / GRAIN) * GRAIN)
+
+
+@njit(cache=True)
+def columns(
+    which: Ints, first_kind: int, last_kind: int, nodes: Nodes, kinds: Kinds, states: States,
+    typicals: Typicals, fills: Fills, weights: Floats, scores: Scores,
+) -> None:  # fmt: skip
+    """Writes the scores of kinds first_kind..last_kind - 1 on the nodes `which`.
+
+    `weights`: fit, started, fragmentation, 0.5 / CPU scale, 0.5 / GPU scale.
+    """
+    fits = np.zeros(typicals.cpu.shape[0], np.int64)
+    unfit = np.zeros(typicals.cpu.shape[0])
+    for n in which:
+        distinct, many, first = distinct_states(nodes.states[n], nodes.gpus[n])
+        taken = np.zeros(distinct.shape[0], np.int64)
+        model, cpu = nodes.model[n], nodes.cpu[n]
+        _unusable(typicals, states, distinct, many, fits, unfit)
+        room, idle = 0.0, 0.0
+        for d in range(distinct.shape[0]):
+            room += many[d] * states.value[distinct[d]]
+            idle += many[d] * states.idle[distinct[d]]
+        worth = _worth(fills, model, room, cpu, nodes.memory[n])
+        scores.fragment[n] = _fragment(
+            typicals, states, model, cpu, idle, fits, unfit, distinct, taken, kinds.nexts[0]
+        )
+        for k in range(first_kind, last_kind):
+            scores.score[k, n], scores.gpu[k, n] = -np.inf, -1
+            if not _may_run(nodes, kinds, k, n):
+                continue
+            alone = kinds.gpus[k] == 1
+            for choice in range(distinct.shape[0] if alone else 1):
+                taken[:] = 0
+                if alone:
+                    if kinds.nexts[k, distinct[choice]] < 0:
+                        continue
+                    taken[choice] = 1
+                elif not take(kinds, states, k, distinct, many, taken):
+                    continue
+                score = _gain(
+                    k, n, nodes, kinds, states, typicals, fills, weights, scores, room, idle, worth,
+                    fits, unfit, distinct, taken,
+                )  # fmt: skip
+                if score > scores.score[k, n]:
+                    scores.score[k, n] = score
+                    scores.gpu[k, n] = first[choice] if alone else -1
+
+
+@njit(cache=True)
+def picked(kinds: Kinds, states: States, nodes: Nodes, k: int, n: int) -> Ints:
+    """The GPUs of node `n` that a kind of several GPUs takes; empty where there are too few."""
+    distinct, many, _ = distinct_states(nodes.states[n], nodes.gpus[n])
+    taken = np.zeros(distinct.shape[0], np.int64)
+    chosen = np.empty(kinds.gpus[k], np.int64)
+    if not take(kinds, states, k, distinct, many, taken):
+        return chosen[:0]
+    filled = 0
+    for g in range(nodes.gpus[n]):
+        for d in range(distinct.shape[0]):
+            if distinct[d] == nodes.states[n, g] and taken[d]:
+                taken[d] -= 1
+                chosen[filled] = g
+                filled += 1
+    return chosen

@@ -1,0 +1,75 @@
+"""The mix of demand: what was asked for lately, and what is assumed before anything was."""
+
+from collections import Counter, deque
+from collections.abc import Hashable
+from typing import Protocol
+
+from scheduler.core.packing.kinds import Kind
+
+WINDOW = 4_096  # requests remembered
+ASSUMED = 256.0  # requests that the prior counts for at first; it fades as others come
+LEARN_AT = (100, 200, 400, 800)  # requests seen, then every LEARN_EVERY
+LEARN_EVERY = 1_600
+
+# (GPUs, thousandths of each, CPU in millicores, memory in MiB, part of requests): a quarter to four
+# fifths of a GPU with much or little CPU, whole GPUs with 8 to 16 CPUs, few gangs, CPU-only work.
+# Rounded sizes of our own: a sensible start, not a copy of any trace.
+PRIOR: tuple[tuple[int, int, int, int, float], ...] = (
+    (1, 250, 4_000, 24_576, 6.0),
+    (1, 330, 4_000, 16_384, 4.0),
+    (1, 500, 8_000, 32_768, 9.0),
+    (1, 500, 12_000, 49_152, 6.0),
+    (1, 660, 12_000, 49_152, 4.0),
+    (1, 800, 4_000, 8_192, 14.0),
+    (1, 1_000, 4_000, 8_192, 10.0),
+    (1, 1_000, 8_000, 32_768, 8.0),
+    (1, 1_000, 12_000, 49_152, 20.0),
+    (1, 1_000, 16_000, 65_536, 8.0),
+    (8, 1_000, 64_000, 262_144, 1.0),
+    (0, 0, 16_000, 57_344, 10.0),
+)
+
+
+class ShapeOf(Protocol):
+    def __call__(self, thousandths: int) -> Hashable:
+        """The geometry's shape of a share of a GPU, or of a whole one (1,000)."""
+        ...
+
+
+def prior_mix(shape_of: ShapeOf) -> dict[Kind, float]:
+    """What is assumed of a cluster of which nothing is known."""
+    return {
+        Kind(cpu, memory, gpus, gpus * each / 1_000, shape_of(each) if gpus else None): part
+        for gpus, each, cpu, memory, part in PRIOR
+    }
+
+
+class Recent:
+    """The last WINDOW requests, on top of a prior that fades as they come."""
+
+    def __init__(self, prior: dict[Kind, float]) -> None:
+        self.seen = 0
+        self._prior = prior
+        self._last: deque[Kind] = deque()
+        self._counts: Counter[Kind] = Counter()
+
+    def add(self, kind: Kind) -> bool:
+        """True when it is time to learn from the mix again."""
+        self.seen += 1
+        self._last.append(kind)
+        self._counts[kind] += 1
+        if len(self._last) > WINDOW:
+            gone = self._last.popleft()
+            self._counts[gone] -= 1
+            if not self._counts[gone]:
+                del self._counts[gone]
+        return self.seen in LEARN_AT or self.seen % LEARN_EVERY == 0
+
+    def mix(self) -> dict[Kind, float]:
+        mix = {kind: float(count) for kind, count in self._counts.items()}
+        total = sum(self._prior.values())
+        weight = max(0.0, 1.0 - self.seen / WINDOW) * ASSUMED / total if total else 0.0
+        for kind, part in self._prior.items():
+            if weight > 0.0:
+                mix[kind] = mix.get(kind, 0.0) + part * weight
+        return mix

@@ -1,0 +1,65 @@
+"""The best node of a kind: by a scan of its row, or by a tournament that keeps its winners.
+
+Both compare the same numbers and both prefer the first node among equals, so they decide alike. A
+scan costs N comparisons a decision; a tournament log2 N a kind and change, and one a decision.
+"""
+
+import numpy as np
+from numba import njit
+
+from scheduler.core.packing.kernels import Bools, Floats, Ints, Shorts
+
+SCAN_UP_TO = 3_000  # nodes; beyond it the tournament is faster on openb
+
+
+@njit(cache=True)
+def scan(row: Floats, model: Ints, penalty: Floats, among: Bools) -> int:
+    """The first node with the highest score, `penalty` by model taken off; -1 where none fits."""
+    best, found = -np.inf, -1
+    for n in range(row.shape[0]):
+        score = row[n] - penalty[model[n]]
+        if score > best and among[n]:
+            best, found = score, n
+    return found
+
+
+@njit(cache=True)
+def _better(row: Floats, model: Ints, scarce: Floats, amount: float, a: int, b: int) -> int:
+    """The winner of two nodes, a before b; -1 is nobody."""
+    if b < 0:
+        return a
+    if a < 0:
+        return b
+    mine = row[a] - scarce[model[a]] * amount
+    return b if row[b] - scarce[model[b]] * amount > mine else a
+
+
+@njit(cache=True)
+def build(
+    tree: Shorts, score: Floats, model: Ints, scarce: Floats, amount: Floats, first: int, last: int
+) -> None:
+    """Plays the tournaments of kinds first..last - 1. `tree` [K, 2 x leaves], its root at 1."""
+    leaves, nodes = tree.shape[1] // 2, score.shape[1]
+    for k in range(first, last):
+        for n in range(leaves):
+            tree[k, leaves + n] = n if n < nodes else -1
+        for i in range(leaves - 1, 0, -1):
+            a, b = tree[k, 2 * i], tree[k, 2 * i + 1]
+            tree[k, i] = _better(score[k], model, scarce, amount[k], a, b)
+
+
+@njit(cache=True)
+def play(
+    tree: Shorts, score: Floats, model: Ints, scarce: Floats, amount: Floats, last: int, n: int
+) -> None:
+    """Plays again what the changed node `n` takes part in, until the winner stays the same."""
+    leaves = tree.shape[1] // 2
+    for k in range(last):
+        i = (leaves + n) // 2
+        while i >= 1:
+            a, b = tree[k, 2 * i], tree[k, 2 * i + 1]
+            winner = _better(score[k], model, scarce, amount[k], a, b)
+            if winner == tree[k, i] and winner != n:
+                break
+            tree[k, i] = winner
+            i //= 2

@@ -1,0 +1,178 @@
+"""Which running work stops for a job that does not fit: few, and the latest in the order first.
+
+Only jobs that say they may be stopped, and that had their protected time, are asked.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from scheduler.core.ledger import Ledger
+from scheduler.core.order import Rank
+from scheduler.core.place import Found
+from scheduler.core.policy import Policy, Preemption
+from scheduler.core.reservation import find_later
+from scheduler.core.running import Victim
+from scheduler.core.values import PRIORITY_RANK, WaitingJob
+from scheduler.core.wants import Want
+
+Ways = Callable[[WaitingJob], list[Want]]
+
+
+@dataclass(slots=True)
+class Room:
+    """Places that the ledger holds for a job, and who has to stop before it can have them."""
+
+    found: Found
+    victims: list[Victim]
+
+
+class Victims:
+    """The running jobs that may be stopped in this pass, the latest in the order first."""
+
+    def __init__(self, policy: Policy, victims: Sequence[Victim], stopping: list[Victim]) -> None:
+        self._policy = policy
+        self._left = sorted(victims, key=lambda v: (v.rank, v.run.started_at, v.run.job.id))
+        self._left.reverse()
+        self.stopping = sorted(stopping, key=lambda v: v.run.job.id)
+
+    def for_job(self, job: WaitingJob, rank: Rank) -> list[Victim]:
+        """Those whose turn comes after this job's; by priority only those of lower bands."""
+        if self._policy.preemption is Preemption.ORDER:
+            return [v for v in self._left if v.rank > rank]
+        band = PRIORITY_RANK[job.priority]
+        return [v for v in self._left if v.rank[0] > band]
+
+    def movers(
+        self, job: WaitingJob, rank: Rank, size: Callable[[WaitingJob], float]
+    ) -> list[Victim]:
+        """Smaller jobs whose turn comes first: they may be moved, not stopped."""
+        if not self._policy.moves or self._policy.preemption is not Preemption.ORDER:
+            return []
+        most = size(job)
+        return [v for v in self._left if v.rank <= rank and size(v.run.job) < most]
+
+    def take(self, victims: Sequence[Victim]) -> None:
+        """They stop: nobody else may choose them, and who does not fit may count on them."""
+        gone = {v.run.job.id for v in victims}
+        self._left = [v for v in self._left if v.run.job.id not in gone]
+        self.stopping = [v for v in self.stopping if v.run.job.id not in gone]
+
+
+def make_room(
+    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[Victim]
+) -> Room | None:
+    """Places for `job` if the fewest of `candidates` go, the first ones rather than the last; the
+    ledger then holds the job there without them. None: the ledger is as it was."""
+    mark = ledger.mark()
+
+    def attempt(victims: Sequence[Victim]) -> Found | None:
+        ledger.rollback(mark)
+        _release(ledger, victims)
+        return find_later(job, ways, ledger)
+
+    if not candidates or attempt(candidates) is None:
+        ledger.rollback(mark)
+        return None
+    low, high = 0, len(candidates)  # none was asked already; all are enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if attempt(candidates[:middle]) else (middle, high)
+    found = attempt(candidates[:high])
+    victims = _touched(candidates[:high], [found] if found else [])
+    victims = _fewest(victims, lambda some: attempt(some) is not None)
+    found = attempt(victims)
+    return Room(found, victims) if found else None
+
+
+def make_room_by_moving(
+    job: WaitingJob,
+    ways: list[Want],
+    ledger: Ledger,
+    candidates: Sequence[Victim],
+    movers: Sequence[Victim],
+    ways_of: Ways,
+    most: int,
+) -> tuple[Room, list[Victim]] | None:
+    """As `make_room`, where also up to `most` of `movers` go elsewhere at once. The ledger then
+    holds the job; what moves finds its new place in a later pass. The second value: who moves."""
+    mark = ledger.mark()
+
+    def attempt(victims: Sequence[Victim], moved: Sequence[Victim]) -> list[Found] | None:
+        ledger.rollback(mark)
+        _release(ledger, [*victims, *moved])
+        places = [find_later(job, ways, ledger)]
+        if places[0] is not None:
+            big = sorted(moved, key=lambda v: (-_size(v), v.rank, v.run.job.id))
+            places += [find_later(v.run.job, ways_of(v.run.job), ledger) for v in big]
+        return None if None in places else [found for found in places if found is not None]
+
+    moved: list[Victim] = []
+    for on_node in _by_node(ledger, candidates, movers):
+        moved += [v for v in on_node if v not in moved]
+        ledger.rollback(mark)
+        _release(ledger, [*candidates, *moved])
+        if find_later(job, ways, ledger) is not None:
+            break
+    else:
+        ledger.rollback(mark)
+        return None
+    big_first = sorted(moved, key=lambda v: (-_size(v), v.rank, v.run.job.id))
+    ledger.rollback(mark)
+    _release(ledger, [*candidates, *moved])
+    first = find_later(job, ways, ledger)
+    kept = _touched(big_first, [first]) if first else big_first
+
+    def fits_without(some: Sequence[Victim]) -> bool:
+        ledger.rollback(mark)
+        _release(ledger, [*candidates, *some])
+        return find_later(job, ways, ledger) is not None
+
+    kept = _fewest(kept, fits_without)
+    founds = attempt(candidates, kept) if len(kept) <= most else None
+    if founds is None:
+        ledger.rollback(mark)
+        return None
+    victims = _touched(candidates, founds)
+    victims = _fewest(victims, lambda some: attempt(some, kept) is not None)
+    founds = attempt(victims, kept)
+    return (Room(founds[0], victims), kept) if founds else None
+
+
+def _fewest(victims: list[Victim], enough: Callable[[list[Victim]], bool]) -> list[Victim]:
+    """Without those that need not go, asked from the last one on."""
+    for victim in victims[::-1]:
+        others = [v for v in victims if v is not victim]
+        if enough(others):
+            victims = others
+    return victims
+
+
+def _touched(victims: Sequence[Victim], founds: Sequence[Found]) -> list[Victim]:
+    """Those on nodes where something was found; the others are in nobody's way."""
+    nodes = {replica.node for found in founds for replica in found.replicas}
+    return [v for v in victims if any(r.node in nodes for r in v.run.replicas)]
+
+
+def _by_node(
+    ledger: Ledger, candidates: Sequence[Victim], movers: Sequence[Victim]
+) -> list[list[Victim]]:
+    """The movers node by node, first where the least has to be moved."""
+    mark = ledger.mark()
+    _release(ledger, candidates)
+    empty = {key: sum(g.is_empty for g in node.gpus) for key, node in ledger.nodes.items()}
+    ledger.rollback(mark)
+    nodes: dict[str, list[Victim]] = {}
+    for victim in movers:
+        for key in dict.fromkeys(replica.node for replica in victim.run.replicas):
+            nodes.setdefault(key, []).append(victim)
+    order = sorted(nodes, key=lambda n: (-empty.get(n, 0), ledger.nodes[n].view.name, n))
+    return [nodes[key] for key in order if key in ledger.nodes]
+
+
+def _size(victim: Victim) -> int:
+    return sum(d.units for replica in victim.run.replicas for d in replica.devices)
+
+
+def _release(ledger: Ledger, victims: Sequence[Victim]) -> None:
+    for victim in victims:
+        ledger.release(victim.run.job, victim.run.replicas)

@@ -1,0 +1,125 @@
+"""One object that says whether an owner may have more: quotas, caps and budgets of one pass."""
+
+from collections.abc import Callable, Iterable
+
+from scheduler.core.quota import sentences
+from scheduler.core.quota.budgets import Budgets
+from scheduler.core.quota.caps import Caps
+from scheduler.core.quota.holders import Holders, models_of
+from scheduler.core.quota.pools import Account, Pool
+from scheduler.core.reasons import Reason
+from scheduler.core.values import ClusterSnapshot, WaitingJob
+
+Undo = Callable[[], None]
+
+
+class Accounts:
+    """The accounts of one pass. What was charged is undone in the reverse order.
+
+    A project's quota is its nominal share: beyond it, it borrows (`Pool`). A user's own limit is
+    beside that; `borrow_units` of a user's quota lets the user go beyond it with the project.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._pools: dict[str, Pool] = {}
+        self._users: dict[tuple[str, str, str], Account] = {}
+        for quota in snapshot.quotas:
+            account = Account(
+                quota.limit_units, quota.used_units, quota.borrow_units, quota.lend_units
+            )
+            if quota.user:
+                self._users[quota.project, quota.user, quota.model] = account
+            else:
+                self._pools.setdefault(quota.model, Pool()).add(quota.project, account)
+        self._models = {*self._pools, *(key[2] for key in self._users)}
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._budgets = Budgets(snapshot.budgets, snapshot.now)
+        self._caps = Caps(snapshot.owners, snapshot.running)
+        self._holders = Holders(snapshot.running, snapshot.nodes)
+
+    def __bool__(self) -> bool:
+        """Whether anybody has a quota at all."""
+        return bool(self._models)
+
+    def get(self, owner: tuple[str, str]) -> Account | None:
+        """The account of all models of (project, user); with user "" of the project."""
+        project, user = owner
+        if user:
+            return self._users.get((project, user, ""))
+        pool = self._pools.get("")
+        return pool.projects.get(project) if pool else None
+
+    def reason(self, job: WaitingJob, units: int, model: str = "") -> Reason | None:
+        """Why the job may not have `units` of GPU now on a board with the key `model`; None where
+        it may. Without a model only what counts for every model is asked."""
+        return (
+            self._quota_reason(job, units, model)
+            or self._caps.reason(job)
+            or self._budgets.reason(job, units)
+        )
+
+    def within_nominal(self, project: str, units: int, model: str = "") -> bool:
+        """Whether the project has a quota here and `units` more would need no borrowing: then it
+        may take back what others borrowed."""
+        owns = [a for _, a in self._of_project(project, model)]
+        return bool(owns) and all(a.used + units <= a.limit for a in owns)
+
+    def borrowed(self, project: str, model: str = "") -> int:
+        """How far above its nominal quota the project is, on this board or on all together."""
+        return max((a.borrowed for _, a in self._of_project(project, model)), default=0)
+
+    def may_borrow(self, project: str, model: str = "") -> int:
+        """How much the project may hold beyond its limit of exactly this model of quota."""
+        pool = self._pools.get(model)
+        return pool.may_borrow(project) if pool and project in pool.projects else 0
+
+    def charge(
+        self, project: str, user: str, units: int, model: str = "", seconds: int = 0
+    ) -> Undo:
+        """Count a job that was placed on `units` of a board for at most `seconds` more; with
+        negative units, one that ended. Returns the way back."""
+        undone = [
+            undo
+            for name in self._known(model)
+            if (pool := self._pools.get(name)) and (undo := pool.charge(project, units))
+        ]
+        users = [a for name in self._known(model) if (a := self._users.get((project, user, name)))]
+        for account in users:
+            account.used += units
+        undone.append(self._budgets.charge(project, user, units * seconds))
+        undone.append(self._caps.charge(project, user, 1 if units > 0 else -1))
+        self._holders.charge(project, user, units, model)
+
+        def undo_all() -> None:
+            for undo in undone:
+                undo()
+            for account in users:
+                account.used -= units
+            self._holders.charge(project, user, -units, model)
+
+        return undo_all
+
+    def _quota_reason(self, job: WaitingJob, units: int, model: str) -> Reason | None:
+        names = self._known(model)
+        for name in names:
+            pool = self._pools.get(name)
+            if pool is not None and not pool.fits(job.project, units):
+                held = self._holders.of(job.project, name)
+                return sentences.of_project(job.project, units, name, pool, held)
+        for name in names:
+            own = self._users.get((job.project, job.user, name))
+            if own is not None and own.used + units > own.limit + own.borrow:
+                return sentences.of_user(f"{job.user} in {job.project}", units, name, own)
+        return None
+
+    def _of_project(self, project: str, model: str) -> Iterable[tuple[str, Account]]:
+        for name in self._known(model):
+            pool = self._pools.get(name)
+            if pool is not None and project in pool.projects:
+                yield name, pool.projects[project]
+
+    def _known(self, board: str) -> tuple[str, ...]:
+        """The names of the board that some quota has."""
+        if board not in self._names:
+            self._names[board] = tuple(m for m in models_of(board) if m in self._models)
+        return self._names[board]

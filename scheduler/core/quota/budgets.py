@@ -1,0 +1,99 @@
+"""Budgets: how many unit-seconds of GPU an owner may use in a window of time."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from agents.contract.units import SECONDS_PER_HOUR, as_gpus
+from scheduler.core.quantities import write_seconds
+from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.values import BudgetView, WaitingJob
+
+MINUTE = 60
+
+
+@dataclass(slots=True)
+class _Budget:
+    view: BudgetView
+    held: int
+
+    @property
+    def left(self) -> int:
+        return max(0, self.view.limit_unit_seconds - self.view.used_unit_seconds - self.held)
+
+
+class Budgets:
+    """The budgets that still run, by owner. `held` is what running work may use yet."""
+
+    def __init__(self, budgets: Iterable[BudgetView], now: int) -> None:
+        self._of: dict[tuple[str, str], list[_Budget]] = {}
+        for view in sorted(budgets, key=lambda b: (b.ends_at, b.limit_unit_seconds)):
+            if view.ends_at > now:
+                own = self._of.setdefault((view.project, view.user), [])
+                own.append(_Budget(view, view.held_unit_seconds))
+
+    def reason(self, job: WaitingJob, units: int) -> Reason | None:
+        """Whether the job may run on `units` for all that is left of its limit."""
+        needed = units * seconds_left(job)
+        for budget in self._of_owner(job.project, job.user) if self._of else ():
+            if needed > budget.left:
+                return _reason(budget, job, units, needed)
+        return None
+
+    def charge(self, project: str, user: str, unit_seconds: int) -> Callable[[], None]:
+        """Hold so much, on the budgets of the user and of the project; the way back."""
+        charged = self._of_owner(project, user) if self._of else []
+        for budget in charged:
+            budget.held += unit_seconds
+
+        def undo() -> None:
+            for budget in charged:
+                budget.held -= unit_seconds
+
+        return undo
+
+    def _of_owner(self, project: str, user: str) -> list[_Budget]:
+        return [*self._of.get((project, ""), ()), *self._of.get((project, user), ())]
+
+
+def seconds_left(job: WaitingJob) -> int:
+    """What is left of the job's time limit after the attempts that it had."""
+    return max(0, job.time_limit_seconds - job.attained_seconds)
+
+
+def _reason(budget: _Budget, job: WaitingJob, units: int, needed: int) -> Reason:
+    view = budget.view
+    fitting = budget.left // units // MINUTE * MINUTE
+    evidence: dict[str, Any] = {
+        "limit_unit_seconds": view.limit_unit_seconds,
+        "used_unit_seconds": view.used_unit_seconds,
+        "held_unit_seconds": budget.held,
+        "needed_unit_seconds": needed,
+        "fitting_limit_seconds": job.attained_seconds + fitting if fitting else 0,
+        "ends_at": view.ends_at,
+    }
+    whose = f"{view.user} in {view.project}" if view.user else view.project
+    day = datetime.fromtimestamp(view.ends_at, UTC).strftime("%Y-%m-%d")
+    sentence = (
+        f"{whose} may use {_hours(view.limit_unit_seconds)} GPU-hours until {day}: "
+        f"{_hours(view.used_unit_seconds, up=True)} are used, "
+        f"{_hours(budget.held, up=True)} are held by running work, "
+        f"{_hours(budget.left)} are left; this may take {_hours(needed, up=True)}"
+    )
+    if fitting:
+        limit = write_seconds(job.attained_seconds + fitting)
+        return Reason(
+            ReasonCode.BUDGET,
+            f"{sentence}. A limit of {limit} would fit",
+            evidence,
+            f"Set a time limit of at most {limit}, or ask an admin for more",
+        )
+    return Reason(ReasonCode.BUDGET, sentence, evidence, "Ask an admin for a larger budget")
+
+
+def _hours(unit_seconds: int, *, up: bool = False) -> str:
+    """Unit-seconds in GPU-hours, with at most two decimals."""
+    if up:
+        return as_gpus(-(-unit_seconds // SECONDS_PER_HOUR))
+    return as_gpus(unit_seconds // SECONDS_PER_HOUR, up=False)

@@ -1,0 +1,91 @@
+"""Who holds how much of a quota: told in its reason, so that people know whom to ask."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+
+from agents.contract.boards import boards
+from agents.contract.units import as_gpus
+from scheduler.core.values import NodeView, RunningJob
+from scheduler.core.wants import gpu_board
+
+NAMED = 3
+# By project and board: units by user.
+Held = dict[str, dict[str, Counter[str]]]
+
+
+class Holders:
+    """Units by project, board and user. Running work is only counted when somebody asks."""
+
+    def __init__(self, running: Sequence[RunningJob], nodes: Sequence[NodeView]) -> None:
+        self._running = running
+        self._nodes = nodes
+        self._held: Held | None = None
+        self._charged: Held = {}
+
+    def charge(self, project: str, user: str, units: int, board: str) -> None:
+        _users(self._charged, project, board)[user] += units
+
+    def of(self, project: str, model: str) -> dict[str, int]:
+        """Units by user on boards that a quota calls `model`, the most first."""
+        if self._held is None:
+            self._held = _held(self._running, board_of_gpus(self._nodes))
+        both: Counter[str] = Counter()
+        for kept in (self._held, self._charged):
+            for board, users in kept.get(project, {}).items():
+                if not model or model in models_of(board):
+                    both.update(users)
+        found = sorted(both.items(), key=lambda item: (-item[1], item[0]))
+        return {user: units for user, units in found if units > 0}
+
+
+@cache
+def models_of(board: str) -> tuple[str, ...]:
+    """What a quota may call this board: "" (of every model), its key, its model."""
+    if not board:
+        return ("",)
+    known = boards().get(board)
+    model = known.model if known else board.rsplit("-", 1)[0]
+    return ("", board, model) if model != board else ("", board)
+
+
+def board_of_gpus(nodes: Iterable[NodeView]) -> dict[str, str]:
+    """The board's key by the id of the GPU."""
+    return {gpu.id: gpu_board(gpu).key for node in nodes for gpu in node.gpus}
+
+
+def units_by_board(running: RunningJob, boards: Mapping[str, str]) -> Counter[str]:
+    """What a running job holds; "" for GPUs that the snapshot does not have."""
+    found: Counter[str] = Counter()
+    for replica in running.replicas:
+        for device in replica.devices:
+            found[boards.get(device.gpu, "")] += device.units
+    return found
+
+
+def named(holders: dict[str, int]) -> str:
+    """As in "vera (3), kim (1) and 2 others (1)": in GPUs, the first few by name."""
+    first = list(holders.items())[:NAMED]
+    told = [f"{name} ({as_gpus(units)})" for name, units in first]
+    if rest := list(holders.values())[NAMED:]:
+        word = "other" if len(rest) == 1 else "others"
+        told.append(f"{len(rest)} {word} ({as_gpus(sum(rest))})")
+    return " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else "".join(told)
+
+
+def _held(running: Sequence[RunningJob], boards: dict[str, str]) -> Held:
+    found: Held = {}
+    for each in running:
+        for board, units in units_by_board(each, boards).items():
+            _users(found, each.job.project, board)[each.job.user] += units
+    return found
+
+
+def _users(held: Held, project: str, board: str) -> Counter[str]:
+    boards = held.get(project)
+    if boards is None:
+        boards = held[project] = {}
+    users = boards.get(board)
+    if users is None:
+        users = boards[board] = Counter()
+    return users

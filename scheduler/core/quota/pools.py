@@ -1,0 +1,86 @@
+"""Quotas of one model of GPU, or of all: who may hold how much, and who lends to whom. In units.
+
+A project within its limit is never refused here, though others may have borrowed what it left idle:
+it starts where devices are free, and takes back what borrowers hold where none are (`reclaim`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Account:
+    """What one owner may hold and holds. `borrow`: how much more than its limit at most; `lend`:
+    how much of what it leaves idle others may have."""
+
+    limit: int
+    used: int
+    borrow: int = 0
+    lend: int = 0
+
+    @property
+    def left(self) -> int:
+        return max(0, self.limit - self.used)
+
+    @property
+    def lent(self) -> int:
+        """What it offers to others now."""
+        return min(self.lend, self.left)
+
+    @property
+    def borrowed(self) -> int:
+        return max(0, self.used - self.limit)
+
+
+class Pool:
+    """The projects' accounts of one model. The sums are updated, never counted again."""
+
+    def __init__(self) -> None:
+        self.projects: dict[str, Account] = {}
+        self.lent = 0
+        self.borrowed = 0
+        self._borrowing: dict[str, int] = {}
+
+    def add(self, project: str, account: Account) -> None:
+        self.projects[project] = account
+        self._count(project, account)
+
+    def may_borrow(self, project: str) -> int:
+        """How much the project may hold beyond its limit, all told: what others lend, less what
+        others have borrowed. Nothing is lent twice."""
+        own = self.projects[project]
+        offered = self.lent - own.lent - (self.borrowed - own.borrowed)
+        return min(own.borrow, max(0, offered))
+
+    def fits(self, project: str, units: int) -> bool:
+        own = self.projects.get(project)
+        if own is None or own.used + units <= own.limit:
+            return True
+        return own.used + units - own.limit <= self.may_borrow(project)
+
+    def charge(self, project: str, units: int) -> Callable[[], None] | None:
+        """Count `units` more, or fewer; the way back. None where the project has no quota here."""
+        own = self.projects.get(project)
+        if own is None:
+            return None
+        self._change(project, own, units)
+        return lambda: self._change(project, own, -units)
+
+    def borrowers(self, but: str = "") -> dict[str, int]:
+        """Who has borrowed how much, the most first."""
+        others = [(name, units) for name, units in self._borrowing.items() if name != but]
+        return dict(sorted(others, key=lambda item: (-item[1], item[0])))
+
+    def _change(self, project: str, own: Account, units: int) -> None:
+        self.lent -= own.lent
+        self.borrowed -= own.borrowed
+        own.used += units
+        self._count(project, own)
+
+    def _count(self, project: str, own: Account) -> None:
+        self.lent += own.lent
+        self.borrowed += own.borrowed
+        if own.borrowed:
+            self._borrowing[project] = own.borrowed
+        else:
+            self._borrowing.pop(project, None)

@@ -1,0 +1,92 @@
+"""Whose running work stops when a project wants back what others borrowed of its quota.
+
+Pure: the planner says what is enough, here is said who comes first, and that nobody stops in vain.
+Who is stopped has the grace of its job, and is queued again (`PreemptCause.RECLAIM`).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from scheduler.core.quota.accounts import Accounts
+from scheduler.core.quota.holders import units_by_board
+from scheduler.core.values import PRIORITY_RANK, RunningJob, WaitingJob
+
+Enough = Callable[[Sequence[RunningJob]], bool]
+
+
+def candidates(
+    running: Iterable[RunningJob],
+    accounts: Accounts,
+    job: WaitingJob,
+    units: int,
+    board: str,
+    boards: Mapping[str, str],
+) -> tuple[RunningJob, ...]:
+    """The running jobs that may stop so that `job` gets `units` of `board`, in their order.
+
+    Only where its project stays within its nominal quota with them. They are preemptible work on
+    that board of projects above theirs, and only as much as it takes to bring each project back to
+    it: of the project that is most above, the lowest priority, then what started last. `boards`
+    is a board's key by the id of the GPU, as `holders.board_of_gpus` gives it.
+    """
+    if not accounts.within_nominal(job.project, units, board):
+        return ()
+    above: dict[str, int] = {}
+    theirs: dict[str, list[tuple[RunningJob, int]]] = defaultdict(list)
+    for run in running:
+        project = run.job.project
+        if project == job.project or run.stopping or not run.job.preemptible:
+            continue
+        if project not in above:
+            above[project] = accounts.borrowed(project, board)
+        held = units_by_board(run, boards)[board] if above[project] else 0
+        if held:
+            theirs[project].append((run, held))
+    for runs in theirs.values():
+        runs.sort(key=_turn)
+    return tuple(_by_excess(theirs, above))
+
+
+def victims(candidates: Sequence[RunningJob], enough: Enough) -> tuple[RunningJob, ...]:
+    """The first candidates that are enough together, without those that need not go. No proper
+    subset would do. () where not even all are enough.
+
+    `enough`: whether it would do if just these stopped; more of them never hinder.
+    """
+    if not candidates or not enough(candidates):
+        return ()
+    low, high = 0, len(candidates)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(candidates[:middle]) else (middle + 1, high)
+    chosen = list(candidates[:high])
+    for each in chosen[::-1]:
+        others = [run for run in chosen if run is not each]
+        if enough(others):
+            chosen = others
+    return tuple(chosen)
+
+
+def sentence(victim: WaitingJob, job: WaitingJob) -> str:
+    """What the owner of the stopped job is told."""
+    return (
+        f"{job.project} takes back what {victim.project} borrowed of its quota, for J-{job.id}; "
+        f"this job is queued again"
+    )
+
+
+def _by_excess(
+    theirs: dict[str, list[tuple[RunningJob, int]]], above: dict[str, int]
+) -> Iterable[RunningJob]:
+    """Job by job from whoever is most above its quota then. `theirs`: the next one is last."""
+    while open_ := [p for p, runs in theirs.items() if runs and above[p] > 0]:
+        project = min(open_, key=lambda p: (-above[p], p))
+        run, held = theirs[project].pop()
+        above[project] -= held
+        yield run
+
+
+def _turn(held: tuple[RunningJob, int]) -> tuple[int, int, int, str]:
+    """The last one goes first: of the lowest priority what started last."""
+    run = held[0]
+    return (PRIORITY_RANK[run.job.priority], run.started_at, len(run.job.id), run.job.id)

@@ -1,0 +1,225 @@
+"""What is promised to blocked jobs: the earliest time when enough is free, and where.
+
+Each promise has a ledger of the cluster as it will be at that time, if running work ends by its
+limits. A job that still runs then must fit into that ledger beside the promised places. Between two
+promises things only become free, so it is enough to look at the times of the promises.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from agents.contract.documents import SliceKind
+from scheduler.core.decisions import Place, ReplicaPlace, Reservation, SlicePlace
+from scheduler.core.fits import check
+from scheduler.core.ledger import GpuSpace, Ledger
+from scheduler.core.order import Rank
+from scheduler.core.place import Found, find
+from scheduler.core.policy import Policy
+from scheduler.core.quota.budgets import seconds_left
+from scheduler.core.running import Occupant
+from scheduler.core.values import WaitingJob
+from scheduler.core.wants import Want
+
+Leaving = list[tuple[int, Occupant]]
+
+
+@dataclass(slots=True)
+class Promise:
+    """`ledger`: the cluster at `starts_at` without the promised places themselves."""
+
+    job: WaitingJob
+    rank: Rank
+    ways: list[Want]
+    starts_at: int
+    ends_at: int
+    replicas: tuple[ReplicaPlace, ...]
+    ledger: Ledger
+
+
+class Promises:
+    """The promises of one pass. `now` is its ledger; `occupants` by job id, kept by the pass."""
+
+    def __init__(
+        self, now: int, policy: Policy, ledger: Ledger, occupants: dict[str, Occupant]
+    ) -> None:
+        self._now = now
+        self._policy = policy
+        self._ledger = ledger
+        self._occupants = occupants
+        self.made: list[Promise] = []
+
+    def answers(self) -> tuple[Reservation, ...]:
+        return tuple(Reservation(p.job.id, p.starts_at, p.replicas) for p in self.made)
+
+    def crossed(self, starting: Occupant) -> list[Promise]:
+        """The promises that begin before a job that starts now leaves."""
+        return [p for p in self.made if p.starts_at < starting.leaves_at(p.rank, self._policy)]
+
+    def promise(
+        self, job: WaitingJob, rank: Rank, ways: list[Want], seconds: int
+    ) -> Promise | None:
+        """The earliest time for a blocked job that runs `seconds`; None where no end of running
+        work would help."""
+        least, policy = self._now + 1, self._policy
+        leaving = [(max(least, o.leaves_at(rank, policy)), o) for o in self._occupants.values()]
+        leaving.sort(key=lambda pair: (pair[0], pair[1].job.id))
+        then = self._ledger.copy()
+        times = sorted({*(at for at, _ in leaving), *(p.ends_at for p in self.made)})
+        first = bisect_left(times, 1, key=lambda t: int(self._fits_at(t, job, ways, leaving, then)))
+        for at in times[first:]:
+            ends_at = at + seconds
+            _let_go(then, leaving, at)
+            for other in self.made:
+                if other.starts_at <= at < other.ends_at:
+                    _hold(then, other.job, other.replicas)
+            kept = then.mark()
+            later = [p for p in self.made if at < p.starts_at < ends_at]
+            with beside(then, later):
+                found = find_later(job, ways, then)
+            if found is not None:
+                then.rollback(kept)
+                return self._keep(
+                    Promise(job, rank, ways, at, ends_at, tuple(found.replicas), then)
+                )
+            then.rollback(0)
+        return None
+
+    def allows(
+        self,
+        starting: Occupant,
+        found: Found,
+        gone: Iterable[Occupant] = (),
+    ) -> Promise | None:
+        """None when nobody is delayed if the job starts now at the `found` places, which the
+        promises' ledgers hold from then on. Else the promise that would be broken.
+
+        `gone`: who stops now to make room. A single promise may find another place for the same
+        time."""
+        crossed = self.crossed(starting)
+        marks = [(p, p.ledger.mark(), p.replicas) for p in crossed]
+        for promise in crossed:
+            for other in gone:
+                if other.leaves_at(promise.rank, self._policy) > promise.starts_at:
+                    promise.ledger.release(other.job, other.replicas)
+            if not self._stands(promise, starting.job, found):
+                for touched, mark, replicas in marks:
+                    touched.ledger.rollback(mark)
+                    touched.replicas = replicas
+                return promise
+        return None
+
+    def _stands(self, promise: Promise, job: WaitingJob, found: Found) -> bool:
+        then = promise.ledger
+        for gpu, slices in found.merges.items():
+            space = then.gpus[gpu]
+            there = [key for key in slices if key in space.slices and space.is_idle(key)]
+            then.drop_idle(space, there)
+        if check(Place(job.id, tuple(found.replicas)), job, then) is not None:
+            return False
+        kept = then.mark()
+        own = check(Place(promise.job.id, promise.replicas), promise.job, then)
+        if own is not None and len(self.made) == 1:
+            other = find_later(promise.job, promise.ways, then)
+            promise.replicas = tuple(other.replicas) if other else promise.replicas
+            own = None if other else own
+        then.rollback(kept)
+        return own is None
+
+    def _keep(self, promise: Promise) -> Promise:
+        for other in self.made:
+            if promise.starts_at <= other.starts_at < promise.ends_at:
+                _hold(other.ledger, promise.job, promise.replicas)
+        self.made.append(promise)
+        return promise
+
+    def _fits_at(
+        self, at: int, job: WaitingJob, ways: list[Want], leaving: Leaving, then: Ledger
+    ) -> bool:
+        """Whether the job would fit if no promise were made: more so the later it is."""
+        _let_go(then, leaving, at)
+        fits = find_later(job, ways, then) is not None
+        then.rollback(0)
+        return fits
+
+
+@contextmanager
+def beside(ledger: Ledger, promises: list[Promise]) -> Iterator[None]:
+    """The ledger without what is promised. What was done on it meanwhile is rolled back."""
+    mark = ledger.mark()
+    for promise in promises:
+        on = Counter(replica.node for replica in promise.replicas)
+        for key, replicas in on.items():
+            node, then = ledger.nodes[key], promise.ledger.nodes[key]
+            cpu = then.cpu_free_milli - replicas * promise.job.cpu_milli
+            memory = then.memory_free_mib - replicas * promise.job.memory_mib
+            less = (max(0, node.cpu_free_milli - cpu), max(0, node.memory_free_mib - memory))
+            ledger.hold_node(node, *less)
+        for replica in promise.replicas:
+            for device in replica.devices:
+                _block(ledger, device, promise.job)
+    try:
+        yield
+    finally:
+        ledger.rollback(mark)
+
+
+def _block(ledger: Ledger, place: SlicePlace, job: WaitingJob) -> None:
+    """Nobody may have this place; where it is partly taken, nobody may have anything there."""
+    gpu = ledger.gpus[place.gpu]
+    if place.slice in gpu.slices and gpu.is_idle(place.slice):
+        ledger.hold_device(place, job)
+    elif _is_free(gpu, place):
+        new = SlicePlace(place.gpu, place.kind, place.profile, place.start, place.size, 0, 0)
+        ledger.hold_device(new if place.kind is not SliceKind.MPS else place, job)
+    else:
+        whole = SlicePlace(place.gpu, SliceKind.GPU, "", 0, gpu.board.memory_slices, 0, 0)
+        ledger.hold_device(whole, job)
+
+
+def _is_free(gpu: GpuSpace, place: SlicePlace) -> bool:
+    there = [*gpu.slices.values(), *gpu.leaving.values()]
+    if place.kind is not SliceKind.MIG:
+        return not there
+    end = place.start + place.size
+    apart = all(s.start >= end or s.start + s.size <= place.start for s in there)
+    return gpu.may_carve() and apart
+
+
+def find_later(job: WaitingJob, ways: list[Want], ledger: Ledger) -> Found | None:
+    """As `place.find`, cheapest way first; idle slices will have been merged where needed."""
+    for merging in (False, True) if ledger.has_idle else (False,):
+        for want in ways:
+            if found := find(job, want, ledger, merging=merging):
+                return found
+    return None
+
+
+def _let_go(ledger: Ledger, leaving: Leaving, at: int) -> None:
+    for leaves_at, occupant in leaving:
+        if leaves_at > at:
+            return
+        ledger.release(occupant.job, occupant.replicas)
+
+
+def _hold(ledger: Ledger, job: WaitingJob, replicas: Iterable[ReplicaPlace]) -> None:
+    for replica in replicas:
+        ledger.hold_node(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib)
+        for device in replica.devices:
+            _block(ledger, device, job)
+
+
+def hold(ledger: Ledger, job: WaitingJob, found: Found) -> None:
+    """Take places that are known to be free."""
+    for gpu, slices in found.merges.items():
+        space = ledger.gpus[gpu]
+        ledger.drop_idle(space, [k for k in slices if k in space.slices and space.is_idle(k)])
+    for replica in found.replicas:
+        ledger.hold_node(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib)
+        for device in replica.devices:
+            ledger.hold_device(device, job)
+    units = sum(device.units for replica in found.replicas for device in replica.devices)
+    model = next(ledger.gpus[d.gpu].board.key for r in found.replicas for d in r.devices)
+    ledger.charge(job.project, job.user, units, model, seconds_left(job))

@@ -1,0 +1,212 @@
+"""`replay mig`: MIG slices asked for on equal boards, by policy, mix and lifetimes."""
+
+import argparse
+import csv
+import gzip
+import json
+import sys
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from agents.contract.boards import Board, Profile, boards
+from scheduler.core.carving.prices import Floats
+from scheduler.core.carving.shape import Shape, shape
+from scheduler.core.carving.windows import READY, Values, values, weights_of
+from scheduler.replay import mig_baselines
+from scheduler.replay.mig_world import Figures, Stream, churn, inflation
+from scheduler.replay.mig_world import run as run_world
+
+MIXES = ("uniform", "small", "large", "bimodal")
+POLICIES = ("tessera", "firstfit", "bestfit", "leastfrag")
+# A single instance also moves where that keeps so much more of V than the best place without it.
+GAIN = 2.5
+
+
+class Refused(Exception):
+    """What is wrong with the options, in one sentence."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--board", default="H100-80GB", help="a board's key, such as H100-80GB")
+    parser.add_argument("--gpus", type=int, default=100)
+    parser.add_argument("--mix", default="uniform", help=f"{'|'.join(MIXES)}|FILE (JSON or openb)")
+    parser.add_argument("--lifetimes", choices=("none", "exponential"), default="none")
+    parser.add_argument("--load", type=float, default=1.0, help="offered load with lifetimes")
+    parser.add_argument("--seeds", default="0-9", help="3, 0-9 or 1,4,7")
+    parser.add_argument("--policy", choices=POLICIES, default="tessera")
+    parser.add_argument("--moves", type=int, default=0, help="restarts per placement at most")
+    parser.add_argument(
+        "--move-gain",
+        type=float,
+        default=GAIN,
+        help="a move must keep this much more room; inf: only where nothing fits without",
+    )
+    parser.add_argument("--bound", action="store_true", help="free repacking at each arrival, too")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def run(options: argparse.Namespace) -> int:
+    """0, or 2 with one sentence on stderr where the options make no sense."""
+    try:
+        here = _shape(options.board)
+        weights, seeds = _weights(here, options.mix), _seeds(options.seeds)
+        _check(options)
+    except Refused as refused:
+        print(f"replay mig: {refused}", file=sys.stderr)
+        return 2
+    rows = []
+    costs = costs_of(options.policy, here, weights)
+    for seed in tqdm(seeds, desc="seeds", file=sys.stderr, disable=not sys.stderr.isatty()):
+        rows.append(_row(options, here, weights, costs, seed))
+        _tell(rows[-1], options.json)
+    keys = [key for key in rows[0] if key != "seed"]
+    _tell({"seed": "mean"} | {k: round(fmean(r[k] for r in rows), 4) for k in keys}, options.json)
+    return 0
+
+
+def costs_of(policy: str, shape: Shape, weights: Floats) -> Floats:
+    """What each spot costs beside each layout; `tessera` is the planner's own table."""
+    match policy:
+        case "tessera":
+            return tessera(shape.board, shape, weights).falls
+        case "firstfit":
+            return mig_baselines.first_fit(shape)
+        case "bestfit":
+            return mig_baselines.best_fit(shape)
+    return mig_baselines.least_fragmentation(shape)
+
+
+def tessera(board: Board, shape: Shape, weights: Floats) -> Values:
+    found = values(board, weights_of(dict(zip(shape.names, weights.tolist(), strict=True))))
+    if found is None:
+        raise Refused(f"{board.key} has no table of layouts")
+    return found
+
+
+def _row(
+    options: argparse.Namespace, here: Shape, weights: Floats, costs: Floats, seed: int
+) -> dict[str, Any]:
+    stream = _stream(options, here, weights, seed)
+    prefer = READY if options.policy == "tessera" else 0.0
+    told = run_world(
+        here,
+        stream,
+        options.gpus,
+        costs,
+        prefer=prefer,
+        moves=options.moves,
+        gain=options.move_gain,
+    )
+    row = {"seed": seed} | {key: round(value, 4) for key, value in asdict(told).items()}
+    if options.bound:
+        bound: Figures = mig_baselines.free_repacking(here, stream, options.gpus)
+        row["free_repacking_pct"] = round(bound.accepted_pct, 4)
+    return row
+
+
+def _stream(options: argparse.Namespace, here: Shape, weights: Floats, seed: int) -> Stream:
+    if options.lifetimes == "none":
+        return inflation(here, weights, options.gpus, seed)
+    return churn(here, weights, options.gpus, options.load, seed)
+
+
+def _tell(row: dict[str, Any], as_json: bool) -> None:
+    text = json.dumps(row) if as_json else "  ".join(f"{key} {row[key]}" for key in row)
+    print(text, flush=True)
+
+
+def _shape(key: str) -> Shape:
+    board = boards().get(key)
+    found = shape(board) if board else None
+    if found is None:
+        with_mig = ", ".join(sorted(k for k, b in boards().items() if b.supports_mig))
+        raise Refused(f"--board {key}: choose one of {with_mig}")
+    return found
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not 1 <= options.gpus <= 10_000:
+        raise Refused("--gpus: from 1 to 10000")
+    if not 0 <= options.moves <= 7:
+        raise Refused("--moves: from 0 to 7")
+    if not 0.01 <= options.load <= 10:
+        raise Refused("--load: from 0.01 to 10")
+    if not options.move_gain >= 0:
+        raise Refused("--move-gain: 0 or more")
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        parts = [part.split("-") for part in text.split(",")]
+        found = [
+            n for first, *last in parts for n in range(int(first), int((last or [first])[0]) + 1)
+        ]
+    except ValueError:
+        found = []
+    if not 0 < len(found) <= 10_000:
+        raise Refused(f"--seeds {text}: write 3, 0-9 or 1,4,7")
+    return found
+
+
+def plain_profiles(shape: Shape) -> list[Profile]:
+    """Those that a plain request may get, smaller ones first."""
+    plain = (p for p in shape.board.profiles if not p.has_media_extensions)
+    return sorted(plain, key=lambda p: (p.memory_slices, p.compute_slices))
+
+
+def named_mix(shape: Shape, name: str) -> dict[str, float]:
+    """Weights by profile. With n profiles, smaller first, i = 0 .. n - 1: `small` n - i, `large`
+    i + 1, `bimodal` the distance from the middle and a half, `uniform` 1."""
+    names = [profile.name for profile in plain_profiles(shape)]
+    last = len(names) - 1
+    shapes = {
+        "uniform": [1.0 for _ in names],
+        "small": [float(last + 1 - i) for i in range(len(names))],
+        "large": [float(i + 1) for i in range(len(names))],
+        "bimodal": [abs(i - last / 2) + 0.5 for i in range(len(names))],
+    }
+    return dict(zip(names, shapes[name], strict=True))
+
+
+def _weights(here: Shape, mix: str) -> Floats:
+    asked = named_mix(here, mix) if mix in MIXES else _of_file(here, Path(mix))
+    if unknown := sorted(set(asked) - set(here.names)):
+        raise Refused(f"--mix {mix}: {here.board.key} has no profile {unknown[0]}")
+    weights = np.array([asked.get(name, 0.0) for name in here.names])
+    if not np.isfinite(weights).all() or weights.min() < 0 or weights.sum() <= 0:
+        raise Refused(f"--mix {mix}: the weights must be 0 or more, and not all 0")
+    return np.asarray(weights / weights.sum())
+
+
+def _of_file(here: Shape, path: Path) -> dict[str, float]:
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        text = raw.decode("utf-8")
+        if path.suffix == ".json":
+            return {str(name): float(weight) for name, weight in json.loads(text).items()}
+        return openb_mix(here, csv.DictReader(text.splitlines()))
+    except OSError:
+        choices = ", ".join(MIXES)
+        raise Refused(f"--mix {path}: not one of {choices}, nor a file that can be read") from None
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError):
+        wanted = "neither a JSON object from profile to weight nor a list of openb pods"
+        raise Refused(f"--mix {path}: {wanted}") from None
+
+
+def openb_mix(here: Shape, pods: "csv.DictReader[str]") -> dict[str, float]:
+    """Pods that ask for a part of one GPU, each as the smallest profile with at least
+    ceil(gpu_milli x compute slices / 1000) compute slices, the one with less memory first."""
+    by_compute = sorted(plain_profiles(here), key=lambda p: (p.compute_slices, p.memory_slices))
+    counts: Counter[str] = Counter()
+    for pod in pods:
+        milli = int(pod["gpu_milli"])
+        if int(pod["num_gpu"]) == 1 and 0 < milli < 1_000:
+            slices = -(-milli * here.board.compute_slices // 1_000)
+            counts[next(p.name for p in by_compute if p.compute_slices >= slices)] += 1
+    return {name: float(count) for name, count in counts.items()}

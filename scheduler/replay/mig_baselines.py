@@ -1,0 +1,144 @@
+"""The rules that tessera is compared with, as costs of a spot, and free repacking, the bound."""
+
+import numpy as np
+from numba import njit
+
+from scheduler.core.carving.prices import Floats
+from scheduler.core.carving.shape import Ints, Shape
+from scheduler.core.carving.windows import NEVER
+from scheduler.replay.mig_world import Figures, Stream, figures, sizes
+
+
+def first_fit(shape: Shape) -> Floats:
+    """The first GPU that has room, at its lowest start."""
+    return np.where(shape.after >= 0, 0.0, NEVER)
+
+
+def best_fit(shape: Shape) -> Floats:
+    """The GPU with the fewest free memory slices, at its lowest start."""
+    free = (shape.board.memory_slices - shape.used).astype(np.float64)
+    return np.where(shape.after >= 0, free[:, None], NEVER)
+
+
+def least_fragmentation(shape: Shape) -> Floats:
+    """Where fragmentation grows least. The fragmentation of a layout: the sizes of all places that
+    are blocked though their profile has no more slices than are free (after arXiv 2511.18906)."""
+    free = shape.board.memory_slices - shape.used
+    small = shape.plain & (shape.size[None, :] <= free[:, None])
+    blocked = small & (shape.overlaps > 0)
+    score = (blocked * shape.size).sum(axis=1).astype(np.float64)
+    return np.where(shape.after >= 0, score[shape.after] - score[:, None], NEVER)
+
+
+def free_repacking(shape: Shape, stream: Stream, gpus: int) -> Figures:
+    """Every request is taken for which all that runs could be packed anew: see `repacks`."""
+    order, costs = packing(shape)
+    found = _repacking(
+        stream.profile,
+        stream.events,
+        stream.counted,
+        gpus,
+        shape.after,
+        shape.starts,
+        order,
+        costs,
+        sizes(shape),
+    )
+    return figures(stream, sizes(shape), gpus * shape.board.memory_slices, found)
+
+
+def packing(shape: Shape) -> tuple[Ints, Floats]:
+    """Profiles, larger ones first, and the cost of a spot to the profiles after its own: the square
+    sizes of their places that it takes away."""
+    size = sizes(shape)
+    compute = np.array([p.compute_slices for p in shape.board.profiles])
+    order = np.lexsort((np.arange(len(size)), -compute, -size))
+    turn = np.empty(len(size), np.int64)
+    turn[order] = np.arange(len(size))
+    places = (shape.after >= 0) * shape.size.astype(np.float64) ** 2
+    costs = np.full(shape.after.shape, NEVER)
+    for profile in range(len(size)):
+        later = turn[shape.profile_of] > turn[profile]
+        left = places[:, later].sum(axis=1)
+        for spot in np.flatnonzero(shape.profile_of == profile):
+            after = shape.after[:, spot]
+            costs[:, spot] = np.where(after >= 0, left - left[after], NEVER)
+    return order.astype(np.int32), costs
+
+
+@njit(cache=True)
+def repacks(number: Ints, gpus: int, after: Ints, starts: Ints, order: Ints, costs: Floats) -> bool:
+    """Whether `number` instances of each profile fit on `gpus` empty boards.
+
+    Larger profiles first, each where it takes least from those after it. On the boards that are
+    known this is exact: the tests compare it with an integer programme.
+    """
+    have = np.zeros(len(after), np.int64)
+    have[0] = gpus
+    present = np.empty(len(after), np.int64)
+    present[0] = 0
+    kinds = 1
+    for kind in order:
+        need = number[kind]
+        while need > 0:
+            best, best_i, best_spot = np.inf, -1, -1
+            for i in range(kinds):
+                if have[present[i]] == 0:
+                    continue
+                for spot in range(starts[kind], starts[kind + 1]):
+                    if costs[present[i], spot] < best:
+                        best, best_i, best_spot = costs[present[i], spot], i, spot
+            if best_i < 0:
+                return False
+            source = present[best_i]
+            taken = min(need, have[source])
+            target = after[source, best_spot]
+            have[source] -= taken
+            if have[target] == 0:
+                known = False
+                for i in range(kinds):
+                    known = known or present[i] == target
+                if not known:
+                    present[kinds] = target
+                    kinds += 1
+            have[target] += taken
+            need -= taken
+    return True
+
+
+@njit(cache=True)
+def _repacking(
+    profile: Ints,
+    events: Ints,
+    counted: int,
+    gpus: int,
+    after: Ints,
+    starts: Ints,
+    order: Ints,
+    costs: Floats,
+    size: Ints,
+) -> tuple[float, float, float, float, float, float, float]:
+    number = np.zeros(len(order), np.int32)
+    runs = np.zeros(len(profile), np.bool_)
+    served, busy, seen, accepted, slices = 0.0, 0.0, 0.0, 0.0, 0
+    filling = events[-1] > 0
+    for event in events:
+        request = abs(event) - 1
+        kind = profile[request]
+        if event < 0:
+            if runs[request]:
+                number[kind] -= 1
+                slices -= size[kind]
+            continue
+        number[kind] += 1
+        counts = request >= counted
+        if repacks(number, gpus, after, starts, order, costs):
+            runs[request] = True
+            slices += size[kind]
+            served += counts * size[kind]
+            accepted += counts
+        else:
+            number[kind] -= 1
+        if counts:
+            busy, seen = (float(slices), 1.0) if filling else (busy + slices, seen + 1)
+    return served, busy, 0.0, seen, 0.0, 0.0, accepted

@@ -1,0 +1,229 @@
+"""A cluster of equal MIG boards under a stream of requests for slices; compiled.
+
+Idle slots are carved anew whenever a placement asks for it, as the planner does with idle slices,
+so a GPU's state is the layout of its running instances; instances that nobody holds any more stay
+`warm` until something is made in their slots.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from scheduler.core.carving.choose import cheapest, room_by_move, room_by_moves
+from scheduler.core.carving.prices import Floats
+from scheduler.core.carving.shape import Ints, Shape
+
+# Of a run with lifetimes: mean lifetimes until the cluster has filled, and those that are counted.
+SETTLING, COUNTED = 6.0, 60.0
+ARRIVED_PCT = 130
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """Requests in order of arrival, by number of profile, and the events: +n is the arrival of
+    request n - 1, -n its departure. `counted`: the first request that the figures count."""
+
+    profile: Ints
+    events: Ints
+    counted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one run came to. Demand in memory slices."""
+
+    accepted_pct: float
+    allocated_pct: float
+    gpus_in_use: float
+    repartitions: int
+    moves: int
+    accepted: int
+    requests: int
+
+
+def inflation(shape: Shape, weights: Floats, gpus: int, seed: int) -> Stream:
+    """Arrivals until they have asked for 130 % of the slices; nothing leaves."""
+    random = np.random.default_rng(seed)
+    slots = gpus * shape.board.memory_slices
+    size = sizes(shape)
+    drawn = random.choice(len(size), size=2 * slots, p=weights).astype(np.int32)
+    asked = np.cumsum(size[drawn])
+    profile = drawn[: int(np.searchsorted(asked, slots * ARRIVED_PCT / 100)) + 1]
+    return Stream(profile, np.arange(1, len(profile) + 1, dtype=np.int32), 0)
+
+
+def churn(shape: Shape, weights: Floats, gpus: int, load: float, seed: int) -> Stream:
+    """Poisson arrivals that keep `load` of the slices asked for, with exponential lifetimes."""
+    random = np.random.default_rng(seed)
+    rate = load * gpus * shape.board.memory_slices / float(weights @ sizes(shape))
+    number = int(rate * (SETTLING + COUNTED))
+    profile = random.choice(len(weights), size=number, p=weights).astype(np.int32)
+    arrives = np.cumsum(random.exponential(1 / rate, number))
+    leaves = arrives + random.exponential(1.0, number)
+    ids = np.arange(1, number + 1, dtype=np.int32)
+    order = np.argsort(np.concatenate([arrives, leaves]), kind="stable")
+    events = np.concatenate([ids, -ids])[order]
+    return Stream(profile, events, int(rate * SETTLING))
+
+
+def sizes(shape: Shape) -> Ints:
+    """Memory slices by profile."""
+    found: Ints = shape.size[shape.starts[:-1]]
+    return found
+
+
+def run(
+    shape: Shape,
+    stream: Stream,
+    gpus: int,
+    costs: Floats,
+    *,
+    prefer: float = 0.0,
+    moves: int = 0,
+    gain: float = np.inf,
+) -> Figures:
+    """The stream through one policy: `costs` (layouts x spots), the least is taken.
+
+    With `moves`, running instances move where nothing fits else, and a single one also where that
+    costs less than the best place without it, by more than `gain`."""
+    found = _run(
+        stream.profile,
+        stream.events,
+        stream.counted,
+        gpus,
+        costs,
+        prefer,
+        moves,
+        gain,
+        shape.after,
+        shape.before,
+        _clashes(shape),
+        shape.starts,
+        shape.profile_of,
+        shape.size,
+        shape.used,
+    )
+    return figures(stream, sizes(shape), gpus * shape.board.memory_slices, found)
+
+
+def figures(stream: Stream, size: Ints, slots: int, found: tuple[float, ...]) -> Figures:
+    served, busy, in_use, events, repartitions, moved, accepted = found
+    asked = int(size[stream.profile[stream.counted :]].sum())
+    return Figures(
+        accepted_pct=100 * served / asked,
+        allocated_pct=100 * busy / events / slots,
+        gpus_in_use=in_use / events,
+        repartitions=int(repartitions),
+        moves=int(moved),
+        accepted=int(accepted),
+        requests=len(stream.profile) - stream.counted,
+    )
+
+
+def _clashes(shape: Shape) -> Ints:
+    masks = np.array([place.mask for place in shape.spots])
+    found: Ints = ((masks[:, None] & masks[None, :]) != 0).astype(np.int32)
+    return found
+
+
+@njit(cache=True)
+def _run(
+    profile: Ints,
+    events: Ints,
+    counted: int,
+    gpus: int,
+    costs: Floats,
+    prefer: float,
+    moves: int,
+    gain: float,
+    after: Ints,
+    before: Ints,
+    clashes: Ints,
+    starts: Ints,
+    profile_of: Ints,
+    size: Ints,
+    used: Ints,
+) -> tuple[float, float, float, float, float, float, float]:
+    spots = len(size)
+    lay = np.zeros(gpus, np.int32)
+    warm = np.zeros((gpus, spots), np.int32)
+    # Who stands where: number of the request + 1; 0 = nobody.
+    holder = np.zeros((gpus, spots), np.int32)
+    at_gpu = np.full(len(profile), -1, np.int32)
+    at_spot = np.full(len(profile), -1, np.int32)
+    served, busy, in_use, seen = 0.0, 0.0, 0.0, 0.0
+    repartitions, moved, accepted = 0.0, 0.0, 0.0
+    slices, carved = 0, 0
+    filling = events[-1] > 0
+    for event in events:
+        number = abs(event) - 1
+        if event < 0:
+            gpu, spot = at_gpu[number], at_spot[number]
+            if gpu < 0:
+                continue
+            lay[gpu] = before[lay[gpu], spot]
+            holder[gpu, spot] = 0
+            warm[gpu, spot] = 1
+            slices -= size[spot]
+            carved -= lay[gpu] == 0
+            continue
+        kind = profile[number]
+        gpu, spot, cost = cheapest(lay, warm, costs, starts[kind], starts[kind + 1], prefer)
+        counts = number >= counted
+        plan = np.array(((gpu, spot, -1, -1),), dtype=np.int32)
+        if moves > 0 and (gpu < 0 or cost > gain):
+            one, old, new, less = room_by_move(
+                lay, holder, after, before, costs, starts, profile_of, kind
+            )
+            if one >= 0 and (gpu < 0 or less + gain < cost):
+                gpu = one
+                plan = np.array(((one, old, -1, -1), (one, new, -1, -1)), dtype=np.int32)
+            elif gpu < 0 and moves > 1:
+                plan, less = room_by_moves(
+                    lay, holder, after, before, costs, starts, profile_of, kind, moves
+                )
+                gpu = 0 if len(plan) > 0 else -1
+        if gpu >= 0:
+            # Those that move go first, together: what one leaves may be where another goes.
+            last = len(plan) - 1
+            who = np.empty(last + 1, np.int32)
+            for step in range(last):
+                old_gpu, old_spot = plan[step, 0], plan[step, 1]
+                who[step] = holder[old_gpu, old_spot] - 1
+                holder[old_gpu, old_spot] = 0
+                warm[old_gpu, old_spot] = 1
+                lay[old_gpu] = before[lay[old_gpu], old_spot]
+                carved -= lay[old_gpu] == 0
+            for step in range(last, -1, -1):
+                if step == last:
+                    mine, to_gpu, to_spot = number, plan[step, 0], plan[step, 1]
+                else:
+                    mine, to_gpu, to_spot = who[step], plan[step, 2], plan[step, 3]
+                    if to_gpu < 0:  # one that moves alone goes where it costs least now
+                        moved_kind = profile_of[plan[step, 1]]
+                        to_gpu, to_spot, less = cheapest(
+                            lay, warm, costs, starts[moved_kind], starts[moved_kind + 1], prefer
+                        )
+                carved += lay[to_gpu] == 0
+                lay[to_gpu] = after[lay[to_gpu], to_spot]
+                holder[to_gpu, to_spot] = mine + 1
+                at_gpu[mine], at_spot[mine] = to_gpu, to_spot
+                if warm[to_gpu, to_spot] == 0:
+                    anew = 0
+                    for other in range(spots):
+                        if warm[to_gpu, other] > 0 and clashes[to_spot, other] > 0:
+                            warm[to_gpu, other] = 0
+                            anew = 1
+                    repartitions += anew * counts
+                warm[to_gpu, to_spot] = 0
+            slices += size[plan[last, 1]]
+            accepted += counts
+            moved += last * counts
+            served += counts * size[starts[kind]]
+        if counts:
+            if filling:
+                busy, in_use, seen = float(slices), float(carved), 1.0
+            else:
+                busy, in_use, seen = busy + slices, in_use + carved, seen + 1
+    return served, busy, in_use, seen, repartitions, moved, accepted

@@ -1,0 +1,109 @@
+"""Tessera's own placement in a replay: the engine of `scheduler.core.packing`, request by request.
+
+Nothing is tuned to the run: the weights follow the departures that the run shows, the tables the
+mix of demand, which is that of the pod list (`list`, as published policies have it) or what came so
+far on top of a prior (`learned`).
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+
+from scheduler.core.packing.engine import Engine
+from scheduler.core.packing.kinds import Kind, NodeRoom
+from scheduler.core.packing.learning import Extent, learn_holes
+from scheduler.core.packing.mix import Recent, prior_mix
+from scheduler.core.packing.shares import Thousandths
+from scheduler.core.packing.weights import weights_for
+from scheduler.replay.openb_data import Ints, Pods
+from scheduler.replay.placement_record import NOWHERE, Decisions
+
+DEPARTURES_OVER = 1_000  # last starts that departures are compared with
+WEIGH_EVERY = 250  # events
+STEPS = 8  # weights change by eighths, so that scores are rarely computed anew
+
+
+class Replayed:
+    """One run: `node` and `gpus` of each request, written as events come."""
+
+    def __init__(
+        self, requests: Ints, pods: Pods, nodes: tuple[NodeRoom, ...], extent: Extent, learned: bool
+    ) -> None:
+        self._recent = Recent(prior_mix(lambda thousandths: thousandths)) if learned else None
+        mix = self._recent.mix() if self._recent else pods.mix()
+        self.engine = Engine(nodes, extent, Thousandths(tuple(learn_holes(mix))), mix)
+        self._kinds = pods.kinds
+        self._numbers = [self.engine.kind(kind) for kind in pods.kinds]
+        self._kind = [int(k) for k in pods.kind[requests]]
+        self._moves: deque[bool] = deque()  # True a start, False a departure
+        self._starts = 0
+        self.node, self.gpus = [NOWHERE] * len(requests), [0] * len(requests)
+
+    def run(self, events: Ints) -> None:
+        for done, event in enumerate(events.tolist(), start=1):
+            if event >= 0:
+                self._arrives(event)
+            else:
+                self._departs(-event - 1)
+            if done % WEIGH_EVERY == 0:
+                self.engine.tune(weights_for(self._departing()))
+
+    def _arrives(self, request: int) -> None:
+        kind = self._kind[request]
+        number = self._numbers[kind]
+        choice = self.engine.best(number)
+        if choice is not None:
+            self.engine.place(number, choice)
+            self.node[request] = choice.node
+            self.gpus[request] = sum(1 << gpu for gpu in choice.gpus)
+            self._moved(True)
+        if self._recent and self._recent.add(self._kinds[kind]):
+            mix = self._recent.mix()
+            self.engine.learn(mix, Thousandths(tuple(learn_holes(mix))))
+
+    def _departs(self, request: int) -> None:
+        node = self.node[request]
+        if node == NOWHERE:
+            return
+        kind, room = self._kinds[self._kind[request]], self.engine.room(node)
+        self.engine.update(
+            node,
+            room.cpu_milli + kind.cpu_milli,
+            room.memory_mib + kind.memory_mib,
+            {gpu: _back(room.states[gpu], kind) for gpu in _numbered(self.gpus[request])},
+        )
+        self._moved(False)
+
+    def _moved(self, start: bool) -> None:
+        """Remembers what happened since the last DEPARTURES_OVER starts."""
+        self._moves.append(start)
+        self._starts += start
+        while self._starts > DEPARTURES_OVER:
+            self._starts -= self._moves.popleft()
+
+    def _departing(self) -> float:
+        departures = len(self._moves) - self._starts
+        return round(STEPS * departures / max(1, self._starts)) / STEPS
+
+
+def decide(
+    events: Ints, requests: Ints, pods: Pods, nodes: tuple[NodeRoom, ...], extent: Extent,
+    learned: bool,
+) -> Decisions:  # fmt: skip
+    """`seconds` count decisions and their books, not the reading of files or the first tables."""
+    run = Replayed(requests, pods, nodes, extent, learned)
+    Replayed(requests, pods, nodes, extent, learned).run(events[:300])  # compiles what is not yet
+    started = time.perf_counter()
+    run.run(events)
+    seconds = time.perf_counter() - started
+    return Decisions(np.array(run.node, np.int64), np.array(run.gpus, np.int64), seconds)
+
+
+def _back(state: object, kind: Kind) -> int:
+    return int(str(state)) + int(str(kind.shape))
+
+
+def _numbered(bits: int) -> Iterator[int]:
+    return (gpu for gpu in range(bits.bit_length()) if bits >> gpu & 1)

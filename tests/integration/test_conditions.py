@@ -1,0 +1,208 @@
+"""When a job may start: its begin, the jobs before it, holds, approvals, caps of waiting jobs."""
+
+import pytest
+
+from portal.accounts.models import Role
+from portal.accounts.services import membership_share, project_share
+from portal.audit.models import AuditEntry
+from portal.errors import Refused
+from portal.jobs.holding import job_approve, job_hold, job_refuse, job_release
+from portal.jobs.models import Job
+from portal.jobs.services import job_cancel
+from scheduler import sweeper
+from scheduler.core.policy import Policy
+from scheduler.core.states import JobStatus
+from scheduler.loader import load
+from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.times import ago
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def status_of(job):
+    job.refresh_from_db()
+    return job.status
+
+
+@pytest.fixture
+def alice():
+    return a_user("alice")
+
+
+@pytest.fixture
+def vision(alice):
+    return a_project("vision", alice)
+
+
+def test_a_job_starts_when_its_begin_has_come(alice, vision):
+    node = a_node()
+    job = a_job(alice, vision, begin_at="+2h")
+    settle(node)
+    assert status_of(job) == JobStatus.QUEUED
+    left = (job.begin_at - ago()).total_seconds()
+    assert 7_000 < left <= 7_200
+    (seen,) = load(now=ago(), policy=Policy()).jobs
+    assert seen.begin_at >= job.begin_at.timestamp()
+    Job.objects.filter(pk=job.pk).update(begin_at=ago(seconds=1))
+    sweeper.sweep()
+    settle(node)
+    assert status_of(job) == JobStatus.RUNNING
+
+
+def test_a_job_starts_after_those_before_it_have_succeeded(alice, vision):
+    node = a_node()
+    first = a_job(alice, vision)
+    settle(node)
+    second = a_job(alice, vision, after=[first.label])
+    settle(node)
+    assert (status_of(first), status_of(second)) == (JobStatus.RUNNING, JobStatus.QUEUED)
+    (seen,) = load(now=ago(), policy=Policy()).jobs
+    assert seen.after == (str(first.pk),)
+    node.finish()
+    settle(node)
+    assert status_of(second) == JobStatus.RUNNING
+
+
+def test_what_is_to_run_after_a_failed_job_fails_and_says_so_all_along_the_chain(alice, vision):
+    node = a_node()
+    first = a_job(alice, vision)
+    settle(node)
+    second = a_job(alice, vision, after=[first.label])
+    third = a_job(alice, vision, after=[second.label])
+    node.finish(exit_code=1)
+    settle(node)
+    sweeper.sweep()
+    assert status_of(first) == JobStatus.FAILED
+    for job, before in ((second, first), (third, second)):
+        assert (status_of(job), job.stop_reason) == (JobStatus.FAILED, "dependency")
+        said = job.events.filter(new="failed").get().sentence
+        assert said == f"{before.label} ended as failed, and this was to run after it"
+        assert not job.attempts.exists()
+
+
+def test_a_cancelled_job_ends_what_was_to_run_after_it(alice, vision):
+    first = a_job(alice, vision)
+    second = a_job(alice, vision, after=[first.label])
+    job_cancel(job=first, actor="alice")
+    sweeper.sweep()
+    assert status_of(second) == JobStatus.FAILED
+
+
+def test_only_jobs_of_the_project_that_may_still_succeed_can_stand_before_another(alice, vision):
+    bob = a_user("bob")
+    foreign = a_job(bob, a_project("speech", bob))
+    ended = a_job(alice, vision)
+    job_cancel(job=ended, actor="alice")
+    for label, code in (
+        (foreign.label, "after_unknown"),
+        ("J-999999", "after_unknown"),
+        (ended.label, "after_failed"),
+    ):
+        with pytest.raises(Refused) as refused:
+            a_job(alice, vision, after=[label])
+        assert (refused.value.code, refused.value.field) == (code, "after")
+    assert Job.objects.filter(project=vision).count() == 1
+
+
+def test_a_held_job_waits_until_it_is_released(alice, vision):
+    job = a_job(alice, vision, begin_at="+1h")
+    job_hold(job=job, by=alice, because="the data is not there yet")
+    Job.objects.update(begin_at=None)
+    node = a_node()
+    settle(node)
+    assert status_of(job) == JobStatus.QUEUED
+    (seen,) = load(now=ago(), policy=Policy()).jobs
+    job.refresh_from_db()
+    assert job.reason["code"] == "held"
+    assert seen.held_because == "the data is not there yet (alice)"
+    job_release(job=job, by=alice)
+    settle(node)
+    assert status_of(job) == JobStatus.RUNNING
+    actions = list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))
+    assert actions[-2:] == ["job_hold", "job_release"]
+
+
+def test_what_an_admin_holds_its_owner_cannot_release_and_strangers_cannot_hold(alice, vision):
+    ada, bob = a_user("ada"), a_user("bob")
+    vision.memberships.create(user=ada, role=Role.ADMIN)
+    vision.memberships.create(user=bob, role=Role.MEMBER)
+    job = a_job(alice, vision)
+    job_hold(job=job, by=ada, because="maintenance")
+    with pytest.raises(Refused, match="ada holds it"):
+        job_release(job=job, by=alice)
+    for wrong in (
+        lambda: job_hold(job=job, by=bob, because="mine first"),
+        lambda: job_release(job=job, by=bob),
+    ):
+        with pytest.raises(Refused, match="forbidden"):
+            wrong()
+    with pytest.raises(Refused, match="reason_missing"):
+        job_hold(job=job, by=ada, because=" ")
+
+
+@pytest.mark.parametrize(
+    ("share", "large"),
+    [
+        ({"approval_units": 16_000}, {"device": {"gpus": 1}}),
+        ({"approval_seconds": 3_600}, {"time_limit": "2h"}),
+    ],
+    ids=["many units", "a long time"],
+)
+def test_what_is_above_a_threshold_waits_for_an_admin(alice, vision, share, large):
+    ada = a_user("ada")
+    vision.memberships.create(user=ada, role=Role.ADMIN)
+    project_share(project=vision, actor="admin", **share)
+    node = a_node(gpus=2)
+    small, job = a_job(alice, vision), a_job(alice, vision, **large)
+    settle(node)
+    assert status_of(small) == JobStatus.RUNNING
+    assert status_of(job) == JobStatus.AWAITING_APPROVAL
+    assert job.reason["code"] == "approval"
+    assert job.reason["class"] == "ask"
+    with pytest.raises(Refused, match="forbidden"):
+        job_approve(job=job, by=alice)
+    job_approve(job=job, by=ada)
+    settle(node)
+    assert status_of(job) == JobStatus.RUNNING
+    assert job.reason is None
+    with pytest.raises(Refused, match="not_awaiting"):
+        job_refuse(job=job, by=ada, because="too late")
+    assert AuditEntry.objects.filter(action="job_approve", noun_id=job.label).exists()
+
+
+def test_a_refused_job_ends_with_the_words_of_who_refused_it(alice, vision):
+    root = a_user("root", is_superuser=True)
+    project_share(project=vision, actor="admin", approval_units=0)
+    job = a_job(alice, vision)
+    job_refuse(job=job, by=root, because="not this week")
+    assert (status_of(job), job.stop_reason) == (JobStatus.CANCELLED, "refused")
+    assert job.events.get(new="cancelled").sentence == "root refused it: not this week"
+
+
+def test_a_user_may_have_only_so_many_jobs_waiting(alice, vision):
+    membership_share(project=vision, user=alice, actor="admin", max_pending=2)
+    first, _ = a_job(alice, vision), a_job(alice, vision)
+    with pytest.raises(Refused, match="You have 2 jobs waiting in vision") as refused:
+        a_job(alice, vision)
+    assert (refused.value.code, refused.value.status) == ("pending_limit", 409)
+    job_cancel(job=first, actor="alice")
+    a_job(alice, vision)
+
+
+def test_a_project_may_have_only_so_many_jobs_waiting(alice, vision):
+    bob = a_user("bob")
+    vision.memberships.create(user=bob, role=Role.MEMBER)
+    project_share(project=vision, actor="admin", max_pending=1)
+    a_job(alice, vision)
+    with pytest.raises(Refused, match="vision has 1 jobs waiting"):
+        a_job(bob, vision)
+
+
+@pytest.mark.parametrize(
+    "share", [{"weight": 0}, {"max_running": -1}, {"max_pending": True}, {"name": 3}]
+)
+def test_a_share_that_makes_no_sense_is_refused(alice, vision, share):
+    with pytest.raises(Refused, match="share_invalid"):
+        project_share(project=vision, actor="admin", **share)
+    with pytest.raises(Refused, match="share_invalid"):
+        membership_share(project=vision, user=alice, actor="admin", **share)

@@ -1,0 +1,226 @@
+"""Work that makes way for others: stopped with its grace, queued again, and told why."""
+
+import pytest
+
+from agents.contract.documents import SliceKind
+from portal.audit.models import Event
+from portal.inventory.models import Gpu, Node
+from portal.jobs.models import Job
+from portal.jobs.services import job_cancel
+from portal.quotas.models import Quota
+from scheduler import changes, committer
+from scheduler.core.decisions import (
+    Hold,
+    Place,
+    Plan,
+    Preempt,
+    PreemptCause,
+    ReplicaPlace,
+    Reservation,
+    SlicePlace,
+)
+from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.states import JobStatus
+from scheduler.driver import drive
+from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.times import ago, at_epoch
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WHOLE = {"device": {"gpus": 1}}
+
+
+def stopped_for(victim, other, cause=PreemptCause.PRIORITY):
+    return Plan(preempts=(Preempt(str(victim.pk), str(other.pk), cause),))
+
+
+def a_running(priority="low", **fields):
+    alice = a_user()
+    project = a_project("", alice)
+    node = a_node()
+    job = a_job(alice, project, priority=priority, **(WHOLE | fields))
+    settle(node)
+    job.refresh_from_db()
+    assert job.status == JobStatus.RUNNING
+    return node, project, alice, job
+
+
+def test_a_victim_is_stopped_queued_again_and_started_again_with_a_higher_attempt():
+    node, project, alice, victim = a_running(retries={"infrastructure": 0})
+    Job.objects.filter(pk=victim.pk).update(started_at=ago(seconds=100))
+    queued_at = victim.queued_at
+    other = a_job(alice, project, priority="high", **WHOLE)
+
+    committer.commit(stopped_for(victim, other))
+    victim.refresh_from_db()
+    assert (victim.status, victim.stop_reason) == (JobStatus.STOPPING, "preempted")
+    drive(node_id=node.row.pk)
+    node.obey()
+    victim.refresh_from_db()
+    assert victim.status == JobStatus.QUEUED
+    assert victim.queued_at == queued_at, "it keeps its place in the queue"
+    assert victim.preempted == 1
+    assert 100 <= victim.attained_seconds < 3_000
+    assert victim.stop_reason == ""
+    assert victim.attempts.get().outcome == "preempted"
+
+    settle(node)
+    assert Job.objects.get(pk=other.pk).status == JobStatus.RUNNING
+    node.finish()
+    settle(node)
+    victim.refresh_from_db()
+    assert victim.status == JobStatus.RUNNING
+    assert list(victim.attempts.values_list("number", flat=True)) == [1, 2]
+    left = (victim.deadline_at - victim.started_at).total_seconds()
+    assert left == victim.time_limit_seconds - victim.attained_seconds
+    assert Quota.objects.get(project=project).used_units == 56_000
+
+
+def test_the_victims_people_read_why_and_nothing_of_who():
+    _, _, _, victim = a_running()
+    bob = a_user("secretive-bob")
+    foreign = a_job(bob, a_project("moonshot", bob), priority="high", name="rocket", **WHOLE)
+    committer.commit(stopped_for(victim, foreign))
+    told = " ".join(
+        f"{event.sentence} {event.data}" for event in Event.objects.filter(job_id=victim.pk)
+    )
+    assert "stopped for a job of higher priority" in told
+    for word in ("moonshot", "rocket", "secretive-bob", foreign.label):
+        assert word not in told
+
+
+@pytest.mark.parametrize("cause", PreemptCause)
+def test_every_cause_has_words_for_people(cause):
+    assert changes.WHY_PREEMPTED[cause]
+
+
+def test_who_may_not_be_stopped_is_not():
+    _, project, alice, fixed = a_running(priority="normal")
+    other = a_job(alice, project, priority="high", **WHOLE)
+    committer.commit(stopped_for(fixed, other))
+    fixed.refresh_from_db()
+    assert fixed.status == JobStatus.RUNNING
+
+
+def test_a_victim_that_stops_or_ended_meanwhile_is_left_alone():
+    node, project, alice, victim = a_running()
+    other = a_job(alice, project, priority="high", **WHOLE)
+    job_cancel(job=victim, actor="alice")
+    assert not changes.preempt_commit(stopped_for(victim, other).preempts[0])
+    settle(node)
+    assert not changes.preempt_commit(stopped_for(victim, other).preempts[0])
+    victim.refresh_from_db()
+    assert (victim.status, victim.preempted) == (JobStatus.CANCELLED, 0)
+
+
+def test_a_victim_that_is_cancelled_while_it_stops_does_not_come_back():
+    node, project, alice, victim = a_running()
+    other = a_job(alice, project, priority="high", **WHOLE)
+    committer.commit(stopped_for(victim, other))
+    job_cancel(job=victim, actor="alice")
+    settle(node)
+    victim.refresh_from_db()
+    assert victim.status == JobStatus.CANCELLED
+
+
+def test_a_job_that_ran_nearly_to_its_limit_has_a_minute_left_when_it_starts_again():
+    node, project, alice, victim = a_running(time_limit="1h")
+    Job.objects.filter(pk=victim.pk).update(started_at=ago(seconds=3_599))
+    committer.commit(stopped_for(victim, a_job(alice, project, priority="high", **WHOLE)))
+    drive(node_id=node.row.pk)
+    node.obey()
+    victim.refresh_from_db()
+    assert victim.attained_seconds == 3_540
+
+
+def the_rows():
+    """What a plan changes, without what only counts attempts of ours to commit it."""
+    jobs = Job.objects.order_by("pk").values_list(
+        *("pk", "status", "bypassed", "preempted", "position", "reserved_at", "stop_reason")
+    )
+    attempts = Job.objects.order_by("pk").values_list("pk", "attempts__number")
+    return list(jobs), list(attempts), list(Quota.objects.values_list("used_units", flat=True))
+
+
+def a_place(job, node):
+    """The job on the whole GPU of this node."""
+    gpu = Gpu.objects.get(node=node.row)
+    device = SlicePlace(
+        gpu=str(gpu.pk),
+        kind=SliceKind.GPU,
+        profile="",
+        start=0,
+        size=8,
+        units=56_000,
+        memory_mib=gpu.memory_mib,
+    )
+    return Place(str(job.pk), (ReplicaPlace(0, str(node.row.pk), (device,)),))
+
+
+def a_plan(project, alice, victim):
+    """Two placements, a preemption, a reservation, a hold and an overtaken job."""
+    nodes = [a_node(), a_node()]
+    # Nothing starts by itself: this plan is the first that has room.
+    Node.objects.update(schedulable=False)
+    wide = a_job(alice, project, priority="high", replicas=3, topology="any", **WHOLE)
+    small = [a_job(alice, project, **WHOLE) for _ in nodes]
+    Node.objects.update(schedulable=True)
+    reason = Reason(ReasonCode.RESERVATION, "it waits")
+    return Plan(
+        places=tuple(a_place(job, node) for job, node in zip(small, nodes, strict=True)),
+        preempts=(Preempt(str(victim.pk), str(wide.pk), PreemptCause.PRIORITY),),
+        reservations=(Reservation(str(wide.pk), 2_000_000_000, ()),),
+        holds=(Hold(str(wide.pk), reason, 1),),
+        bypassed=(str(wide.pk),),
+    )
+
+
+@pytest.mark.parametrize("crash_at", ["place_commit", "preempt_commit", "holds_write", "nowhere"])
+def test_a_plan_that_was_half_committed_is_committed_again_to_the_same_rows(crash_at, monkeypatch):
+    _, project, alice, victim = a_running()
+    plan = a_plan(project, alice, victim)
+    real = getattr(committer, crash_at, None)
+    calls = []
+
+    def crash(*arguments):
+        calls.append(arguments)
+        if crash_at == "place_commit" and len(calls) == 1:
+            return real(*arguments)
+        raise RuntimeError("the worker was killed")
+
+    if real:
+        monkeypatch.setattr(committer, crash_at, crash)
+        with pytest.raises(RuntimeError):
+            committer.commit(plan)
+        monkeypatch.undo()
+    committer.commit(plan)
+    after = the_rows()
+    jobs = {row[0]: row[1:] for row in after[0]}
+    assert jobs[victim.pk][0] == JobStatus.STOPPING
+    wide = int(plan.bypassed[0])
+    assert jobs[wide][:4] == (JobStatus.QUEUED, 1, 0, 1)
+    assert jobs[wide][4] == at_epoch(2_000_000_000)
+    assert {jobs[int(p.job)][0] for p in plan.places} == {JobStatus.PLACED}
+    committer.commit(plan)
+    assert the_rows() == after, "once more changes nothing"
+
+
+def test_a_placement_that_the_world_overtook_counts_no_bypass():
+    _, project, alice, _ = a_running()
+    waiting = a_job(alice, project, **WHOLE)
+    gone = a_job(alice, project, **WHOLE)
+    job_cancel(job=gone, actor="alice")
+    committer.commit(Plan(places=(Place(str(gone.pk), ()),), bypassed=(str(waiting.pk),)))
+    waiting.refresh_from_db()
+    assert waiting.bypassed == 0
+
+
+def test_a_reservation_is_shown_until_the_plan_has_none():
+    _, project, alice, _ = a_running()
+    job = a_job(alice, project, **WHOLE)
+    committer.commit(Plan(reservations=(Reservation(str(job.pk), 2_000_000_000, ()),)))
+    job.refresh_from_db()
+    assert job.reserved_at == at_epoch(2_000_000_000)
+    committer.commit(Plan())
+    job.refresh_from_db()
+    assert job.reserved_at is None

@@ -1,0 +1,25 @@
+"""Commits a plan that stops one running job for another: run as a program beside a running stack.
+
+Prints whether the job was asked to stop.
+"""
+
+import json
+import os
+import sys
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+django.setup()
+
+from scheduler.changes import preempt_commit  # noqa: E402 - after setup
+from scheduler.core.decisions import Preempt, PreemptCause  # noqa: E402
+
+
+def main(victim: str, other: str) -> None:
+    ids = [label.removeprefix("J-") for label in (victim, other)]
+    print(json.dumps(preempt_commit(Preempt(*ids, PreemptCause.PRIORITY))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

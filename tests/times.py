@@ -1,0 +1,18 @@
+"""Moments, for rows and snapshots."""
+
+from datetime import UTC, datetime, timedelta
+
+from django.utils import timezone
+
+
+def ago(**time: int) -> datetime:
+    """So long before now: ago(hours=1)."""
+    return timezone.now() - timedelta(**time)
+
+
+def ahead(**time: int) -> datetime:
+    return timezone.now() + timedelta(**time)
+
+
+def at_epoch(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

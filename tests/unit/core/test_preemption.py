@@ -1,0 +1,99 @@
+"""Who stops for whom: the fewest, the latest in order, and nobody in the time that is protected."""
+
+import pytest
+
+from scheduler.core.decisions import PreemptCause
+from scheduler.core.policy import Order, Preemption
+from scheduler.core.reasons import ReasonCode
+from scheduler.core.values import Priority
+from tests.builders import placed, plan_of, reason
+from tests.queue_worlds import a_busy_cluster, a_run, waiting
+
+ORDER = {"preemption": Preemption.ORDER, "order": Order.SMALLEST}
+LONG = 1_000_000
+
+
+def running(id, *gpus, since=10_000, stopping=False, **fields):
+    fields = {"preemptible": True, "time_limit_seconds": LONG} | fields
+    return a_run(waiting(id, gpus=len(gpus), **fields), *gpus, since=since, stopping=stopping)
+
+
+def stops(found):
+    return [(p.job, p.for_job, p.cause) for p in found.preempts]
+
+
+def test_the_job_that_is_latest_in_order_stops_and_its_place_is_kept():
+    runs = [running("90", "n1/0"), running("91", "n1/1", time_limit_seconds=2 * LONG)]
+    jobs = [waiting("1", time_limit_seconds=60), waiting("2", time_limit_seconds=3 * LONG)]
+    found = plan_of(a_busy_cluster([2], running=runs, jobs=jobs), **ORDER)
+    assert stops(found) == [("91", "1", PreemptCause.ORDER)]
+    assert not found.places
+    said = reason(found, "1")
+    assert (said.code, said.evidence) == (ReasonCode.PRIORITY, {"stopping": ["91"]})
+    assert said.sentence == "It waits until J-91 has stopped"
+
+
+def test_nobody_stops_who_need_not():
+    """Three are behind the job in order; the two on one node make room."""
+    runs = [
+        running("90", "n1/0", "n1/1", time_limit_seconds=3 * LONG),
+        running("91", "n2/0", time_limit_seconds=9 * LONG),
+        running("92", "n2/1", time_limit_seconds=8 * LONG),
+    ]
+    jobs = [waiting("1", gpus=2, time_limit_seconds=60)]
+    found = plan_of(a_busy_cluster([2, 2], running=runs, jobs=jobs), **ORDER)
+    assert sorted(p.job for p in found.preempts) == ["91", "92"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"preemptible": False},
+        {"since": 1_799},
+        {"since": 3_599, "preempted": 1},
+        {"time_limit_seconds": 10_061},
+        {"stopping": True},
+    ],
+)
+def test_work_that_cannot_be_stopped_or_is_protected_or_nearly_as_small_is_left_alone(fields):
+    jobs = [waiting("1", time_limit_seconds=60)]
+    found = plan_of(
+        a_busy_cluster([1], running=[running("90", "n1/0", **fields)], jobs=jobs), **ORDER
+    )
+    assert not found.preempts
+    assert not found.places
+
+
+def test_what_stops_already_is_waited_for_and_nobody_else_stops():
+    runs = [running("90", "n1/0", stopping=True), running("91", "n1/1")]
+    jobs = [waiting("1", time_limit_seconds=60)]
+    found = plan_of(a_busy_cluster([2], running=runs, jobs=jobs), **ORDER)
+    assert not found.preempts
+    assert reason(found, "1").evidence == {"stopping": ["90"]}
+
+
+def test_by_priority_only_lower_bands_stop():
+    for band, stopped in ((Priority.LOW, ["90"]), (Priority.NORMAL, [])):
+        runs = [running("90", "n1/0", priority=band)]
+        jobs = [waiting("1", time_limit_seconds=60)]
+        found = plan_of(a_busy_cluster([1], running=runs, jobs=jobs))
+        assert [p.job for p in found.preempts] == stopped
+        assert all(p.cause is PreemptCause.PRIORITY for p in found.preempts)
+
+
+def test_a_smaller_job_that_is_ahead_moves_where_that_makes_room():
+    """n1 has one free GPU and n2 has one: the job of two needs one of the small ones to move."""
+    runs = [running("90", "n1/0", time_limit_seconds=10_050)]
+    runs += [running("91", "n2/0", time_limit_seconds=10_050)]
+    jobs = [waiting("1", gpus=2, time_limit_seconds=LONG)]
+    world = a_busy_cluster([2, 2], running=runs, jobs=jobs)
+    assert not plan_of(world, **ORDER).preempts
+    assert stops(plan_of(world, moves=1, **ORDER)) == [("90", "1", PreemptCause.MOVE)]
+
+
+def test_off_stops_nobody():
+    runs = [running("90", "n1/0", priority=Priority.LOW)]
+    jobs = [waiting("1", time_limit_seconds=60, priority=Priority.HIGH)]
+    found = plan_of(a_busy_cluster([1], running=runs, jobs=jobs), preemption=Preemption.OFF)
+    assert not found.preempts
+    assert not placed(found)

@@ -1,0 +1,48 @@
+"""Queues for the tests of forecast starts: nodes of whole GPUs, limits that are always used up."""
+
+from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
+from scheduler.core.policy import Backfill
+
+ALWAYS_TO_THE_LIMIT = ((100.0, 1.0),) * 20
+ANY_PART_OF_THE_LIMIT = tuple((100.0, (i + 5) / 55) for i in range(51))
+
+
+def a_holding(gpus, limit, *, node=0, age=0.0, curve=-1):
+    return Holding(((node, gpus * UNITS_PER_GPU),), age, limit, curve)
+
+
+def a_queued(id, gpus, limit, *, key=None, at=0.0, replicas=1, band=0, curve=-1, pool=0):
+    """`key`: first come, where it is not given."""
+    return Queued(
+        id=id,
+        queued_at=at,
+        replicas=replicas,
+        units=gpus * UNITS_PER_GPU,
+        limit=limit,
+        key=at if key is None else key,
+        band=band,
+        curve=curve,
+        pool=pool,
+    )
+
+
+def a_queue(nodes, running=(), waiting=(), **fields):
+    """`nodes`: GPUs of each. Free is what no running job holds."""
+    free = [gpus * UNITS_PER_GPU for gpus in nodes]
+    for holding in running:
+        for node, units in holding.places:
+            free[node] -= units
+    given = {
+        "now": 0.0,
+        "ratios": ALWAYS_TO_THE_LIMIT,
+        "learned": len(ALWAYS_TO_THE_LIMIT),
+        "backfill": Backfill.EASY,
+    } | fields
+    return QueueState(
+        total=tuple(gpus * UNITS_PER_GPU for gpus in nodes),
+        free=tuple(free),
+        running=tuple(running),
+        waiting=tuple(waiting),
+        **given,
+    )

@@ -1,0 +1,129 @@
+"""A snapshot as the queue that starts are forecast from."""
+
+from dataclasses import replace
+
+from agents.contract.boards import boards
+from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.forecast.outlook import Outlook
+from scheduler.core.forecast.queue_state import queue_state
+from scheduler.core.forecast.starts import start_estimates
+from scheduler.core.policy import Order, Policy
+from scheduler.core.values import ClusterSnapshot, DeviceRequest, GpuView, NodeView, RunningJob
+from tests.unit.forecast.jobs import a_job, a_run
+
+NOW = 1_000_000
+HOUR = 3_600
+BOARD = boards()["H200-141GB"]
+FIFO = Policy(order=Order.FIFO)
+
+
+def a_node(name, gpus=8, **fields):
+    own = tuple(
+        GpuView(
+            f"{name}/{i}",
+            i,
+            BOARD.key,
+            BOARD.product_names[0],
+            BOARD.memory_mib,
+            GpuMode.WHOLE,
+            True,
+        )
+        for i in range(gpus)
+    )
+    return NodeView(name, name, True, "f", 1, 1, 1, 1, own, **fields)
+
+
+def running(job, node, gpus, since):
+    devices = tuple(
+        SlicePlace(f"{node}/{i}", SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, BOARD.memory_mib)
+        for i in range(gpus)
+    )
+    return RunningJob(job, (ReplicaPlace(0, node, devices),), since)
+
+
+def state_of(policy=FIFO, **fields):
+    snapshot = ClusterSnapshot(now=NOW, **fields)
+    return queue_state(snapshot, policy, Outlook.of(snapshot))
+
+
+def test_what_running_jobs_hold_is_not_free():
+    job = a_job("r", 3, at=NOW - HOUR, limit=2 * HOUR, chosen=True, attained=60)
+    state = state_of(nodes=(a_node("a"), a_node("b")), running=(running(job, "b", 3, NOW - HOUR),))
+    assert state.total == (8 * UNITS_PER_GPU, 8 * UNITS_PER_GPU)
+    assert state.free == (8 * UNITS_PER_GPU, 5 * UNITS_PER_GPU)
+    (held,) = state.running
+    assert held.places == ((1, 3 * UNITS_PER_GPU),)
+    assert (held.age, held.limit, held.curve) == (HOUR + 60, 2 * HOUR, -1)
+
+
+def test_slices_count_as_their_part_of_a_gpu():
+    part = replace(a_job("1"), device=DeviceRequest(mig="1g.18gb"))
+    state = state_of(nodes=(a_node("a"),), jobs=(part, a_job("2", 2, replicas=3)))
+    small, gang = state.waiting
+    assert small.units == BOARD.units(BOARD.profile("1g.18gb"))
+    assert (gang.units, gang.replicas) == (2 * UNITS_PER_GPU, 3)
+
+
+def test_pools_are_the_nodes_where_a_job_may_run():
+    nodes = (a_node("a", labels=("rack=1",)), a_node("b"), a_node("c", taints=("lab",)))
+    jobs = (replace(a_job("1"), needs=("rack=1",)), a_job("2"))
+    state = state_of(nodes=nodes, jobs=jobs)
+    first, second = (state.pools[job.pool] for job in state.waiting)
+    assert first == (True, False, False)
+    assert second == (True, True, False)
+
+
+def test_nodes_that_are_away_are_not_there():
+    away = replace(a_node("a"), available=False)
+    job = a_job("r", 8, limit=HOUR, chosen=True)
+    state = state_of(nodes=(away, a_node("b")), running=(running(job, "a", 8, NOW),))
+    assert state.total == (8 * UNITS_PER_GPU,)
+    assert state.running == ()
+
+
+def test_jobs_that_wait_for_something_else_are_not_in_the_queue():
+    jobs = (
+        replace(a_job("1"), after=("0",)),
+        replace(a_job("2"), begin_at=NOW + 60),
+        replace(a_job("3"), held_because="approval"),
+        a_job("4"),
+    )
+    assert [job.id for job in state_of(nodes=(a_node("a"),), jobs=jobs).waiting] == ["4"]
+
+
+def test_arrivals_are_the_last_submissions_whatever_became_of_them():
+    past = tuple(a_run(50, gpus=16, at=100 * i, chosen=True) for i in range(300))
+    state = state_of(nodes=(a_node("a"),), past=past, jobs=(a_job("1", at=NOW - 5),))
+    assert len(state.arrivals) == 200
+    assert [each.queued_at for each in state.arrivals[-2:]] == [29_900, NOW - 5]
+    assert (state.arrivals[0].replicas, state.arrivals[0].units) == (2, 8 * UNITS_PER_GPU)
+
+
+def test_the_order_is_the_policys():
+    jobs = (
+        a_job("long", at=1, limit=8 * HOUR, chosen=True),
+        a_job("short", at=2, limit=HOUR, chosen=True),
+    )
+    holder = a_job("r", 8, limit=HOUR, chosen=True)
+    fields = {
+        "nodes": (a_node("a", 1),),
+        "jobs": jobs,
+        "running": (running(holder, "a", 1, NOW),),
+    }
+    first_come = start_estimates(state_of(FIFO, **fields), seed=1)
+    assert first_come["long"].expected < first_come["short"].expected
+    fair = start_estimates(state_of(Policy(), **fields), seed=1)
+    assert fair["short"].expected < fair["long"].expected
+    snapshot = ClusterSnapshot(now=NOW, **fields)
+    greedy = queue_state(snapshot, Policy(), Outlook.of(snapshot), lambda project, user: 3.0)
+    assert greedy.waiting[0].key == 3 * state_of(Policy(), **fields).waiting[0].key
+
+
+def test_a_cluster_that_nobody_knows_anything_of_gives_no_estimate():
+    holder = a_job("r", 8)
+    state = state_of(
+        nodes=(a_node("a"),), jobs=(a_job("1"),), running=(running(holder, "a", 8, NOW),)
+    )
+    assert start_estimates(state) == {"1": None}

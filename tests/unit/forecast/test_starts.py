@@ -1,0 +1,173 @@
+"""Expected starts where only one future is possible, and what is promised about the others."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scheduler.core.forecast import hazard as hz
+from scheduler.core.forecast.starts import forecast, start_estimates
+from scheduler.core.policy import Backfill
+from tests.unit.forecast.queues import ANY_PART_OF_THE_LIMIT, a_holding, a_queue, a_queued
+
+HOUR = 3_600
+
+
+def sure(state):
+    """Starts where every forecast says the same."""
+    answers = start_estimates(state, runs=4)
+    for id, found in answers.items():
+        if found is not None:
+            assert found.optimistic == found.expected == found.pessimistic, id
+    return {id: found and found.expected for id, found in answers.items()}
+
+
+def test_a_job_starts_when_the_one_before_it_reaches_its_limit():
+    state = a_queue([8], [a_holding(8, HOUR, age=600)], [a_queued("1", 8, 100)])
+    assert sure(state) == {"1": HOUR - 600}
+
+
+def test_times_are_counted_from_now():
+    state = a_queue([8], [a_holding(8, HOUR)], [a_queued("1", 8, 100, at=400)], now=500.0)
+    assert sure(state) == {"1": 500 + HOUR}
+
+
+def test_easy_starts_a_later_job_that_is_gone_before_the_head_needs_its_place():
+    running = [a_holding(6, 1_000)]
+    waiting = [
+        a_queued("head", 8, 500, at=1),
+        a_queued("short", 2, 1_000, at=2),
+        a_queued("long", 2, 1_001, at=3),
+    ]
+    assert sure(a_queue([8], running, waiting, by_arrival=True)) == {
+        "head": 1_000,
+        "short": 0,
+        "long": 1_500,
+    }
+
+
+def test_easy_starts_a_long_job_beside_the_place_that_is_kept():
+    running = [a_holding(6, 1_000, node=0), a_holding(4, 9_000, node=1)]
+    waiting = [a_queued("head", 8, 500, at=1), a_queued("long", 2, 5_000, at=2)]
+    state = a_queue([8, 8], running, waiting)
+    assert sure(state) == {"head": 1_000, "long": 0}
+    other = a_queue([8, 8], running, [waiting[0], a_queued("wide", 5, 5_000, at=2)])
+    assert sure(other) == {"head": 1_000, "wide": 1_500}
+
+
+def test_without_backfill_nobody_overtakes_and_with_skip_everybody_may():
+    running = [a_holding(6, 1_000)]
+    waiting = [a_queued("head", 8, 500, at=1), a_queued("long", 2, 5_000, at=2)]
+    strict = a_queue([8], running, waiting, backfill=Backfill.NONE)
+    assert sure(strict) == {"head": 1_000, "long": 1_500}
+    skip = a_queue([8], running, waiting, backfill=Backfill.SKIP)
+    assert sure(skip) == {"head": 5_000, "long": 0}
+
+
+def test_a_gang_waits_for_whole_nodes():
+    running = [a_holding(1, 1_000, node=0), a_holding(1, 3_000, node=1)]
+    gang = a_queued("gang", 8, 100, replicas=2)
+    assert sure(a_queue([8, 8, 8], running, [gang])) == {"gang": 1_000}
+    assert sure(a_queue([8, 8], running, [gang])) == {"gang": 3_000}
+
+
+def test_bands_come_before_keys_and_keys_before_arrival():
+    waiting = [
+        a_queued("big", 8, 100, key=800, at=1),
+        a_queued("small", 8, 100, key=80, at=2),
+        a_queued("low", 8, 100, key=1, at=0, band=1),
+    ]
+    state = a_queue([8], [a_holding(8, 50)], waiting)
+    assert sure(state) == {"small": 50, "big": 150, "low": 250}
+
+
+def test_a_long_wait_makes_a_job_smaller():
+    waiting = [
+        a_queued("old", 8, 100, key=150, at=-1_000),
+        a_queued("new", 8, 100, key=100, at=0),
+    ]
+    state = a_queue([8], [a_holding(8, 50)], waiting)
+    assert sure(state) == {"new": 50, "old": 150}
+    patient = a_queue([8], [a_holding(8, 50)], waiting, patience_seconds=1_000.0)
+    assert sure(patient) == {"old": 50, "new": 150}
+
+
+def test_a_job_only_runs_on_the_nodes_of_its_pool():
+    running = [a_holding(8, 5_000, node=0), a_holding(8, 10, node=1)]
+    waiting = [a_queued("1", 8, 100, pool=1)]
+    pools = ((True, True), (True, False))
+    assert sure(a_queue([8, 8], running, waiting, pools=pools)) == {"1": 5_000}
+
+
+def test_what_fits_nowhere_has_no_estimate_and_blocks_nobody():
+    waiting = [a_queued("never", 9, 100, at=0), a_queued("1", 8, 100, at=1)]
+    state = a_queue([8], [a_holding(8, 50)], waiting, backfill=Backfill.NONE)
+    assert sure(state) == {"never": None, "1": 50}
+
+
+def test_with_nothing_known_there_is_no_estimate():
+    curves = (hz.PRIOR,)
+    state = a_queue(
+        [8], [a_holding(8, 50, curve=0)], [a_queued("1", 8, 100)],
+        learned=0, ratios=(), curves=curves,
+    )  # fmt: skip
+    assert forecast(state) is None
+    assert start_estimates(state) == {"1": None}
+
+
+def test_believable_limits_are_a_basis_before_any_run_has_ended():
+    state = a_queue([8], [a_holding(8, 1_000)], [a_queued("1", 8, 100)], learned=0, ratios=())
+    found = start_estimates(state)["1"]
+    assert found is not None
+    assert 0 < found.optimistic <= found.expected <= found.pessimistic <= 1_000
+    assert found.basis == "30 forecasts from 0 ended runs and the limits of 1 running jobs"
+
+
+def test_the_seed_decides_every_draw():
+    arrivals = [a_queued("", 4, 500, at=-100.0 * i) for i in range(40, 0, -1)]
+    state = a_queue(
+        [8], [a_holding(8, 1_000)], [a_queued("1", 8, 700), a_queued("2", 4, 100)],
+        ratios=ANY_PART_OF_THE_LIMIT, arrivals=tuple(arrivals), patience_seconds=1e4,
+    )  # fmt: skip
+    assert start_estimates(state, seed=1) == start_estimates(state, seed=1)
+    assert start_estimates(state, seed=1) != start_estimates(state, seed=2)
+
+
+def test_a_question_about_one_job_is_answered_like_one_about_all():
+    waiting = [a_queued(str(i), 1 + i % 8, 100 + i, at=i) for i in range(20)]
+    state = a_queue([8], [a_holding(8, 1_000)], waiting, ratios=ANY_PART_OF_THE_LIMIT)
+    assert start_estimates(state, ask={"7"}) == {"7": start_estimates(state)["7"]}
+
+
+def test_smaller_jobs_that_may_still_come_push_a_large_one_back():
+    arrivals = tuple(a_queued("", 4, 500, key=1, at=-100.0 * i) for i in range(40, 0, -1))
+    waiting = [a_queued("large", 8, 700, key=9), a_queued("before", 8, 100, key=5)]
+    alone = a_queue([8], [a_holding(8, 1_000)], waiting)
+    busy = a_queue([8], [a_holding(8, 1_000)], waiting, arrivals=arrivals)
+    quiet, late = start_estimates(alone)["large"], start_estimates(busy)["large"]
+    assert late.expected > quiet.expected
+
+
+def test_under_first_come_nobody_who_may_still_come_matters():
+    arrivals = tuple(a_queued("", 4, 500, at=9_000 - 100.0 * i) for i in range(40, 0, -1))
+    waiting = [a_queued("1", 8, 700, at=8_000), a_queued("2", 8, 100, at=8_900)]
+    alone = a_queue([8], [a_holding(8, 1_000)], waiting, now=9_000.0, by_arrival=True)
+    busy = replace(alone, arrivals=arrivals)
+    assert sure(busy) == sure(alone) == {"1": 10_000, "2": 10_700}
+
+
+def test_run_times_without_a_limit_follow_the_hazard_of_their_age():
+    curve = np.zeros(hz.BINS)
+    curve[0], curve[10] = 0.5, 1.0
+    curve[-1] = 1.0
+    low, high = hz.EDGES[10], hz.EDGES[11]
+    old = a_queue(
+        [8], [a_holding(8, 1e6, age=100.0, curve=0)], [a_queued("1", 8, 100)], curves=(curve,)
+    )
+    found = forecast(old, runs=200)
+    assert found is not None
+    assert (found.starts >= low - 100).all()
+    assert (found.starts <= high - 100).all()
+    young = a_queue([8], [a_holding(8, 1e6, curve=0)], [a_queued("1", 8, 100)], curves=(curve,))
+    starts = forecast(young, runs=200).starts[:, 0]
+    assert np.mean(starts <= 60) == pytest.approx(0.5, abs=0.12)

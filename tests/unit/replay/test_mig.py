@@ -1,0 +1,221 @@
+"""`replay mig`: the planner's own choices, an exact bound, and clear words for bad input."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ortools.sat.python import cp_model
+
+from agents.contract.boards import boards
+from scheduler.core.carving.choose import cheapest
+from scheduler.core.carving.moves import Running, room_by_moving
+from scheduler.core.carving.shape import shape
+from scheduler.core.carving.windows import READY, values, weights_of
+from scheduler.core.values import Demand, DeviceRequest, Mix
+from scheduler.replay import mig
+from scheduler.replay.__main__ import main
+from scheduler.replay.mig_baselines import first_fit, free_repacking, packing, repacks
+from scheduler.replay.mig_world import churn, inflation, run, sizes
+from tests.builders import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
+
+KEY = "H100-80GB"
+BOARD = boards()[KEY]
+HERE = shape(BOARD)
+MIXES = ("uniform", "small", "large", "bimodal")
+
+
+def weights(here, name):
+    named = mig.named_mix(here, name)
+    found = np.array([named.get(profile, 0.0) for profile in here.names])
+    return found / found.sum()
+
+
+def table(here, name):
+    return values(here.board, weights_of(mig.named_mix(here, name)))
+
+
+def most_slices(here, wanted, gpus):
+    """The most memory slices of `wanted` (by profile) that fit on the GPUs: an integer programme
+    over the layouts that a board can have."""
+    model = cp_model.CpModel()
+    layouts = np.unique(here.count[:, wanted > 0], axis=0)
+    used = [model.new_int_var(0, gpus, f"l{i}") for i in range(len(layouts))]
+    model.add(sum(used) <= gpus)
+    served = []
+    for column, (size, number) in enumerate(
+        zip(sizes(here)[wanted > 0], wanted[wanted > 0], strict=True)
+    ):
+        taken = model.new_int_var(0, int(number), f"p{column}")
+        model.add(taken <= sum(int(n) * u for n, u in zip(layouts[:, column], used, strict=True)))
+        served.append(int(size) * taken)
+    model.maximize(sum(served))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model) == cp_model.OPTIMAL
+    return round(solver.objective_value)
+
+
+@pytest.mark.parametrize("key", [KEY, "A30-24GB", "RTX-PRO-6000-96GB"])
+def test_free_repacking_says_exactly_what_fits(key):
+    here = shape(boards()[key])
+    random = np.random.default_rng(1)
+    plain = [name in mig.named_mix(here, "uniform") for name in here.names]
+    answers = set()
+    for _ in range(60):
+        gpus = int(random.integers(1, 5))
+        wanted = np.where(plain, random.integers(0, 1 + 2 * gpus, len(plain)), 0).astype(np.int32)
+        wanted = (wanted * (random.random(len(plain)) < 0.6)).astype(np.int32)
+        if not wanted.any():
+            continue
+        fits = most_slices(here, wanted, gpus) == int(wanted @ sizes(here))
+        assert repacks(wanted, gpus, here.after, here.starts, *packing(here)) == fits
+        answers.add(fits)
+    assert answers == {True, False}
+
+
+def test_the_replay_places_where_the_planner_places():
+    """Twenty requests on six GPUs of one node: GPU and start, one after the other."""
+    names = [name for name in HERE.names if "+" not in name]
+    mix = Mix(tuple(Demand(DeviceRequest(mig=name), 1, 1, 1) for name in names))
+    falls = table(HERE, "uniform").falls
+    for seed in range(3):
+        held = [[] for _ in range(6)]
+        lay = np.zeros(6, np.int32)
+        for kind in inflation(HERE, weights(HERE, "uniform"), 6, seed).profile[:20]:
+            gpus = [a_gpu(*slices, board=KEY) for slices in held]
+            job = a_job(mig=HERE.names[kind])
+            found = plan_of(replace(a_cluster(a_node(*gpus), jobs=[job]), mix=mix))
+            edges = (HERE.starts[kind], HERE.starts[kind + 1])
+            gpu, spot, _ = cheapest(lay, np.zeros_like(HERE.after[:6]), falls, *edges, READY)
+            if gpu < 0:
+                assert not found.places
+                continue
+            place = HERE.spots[spot]
+            assert devices(found) == [(f"n1/{gpu}", place.profile, place.start)]
+            held[gpu].append(a_slice(place.profile, place.start, board=KEY))
+            lay[gpu] = HERE.after[lay[gpu], spot]
+
+
+def test_small_worlds_come_within_two_percent_of_what_free_repacking_takes():
+    """Six GPUs, twenty requests in order. Against free repacking, whose answers the test above
+    proves with the integer programme: 1.4 % below in the mean. Against the programme that knows all
+    twenty beforehand and leaves out whom it likes: never above it, 3.4 % below in the mean."""
+    behind, behind_hindsight = [], []
+    for name in MIXES:
+        for seed in range(10):
+            stream = inflation(HERE, weights(HERE, name), 6, seed)
+            stream = replace(stream, profile=stream.profile[:20], events=stream.events[:20])
+            told = run(HERE, stream, 6, table(HERE, name).falls, prefer=READY)
+            best = free_repacking(HERE, stream, 6)
+            wanted = np.bincount(stream.profile, minlength=len(HERE.names)).astype(np.int32)
+            bound = most_slices(HERE, wanted, 6)
+            served = told.allocated_pct / 100 * 6 * BOARD.memory_slices
+            assert served <= bound + 1e-6
+            behind.append(1 - told.accepted_pct / best.accepted_pct)
+            behind_hindsight.append(1 - served / bound)
+    assert np.mean(behind) < 0.02
+    assert np.mean(behind_hindsight) < 0.04
+
+
+def test_tessera_accepts_more_than_first_fit_and_a_move_more_again():
+    drawn = weights(HERE, "bimodal")
+    falls = table(HERE, "bimodal").falls
+    streams = [churn(HERE, drawn, 20, 1.0, seed) for seed in range(3)]
+
+    def accepted(costs, **options):
+        return np.mean([run(HERE, s, 20, costs, **options).accepted_pct for s in streams])
+
+    first = accepted(first_fit(HERE))
+    still = accepted(falls, prefer=READY)
+    assert first + 2 < still
+    assert still + 2 < accepted(falls, prefer=READY, moves=1)
+
+
+def test_nothing_moves_unless_moves_are_allowed():
+    stream = churn(HERE, weights(HERE, "small"), 5, 1.0, 1)
+    falls = table(HERE, "small").falls
+    assert run(HERE, stream, 5, falls).moves == 0
+    one = run(HERE, stream, 5, falls, moves=1)
+    assert 0 < one.moves <= one.accepted
+
+
+def place(name, start):
+    return next(p for p in HERE.spots if (p.profile, p.start) == (name, start))
+
+
+def test_room_is_made_by_the_move_that_costs_least():
+    small, other = place("1g.10gb", 2), place("1g.10gb", 4)
+    running = [
+        Running("a", (small, place("3g.40gb", 4)), {small: "mine"}),
+        Running("b", (place("4g.40gb", 0), other), {}),
+    ]
+    found = room_by_moving(values(BOARD), running, "4g.40gb", 1)
+    ((move,), where) = (found.moves, found.place)
+    assert (found.gpu, where.start, move.who, move.gpu, move.to_gpu) == ("a", 0, "mine", "a", "b")
+    assert move.new.start in (5, 6)
+    fixed = [replace(seen, restartable={}) for seen in running]
+    assert room_by_moving(values(BOARD), fixed, "4g.40gb", 1) is None
+
+
+def test_two_moves_are_made_only_where_two_are_allowed():
+    two = (place("1g.10gb", 0), place("1g.10gb", 2))
+    running = [
+        Running("a", (*two, place("3g.40gb", 4)), {two[0]: "x", two[1]: "y"}),
+        Running("b", (place("4g.40gb", 0),), {}),
+    ]
+    assert room_by_moving(values(BOARD), running, "4g.40gb", 1) is None
+    found = room_by_moving(values(BOARD), running, "4g.40gb", 2)
+    assert sorted(move.who for move in found.moves) == ["x", "y"]
+    assert len({move.new for move in found.moves}) == 2
+
+
+def replayed(capsys, *options):
+    code = main(["mig", "--gpus", "4", "--json", *options])
+    out, err = capsys.readouterr()
+    return code, [json.loads(line) for line in out.splitlines()], err
+
+
+def test_each_seed_gets_a_line_and_the_mean_the_last(capsys):
+    code, rows, _ = replayed(capsys, "--seeds", "0,2-3", "--bound")
+    assert (code, [row["seed"] for row in rows]) == (0, [0, 2, 3, "mean"])
+    mean = sum(row["accepted_pct"] for row in rows[:3]) / 3
+    assert rows[-1]["accepted_pct"] == pytest.approx(mean, abs=1e-3)
+    assert all(row["accepted_pct"] <= 100 and "free_repacking_pct" in row for row in rows)
+    assert replayed(capsys, "--seeds", "0,2-3", "--bound")[1] == rows
+
+
+def test_a_mix_can_be_a_file_of_weights_or_of_pods(capsys, tmp_path: Path):
+    weighed = tmp_path / "mix.json"
+    weighed.write_text('{"1g.10gb": 3, "7g.80gb": 1}')
+    assert replayed(capsys, "--mix", str(weighed))[0] == 0
+    pods = tmp_path / "pods.csv.gz"
+    text = "name,num_gpu,gpu_milli\na,1,100\nb,1,500\nc,1,1000\nd,0,0\n"
+    pods.write_bytes(gzip.compress(text.encode()))
+    assert replayed(capsys, "--mix", str(pods))[0] == 0
+    assert mig._of_file(HERE, pods) == {"1g.10gb": 1, "4g.40gb": 1}
+
+
+def test_bad_input_is_refused_in_one_sentence(capsys, tmp_path: Path):
+    wrong = tmp_path / "wrong.json"
+    for text in ("[1]", "{", '{"9g.9gb": 1}', '{"1g.10gb": -1}', '{"1g.10gb": "x"}', "{}"):
+        wrong.write_text(text)
+        assert refused(capsys, "--mix", str(wrong))
+    for options in (
+        ("--board", "L40S-48GB"),
+        ("--mix", "none-such"),
+        ("--seeds", "9-0"),
+        ("--seeds", "a"),
+        ("--gpus", "0"),
+        ("--moves", "-1"),
+        ("--load", "nan"),
+        ("--move-gain", "nan"),
+    ):
+        assert refused(capsys, *options)
+
+
+def refused(capsys, *options):
+    code, rows, err = replayed(capsys, *options)
+    return code == 2 and not rows and err.startswith("replay mig: ") and err.count("\n") == 1
