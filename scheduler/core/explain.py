@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import nlargest
 from typing import Any
 
 from agents.contract.documents import SliceKind
@@ -28,35 +30,34 @@ def explain(
     if _could_alone(job, want, ledger, can_place):
         return _priority()
     needed = want.count * job.replicas
-    by_node = _free_by_node(job, want, ledger)
-    free = {n.view.name: by_node[n.view.id] for n in usable}
-    hosts = sum(_has_host(n, job) for n in usable)
+    free = _free_here(job, want, ledger)
+    hosts = _hosts(job, want, ledger)
     filters = {
         "all": len(ledger.nodes),
         "with_this_gpu": len(_serving(want, ledger)),
         "that_take_it": len(usable),
         "with_cpu_and_memory": hosts,
-        "with_room": sum(map(bool, free.values())),
+        "with_room": free.nodes,
     }
     evidence = {
         "needed": needed,
-        "free": sum(free.values()),
-        "by_node": dict(sorted(free.items(), key=lambda one: -one[1])[:MOST_NODES]),
+        "free": free.total,
+        "by_node": free.by_node,
         "filters": filters,
         **_shortage(want, ledger),
         **_holders(job, want, ledger),
     }
     what = _name(want)
-    if sum(free.values()) < needed:
-        sentence = f"{_count(needed, what)} needed, {sum(free.values())} free"
+    if free.total < needed:
+        sentence = f"{_count(needed, what)} needed, {free.total} free"
         return Reason(ReasonCode.RESOURCES, sentence, evidence, _UNTIL_ENDS)
     if not hosts:
         sentence = f"{_count(needed, what)} could be had, but no node has the CPU and memory free"
         return Reason(ReasonCode.RESOURCES, sentence, evidence, _UNTIL_ENDS)
-    if want.count * job.replicas > max(free.values()) and job.topology in NEAR:
-        sentence = f"{_count(sum(free.values()), what)} free, but on different nodes"
+    if want.count * job.replicas > free.most and job.topology in NEAR:
+        sentence = f"{_count(free.total, what)} free, but on different nodes"
         return Reason(ReasonCode.TOPOLOGY, sentence, evidence, "Topology any would spread it")
-    sentence = f"{_count(sum(free.values()), what)} free in total, but not where they fit together"
+    sentence = f"{_count(free.total, what)} free in total, but not where they fit together"
     return Reason(ReasonCode.FRAGMENTATION, sentence, evidence, _UNTIL_ENDS)
 
 
@@ -71,6 +72,8 @@ def _out(node: NodeSpace, job: WaitingJob) -> str:
 
 def _could_alone(job: WaitingJob, want: Want, ledger: Ledger, can_place: CanPlace) -> bool:
     """Whether it would start if nobody stood ahead of it."""
+    if ledger.mark() == 0:
+        return False
     untouched = ledger.untouched()
     mark = untouched.mark()
     could = can_place(job, want, untouched)
@@ -98,14 +101,38 @@ def _usable(job: WaitingJob, want: Want, ledger: Ledger) -> list[NodeSpace]:
     return ledger.remember(key, work_out, always=True)
 
 
-def _free_by_node(job: WaitingJob, want: Want, ledger: Ledger) -> dict[str, int]:
-    """How many of the wanted devices each node has free, by its id."""
+@dataclass(frozen=True, slots=True)
+class _Free:
+    """Wanted devices that are free: in all, on how many nodes, at most on one, and by the names of
+    the nodes that have most."""
 
-    def work_out() -> dict[str, int]:
-        return {node.view.id: _free(node, job, want) for node in _serving(want, ledger)}
+    total: int
+    nodes: int
+    most: int
+    by_node: dict[str, int]
+
+
+def _free_here(job: WaitingJob, want: Want, ledger: Ledger) -> _Free:
+    def work_out() -> _Free:
+        free = {n.view.name: _free(n, job, want) for n in _usable(job, want, ledger)}
+        first = dict(nlargest(MOST_NODES, free.items(), key=lambda one: one[1]))
+        return _Free(sum(free.values()), sum(map(bool, free.values())), max(free.values()), first)
 
     whose = (job.project, job.processes) if want.kind is SliceKind.MPS else ()
-    return ledger.remember(("free", want, whose), work_out)
+    return ledger.remember(("free", want, job.needs, job.tolerates, whose), work_out)
+
+
+def _hosts(job: WaitingJob, want: Want, ledger: Ledger) -> int:
+    """How many nodes have the CPU and memory free."""
+
+    def work_out() -> int:
+        return sum(
+            n.cpu_free_milli >= job.cpu_milli and n.memory_free_mib >= job.memory_mib
+            for n in _usable(job, want, ledger)
+        )
+
+    size = (job.cpu_milli, job.memory_mib)
+    return ledger.remember(("hosts", want.board, job.needs, job.tolerates, size), work_out)
 
 
 def _holders(job: WaitingJob, want: Want, ledger: Ledger) -> dict[str, Any]:
@@ -158,15 +185,15 @@ def _unavailable(why: dict[str, str]) -> Reason:
 def _free(node: NodeSpace, job: WaitingJob, want: Want) -> int:
     """Whole GPUs that are empty, shares that fit, or slices by what is free in number, wherever on
     a GPU it lies."""
-    healthy = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
+    alike = [gpu for gpu in node.open if gpu.board.key == want.board]
     if want.kind is SliceKind.GPU:
-        return sum(1 for gpu in healthy if gpu.is_empty)
+        return sum(1 for gpu in alike if gpu.is_empty)
     if want.kind is SliceKind.MPS:
         clients = node.view.share_clients
-        beside = (gpu.left_for(job.project, clients, without_idle=True) for gpu in healthy)
+        beside = (gpu.left_for(job.project, clients, without_idle=True) for gpu in alike)
         size = (want.threads, want.memory_mib, job.processes)
         return sum(left.shares(*size) for left in beside if left)
-    return sum(_free_slices(gpu, want) for gpu in healthy)
+    return sum(_free_slices(gpu, want) for gpu in alike)
 
 
 def _free_slices(gpu: GpuSpace, want: Want) -> int:
@@ -181,10 +208,6 @@ def _free_slices(gpu: GpuSpace, want: Want) -> int:
     alike = sum(1 for s in held if s.profile == want.profile)
     by_size = min(memory // profile.memory_slices, compute // profile.compute_slices)
     return max(0, min(by_size, profile.max_instances - alike))
-
-
-def _has_host(node: NodeSpace, job: WaitingJob) -> bool:
-    return node.cpu_free_milli >= job.cpu_milli and node.memory_free_mib >= job.memory_mib
 
 
 def _shortage(want: Want, ledger: Ledger) -> dict[str, Any]:

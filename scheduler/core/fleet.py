@@ -6,6 +6,7 @@ nodes; `place` then chooses the devices on that node and holds them on the ledge
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.carving.windows import weights_of
 from scheduler.core.eligible import why_not
 from scheduler.core.gpu_states import Cut, Shape, state_of
-from scheduler.core.ledger import Ledger, NodeSpace
+from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.packing.engine import Engine
 from scheduler.core.packing.kernels import Bools
 from scheduler.core.packing.kinds import Kind, NodeRoom
@@ -54,7 +55,7 @@ class Fleet:
         self.has_links = any(node.view.links for node in self._nodes)
         self._shared: dict[str, set[int]] = {}
         for n, node in enumerate(self._nodes):
-            self._note_shares(n, node)
+            self._note_shares(n, node.open)
         ledger.touched.clear()
 
     def nodes_for(
@@ -89,17 +90,22 @@ class Fleet:
     def networks(self, *, leaves: bool) -> list[Bools]:
         """The nodes of each leaf switch, smaller ones first, of networks that have several; then
         those of each network by name."""
-        views = [node.view for node in self._nodes]
-        fabrics = np.array([view.fabric for view in views])
-        switches = np.array([view.leaf for view in views])
+        return [*self._leaves, *self._fabrics] if leaves else self._fabrics
+
+    @cached_property
+    def _fabrics(self) -> list[Bools]:
+        names = np.array([node.view.fabric for node in self._nodes])
+        return [names == fabric for fabric in sorted(set(names))]
+
+    @cached_property
+    def _leaves(self) -> list[Bools]:
+        switches = np.array([node.view.leaf for node in self._nodes])
         found = []
-        for fabric in sorted(set(fabrics)):
-            inside = fabrics == fabric
+        for inside in self._fabrics:
             named = sorted(set(switches[inside]))
-            if leaves and len(named) > 1:
+            if len(named) > 1:
                 found += [inside & (switches == leaf) for leaf in named if leaf]
-        found.sort(key=lambda mask: int(mask.sum()))
-        return found + [fabrics == fabric for fabric in sorted(set(fabrics))]
+        return sorted(found, key=lambda mask: int(mask.sum()))
 
     def without(self, among: Bools, nodes: list[str]) -> Bools:
         left = among.copy()
@@ -119,8 +125,8 @@ class Fleet:
                 continue
             lefts = [
                 left.threads
-                for gpu in node.gpus
-                if gpu.view.healthy and gpu.is_shared and gpu.board.key == want.board
+                for gpu in node.open
+                if gpu.is_shared and gpu.board.key == want.board
                 if (left := gpu.left_for(job.project, node.view.share_clients))
                 and left.shares(*size)
             ]
@@ -136,17 +142,17 @@ class Fleet:
         self._ledger.touched.clear()
         for key, gpus in changed.items():
             node = self._ledger.nodes[key]
-            states = {i: state_of(g) for i, g in enumerate(node.gpus) if g.view.id in gpus}
-            self._note_shares(self._number[key], node)
+            changed_gpus = [(i, g) for i, g in enumerate(node.gpus) if g.view.id in gpus]
+            states = {i: state_of(gpu) for i, gpu in changed_gpus}
+            self._note_shares(self._number[key], [gpu for _, gpu in changed_gpus])
             free = max(0, node.cpu_free_milli), max(0, node.memory_free_mib)
             self._engine.update(self._number[key], *free, states)
 
-    def _note_shares(self, number: int, node: NodeSpace) -> None:
+    def _note_shares(self, number: int, gpus: list[GpuSpace]) -> None:
         """Remembers whose shares are on the node. What has gone is found out when it is asked."""
-        for gpu in node.gpus:
+        for gpu in gpus:
             if gpu.is_shared:
-                projects = {s.project for s in gpu.slices.values()}
-                for project in projects:
+                for project in {s.project for s in gpu.slices.values()}:
                     self._shared.setdefault(project, set()).add(number)
 
     def _mask(self, job: WaitingJob) -> Bools | None:
@@ -218,7 +224,7 @@ def _could(node: NodeSpace, job: WaitingJob, want: Want, replicas: int) -> bool:
     """Whether so many slices could fit on the node if their places did not matter."""
     if want.kind is SliceKind.GPU:
         return True
-    alike = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
+    alike = [gpu for gpu in node.open if gpu.board.key == want.board]
     if want.kind is SliceKind.MPS:
         clients = node.view.share_clients
         lefts = (gpu.left_for(job.project, clients, without_idle=True) for gpu in alike)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Layout = frozenset[Placement]
-_Undo = tuple[tuple[str, str] | None, Callable[[], None]]
 
 
 @dataclass(slots=True)
@@ -44,6 +43,10 @@ class GpuSpace:
     @property
     def is_empty(self) -> bool:
         return not self.slices
+
+    @property
+    def is_held_whole(self) -> bool:
+        return any(s.kind is SliceKind.GPU and not self.is_idle(k) for k, s in self.slices.items())
 
     @property
     def is_shared(self) -> bool:
@@ -84,6 +87,18 @@ class NodeSpace:
     gpus: list[GpuSpace]
     cpu_free_milli: int
     memory_free_mib: int
+    _open: list[GpuSpace] | None = None
+
+    @property
+    def open(self) -> list[GpuSpace]:
+        """GPUs that may still have something to give: healthy, and not held whole."""
+        if self._open is None:
+            self._open = [gpu for gpu in self.gpus if gpu.view.healthy and not gpu.is_held_whole]
+        return self._open
+
+    def changed(self) -> None:
+        """What is open has to be looked at again."""
+        self._open = None
 
 
 class Ledger:
@@ -105,7 +120,7 @@ class Ledger:
         # What was worked out of the ledger as it is, and of the snapshot, to be asked again.
         self._remembered: dict[object, Any] = {}
         self._known: dict[object, Any] = {}
-        self._undo: list[_Undo] = []
+        self._undo: list[tuple[NodeSpace | None, str, Callable[[], None]]] = []
         self._made = 0
         self._counts = True
 
@@ -128,18 +143,20 @@ class Ledger:
 
     def rollback(self, mark: int) -> None:
         while len(self._undo) > mark:
-            where, undo = self._undo.pop()
+            node, gpu, undo = self._undo.pop()
             undo()
-            if where:
-                self.touched.add(where)
-                self._remembered.clear()
+            if node:
+                self._touch(node, gpu)
 
     def _did(self, node: NodeSpace, gpu: str, undo: Callable[[], None]) -> None:
         """Something changed there, and this takes it back."""
-        where = (node.view.id, gpu)
-        self.touched.add(where)
+        self._touch(node, gpu)
+        self._undo.append((node, gpu, undo))
+
+    def _touch(self, node: NodeSpace, gpu: str) -> None:
+        node.changed()
+        self.touched.add((node.view.id, gpu))
         self._remembered.clear()
-        self._undo.append((where, undo))
 
     def _changed(self, gpu: GpuSpace, undo: Callable[[], None]) -> None:
         self._did(self._home[gpu.view.id], gpu.view.id, undo)
@@ -218,7 +235,9 @@ class Ledger:
     ) -> None:
         """Count units of a board (its key) on every account of the owner, for at most `seconds`."""
         if self._counts:
-            self._undo.append((None, self.accounts.charge(project, user, units, model, seconds)))
+            self._undo.append(
+                (None, "", self.accounts.charge(project, user, units, model, seconds))
+            )
 
 
 def _made_as(gpu: GpuSpace, place: SlicePlace) -> str:

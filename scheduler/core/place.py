@@ -195,7 +195,7 @@ def _hold(
 def _devices(
     job: WaitingJob, want: Want, ledger: Ledger, node: NodeSpace, merging: bool, found: Found
 ) -> list[_Choice] | None:
-    gpus = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
+    gpus = [gpu for gpu in node.open if gpu.board.key == want.board]
     now = ledger.snapshot.now
     choices: Iterator[_Choice]
     match want.kind:
@@ -215,7 +215,7 @@ def _whole_gpus(
 ) -> list[_Choice] | None:
     """Empty GPUs for so many replicas, by the fastest ring; of equally fast ones those that can be
     given as they are. `rails`: what the gang has on another node."""
-    gpus = [g for g in node.gpus if g.view.healthy and g.board.key == want.board]
+    gpus = [gpu for gpu in node.open if gpu.board.key == want.board]
     free = [g for g in gpus if g.is_empty or (merging and _may_clear(g, now))]
     count = want.count * replicas
     if len(free) < count:
