@@ -50,10 +50,11 @@ class Asks:
 
     def never(self, job: WaitingJob, ask: Ask) -> Reason | None:
         """Why nothing here could ever serve the job, or its owner's quota never pay for it."""
-        if ask.alike not in self._never:
+        what = ask.alike[0]
+        if what not in self._never:
             reason = self._capacity.impossible(job) or (None if ask.ways else _NO_NODES)
-            self._never[ask.alike] = reason
-        if reason := self._never[ask.alike]:
+            self._never[what] = reason
+        if reason := self._never[what]:
             return reason
         key = (*ask.alike, job.project, job.user)
         if key not in self._unpaid:

@@ -53,7 +53,7 @@ class Fleet:
             if not node.view.available:
                 self._engine.set_usable(n, False)
         self.has_links = any(node.view.links for node in self._nodes)
-        self._shared: dict[str, set[int]] = {}
+        self._shared: dict[str, dict[tuple[int, int], GpuSpace]] = {}
         for n, node in enumerate(self._nodes):
             self._note_shares(n, node.open)
         ledger.touched.clear()
@@ -117,22 +117,27 @@ class Fleet:
         first."""
         if want.kind is not SliceKind.MPS:
             return []
-        found = []
         size = (want.threads, want.memory_mib, job.processes)
-        for n in self._shared.get(job.project, ()):
-            node = self._nodes[n]
-            if not node.view.available or (mask is not None and not mask[n]):
-                continue
-            lefts = [
-                left.threads
-                for gpu in node.open
-                if gpu.is_shared and gpu.board.key == want.board
-                if (left := gpu.left_for(job.project, node.view.share_clients))
-                and left.shares(*size)
-            ]
-            if lefts:
-                found.append((min(lefts), n))
-        return [self._nodes[n] for _, n in sorted(found)]
+        mine = self._shared.get(job.project, {})
+        least: dict[int, int] = {}
+        for key, gpu in list(mine.items()):
+            node = self._nodes[key[0]]
+            left = gpu.left_for(job.project, node.view.share_clients)
+            if left is None or left.threads < 1:
+                del mine[key]
+            elif self._may_join(node, key[0], gpu, want, mask) and left.shares(*size):
+                least[key[0]] = min(least.get(key[0], 100), left.threads)
+        return [self._nodes[n] for n in sorted(least, key=lambda n: (least[n], n))]
+
+    def _may_join(
+        self, node: NodeSpace, number: int, gpu: GpuSpace, want: Want, mask: Bools | None
+    ) -> bool:
+        return (
+            gpu.board.key == want.board
+            and gpu.view.healthy
+            and node.view.available
+            and (mask is None or bool(mask[number]))
+        )
 
     def _follow(self) -> None:
         """Takes in what changed on the ledger."""
@@ -149,11 +154,11 @@ class Fleet:
             self._engine.update(self._number[key], *free, states)
 
     def _note_shares(self, number: int, gpus: list[GpuSpace]) -> None:
-        """Remembers whose shares are on the node. What has gone is found out when it is asked."""
+        """Remembers whose shares are where. What has gone is found out when it is asked."""
         for gpu in gpus:
             if gpu.is_shared:
-                for project in {s.project for s in gpu.slices.values()}:
-                    self._shared.setdefault(project, set()).add(number)
+                project = next(iter(gpu.slices.values())).project
+                self._shared.setdefault(project, {})[number, gpu.view.index] = gpu
 
     def _mask(self, job: WaitingJob) -> Bools | None:
         """Which nodes the job may run on; None where it may on all."""
