@@ -72,11 +72,14 @@ def when_gone(snapshot, merged):
 
 
 def emptied(snapshot):
-    """The cluster as it would be on its best day: everyone is here, healthy and idle."""
+    """The cluster as it would be on its best day: everyone is here, healthy and idle, and nodes are
+    meant for anybody."""
     nodes = tuple(
         replace(
             node,
             available=True,
+            labels=("rack=a", "ssd"),
+            taints=(),
             cpu_free_milli=node.cpu_total_milli,
             memory_free_mib=node.memory_total_mib,
             gpus=tuple(replace(gpu, healthy=True, slices=()) for gpu in node.gpus),

@@ -68,6 +68,13 @@ def price(kind):
     return max(memory, compute) * kind.count
 
 
+def may_run(job, node):
+    """Whether node and job are meant for each other at all."""
+    keys = {label.split("=")[0] for label in node.labels}
+    has = all(need in (node.labels if "=" in need else keys) for need in job.needs)
+    return has and set(node.taints) <= set(job.tolerates)
+
+
 def possible(job, kind, snapshot):
     """Whether the whole gang can be given devices of this kind now, beside all that is there."""
     return _most([(job, kind)], snapshot) == 1
@@ -108,7 +115,7 @@ def _gang(model, job, kind, snapshot, on_gpu, load, name):
     start = model.new_bool_var(name)
     networks, total = {}, []
     for node in snapshot.nodes:
-        if not node.available:
+        if not node.available or not may_run(job, node):
             continue
         replicas = model.new_int_var(0, job.replicas, f"{name}-{node.id}")
         here = model.new_bool_var(f"{name}-on-{node.id}")

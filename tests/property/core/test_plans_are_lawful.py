@@ -14,6 +14,7 @@ from scheduler.core.fits import NEAR, fits
 from scheduler.core.reasons import ReasonCode
 from tests.builders import as_bytes, plan_of
 from tests.property.core.after import carried_out, when_gone
+from tests.property.core.oracle import may_run
 from tests.property.core.worlds import worlds
 
 many = settings(max_examples=100, deadline=None, derandomize=True)
@@ -65,12 +66,14 @@ def test_shares_of_a_gpu_are_of_one_project_and_together_never_more_than_the_gpu
 def test_only_usable_nodes_and_healthy_gpus_are_given_and_idle_slices_only_once(snapshot):
     plan = plan_of(snapshot)
     nodes = {node.id: node for node in snapshot.nodes}
+    asked = {job.id: job for job in snapshot.jobs}
     views = {s.id: s for node in snapshot.nodes for gpu in node.gpus for s in gpu.slices}
     reused = []
     for place in plan.places:
         for replica in place.replicas:
             node = nodes[replica.node]
             assert node.available
+            assert may_run(asked[place.job], node)
             own = {gpu.id: gpu for gpu in node.gpus}
             assert all(own[device.gpu].healthy for device in replica.devices)
         reused += [(d.slice, d.profile, d.start) for d in devices_of(place) if d.slice]

@@ -80,6 +80,8 @@ def nodes(draw, name, kinds=BOARDS, most=3):
         memory_total_mib=64_000,
         available=available,
         share_clients=clients,
+        labels=draw(st.sampled_from([(), (), ("rack=a",), ("rack=b", "ssd")])),
+        taints=draw(st.sampled_from([(), (), (), (), ("beta",)])),
         unavailable_because="" if available else f"{name} is lost",
     )
 
@@ -109,6 +111,8 @@ def jobs(draw, id, kinds=BOARDS, most=3):
         memory_mib=draw(st.sampled_from([256, 2_048])),
         topology=draw(st.sampled_from(list(Topology))),
         processes=draw(st.sampled_from([1, 1, 2])),
+        needs=draw(st.sampled_from([(), (), (), (), ("rack",), ("rack=a",)])),
+        tolerates=draw(st.sampled_from([(), (), ("beta",)])),
     )
 
 
