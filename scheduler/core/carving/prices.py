@@ -8,9 +8,9 @@ rare beside the room there is for it. Room for it is then worth its size less th
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from scheduler.core.carving.shape import Shape
+from scheduler.core.linear import maximised
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ def arrival_prices(shape: Shape, weights: Floats) -> Floats:
     prices = np.zeros(len(size))
     for load in LOADS:
         demand = load * shape.board.memory_slices * weights[wanted] / asked
-        found = linprog(-served, A_ub=rows, b_ub=[*demand, 1.0], method="highs")
+        found = maximised(served, rows, [*demand, 1.0])
         if found.status == 0:
             prices[wanted] -= found.ineqlin.marginals[:-1] / len(LOADS)
     return np.clip(np.round(prices, 6), 0.0, size)

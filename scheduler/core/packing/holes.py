@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
+
+from scheduler.core.linear import maximised
 
 GRID = 100  # a GPU in hundredths
 Values = npt.NDArray[np.float64]
@@ -48,7 +49,7 @@ def _prices(sizes: list[int], counts: Values) -> Values:
     worth = counts / counts.sum()
     for _ in range(_ROUNDS):
         matrix = np.array(patterns, dtype=float)
-        solved = linprog(-worth, A_ub=matrix, b_ub=np.ones(len(patterns)), method="highs")
+        solved = maximised(worth, matrix, np.ones(len(patterns)))
         prices = np.asarray(solved.x, dtype=float)
         values, pattern = _knapsack(sizes, prices)
         if values[GRID] <= 1 + _ENOUGH or pattern in patterns:
