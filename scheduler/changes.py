@@ -11,6 +11,7 @@ from django.utils import timezone
 from portal.audit.transitions import advance
 from portal.duties.locks import locked
 from portal.inventory.models import Gpu
+from portal.jobs.alternatives import carried
 from portal.jobs.lifecycle import PREEMPTED, job_stop
 from portal.jobs.models import Job
 from portal.jobs.release import idle_slices
@@ -37,7 +38,8 @@ def merge_commit(merge: Merge) -> bool:
         if gpu is None or gpu.pinned or len(idle) != len(merge.slices):
             return False
         for row in idle:
-            advance(row, SliceStatus.DELETING, code="merge", sentence=f"for job {merge.for_job}")
+            why = merge.sentence or f"for job {merge.for_job}"
+            advance(row, SliceStatus.DELETING, code="merge", sentence=why)
         Gpu.objects.filter(pk=gpu.pk).update(settles_at=settles_at())
         ring("cluster")
         return True
@@ -86,15 +88,14 @@ def holds_write(holds: tuple[Hold, ...]) -> None:
 
     Bells ring for the first ones: a page far back in a long queue asks by itself."""
     rows = Job.objects.filter(status=JobStatus.QUEUED)
-    known = {
-        pk: told
-        for pk, *told in rows.filter(reason__isnull=False).values_list("pk", "reason", "position")
-    }
+    told = rows.filter(reason__isnull=False).values_list("pk", "reason", "position")
+    known = {pk: (reason, position) for pk, reason, position in told}
     changed = [
         Job(pk=int(hold.job), reason=reason, position=hold.position)
         for hold in holds
-        for reason in (hold.reason.as_dict(),)
-        if known.get(int(hold.job)) != [reason, hold.position]
+        for old, position in (known.get(int(hold.job), (None, None)),)
+        for reason in (carried(hold.reason.as_dict(), old),)
+        if (old, position) != (reason, hold.position)
     ]
     rows.bulk_update(changed, ["reason", "position"], batch_size=HOLDS_AT_ONCE)
     for job in changed[:MOST_BELLS]:

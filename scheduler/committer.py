@@ -114,7 +114,7 @@ def place_commit(place: Place, bypassed: tuple[str, ...] = ()) -> bool:
         _attempt_create(place, job, asked.processes, gpus, slices, now)
         bypassed_count(bypassed)
         StartEstimate.objects.filter(job=job, started_at=None).update(started_at=now)
-        Job.objects.filter(pk=job.pk).update(reason=None)
+        Job.objects.filter(pk=job.pk).update(reason=None, estimate=None)
         advance(job, JobStatus.PLACED, sentence=place.sentence, position=None, reserved_at=None)
         ring(f"job:{job.pk}")
         ring("cluster")

@@ -20,6 +20,7 @@ from agents.contract.documents import (
 )
 from portal.duties.locks import locked
 from portal.inventory.models import Gpu, Node, Slice
+from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Allocation, Replica, Wish
 from portal.live.bell import ring
 from scheduler.core.request import parse_stored
@@ -38,13 +39,16 @@ def drive(*, node_id: UUID) -> bool:
         (node,) = rows
         body = encode(compile_desired(node))
         gone = Replica.objects.filter(node=node, wish=Wish.GONE, gone_revision__isnull=True)
+        stopped = Replica.objects.filter(node=node, wish=Wish.STOP, stop_revision__isnull=True)
         if _same(body, node.desired):
             gone.update(gone_revision=node.revision)
+            stopped.update(stop_revision=node.revision)
             return False
         node.revision += 1
         node.desired = body | {"revision": node.revision}
         node.save(update_fields=["revision", "desired"])
         gone.update(gone_revision=node.revision)
+        stopped.update(stop_revision=node.revision)
         ring(f"node:{node.pk}")
         return True
 
@@ -154,6 +158,6 @@ def _replica(row: Replica, devices: list[Device], meeting: Rendezvous | None) ->
         processes=request.processes,
         backend=request.backend,
         grace_seconds=request.grace_seconds,
-        time_limit_seconds=job.time_limit_seconds,
+        time_limit_seconds=seconds_left(job),
         rendezvous=meeting,
     )

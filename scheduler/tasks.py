@@ -2,30 +2,49 @@
 
 from uuid import UUID
 
+from celery.signals import worker_process_init
 from django.utils import timezone
 
 from portal.celery import app
 from portal.duties.services import duty_do
+from portal.live.bell import ring_foretell
 from portal.quotas.policy import policy_now
 from scheduler import sweeper
 from scheduler.committer import commit
+from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.plan import plan as decide
 from scheduler.driver import drive as drive_node
+from scheduler.foretell import Pace, foretell_once
 from scheduler.loader import load
+from scheduler.quiet import without_collector
+from scheduler.warm import in_background
+
+_pace = Pace()
+worker_process_init.connect(in_background)
 
 
 def plan_once() -> None:
-    """One planning pass: read, decide, commit, and drive the nodes that it changed."""
+    """One planning pass: read, decide, commit, and drive the nodes that it changed. Those who wait
+    are told the rest by a task of its own."""
     policy = policy_now()
     snapshot = load(now=timezone.now(), policy=policy)
-    committed = commit(decide(snapshot, policy))
+    with without_collector():
+        decided = decide(snapshot, policy, Outlook.of(snapshot))
+    committed = commit(decided)
     for node_id in sorted(committed.nodes):
         drive_node(node_id=node_id)
+    if _pace.is_due(snapshot, decided):
+        ring_foretell()
 
 
 @app.task(name="scheduler.tasks.plan")
 def plan() -> bool:
     return duty_do(name="plan", work=plan_once)
+
+
+@app.task(name="scheduler.tasks.foretell")
+def foretell() -> bool:
+    return duty_do(name="foretell", work=foretell_once, rounds=1)
 
 
 @app.task(name="scheduler.tasks.drive")

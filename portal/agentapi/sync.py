@@ -61,7 +61,7 @@ def take(*, authorization: str, request: SyncRequest) -> Standing:
         _contact(node, request)
     if observed is not None:
         check_protocol(observed.protocol)
-        node_report(node.pk, observed)
+        node_report(node.pk, observed, request.applied_revision)
         Node.objects.filter(pk=node.pk, epoch=request.epoch).update(
             observed_hash=request.observed_hash
         )

@@ -1,12 +1,16 @@
 """How a job looks on the wire, going in and coming out."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
+from portal.api.waiting_shapes import EstimateShape, ReasonShape
+from portal.jobs.estimates import TIMES
 from portal.jobs.models import Allocation, Attempt, Job, Replica
+from portal.jobs.reasons import reason_for
 from portal.jobs.selectors import gpu_hours
 from scheduler.core.states import JobStatus
 
@@ -74,19 +78,6 @@ class JobRequestBody(serializers.Serializer[Any]):
         child=serializers.CharField(), required=False, help_text="taints of nodes"
     )
     env = serializers.DictField(child=serializers.CharField(), required=False)
-
-
-class ReasonShape(serializers.Serializer[Any]):
-    code = serializers.CharField()
-    cls = serializers.ChoiceField(choices=["wait", "change", "ask"])
-    sentence = serializers.CharField()
-    evidence = serializers.DictField()
-    unblocks = serializers.CharField()
-
-    def get_fields(self) -> dict[str, Any]:
-        """`class` is a word of the language, so the field is named here."""
-        fields = super().get_fields()
-        return {("class" if name == "cls" else name): field for name, field in fields.items()}
 
 
 class DryRunShape(serializers.Serializer[Any]):
@@ -163,13 +154,17 @@ class JobLinks(serializers.Serializer[Any]):
 
 
 class JobRow(serializers.ModelSerializer[Job]):
-    """A job in a list. The context holds `usage`: unit-seconds by job id."""
+    """A job in a list. The context holds `usage`: unit-seconds by job id; and `projects`: those
+    whose names the caller may read."""
 
     id = serializers.CharField(source="label")
     project = serializers.CharField(source="project.slug")
     owner = serializers.CharField(source="owner.username")
     replicas = serializers.IntegerField(source="replicas_wanted")
-    reason = ReasonShape(allow_null=True)
+    reason = serializers.SerializerMethodField()
+    estimate = serializers.SerializerMethodField(
+        help_text="null where there is nothing to go by, and for what waits no more"
+    )
     gpu_hours = serializers.SerializerMethodField(help_text="rounded up to four decimals")
     links = serializers.SerializerMethodField()
 
@@ -189,6 +184,7 @@ class JobRow(serializers.ModelSerializer[Job]):
             "stop_reason",
             "reason",
             "position",
+            "estimate",
             "time_limit_seconds",
             "submitted_at",
             "queued_at",
@@ -205,6 +201,17 @@ class JobRow(serializers.ModelSerializer[Job]):
             "held_because",
             "links",
         ]
+
+    @extend_schema_field(ReasonShape(allow_null=True))
+    def get_reason(self, job: Job) -> dict[str, Any] | None:
+        return reason_for(job.reason, self.context["projects"])
+
+    @extend_schema_field(EstimateShape(allow_null=True))
+    def get_estimate(self, job: Job) -> dict[str, Any] | None:
+        if not job.estimate or JobStatus(job.status) is not JobStatus.QUEUED:
+            return None
+        times = {name: datetime.fromtimestamp(job.estimate[name], UTC) for name in TIMES}
+        return dict(EstimateShape(times | {"basis": job.estimate["basis"]}).data)
 
     def get_gpu_hours(self, job: Job) -> str:
         return str(gpu_hours(self.context["usage"].get(job.pk, 0)))

@@ -33,6 +33,7 @@ from portal.errors import Refused
 from portal.jobs.holding import job_approve, job_hold, job_refuse, job_release
 from portal.jobs.logs import read_log
 from portal.jobs.models import Job
+from portal.jobs.reasons import projects_of
 from portal.jobs.selectors import (
     attempts_of,
     job_visible,
@@ -64,7 +65,7 @@ class JobList(GenericAPIView[Job]):
     def get(self, request: Request) -> Response:
         rows = jobs_visible_to(caller(request)).filter(**_filters(request))
         page = self.paginate_queryset(rows) or []
-        shape = JobRow(page, many=True, context={"usage": usage_of(page)})
+        shape = JobRow(page, many=True, context=_context(request, page))
         return self.get_paginated_response(shape.data)
 
     @extend_schema(
@@ -81,7 +82,7 @@ class JobList(GenericAPIView[Job]):
             body = {"possible": reason is None, "reason": said, "request": request_as_dict(wanted)}
             return Response(body)
         job = job_submit(user=caller(request), request=wanted, idempotency_key=_key(request))
-        whole = _whole(job)
+        whole = _whole(request, job)
         place = {"Location": str(whole["links"]["self"])}
         return Response(whole, status=status.HTTP_201_CREATED, headers=place)
 
@@ -89,7 +90,7 @@ class JobList(GenericAPIView[Job]):
 class JobOne(APIView):
     @extend_schema(operation_id="job_show", responses=JobWhole)
     def get(self, request: Request, job: str) -> Response:
-        return Response(_whole(job_visible(caller(request), job)))
+        return Response(_whole(request, job_visible(caller(request), job)))
 
 
 class JobCancel(APIView):
@@ -100,7 +101,7 @@ class JobCancel(APIView):
             sentence = "Only its owner or a project admin may cancel a job"
             raise Refused("forbidden", sentence, "", 403)
         job_cancel(job=row, actor=caller(request).username)
-        return Response(_whole(job_visible(caller(request), job)))
+        return Response(_whole(request, job_visible(caller(request), job)))
 
 
 class BecauseBody(serializers.Serializer[Any]):
@@ -111,13 +112,15 @@ class JobHold(APIView):
     @extend_schema(operation_id="job_hold", request=BecauseBody, responses=JobWhole)
     def post(self, request: Request, job: str) -> Response:
         row = job_visible(caller(request), job)
-        return _done(job_hold(job=row, by=caller(request), because=_because(request)))
+        return _done(request, job_hold(job=row, by=caller(request), because=_because(request)))
 
 
 class JobRelease(APIView):
     @extend_schema(operation_id="job_release", request=None, responses=JobWhole)
     def post(self, request: Request, job: str) -> Response:
-        return _done(job_release(job=job_visible(caller(request), job), by=caller(request)))
+        return _done(
+            request, job_release(job=job_visible(caller(request), job), by=caller(request))
+        )
 
 
 class JobApprove(APIView):
@@ -125,7 +128,9 @@ class JobApprove(APIView):
 
     @extend_schema(operation_id="job_approve", request=None, responses=JobWhole)
     def post(self, request: Request, job: str) -> Response:
-        return _done(job_approve(job=job_visible(caller(request), job), by=caller(request)))
+        return _done(
+            request, job_approve(job=job_visible(caller(request), job), by=caller(request))
+        )
 
 
 class JobRefuse(APIView):
@@ -134,7 +139,7 @@ class JobRefuse(APIView):
     @extend_schema(operation_id="job_refuse", request=BecauseBody, responses=JobWhole)
     def post(self, request: Request, job: str) -> Response:
         row = job_visible(caller(request), job)
-        return _done(job_refuse(job=row, by=caller(request), because=_because(request)))
+        return _done(request, job_refuse(job=row, by=caller(request), because=_because(request)))
 
 
 class JobLogs(APIView):
@@ -185,12 +190,18 @@ def limits() -> RequestLimits:
     )
 
 
-def _whole(job: Job) -> Any:
-    return JobWhole(job, context={"usage": usage_of([job]), "attempts": attempts_of(job)}).data
+def _context(request: Request, jobs: list[Job]) -> dict[str, Any]:
+    return {"usage": usage_of(jobs), "projects": projects_of(caller(request))}
 
 
-def _done(job: Job) -> Response:
-    return Response(_whole(Job.objects.select_related("project", "owner").get(pk=job.pk)))
+def _whole(request: Request, job: Job) -> Any:
+    context = _context(request, [job]) | {"attempts": attempts_of(job)}
+    return JobWhole(job, context=context).data
+
+
+def _done(request: Request, job: Job) -> Response:
+    row = Job.objects.select_related("project", "owner").get(pk=job.pk)
+    return Response(_whole(request, row))
 
 
 def _because(request: Request) -> str:

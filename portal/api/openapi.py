@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from agents.contract.documents import GpuMode
 from portal.inventory.models import words
+from portal.what_if.models import Status
 from scheduler.core.states import (
     AllocationStatus,
     JobStatus,
@@ -24,6 +25,7 @@ ALLOCATION_STATUS = words(AllocationStatus)
 SLICE_STATUS = words(SliceStatus)
 NODE_STATUS = words(NodeStatus)
 GPU_MODE = words(GpuMode)
+WHAT_IF_STATUS = Status.choices
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 FIELD = {

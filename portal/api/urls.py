@@ -6,7 +6,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api import devices, jobs, nodes, projects, quotas, tokens
+from portal.api import devices, jobs, nodes, projects, quotas, tokens, what_ifs
 from portal.errors import Refused
 
 app_name = "api"
@@ -58,6 +58,8 @@ urlpatterns = [
     path("quotas/<str:project>/<str:user>", quotas.UserQuota.as_view(), name="user-quota"),
     path("tokens", tokens.TokenList.as_view(), name="tokens"),
     path("tokens/<str:token>", tokens.TokenOne.as_view(), name="token"),
+    path("what-ifs", what_ifs.WhatIfList.as_view(), name="what-ifs"),
+    path("what-ifs/<str:what_if>", what_ifs.WhatIfOne.as_view(), name="what-if"),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api:schema"), name="docs"),
     re_path(r"", NoRoute.as_view(), name="no-route"),

@@ -104,9 +104,14 @@ def _running(job: Job, replicas: list[Replica]) -> None:
     if JobStatus(job.status) is not JobStatus.PREPARING:
         return
     started = min((r.started_at for r in replicas if r.started_at), default=timezone.now())
-    left = job.time_limit_seconds - job.attained_seconds
-    deadline = started + timedelta(seconds=left)
+    deadline = started + timedelta(seconds=seconds_left(job))
     advance(job, JobStatus.RUNNING, started_at=started, deadline_at=deadline)
+
+
+def seconds_left(job: Job) -> int:
+    """How long its next attempt may run: what is left of its limit, at least a minute of it."""
+    left = job.time_limit_seconds - job.attained_seconds
+    return min(job.time_limit_seconds, max(LEAST_SECONDS_LEFT, left))
 
 
 def _release_barrier(replicas: list[Replica]) -> None:
@@ -164,8 +169,19 @@ def _replica_stop(replica: Replica) -> None:
 
 
 def _finish_when_ended(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
-    if all(ReplicaStatus(r.status) in REPLICA_ENDED for r in replicas):
-        _end(job, attempt, replicas)
+    if not all(ReplicaStatus(r.status) in REPLICA_ENDED for r in replicas):
+        return
+    if job.stop_reason == PREEMPTED and _succeeded(replicas):
+        job.stop_reason = "succeeded"
+    _end(job, attempt, replicas)
+
+
+def _succeeded(replicas: list[Replica]) -> bool:
+    """Every replica ended with 0 before it was told to stop: there is nothing to run again. Who is
+    told, saves its work and ends with 0 has not finished it."""
+    ends = [(ReplicaStatus(r.status), r.exit_code) for r in replicas]
+    unasked = all(r.ended_unasked for r in replicas)
+    return unasked and attempt_outcome(ends) is Outcome.SUCCEEDED
 
 
 def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:

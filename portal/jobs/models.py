@@ -27,6 +27,8 @@ class Job(models.Model):
     `attained_seconds`: running time that later attempts build on; the limit counts it. `preempted`
     and `bypassed`: how often it was stopped for others, and overtaken while it waited. `after`:
     jobs that must succeed first. `reserved_at`: the planner lets nobody delay it beyond this time.
+    `estimate`: when it will start, as `portal.jobs.estimates.as_dict` writes it; null where there
+    is nothing to go by.
     """
 
     NOUN = "job"
@@ -72,6 +74,7 @@ class Job(models.Model):
     preempted = models.PositiveIntegerField(default=0, editable=False)
     bypassed = models.PositiveIntegerField(default=0, editable=False)
     reserved_at = models.DateTimeField(null=True, blank=True, editable=False)
+    estimate = models.JSONField(null=True, blank=True, editable=False)
 
     class Meta:
         ordering = ("-id",)
@@ -134,7 +137,8 @@ class Replica(models.Model):
     """One container of an attempt, by rank. `log_bytes` counts what has arrived of its log.
 
     `gone_revision` is the node's desired revision from which the replica was left out: once the
-    node has applied it and lists the replica no more, its devices are free.
+    node has applied it and lists the replica no more, its devices are free. `stop_revision` is the
+    one from which it was told to stop; `ended_unasked`: it ended before its node had taken that.
     """
 
     NOUN = "replica"
@@ -156,6 +160,8 @@ class Replica(models.Model):
     sentence = models.CharField(max_length=1024, blank=True, default="")
     log_bytes = models.PositiveBigIntegerField(default=0)
     gone_revision = models.PositiveBigIntegerField(null=True, blank=True)
+    stop_revision = models.PositiveBigIntegerField(null=True, blank=True)
+    ended_unasked = models.BooleanField(default=False)
     ready_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -224,7 +230,9 @@ class Allocation(models.Model):
 class StartEstimate(models.Model):
     """A question when a job will start, and the answer; `started_at` says what came true.
 
-    `optimistic`, `expected` and `pessimistic`: with 10, 50 and 90 % of the forecasts.
+    `optimistic`, `expected` and `pessimistic`: with 10, 50 and 90 % of the forecasts. `own` and
+    `calibrated`: the same as waits in seconds, as it was simulated and as earlier answers corrected
+    it; `kind`: what questions are alike in. Later answers are corrected by these.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -234,6 +242,9 @@ class StartEstimate(models.Model):
     expected = models.DateTimeField()
     pessimistic = models.DateTimeField()
     basis = models.CharField(max_length=200)
+    own = models.JSONField(default=list)
+    calibrated = models.JSONField(default=list)
+    kind = models.CharField(max_length=64, blank=True, default="")
     started_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -81,7 +81,7 @@ def _given_back(now: datetime, half_life_seconds: int) -> Iterable[tuple[Any, ..
     piece = TruncDay("released_at") if by_days else TruncHour("released_at")
     middle = timedelta(hours=12) if by_days else timedelta(minutes=30)
     rows = (
-        Allocation.objects.filter(released_at__gte=since, used_seconds__gt=0)
+        Allocation.objects.filter(released_at__range=(since, now), used_seconds__gt=0)
         .order_by()
         .annotate(piece=piece)
         .values("project__slug", "user__username", "piece")

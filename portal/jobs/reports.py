@@ -20,15 +20,19 @@ from portal.live.bell import ring, ring_plan
 from scheduler.core.states import REPLICA_EDGES, ReplicaStatus, is_allowed
 
 
-def node_report(node_id: UUID, observed: ObservedDocument) -> None:
+def node_report(
+    node_id: UUID, observed: ObservedDocument, applied_revision: int | None = None
+) -> None:
     """Take a node's whole observed document. Repeats are harmless; nothing is assumed from absence
-    except what the node has been told to remove."""
+    except what the node has been told to remove. `applied_revision`: what the node had taken when
+    it said this; by default what it said last."""
     with transaction.atomic():
         (node,) = locked(Node.objects.filter(pk=node_id))
         _facts_report(node, observed)
         changed = gpus_report(node, observed)
         changed |= slices_report(node, observed)
-        jobs = _replicas_report(node, observed)
+        taken = node.applied_revision if applied_revision is None else applied_revision
+        jobs = _replicas_report(node, observed, taken)
         changed |= replicas_gone(node=node, seen={r.id for r in observed.replicas})
         ring("cluster")
     for job_id in sorted(jobs):
@@ -62,13 +66,13 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
     node.save(update_fields=["facts", "topology", "fabric", "cpu_milli", "memory_mib"])
 
 
-def _replicas_report(node: Node, observed: ObservedDocument) -> set[int]:
+def _replicas_report(node: Node, observed: ObservedDocument, taken: int) -> set[int]:
     """Advance each replica that the node speaks of; the jobs whose replicas moved."""
     said = {r.id: r for r in observed.replicas}
     rows = locked(
         Replica.objects.filter(node=node, pk__in=_uuids(said)).select_related("attempt__job")
     )
-    return {row.attempt.job_id for row in rows if _replica_report(row, said[str(row.pk)])}
+    return {row.attempt.job_id for row in rows if _replica_report(row, said[str(row.pk)], taken)}
 
 
 def _uuids(ids: Iterable[str]) -> list[UUID]:
@@ -82,7 +86,7 @@ def _uuids(ids: Iterable[str]) -> list[UUID]:
     return found
 
 
-def _replica_report(row: Replica, said: ObservedReplica) -> bool:
+def _replica_report(row: Replica, said: ObservedReplica, taken: int) -> bool:
     """True when the replica moved. A lower or foreign fence says nothing about this attempt."""
     if said.fence != row.attempt.fence:
         return False
@@ -97,14 +101,14 @@ def _replica_report(row: Replica, said: ObservedReplica) -> bool:
         code=said.code,
         sentence=said.sentence,
         at=now,
-        **_columns(row, said, new),
+        **_columns(row, said, new, taken),
     )
     if new in (ReplicaStatus.READY, ReplicaStatus.RUNNING):
         allocations_bind(replica=row, at=now)
     return True
 
 
-def _columns(row: Replica, said: ObservedReplica, new: ReplicaStatus) -> dict[str, Any]:
+def _columns(row: Replica, said: ObservedReplica, new: ReplicaStatus, taken: int) -> dict[str, Any]:
     """What changes with the step. Times are ours: a node's clock is advisory."""
     now = timezone.now()
     columns: dict[str, Any] = {"container": said.container}
@@ -114,6 +118,8 @@ def _columns(row: Replica, said: ObservedReplica, new: ReplicaStatus) -> dict[st
         columns["ready_at"] = now
     if new is ReplicaStatus.RUNNING or (new is ReplicaStatus.EXITED and row.started_at is None):
         columns["started_at"] = now
+    if new is ReplicaStatus.EXITED:
+        columns["ended_unasked"] = row.stop_revision is None or taken < row.stop_revision
     if new in (ReplicaStatus.EXITED, ReplicaStatus.FAILED, ReplicaStatus.LOST):
         columns |= {
             "finished_at": now,

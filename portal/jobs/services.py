@@ -87,9 +87,11 @@ def job_cancel(*, job: Job, actor: str) -> Job:
                 sentence=f"{actor} cancelled it",
                 stop_reason="cancelled",
                 finished_at=timezone.now(),
-                reason=None,
                 position=None,
+                estimate=None,
             )
+            Job.objects.filter(pk=job.pk).update(reason=None)
+            job.reason = None
             ring_plan()
         elif status not in JOB_FINAL:
             job_stop(

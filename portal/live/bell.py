@@ -20,6 +20,8 @@ from portal.live import sockets
 CHANNEL = "tessera:bell"
 PLAN = "scheduler.tasks.plan"
 DRIVE = "scheduler.tasks.drive"
+FORETELL = "scheduler.tasks.foretell"
+WHAT_IF = "portal.what_if.tasks.carry_out"
 # A web process that does not take a ring within this time finds out by its own timeout.
 RING_SECONDS = 0.2
 
@@ -34,6 +36,16 @@ def ring(key: str) -> None:
 def ring_plan() -> None:
     """Ask for a planning pass once this commits."""
     _on_commit(lambda: _send(PLAN))
+
+
+def ring_foretell() -> None:
+    """Ask that waiting jobs be told when they will start once this commits."""
+    _on_commit(lambda: _send(FORETELL))
+
+
+def ring_what_if(what_if: int) -> None:
+    """Ask that a what-if be replayed once this commits."""
+    _on_commit(lambda: _send(WHAT_IF, str(what_if)))
 
 
 def ring_drive(node_ids: Iterable[UUID]) -> None:

@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "portal.quotas",
     "portal.audit",
     "portal.duties",
+    "portal.what_if",
     "portal.web",
     "portal.demo",
 ]
@@ -181,6 +182,7 @@ SPECTACULAR_SETTINGS = {
             "ReplicaStatus": "REPLICA_STATUS",
             "AllocationStatus": "ALLOCATION_STATUS",
             "SliceStatus": "SLICE_STATUS",
+            "WhatIfStatus": "WHAT_IF_STATUS",
             "NodeStatus": "NODE_STATUS",
             "GpuMode": "GPU_MODE",
         }.items()
@@ -204,7 +206,7 @@ CONTENT_SECURITY_POLICY = {
 
 # Celery is a bell between the portal and its workers, never a store: see reliability facts 2.2.
 CELERY_BROKER_URL = env("TESSERA_BROKER_URL", default="filesystem://")
-CELERY_IMPORTS = ["scheduler.tasks"]
+CELERY_IMPORTS = ["scheduler.tasks", "portal.what_if.tasks"]
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = None
 CELERY_TASK_SERIALIZER = "json"

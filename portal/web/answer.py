@@ -10,15 +10,21 @@ from django.utils.translation import gettext_lazy, ngettext
 from agents.contract.units import as_gpus
 from portal.accounts.models import User
 from portal.errors import Refused
+from portal.jobs.estimates import as_dict, questions
+from portal.jobs.reasons import projects_of, reason_for
 from portal.jobs.services import job_check
 from portal.jobs.snapshot import as_waiting, cluster_snapshot, queue
 from portal.quotas.policy import policy_now
-from portal.web.panel import LOOK, evidence_of
+from portal.web.evidence import evidence_of
+from portal.web.expected import expected
+from portal.web.panel import LOOK
 from portal.web.request_form import Asked
 from portal.web.words import duration, memory, share
-from scheduler.core.decisions import SlicePlace
+from scheduler.core.decisions import Estimate, SlicePlace
+from scheduler.core.forecast.of_pass import starts_of
+from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.plan import plan
-from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.reasons import ReasonCode
 from scheduler.core.request import JobRequest
 from scheduler.core.values import ClusterSnapshot
 
@@ -43,6 +49,14 @@ LABELS = {
     "backend": gettext_lazy("Backend"),
     "priority": gettext_lazy("Priority"),
     "env": gettext_lazy("Environment"),
+    "device_memory": gettext_lazy("GPU memory, at least"),
+    "isolation": gettext_lazy("Served by"),
+    "models": gettext_lazy("Models of GPU"),
+    "begin_at": gettext_lazy("Begin at"),
+    "after": gettext_lazy("After these jobs"),
+    "needs": gettext_lazy("Labels that its nodes have"),
+    "tolerates": gettext_lazy("Taints that its nodes may have"),
+    "preemptible": gettext_lazy("May be stopped for others"),
 }
 
 
@@ -73,17 +87,32 @@ def answer_to(user: User, asked: Asked) -> Answer:
     except Refused as refused:
         return Answer("bad", "x", _("This is refused"), refused.sentence, _("Request"))
     if never:
-        return _because(never, "bad", "x", _("This can never run here"))
-    snapshot = cluster_snapshot(now=timezone.now(), jobs=queue())
-    decided = plan(_with(snapshot, request, user), policy_now())
+        told = reason_for(never.as_dict(), projects_of(user)) or {}
+        return _because(told, "bad", "x", _("This can never run here"))
+    now, policy = timezone.now(), policy_now()
+    snapshot = _with(cluster_snapshot(now=now, jobs=queue()), request, user)
+    outlook = Outlook.of(snapshot)
+    decided = plan(snapshot, policy, outlook)
     for place in decided.places:
         if place.job == ASKED:
             return _placed(place, snapshot, request)
     reason = next(hold.reason for hold in decided.holds if hold.job == ASKED)
+    told = reason_for(reason.as_dict(), projects_of(user)) or {}
     if reason.code is ReasonCode.REPARTITION:
-        return _because(reason, "ok", "check", _("Can start in a moment"), _("Request and start"))
+        return _because(told, "ok", "check", _("Can start in a moment"), _("Request and start"))
     cls, icon = LOOK[reason.cls]
-    return _because(reason, cls, icon, _("Would wait"), _("Request and wait"))
+    start = starts_of(snapshot, policy, outlook, decided, questions(now)).get(ASKED)
+    return _because(told, cls, icon, _would_wait(start), _("Request and wait"))
+
+
+def _would_wait(start: Estimate | None) -> str:
+    if start is None:
+        return _("Would wait, nobody can tell how long")
+    wait = expected(as_dict(start))
+    if wait.low == wait.high:
+        return _("Would wait, probably about %(about)s") % {"about": wait.about}
+    words = {"about": wait.about, "low": wait.low, "high": wait.high}
+    return _("Would wait, probably about %(about)s (%(low)s to %(high)s)") % words
 
 
 def _incomplete(errors: dict[str, str]) -> Answer:
@@ -106,9 +135,11 @@ def _with(snapshot: ClusterSnapshot, request: JobRequest, user: User) -> Cluster
     return replace(snapshot, jobs=(*snapshot.jobs, waiting))
 
 
-def _because(reason: Reason, cls: str, icon: str, title: str, verb: str = "") -> Answer:
-    said = reason.as_dict()
-    sentence = f"{reason.sentence}. {reason.unblocks}" if reason.unblocks else reason.sentence
+def _because(said: dict[str, Any], cls: str, icon: str, title: str, verb: str = "") -> Answer:
+    """With a reason as the user may read it."""
+    sentence = said["sentence"]
+    if said["unblocks"]:
+        sentence = f"{sentence}. {said['unblocks']}"
     return Answer(
         cls,
         icon,

@@ -11,6 +11,7 @@ from portal.audit.models import Event
 from portal.audit.selectors import events_of
 from portal.jobs.logs import tail_lines
 from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.reasons import projects_of
 from portal.jobs.selectors import attempts_of, gpu_hours, may_cancel, usage_of
 from portal.web.panel import panel_of
 from portal.web.words import BADGES, Badge
@@ -89,7 +90,7 @@ def story(user: User, job: Job, *, tab: str, rank: int | None) -> dict[str, Any]
         "rank": rank,
         "is_final": is_final,
         "may_cancel": not is_final and may_cancel(user, job),
-        "panel": panel_of(job, last, replicas),
+        "panel": panel_of(job, last, replicas, projects_of(user)),
         "gpu_hours": gpu_hours(usage_of([job]).get(job.pk, 0)),
         "failure_lines": log_lines(replicas, 20)[-20:] if job.status == JobStatus.FAILED else [],
     }

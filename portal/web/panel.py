@@ -1,12 +1,17 @@
 """The panel above a job's log: what it waits for, what is being done, how it ended."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from agents.contract.units import as_gpus
 from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.reasons import reason_for
+from portal.web.evidence import evidence_of
+from portal.web.expected import Expected, expected_of
 from portal.web.words import between, exit_meaning
 from scheduler.core.reasons import ReasonClass
 from scheduler.core.states import JobStatus, SliceStatus
@@ -21,7 +26,8 @@ LOOK = {
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`title` is the one sentence; `evidence` its numbers by name, `code` the reason's code."""
+    """`title` is the one sentence; `evidence` its numbers by name, `code` the reason's code;
+    `instead` what would start now, each with the address of the form that asks for it."""
 
     cls: str
     icon: str
@@ -29,13 +35,20 @@ class Panel:
     sentence: str = ""
     code: str = ""
     evidence: list[tuple[str, str]] = field(default_factory=list)
+    expected: Expected | None = None
+    instead: list[tuple[str, str]] = field(default_factory=list)
 
 
-def panel_of(job: Job, attempt: Attempt | None, replicas: list[Replica]) -> Panel | None:
-    """None while a job simply runs."""
+def panel_of(
+    job: Job,
+    attempt: Attempt | None,
+    replicas: list[Replica],
+    projects: frozenset[str] | None = frozenset(),
+) -> Panel | None:
+    """For somebody who knows these projects. None while a job simply runs."""
     match JobStatus(job.status):
         case JobStatus.SUBMITTED | JobStatus.AWAITING_APPROVAL | JobStatus.QUEUED:
-            return _waiting(job)
+            return _waiting(job, reason_for(job.reason, projects))
         case JobStatus.PLACED | JobStatus.PREPARING:
             return _starting(replicas)
         case JobStatus.STOPPING:
@@ -54,37 +67,26 @@ def panel_of(job: Job, attempt: Attempt | None, replicas: list[Replica]) -> Pane
             return None
 
 
-def evidence_of(reason: dict[str, Any]) -> list[tuple[str, str]]:
-    """Numbers by name; a number for each node as "node-a 2, node-b 1", units as GPUs."""
-    return [_fact(name, value) for name, value in reason["evidence"].items()]
-
-
-def _fact(name: str, value: Any) -> tuple[str, str]:
-    if name.endswith("_units"):
-        return name.removesuffix("_units"), f"{as_gpus(value)} GPU"
-    return name.replace("_", " "), _said(value)
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_said(inner)}" for name, inner in value.items())
-    if isinstance(value, list):
-        return ", ".join(_said(inner) for inner in value)
-    return str(value)
-
-
-def _waiting(job: Job) -> Panel:
-    if not job.reason:
+def _waiting(job: Job, reason: dict[str, Any] | None) -> Panel:
+    if not reason:
         return Panel("wait", "clock", _("In the queue: the planner looks at it in a moment"))
-    cls, icon = LOOK[ReasonClass(job.reason["class"])]
+    cls, icon = LOOK[ReasonClass(reason["class"])]
     return Panel(
         cls,
         icon,
-        job.reason["sentence"],
-        job.reason["unblocks"],
-        job.reason["code"],
-        evidence_of(job.reason),
+        reason["sentence"],
+        reason["unblocks"],
+        reason["code"],
+        evidence_of(reason),
+        expected_of(job),
+        [(one["sentence"], _form(job, one["changes"])) for one in reason.get("alternatives", ())],
     )
+
+
+def _form(job: Job, changes: dict[str, Any]) -> str:
+    """The request form, filled in as the job was asked for, with these changes."""
+    query = {"like": job.label, "change": json.dumps(changes, sort_keys=True)}
+    return f"{reverse('web:request')}?{urlencode(query)}"
 
 
 def _starting(replicas: list[Replica]) -> Panel:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from portal.jobs.models import Job
+from portal.web.request_extras import CONDITIONS, conditions, conditions_like, words_of
 from scheduler.core.request import (
     JobRequest,
     RequestLimits,
@@ -20,7 +21,7 @@ from scheduler.core.request import (
 )
 
 # Amounts that are no profile.
-WHOLE, SHARE = "gpus", "mps"
+WHOLE, SHARE, MEMORY = "gpus", "mps", "memory"
 # Runs in every runtime and image: it tells which device it was given.
 EXAMPLE = ("sh", "-c", 'echo "Hello from $NVIDIA_VISIBLE_DEVICES"; sleep 20; echo done')
 DEFAULTS = {
@@ -31,6 +32,9 @@ DEFAULTS = {
     "gpus": "1",
     "threads": "25",
     "share_memory": "8GiB",
+    "device_memory": "16GiB",
+    "isolation": "hardware",
+    "models": "",
     "replicas": "1",
     "time_limit": "30m",
     "topology": "best",
@@ -40,6 +44,7 @@ DEFAULTS = {
     "cpu": "500m",
     "memory": "512MiB",
     "env": "",
+    **CONDITIONS,
 }
 
 
@@ -71,10 +76,9 @@ def fresh(project: str) -> dict[str, str]:
     return DEFAULTS | {"project": project, "key": secrets.token_urlsafe(16)}
 
 
-def like(job: Job, project: str) -> dict[str, str]:
-    """A new form filled in as the job was asked for."""
-    asked = job.request
-    device = asked["device"]
+def like(job: Job, project: str, changes: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """A new form filled in as the job was asked for, with these fields of the request changed."""
+    asked = job.request | (changes or {})
     filled = {
         name: str(asked[name])
         for name in ("name", "image", "replicas", "time_limit", "topology", "launcher")
@@ -83,11 +87,20 @@ def like(job: Job, project: str) -> dict[str, str]:
     filled["backend"] = asked.get("backend", DEFAULTS["backend"])
     filled["command"] = shlex.join(asked["command"])
     filled["env"] = "\n".join(f"{name}={value}" for name, value in asked["env"].items())
-    filled["amount"] = next((way for way in (WHOLE, SHARE) if way in device), device.get("mig", ""))
+    return fresh(project) | filled | _device_like(asked["device"]) | conditions_like(job, asked)
+
+
+def _device_like(device: Mapping[str, Any]) -> dict[str, str]:
+    ways = (way for way in (WHOLE, SHARE, MEMORY) if way in device)
+    filled = {"amount": next(ways, str(device.get("mig", "")))}
+    filled["models"] = " ".join(device.get("models", ()))
     filled["gpus"] = str(device.get("gpus", 1))
     if share := device.get("mps"):
         filled |= {"threads": str(share["threads"]), "share_memory": share["memory"]}
-    return fresh(project) | filled
+    if memory := device.get("memory"):
+        isolation = str(device.get("isolation", DEFAULTS["isolation"]))
+        filled |= {"device_memory": str(memory), "isolation": isolation}
+    return filled
 
 
 def as_curl(request: JobRequest, url: str) -> str:
@@ -122,15 +135,27 @@ def _body(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     body["replicas"] = _number(values["replicas"])
     body["command"] = _words(values["command"], errors)
     body["env"] = _env(values["env"], errors)
+    if device := _device(values):
+        body["device"] = device
+    return body | conditions(values)
+
+
+def _device(values: dict[str, str]) -> dict[str, Any]:
     amount = values["amount"]
+    device: dict[str, Any] = {}
     if amount == WHOLE:
-        body["device"] = {"gpus": _number(values["gpus"])}
+        device = {"gpus": _number(values["gpus"])}
     elif amount == SHARE:
         threads = _number(values["threads"])
-        body["device"] = {"mps": {"threads": threads, "memory": values["share_memory"]}}
+        device = {"mps": {"threads": threads, "memory": values["share_memory"]}}
+    elif amount == MEMORY:
+        isolation = values["isolation"] or DEFAULTS["isolation"]
+        device = {"memory": values["device_memory"], "isolation": isolation}
     elif amount:
-        body["device"] = {"mig": amount}
-    return body
+        device = {"mig": amount}
+    if device and (models := words_of(values["models"])):
+        device["models"] = models
+    return device
 
 
 def _words(text: str, errors: dict[str, str]) -> list[str]:
@@ -160,6 +185,13 @@ def _form_field(path: str, amount: str) -> str:
     """Where the page shows an error of the request's field."""
     head = path.split(".")[0]
     if head == "device":
-        parts = {"device.mps.threads": "threads", "device.mps.memory": "share_memory"}
+        parts = {
+            "device.mps.threads": "threads",
+            "device.mps.memory": "share_memory",
+            "device.memory": "device_memory",
+            "device.isolation": "isolation",
+        }
+        if path.startswith("device.models"):
+            return "models"
         return "gpus" if amount == WHOLE else parts.get(path, "amount")
     return head or "name"

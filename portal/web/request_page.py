@@ -17,11 +17,12 @@ from portal.jobs.selectors import job_visible
 from portal.jobs.services import job_submit
 from portal.web.answer import answer_to
 from portal.web.person import person
-from portal.web.request_form import SHARE, WHOLE, Asked, as_curl, fresh, like, read
+from portal.web.request_extras import CONDITIONS, changes_in
+from portal.web.request_form import MEMORY, SHARE, WHOLE, Asked, as_curl, fresh, like, read
 from portal.web.stock import stock
 from scheduler.core.request import request_as_yaml
 from scheduler.core.request_values import Launcher
-from scheduler.core.values import Priority, Topology
+from scheduler.core.values import Isolation, Priority, Topology
 
 TOPOLOGIES = {
     Topology.BEST: gettext_lazy("best: as near as there is room"),
@@ -38,11 +39,24 @@ BACKENDS = {
     Backend.NCCL: "nccl",
     Backend.GLOO: "gloo",
 }
+ISOLATIONS = {
+    Isolation.HARDWARE: gettext_lazy("a slice or a whole GPU"),
+    Isolation.ANY: gettext_lazy("an MPS share will do"),
+}
+MAKES_WAY = {
+    "": gettext_lazy("only at priority low"),
+    "yes": gettext_lazy("yes"),
+    "no": gettext_lazy("no"),
+}
 PRIORITIES = {
     Priority.LOW: gettext_lazy("low"),
     Priority.NORMAL: gettext_lazy("normal"),
     Priority.HIGH: gettext_lazy("high"),
 }
+
+FOLDED = frozenset(
+    {"cpu", "memory", "env", "topology", "launcher", "backend", "priority", "models", *CONDITIONS}
+)
 
 
 @login_required
@@ -69,7 +83,8 @@ def _started(request: HttpRequest) -> Asked:
     first = projects_to_work_in(user).order_by("slug").first()
     project = first.slug if first else ""
     earlier = _earlier(user, request.GET.get("like", ""))
-    values = like(earlier, project) if earlier else fresh(project)
+    changes = changes_in(request.GET.get("change", ""))
+    values = like(earlier, project, changes) if earlier else fresh(project)
     cards = stock(user)
     values["amount"] = request.GET.get("amount") or values["amount"]
     if not values["amount"]:
@@ -105,6 +120,10 @@ def _page(request: HttpRequest, asked: Asked, status: int = 200) -> HttpResponse
         "errors": asked.errors,
         "cards": cards,
         "has_shares": any(card.value == SHARE for card in cards),
+        "by_memory": MEMORY if asked.values["amount"] == MEMORY else "",
+        "isolations": [(str(value), word) for value, word in ISOLATIONS.items()],
+        "makes_way": list(MAKES_WAY.items()),
+        "is_open": not FOLDED.isdisjoint(asked.errors),
         "projects": projects_to_work_in(user).order_by("slug"),
         "image_allow": settings.PLATFORM.image_allow,
         "topologies": [(str(value), word) for value, word in TOPOLOGIES.items()],

@@ -9,6 +9,9 @@ from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import ClusterSnapshot, WaitingJob
 from scheduler.core.wants import Want, wants
 
+# Asks of jobs that left the queue are forgotten when so many have.
+FORGET = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -26,10 +29,25 @@ class Asks:
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._capacity = Capacity(snapshot)
         self._known: dict[object, Ask] = {}
+        self._by_job: dict[str, tuple[WaitingJob, Ask]] = {}
         self._never: dict[object, Reason | None] = {}
         self._unpaid: dict[object, Reason | None] = {}
 
+    def follow(self, snapshot: ClusterSnapshot) -> None:
+        """Go on with a snapshot of the same hardware."""
+        self._capacity.quotas = snapshot.quotas
+        self._unpaid.clear()
+        if len(self._by_job) > 2 * len(snapshot.jobs) + FORGET:
+            self._by_job.clear()
+
     def of(self, job: WaitingJob) -> Ask:
+        seen, ask = self._by_job.get(job.id, (None, None))
+        if seen is not job or ask is None:
+            ask = self._of(job)
+            self._by_job[job.id] = (job, ask)
+        return ask
+
+    def _of(self, job: WaitingJob) -> Ask:
         key = (
             *(job.device, job.replicas, job.cpu_milli, job.memory_mib, job.topology),
             *(job.processes, job.needs, job.tolerates),
@@ -56,6 +74,8 @@ class Asks:
             self._never[what] = reason
         if reason := self._never[what]:
             return reason
+        if not self._capacity.quotas:
+            return None
         key = (*ask.alike, job.project, job.user)
         if key not in self._unpaid:
             self._unpaid[key] = self._capacity.over_quota(job)

@@ -44,11 +44,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Delete these idle slices of one GPU, so that `for_job` can be placed in a later pass."""
+    """Delete these idle slices of one GPU, so that `for_job` can be placed in a later pass; with
+    `for_job` "" so that what is wanted fits at all, as `sentence` says."""
 
     gpu: str
     slices: tuple[str, ...]
     for_job: str
+    sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)

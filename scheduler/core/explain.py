@@ -142,7 +142,7 @@ def _holders(job: WaitingJob, want: Want, ledger: Ledger) -> dict[str, Any]:
     def work_out() -> tuple[Counter[str], int]:
         held = [run for run in ledger.snapshot.running if _holds(run, want.board, ledger)]
         ends = min((run.ends_at for run in held), default=0)
-        return Counter(run.job.project for run in held), ends - ledger.snapshot.now
+        return Counter(run.job.project for run in held), max(ends, ledger.snapshot.now)
 
     by_project, ends = ledger.remember(("holders", want.board), work_out, always=True)
     if not by_project:
@@ -152,7 +152,7 @@ def _holders(job: WaitingJob, want: Want, ledger: Ledger) -> dict[str, Any]:
     return {
         "held_by_own_jobs": own,
         "held_by_other_jobs": others,
-        "first_end_in_seconds": max(0, ends),
+        "first_ends_at": ends,
     }
 
 

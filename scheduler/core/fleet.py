@@ -52,11 +52,18 @@ class Fleet:
         for n, node in enumerate(self._nodes):
             if not node.view.available:
                 self._engine.set_usable(n, False)
+        self._engine.weigh_models()
+        self._most_gpus = max((len(node.gpus) for node in self._nodes), default=0)
         self.has_links = any(node.view.links for node in self._nodes)
         self._shared: dict[str, dict[tuple[int, int], GpuSpace]] = {}
         for n, node in enumerate(self._nodes):
             self._note_shares(n, node.open)
         ledger.touched.clear()
+
+    def begin(self) -> None:
+        """The ledger follows another snapshot: be as one that was just made."""
+        self._follow()
+        self._engine.weigh_models()
 
     def nodes_for(
         self,
@@ -106,6 +113,16 @@ class Fleet:
             if len(named) > 1:
                 found += [inside & (switches == leaf) for leaf in named if leaf]
         return sorted(found, key=lambda mask: int(mask.sum()))
+
+    def too_few(self, job: WaitingJob, want: Want, among: Bools, *, merging: bool) -> bool:
+        """Whether the nodes with room for one replica are too few for a gang of whole GPUs."""
+        if want.kind is not SliceKind.GPU:
+            return False
+        self._follow()
+        mask = self._mask(job)
+        inside = among if mask is None else among & mask
+        fitting = self._engine.fitting(self._engine.kind(self._kind(job, want, 1, merging)), inside)
+        return fitting * (self._most_gpus // want.count) < job.replicas
 
     def without(self, among: Bools, nodes: list[str]) -> Bools:
         left = among.copy()

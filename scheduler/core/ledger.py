@@ -4,7 +4,6 @@ A ledger only fills up; a gang that does not fit is rolled back to the mark take
 """
 
 from collections.abc import Callable, Iterable
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -101,13 +100,18 @@ class NodeSpace:
         self._open = None
 
 
+# So many copies of a ledger stay for the next pass.
+KEPT_COPIES = 2
+
+
 class Ledger:
     """The cluster as this pass has it so far."""
 
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, *, counts: bool = True) -> None:
+        """`counts`: whether it knows quotas, budgets and caps."""
         self.nodes = {node.id: _node(node) for node in snapshot.nodes}
         self.gpus = {gpu.view.id: gpu for node in self.nodes.values() for gpu in node.gpus}
-        self.accounts = Accounts(snapshot)
+        self.accounts = Accounts(snapshot if counts else ClusterSnapshot(now=0))
         self.snapshot = snapshot
         slices = (s for node in snapshot.nodes for gpu in node.gpus for s in gpu.slices)
         self.has_idle = any(not seen.held for seen in slices)
@@ -122,12 +126,48 @@ class Ledger:
         self._known: dict[object, Any] = {}
         self._undo: list[tuple[NodeSpace | None, str, Callable[[], None]]] = []
         self._made = 0
-        self._counts = True
+        self._counts = counts
+        # Copies are used again in the next pass; of them `_others` are not as the snapshot says.
+        self._copies: list[Ledger] = []
+        self._lent = 0
+        self._others: set[str] = set()
 
     def untouched(self) -> "Ledger":
         """The cluster as it was before this pass, made once. Roll back what you try on it."""
-        self._untouched = self._untouched or Ledger(self.snapshot)
+        if self._untouched is None:
+            self._untouched = Ledger(self.snapshot)
+        if self._untouched.snapshot is not self.snapshot:
+            self._untouched.follow(self.snapshot)
         return self._untouched
+
+    def follow(self, snapshot: ClusterSnapshot) -> None:
+        """Become the ledger of a snapshot with the same hardware (`kept.is_alike`): only nodes
+        whose view is another object are read anew, and the fleet takes in no more than that."""
+        self.rollback(0)
+        for view in snapshot.nodes:
+            node = self.nodes[view.id]
+            if node.view is not view or view.id in self._others:
+                self._read(node, view)
+        self.snapshot, self._lent = snapshot, 0
+        del self._copies[KEPT_COPIES:]
+        self._others.clear()
+        self._known.clear()
+        self._remembered.clear()
+        self.has_idle = any(not s.held for gpu in self.gpus.values() for s in gpu.slices.values())
+        if self._counts:
+            self.accounts = Accounts(snapshot)
+        if self.fleet:
+            self.fleet.begin()
+
+    def _read(self, node: NodeSpace, view: NodeView) -> None:
+        node.view = view
+        node.cpu_free_milli, node.memory_free_mib = view.cpu_free_milli, view.memory_free_mib
+        for gpu in view.gpus:
+            space = self.gpus[gpu.id]
+            space.view, space.slices = gpu, {s.id: s for s in gpu.slices}
+            space.spoken_for, space.leaving = set(), {}
+            self._touch(node, gpu.id)
+        self._touch(node, "")
 
     def remember(self, key: object, work_out: Callable[[], T], *, always: bool = False) -> T:
         """What `work_out` gives, until something is held or freed; `always`: for the whole pass."""
@@ -221,14 +261,29 @@ class Ledger:
             self._changed(gpu, partial(gpu.slices.__setitem__, key, gpu.slices.pop(key)))
 
     def copy(self) -> "Ledger":
-        """The same cluster to try things on. It has no quotas and nothing to roll back."""
-        other = copy(self)
-        other.nodes = {key: _again(node) for key, node in self.nodes.items()}
-        other.gpus = {gpu.view.id: gpu for node in other.nodes.values() for gpu in node.gpus}
-        other.accounts, other._counts = Accounts(ClusterSnapshot(now=0)), False
-        other._home = {g.view.id: node for node in other.nodes.values() for g in node.gpus}
-        other.touched, other.fleet, other._undo = set(), None, []
+        """The same cluster to try things on. It has no quotas and nothing to roll back; it is good
+        until this ledger follows another snapshot."""
+        if self._lent == len(self._copies):
+            self._copies.append(Ledger(self.snapshot, counts=False))
+        other = self._copies[self._lent]
+        self._lent += 1
+        other.follow(self.snapshot)
+        other._made = max(other._made, self._made)
+        for node in {n.view.id: n for n, _, _ in self._undo if n}.values():
+            other._become(node)
         return other
+
+    def _become(self, other: NodeSpace) -> None:
+        """Its node is as this one of another ledger."""
+        node = self.nodes[other.view.id]
+        node.cpu_free_milli, node.memory_free_mib = other.cpu_free_milli, other.memory_free_mib
+        for gpu in other.gpus:
+            space = self.gpus[gpu.view.id]
+            space.slices, space.leaving = dict(gpu.slices), dict(gpu.leaving)
+            space.spoken_for = set(gpu.spoken_for)
+            self._touch(node, gpu.view.id)
+        self._touch(node, "")
+        self._others.add(node.view.id)
 
     def charge(
         self, project: str, user: str, units: int, model: str = "", seconds: int = 0
@@ -249,14 +304,6 @@ def _made_as(gpu: GpuSpace, place: SlicePlace) -> str:
 
 def _looks(seen: SliceView) -> tuple[SliceKind, str, int, int]:
     return (seen.kind, seen.profile, seen.start, seen.threads)
-
-
-def _again(node: NodeSpace) -> NodeSpace:
-    gpus = [
-        GpuSpace(g.view, g.board, dict(g.slices), set(g.spoken_for), dict(g.leaving))
-        for g in node.gpus
-    ]
-    return NodeSpace(node.view, gpus, node.cpu_free_milli, node.memory_free_mib)
 
 
 def _node(view: NodeView) -> NodeSpace:

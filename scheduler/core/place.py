@@ -23,6 +23,7 @@ from scheduler.core.fleet import Fleet, fleet_of
 from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace, starts
 from scheduler.core.links import best_set, bottleneck, ring_by_nvlink
 from scheduler.core.packing.kernels import Bools
+from scheduler.core.quota.budgets import seconds_left
 from scheduler.core.values import Topology, WaitingJob
 from scheduler.core.wants import Want
 
@@ -60,7 +61,8 @@ def find(job: WaitingJob, want: Want, ledger: Ledger, *, merging: bool = False) 
         mark = ledger.mark()
         found = attempt()
         if found is not None:
-            ledger.charge(job.project, job.user, want.replica_units * job.replicas)
+            units = want.replica_units * job.replicas
+            ledger.charge(job.project, job.user, units, want.board, seconds_left(job))
             return found
         ledger.rollback(mark)
     return None
@@ -112,6 +114,8 @@ class _Search:
 
     def _on_several(self, fleet: Fleet, among: Bools) -> Found | None:
         """Few nodes for a gang that is better near; evenly spread for one that does not mind."""
+        if fleet.too_few(self.job, self.want, among, merging=self.merging):
+            return None
         found = Found()
         used: Counter[str] = Counter()
         for rank in range(self.job.replicas):

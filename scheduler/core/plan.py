@@ -3,22 +3,25 @@
 Deterministic: the same snapshot gives the same plan, in whatever order its parts are listed.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scheduler.core.asks import Asks
+from scheduler.core.carving.ahead import prepare
 from scheduler.core.decisions import Hold, Merge, Place, Plan, Preempt, PreemptCause
 from scheduler.core.due import not_due
 from scheduler.core.explain import explain, repartition
 from scheduler.core.fairshare import FairShares, capacity_of
 from scheduler.core.fits import quota_reason
+from scheduler.core.kept import Kept
 from scheduler.core.ledger import Ledger
 from scheduler.core.order import Keys, Outlook, QuotaShares, Rank, Shares, Turns
 from scheduler.core.place import Found, find
 from scheduler.core.policy import Backfill, Policy
-from scheduler.core.preemption import Victims, make_room, make_room_by_moving
+from scheduler.core.preemption import Room, Victims, enough_by_count, make_room, make_room_by_moving
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.reservation import Promise, Promises, beside, hold
 from scheduler.core.running import Occupant, Running, Victim, occupant
+from scheduler.core.take_back import Borrowers
 from scheduler.core.told import BEHIND, preempt, reserved, until_stopped, why_here
 from scheduler.core.values import ClusterSnapshot, WaitingJob
 from scheduler.core.wants import Want
@@ -27,27 +30,49 @@ from scheduler.core.wants import Want
 MOST_PROMISES = 100
 
 
-def plan(snapshot: ClusterSnapshot, policy: Policy, outlook: Outlook | None = None) -> Plan:
+def plan(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    outlook: Outlook | None = None,
+    kept: Kept | None = None,
+) -> Plan:
     """What to do now: every waiting job is either placed or held with one reason.
 
-    `outlook`: what is known of run times, for the fair order; None goes by the limits."""
-    return _Pass(snapshot, policy, outlook).run()
+    `outlook`: what is known of run times, for the fair order; None goes by the limits. `kept`: what
+    the last pass over this cluster left, to be quicker."""
+    return _Pass(snapshot, policy, outlook, kept or Kept()).run()
+
+
+def plan_with_questions(
+    snapshot: ClusterSnapshot, policy: Policy, outlook: Outlook | None = None
+) -> tuple[Plan, Callable[[WaitingJob], bool]]:
+    """The same plan, and a function for as long as it is current: whether a waiting job would start
+    at once, at the end of this pass, if it asked for what the given job with its id asks for."""
+    done = _Pass(snapshot, policy, outlook, Kept())
+    return done.run(), done.could_start
 
 
 class _Pass:
     """The state of one pass. `failed` remembers requests that found no place: the ledger only
     fills up, so the same request cannot find one later in the pass."""
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, outlook: Outlook | None) -> None:
+    def __init__(
+        self, snapshot: ClusterSnapshot, policy: Policy, outlook: Outlook | None, kept: Kept
+    ) -> None:
         self.snapshot = snapshot
         self.policy = policy
-        self.ledger = Ledger(snapshot)
-        self.asks = Asks(snapshot)
+        self.ledger, self.asks = kept.of(snapshot)
         self.shares = _shares(snapshot, policy, self.ledger)
         self.keys = Keys(policy, snapshot.now, self.asks.gpus, self.shares, outlook)
         running = Running(snapshot, policy, self.keys)
         self.occupants = running.occupants
-        self.victims = Victims(policy, running.may_stop, running.stopping)
+        self.is_limited = bool(snapshot.quotas or snapshot.budgets or snapshot.owners)
+        self.most_promises = {
+            Backfill.EASY: policy.reservations,
+            Backfill.CONSERVATIVE: MOST_PROMISES,
+        }.get(policy.backfill, 0)
+        self.victims = Victims(policy, running)
+        self.borrowers = Borrowers(snapshot, policy, self.ledger)
         self.promises = Promises(snapshot.now, policy, self.ledger, self.occupants)
         self.failed: dict[object, Reason] = {}
         self.places: list[Place] = []
@@ -58,18 +83,47 @@ class _Pass:
         self.overtaken = 0
 
     def run(self) -> Plan:
-        for job, rank in Turns(self.snapshot.jobs, self.keys):
+        turns = Turns(self.snapshot.jobs, self.keys)
+        for job, rank in self.borrowers.after_lenders(turns, self.asks.ways):
             reason = self._turn(job, rank)
             if reason is not None:
                 self.holds.append(Hold(job.id, reason, len(self.holds) + 1))
+        promised = self.promises.answers()
+        more = prepare(self.policy, self.ledger, self.occupants, promised)
         return Plan(
             places=tuple(self.places),
-            merges=tuple(self.merges),
+            merges=(*self.merges, *more.merges),
             holds=tuple(self.holds),
             preempts=tuple(self.preempts),
-            reservations=self.promises.answers(),
+            reservations=promised,
             bypassed=tuple(self.blocked[: self.overtaken]),
+            carves=more.carves,
         )
+
+    def could_start(self, job: WaitingJob) -> bool:
+        """Whether the job would start if it came last. The pass stays as it is."""
+        ask = self.asks.of(job)
+        others_wait = any(key != job.id for key in self.blocked)
+        if others_wait and self.policy.backfill is Backfill.NONE:
+            return False
+        if not_due(job, self.snapshot.now) or self.asks.never(job, ask):
+            return False
+        rank = self.keys.rank(job, self.keys.waiting(job), self.keys.factor(job))
+        starting = self._starting(job, rank)
+        crossed, mark = self.promises.crossed(starting), self.ledger.mark()
+        for want in ask.ways:
+            if self._quota(job, want) is not None:
+                continue
+            with self.promises.tried():
+                found, _ = self._find(starting, want, crossed, merging=False)
+            self.ledger.rollback(mark)
+            if found is not None:
+                return True
+        return False
+
+    def _starting(self, job: WaitingJob, rank: Rank) -> Occupant:
+        once = self.keys.once_running(rank)
+        return occupant(job, (), once, self.snapshot.now, self.policy)
 
     def _turn(self, job: WaitingJob, rank: Rank) -> Reason | None:
         """Place the job; or the reason that it stays in the queue."""
@@ -84,22 +138,29 @@ class _Pass:
         if self.blocked and self.policy.backfill is Backfill.NONE:
             self.blocked.append(job.id)
             return BEHIND
-        starting = occupant(job, (), self.keys.once_running(rank), self.snapshot.now, self.policy)
-        crossed = self.promises.crossed(starting)
         alike = (*ask.alike, len(ways))
-        # A job that ends before a promised time may find a place where a longer one did not.
-        reason = self.failed.get(alike) or self.failed.get((*alike, len(crossed)))
+        if self.borrowers.can_stop:
+            # Who may take back quota depends on the project.
+            alike = (*alike, job.project)
+        reason = self.failed.get(alike)
         if reason is None:
-            reason = self._place(starting, rank, ways, crossed)
-            if reason is not None and reason.code is ReasonCode.RESERVATION:
-                self.failed[(*alike, len(crossed))] = reason
-            elif reason is not None and job.id not in self.occupants:
-                self.failed[alike] = reason
+            starting = self._starting(job, rank)
+            crossed = self.promises.crossed(starting)
+            # A job that ends before a promised time may find a place where a longer one did not.
+            reason = self.failed.get((*alike, len(crossed)))
+            if reason is None:
+                reason = self._place(starting, rank, ways, crossed)
+                if reason is not None and reason.code is ReasonCode.RESERVATION:
+                    self.failed[(*alike, len(crossed))] = reason
+                elif reason is not None and job.id not in self.occupants:
+                    self.failed[alike] = reason
         if reason is not None and job.id not in self.occupants:
             self._block(job, rank, ways)
         return reason
 
     def _quota(self, job: WaitingJob, want: Want) -> Reason | None:
+        if not self.is_limited:
+            return None
         return quota_reason(job, want.replica_units * job.replicas, self.ledger, want.board)
 
     def _place(
@@ -161,12 +222,15 @@ class _Pass:
         """Hold the place of running work that stops for this job, or that stops already."""
         job, mark = starting.job, self.ledger.mark()
         candidates = [*self.victims.stopping, *self.victims.for_job(job, rank)]
-        moved: list[Victim] = []
-        room = make_room(job, ways, self.ledger, candidates)
-        if room is None and (movers := self.victims.movers(job, rank, self.asks.gpus)):
-            how = (self.asks.ways, self.policy.moves)
-            moving = make_room_by_moving(job, ways, self.ledger, candidates, movers, *how)
-            room, moved = moving or (None, [])
+        room, moved = self._taken_back(job, ways), list[Victim]()
+        if room is None and self.policy.moves:
+            # The last in order stop, and where that leaves holes, others move together.
+            last = enough_by_count(job, ways, self.ledger, candidates)
+            room, moved = self._moving(job, ways, last)
+        if room is None:
+            room = make_room(job, ways, self.ledger, candidates)
+        if room is None and self.policy.moves:
+            room, moved = self._moving(job, ways, candidates)
         if room is None:
             return None
         leave = [*room.victims, *moved]
@@ -177,22 +241,40 @@ class _Pass:
         for victim in leave:
             self.occupants.pop(victim.run.job.id, None)
         self.victims.take(leave)
+        self.borrowers.take(leave)
         self._occupy(starting, room.found)
         self._merge(job, room.found)
         self.preempts += [preempt(v, job, v.cause) for v in room.victims if not v.run.stopping]
         self.preempts += [preempt(v, job, PreemptCause.MOVE) for v in moved]
         return until_stopped(leave)
 
+    def _moving(
+        self, job: WaitingJob, ways: list[Want], stop: Sequence[Victim]
+    ) -> tuple[Room | None, list[Victim]]:
+        """Room where only these stop, and smaller jobs may move; and who does."""
+        if room := make_room(job, ways, self.ledger, stop):
+            return room, []
+        movers = self.victims.movers(job, self.asks.gpus, stop)
+        if not movers:
+            return None, []
+        how = (self.asks.ways, self.policy.moves)
+        return make_room_by_moving(job, ways, self.ledger, stop, movers, *how) or (None, [])
+
+    def _taken_back(self, job: WaitingJob, ways: list[Want]) -> Room | None:
+        """Where it needs more than those who stop already, borrowers go."""
+        stopping = self.victims.stopping
+        if not self.borrowers.can_stop:
+            return None
+        return make_room(job, ways, self.ledger, stopping) or self.borrowers.room(
+            job, ways, stopping
+        )
+
     def _block(self, job: WaitingJob, rank: Rank, ways: list[Want]) -> None:
         """It stays behind; the first ones are promised a time, and whoever was overtaken too
         often."""
         self.blocked.append(job.id)
-        most = {
-            Backfill.EASY: self.policy.reservations,
-            Backfill.CONSERVATIVE: MOST_PROMISES,
-        }.get(self.policy.backfill, 0)
         is_overdue = rank[1] == 0 and self.policy.backfill is not Backfill.NONE
-        if len(self.promises.made) < (MOST_PROMISES if is_overdue else most):
+        if len(self.promises.made) < (MOST_PROMISES if is_overdue else self.most_promises):
             seconds = max(1, job.time_limit_seconds - job.attained_seconds)
             self.promises.promise(job, rank, ways, seconds)
 

@@ -53,7 +53,8 @@ class Policy:
     its first so many seconds, doubled for each time that it was stopped before. `patience_seconds`:
     a job that waits this long counts as half as large, after twice that as a third.
     `bypass_limit`: a job overtaken so often goes first. `moves`: how many restartable jobs one
-    placement may move. `half_life_seconds`: of what an owner used.
+    placement may move. `half_life_seconds`: of what an owner used. `warm`: slices that the mix will
+    want are made, and idle ones in their way deleted, before anybody asks.
     """
 
     merge: bool = True
@@ -67,3 +68,4 @@ class Policy:
     bypass_limit: int = 1_000
     moves: int = 0
     half_life_seconds: int = 7 * DAY
+    warm: bool = False

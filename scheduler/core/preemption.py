@@ -6,12 +6,13 @@ Only jobs that say they may be stopped, and that had their protected time, are a
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from scheduler.core.counting import Counts
 from scheduler.core.ledger import Ledger
 from scheduler.core.order import Rank
 from scheduler.core.place import Found
 from scheduler.core.policy import Policy, Preemption
 from scheduler.core.reservation import find_later
-from scheduler.core.running import Victim
+from scheduler.core.running import Running, Victim
 from scheduler.core.values import PRIORITY_RANK, WaitingJob
 from scheduler.core.wants import Want
 
@@ -29,11 +30,11 @@ class Room:
 class Victims:
     """The running jobs that may be stopped in this pass, the latest in the order first."""
 
-    def __init__(self, policy: Policy, victims: Sequence[Victim], stopping: list[Victim]) -> None:
+    def __init__(self, policy: Policy, running: Running) -> None:
         self._policy = policy
-        self._left = sorted(victims, key=lambda v: (v.rank, v.run.started_at, v.run.job.id))
-        self._left.reverse()
-        self.stopping = sorted(stopping, key=lambda v: v.run.job.id)
+        self._left = _last_first(running.may_stop)
+        self._movable = _last_first(running.may_move)
+        self.stopping = sorted(running.stopping, key=lambda v: v.run.job.id)
 
     def for_job(self, job: WaitingJob, rank: Rank) -> list[Victim]:
         """Those whose turn comes after this job's; by priority only those of lower bands."""
@@ -43,19 +44,38 @@ class Victims:
         return [v for v in self._left if v.rank[0] > band]
 
     def movers(
-        self, job: WaitingJob, rank: Rank, size: Callable[[WaitingJob], float]
+        self, job: WaitingJob, size: Callable[[WaitingJob], float], but: Sequence[Victim]
     ) -> list[Victim]:
-        """Smaller jobs whose turn comes first: they may be moved, not stopped."""
+        """Smaller jobs that go on elsewhere at once, all but those who stop for it. So do those in
+        their protected time: a move costs them little of it."""
         if not self._policy.moves or self._policy.preemption is not Preemption.ORDER:
             return []
-        most = size(job)
-        return [v for v in self._left if v.rank <= rank and size(v.run.job) < most]
+        most, stop = size(job), {v.run.job.id for v in but}
+        return [v for v in self._movable if size(v.run.job) < most and v.run.job.id not in stop]
 
     def take(self, victims: Sequence[Victim]) -> None:
         """They stop: nobody else may choose them, and who does not fit may count on them."""
         gone = {v.run.job.id for v in victims}
         self._left = [v for v in self._left if v.run.job.id not in gone]
+        self._movable = [v for v in self._movable if v.run.job.id not in gone]
         self.stopping = [v for v in self.stopping if v.run.job.id not in gone]
+
+
+def _last_first(victims: Sequence[Victim]) -> list[Victim]:
+    return sorted(victims, key=lambda v: (v.rank, v.run.started_at, v.run.job.id))[::-1]
+
+
+def enough_by_count(
+    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[Victim]
+) -> Sequence[Victim]:
+    """The first of `candidates` whose GPUs are as many as the job needs, wherever they are; all
+    where that is too few."""
+    counts = Counts(ledger)
+    for number, victim in enumerate(candidates):
+        if counts.has_enough(job, ways):
+            return candidates[:number]
+        counts.leave(victim.run.replicas)
+    return candidates
 
 
 def make_room(
@@ -70,7 +90,9 @@ def make_room(
         _release(ledger, victims)
         return find_later(job, ways, ledger)
 
-    if not candidates or attempt(candidates) is None:
+    if not candidates or not _may_fit(job, ways, ledger, candidates):
+        return None
+    if attempt(candidates) is None:
         ledger.rollback(mark)
         return None
     low, high = 0, len(candidates)  # none was asked already; all are enough
@@ -78,7 +100,7 @@ def make_room(
         middle = (low + high) // 2
         low, high = (low, middle) if attempt(candidates[:middle]) else (middle, high)
     found = attempt(candidates[:high])
-    victims = _touched(candidates[:high], [found] if found else [])
+    victims = touched(candidates[:high], [found] if found else [])
     victims = _fewest(victims, lambda some: attempt(some) is not None)
     found = attempt(victims)
     return Room(found, victims) if found else None
@@ -95,6 +117,8 @@ def make_room_by_moving(
 ) -> tuple[Room, list[Victim]] | None:
     """As `make_room`, where also up to `most` of `movers` go elsewhere at once. The ledger then
     holds the job; what moves finds its new place in a later pass. The second value: who moves."""
+    if not _has_enough(job, ways, ledger, candidates):
+        return None
     mark = ledger.mark()
 
     def attempt(victims: Sequence[Victim], moved: Sequence[Victim]) -> list[Found] | None:
@@ -120,7 +144,7 @@ def make_room_by_moving(
     ledger.rollback(mark)
     _release(ledger, [*candidates, *moved])
     first = find_later(job, ways, ledger)
-    kept = _touched(big_first, [first]) if first else big_first
+    kept = touched(big_first, [first]) if first else big_first
 
     def fits_without(some: Sequence[Victim]) -> bool:
         ledger.rollback(mark)
@@ -132,10 +156,30 @@ def make_room_by_moving(
     if founds is None:
         ledger.rollback(mark)
         return None
-    victims = _touched(candidates, founds)
+    victims = touched(candidates, founds)
     victims = _fewest(victims, lambda some: attempt(some, kept) is not None)
     founds = attempt(victims, kept)
     return (Room(founds[0], victims), kept) if founds else None
+
+
+def _may_fit(
+    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[Victim]
+) -> bool:
+    return _counts_without(ledger, candidates).may_fit(job, ways)
+
+
+def _has_enough(
+    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[Victim]
+) -> bool:
+    """What moves takes as much elsewhere: only who stops makes more room in all."""
+    return _counts_without(ledger, candidates).has_enough(job, ways)
+
+
+def _counts_without(ledger: Ledger, victims: Sequence[Victim]) -> Counts:
+    counts = Counts(ledger)
+    for victim in victims:
+        counts.leave(victim.run.replicas)
+    return counts
 
 
 def _fewest(victims: list[Victim], enough: Callable[[list[Victim]], bool]) -> list[Victim]:
@@ -147,7 +191,7 @@ def _fewest(victims: list[Victim], enough: Callable[[list[Victim]], bool]) -> li
     return victims
 
 
-def _touched(victims: Sequence[Victim], founds: Sequence[Found]) -> list[Victim]:
+def touched(victims: Sequence[Victim], founds: Sequence[Found]) -> list[Victim]:
     """Those on nodes where something was found; the others are in nobody's way."""
     nodes = {replica.node for found in founds for replica in found.replicas}
     return [v for v in victims if any(r.node in nodes for r in v.run.replicas)]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from agents.contract.documents import SliceKind
+from scheduler.core.counting import Counts
 from scheduler.core.decisions import Place, ReplicaPlace, Reservation, SlicePlace
 from scheduler.core.fits import check
 from scheduler.core.ledger import GpuSpace, Ledger
@@ -55,8 +56,20 @@ class Promises:
         return tuple(Reservation(p.job.id, p.starts_at, p.replicas) for p in self.made)
 
     def crossed(self, starting: Occupant) -> list[Promise]:
-        """The promises that begin before a job that starts now leaves."""
-        return [p for p in self.made if p.starts_at < starting.leaves_at(p.rank, self._policy)]
+        """The promises to others that begin before a job that starts now leaves."""
+        others = (p for p in self.made if p.job.id != starting.job.id)
+        return [p for p in others if p.starts_at < starting.leaves_at(p.rank, self._policy)]
+
+    @contextmanager
+    def tried(self) -> Iterator[None]:
+        """Whatever is asked of them meanwhile, the promises stay as they are."""
+        marks = [(p, p.ledger.mark(), p.replicas) for p in self.made]
+        try:
+            yield
+        finally:
+            for promise, mark, replicas in marks:
+                promise.ledger.rollback(mark)
+                promise.replicas = replicas
 
     def promise(
         self, job: WaitingJob, rank: Rank, ways: list[Want], seconds: int
@@ -68,7 +81,13 @@ class Promises:
         leaving.sort(key=lambda pair: (pair[0], pair[1].job.id))
         then = self._ledger.copy()
         times = sorted({*(at for at, _ in leaving), *(p.ends_at for p in self.made)})
-        first = bisect_left(times, 1, key=lambda t: int(self._fits_at(t, job, ways, leaving, then)))
+        first = _first_by_count(times, leaving, job, ways, then)
+
+        def fits(at: int) -> bool:
+            return self._fits_at(at, job, ways, leaving, then)
+
+        if first < len(times) and not fits(times[first]):
+            first = bisect_left(times, True, first, key=fits)
         for at in times[first:]:
             ends_at = at + seconds
             _let_go(then, leaving, at)
@@ -202,6 +221,20 @@ def _let_go(ledger: Ledger, leaving: Leaving, at: int) -> None:
         if leaves_at > at:
             return
         ledger.release(occupant.job, occupant.replicas)
+
+
+def _first_by_count(
+    times: list[int], leaving: Leaving, job: WaitingJob, ways: list[Want], ledger: Ledger
+) -> int:
+    """The index of the first time before which not even the numbers of free GPUs would do."""
+    counts, gone = Counts(ledger), 0
+    for index, at in enumerate(times):
+        while gone < len(leaving) and leaving[gone][0] <= at:
+            counts.leave(leaving[gone][1].replicas)
+            gone += 1
+        if counts.may_fit(job, ways):
+            return index
+    return len(times)
 
 
 def _hold(ledger: Ledger, job: WaitingJob, replicas: Iterable[ReplicaPlace]) -> None:

@@ -45,11 +45,13 @@ def occupant(
 
 
 class Running:
-    """The running jobs of a snapshot, `occupants` by id, who `may_stop`, who is `stopping`."""
+    """The running jobs of a snapshot, `occupants` by id, who `may_stop` or `may_move` (also in its
+    protected time), who is `stopping`."""
 
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy, keys: Keys) -> None:
         self.occupants: dict[str, Occupant] = {}
         self.may_stop: list[Victim] = []
+        self.may_move: list[Victim] = []
         self.stopping: list[Victim] = []
         now = snapshot.now
         for run in snapshot.running:
@@ -62,8 +64,10 @@ class Running:
                 cause = PreemptCause.PRIORITY
             if run.stopping:
                 self.stopping.append(Victim(run, rank, cause))
-            elif held.stops_at is not None and held.stops_at <= now:
-                self.may_stop.append(Victim(run, rank, cause))
+            elif held.stops_at is not None:
+                self.may_move.append(Victim(run, rank, cause))
+                if held.stops_at <= now:
+                    self.may_stop.append(self.may_move[-1])
 
 
 def _occupant(run: RunningJob, rank: Rank, now: int, policy: Policy) -> Occupant:

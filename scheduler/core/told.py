@@ -2,6 +2,7 @@
 
 from scheduler.core.decisions import Preempt, PreemptCause
 from scheduler.core.place import Found
+from scheduler.core.quota.reclaim import sentence
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.reservation import Promise
 from scheduler.core.running import Victim
@@ -15,7 +16,6 @@ BEHIND = Reason(
 )
 _WHY = {
     PreemptCause.PRIORITY: "has a higher priority",
-    PreemptCause.RECLAIM: "takes back quota that was lent",
     PreemptCause.ORDER: "is due before it",
     PreemptCause.MOVE: "needs its place; it fits elsewhere",
 }
@@ -37,7 +37,9 @@ def why_here(found: Found) -> str:
 
 
 def preempt(victim: Victim, job: WaitingJob, cause: PreemptCause) -> Preempt:
-    return Preempt(victim.run.job.id, job.id, cause, f"J-{job.id} {_WHY[cause]}")
+    stops = victim.run.job
+    told = sentence(stops, job) if cause is PreemptCause.RECLAIM else f"J-{job.id} {_WHY[cause]}"
+    return Preempt(stops.id, job.id, cause, told)
 
 
 def until_stopped(victims: list[Victim]) -> Reason:
@@ -46,13 +48,13 @@ def until_stopped(victims: list[Victim]) -> Reason:
     names = ", ".join(f"J-{key}" for key in ids[:3])
     more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
     verb = "has" if len(ids) == 1 else "have"
-    sentence = f"It waits until {names}{more} {verb} stopped"
-    return Reason(ReasonCode.PRIORITY, sentence, {"stopping": ids}, "Nothing to do")
+    told = f"It waits until {names}{more} {verb} stopped"
+    return Reason(ReasonCode.PRIORITY, told, {"stopping": ids}, "Nothing to do")
 
 
 def reserved(promise: Promise) -> Reason:
     """What is free now is kept for a job ahead, or would not be free for it in time."""
     evidence = {"job": promise.job.id, "starts_at": promise.starts_at}
-    sentence = f"It would delay J-{promise.job.id}, which is ahead and has a place reserved"
+    told = f"It would delay J-{promise.job.id}, which is ahead and has a place reserved"
     unblocks = "A shorter time limit may let it start before; else it starts after"
-    return Reason(ReasonCode.RESERVATION, sentence, evidence, unblocks)
+    return Reason(ReasonCode.RESERVATION, told, evidence, unblocks)

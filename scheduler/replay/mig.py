@@ -25,7 +25,7 @@ from scheduler.replay.mig_world import run as run_world
 MIXES = ("uniform", "small", "large", "bimodal")
 POLICIES = ("tessera", "firstfit", "bestfit", "leastfrag")
 # A single instance also moves where that keeps so much more of V than the best place without it.
-GAIN = 2.5
+GAIN = 3.0
 
 
 class Refused(Exception):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from scheduler.core.carving.choose import cheapest, room_by_move, room_by_moves
+from scheduler.core.carving.choose import cheapest, room_by_move, room_by_moves, worth_moving
 from scheduler.core.carving.prices import Floats
 from scheduler.core.carving.shape import Ints, Shape
 
@@ -85,8 +85,9 @@ def run(
 ) -> Figures:
     """The stream through one policy: `costs` (layouts x spots), the least is taken.
 
-    With `moves`, running instances move where nothing fits else, and a single one also where that
-    costs less than the best place without it, by more than `gain`."""
+    With `moves`, running instances move where nothing fits else, and a single one also where V is
+    then higher by more than `gain` than after the best placement alone: out of the new one's way,
+    or from anywhere to anywhere."""
     found = _run(
         stream.profile,
         stream.events,
@@ -172,11 +173,18 @@ def _run(
         gpu, spot, cost = cheapest(lay, warm, costs, starts[kind], starts[kind + 1], prefer)
         counts = number >= counted
         plan = np.array(((gpu, spot, -1, -1),), dtype=np.int32)
-        if moves > 0 and (gpu < 0 or cost > gain):
+        if moves > 0 and (gpu < 0 or gain < np.inf):
             one, old, new, less = room_by_move(
                 lay, holder, after, before, costs, starts, profile_of, kind
             )
-            if one >= 0 and (gpu < 0 or less + gain < cost):
+            other, standing, rise = -1, -1, 0.0
+            if gpu >= 0:
+                lay[gpu] = after[lay[gpu], spot]
+                other, standing, rise = worth_moving(lay, holder, before, costs, starts, profile_of)
+                lay[gpu] = before[lay[gpu], spot]
+            if other >= 0 and rise < -gain and cost + rise <= less:
+                plan = np.array(((other, standing, -1, -1), (gpu, spot, -1, -1)), dtype=np.int32)
+            elif one >= 0 and (gpu < 0 or less + gain < cost):
                 gpu = one
                 plan = np.array(((one, old, -1, -1), (one, new, -1, -1)), dtype=np.int32)
             elif gpu < 0 and moves > 1:

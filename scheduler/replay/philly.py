@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from agents.contract.boards import boards
 from scheduler.core.forecast.asking import Forecaster
-from scheduler.core.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.policy import DAY, Backfill, Order, Policy, Preemption
 from scheduler.core.values import DeviceRequest, Priority, WaitingJob
 from scheduler.replay.philly_data import TraceJob, drawn_limits, read_trace
 from scheduler.replay.world import Work, World
@@ -40,11 +40,13 @@ POLICIES = {
 }
 ORACLES = ("srtf", "srsf")
 # With --preemption on. Who was passed stops others when it is due, so that nothing idles for a
-# promise (EASY costs 15 % on trace3); every job of these traces restarts, and may be moved.
+# promise (EASY costs 15 % on trace3); every job of these traces restarts, and may be moved: a gang
+# of whole nodes moves many small ones at once.
 STOPPING: dict[str, Any] = {
     "preemption": Preemption.ORDER,
     "backfill": Backfill.SKIP,
-    "moves": 8,
+    "moves": 64,
+    "patience_seconds": 30 * DAY,
 }
 
 

@@ -12,8 +12,9 @@ from typing import Protocol
 
 from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
-from scheduler.core.decisions import Place, Plan, Preempt
+from scheduler.core.decisions import Place, Plan, Preempt, PreemptCause
 from scheduler.core.forecast.outlook import Outlook
+from scheduler.core.kept import Kept
 from scheduler.core.plan import plan
 from scheduler.core.policy import Order, Policy, Preemption
 from scheduler.core.values import (
@@ -59,6 +60,7 @@ class Work:
     ended_at: int = 0
     run: int = 0
     stopped: int = 0
+    moved: int = 0
     bypassed: int = 0
 
 
@@ -78,6 +80,7 @@ class World:
         self.policy = policy
         self.work: dict[str, Work] = {}
         self.passes = 0
+        self._kept = Kept()
         self._restart_cost = restart_cost
         self._watch = watch
         self._outlook = Outlook() if policy.order is Order.FAIR else None
@@ -134,7 +137,7 @@ class World:
     def _decide(self, now: int) -> None:
         for _ in range(MOST_PASSES):
             snapshot = self.snapshot(now)
-            found = plan(snapshot, self.policy, self._outlook)
+            found = plan(snapshot, self.policy, self._outlook, self._kept)
             self.passes += 1
             self._tell(snapshot, found)
             for stop in found.preempts:
@@ -195,8 +198,10 @@ class World:
         work.left, work.done = work.left - useful, work.done + useful
         work.run += 1
         work.stopped += 1
+        # Who is moved goes on at once: its next protected time is no longer than this one.
+        work.moved += stop.cause is PreemptCause.MOVE
         self._waiting[stop.job] = replace(
-            work.job, attained_seconds=work.done, queued_at=now, preempted=work.stopped
+            work.job, attained_seconds=work.done, queued_at=now, preempted=work.stopped - work.moved
         )
         if self._outlook:
             self._outlook.attained(stop.job, work.done)

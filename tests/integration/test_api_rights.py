@@ -59,6 +59,9 @@ ROWS: dict[tuple[str, str], tuple[int, int, int]] = {
     ("tokens", "get"): (200, 200, 200),
     ("tokens", "post"): (201, 201, 201),
     ("token", "delete"): (204, 404, 404),
+    ("what-ifs", "get"): (403, 403, 403),
+    ("what-ifs", "post"): (403, 403, 403),
+    ("what-if", "get"): (403, 403, 403),
 }
 
 
@@ -79,6 +82,7 @@ class World:
             "project": self.project.slug,
             "user": self.owner.username,
             "token": self.token.token_key,
+            "what_if": "1",
         }
         (pattern,) = [str(p.pattern) for p in urlpatterns if p.name == route]
         for name, value in names.items():

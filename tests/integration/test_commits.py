@@ -9,16 +9,15 @@ from django.test.utils import CaptureQueriesContext
 
 from portal.inventory.choices import gpu_pin
 from portal.inventory.models import Gpu, Slice, SlotClaim
-from portal.jobs.estimates import estimate_record
 from portal.jobs.models import Allocation, Job
 from scheduler.changes import holds_write
 from scheduler.committer import commit
-from scheduler.core.decisions import Carve, Estimate, Hold, Merge, Plan
+from scheduler.core.decisions import Carve, Hold, Merge, Plan
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.states import JobStatus, SliceStatus
 from scheduler.driver import drive
 from tests.rows import a_job, a_node, a_project, a_user, settle
-from tests.times import ago, at_epoch
+from tests.times import at_epoch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -105,16 +104,6 @@ def test_the_reasons_of_a_long_queue_are_written_in_a_few_queries(alice, vision)
     holds_write(holds("still full"))
     first.refresh_from_db()
     assert first.reason is None, "who no longer waits is told nothing"
-
-
-def test_an_estimate_learns_when_the_job_started(alice, vision):
-    job = a_job(alice, vision)
-    row = estimate_record(job=job, estimate=Estimate(10, 20, 30, "limits"), asked_at=ago(hours=1))
-    assert (row.expected, row.started_at) == (at_epoch(20), None)
-    node = a_node()
-    settle(node)
-    row.refresh_from_db()
-    assert row.started_at == job.attempts.get().created_at
 
 
 def test_allocations_of_before_get_their_seconds_cpu_and_memory(alice, vision):

@@ -1,10 +1,13 @@
 """Work that makes way for others: stopped with its grace, queued again, and told why."""
 
+from dataclasses import replace
+
 import pytest
 
-from agents.contract.documents import SliceKind
+from agents.contract.documents import ReplicaState, SliceKind
 from portal.audit.models import Event
 from portal.inventory.models import Gpu, Node
+from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Job
 from portal.jobs.services import job_cancel
 from portal.quotas.models import Quota
@@ -131,6 +134,61 @@ def test_a_job_that_ran_nearly_to_its_limit_has_a_minute_left_when_it_starts_aga
     node.obey()
     victim.refresh_from_db()
     assert victim.attained_seconds == 3_540
+
+
+def test_a_job_that_runs_again_is_told_what_is_left_of_its_limit():
+    node, project, alice, victim = a_running(time_limit="1h")
+    (told,) = node.hear().replicas
+    assert told.time_limit_seconds == 3_600
+    Job.objects.filter(pk=victim.pk).update(started_at=ago(seconds=1_000))
+    other = a_job(alice, project, priority="high", **WHOLE)
+    committer.commit(stopped_for(victim, other))
+    settle(node)
+    node.finish()
+    settle(node)
+    victim.refresh_from_db()
+    assert victim.status == JobStatus.RUNNING
+    (told,) = node.hear().replicas
+    assert told.time_limit_seconds == 3_600 - victim.attained_seconds
+    assert 2_500 < told.time_limit_seconds <= 2_600
+
+
+@pytest.mark.parametrize(("limit", "attained", "left"), [(3_600, 3_590, 60), (30, 0, 30)])
+def test_whoever_starts_gets_a_minute_or_its_whole_limit(limit, attained, left):
+    assert seconds_left(Job(time_limit_seconds=limit, attained_seconds=attained)) == left
+
+
+def test_a_victim_that_ended_well_before_it_was_told_to_stop_has_succeeded():
+    node, project, alice, victim = a_running()
+    committer.commit(stopped_for(victim, a_job(alice, project, priority="high", **WHOLE)))
+    drive(node_id=node.row.pk)
+    # Its node has not taken that yet.
+    node.finish(exit_code=0)
+    victim.refresh_from_db()
+    assert (victim.status, victim.stop_reason) == (JobStatus.SUCCEEDED, "succeeded")
+    assert victim.attempts.get().outcome == "succeeded"
+    assert victim.preempted == 0
+
+
+def test_a_victim_that_is_told_saves_its_work_and_ends_well_runs_again():
+    node, project, alice, victim = a_running()
+    committer.commit(stopped_for(victim, a_job(alice, project, priority="high", **WHOLE)))
+    drive(node_id=node.row.pk)
+    node.hear()
+    node.finish(exit_code=0)
+    victim.refresh_from_db()
+    assert (victim.status, victim.preempted) == (JobStatus.QUEUED, 1)
+
+
+def test_a_gang_of_which_one_did_not_end_well_runs_again():
+    node, project, alice, victim = a_running(replicas=2, device={"mig": "2g.35gb"})
+    committer.commit(stopped_for(victim, a_job(alice, project, priority="high", **WHOLE)))
+    first = min(node.replicas.values(), key=lambda seen: seen.rank)
+    node.replicas[first.id] = replace(first, state=ReplicaState.EXITED, exit_code=0)
+    drive(node_id=node.row.pk)
+    node.obey()
+    victim.refresh_from_db()
+    assert (victim.status, victim.preempted) == (JobStatus.QUEUED, 1)
 
 
 def the_rows():

@@ -11,6 +11,7 @@ from agents.contract.units import as_gpus
 from portal.inventory.models import Node, Slice
 from portal.jobs.models import Job, Replica
 from portal.web import words
+from portal.web.expected import Expected, expected_of
 
 register = template.Library()
 # Between the number and the unit of "8GiB", as it was asked for.
@@ -29,6 +30,12 @@ def badge(status: str) -> SafeString:
     return format_html(
         '<span class="status {}">{}{}</span>', found.cls, icon(found.icon), found.word
     )
+
+
+@register.simple_tag
+def expects(job: Job) -> Expected | None:
+    """When a waiting job will start, where there is something to go by."""
+    return expected_of(job)
 
 
 @register.simple_tag

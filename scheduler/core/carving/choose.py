@@ -85,6 +85,27 @@ def room_by_move(
 
 
 @njit(cache=True)
+def worth_moving(
+    lay: Ints, movable: Ints, before: Ints, falls: Floats, starts: Ints, profile_of: Ints
+) -> tuple[int, int, float]:
+    """(GPU, spot, cost) of the one running instance that would stand elsewhere for the least cost,
+    below 0 where V rises; (-1, -1, inf) where none may move. `movable` as in `room_by_move`."""
+    where, least = two_cheapest(lay, falls, starts)
+    best_gpu, best_spot, best = NOWHERE, NOWHERE, np.inf
+    for gpu in range(len(lay)):
+        for old in range(len(profile_of)):
+            if movable[gpu, old] <= 0:
+                continue
+            left, moved = before[lay[gpu], old], profile_of[old]
+            elsewhere = least[moved, 1] if where[moved] == gpu else least[moved, 0]
+            here = falls[left, starts[moved] : starts[moved + 1]].min()
+            cost = min(here, elsewhere) - falls[left, old]
+            if cost < best:
+                best_gpu, best_spot, best = gpu, old, cost
+    return best_gpu, best_spot, best
+
+
+@njit(cache=True)
 def room_by_moves(
     lay: Ints,
     movable: Ints,

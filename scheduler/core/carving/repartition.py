@@ -10,7 +10,7 @@ planning pass runs at least every 5.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
@@ -20,7 +20,7 @@ from scheduler.core.carving.demand import Tables
 from scheduler.core.carving.likely import Likely, likely_on
 from scheduler.core.carving.mode import change_seconds, may_change_mode, untouchable
 from scheduler.core.decisions import Carve, Merge
-from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
+from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView
 from scheduler.core.wants import gpu_board
 
 CARVE_SECONDS = 10.0
@@ -41,58 +41,57 @@ class ChangeMode:
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """`why`: a sentence for each of `merges`, in their order; the others carry their own."""
+    """Each carries the sentence that says why."""
 
     carves: tuple[Carve, ...] = ()
     merges: tuple[Merge, ...] = ()
     modes: tuple[ChangeMode, ...] = ()
-    why: tuple[str, ...] = ()
+
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """(GPU, sentence) of each, as a console shows them."""
+        every: tuple[Merge | ChangeMode | Carve, ...] = (*self.merges, *self.modes, *self.carves)
+        return tuple((one.gpu, one.sentence) for one in every)
 
 
-def propose(snapshot: ClusterSnapshot) -> Proposals:
-    """What to prepare now. A GPU gets one kind of proposal: a merge, else a mode, else carves.
+def propose(snapshot: ClusterSnapshot, busy: frozenset[str] = frozenset()) -> Proposals:
+    """What to prepare now. A GPU gets one kind of proposal: a merge, else a mode, else carves;
+    those of `busy` (by id) get none, but what is ready on them counts.
     With neither a mix nor a queue nothing is known of the future, so nothing is proposed."""
     found = Proposals()
     boards = {b.key: b for n in snapshot.nodes for g in n.gpus if (b := gpu_board(g)).supports_mig}
     for key in sorted(boards):
         likely = likely_on(boards[key], snapshot)
         if likely.total:
-            found = _joined(found, _Board(snapshot, boards[key], likely).proposals())
-    cut = slice(BATCH)
-    return Proposals(found.carves[cut], found.merges[cut], found.modes[cut], found.why[cut])
-
-
-def preview(snapshot: ClusterSnapshot, job: WaitingJob) -> Proposals:
-    """What would be proposed if this job were approved and waited with the others."""
-    return propose(replace(snapshot, jobs=(*snapshot.jobs, job)))
+            found = _joined(found, _Board(snapshot, boards[key], likely, busy).proposals())
+    return Proposals(found.carves[:BATCH], found.merges[:BATCH], found.modes[:BATCH])
 
 
 def _joined(one: Proposals, two: Proposals) -> Proposals:
-    return Proposals(
-        one.carves + two.carves, one.merges + two.merges, one.modes + two.modes, one.why + two.why
-    )
+    return Proposals(one.carves + two.carves, one.merges + two.merges, one.modes + two.modes)
 
 
 class _Board:
     """The GPUs of one kind that may be touched now, in order of node and index."""
 
-    def __init__(self, snapshot: ClusterSnapshot, board: Board, likely: Likely) -> None:
+    def __init__(
+        self, snapshot: ClusterSnapshot, board: Board, likely: Likely, busy: frozenset[str]
+    ) -> None:
         self.board, self.likely, self.now = board, likely, snapshot.now
         self.table, self.falls = layouts(board), Tables(snapshot.mix)
         mine = [(n, g) for n in snapshot.nodes for g in n.gpus if gpu_board(g).key == board.key]
         self.all = sorted(mine, key=lambda at: (at[0].name, at[0].id, at[1].index, at[1].id))
-        self.free = [(n, g) for n, g in self.all if untouchable(n, g, self.now) is None]
+        may = ((n, g) for n, g in self.all if g.id not in busy)
+        self.free = [(n, g) for n, g in may if untouchable(n, g, self.now) is None]
 
     def proposals(self) -> Proposals:
         merges = list(self._merges())
-        busy = {merge.gpu for merge, _ in merges}
+        busy = {merge.gpu for merge in merges}
         modes = self._modes()
         busy |= {change.gpu for change in modes}
         carves = self._carves(busy)
-        told = tuple(sentence for _, sentence in merges)
-        return Proposals(tuple(carves), tuple(merge for merge, _ in merges), tuple(modes), told)
+        return Proposals(tuple(carves), tuple(merges), tuple(modes))
 
-    def _merges(self) -> Iterator[tuple[Merge, str]]:
+    def _merges(self) -> Iterator[Merge]:
         """Idle slices that nobody wants where something that is wanted would fit instead."""
         for _, gpu in self.free:
             if not _is_carved(gpu):
@@ -108,7 +107,7 @@ class _Board:
                     f"{len(ids)} idle {word} room on GPU {gpu.index} that {gained:.0%} of the "
                     f"requests want"
                 )
-                yield Merge(gpu.id, ids, ""), sentence
+                yield Merge(gpu.id, ids, "", sentence)
 
     def _unwanted(self, profile: str) -> bool:
         """Fewer of the next requests will want one than it costs to keep it in the way."""

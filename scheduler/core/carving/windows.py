@@ -1,7 +1,8 @@
 """How much room a GPU's running instances leave for what will come: one number per layout.
 
 V = window value + HOLE x hole value, over the profiles that the mix asks for (all plain ones where
-it is unknown; the largest always counts as a window, so that empty GPUs stay empty).
+it is unknown; the largest always counts as a window, so that empty GPUs stay empty). Where the mix
+is unknown a hole weighs HOLE_UNKNOWN: small instances then gather on one half of a board.
 Window value: every place where a profile could stand counts its size, times the chance that it
 comes free in time: the product over j = 1..n of j / (j + RETURN) for n instances in its way.
 Hole value: the most that can still be placed together beside what runs, each profile counted by
@@ -24,11 +25,14 @@ from scheduler.core.carving.shape import Shape, shape
 
 # A memory slice of hole against one of window: large, so that windows decide between equal holes.
 HOLE = 25.0
+# Where the mix is unknown. Up to 8 it keeps the largest place free beside three small instances;
+# that costs up to 1 point of accepted demand on small mixes that nothing leaves, nothing else.
+HOLE_UNKNOWN = 5.0
 # The j-th instance in a window's way leaves in time with chance j / (j + RETURN).
 RETURN = 20.0
 # An idle instance that is ready starts at once: it wins where V falls by at most this much more
-# than elsewhere, 1/100 of an eight-slice GPU of hole. To delete one costs as much. It halves the
-# carving for less than 0.2 points of accepted demand; ten times as much costs up to 1.
+# than elsewhere, 1/100 of an eight-slice GPU of hole. To delete one costs as much. It saves a third
+# of the deletions for 0.1 points of accepted demand; ten times as much costs up to 1.
 READY = 2.0
 NEVER = np.inf
 
@@ -69,7 +73,8 @@ def values(board: Board, mix: Weights = ()) -> Values | None:
     weights = np.array([shares.get(name, 0.0) for name in here.names])
     counts = weights[here.profile_of] > 0 if mix else here.plain
     largest = here.plain & (here.size == here.board.memory_slices)
-    room = window_values(here, counts | largest) + HOLE * hole_values(here, weights, counts)
+    hole = HOLE if mix else HOLE_UNKNOWN
+    room = window_values(here, counts | largest) + hole * hole_values(here, weights, counts)
     worth: NDArray[np.float64] = np.round(room, 6).astype(np.float64)
     falls = worth[:, None] - worth[here.after]
     falls[here.after < 0] = NEVER

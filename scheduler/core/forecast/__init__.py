@@ -4,6 +4,7 @@
     outlook.work(job, gpus, now)                        # the key of the fair order, GPU-seconds
     state = queue_state(snapshot, policy, outlook)      # queue_state.py
     start_estimates(state, seed=…)                      # starts.py: Estimate or None by job id
+    starts_of(snapshot, policy, outlook, plan, …)       # of_pass.py: all of it, once a pass
     calibrate(own, history, kind)                       # calibration.py: what to tell, what to keep
 
 A replay makes three calls on a `Forecaster` (asking.py): `submitted(job, snapshot, plan)` when a

@@ -58,26 +58,55 @@ class Answer:
     calibrated: Waits
 
 
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    """Factors for the three values, and which of them are told already: the others did worse than
+    the forecast itself lately. Made once from a history, then good for many forecasts."""
+
+    low: float
+    middle: float
+    high: float
+    tells_low: bool
+    tells_middle: bool
+    tells_high: bool
+    known: int
+
+    @classmethod
+    def of(cls, history: Sequence[Question], kind: str = "") -> "Corrections":
+        """From earlier questions, oldest first. Those of the same kind count, or all while there
+        are fewer than NEEDS of them. `known`: how many answered ones are of that kind."""
+        alike = [question for question in history if question.kind == kind]
+        known = sum(question.started for question in alike)
+        history = (alike if len(alike) >= NEEDS else list(history))[-4 * LAST :]
+        ended = [question for question in history if question.started][-RECENT:]
+        return cls(
+            low=_low(history),
+            middle=_middle(history),
+            high=_high(history),
+            tells_low=_better(ended, lambda waits, wait: wait >= waits.optimistic, 0.9),
+            tells_middle=_nearer(ended),
+            tells_high=_better(
+                ended, lambda waits, wait: wait <= waits.pessimistic + LEAST, TARGET
+            ),
+            known=known,
+        )
+
+    def answer(self, own: Waits) -> Answer:
+        """The forecast as it is told and as it is kept."""
+        corrected = _ordered(
+            own.optimistic * self.low, own.expected * self.middle, own.pessimistic * self.high
+        )
+        told = _ordered(
+            (corrected if self.tells_low else own).optimistic,
+            (corrected if self.tells_middle else own).expected,
+            (corrected if self.tells_high else own).pessimistic,
+        )
+        return Answer(told, corrected)
+
+
 def calibrate(own: Waits, history: Sequence[Question], kind: str = "") -> Answer:
-    """Correct a forecast by earlier questions, oldest first. Those of the same kind count, or all
-    while there are fewer than NEEDS of them."""
-    alike = [question for question in history if question.kind == kind]
-    history = (alike if len(alike) >= NEEDS else list(history))[-4 * LAST :]
-    corrected = _ordered(
-        own.optimistic * _low(history), own.expected * _middle(history),
-        own.pessimistic * _high(history),
-    )  # fmt: skip
-    ended = [question for question in history if question.started][-RECENT:]
-    told = _ordered(
-        _better(
-            ended, lambda waits, wait: wait >= waits.optimistic, 0.9, own, corrected
-        ).optimistic,
-        (corrected if _nearer(ended) else own).expected,
-        _better(
-            ended, lambda waits, wait: wait <= waits.pessimistic + LEAST, TARGET, own, corrected
-        ).pessimistic,
-    )
-    return Answer(told, corrected)
+    """Correct one forecast by earlier questions, oldest first."""
+    return Corrections.of(history, kind).answer(own)
 
 
 def _ordered(low: float, middle: float, high: float) -> Waits:
@@ -126,20 +155,20 @@ def _high(history: Sequence[Question]) -> float:
     return float(np.sort(ratios)[place - 1])
 
 
+def _bound_held(waits: Waits, wait: float) -> bool:
+    return wait <= waits.pessimistic + LEAST
+
+
 def _better(
-    ended: Sequence[Question],
-    holds: Callable[[Waits, float], bool],
-    target: float,
-    own: Waits,
-    corrected: Waits,
-) -> Waits:
-    """The corrected one, unless the plain one has held more often lately, and held too seldom or
-    the corrected one did."""
+    ended: Sequence[Question], holds: Callable[[Waits, float], bool], target: float
+) -> bool:
+    """Whether the corrected value is told: unless the plain one has held more often lately, and the
+    corrected one too seldom."""
     if len(ended) < NEEDS:
-        return corrected
+        return True
     of_own = sum(holds(question.own, question.waited) for question in ended)
     of_corrected = sum(holds(question.calibrated, question.waited) for question in ended)
-    return corrected if of_corrected >= min(of_own, target * len(ended)) else own
+    return of_corrected >= min(of_own, target * len(ended))
 
 
 def _nearer(ended: Sequence[Question]) -> bool:

@@ -1,10 +1,12 @@
 """Draws of what is not known: how long jobs still run, and who comes next. Seconds throughout."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from scheduler.core.forecast.hazard import BINS, EDGES, Floats, Ints
+from scheduler.core.forecast.population import remaining, run_times
 from scheduler.core.forecast.queue_values import Holding, Queued
 
 FUTURE = 300
@@ -17,7 +19,7 @@ IMAGINED = (0.1, 0.3, 0.5, 0.7, 0.9)
 PART = (0.3, 1.0)
 """How much of the history each run knows."""
 NEAR = 40
-"""So many runs with the nearest limits tell the ratio of a limit."""
+"""So many ended runs with the very same limit tell its ratio without any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,31 @@ def holding_columns(running: tuple[Holding, ...]) -> tuple[Floats, Floats, Ints]
     )
 
 
+def enough(known: Floats) -> Floats:
+    """The known (limit, ratio), and IMAGINED ones where they are fewer than ENOUGH. The imagined
+    ones are of a limit that nobody has."""
+    if len(known) >= ENOUGH:
+        return known
+    return np.concatenate([known, [(1.0, ratio) for ratio in IMAGINED]])
+
+
+def chances_of(known: Floats, jobs: Iterable[Holding | Queued]) -> Floats:
+    """The chances of run times, from ended runs and the believable limits of other jobs."""
+    by_limit = [(each.limit, each.age) for each in jobs if each.curve < 0]
+    others = np.array(by_limit, dtype=np.float64).reshape(-1, 2)
+    return run_times(known[:, 0] * known[:, 1], enough(known)[:, 1], others[:, 0], others[:, 1])
+
+
+def trusted(chances: Floats, known: Floats, draws: np.random.Generator) -> Floats:
+    """The chances as a run believes them. They rest on ratios; while these are imagined, each run
+    trusts them to another degree, from not at all to fully."""
+    return chances if len(known) >= ENOUGH else np.asarray(chances ** draws.random())
+
+
 def part_of(known: Floats, draws: np.random.Generator) -> Floats:
     """A run's own part of the known (limit, ratio): 30 to 100 % of them, in one piece, at least
     ENOUGH, in the order of limits. Shape (runs, 2)."""
-    if len(known) < ENOUGH:
-        known = np.concatenate([known, [(1.0, ratio) for ratio in IMAGINED]])
+    known = enough(known)
     size = max(min(ENOUGH, len(known)), int(len(known) * draws.uniform(*PART)))
     first = draws.integers(0, len(known) - size + 1)
     part = known[first : first + size]
@@ -112,33 +134,43 @@ def rest(
     rows: Ints,
     curves: Floats,
     ratios: Floats,
+    chances: Floats,
     draws: np.random.Generator,
 ) -> Floats:
-    """How long each job still runs, at least 1 second and at most to its limit. Shape (jobs,)."""
+    """How long each job still runs, at least 1 second and at most to its limit. `chances` of run
+    times as in population.py. Shape (jobs,)."""
     chance = draws.random(len(rows))
     left = np.maximum(1.0, limits - ages)
     by_limit = rows < 0
     found = np.empty(len(rows))
-    found[by_limit] = by_ratio(ages[by_limit], limits[by_limit], ratios, chance[by_limit])
+    found[by_limit] = by_ratio(ages[by_limit], limits[by_limit], ratios, chances, chance[by_limit])
     if not by_limit.all():
         own = curves[rows[~by_limit]]
         found[~by_limit] = by_curve(ages[~by_limit], own, chance[~by_limit])
     return np.clip(found, 1.0, left)
 
 
-def by_ratio(ages: Floats, limits: Floats, known: Floats, chance: Floats) -> Floats:
-    """Ratio times limit, less the age: one of the ratios of the NEAR runs with the nearest limits
-    that lead beyond the age; where none does, evenly up to the limit. Long limits are longer than
-    needed more often than short ones, because run times end somewhere and multiples do not.
+def by_ratio(
+    ages: Floats, limits: Floats, known: Floats, chances: Floats, chance: Floats
+) -> Floats:
+    """Ratio times limit, less the age. Where NEAR ended runs had the very same limit, the ratio is
+    one of the newest of these that leads beyond the age, evenly up to the limit where none does;
+    else see `population.remaining`.
 
     known: (runs, 2) limit and ratio, in the order of limits, then of time."""
-    near = min(NEAR, len(known))
-    left = np.searchsorted(known[:, 0], limits, side="left")
     right = np.searchsorted(known[:, 0], limits, side="right")
-    # Of many with the very same limit the newest.
-    first = np.where(right - left >= near, right - near, (left + right - near) // 2)
-    first = np.clip(first, 0, len(known) - near)
-    ratios = known[:, 1][first[:, None] + np.arange(near)[None, :]]
+    same = right - np.searchsorted(known[:, 0], limits, side="left") >= NEAR
+    found = np.empty(len(ages))
+    found[~same] = remaining(ages[~same], limits[~same], known[:, 1], chances, chance[~same])
+    if same.any():
+        first = right[same] - NEAR
+        ratios = known[:, 1][first[:, None] + np.arange(NEAR)[None, :]]
+        found[same] = _one_of(ratios, ages[same], limits[same], chance[same])
+    return found
+
+
+def _one_of(ratios: Floats, ages: Floats, limits: Floats, chance: Floats) -> Floats:
+    """ratios: (jobs, NEAR), each as likely as the others."""
     beyond = np.cumsum(ratios > (ages / limits)[:, None], axis=1)
     wanted = (chance * beyond[:, -1]).astype(np.int64)
     pick = np.argmax(beyond > wanted[:, None], axis=1)

@@ -13,6 +13,8 @@ from scheduler.core.forecast.hazard import Floats, Ints
 Flags = NDArray[np.bool_]
 
 NONE, SKIP, EASY = 0, 1, 2
+NEXT_ENDS = 8
+"""So many ends of running jobs are looked for one by one before all are sorted."""
 _BAND = 1e15
 """More than any key: a lower band never comes before a higher one."""
 
@@ -89,18 +91,51 @@ def _reserve(
     where no end helps."""
     future[:] = free
     fits = _gangs(free, here, units)
-    order = np.argsort(limits[:active])
-    for i in range(active):
-        job = order[i]
-        for entry in range(first[job], first[job] + count[job]):
-            node = nodes[entry]
-            if here[node]:
-                fits += (future[node] + amounts[entry]) // units - future[node] // units
-            future[node] += amounts[entry]
-        last = i + 1 == active or limits[order[i + 1]] > limits[job]
-        if fits >= replicas and last:
-            return float(limits[job])
+    order = np.empty(0, np.int64)
+    job, step, at = 0, 0, -np.inf
+    while step < active:
+        if step < NEXT_ENDS:  # mostly the next few ends are enough, and sorting all is dear
+            soonest = np.inf
+            for other in range(active):
+                if at < limits[other] < soonest:
+                    soonest = limits[other]
+            at = soonest
+            for job in range(active):
+                if limits[job] == at:
+                    step += 1
+                    fits += _let_go(here, units, first, count, nodes, amounts, future, job)
+        else:
+            if len(order) == 0:
+                order = np.argsort(limits[:active])
+            at = limits[order[step]]
+            while step < active and limits[order[step]] == at:
+                job = order[step]
+                fits += _let_go(here, units, first, count, nodes, amounts, future, job)
+                step += 1
+        if fits >= replicas:
+            return float(at)
     return float(np.inf)
+
+
+@njit(cache=True)
+def _let_go(
+    here: Flags,
+    units: int,
+    first: Ints,
+    count: Ints,
+    nodes: Ints,
+    amounts: Ints,
+    future: Ints,
+    job: int,
+) -> int:
+    """How many more replicas fit once this running job gives back what it holds."""
+    more = 0
+    for entry in range(first[job], first[job] + count[job]):
+        node = nodes[entry]
+        if here[node]:
+            more += (future[node] + amounts[entry]) // units - future[node] // units
+        future[node] += amounts[entry]
+    return more
 
 
 @njit(cache=True)
@@ -156,21 +191,24 @@ def run_queue(
     order = np.empty(total, np.int64)
     order[:waiting] = np.argsort(jobs[:waiting, 0], kind="mergesort")
     chosen, kept = np.empty(max(1, shapes[:, 0].max()), np.int64), np.zeros(3, np.int64)
-    future, failed = np.empty_like(free), np.empty((len(allowed), 2), np.int64)
+    future, failed = np.empty_like(free), np.empty((len(allowed), 2, 3), np.int64)
     now, sorted_at, arrived, queued, left = 0.0, 0.0, waiting, waiting, asked.sum()
     _sort(order, queued, now, jobs, patience)
     while left > 0:
         most = free.max()
         promised, kept[0], stuck, write = np.inf, 0, False, 0
         row = 0
-        failed[:] = most + 1
+        failed[:] = most + 1  # units of the last single job; units and replicas of the last gang
         for i in range(queued):
             job = order[i]
             replicas, units, here = shapes[job, 0], shapes[job, 1], shapes[job, 2]
             fits = False
             gone = now + jobs[job, 3] <= promised  # before the promised time
             side = 0 if gone else 1
-            if not stuck and units <= most and units < failed[here, side]:
+            hopeless = units >= failed[here, side, 0] or (
+                units >= failed[here, side, 1] and replicas >= failed[here, side, 2]
+            )
+            if not stuck and units <= most and not hopeless:
                 reserved = kept[0]
                 if gone:
                     kept[0] = 0
@@ -179,7 +217,9 @@ def run_queue(
                 )
                 kept[0] = reserved
                 if not fits and replicas == 1:
-                    failed[here, side] = units  # nor does anything larger
+                    failed[here, side, 0] = units  # nor does anything larger
+                elif not fits:
+                    failed[here, side, 1], failed[here, side, 2] = units, replicas
             if fits:
                 if job < waiting:
                     starts[job] = now

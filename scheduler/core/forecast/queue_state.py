@@ -1,6 +1,6 @@
 """From a snapshot to the QueueState that starts are forecast from."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agents.contract.boards import Board
@@ -54,10 +54,12 @@ class _Builder:
     curves: list[Floats] = field(default_factory=list)
     pools: dict[tuple[bool, ...], int] = field(default_factory=dict)
     _seen: dict[object, tuple[int, int]] = field(default_factory=dict)
+    _boards: list[tuple[Board, ...]] = field(default_factory=list)
 
     def build(self) -> QueueState:
         snapshot, policy = self.snapshot, self.policy
         self.nodes = [node for node in snapshot.nodes if node.available]
+        self._boards = [_boards(node) for node in self.nodes]
         index = {node.id: i for i, node in enumerate(self.nodes)}
         total = [UNITS_PER_GPU * sum(gpu.healthy for gpu in node.gpus) for node in self.nodes]
         free = list(total)
@@ -141,7 +143,8 @@ class _Builder:
         """Units of a replica in the cheapest way to serve it, and its pool of nodes."""
         alike = (job.device, job.needs, job.tolerates)
         if alike not in self._seen:
-            ways = [wants(job.device, _boards([node])) for node in self.nodes]
+            known = {boards: wants(job.device, boards) for boards in set(self._boards)}
+            ways = [known[boards] for boards in self._boards]
             units = min((way[0].replica_units for way in ways if way), default=0)
             here = tuple(
                 bool(way) and not why_not(node, job)
@@ -200,6 +203,7 @@ class _Builder:
         )
 
 
-def _boards(nodes: Iterable[NodeView]) -> list[Board]:
-    found = {gpu_board(gpu) for node in nodes for gpu in node.gpus if gpu.healthy}
-    return sorted(found, key=lambda board: board.key)
+def _boards(node: NodeView) -> tuple[Board, ...]:
+    """The kinds of its healthy GPUs."""
+    found = {(gpu.board, gpu.product_name): gpu for gpu in node.gpus if gpu.healthy}
+    return tuple(sorted({gpu_board(gpu) for gpu in found.values()}, key=lambda board: board.key))

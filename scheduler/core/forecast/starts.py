@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.decisions import Estimate
-from scheduler.core.forecast.draws import Jobs, arrivals, holding_columns, part_of, rest
+from scheduler.core.forecast.draws import (
+    Jobs,
+    arrivals,
+    chances_of,
+    holding_columns,
+    part_of,
+    rest,
+    trusted,
+)
 from scheduler.core.forecast.hazard import BINS, Floats, Ints
 from scheduler.core.forecast.queue_kernel import EASY, NONE, SKIP, Flags, run_queue
 from scheduler.core.forecast.queue_values import Queued, QueueState
@@ -19,6 +27,8 @@ from scheduler.core.policy import Backfill
 
 RUNS = 30
 STOPPING_SECONDS = 30.0
+POINTS = (0.1, 0.5, 0.9)
+"""Of the forecasts: the optimistic, the expected and the pessimistic start."""
 
 _BACKFILL = {
     Backfill.NONE: NONE,
@@ -43,6 +53,7 @@ class _Given:
     stopping: Flags
     curves: Floats
     ratios: Floats
+    chances: Floats
 
     @classmethod
     def of(cls, state: QueueState, jobs: list[Queued], asked: Flags) -> "_Given":
@@ -51,6 +62,7 @@ class _Given:
         nodes = np.array([node for node, _ in entries], dtype=np.int64)
         units = np.array([amount for _, amount in entries], dtype=np.int64)
         left = [max(1.0, each.limit - each.age) for each in state.running]
+        known = np.array(state.ratios).reshape(-1, 2)
         return cls(
             state=state,
             jobs=Jobs.of(jobs, state.now),
@@ -62,7 +74,8 @@ class _Given:
             ends_by_limit=np.array(left),
             stopping=np.array([each.stopping for each in state.running], dtype=np.bool_),
             curves=np.array(state.curves).reshape(-1, BINS),
-            ratios=np.array(state.ratios).reshape(-1, 2),
+            ratios=known,
+            chances=chances_of(known, [*state.running, *state.waiting]),
         )
 
 
@@ -86,19 +99,15 @@ def start_estimates(
     asked = [each.id for each in state.waiting if ask is None or each.id in ask]
     if found is None:
         return dict.fromkeys(asked)
-    column = {id: i for i, id in enumerate(found.ids)}
-    answers: dict[str, Estimate | None] = {}
-    for id in asked:
-        starts = found.starts[:, column[id]] if id in column else np.array([np.inf])
-        answers[id] = _estimate(state.now, starts, found.basis)
+    answers: dict[str, Estimate | None] = dict.fromkeys(asked)
+    certain = np.flatnonzero(np.isfinite(found.starts).all(axis=0))
+    certain = certain[np.array([found.ids[column] in answers for column in certain], np.bool_)]
+    if not len(certain):
+        return answers
+    points = state.now + np.quantile(found.starts[:, certain], POINTS, axis=0).T
+    for column, (low, middle, high) in zip(certain, points.tolist(), strict=True):
+        answers[found.ids[column]] = Estimate(round(low), round(middle), round(high), found.basis)
     return answers
-
-
-def _estimate(now: float, starts: Floats, basis: str) -> Estimate | None:
-    if not np.isfinite(starts).all():
-        return None
-    low, middle, high = (round(now + q) for q in np.quantile(starts, (0.1, 0.5, 0.9)))
-    return Estimate(low, middle, high, basis)
 
 
 def forecast(
@@ -142,7 +151,8 @@ def _one(given: _Given, draws: np.random.Generator) -> Floats:
     """Starts of one run, in seconds from now. Shape (waiting jobs,)."""
     state = given.state
     ratios = part_of(given.ratios, draws)
-    ends = rest(*holding_columns(state.running), given.curves, ratios, draws)
+    chances = trusted(given.chances, given.ratios, draws)
+    ends = rest(*holding_columns(state.running), given.curves, ratios, chances, draws)
     ends = np.where(given.stopping, np.minimum(ends, STOPPING_SECONDS), ends)
     picks, at = arrivals(given.came.order[:, 1], draws)
     jobs = given.jobs.with_future(given.came, picks, at, state.by_arrival)
@@ -154,7 +164,7 @@ def _one(given: _Given, draws: np.random.Generator) -> Floats:
         given.ends_by_limit,
         jobs.shapes,
         jobs.order,
-        rest(jobs.ages, jobs.limits, jobs.rows, given.curves, ratios, draws),
+        rest(jobs.ages, jobs.limits, jobs.rows, given.curves, ratios, chances, draws),
         len(given.jobs.rows),
         given.asked,
         float(state.patience_seconds),

@@ -103,6 +103,10 @@ class Engine:
         order = np.argsort(-score, kind="stable")
         return [int(n) for n in order[: int(np.isfinite(score).sum())]]
 
+    def fitting(self, kind: int, among: Bools) -> int:
+        """On how many of these nodes it fits."""
+        return int((np.isfinite(self._scores.score[kind]) & among).sum())
+
     def choice(self, kind: int, node: int) -> Choice | None:
         """The same on a given node: which GPUs, and the score."""
         return self._choice(kind, node) if np.isfinite(self._scores.score[kind, node]) else None
@@ -211,7 +215,8 @@ class Engine:
 
     def weigh_models(self) -> None:
         """What each model's GPUs cost those who do not need it, from what is idle now. Done by
-        itself at first, after SCARCITY_EVERY changes and when anything is learned."""
+        itself at first, SCARCITY_EVERY changes later and when anything is learned."""
+        self._changes = 0
         if not self._tables.shares.any():
             self._scarce = np.zeros(len(self._extent.models))
             return

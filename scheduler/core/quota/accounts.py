@@ -64,6 +64,10 @@ class Accounts:
         owns = [a for _, a in self._of_project(project, model)]
         return bool(owns) and all(a.used + units <= a.limit for a in owns)
 
+    def would_borrow(self, project: str, units: int, model: str = "") -> bool:
+        """Whether the project has a quota here that is too small for `units` more."""
+        return any(a.used + units > a.limit for _, a in self._of_project(project, model))
+
     def borrowed(self, project: str, model: str = "") -> int:
         """How far above its nominal quota the project is, on this board or on all together."""
         return max((a.borrowed for _, a in self._of_project(project, model)), default=0)

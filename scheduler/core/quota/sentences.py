@@ -12,7 +12,8 @@ _LENT = "It starts when other work of the quota ends, or when others lend more"
 
 
 def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[str, int]) -> Reason:
-    """`held_by`: units by user of the project, the most first."""
+    """`held_by`: units by user of the project, the most first. No sentence names other projects;
+    whoever shows `borrowed_by` to people leaves out the names that they may not see."""
     own = pool.projects[project]
     evidence = _evidence(own, units)
     told = _may_hold(project, own, model)
@@ -34,7 +35,7 @@ def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[s
         evidence["borrowed_by"] = others
     told += f" and has borrowed {as_gpus(own.borrowed)} more" if own.borrowed else ""
     lent = f"{_lent(own, further)}, this needs {as_gpus(units)}"
-    taken = f"; borrowed by {named(others)}" if others else ""
+    taken = f"; {as_gpus(sum(others.values()))} borrowed by other projects" if others else ""
     return Reason(ReasonCode.QUOTA_PROJECT, f"{told}; {lent}{taken}{held}", evidence, _LENT)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.contract.boards import boards
 from agents.contract.geometry import placements
 from scheduler.core.carving.shape import shape
-from scheduler.core.carving.windows import HOLE, RETURN, fall, values, weights_of
+from scheduler.core.carving.windows import HOLE_UNKNOWN, RETURN, fall, values, weights_of
 from tests.slow_geometry import fits_together
 
 KEYS = sorted(key for key, board in boards().items() if board.supports_mig)
@@ -57,7 +57,7 @@ def test_the_table_equals_a_slow_computation_of_windows_and_holes(world):
     board, taken, _ = world
     table = values(board)
     number = table.shape.number(taken)
-    slow = slow_window(board, taken) + HOLE * slow_hole(board, taken)
+    slow = slow_window(board, taken) + HOLE_UNKNOWN * slow_hole(board, taken)
     assert table.value[number] == pytest.approx(slow, abs=1e-4)
 
 

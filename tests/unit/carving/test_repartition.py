@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from agents.contract.documents import GpuMode
-from scheduler.core.carving.repartition import preview, propose
+from scheduler.core.carving.repartition import propose
 from scheduler.core.values import Demand, DeviceRequest, Mix
-from tests.builders import NOW, a_cluster, a_gpu, a_job, a_node, a_slice, away, idle
+from tests.builders import NOW, a_cluster, a_gpu, a_node, a_slice, away, idle
 
 
 def mix_of(*nodes, **profiles):
@@ -41,9 +41,10 @@ def test_nothing_is_prepared_where_nothing_is_known():
 def test_idle_slices_that_nobody_wants_are_deleted_in_one_batch():
     gpu = a_gpu(idle("2g.35gb", 0), idle("2g.35gb", 2), a_slice("1g.18gb", 4))
     found = propose(mix_of(a_node(gpu), _4g_71gb=9))
-    ((merge,), (why,)) = (found.merges, found.why)
+    (merge,) = found.merges
     assert merge.slices == ("n1/0/2g.35gb@0", "n1/0/2g.35gb@2")
-    assert "100% of the requests" in why
+    assert "100% of the requests" in merge.sentence
+    assert found.told() == (("n1/0", merge.sentence),)
     assert not found.carves
 
 
@@ -79,11 +80,3 @@ def test_a_mode_is_kept_where_it_is_wanted_or_something_is_on_the_gpu():
         assert not propose(mix_of(a_node(gpu), _1g_18gb=9)).modes
     whole = Mix((Demand(DeviceRequest(gpus=1), 1_000, 1_024, 9),))
     assert not propose(replace(a_cluster(a_node(a_gpu())), mix=whole)).modes
-
-
-def test_a_preview_says_what_an_approval_would_bring_and_changes_nothing():
-    gpu = a_gpu(idle("2g.35gb", 0), a_slice("1g.18gb", 4))
-    snapshot = a_cluster(a_node(gpu))
-    assert not propose(snapshot).merges
-    assert preview(snapshot, a_job(mig="4g.71gb")).merges[0].slices == ("n1/0/2g.35gb@0",)
-    assert not propose(snapshot).merges

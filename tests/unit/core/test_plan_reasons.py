@@ -178,7 +178,7 @@ def test_the_evidence_tells_who_holds_such_gpus_without_naming_others():
     said = why(a_job(gpus=2), a_node(a_gpu(a_slice("")), a_gpu()), running=runs)
     assert said.evidence["held_by_own_jobs"] == 1
     assert said.evidence["held_by_other_jobs"] == 1
-    assert said.evidence["first_end_in_seconds"] == 300
+    assert said.evidence["first_ends_at"] == NOW + 300
     assert "q" not in str(said.evidence)
 
 

@@ -84,7 +84,7 @@ def test_nothing_is_lent_twice():
     said = accounts.reason(a_job(project="r"), GPU)
     assert said.sentence == (
         "r may hold 1 GPU at once; nothing more is lent now, this needs 1; "
-        "borrowed by p (1) and q (1)"
+        "2 borrowed by other projects"
     )
     assert said.evidence["borrowed_by"] == {"p": GPU, "q": GPU}
     assert said.evidence["may_borrow_units"] == 0

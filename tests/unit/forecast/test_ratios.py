@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 
 from scheduler.core.forecast.draws import by_ratio, part_of
+from scheduler.core.forecast.population import COUNT
 from scheduler.core.forecast.ratios import FEW, Ratios, remaining_seconds
 
 HOUR = 3_600.0
+
+
+EVEN = np.full(COUNT, 1 / COUNT)
+"""Nothing is known of run times, so only ratios count."""
 
 
 def learned(*runs):
@@ -49,25 +54,25 @@ def test_what_remains_comes_from_the_ratios_that_lead_beyond_the_age():
     assert remaining_seconds(known, 100, 90, 0.5) is None
 
 
-def test_draws_take_the_ratios_of_the_nearest_limits():
+def test_draws_take_the_ratios_of_runs_with_the_very_same_limit():
     short = [(100.0, 0.9)] * 100
     long = [(1e6, 0.2)] * 100
     known = np.array(short + long)
     ages, limits = np.zeros(2), np.array([100.0, 1e6])
     for chance in (0.0, 0.5, 0.999):
-        rest = by_ratio(ages, limits, known, np.full(2, chance))
+        rest = by_ratio(ages, limits, known, EVEN, np.full(2, chance))
         assert rest == pytest.approx([90, 2e5])
 
 
 def test_of_many_runs_with_the_same_limit_the_newest_count():
     known = np.array([(100.0, 0.9)] * 200 + [(100.0, 0.2)] * 40)
-    assert by_ratio(np.zeros(1), np.array([100.0]), known, np.zeros(1)) == pytest.approx([20])
+    assert by_ratio(np.zeros(1), np.array([100.0]), known, EVEN, np.zeros(1)) == pytest.approx([20])
 
 
 def test_draws_beyond_the_age_are_even_among_the_ratios_that_remain():
     known = np.array([(100.0, ratio) for ratio in (0.1, 0.5, 0.7, 0.9)])
     chances = (np.arange(300) + 0.5) / 300
-    rest = by_ratio(np.full(300, 40.0), np.full(300, 100.0), known, chances)
+    rest = by_ratio(np.full(300, 40.0), np.full(300, 100.0), known, EVEN, chances)
     values, counts = np.unique(rest.round(6), return_counts=True)
     assert values.tolist() == [10, 30, 50]
     assert counts.tolist() == [100, 100, 100]
@@ -75,7 +80,7 @@ def test_draws_beyond_the_age_are_even_among_the_ratios_that_remain():
 
 def test_where_no_ratio_leads_beyond_the_age_any_rest_of_the_limit_may_be():
     known = np.array([(100.0, 0.1)] * 10)
-    rest = by_ratio(np.array([80.0]), np.array([100.0]), known, np.array([0.25]))
+    rest = by_ratio(np.array([80.0]), np.array([100.0]), known, EVEN, np.array([0.25]))
     assert rest == pytest.approx([5])
 
 

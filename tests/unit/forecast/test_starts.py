@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scheduler.core.forecast import hazard as hz
+from scheduler.core.forecast.queue_kernel import NEXT_ENDS
 from scheduler.core.forecast.starts import forecast, start_estimates
 from scheduler.core.policy import Backfill
 from tests.unit.forecast.queues import ANY_PART_OF_THE_LIMIT, a_holding, a_queue, a_queued
@@ -171,3 +172,28 @@ def test_run_times_without_a_limit_follow_the_hazard_of_their_age():
     young = a_queue([8], [a_holding(8, 1e6, curve=0)], [a_queued("1", 8, 100)], curves=(curve,))
     starts = forecast(young, runs=200).starts[:, 0]
     assert np.mean(starts <= 60) == pytest.approx(0.5, abs=0.12)
+
+
+def test_a_reservation_behind_more_ends_than_are_looked_at_one_by_one_is_kept_all_the_same():
+    ends = [100 * (i + 1) for i in range(NEXT_ENDS + 4)]
+    running = [a_holding(1, end) for end in ends]
+    all_gpus, last = len(ends), ends[-1]
+    waiting = [
+        a_queued("head", all_gpus, 500, at=1),
+        a_queued("short", 1, last - 100, at=2),
+        a_queued("long", 1, last - 99, at=3),
+    ]
+    found = sure(a_queue([all_gpus], running, waiting, by_arrival=True))
+    assert found == {"head": last, "short": 100, "long": last + 500}
+
+
+def test_a_gang_that_does_not_fit_says_nothing_of_a_smaller_one_or_of_a_single_job():
+    running = [a_holding(4, 900, node=0), a_holding(8, 900, node=1)]
+    waiting = [
+        a_queued("wide", 4, 500, at=1, replicas=3),
+        a_queued("alike", 4, 500, at=2, replicas=4),
+        a_queued("single", 4, 500, at=3),
+    ]
+    found = sure(a_queue([8, 8], running, waiting, backfill=Backfill.SKIP))
+    assert found["single"] == 0
+    assert found["wide"] == 900

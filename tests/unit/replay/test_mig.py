@@ -10,13 +10,15 @@ import pytest
 from ortools.sat.python import cp_model
 
 from agents.contract.boards import boards
-from scheduler.core.carving.choose import cheapest
+from scheduler.core.carving.choose import cheapest, worth_moving
 from scheduler.core.carving.moves import Running, room_by_moving
 from scheduler.core.carving.shape import shape
 from scheduler.core.carving.windows import READY, values, weights_of
+from scheduler.core.policy import Order
 from scheduler.core.values import Demand, DeviceRequest, Mix
 from scheduler.replay import mig
 from scheduler.replay.__main__ import main
+from scheduler.replay.mig import GAIN
 from scheduler.replay.mig_baselines import first_fit, free_repacking, packing, repacks
 from scheduler.replay.mig_world import churn, inflation, run, sizes
 from tests.builders import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
@@ -120,6 +122,49 @@ def test_small_worlds_come_within_two_percent_of_what_free_repacking_takes():
     assert np.mean(behind_hindsight) < 0.04
 
 
+def one_pass(name, profile):
+    """The memory slices that one planning pass gives those who wait, in this order, on six GPUs."""
+    named = mig.named_mix(HERE, name)
+    asked = {key: round(2 * weight) for key, weight in named.items()}
+    mix = Mix(tuple(Demand(DeviceRequest(mig=key), 1, 1, n) for key, n in asked.items()))
+    jobs = [a_job(f"{i:02}", mig=HERE.names[kind], queued_at=i) for i, kind in enumerate(profile)]
+    node = a_node(*(a_gpu(board=KEY) for _ in range(6)))
+    found = plan_of(replace(a_cluster(node, jobs=jobs), mix=mix), order=Order.FIFO)
+    given = (d for p in found.places for replica in p.replicas for d in replica.devices)
+    return sum(device.size for device in given)
+
+
+def test_one_pass_over_twenty_who_wait_comes_close_to_the_integer_programme():
+    """The programme may leave out whom it likes. Where larger ones queue first, the pass gives as
+    much in every world; in the order of arrival 3.4 % less in the mean, which that order costs."""
+    sorted_behind, first_come_behind = [], []
+    for name in MIXES:
+        for seed in range(10):
+            profile = inflation(HERE, weights(HERE, name), 6, seed).profile[:20]
+            wanted = np.bincount(profile, minlength=len(HERE.names)).astype(np.int32)
+            bound = most_slices(HERE, wanted, 6)
+            larger_first = profile[np.argsort(-sizes(HERE)[profile], kind="stable")]
+            given = [one_pass(name, larger_first), one_pass(name, profile)]
+            assert max(given) <= bound
+            sorted_behind.append(1 - given[0] / bound)
+            first_come_behind.append(1 - given[1] / bound)
+    assert np.mean(sorted_behind) < 0.005
+    assert np.mean(first_come_behind) < 0.04
+
+
+def test_a_move_may_also_tidy_up_where_the_new_one_does_not_go():
+    """Room that nobody asks for yet is made by moving what stands alone."""
+    lay = [HERE.number([place("1g.10gb", 0)]), HERE.number([place("4g.40gb", 0)])]
+    holder = np.zeros((2, len(HERE.spots)), np.int32)
+    holder[0, HERE.spot(place("1g.10gb", 0))] = 1
+    falls = values(BOARD).falls
+    arrays = (HERE.before, falls, HERE.starts, HERE.profile_of)
+    gpu, spot, cost = worth_moving(np.array(lay, dtype=np.int32), holder, *arrays)
+    assert (gpu, HERE.spots[spot]) == (0, place("1g.10gb", 0))
+    assert cost < -GAIN
+    assert worth_moving(np.array(lay, dtype=np.int32), holder * 0, *arrays)[0] == -1
+
+
 def test_tessera_accepts_more_than_first_fit_and_a_move_more_again():
     drawn = weights(HERE, "bimodal")
     falls = table(HERE, "bimodal").falls
@@ -131,7 +176,8 @@ def test_tessera_accepts_more_than_first_fit_and_a_move_more_again():
     first = accepted(first_fit(HERE))
     still = accepted(falls, prefer=READY)
     assert first + 2 < still
-    assert still + 2 < accepted(falls, prefer=READY, moves=1)
+    lazy = accepted(falls, prefer=READY, moves=1)
+    assert still + 2 < lazy < accepted(falls, prefer=READY, moves=1, gain=GAIN)
 
 
 def test_nothing_moves_unless_moves_are_allowed():

@@ -1,0 +1,38 @@
+"""How it looks on the wire why a job waits, when it will start, and what would start now."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class AlternativeShape(serializers.Serializer[Any]):
+    """A change of the request with which the planner could start the job now."""
+
+    kind = serializers.CharField(
+        help_text="model, profile, share, gpus, replicas, spread, node or limit"
+    )
+    sentence = serializers.CharField()
+    changes = serializers.DictField(help_text="these fields of the request instead of its own")
+
+
+class ReasonShape(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    cls = serializers.ChoiceField(choices=["wait", "change", "ask"])
+    sentence = serializers.CharField()
+    evidence = serializers.DictField()
+    unblocks = serializers.CharField()
+    alternatives = AlternativeShape(many=True, required=False, help_text="of a queued job")
+
+    def get_fields(self) -> dict[str, Any]:
+        """`class` is a word of the language, so the field is named here."""
+        fields = super().get_fields()
+        return {("class" if name == "cls" else name): field for name, field in fields.items()}
+
+
+class EstimateShape(serializers.Serializer[Any]):
+    """When a queued job will start: with 10, 50 and 90 % of the forecasts."""
+
+    optimistic = serializers.DateTimeField()
+    expected = serializers.DateTimeField()
+    pessimistic = serializers.DateTimeField()
+    basis = serializers.CharField(help_text="what it rests on")

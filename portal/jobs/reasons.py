@@ -1,0 +1,44 @@
+"""A job's reason as one person may read it: names of foreign projects become a count."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from portal.accounts.models import Membership, User
+
+# Evidence that names projects, each with its units.
+NAMES_PROJECTS = "borrowed_by"
+
+
+def projects_of(user: User) -> frozenset[str] | None:
+    """The projects whose names the user may read; None: all of them."""
+    if user.is_platform_admin:
+        return None
+    return frozenset(Membership.objects.filter(user=user).values_list("project__slug", flat=True))
+
+
+def reason_for(
+    reason: Mapping[str, Any] | None, projects: frozenset[str] | None
+) -> dict[str, Any] | None:
+    """The reason object for somebody who knows these projects (see `projects_of`)."""
+    if reason is None:
+        return None
+    evidence = reason.get("evidence", {})
+    if projects is None or NAMES_PROJECTS not in evidence:
+        return dict(reason)
+    return dict(reason) | {"evidence": _told(evidence, projects)}
+
+
+def _told(evidence: Mapping[str, Any], projects: frozenset[str]) -> dict[str, Any]:
+    """`borrowed_by` keeps the reader's own projects; of the others it tells number and sum."""
+    units = evidence[NAMES_PROJECTS]
+    known = {name: held for name, held in units.items() if name in projects}
+    others = [held for name, held in units.items() if name not in projects]
+    told: dict[str, Any] = {}
+    for name, value in evidence.items():
+        if name != NAMES_PROJECTS:
+            told[name] = value
+        elif known:
+            told[name] = known
+    if others:
+        told |= {"borrowing_projects": len(others), "borrowed_by_others_units": sum(others)}
+    return told

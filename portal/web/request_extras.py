@@ -1,0 +1,66 @@
+"""The folded part of the request form: when it may start, where, and whether it makes way."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils import timezone
+
+from portal.jobs.models import Job
+from scheduler.core.states import JOB_WAITING, JobStatus
+
+# Empty: the request says nothing of it.
+CONDITIONS = {"begin_at": "", "after": "", "needs": "", "tolerates": "", "preemptible": ""}
+LISTS = ("after", "needs", "tolerates")
+YES_OR_NO = {"yes": True, "no": False}
+# What an address may change of the job that it clones.
+CHANGEABLE = frozenset({"device", "replicas", "time_limit", "topology", "needs"})
+MOST_CHANGED = 2_000
+
+
+def words_of(text: str) -> list[str]:
+    """Words between blanks or commas."""
+    return text.replace(",", " ").split()
+
+
+def conditions(values: Mapping[str, str]) -> dict[str, Any]:
+    """The request's fields, of the form's."""
+    found: dict[str, Any] = {name: words_of(values[name]) for name in LISTS}
+    found["begin_at"] = values["begin_at"].strip()
+    body = {name: value for name, value in found.items() if value}
+    if values["preemptible"]:
+        body["preemptible"] = YES_OR_NO.get(values["preemptible"], values["preemptible"])
+    return body
+
+
+def conditions_like(job: Job, asked: Mapping[str, Any]) -> dict[str, str]:
+    """The form's fields, of a job's request. What is over by now is left out: a time that has
+    passed, and other jobs to wait for once it waits no more."""
+    filled = {name: " ".join(asked.get(name, ())) for name in ("needs", "tolerates")}
+    if job.begin_at and job.begin_at > timezone.now():
+        filled["begin_at"] = job.begin_at.isoformat(timespec="seconds")
+    if JobStatus(job.status) in JOB_WAITING:
+        filled["after"] = " ".join(asked.get("after", ()))
+    by_priority = asked["priority"] == "low"
+    if (makes_way := asked.get("preemptible", by_priority)) != by_priority:
+        filled["preemptible"] = "yes" if makes_way else "no"
+    return filled
+
+
+def changes_in(text: str) -> dict[str, Any]:
+    """The changes that an address asks for; nothing where they make no sense."""
+    try:
+        changes = json.loads(text) if 0 < len(text) <= MOST_CHANGED else {}
+    except ValueError:
+        return {}
+    if not isinstance(changes, dict) or not changes.keys() <= CHANGEABLE:
+        return {}
+    device = changes.get("device", {})
+    share = device.get("mps", {}) if isinstance(device, dict) else None
+    lists = (changes.get("needs", []), device.get("models", []) if isinstance(device, dict) else [])
+    is_sane = (
+        isinstance(share, dict)
+        and (not share or {"threads", "memory"} <= share.keys())
+        and all(isinstance(each, list) and all(isinstance(w, str) for w in each) for each in lists)
+    )
+    return changes if is_sane else {}

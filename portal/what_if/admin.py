@@ -1,0 +1,13 @@
+"""The console's view of what-ifs. They are asked over REST or by the command."""
+
+from django.contrib import admin
+
+from portal.console import ReadOnlyAdmin
+from portal.what_if.models import WhatIf
+
+
+@admin.register(WhatIf)
+class WhatIfAdmin(ReadOnlyAdmin):
+    list_display = ("id", "asked_by", "days", "status", "progress", "created_at", "finished_at")
+    list_filter = ("status",)
+    list_select_related = ("asked_by",)

@@ -1,0 +1,71 @@
+"""`manage.py what_if --days 7 --quota vision=16`: last week on another cluster, as a table."""
+
+import json
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from tqdm import tqdm
+
+from portal.errors import Refused
+from portal.what_if.services import what_if, what_if_carry_out
+from portal.what_if.table import lines_of
+from scheduler.what_if.changes import Change, NodeRemoved
+from scheduler.what_if.refused import ChangeRefusedError
+from scheduler.what_if.wire import layout_word, mode_word, nodes_word, policy_word, quota_word
+
+# Option, how a word of it is read, and its help.
+OPTIONS: dict[str, tuple[Callable[[str], Change], str]] = {
+    "quota": (quota_word, "PROJECT[/USER][:MODEL]=GPUS"),
+    "nodes": (nodes_word, "COUNT:NODE, so many more like this one"),
+    "without": (NodeRemoved, "NODE, as if it were not there"),
+    "layout": (layout_word, "NODE/INDEX=PROFILE+PROFILE, this GPU keeps these slices"),
+    "mode": (mode_word, "MODEL=MODE, the mode its GPUs begin in"),
+    "policy": (policy_word, "OPTION=VALUE of the planner's policy"),
+}
+# Who plans and drives goes first.
+NICE = 10
+
+
+class Command(BaseCommand):
+    help = "Replay the last days' jobs on a changed cluster, beside the cluster as it is."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--days", type=int, default=7)
+        for name, (_, told) in OPTIONS.items():
+            parser.add_argument(
+                f"--{name}", action="append", default=[], metavar="CHANGE", help=told
+            )
+        parser.add_argument("--json", action="store_true", help="one object instead of a table")
+        parser.add_argument("--row", type=int, help="answer this stored question, say nothing")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["row"] is not None:
+            os.nice(NICE)
+            what_if_carry_out(what_if_id=options["row"])
+            return
+        with tqdm(unit="job", disable=not sys.stderr.isatty()) as bar:
+
+            def progress(done: int, of: int) -> None:
+                bar.total = of
+                bar.update(done - bar.n)
+
+            try:
+                changes = [
+                    read(word) for name, (read, _) in OPTIONS.items() for word in options[name]
+                ]
+                actor = "manage.py"
+                found = what_if(
+                    days=options["days"], changes=changes, actor=actor, progress=progress
+                )
+            except (Refused, ChangeRefusedError) as refused:
+                raise CommandError(refused.sentence, returncode=2) from refused
+        if options["json"]:
+            self.stdout.write(json.dumps(asdict(found)))
+            return
+        for line in lines_of(found):
+            self.stdout.write(line)

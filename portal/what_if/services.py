@@ -1,0 +1,140 @@
+"""Ask what would have been, carry it out, and keep the answer. Nothing of the cluster changes."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from portal.accounts.models import User
+from portal.accounts.rights import require_platform_admin
+from portal.audit.services import audit_record
+from portal.errors import Refused
+from portal.live.bell import ring_what_if
+from portal.what_if.models import LEASE, Status, WhatIf
+from portal.what_if.reading import require_few, setting_now, week_of
+from scheduler.what_if.changes import Change
+from scheduler.what_if.comparing import Comparison, Progress, changed_by, compare
+from scheduler.what_if.refused import ChangeRefusedError
+from scheduler.what_if.wire import read_changes, write_change
+
+MOST_OPEN = 3
+# So often, at most, a replay says how far it is.
+STAMP_SECONDS = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+def what_if_ask(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
+    """A question that a worker answers. Raises Refused(forbidden, days_invalid, too_many_jobs,
+    change_invalid, busy)."""
+    require_platform_admin(user)
+    now = timezone.now()
+    require_few(now=now, days=days)
+    try:
+        read = read_changes(changes)
+        changed_by(setting_now(now=now, days=days), read)
+    except ChangeRefusedError as refused:
+        raise _as_refused(refused) from refused
+    with transaction.atomic():
+        fresh = Q(status__in=(Status.ASKED, Status.RUNNING), stamped_at__gte=now - LEASE)
+        if WhatIf.objects.filter(fresh).count() >= MOST_OPEN:
+            sentence = f"{MOST_OPEN} what-ifs are being worked on. Wait until one is done"
+            raise Refused("busy", sentence, "", 409)
+        stored = [write_change(change) for change in read]
+        row = WhatIf.objects.create(asked_by=user, days=days, changes=stored)
+        _audit(user.username, row.pk, days, read)
+        ring_what_if(row.pk)
+    return row
+
+
+def what_if(
+    *,
+    days: int = 7,
+    changes: Iterable[Change] = (),
+    actor: str,
+    progress: Progress = lambda done, of: None,
+) -> Comparison:
+    """The answer at once, for whoever owns the machine. Raises Refused as `what_if_ask`."""
+    changes = tuple(changes)
+    found = _compared(days, changes, progress)
+    _audit(actor, "", days, changes)
+    return found
+
+
+def what_if_carry_out(*, what_if_id: int) -> bool:
+    """Answer one question. False where somebody else has it, or it is answered already."""
+    row = _claimed(what_if_id)
+    if row is None:
+        return False
+    try:
+        found = _compared(row.days, read_changes(row.changes), _Stamps(row.pk))
+    except (Refused, ChangeRefusedError) as refused:
+        _finish(row, Status.FAILED, sentence=refused.sentence)
+    except Exception:
+        log.exception("what_if_failed", what_if=row.pk)
+        sentence = "It failed. The worker's log says why"
+        _finish(row, Status.FAILED, sentence=sentence)
+        raise
+    else:
+        _finish(row, Status.DONE, outcome=asdict(found), progress=100)
+    return True
+
+
+def _compared(days: int, changes: tuple[Change, ...], progress: Progress) -> Comparison:
+    now = timezone.now()
+    require_few(now=now, days=days)
+    setting, week = setting_now(now=now, days=days), week_of(now=now, days=days)
+    try:
+        return compare(setting, week, changes, progress)
+    except ChangeRefusedError as refused:
+        raise _as_refused(refused) from refused
+
+
+def _claimed(pk: int) -> WhatIf | None:
+    """The row, if nobody works on it. A message may come twice, and who took it may have died."""
+    now = timezone.now()
+    free = Q(status=Status.ASKED) | Q(status=Status.RUNNING, stamped_at__lt=now - LEASE)
+    taken = WhatIf.objects.filter(free, pk=pk).update(
+        status=Status.RUNNING, stamped_at=now, progress=0
+    )
+    return WhatIf.objects.get(pk=pk) if taken else None
+
+
+def _finish(row: WhatIf, status: Status, **columns: Any) -> None:
+    now = timezone.now()
+    WhatIf.objects.filter(pk=row.pk, status=Status.RUNNING).update(
+        status=status, stamped_at=now, finished_at=now, **columns
+    )
+
+
+class _Stamps:
+    """Progress as percent in the row, not more often than people look."""
+
+    def __init__(self, pk: int) -> None:
+        self._pk = pk
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, of: int) -> None:
+        now = time.monotonic()
+        if now - self._last < STAMP_SECONDS:
+            return
+        self._last = now
+        percent = 100 * done // max(1, of)
+        WhatIf.objects.filter(pk=self._pk, status=Status.RUNNING).update(
+            progress=percent, stamped_at=timezone.now()
+        )
+
+
+def _as_refused(refused: ChangeRefusedError) -> Refused:
+    field = refused.field if refused.field == "days" else f"changes.{refused.field}".rstrip(".")
+    return Refused("change_invalid", refused.sentence, field)
+
+
+def _audit(actor: str, row: object, days: int, changes: Iterable[Change]) -> None:
+    told = {"days": days, "changes": [str(change) for change in changes]}
+    audit_record(actor=actor, action="what_if", noun="what_if", noun_id=row, after=told)

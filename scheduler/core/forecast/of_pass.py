@@ -1,0 +1,152 @@
+"""What one planning pass tells its waiting jobs: when they will start, and what that rests on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.core.decisions import Estimate, Plan
+from scheduler.core.fairshare import FairShares, capacity_of
+from scheduler.core.forecast.calibration import NEEDS, Corrections, Question, Waits
+from scheduler.core.forecast.outlook import Outlook
+from scheduler.core.forecast.queue_state import Factor, queue_state
+from scheduler.core.forecast.queue_values import QueueState
+from scheduler.core.forecast.starts import RUNS, start_estimates
+from scheduler.core.policy import Order, Policy, Preemption
+from scheduler.core.reasons import ReasonCode
+from scheduler.core.values import ClusterSnapshot, RunningJob, WaitingJob
+
+FORETOLD = frozenset(
+    {
+        ReasonCode.PRIORITY,
+        ReasonCode.RESOURCES,
+        ReasonCode.FRAGMENTATION,
+        ReasonCode.TOPOLOGY,
+        ReasonCode.RESERVATION,
+        ReasonCode.REPARTITION,
+    }
+)
+"""Who waits for these waits for devices. The other reasons are not simulated: a quota, an approval,
+another job's end, a node that is away."""
+FEWEST_RUNS = 8
+WORK_OF_A_PASS = 30_000_000
+"""Runs x jobs x (nodes + jobs / 6) that are simulated, about a second of one core."""
+LONGEST = 4_000
+"""Who stands further back in the order of the pass is neither simulated nor told anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold(Estimate):
+    """An estimate, and what is to be kept with it for `Question`: `own` and `calibrated` are waits
+    in seconds from the snapshot's time, `kind` is what questions are alike in."""
+
+    own: Waits
+    calibrated: Waits
+    kind: str
+
+
+def starts_of(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    outlook: Outlook,
+    plan: Plan,
+    questions: Sequence[Question] = (),
+    seed: int = 0,
+) -> dict[str, Foretold]:
+    """When the jobs that this pass left waiting will start, by job id.
+
+    `questions`: the first one of each earlier job, oldest first, as told by `question_of`. A job
+    has no estimate where there is no basis: it is far back (LONGEST), blocked by what is not
+    simulated (FORETOLD), nothing is known of run times, or the policy stops jobs for others by
+    their turn and fewer than NEEDS questions say what came of that. Who holds a reservation starts
+    by then at the latest.
+    """
+    after = carried_out(snapshot, plan)
+    waits = {hold.job for hold in plan.holds[:LONGEST] if hold.reason.code in FORETOLD}
+    jobs = tuple(job for job in after.jobs if job.id in waits)
+    if not jobs:
+        return {}
+    kinds = {job.id: kind_of(job, policy) for job in jobs}
+    corrections = {kind: Corrections.of(questions, kind) for kind in set(kinds.values())}
+    by_turn = policy.preemption is Preemption.ORDER
+    known = {id for id, kind in kinds.items() if not by_turn or corrections[kind].known >= NEEDS}
+    if not known:
+        return {}
+    state = queue_state(replace(after, jobs=jobs), policy, outlook, _factor(snapshot, policy))
+    found = start_estimates(state, runs=runs_for(state), seed=seed, ask=known)
+    promised = {each.job: each.starts_at for each in plan.reservations}
+    return {
+        id: _told(estimate, snapshot.now, corrections[kinds[id]], kinds[id], promised.get(id))
+        for id, estimate in found.items()
+        if estimate is not None
+    }
+
+
+def question_of(
+    own: Waits, calibrated: Waits, asked_at: float, started_at: float | None, kind: str, now: float
+) -> Question:
+    """A kept question as `starts_of` wants it at time `now`."""
+    until = now if started_at is None else started_at
+    return Question(own, calibrated, max(0.0, until - asked_at), started_at is not None, kind)
+
+
+def kind_of(job: WaitingJob, policy: Policy) -> str:
+    """Questions are alike if asked under the same order and preemption, in the same band."""
+    return f"{policy.order}/{policy.preemption}/{job.priority}"
+
+
+def runs_for(state: QueueState) -> int:
+    """RUNS, or fewer on a large cluster with a long queue, at least FEWEST_RUNS."""
+    jobs = len(state.waiting) + len(state.arrivals)
+    size = max(1, jobs * (len(state.total) + jobs // 6))
+    return max(FEWEST_RUNS, min(RUNS, WORK_OF_A_PASS // size))
+
+
+def carried_out(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
+    """The snapshot as it is when the pass is done: placed jobs run, preempted ones give back."""
+    placed = {place.job: place for place in plan.places}
+    stopping = {each.job for each in plan.preempts}
+    running = [
+        replace(held, stopping=held.stopping or held.job.id in stopping)
+        for held in snapshot.running
+    ]
+    running += [
+        RunningJob(job, placed[job.id].replicas, snapshot.now)
+        for job in snapshot.jobs
+        if job.id in placed
+    ]
+    left = tuple(job for job in snapshot.jobs if job.id not in placed)
+    return replace(snapshot, jobs=left, running=tuple(running))
+
+
+def _factor(snapshot: ClusterSnapshot, policy: Policy) -> Factor | None:
+    """How the fair order weighs owners now; the forecast leaves it as it is."""
+    if policy.order is not Order.FAIR or not snapshot.owners:
+        return None
+    return FairShares(
+        snapshot.owners,
+        capacity_of(snapshot),
+        half_life_seconds=policy.half_life_seconds,
+        asking={(job.project, job.user) for job in snapshot.jobs},
+    ).factor
+
+
+def _told(
+    estimate: Estimate, now: int, corrections: Corrections, kind: str, promised: int | None
+) -> Foretold:
+    own = Waits(
+        float(estimate.optimistic - now),
+        float(estimate.expected - now),
+        float(estimate.pessimistic - now),
+    )
+    answer = corrections.answer(own)
+    latest = now + max(own.pessimistic, answer.told.pessimistic)
+    basis = estimate.basis
+    if corrections.known >= NEEDS:
+        basis += f", corrected by {corrections.known} earlier forecasts"
+    if promised is not None:
+        latest = max(now, promised)
+        basis += ", not after its reserved start"
+    low, middle, high = (
+        round(min(now + wait, latest))
+        for wait in (answer.told.optimistic, answer.told.expected, answer.told.pessimistic)
+    )
+    return Foretold(low, middle, high, basis, own=own, calibrated=answer.calibrated, kind=kind)

@@ -1,0 +1,1 @@
+"""Recorded jobs on another cluster: under a virtual clock, driven by the production planner."""

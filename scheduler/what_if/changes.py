@@ -1,0 +1,217 @@
+"""What an admin may ask about: each change makes another Setting of one. Nothing else changes."""
+
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from agents.contract.documents import GpuMode
+from agents.contract.units import as_gpus
+from scheduler.core.policy import Policy
+from scheduler.core.values import GpuView, NodeView, QuotaView
+from scheduler.core.wants import gpu_board
+from scheduler.what_if.layout import pinned_as
+from scheduler.what_if.refused import ChangeRefusedError
+from scheduler.what_if.values import Setting
+
+MOST_NODES = 1_000
+# A hundred thousand GPUs, as in portal.quotas.services.
+MOST_UNITS = 56_000 * 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSet:
+    """A project, or one user in it, may hold so many units, of one model of GPU or of any."""
+
+    kind: ClassVar[str] = "quota"
+    project: str
+    units: int
+    user: str = ""
+    model: str = ""
+
+    def __str__(self) -> str:
+        whose = f"{self.user} in {self.project}" if self.user else self.project
+        of = f" of {self.model}" if self.model else ""
+        return f"{whose} may hold {as_gpus(self.units, up=False)} GPUs{of}"
+
+    def on(self, setting: Setting) -> Setting:
+        _require(0 <= self.units <= MOST_UNITS, f"A quota is 0 to {MOST_UNITS} units", "units")
+        known = {o.project for o in setting.owners} | {q.project for q in setting.quotas}
+        _require(self.project in known, f"There is no project {self.project}", "project")
+        key = (self.project, self.user, self.model)
+        quotas = list(setting.quotas)
+        for index, quota in enumerate(quotas):
+            if (quota.project, quota.user, quota.model) == key:
+                quotas[index] = replace(quota, limit_units=self.units)
+                return replace(setting, quotas=tuple(quotas))
+        made = QuotaView(self.project, self.user, self.units, 0, self.model)
+        return replace(setting, quotas=(*quotas, made))
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAdded:
+    """So many more nodes that are like one there is, all of them well."""
+
+    kind: ClassVar[str] = "nodes"
+    count: int
+    like: str
+
+    def __str__(self) -> str:
+        return f"{self.count} more like {self.like}"
+
+    def on(self, setting: Setting) -> Setting:
+        _require(1 <= self.count <= MOST_NODES, f"Add 1 to {MOST_NODES} nodes", "count")
+        like = _node(setting, self.like, "like")
+        taken = {node.name for node in setting.nodes}
+        numbers = (n for n in range(1, len(taken) + self.count + 1))
+        free = [n for n in numbers if f"{like.name}+{n}" not in taken][: self.count]
+        return replace(setting, nodes=(*setting.nodes, *(_another(like, n) for n in free)))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    kind: ClassVar[str] = "without"
+    node: str
+
+    def __str__(self) -> str:
+        return f"without {self.node}"
+
+    def on(self, setting: Setting) -> Setting:
+        gone = _node(setting, self.node, "node")
+        return replace(setting, nodes=tuple(n for n in setting.nodes if n.id != gone.id))
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutPinned:
+    """A GPU, by its index on its node, keeps exactly these MIG slices all the time."""
+
+    kind: ClassVar[str] = "layout"
+    node: str
+    gpu: int
+    profiles: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"GPU {self.gpu} of {self.node} pinned as {' + '.join(self.profiles)}"
+
+    def on(self, setting: Setting) -> Setting:
+        node = _node(setting, self.node, "node")
+        view = next((gpu for gpu in node.gpus if gpu.index == self.gpu), None)
+        if view is None:
+            raise ChangeRefusedError(f"{self.node} has no GPU {self.gpu}", "gpu")
+        made = pinned_as(view, self.profiles)
+        gpus = tuple(made if gpu is view else gpu for gpu in node.gpus)
+        return _with(setting, replace(node, gpus=gpus))
+
+
+@dataclass(frozen=True, slots=True)
+class ModeSet:
+    """The GPUs of a model begin in this mode. Of an empty GPU the planner may change it; it is
+    never changed without need, so this says where the first work of each kind goes."""
+
+    kind: ClassVar[str] = "mode"
+    model: str
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.model} begins in mode {self.mode}"
+
+    def on(self, setting: Setting) -> Setting:
+        words = [str(mode) for mode in GpuMode]
+        _require(self.mode in words, f"A mode is one of {', '.join(words)}", "mode")
+        found = [g for node in setting.nodes for g in node.gpus if _is(g, self.model)]
+        _require(bool(found), f"There is no GPU of {self.model} here", "model")
+        if self.mode == GpuMode.MIG:
+            capable = all(gpu_board(gpu).supports_mig for gpu in found)
+            _require(capable, f"{self.model} has no MIG", "mode")
+        _require(not any(g.pinned for g in found), "A pinned GPU keeps its mode", "model")
+        mode = GpuMode(self.mode)
+        for node in setting.nodes:
+            gpus = tuple(replace(g, mode=mode) if _is(g, self.model) else g for g in node.gpus)
+            setting = _with(setting, replace(node, gpus=gpus))
+        return setting
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """One option of the planner's policy."""
+
+    kind: ClassVar[str] = "policy"
+    name: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"policy {self.name} = {self.value}"
+
+    def on(self, setting: Setting) -> Setting:
+        names = [field.name for field in fields(Policy)]
+        known = f"There is no option {self.name!r}. There are: {', '.join(names)}"
+        _require(self.name in names, known, "name")
+        value = _option(self.name, getattr(setting.policy, self.name), self.value)
+        return replace(setting, policy=replace(setting.policy, **{self.name: value}))
+
+
+Change = QuotaSet | NodesAdded | NodeRemoved | LayoutPinned | ModeSet | PolicySet
+
+# These are divided by or counted down from.
+AT_LEAST_1 = ("hysteresis", "patience_seconds", "bypass_limit", "half_life_seconds")
+MOST_OF_ANY = 10 * 366 * 86_400
+
+
+def _option(name: str, usual: Any, value: Any) -> Any:
+    """`value` as the type of the option's present one, or refused."""
+    if isinstance(usual, StrEnum):
+        words = [str(word) for word in type(usual)]
+        _require(value in words, f"{name} is one of {', '.join(words)}", "value")
+        return type(usual)(value)
+    if isinstance(usual, bool):
+        _require(isinstance(value, bool), f"{name} is true or false", "value")
+        return value
+    whole = isinstance(usual, int)
+    least = 1 if name in AT_LEAST_1 else 0
+    right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    word = "a whole number" if whole else "a number"
+    sentence = f"{name} is {word} from {least} to {MOST_OF_ANY}"
+    _require(right and least <= value <= MOST_OF_ANY, sentence, "value")
+    return value
+
+
+def _require(right: bool, sentence: str, field: str) -> None:
+    if not right:
+        raise ChangeRefusedError(sentence, field)
+
+
+def _is(gpu: GpuView, model: str) -> bool:
+    board = gpu_board(gpu)
+    return model in (board.key, board.model)
+
+
+def _node(setting: Setting, name: str, field: str) -> NodeView:
+    found = next((node for node in setting.nodes if node.name == name), None)
+    if found is None:
+        raise ChangeRefusedError(f"There is no node {name}", field)
+    return found
+
+
+def _with(setting: Setting, changed: NodeView) -> Setting:
+    nodes = tuple(changed if node.id == changed.id else node for node in setting.nodes)
+    return replace(setting, nodes=nodes)
+
+
+def _another(like: NodeView, number: int) -> NodeView:
+    gpus = tuple(
+        replace(
+            gpu,
+            id=f"{gpu.id}+{number}",
+            healthy=True,
+            slices=tuple(replace(s, id=f"{s.id}+{number}") for s in gpu.slices),
+        )
+        for gpu in like.gpus
+    )
+    name = f"{like.name}+{number}"
+    return replace(
+        like,
+        id=f"{like.id}+{number}",
+        name=name,
+        gpus=gpus,
+        available=True,
+        unavailable_because="",
+    )

@@ -1,0 +1,61 @@
+"""A GPU whose partitions an admin would pin: where the wanted MIG slices stand."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agents.contract.boards import Board
+from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.geometry import Placement
+from agents.contract.layouts import layouts
+from scheduler.core.values import GpuView, SliceView
+from scheduler.core.wants import gpu_board
+from scheduler.what_if.refused import ChangeRefusedError
+
+
+def pinned_as(gpu: GpuView, profiles: Sequence[str]) -> GpuView:
+    """The GPU with these slices, idle and ready, kept by an admin. Raises ChangeRefusedError."""
+    board = gpu_board(gpu)
+    if not profiles:
+        raise ChangeRefusedError("Name the profiles that the GPU keeps", "profiles")
+    if not board.supports_mig:
+        raise ChangeRefusedError(f"{board.key} has no MIG", "gpu")
+    for name in profiles:
+        if board.profile(name) is None:
+            known = ", ".join(profile.name for profile in board.profiles)
+            sentence = f"{board.key} has no profile {name}. It has {known}"
+            raise ChangeRefusedError(sentence, "profiles")
+    places = _together(board, sorted(profiles, key=lambda name: -_size(board, name)), frozenset())
+    if places is None:
+        sentence = f"{' + '.join(profiles)} do not fit on one {board.key} together"
+        raise ChangeRefusedError(sentence, "profiles")
+    slices = tuple(
+        SliceView(
+            f"{gpu.id}:{place.profile}@{place.start}",
+            *(SliceKind.MIG, place.profile, place.start, place.size),
+            held=False,
+            ready=True,
+        )
+        for place in sorted(places)
+    )
+    return replace(gpu, mode=GpuMode.MIG, pinned=True, slices=slices)
+
+
+def _together(
+    board: Board, profiles: Sequence[str], standing: frozenset[Placement]
+) -> frozenset[Placement] | None:
+    """Places for all of them beside `standing`, the first that are found; None where there are
+    none. A board has at most seven slices at once, so the search is short."""
+    if not profiles:
+        return standing
+    if len(profiles) + len(standing) > board.memory_slices:
+        return None
+    for place in layouts(board).beside(standing).free[profiles[0]]:
+        found = _together(board, profiles[1:], standing | {place})
+        if found is not None:
+            return found
+    return None
+
+
+def _size(board: Board, name: str) -> int:
+    profile = board.profile(name)
+    return profile.memory_slices if profile else 0

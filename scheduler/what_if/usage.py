@@ -1,0 +1,105 @@
+"""What owners hold of their quotas, and what they used, as time goes on in a what-if."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from scheduler.core.fairshare import decayed
+from scheduler.core.quota.holders import models_of, units_by_board
+from scheduler.core.values import OwnerView, QuotaView, RunningJob
+
+Key = tuple[str, str]
+Amounts = tuple[int, int, int]
+NOTHING: Amounts = (0, 0, 0)
+
+
+@dataclass(slots=True)
+class _Used:
+    """Amount-seconds (units, millicores, MiB) as they were at a time."""
+
+    amounts: Amounts
+    at: int
+
+    def by(self, now: int, half_life: int) -> Amounts:
+        units, cpu, memory = (decayed(a, now - self.at, half_life) for a in self.amounts)
+        return units, cpu, memory
+
+
+class Usage:
+    """`boards`: the board's key by GPU. Without owners there is no fair share to speak of."""
+
+    def __init__(
+        self,
+        quotas: Iterable[QuotaView],
+        owners: Iterable[OwnerView],
+        boards: Mapping[str, str],
+        *,
+        since: int,
+        half_life_seconds: int,
+    ) -> None:
+        self._quotas = tuple(quotas)
+        self._owners = {(owner.project, owner.user): owner for owner in owners}
+        self._boards = boards
+        self._half_life = half_life_seconds
+        self._held: Counter[tuple[str, str, str]] = Counter()
+        self._runs: dict[str, RunningJob] = {}
+        self._used = {
+            key: _Used((o.used_units, o.used_cpu_milli, o.used_memory_mib), since)
+            for key, o in self._owners.items()
+        }
+
+    def started(self, run: RunningJob) -> None:
+        self._runs[run.job.id] = run
+        self._count(run, 1)
+
+    def ended(self, run: RunningJob, now: int) -> None:
+        del self._runs[run.job.id]
+        self._count(run, -1)
+        amounts = _amounts(run, now)
+        for key in _owners(run):
+            old = self._used.get(key, _Used(NOTHING, now)).by(now, self._half_life)
+            self._used[key] = _Used(_sum(old, amounts), now)
+
+    def quotas(self) -> tuple[QuotaView, ...]:
+        return tuple(
+            replace(q, used_units=self._held[q.project, q.user, q.model]) for q in self._quotas
+        )
+
+    def owners(self, now: int) -> tuple[OwnerView, ...]:
+        """What is still held counts whole, as in portal.jobs.past."""
+        if not self._owners:
+            return ()
+        used = {key: seen.by(now, self._half_life) for key, seen in self._used.items()}
+        for run in self._runs.values():
+            for key in _owners(run):
+                used[key] = _sum(used.get(key, NOTHING), _amounts(run, now))
+        return tuple(self._owner(key, *used.get(key, NOTHING)) for key in self._keys(used))
+
+    def _keys(self, used: Iterable[Key]) -> list[Key]:
+        return sorted({*self._owners, *used})
+
+    def _owner(self, key: Key, units: int, cpu: int, memory: int) -> OwnerView:
+        known = self._owners.get(key) or OwnerView(*key)
+        return replace(known, used_units=units, used_cpu_milli=cpu, used_memory_mib=memory)
+
+    def _count(self, run: RunningJob, sign: int) -> None:
+        """On every quota that may name these boards, of the project and of the user."""
+        for board, units in units_by_board(run, self._boards).items():
+            for model in models_of(board):
+                for project, user in _owners(run):
+                    self._held[project, user, model] += sign * units
+
+
+def _owners(run: RunningJob) -> tuple[Key, Key]:
+    return (run.job.project, ""), (run.job.project, run.job.user)
+
+
+def _amounts(run: RunningJob, now: int) -> Amounts:
+    seconds = max(0, now - run.started_at)
+    units = sum(device.units for replica in run.replicas for device in replica.devices)
+    cpu = run.job.replicas * run.job.cpu_milli
+    return units * seconds, cpu * seconds, run.job.replicas * run.job.memory_mib * seconds
+
+
+def _sum(a: Amounts, b: Amounts) -> Amounts:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]

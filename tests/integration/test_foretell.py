@@ -1,0 +1,225 @@
+"""What waiting jobs are told: what would start now, when they will start, and what came true."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from portal.jobs.estimates import estimates_tidy, estimates_write, questions
+from portal.jobs.models import Job, StartEstimate
+from portal.jobs.services import job_cancel
+from scheduler.changes import holds_write
+from scheduler.core.alternatives import Kind
+from scheduler.core.decisions import Hold, Plan
+from scheduler.core.forecast.calibration import Waits
+from scheduler.core.forecast.of_pass import Foretold
+from scheduler.core.policy import Policy
+from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.request import parse_request
+from scheduler.core.states import JobStatus
+from scheduler.foretell import MOST_JOBS, Pace, Tried, alternatives_of, foretell_once
+from scheduler.loader import load
+from scheduler.tasks import plan_once
+from tests.rows import LIMITS, a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WHOLE = {"device": {"gpus": 1}}
+
+
+@pytest.fixture
+def alice():
+    return a_user("alice")
+
+
+@pytest.fixture
+def vision(alice):
+    return a_project("vision", alice)
+
+
+@pytest.fixture
+def node():
+    return a_node("n1", gpus=2)
+
+
+def a_full_cluster(alice, vision, node):
+    """Half of one GPU is left; a job that wants a whole one waits."""
+    a_job(alice, vision, device={"mig": "4g.71gb"})
+    a_job(alice, vision, **WHOLE)
+    waiting = a_job(alice, vision, time_limit="8h", **WHOLE)
+    settle(node)
+    waiting.refresh_from_db()
+    assert waiting.status == JobStatus.QUEUED
+    return waiting
+
+
+def foretold(*waits, kind="fair", now=None):
+    at = int((now or timezone.now()).timestamp())
+    own = Waits(*map(float, waits))
+    return Foretold(*(at + wait for wait in waits), "limits", own=own, calibrated=own, kind=kind)
+
+
+def test_a_job_is_told_what_would_start_now_and_it_does(alice, vision, node):
+    waiting = a_full_cluster(alice, vision, node)
+    foretell_once()
+    waiting.refresh_from_db()
+    first = waiting.reason["alternatives"][0]
+    assert first["kind"] == Kind.PROFILE
+    changed = job_of(alice, waiting.request | first["changes"])
+    settle(node)
+    changed.refresh_from_db()
+    assert changed.status == JobStatus.RUNNING
+    foretell_once()
+    waiting.refresh_from_db()
+    assert waiting.reason["alternatives"] == [], "nothing is left that would start"
+
+
+def job_of(user, request):
+    return a_job(user, user.memberships.get().project, **parsed(request))
+
+
+def parsed(request):
+    parse_request(request, LIMITS)
+    return {name: value for name, value in request.items() if name != "project"}
+
+
+def test_the_next_pass_keeps_alternatives_until_the_reason_is_another(alice, vision, node):
+    waiting = a_full_cluster(alice, vision, node)
+    foretell_once()
+    plan_once()
+    waiting.refresh_from_db()
+    assert waiting.reason["alternatives"]
+    holds_write((Hold(str(waiting.pk), Reason(ReasonCode.BEGIN_TIME, "later"), 1),))
+    waiting.refresh_from_db()
+    assert "alternatives" not in waiting.reason
+
+
+def test_equal_asks_are_tried_once_and_only_for_the_front_of_the_queue(alice, vision, node):
+    a_full_cluster(alice, vision, node)
+    snapshot = load(now=timezone.now(), policy=Policy())
+    (one,) = snapshot.jobs
+    jobs = tuple(replace(one, id=str(n)) for n in range(MOST_JOBS + 5))
+    reason = Reason(ReasonCode.RESOURCES, "full")
+    holds = tuple(Hold(job.id, reason, n) for n, job in enumerate(jobs, 1))
+    asked = []
+
+    def can_start(job):
+        asked.append(job)
+        return False
+
+    tried = Tried()
+    long, plan = replace(snapshot, jobs=jobs), Plan(holds=holds)
+    told = alternatives_of(long, plan, can_start, tried)
+    assert sorted(told) == list(range(MOST_JOBS))
+    count = len(asked)
+    assert 0 < count <= 16
+    alternatives_of(replace(long, now=long.now + 5), plan, can_start, tried)
+    assert len(asked) == count, "the cluster is the same"
+    alternatives_of(replace(long, nodes=()), plan, can_start, tried)
+    assert len(asked) > count, "the cluster is another one"
+
+
+@pytest.mark.parametrize("code", [ReasonCode.HELD, ReasonCode.DEPENDENCY, ReasonCode.BEGIN_TIME])
+def test_nothing_is_tried_where_no_change_of_the_request_helps(alice, vision, node, code):
+    a_full_cluster(alice, vision, node)
+    snapshot = load(now=timezone.now(), policy=Policy())
+    plan = Plan(holds=(Hold(snapshot.jobs[0].id, Reason(code, "so"), 1),))
+    assert alternatives_of(snapshot, plan, lambda job: True, Tried()) == {}
+
+
+def test_a_job_is_told_when_it_will_start_and_what_came_true_is_kept(alice, vision, node):
+    waiting = a_full_cluster(alice, vision, node)
+    foretell_once()
+    waiting.refresh_from_db()
+    told = waiting.estimate
+    assert told["optimistic"] <= told["expected"] <= told["pessimistic"]
+    assert "limits of 2 running jobs" in told["basis"]
+    (question,) = StartEstimate.objects.filter(job=waiting)
+    assert question.started_at is None
+    node.finish()
+    settle(node)
+    waiting.refresh_from_db()
+    assert waiting.status == JobStatus.RUNNING
+    assert waiting.estimate is None
+    question.refresh_from_db()
+    assert question.started_at == waiting.attempts.get().created_at
+    (kept,) = questions(timezone.now())
+    assert kept.started
+    assert kept.waited == pytest.approx(
+        (question.started_at - question.asked_at).total_seconds(), abs=1e-3
+    )
+
+
+def test_only_the_first_answer_is_kept_and_small_moves_are_not_written(alice, vision):
+    job = a_job(alice, vision)
+    now = timezone.now()
+    first = foretold(100, 200, 300, now=now)
+    estimates_write({str(job.pk): first}, now)
+    job.refresh_from_db()
+    told = job.estimate
+    nearly = foretold(101, 203, 305, now=now)
+    estimates_write({str(job.pk): nearly}, now + timedelta(seconds=15))
+    job.refresh_from_db()
+    assert job.estimate == told
+    later = foretold(1_000, 2_000, 3_000, now=now)
+    estimates_write({str(job.pk): later}, now + timedelta(seconds=30))
+    job.refresh_from_db()
+    assert job.estimate["expected"] - told["expected"] == 1_800
+    row = StartEstimate.objects.get()
+    assert (row.asked_at, row.own) == (now, [100.0, 200.0, 300.0])
+
+
+def test_a_job_without_a_basis_has_no_estimate(alice, vision):
+    job = a_job(alice, vision)
+    estimates_write({str(job.pk): foretold(1, 2, 3)}, timezone.now())
+    estimates_write({}, timezone.now())
+    job.refresh_from_db()
+    assert job.estimate is None
+
+
+def test_answers_to_jobs_that_never_started_are_dropped(alice, vision):
+    kept, cancelled = a_job(alice, vision), a_job(alice, vision)
+    estimates_write({str(job.pk): foretold(1, 2, 3) for job in (kept, cancelled)}, timezone.now())
+    job_cancel(job=cancelled, actor="alice")
+    estimates_tidy()
+    assert [row.job_id for row in StartEstimate.objects.all()] == [kept.pk]
+    cancelled.refresh_from_db()
+    assert cancelled.estimate is None
+
+
+def test_only_the_newest_answers_are_kept(alice, vision, monkeypatch):
+    monkeypatch.setattr("portal.jobs.estimates.QUESTIONS_KEPT", 2)
+    jobs = [a_job(alice, vision) for _ in range(4)]
+    for job in jobs:
+        estimates_write({str(job.pk): foretold(1, 2, 3)}, timezone.now())
+    estimates_tidy()
+    assert {row.job_id for row in StartEstimate.objects.all()} == {jobs[2].pk, jobs[3].pk}
+
+
+def test_a_pass_asks_again_after_a_while_or_when_others_wait(alice, vision, node):
+    a_full_cluster(alice, vision, node)
+    snapshot = load(now=timezone.now(), policy=Policy())
+    pace = Pace()
+
+    def is_due(seconds, *jobs):
+        reason = Reason(ReasonCode.RESOURCES, "full")
+        plan = Plan(holds=tuple(Hold(job, reason, 1) for job in jobs))
+        return pace.is_due(replace(snapshot, now=snapshot.now + seconds), plan)
+
+    assert not is_due(0), "nobody waits"
+    assert is_due(0, "1")
+    assert not is_due(14, "1")
+    assert is_due(15, "1")
+    assert not is_due(16, "1", "2"), "so often it is not worth it"
+    assert is_due(18, "1", "2")
+
+
+def test_what_waits_no_more_keeps_no_word_of_it(alice, vision, node):
+    waiting = a_full_cluster(alice, vision, node)
+    foretell_once()
+    job_cancel(job=waiting, actor="alice")
+    foretell_once()
+    waiting.refresh_from_db()
+    assert (waiting.reason, waiting.estimate) == (None, None)
+    assert not Job.objects.filter(status=JobStatus.QUEUED).exists()

@@ -1,0 +1,90 @@
+"""Slices that a pass makes before anybody asks: from rows through plan and committer to rows."""
+
+from dataclasses import replace
+
+import pytest
+from django.utils import timezone
+
+from portal.inventory.choices import gpu_pin
+from portal.inventory.models import Gpu, Slice
+from portal.jobs.models import Allocation
+from portal.quotas.policy import policy_now
+from scheduler.committer import commit
+from scheduler.core.plan import plan
+from scheduler.core.states import JobStatus, SliceStatus
+from scheduler.core.values import Demand, DeviceRequest, Mix
+from scheduler.driver import drive
+from scheduler.loader import load
+from tests.rows import a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def one_pass(profile, count=9):
+    """A pass that knows what was asked for lately."""
+    policy = replace(policy_now(), warm=True)
+    snapshot = load(now=timezone.now(), policy=policy)
+    mix = Mix((Demand(DeviceRequest(mig=profile), 1_000, 1_024, count),))
+    return commit(plan(replace(snapshot, mix=mix), policy))
+
+
+@pytest.fixture
+def node():
+    """One GPU on which a job runs on a 2g.35gb."""
+    alice = a_user("alice")
+    vision = a_project("vision", alice)
+    found = a_node()
+    job = a_job(alice, vision)
+    settle(found)
+    job.refresh_from_db()
+    assert job.status == JobStatus.RUNNING
+    return found
+
+
+def test_what_a_pass_carves_ahead_is_ready_for_who_comes_next(node):
+    one_pass("2g.35gb")
+    drive(node_id=node.row.pk)
+    node.obey()
+    ready = Slice.objects.filter(status=SliceStatus.READY)
+    warm = set(ready.exclude(pk__in=Allocation.objects.values("slice")))
+    assert {row.profile for row in warm} == {"2g.35gb"}
+    made = node.makes
+    bob = a_user("bob")
+    job = a_job(bob, a_project("audio", bob))
+    settle(node)
+    job.refresh_from_db()
+    assert job.status == JobStatus.RUNNING
+    assert Allocation.objects.latest("reserved_at").slice in warm
+    assert node.makes == made
+
+
+def test_a_second_pass_leaves_what_the_first_prepared(node):
+    one_pass("2g.35gb")
+    before = list(Slice.objects.order_by("pk").values_list("pk", "status"))
+    assert len(before) > 1
+    one_pass("2g.35gb")
+    assert list(Slice.objects.order_by("pk").values_list("pk", "status")) == before
+
+
+def test_idle_slices_that_nobody_will_want_are_deleted_once_their_gpu_has_settled(node, settings):
+    settings.PLATFORM = replace(settings.PLATFORM, partition_dwell_seconds=300)
+    one_pass("2g.35gb")
+    drive(node_id=node.row.pk)
+    node.obey()
+    one_pass("3g.71gb")
+    assert not Slice.objects.filter(status=SliceStatus.DELETING).exists(), "it settles"
+    Gpu.objects.update(settles_at=timezone.now())
+    one_pass("3g.71gb")
+    gone = Slice.objects.filter(status=SliceStatus.DELETING)
+    assert gone.exists()
+    assert not gone.filter(pk__in=Allocation.objects.values("slice")).exists()
+
+
+def test_nothing_is_carved_ahead_on_a_pinned_gpu(node):
+    gpu_pin(gpu=Gpu.objects.get(), reason="a course uses it", actor="admin")
+    one_pass("2g.35gb")
+    assert Slice.objects.count() == 1
+
+
+def test_a_policy_prepares_nothing_by_itself(node):
+    assert not policy_now().warm

@@ -1,0 +1,298 @@
+"""Last week on another cluster: asked over REST, by the task and by the command."""
+
+import json
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from portal.audit.models import AuditEntry
+from portal.errors import Refused
+from portal.jobs import asked
+from portal.jobs.models import Attempt, Job
+from portal.jobs.services import job_cancel
+from portal.quotas.models import Quota
+from portal.quotas.services import quota_set
+from portal.what_if import reading, services
+from portal.what_if.models import LEASE, Status, WhatIf
+from portal.what_if.reading import setting_now, week_of
+from portal.what_if.services import what_if, what_if_ask, what_if_carry_out
+from portal.what_if.tasks import carry_out, process_for
+from scheduler.what_if.changes import QuotaSet
+from tests.rows import a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOUR = timedelta(hours=1)
+# One moment for all of a run: what is compared to the second must not be counted from two.
+TODAY = timezone.now().replace(microsecond=0)
+SLICE = {"device": {"mig": "3g.71gb"}}
+
+
+def ran(job, *, queued, waited=0, hours=1.0):
+    """As if it had been queued so long ago, had waited (hours), and had run."""
+    queued_at = TODAY - queued
+    start = queued_at + timedelta(hours=waited)
+    end = start + timedelta(hours=hours)
+    Job.objects.filter(pk=job.pk).update(
+        queued_at=queued_at,
+        submitted_at=queued_at,
+        started_at=start,
+        finished_at=end,
+        status="succeeded",
+    )
+    times = {"created_at": start, "ended_at": end}
+    Attempt.objects.update_or_create(job=job, number=1, defaults=times)
+    return job
+
+
+@pytest.fixture
+def alice():
+    return a_user("alice")
+
+
+@pytest.fixture
+def root():
+    return a_user("root", is_superuser=True)
+
+
+@pytest.fixture
+def client(root):
+    client = APIClient()
+    client.force_login(root)
+    return client
+
+
+@pytest.fixture
+def week(alice):
+    """Two projects on two MIG GPUs; half a GPU of quota lets vision run one slice at a time."""
+    vision, speech = a_project("vision", alice), a_project("speech", alice)
+    quota_set(project=vision, limit_units=28_000, actor="root")
+    for number in range(4):
+        job = a_job(alice, vision, name=f"run-{number}", **SLICE)
+        ran(job, queued=50 * HOUR, waited=number)
+    ran(a_job(alice, speech, **SLICE), queued=49 * HOUR)
+    return a_node("node-a", gpus=2)
+
+
+def quota(gpus, project="vision"):
+    return {"kind": "quota", "project": project, "units": gpus * 56_000}
+
+
+def test_an_admin_asks_and_reads_how_much_shorter_the_waits_would_have_been(client, week):
+    made = client.post("/api/v1/what-ifs", {"days": 7, "changes": [quota(1)]}, format="json")
+    assert made.status_code == 202, made.json()
+    told = client.get(f"/api/v1/what-ifs/{made.json()['id']}").json()
+    assert (told["status"], told["progress"], told["asked_by"]) == ("done", 100, "root")
+    found = told["outcome"]
+    before, after = (found[side]["waits_by_project"] for side in ("baseline", "changed"))
+    assert before["vision"]["mean_seconds"] == 1.5 * 3_600
+    assert after["vision"]["mean_seconds"] == 0.5 * 3_600
+    assert before["speech"] == after["speech"]
+    assert found["differences"]["mean_wait_seconds"] < 0
+    assert found["baseline"]["held_for"] == {"quota_project": 6 * 3_600}
+    assert found["changes"] == ["vision may hold 1 GPUs"]
+    assert found["accuracy"]["recorded_mean_seconds"] == found["accuracy"]["replayed_mean_seconds"]
+
+
+def test_nothing_of_the_cluster_is_changed_and_the_question_is_written_down(client, week):
+    client.post("/api/v1/what-ifs", {"changes": [quota(2)]}, format="json")
+    assert Quota.objects.get(project__slug="vision").limit_units == 28_000
+    line = AuditEntry.objects.get(action="what_if")
+    assert (line.actor, line.after) == (
+        "root",
+        {"days": 7, "changes": ["vision may hold 2 GPUs"]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"changes": [quota(1, "nobody")]}, "changes.0.project"),
+        ({"changes": [quota(1), {"kind": "without", "node": "zz"}]}, "changes.1.node"),
+        ({"changes": [{"kind": "magic"}]}, "changes.0.kind"),
+        ({"changes": [7]}, "changes.0"),
+        ({"changes": [], "days": 0}, "days"),
+        ({"days": 7}, "changes"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_a_problem_with_its_field(client, week, body, field):
+    answer = client.post("/api/v1/what-ifs", body, format="json")
+    assert answer.status_code == 400
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+    assert not WhatIf.objects.exists()
+
+
+def test_too_many_jobs_and_too_many_questions_are_refused(client, week, root, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_JOBS", 4)
+    with pytest.raises(Refused, match="at most 4 are replayed"):
+        what_if_ask(user=root, days=7, changes=[])
+    monkeypatch.setattr(reading, "MOST_JOBS", 5)
+    for _ in range(services.MOST_OPEN):
+        WhatIf.objects.create(asked_by=root, days=1)
+    assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 409
+    WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
+    assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 202
+
+
+def test_only_platform_admins_ask(alice, week):
+    with pytest.raises(Refused, match="forbidden"):
+        what_if_ask(user=alice, days=7, changes=[])
+    carol = APIClient()
+    carol.force_login(alice)
+    assert carol.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 403
+    assert carol.get("/api/v1/what-ifs").status_code == 403
+
+
+def test_a_bell_that_rings_twice_answers_once_and_who_died_is_replaced(root, week):
+    row = WhatIf.objects.create(asked_by=root, days=7, changes=[quota(1)])
+    carry_out(str(row.pk))
+    first = WhatIf.objects.get(pk=row.pk)
+    assert first.status == Status.DONE
+    assert not what_if_carry_out(what_if_id=row.pk)
+    WhatIf.objects.update(status=Status.RUNNING)
+    assert not what_if_carry_out(what_if_id=row.pk), "somebody works on it"
+    WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
+    assert what_if_carry_out(what_if_id=row.pk)
+    assert WhatIf.objects.get(pk=row.pk).outcome["changed"] == first.outcome["changed"]
+
+
+def test_a_question_that_nobody_works_on_any_more_reads_as_failed(client, root):
+    row = WhatIf.objects.create(asked_by=root, days=7, status=Status.RUNNING)
+    WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
+    (told,) = client.get("/api/v1/what-ifs").json()["results"]
+    assert (told["id"], told["status"]) == (row.pk, "failed")
+    assert "Ask again" in told["sentence"]
+    assert client.get("/api/v1/what-ifs/x1").status_code == 404
+
+
+def test_what_does_not_fit_the_cluster_any_more_fails_with_its_sentence(root, week):
+    row = WhatIf.objects.create(
+        asked_by=root, days=7, changes=[{"kind": "without", "node": "gone"}]
+    )
+    carry_out(str(row.pk))
+    row.refresh_from_db()
+    assert (row.status, row.sentence) == (Status.FAILED, "There is no node gone")
+
+
+def test_the_command_prints_baseline_beside_changed(week):
+    out = StringIO()
+    call_command("what_if", "--quota", "vision=1", "--nodes", "1:node-a", stdout=out)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "5 jobs; changed: vision may hold 1 GPUs, 1 more like node-a"
+    (mean,) = (line for line in lines if line.startswith("mean wait of project vision"))
+    assert mean.split()[-3:] == ["01:30:00", "00:30:00", "-01:00:00"]
+    assert AuditEntry.objects.get(action="what_if").actor == "manage.py"
+
+
+def test_the_command_prints_json_for_programs(week):
+    out = StringIO()
+    call_command(
+        "what_if", "--days", "3", "--policy", "backfill=conservative", "--json", stdout=out
+    )
+    found = json.loads(out.getvalue())
+    assert found["until"] - found["since"] == 3 * 86_400
+    assert found["baseline"]["jobs"] == 5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--quota", "vision"], ["--without", "zz"], ["--days", "0"], ["--policy", "order=x"]],
+    ids=["word", "node", "days", "policy"],
+)
+def test_bad_input_of_the_command_is_one_sentence_and_exit_code_2(week, words):
+    with pytest.raises(CommandError) as refused:
+        call_command("what_if", *words)
+    assert refused.value.returncode == 2
+    assert str(refused.value)
+
+
+def test_the_command_answers_a_stored_question(root, week):
+    row = WhatIf.objects.create(asked_by=root, days=7)
+    call_command("what_if", "--row", str(row.pk))
+    assert WhatIf.objects.get(pk=row.pk).status == Status.DONE
+
+
+def test_a_process_of_its_own_answers_so_that_the_worker_is_free(root, week, monkeypatch):
+    name = connection.settings_dict["NAME"]
+    if connection.vendor != "sqlite":
+        pytest.skip("the test database of a server is not the one that a new process opens")
+    monkeypatch.setenv("TESSERA_DATABASE_URL", f"sqlite:///{name}")
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "portal.settings.test")
+    row = WhatIf.objects.create(asked_by=root, days=7, changes=[quota(1)])
+    with process_for(str(row.pk)) as process:
+        assert process.wait() == 0
+    row.refresh_from_db()
+    assert (row.status, row.progress) == (Status.DONE, 100)
+    assert row.outcome["baseline"]["jobs"] == 5
+
+
+def test_reading_takes_the_same_number_of_queries_however_many_jobs(alice, week):
+    now = timezone.now()
+
+    def queries():
+        asked._kept.clear()
+        with CaptureQueriesContext(
+            connection,
+        ) as found:
+            setting_now(now=now, days=7)
+            week_of(now=now, days=7)
+        return len(found)
+
+    few = queries()
+    for number in range(10):
+        first = Job.objects.earliest("id")
+        job = a_job(alice, first.project, name=f"more-{number}", after=[first.label], **SLICE)
+        ran(job, queued=20 * HOUR)
+    assert queries() == few
+
+
+def test_recorded_jobs_say_what_they_waited_ran_and_how_they_ended(alice):
+    home = a_project("vision", alice)
+    twice = ran(a_job(alice, home, **SLICE), queued=30 * HOUR, waited=2, hours=1)
+    again = twice.attempts.get().ended_at + HOUR
+    Attempt.objects.create(job=twice, number=2, created_at=again, ended_at=again + HOUR / 2)
+    old = ran(a_job(alice, home, **SLICE, time_limit="4d"), queued=80 * HOUR, hours=60)
+    before = ran(a_job(alice, home, **SLICE), queued=90 * HOUR)
+    taken = a_job(alice, home, **SLICE)
+    job_cancel(job=taken, actor="alice")
+    Job.objects.filter(pk=taken.pk).update(queued_at=TODAY - 5 * HOUR)
+    node = a_node("node-a", gpus=1)
+    runs = a_job(alice, home, **SLICE)
+    settle(node, rounds=2)
+    waiting = a_job(alice, home, device={"gpus": 1})
+
+    now = TODAY + HOUR / 4
+    found = {r.job.id: r for r in week_of(now=now, days=2).jobs}
+    assert str(before.pk) not in found
+    seen = found[str(twice.pk)]
+    assert (seen.ran_seconds, seen.waited_seconds) == (3_600, 3 * 3_600), "at most its limit"
+    assert seen.is_counted and not seen.was_held
+    seen = found[str(old.pk)]
+    assert seen.was_held and not seen.is_counted
+    assert seen.ran_seconds + seen.job.attained_seconds == 60 * 3_600
+    assert seen.job.attained_seconds == 32.25 * 3_600
+    seen = found[str(taken.pk)]
+    assert seen.withdrawn_at and seen.waited_seconds is None
+    assert found[str(waiting.pk)].waited_seconds is None
+    assert found[str(waiting.pk)].ran_seconds > 0
+    assert found[str(runs.pk)].ran_seconds >= 900
+
+
+def test_the_cluster_is_read_empty_and_the_service_answers_at_once(alice):
+    node = a_node("node-a", gpus=2)
+    home = a_project("vision", alice)
+    a_job(alice, home, **SLICE)
+    settle(node)
+    setting = setting_now(now=timezone.now(), days=7)
+    (view,) = setting.nodes
+    assert view.cpu_free_milli == view.cpu_total_milli == 64_000
+    assert not any(gpu.slices for gpu in view.gpus)
+    assert [quota.used_units for quota in setting.quotas] == [0]
+    found = what_if(days=1, changes=[QuotaSet("vision", 56_000)], actor="root")
+    assert (found.baseline.jobs, found.baseline.ended) == (1, 1)

@@ -1,0 +1,139 @@
+"""Whatever jobs come, a replay gives no device twice and loses nobody. Counted here, by hand."""
+
+from collections import Counter, defaultdict
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.contract.documents import SliceKind
+from scheduler.core.fits import check
+from scheduler.core.ledger import Ledger
+from scheduler.core.policy import Backfill, Preemption
+from scheduler.core.values import Priority
+from tests.builders import a_gpu, a_node, a_quota
+from tests.unit.what_if.worlds import SINCE, a_recorded, a_setting, a_week, an_owner, played
+
+DEVICES = [
+    {"mig": "1g.18gb"},
+    {"mig": "3g.71gb"},
+    {"mig": "7g.141gb"},
+    {"gpus": 1},
+    {"gpus": 2},
+    {"gpus": 1, "replicas": 2, "topology": "any"},
+    {"mps": (30, 30_000)},
+    {"device_mib": 30_000},
+]
+LIMIT = 2 * 56_000
+
+
+@st.composite
+def recorded_jobs(draw):
+    number = draw(st.integers(1, 14))
+    return [_job(draw, key) for key in range(number)]
+
+
+def _job(draw, key):
+    at, ran = draw(st.integers(0, 5_000)), draw(st.integers(0, 4_000))
+    gone = draw(st.sampled_from([0, 0, 0, 0, 1_500]))
+    return a_recorded(
+        key,
+        ran,
+        at=at,
+        **draw(st.sampled_from(DEVICES)),
+        project=draw(st.sampled_from("pq")),
+        user=draw(st.sampled_from("uv")),
+        priority=draw(st.sampled_from(list(Priority))),
+        preemptible=draw(st.booleans()),
+        cpu_milli=draw(st.sampled_from([1_000, 30_000])),
+        after=(str(key - 1),) if key and draw(st.integers(0, 9)) == 0 else (),
+        withdrawn_at=SINCE + at + gone if gone else 0,
+        was_held=draw(st.integers(0, 9)) == 0,
+        time_limit_seconds=4_000,
+    )
+
+
+class Auditor:
+    """Counts what is held at every pass, and asks `fits` about every placement."""
+
+    def __init__(self, quotas):
+        self.limits = {q.project: q.limit_units for q in quotas if not q.user}
+        self.passes = 0
+
+    def passed(self, snapshot, found):
+        self.passes += 1
+        self._count(snapshot)
+        ledger, jobs = Ledger(snapshot), {job.id: job for job in snapshot.jobs}
+        if not found.preempts:
+            # Who stops leaves first: then the places stand beside one another.
+            for place in found.places:
+                assert check(place, jobs[place.job], ledger) is None
+
+    def _count(self, snapshot):
+        by_gpu, hosts, units = defaultdict(list), defaultdict(Counter), Counter()
+        for run in snapshot.running:
+            assert len(run.replicas) == run.job.replicas
+            for replica in run.replicas:
+                hosts[replica.node].update(cpu=run.job.cpu_milli, memory=run.job.memory_mib)
+                for device in replica.devices:
+                    by_gpu[device.gpu].append((run.job, device))
+                    units[run.job.project] += device.units
+        for held in by_gpu.values():
+            _require_room(held)
+        for node in snapshot.nodes:
+            assert node.cpu_total_milli - node.cpu_free_milli == hosts[node.id]["cpu"]
+            assert node.cpu_free_milli >= 0 <= node.memory_free_mib
+            assert node.memory_total_mib - node.memory_free_mib == hosts[node.id]["memory"]
+            kept = {s.id for gpu in node.gpus for s in gpu.slices if s.held}
+            mine = {d.slice for gpu in node.gpus for _, d in by_gpu[gpu.id]}
+            assert kept == mine
+        for project, limit in self.limits.items():
+            assert units[project] <= limit
+            told = next(q for q in snapshot.quotas if q.project == project and not q.user)
+            assert told.used_units == units[project]
+
+
+def _require_room(held):
+    kinds = {device.kind for _, device in held}
+    assert len(kinds) == 1, "a GPU is in one mode at a time"
+    assert len({device.slice for _, device in held}) == len(held)
+    if kinds == {SliceKind.GPU}:
+        assert len(held) == 1
+    elif kinds == {SliceKind.MPS}:
+        assert sum(device.threads for _, device in held) <= 100
+        assert len({job.project for job, _ in held}) == 1
+    else:
+        taken = [n for _, d in held for n in range(d.start, d.start + d.size)]
+        assert len(taken) == len(set(taken))
+
+
+@given(
+    recorded_jobs(),
+    st.sampled_from(list(Backfill)),
+    st.sampled_from(list(Preemption)),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_device_is_given_twice_and_every_job_is_told(jobs, backfill, preemption, fair):
+    quotas = [a_quota("p", gpus=2)]
+    setting = a_setting(
+        a_node(a_gpu(), a_gpu()),
+        a_node(a_gpu(), name="n2"),
+        quotas=quotas,
+        owners=[an_owner("p"), an_owner("q")] if fair else [],
+        dwell_seconds=300,
+        backfill=backfill,
+        preemption=preemption,
+        protection_seconds=600,
+    )
+    auditor = Auditor(quotas)
+    world = played(setting, a_week(*jobs), auditor)
+    assert auditor.passes == world.passes
+    waiting = {job.id for job in world.snapshot(SINCE + 10**7).jobs}
+    assert not world.snapshot(SINCE + 10**7).running
+    for key, fate in world.fates.items():
+        over = fate.ended_at > 0
+        assert over != (key in waiting), "a job is done with, or it still waits"
+        if over and not (fate.refused or fate.withdrawn):
+            assert fate.done == fate.recorded.ran_seconds and fate.left == 0
+    # Nobody is left who could start on an empty cluster and waits for nobody.
+    assert all(world.fates[key].recorded.job.after for key in waiting)

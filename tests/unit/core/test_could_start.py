@@ -1,0 +1,80 @@
+"""Whether a changed job would start at the end of a pass: by its rules, without a trace."""
+
+from dataclasses import replace
+
+from scheduler.core.alternatives import Kind, alternatives
+from scheduler.core.plan import plan, plan_with_questions
+from scheduler.core.policy import Backfill, Order, Policy
+from scheduler.core.values import DeviceRequest
+from tests.builders import H200, NOW, a_cluster, a_gpu, a_node, a_quota, as_bytes, boards
+from tests.queue_worlds import a_busy_cluster, a_run, waiting
+
+FIRST_COME = Policy(order=Order.FIFO)
+
+
+def two_of_four_free(*jobs, **fields):
+    held = waiting("90", gpus=2, time_limit_seconds=1_000)
+    return replace(a_busy_cluster([4], running=[a_run(held, "n1/0", "n1/1")], jobs=jobs), **fields)
+
+
+def of_gpus(job, gpus):
+    return replace(job, device=DeviceRequest(gpus=gpus))
+
+
+def test_a_job_could_start_with_as_many_gpus_as_are_left_after_the_pass():
+    large, small = waiting("1", gpus=4), waiting("2", gpus=1, time_limit_seconds=900)
+    found, could_start = plan_with_questions(two_of_four_free(large, small), FIRST_COME)
+    assert [place.job for place in found.places] == ["2"]
+    assert could_start(of_gpus(large, 1))
+    assert not could_start(of_gpus(large, 2))
+    assert not could_start(large)
+
+
+def test_the_plan_is_the_one_without_questions_and_answers_do_not_change_each_other():
+    jobs = [waiting(str(n), gpus=n, time_limit_seconds=900) for n in (4, 3)]
+    snapshot = two_of_four_free(*jobs)
+    found, could_start = plan_with_questions(snapshot, FIRST_COME)
+    asked = [of_gpus(job, gpus) for job in jobs for gpus in (1, 2, 3)]
+    first = [could_start(job) for job in asked]
+    assert [could_start(job) for job in asked[::-1]] == first[::-1]
+    assert True in first and False in first
+    assert as_bytes(found) == as_bytes(plan(snapshot, FIRST_COME))
+
+
+def test_a_promise_to_another_is_kept_and_its_own_does_not_hinder_a_job():
+    """The head gets all four GPUs when the others end; who is longer than that would delay it."""
+    head, long = waiting("1", gpus=4), waiting("2", gpus=2, time_limit_seconds=5_000)
+    _, could_start = plan_with_questions(two_of_four_free(head, long), FIRST_COME)
+    assert not could_start(long)
+    assert could_start(replace(long, time_limit_seconds=900))
+    assert could_start(of_gpus(replace(head, time_limit_seconds=9_000), 2))
+
+
+def test_quota_and_turn_hold_for_a_changed_job_too():
+    job = waiting("1", gpus=4)
+    snapshot = two_of_four_free(job, quotas=(a_quota(gpus=4, used=3),))
+    _, could_start = plan_with_questions(snapshot, FIRST_COME)
+    assert could_start(of_gpus(job, 1))
+    assert not could_start(of_gpus(job, 2))
+    assert not could_start(replace(of_gpus(job, 1), begin_at=NOW + 1))
+
+
+def test_where_nobody_may_pass_only_the_first_could_start():
+    first, second = waiting("1", gpus=4), waiting("2", gpus=4)
+    strict = replace(FIRST_COME, backfill=Backfill.NONE)
+    _, could_start = plan_with_questions(two_of_four_free(first, second), strict)
+    assert not could_start(of_gpus(second, 1))
+    _, alone = plan_with_questions(two_of_four_free(first), strict)
+    assert alone(of_gpus(first, 1))
+
+
+def test_alternatives_are_asked_of_the_planner_itself():
+    job = waiting("1", gpus=4, replicas=2)
+    nodes = a_node(*[a_gpu()] * 8), a_node(*[a_gpu()] * 2, name="n2")
+    other = waiting("2", gpus=4, queued_at=NOW - 500)
+    _, could_start = plan_with_questions(a_cluster(*nodes, jobs=[job, other]), FIRST_COME)
+    found = alternatives(job, [boards()[H200]], could_start)
+    assert [(a.kind, a.changes) for a in found] == [
+        (Kind.GPUS, {"device": {"gpus": 2}}),
+        (Kind.REPLICAS, {"replicas": 1}),
+    ]

@@ -1,0 +1,153 @@
+"""One planning pass tells its waiting jobs when they will start, or nothing where it cannot."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core.forecast.calibration import NEEDS, Question, Waits
+from scheduler.core.forecast.of_pass import (
+    FEWEST_RUNS,
+    Foretold,
+    carried_out,
+    kind_of,
+    question_of,
+    runs_for,
+    starts_of,
+)
+from scheduler.core.forecast.outlook import Outlook
+from scheduler.core.forecast.starts import RUNS
+from scheduler.core.plan import plan
+from scheduler.core.policy import Order, Policy, Preemption
+from scheduler.core.values import PastRun, QuotaView
+from tests.builders import NOW
+from tests.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.unit.forecast.queues import a_queue, a_queued
+
+HOUR = 3_600
+FIFO = Policy(order=Order.FIFO, preemption=Preemption.OFF)
+BY_TURN = Policy(preemption=Preemption.ORDER)
+
+
+def past(count, ratio=0.5):
+    """Runs that took this part of their limits."""
+    return tuple(
+        PastRun("p", "ada", "g", 1, 1_000, True, int(1_000 * ratio), True, NOW - 10_000 + i)
+        for i in range(count)
+    )
+
+
+def a_world(*jobs, limit=2 * HOUR, **fields):
+    """A node of 4 GPUs that is full since an hour."""
+    held = a_run(waiting("full", 4, time_limit_seconds=limit), *(f"n1/{i}" for i in range(4)),
+                 since=HOUR)  # fmt: skip
+    snapshot = a_busy_cluster([4], running=[held], jobs=jobs)
+    return replace(snapshot, past=past(40), **fields)
+
+
+def told(snapshot, policy=FIFO, questions=(), **fields):
+    outlook = Outlook.of(snapshot)
+    return starts_of(
+        snapshot, policy, outlook, plan(snapshot, policy, outlook), questions, **fields
+    )
+
+
+def asked(kind, factor=1.0, count=NEEDS):
+    own = Waits(500.0, 1_000.0, 1_500.0)
+    return [Question(own, own, own.expected * factor, True, kind)] * count
+
+
+def test_every_job_that_waits_for_devices_is_told_an_ordered_estimate_in_the_future():
+    answers = told(a_world(waiting("1", 4), waiting("2", 2), waiting("3", 4)))
+    assert set(answers) == {"1", "2", "3"}
+    for found in answers.values():
+        assert NOW <= found.optimistic <= found.expected <= found.pessimistic
+        assert "40 ended runs" in found.basis
+
+
+def test_a_job_that_this_pass_places_is_told_nothing_and_takes_its_place_in_the_forecast():
+    snapshot = replace(a_busy_cluster([4], jobs=[waiting("1", 4), waiting("2", 4)]), past=past(40))
+    answers = told(snapshot)
+    assert set(answers) == {"2"}
+    assert answers["2"].optimistic > NOW
+
+
+def test_who_holds_a_reservation_starts_by_then_at_the_latest():
+    snapshot = a_world(waiting("1", 4), waiting("2", 4))
+    outlook = Outlook.of(snapshot)
+    found = plan(snapshot, FIFO, outlook)
+    (promise,) = found.reservations
+    late = asked("fifo/off/normal", factor=50.0, count=40)
+    answers = starts_of(snapshot, FIFO, outlook, found, late)
+    assert answers["1"].pessimistic <= promise.starts_at
+    assert "reserved" in answers["1"].basis
+    assert answers["2"].pessimistic > promise.starts_at
+
+
+def test_earlier_questions_of_the_same_kind_correct_the_answer_and_are_counted_in_the_basis():
+    snapshot = a_world(waiting("1", 4), waiting("2", 4))
+    plain = told(snapshot)["2"]
+    found = told(snapshot, questions=asked("fifo/off/normal", factor=3.0, count=60))["2"]
+    assert found.expected - NOW > 2 * (plain.expected - NOW)
+    assert found.own == plain.own
+    assert "corrected by 60 earlier forecasts" in found.basis
+
+
+@pytest.mark.parametrize(
+    "blocked",
+    [
+        waiting("x", 4, held_because="its owner"),
+        waiting("x", 4, after=("full",)),
+        waiting("x", 4, begin_at=NOW + 60),
+        waiting("x", 64),
+    ],
+    ids=["held", "after another", "begins later", "never fits"],
+)
+def test_a_job_that_waits_for_what_is_not_simulated_is_told_nothing(blocked):
+    assert set(told(a_world(waiting("1", 4), blocked))) == {"1"}
+
+
+def test_a_job_that_waits_for_quota_is_told_nothing():
+    snapshot = a_world(waiting("1", 4, project="small"), waiting("2", 4))
+    snapshot = replace(snapshot, quotas=(QuotaView("small", "", 1, 0),))
+    assert set(told(snapshot)) == {"2"}
+
+
+def test_without_anything_known_of_run_times_nothing_is_told():
+    held = a_run(waiting("full", 4, limit_is_chosen=False), *(f"n1/{i}" for i in range(4)))
+    assert told(a_busy_cluster([4], running=[held], jobs=[waiting("1", 4)])) == {}
+
+
+def test_where_jobs_are_stopped_by_turn_estimates_wait_for_questions_that_say_what_comes_of_it():
+    snapshot = a_world(waiting("1", 4), waiting("2", 4))
+    kind = kind_of(snapshot.jobs[0], BY_TURN)
+    assert told(snapshot, BY_TURN, asked(kind, count=NEEDS - 1)) == {}
+    assert told(snapshot, BY_TURN, asked("fair/off/normal", count=60)) == {}
+    assert set(told(snapshot, BY_TURN, asked(kind))) == {"1", "2"}
+
+
+def test_the_answer_follows_from_the_seed_alone():
+    snapshot = a_world(waiting("1", 4), waiting("2", 4))
+    assert told(snapshot, seed=3) == told(snapshot, seed=3)
+
+
+def test_what_is_kept_of_an_answer_is_a_question_that_can_be_asked_again():
+    found = told(a_world(waiting("1", 4)))["1"]
+    assert isinstance(found, Foretold)
+    is_open = question_of(found.own, found.calibrated, NOW, None, found.kind, NOW + 90.0)
+    assert (is_open.waited, is_open.started) == (90.0, False)
+    ended = question_of(found.own, found.calibrated, NOW, NOW + 50.0, found.kind, NOW + 90.0)
+    assert (ended.waited, ended.started) == (50.0, True)
+
+
+def test_a_pass_that_is_carried_out_moves_placed_jobs_to_the_running_ones():
+    snapshot = a_busy_cluster([4], jobs=[waiting("1", 4), waiting("2", 4)])
+    after = carried_out(snapshot, plan(snapshot, FIFO))
+    assert [job.id for job in after.jobs] == ["2"]
+    assert [(held.job.id, held.started_at) for held in after.running] == [("1", NOW)]
+
+
+def test_large_clusters_get_fewer_runs_and_never_too_few():
+    small = a_queue([8] * 8, waiting=[a_queued(str(i), 1, 100) for i in range(1_000)])
+    large = a_queue([8] * 5_000, waiting=small.waiting)
+    assert runs_for(small) == RUNS
+    assert runs_for(large) == FEWEST_RUNS

@@ -1,0 +1,168 @@
+"""What an admin may ask about: each change as JSON, as a word, and refused with one sentence."""
+
+import pytest
+
+from scheduler.core.policy import Backfill
+from scheduler.what_if.changes import PolicySet, QuotaSet
+from scheduler.what_if.comparing import changed_by
+from scheduler.what_if.refused import ChangeRefusedError
+from scheduler.what_if.wire import (
+    KINDS,
+    layout_word,
+    mode_word,
+    nodes_word,
+    policy_word,
+    quota_word,
+    read_changes,
+    write_change,
+)
+from tests.builders import a_gpu, a_node, a_quota
+from tests.unit.what_if.worlds import a_setting
+
+WORDS = [
+    (quota_word, "vision=16", {"kind": "quota", "project": "vision", "units": 896_000}),
+    (
+        quota_word,
+        "vision/alice:H200=0.5",
+        {"kind": "quota", "project": "vision", "units": 28_000, "user": "alice", "model": "H200"},
+    ),
+    (nodes_word, "2:node-a", {"kind": "nodes", "count": 2, "like": "node-a"}),
+    (
+        layout_word,
+        "node-a/0=3g.71gb+1g.18gb",
+        {"kind": "layout", "node": "node-a", "gpu": 0, "profiles": ["3g.71gb", "1g.18gb"]},
+    ),
+    (mode_word, "H200=mig", {"kind": "mode", "model": "H200", "mode": "mig"}),
+    (
+        policy_word,
+        "backfill=conservative",
+        {"kind": "policy", "name": "backfill", "value": "conservative"},
+    ),
+    (policy_word, "moves=4", {"kind": "policy", "name": "moves", "value": 4}),
+    (policy_word, "hysteresis=2.5", {"kind": "policy", "name": "hysteresis", "value": 2.5}),
+    (policy_word, "merge=off", {"kind": "policy", "name": "merge", "value": False}),
+    (policy_word, "preemption=off", {"kind": "policy", "name": "preemption", "value": "off"}),
+]
+
+
+@pytest.mark.parametrize(("read", "word", "stored"), WORDS, ids=[w[1] for w in WORDS])
+def test_a_word_and_its_json_are_the_same_change(read, word, stored):
+    (change,) = read_changes([stored])
+    assert read(word) == change
+    assert read_changes([write_change(change)]) == (change,)
+
+
+def test_every_kind_of_change_says_itself_in_words():
+    told = [str(read(word)) for read, word, _ in WORDS]
+    assert len(KINDS) == 6
+    assert told[:4] == [
+        "vision may hold 16 GPUs",
+        "alice in vision may hold 0.50 GPUs of H200",
+        "2 more like node-a",
+        "GPU 0 of node-a pinned as 3g.71gb + 1g.18gb",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "field", "sentence"),
+    [
+        (7, "0", "object with a kind"),
+        ({"kind": "magic"}, "0.kind", "one of quota, nodes"),
+        ({"kind": "quota", "project": "p"}, "0.units", "Say the units"),
+        ({"kind": "quota", "project": "p", "units": True}, "0.units", "whole number"),
+        ({"kind": "quota", "project": 3, "units": 1}, "0.project", "is a text"),
+        ({"kind": "quota", "project": "p", "units": 1, "x": 1}, "0.x", "has no x"),
+        ({"kind": "layout", "node": "n", "gpu": 0, "profiles": "1g"}, "0.profiles", "list"),
+        ({"kind": "policy", "name": "order", "value": []}, "0.value", "word or a number"),
+    ],
+)
+def test_a_change_of_the_wrong_form_is_refused_with_its_field(stored, field, sentence):
+    with pytest.raises(ChangeRefusedError, match=sentence) as refused:
+        read_changes([stored])
+    assert refused.value.field == field
+
+
+def test_too_many_changes_are_refused():
+    with pytest.raises(ChangeRefusedError, match="at most 50"):
+        read_changes([{}] * 51)
+
+
+@pytest.mark.parametrize(
+    ("stored", "sentence"),
+    [
+        ({"kind": "quota", "project": "nobody", "units": 1}, "no project nobody"),
+        ({"kind": "quota", "project": "p", "units": -1}, "0 to"),
+        ({"kind": "nodes", "count": 0, "like": "n1"}, "1 to 1000"),
+        ({"kind": "nodes", "count": 1, "like": "zz"}, "no node zz"),
+        ({"kind": "without", "node": "zz"}, "no node zz"),
+        ({"kind": "layout", "node": "n1", "gpu": 9, "profiles": ["1g.18gb"]}, "no GPU 9"),
+        ({"kind": "layout", "node": "n1", "gpu": 0, "profiles": []}, "Name the profiles"),
+        ({"kind": "layout", "node": "n1", "gpu": 0, "profiles": ["9g"]}, "no profile 9g"),
+        (
+            {"kind": "layout", "node": "n1", "gpu": 0, "profiles": ["4g.71gb", "4g.71gb"]},
+            "do not fit",
+        ),
+        ({"kind": "layout", "node": "n1", "gpu": 1, "profiles": ["1g.18gb"]}, "has no MIG"),
+        ({"kind": "mode", "model": "B9", "mode": "mig"}, "no GPU of B9"),
+        ({"kind": "mode", "model": "H200", "mode": "x"}, "A mode is one of"),
+        ({"kind": "mode", "model": "L40S", "mode": "mig"}, "L40S has no MIG"),
+        ({"kind": "policy", "name": "magic", "value": 1}, "no option 'magic'"),
+        ({"kind": "policy", "name": "order", "value": "x"}, "order is one of fair"),
+        ({"kind": "policy", "name": "merge", "value": 1}, "true or false"),
+        ({"kind": "policy", "name": "moves", "value": 1.5}, "whole number"),
+        ({"kind": "policy", "name": "hysteresis", "value": 0}, "from 1"),
+        ({"kind": "policy", "name": "hysteresis", "value": float("nan")}, "from 1"),
+    ],
+)
+def test_a_change_that_does_not_fit_the_cluster_is_refused(stored, sentence):
+    setting = a_setting(a_node(a_gpu(), a_gpu(board="L40S-48GB")), quotas=[a_quota(gpus=1)])
+    with pytest.raises(ChangeRefusedError, match=sentence):
+        changed_by(setting, read_changes([stored]))
+
+
+@pytest.mark.parametrize(
+    ("read", "word"),
+    [
+        (quota_word, "vision"),
+        (quota_word, "=3"),
+        (quota_word, "vision=many"),
+        (quota_word, "vision=1/0"),
+        (quota_word, "vision=0.00001"),
+        (nodes_word, "node-a"),
+        (nodes_word, "x:node-a"),
+        (layout_word, "node-a=1g"),
+        (mode_word, "mig"),
+        (policy_word, "easy"),
+    ],
+)
+def test_a_word_that_cannot_be_read_is_refused(read, word):
+    with pytest.raises(ChangeRefusedError):
+        read(word)
+
+
+def test_changes_follow_each_other_and_leave_the_first_setting_alone():
+    setting = a_setting(quotas=[a_quota(gpus=1)])
+    steps = [
+        {"kind": "nodes", "count": 2, "like": "n1"},
+        {"kind": "without", "node": "n1+1"},
+        {"kind": "nodes", "count": 1, "like": "n1"},
+    ]
+    found = changed_by(setting, read_changes(steps))
+    assert [node.name for node in found.nodes] == ["n1", "n1+2", "n1+1"]
+    ids = [gpu.id for node in found.nodes for gpu in node.gpus]
+    assert len(set(ids)) == len(ids) == 6
+    assert len(setting.nodes) == 1
+
+
+def test_a_quota_that_was_not_there_is_made_and_one_that_was_keeps_what_it_borrows():
+    setting = a_setting(quotas=[a_quota(gpus=1)])
+    found = changed_by(setting, [QuotaSet("p", 5), QuotaSet("p", 7, "u", "H200")])
+    assert [(q.user, q.model, q.limit_units) for q in found.quotas] == [
+        ("", "", 5),
+        ("u", "H200", 7),
+    ]
+
+
+def test_policy_words_become_their_types():
+    found = changed_by(a_setting(), [PolicySet("backfill", "none"), PolicySet("moves", 2)])
+    assert (found.policy.backfill, found.policy.moves) == (Backfill.NONE, 2)

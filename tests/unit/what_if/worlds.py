@@ -1,0 +1,61 @@
+"""Small clusters and recorded weeks for what-ifs, shortly."""
+
+from dataclasses import replace
+
+from scheduler.core.policy import Policy
+from scheduler.core.values import OwnerView
+from scheduler.what_if.comparing import compare
+from scheduler.what_if.devices import emptied
+from scheduler.what_if.outcome import outcome_of
+from scheduler.what_if.values import Recorded, Setting, Week
+from scheduler.what_if.world import World
+from tests.builders import a_gpu, a_job, a_node
+
+SINCE = 1_000_000
+HOUR = 3_600
+UNTIL = SINCE + 7 * 24 * HOUR
+
+
+def a_recorded(id, ran=HOUR, *, at=0, waited=0, **fields):
+    """A job that was queued `at` seconds into the window and ran so long."""
+    known = {"completed", "withdrawn_at", "was_held", "is_counted"}
+    own = {name: fields.pop(name) for name in known & fields.keys()}
+    job = a_job(id, **{"queued_at": SINCE + at, "time_limit_seconds": 4 * HOUR} | fields)
+    return Recorded(job, ran, waited_seconds=waited, **own)
+
+
+def a_week(*jobs):
+    return Week(SINCE, UNTIL, tuple(jobs))
+
+
+def a_setting(*nodes, quotas=(), owners=(), dwell_seconds=0, **policy):
+    return Setting(
+        emptied(nodes or (a_node(a_gpu(), a_gpu()),)),
+        tuple(quotas),
+        Policy(**policy),
+        tuple(owners),
+        dwell_seconds,
+    )
+
+
+def an_owner(project="p", user="", **fields):
+    return OwnerView(project, user, **fields)
+
+
+def played(setting, week, watch=None):
+    """The world afterwards."""
+    world = World(setting, week, watch)
+    world.run()
+    return world
+
+
+def outcome(setting, week):
+    return outcome_of(played(setting, week), week)
+
+
+def compared(setting, week, *changes):
+    return compare(setting, week, changes)
+
+
+def away(node):
+    return replace(node, available=False, unavailable_because=f"{node.name} is lost")
