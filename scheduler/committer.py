@@ -30,7 +30,7 @@ from scheduler.changes import (
     reservations_write,
 )
 from scheduler.core.decisions import Carve, Place, Plan
-from scheduler.core.fits import fits
+from scheduler.core.placement.fits import fits
 from scheduler.core.states import JobStatus
 from scheduler.core.values import WaitingJob
 from scheduler.slices import carve_commit, slice_create

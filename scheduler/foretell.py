@@ -13,14 +13,14 @@ from django.utils import timezone
 from portal.jobs.alternatives import alternatives_write
 from portal.jobs.estimates import estimates_tidy, estimates_write, questions
 from portal.quotas.policy import policy_now
-from scheduler.core.alternatives import CanStart, alternatives
 from scheduler.core.decisions import Plan
 from scheduler.core.forecast.of_pass import starts_of
 from scheduler.core.forecast.outlook import Outlook
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.plan import plan_with_questions
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import ClusterSnapshot, WaitingJob
-from scheduler.core.wants import gpu_board
+from scheduler.core.why.alternatives import CanStart, alternatives
 from scheduler.loader import load
 
 # While the same jobs wait it is worked out again after so many seconds; else after a few.

@@ -16,7 +16,7 @@ from portal.jobs.snapshot import cluster_snapshot
 from portal.live.bell import ring
 from scheduler.changes import settles_at
 from scheduler.core.decisions import Carve, SlicePlace
-from scheduler.core.ledger import Ledger, starts
+from scheduler.core.placement.ledger import Ledger, starts
 
 
 def slice_create(gpu: Gpu, device: SlicePlace, project: Project, processes: int) -> Slice:

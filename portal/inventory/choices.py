@@ -13,8 +13,8 @@ from portal.duties.locks import locked
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
 from portal.live.bell import ring, ring_plan
-from scheduler.core.conditions_reader import MAX_NODE_WORDS, read_node_words
-from scheduler.core.request_values import Problem
+from scheduler.core.request.conditions import MAX_NODE_WORDS, read_node_words
+from scheduler.core.request.values import Problem
 
 
 def node_label(*, node: Node, labels: Iterable[str], actor: str) -> Node:

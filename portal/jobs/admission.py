@@ -7,11 +7,11 @@ from agents.contract.units import UNITS_PER_GPU, as_gpus
 from portal.accounts.models import Membership, Project, User
 from portal.errors import Refused
 from portal.jobs.models import Job
-from scheduler.core.quantities import write_seconds
+from scheduler.core.placement.wants import wants
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.request import JobRequest
+from scheduler.core.request.quantities import write_seconds
 from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
-from scheduler.core.wants import wants
 
 _WAITING = [str(s) for s in JOB_WAITING]
 # A job that ended like this satisfies nobody who waits for it.

@@ -16,11 +16,11 @@ from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job
 from portal.jobs.snapshot import as_waiting, cluster_snapshot
 from portal.live.bell import ring, ring_plan
-from scheduler.core.capacity import impossible
+from scheduler.core.placement.capacity import impossible
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.reasons import Reason
 from scheduler.core.request import JobRequest, parse_stored, request_as_dict
 from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
-from scheduler.core.wants import gpu_board
 
 
 def job_check(*, user: User, request: JobRequest) -> Reason | None:

@@ -24,7 +24,7 @@ from portal.jobs.past import mix, owners, past_runs
 from portal.jobs.running import held_now, running_jobs
 from portal.quotas.budgets import budgets_now
 from portal.quotas.models import Quota
-from scheduler.core.links import UNKNOWN, Links, links_of
+from scheduler.core.placement.links import UNKNOWN, Links, links_of
 from scheduler.core.policy import Policy
 from scheduler.core.states import (
     ALLOCATION_LIVE,

@@ -21,7 +21,7 @@ from portal.web.request_extras import CONDITIONS, changes_in
 from portal.web.request_form import MEMORY, SHARE, WHOLE, Asked, as_curl, fresh, like, read
 from portal.web.stock import stock
 from scheduler.core.request import request_as_yaml
-from scheduler.core.request_values import Launcher
+from scheduler.core.request.values import Launcher
 from scheduler.core.values import Isolation, Priority, Topology
 
 TOPOLOGIES = {

@@ -8,23 +8,29 @@ from dataclasses import replace
 
 from scheduler.core.carving.ahead import prepare
 from scheduler.core.decisions import Hold, Merge, Place, Plan, Preempt, PreemptCause
-from scheduler.core.due import not_due
-from scheduler.core.explain import explain, repartition
-from scheduler.core.fairshare import FairShares, capacity_of
-from scheduler.core.fits import quota_reason
-from scheduler.core.kept import Kept
-from scheduler.core.ledger import Ledger
-from scheduler.core.order import Keys, Outlook, QuotaShares, Rank, Shares, Turns
-from scheduler.core.place import Found, find
+from scheduler.core.placement.fits import quota_reason
+from scheduler.core.placement.kept import Kept
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.place import Found, find
+from scheduler.core.placement.wants import Want
 from scheduler.core.policy import Backfill, Policy
-from scheduler.core.preemption import Room, Victims, enough_by_count, make_room, make_room_by_moving
+from scheduler.core.queue.due import not_due
+from scheduler.core.queue.fairshare import FairShares, capacity_of
+from scheduler.core.queue.order import Keys, Outlook, QuotaShares, Rank, Shares, Turns
+from scheduler.core.queue.preemption import (
+    Room,
+    Victims,
+    enough_by_count,
+    make_room,
+    make_room_by_moving,
+)
+from scheduler.core.queue.reservation import Promise, Promises, beside, hold
+from scheduler.core.queue.running import Occupant, Running, Victim, occupant
+from scheduler.core.queue.take_back import Borrowers
+from scheduler.core.queue.told import BEHIND, preempt, reserved, until_stopped, why_here
 from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.reservation import Promise, Promises, beside, hold
-from scheduler.core.running import Occupant, Running, Victim, occupant
-from scheduler.core.take_back import Borrowers
-from scheduler.core.told import BEHIND, preempt, reserved, until_stopped, why_here
 from scheduler.core.values import ClusterSnapshot, WaitingJob
-from scheduler.core.wants import Want
+from scheduler.core.why.explain import explain, repartition
 
 # Conservative backfill promises a time to so many; who comes later may still fill what is left.
 MOST_PROMISES = 100

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agents.contract.codec import decode, encode
 from agents.contract.errors import ContractError
-from scheduler.core.links import UNKNOWN, Links, shared_links
+from scheduler.core.placement.links import UNKNOWN, Links, shared_links
 from scheduler.core.policy import Policy
 from scheduler.core.values import ClusterSnapshot
 

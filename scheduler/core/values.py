@@ -10,7 +10,7 @@ from enum import StrEnum
 from agents.contract.boards import Profile
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.decisions import ReplicaPlace
-from scheduler.core.links import UNKNOWN, Links
+from scheduler.core.placement.links import UNKNOWN, Links
 
 
 class Topology(StrEnum):

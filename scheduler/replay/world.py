@@ -14,7 +14,7 @@ from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.decisions import Place, Plan, Preempt, PreemptCause
 from scheduler.core.forecast.outlook import Outlook
-from scheduler.core.kept import Kept
+from scheduler.core.placement.kept import Kept
 from scheduler.core.plan import plan
 from scheduler.core.policy import Order, Policy, Preemption
 from scheduler.core.values import (

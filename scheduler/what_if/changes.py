@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from agents.contract.documents import GpuMode
 from agents.contract.units import as_gpus
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.policy import Policy
 from scheduler.core.values import GpuView, NodeView, QuotaView
-from scheduler.core.wants import gpu_board
 from scheduler.what_if.layout import pinned_as
 from scheduler.what_if.refused import ChangeRefusedError
 from scheduler.what_if.values import Setting

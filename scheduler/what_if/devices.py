@@ -9,7 +9,7 @@ from itertools import count
 
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.decisions import Carve, Merge, ReplicaPlace, SlicePlace
-from scheduler.core.shares import share_of
+from scheduler.core.placement.shares import share_of
 from scheduler.core.values import GpuView, NodeView, RunningJob, SliceView, WaitingJob
 
 MODES = {SliceKind.GPU: GpuMode.WHOLE, SliceKind.MIG: GpuMode.MIG, SliceKind.MPS: GpuMode.MPS}

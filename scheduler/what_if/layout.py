@@ -7,8 +7,8 @@ from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.values import GpuView, SliceView
-from scheduler.core.wants import gpu_board
 from scheduler.what_if.refused import ChangeRefusedError
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.values import NodeView
-from scheduler.core.wants import gpu_board
 from scheduler.what_if.fates import Fate
 from scheduler.what_if.values import Week
 from scheduler.what_if.world import World

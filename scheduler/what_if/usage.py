@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from scheduler.core.fairshare import decayed
+from scheduler.core.queue.fairshare import decayed
 from scheduler.core.quota.holders import models_of, units_by_board
 from scheduler.core.values import OwnerView, QuotaView, RunningJob
 

@@ -13,13 +13,13 @@ from typing import Protocol
 
 from scheduler.core.decisions import Carve, Hold, Merge, Place, Plan, Preempt
 from scheduler.core.forecast.outlook import Outlook, gpus_of
-from scheduler.core.kept import Kept
+from scheduler.core.placement.kept import Kept
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.plan import plan
 from scheduler.core.policy import Order, Preemption
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import ClusterSnapshot, RunningJob, WaitingJob
-from scheduler.core.wants import gpu_board
 from scheduler.what_if.devices import Devices
 from scheduler.what_if.fates import Fate, mix_of
 from scheduler.what_if.usage import Usage

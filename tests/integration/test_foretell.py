@@ -10,7 +10,6 @@ from portal.jobs.estimates import estimates_tidy, estimates_write, questions
 from portal.jobs.models import Job, StartEstimate
 from portal.jobs.services import job_cancel
 from scheduler.changes import holds_write
-from scheduler.core.alternatives import Kind
 from scheduler.core.decisions import Hold, Plan
 from scheduler.core.forecast.calibration import Waits
 from scheduler.core.forecast.of_pass import Foretold
@@ -18,6 +17,7 @@ from scheduler.core.policy import Policy
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.request import parse_request
 from scheduler.core.states import JobStatus
+from scheduler.core.why.alternatives import Kind
 from scheduler.foretell import MOST_JOBS, Pace, Tried, alternatives_of, foretell_once
 from scheduler.loader import load
 from scheduler.tasks import plan_once

@@ -18,9 +18,9 @@ from agents.policy import Policy
 from agents.refusals import refused
 from agents.runtime.image import CODE as IMAGE_CODE
 from agents.runtime.image import refusal as image_refusal
-from scheduler.core.capacity import impossible
 from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace
-from scheduler.core.fits import fits
+from scheduler.core.placement.capacity import impossible
+from scheduler.core.placement.fits import fits
 from scheduler.core.request import RequestLimits, RequestRefused, parse_request
 from tests.builders import H200, a_cluster, a_job, a_node
 from tests.unit.agents.documents import a_desired, a_replica

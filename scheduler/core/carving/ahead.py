@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scheduler.core.carving.repartition import Proposals, propose
 from scheduler.core.decisions import Reservation
-from scheduler.core.ledger import GpuSpace, Ledger
+from scheduler.core.placement.ledger import GpuSpace, Ledger
 from scheduler.core.policy import Policy
 from scheduler.core.values import GpuView
 

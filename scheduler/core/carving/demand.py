@@ -10,8 +10,8 @@ from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from scheduler.core.carving.windows import NEVER, READY, Values, Weights, fall, values, weights_of
+from scheduler.core.placement.wants import wants
 from scheduler.core.values import Mix
-from scheduler.core.wants import wants
 
 
 @lru_cache(256)

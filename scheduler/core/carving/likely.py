@@ -7,8 +7,8 @@ from math import comb
 
 from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
+from scheduler.core.placement.wants import wants
 from scheduler.core.values import ClusterSnapshot, DeviceRequest
-from scheduler.core.wants import wants
 
 # How many requests ahead is looked.
 HORIZON = 10

@@ -20,8 +20,8 @@ from scheduler.core.carving.demand import Tables
 from scheduler.core.carving.likely import Likely, likely_on
 from scheduler.core.carving.mode import change_seconds, may_change_mode, untouchable
 from scheduler.core.decisions import Carve, Merge
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView
-from scheduler.core.wants import gpu_board
 
 CARVE_SECONDS = 10.0
 MERGE_SECONDS = 20.0

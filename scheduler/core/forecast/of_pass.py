@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.decisions import Estimate, Plan
-from scheduler.core.fairshare import FairShares, capacity_of
 from scheduler.core.forecast.calibration import NEEDS, Corrections, Question, Waits
 from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.forecast.queue_state import Factor, queue_state
 from scheduler.core.forecast.queue_values import QueueState
 from scheduler.core.forecast.starts import RUNS, start_estimates
 from scheduler.core.policy import Order, Policy, Preemption
+from scheduler.core.queue.fairshare import FairShares, capacity_of
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import ClusterSnapshot, RunningJob, WaitingJob
 

@@ -14,8 +14,8 @@ from scheduler.core.forecast import hazard as hz
 from scheduler.core.forecast.alike import Likeness, normalised, size_class
 from scheduler.core.forecast.ratios import Ratios, remaining_seconds
 from scheduler.core.forecast.records import Records
+from scheduler.core.placement.wants import gpu_board, wants
 from scheduler.core.values import ClusterSnapshot, PastRun, WaitingJob
-from scheduler.core.wants import gpu_board, wants
 
 
 @dataclass

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 
 from agents.contract.boards import Board
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.eligible import why_not
 from scheduler.core.forecast.hazard import Floats
 from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
+from scheduler.core.placement.eligible import why_not
+from scheduler.core.placement.wants import gpu_board, wants
 from scheduler.core.policy import Order, Policy
 from scheduler.core.values import (
     PRIORITY_RANK,
@@ -20,7 +21,6 @@ from scheduler.core.values import (
     RunningJob,
     WaitingJob,
 )
-from scheduler.core.wants import gpu_board, wants
 
 RECENT = 200
 """So many of the last arrivals stand for the future ones."""

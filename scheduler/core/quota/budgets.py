@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
-from scheduler.core.quantities import write_seconds
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.request.quantities import write_seconds
 from scheduler.core.values import BudgetView, WaitingJob
 
 MINUTE = 60

@@ -6,8 +6,8 @@ from functools import cache
 
 from agents.contract.boards import boards
 from agents.contract.units import as_gpus
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.values import NodeView, RunningJob
-from scheduler.core.wants import gpu_board
 
 NAMED = 3
 # By project and board: units by user.

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
 from scheduler.core.carving.repartition import propose
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.plan import plan
 from scheduler.core.policy import Policy
 from scheduler.core.values import Demand, DeviceRequest, Mix
-from scheduler.core.wants import gpu_board
 from tests.builders import A30, H200, NOW
 from tests.property.core.worlds import PROFILES, worlds
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.fairshare import Capacity, FairShares, decayed
+from scheduler.core.queue.fairshare import Capacity, FairShares, decayed
 from scheduler.core.values import OwnerView
 
 many = settings(max_examples=200, deadline=None, derandomize=True)

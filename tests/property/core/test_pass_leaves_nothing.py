@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.kept import Kept
-from scheduler.core.ledger import Ledger
+from scheduler.core.placement.kept import Kept
+from scheduler.core.placement.ledger import Ledger
 from scheduler.core.plan import plan, plan_with_questions
 from scheduler.core.policy import Backfill, Policy
 from scheduler.core.reasons import ReasonCode

@@ -11,7 +11,7 @@ from dataclasses import replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.capacity import impossible
+from scheduler.core.placement.capacity import impossible
 from scheduler.core.policy import Backfill, Order
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import Priority

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from agents.contract.boards import boards
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement, is_legal
-from scheduler.core.fits import NEAR, fits
+from scheduler.core.placement.fits import NEAR, fits
 from scheduler.core.reasons import ReasonCode
 from tests.builders import as_bytes, plan_of
 from tests.property.core.after import carried_out, when_gone

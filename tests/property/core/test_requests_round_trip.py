@@ -7,15 +7,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.quantities import (
-    LARGEST,
-    read_cpu_milli,
-    read_memory_mib,
-    read_seconds,
-    write_cpu,
-    write_memory,
-    write_seconds,
-)
 from scheduler.core.request import (
     Kind,
     Problem,
@@ -25,6 +16,15 @@ from scheduler.core.request import (
     parse_stored,
     request_as_dict,
     request_as_yaml,
+)
+from scheduler.core.request.quantities import (
+    LARGEST,
+    read_cpu_milli,
+    read_memory_mib,
+    read_seconds,
+    write_cpu,
+    write_memory,
+    write_seconds,
 )
 from scheduler.core.values import Priority, Topology
 

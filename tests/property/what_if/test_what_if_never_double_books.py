@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.documents import SliceKind
-from scheduler.core.fits import check
-from scheduler.core.ledger import Ledger
+from scheduler.core.placement.fits import check
+from scheduler.core.placement.ledger import Ledger
 from scheduler.core.policy import Backfill, Preemption
 from scheduler.core.values import Priority
 from tests.builders import a_gpu, a_node, a_quota

@@ -7,10 +7,10 @@ import pytest
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
 from scheduler.core.carving.preview import preview
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.policy import Policy
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import Demand, DeviceRequest, Mix, RunningJob
-from scheduler.core.wants import gpu_board
 from tests.builders import (
     NOW,
     a_cluster,

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from scheduler.core.alternatives import Kind, alternatives
 from scheduler.core.plan import plan, plan_with_questions
 from scheduler.core.policy import Backfill, Order, Policy
 from scheduler.core.values import DeviceRequest
+from scheduler.core.why.alternatives import Kind, alternatives
 from tests.builders import H200, NOW, a_cluster, a_gpu, a_node, a_quota, as_bytes, boards
 from tests.queue_worlds import a_busy_cluster, a_run, waiting
 

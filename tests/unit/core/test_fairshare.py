@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from scheduler.core.fairshare import Capacity, FairShares, capacity_of, decayed
+from scheduler.core.queue.fairshare import Capacity, FairShares, capacity_of, decayed
 from scheduler.core.values import OwnerView
 from tests.builders import UNITS_PER_GPU, a_cluster, a_gpu, a_node, away
 

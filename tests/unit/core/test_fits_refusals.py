@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.documents import SliceKind
-from scheduler.core.fits import fits
+from scheduler.core.placement.fits import fits
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import Topology
 from tests.builders import (

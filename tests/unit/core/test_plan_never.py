@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.core.capacity import impossible
+from scheduler.core.placement.capacity import impossible
 from scheduler.core.reasons import ReasonClass, ReasonCode
 from scheduler.core.values import Topology
 from tests.builders import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.capacity import impossible
+from scheduler.core.placement.capacity import impossible
 from scheduler.core.policy import Backfill, Order
 from scheduler.core.reasons import ReasonCode
 from tests.builders import a_cluster, a_gpu, a_job, a_node, plan_of

@@ -6,7 +6,7 @@ import pytest
 
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode, SliceKind
-from scheduler.core.fits import fits
+from scheduler.core.placement.fits import fits
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import Isolation
 from tests.builders import (

@@ -5,8 +5,8 @@ from itertools import combinations
 import pytest
 
 from agents.contract.topology import GpuPair, NodeTopology
-from scheduler.core.fits import fits
-from scheduler.core.links import links_of
+from scheduler.core.placement.fits import fits
+from scheduler.core.placement.links import links_of
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import Topology
 from tests.builders import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.core.quantities import (
+from scheduler.core.request.quantities import (
     LARGEST,
     read_cpu_milli,
     read_memory_mib,

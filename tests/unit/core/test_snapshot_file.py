@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from agents.contract.topology import GpuPair, NodeTopology
-from scheduler.core.links import links_of
+from scheduler.core.placement.links import links_of
 from scheduler.core.plan import plan
 from scheduler.core.policy import Order, Policy
 from scheduler.core.snapshot_file import read_pass, saved_pass

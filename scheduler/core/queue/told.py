@@ -1,11 +1,11 @@
 """What a pass says of its decisions: why a place, why a stop, why a job stays behind."""
 
 from scheduler.core.decisions import Preempt, PreemptCause
-from scheduler.core.place import Found
+from scheduler.core.placement.place import Found
+from scheduler.core.queue.reservation import Promise
+from scheduler.core.queue.running import Victim
 from scheduler.core.quota.reclaim import sentence
 from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.reservation import Promise
-from scheduler.core.running import Victim
 from scheduler.core.values import WaitingJob
 
 BEHIND = Reason(

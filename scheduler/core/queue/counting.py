@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from agents.contract.documents import SliceKind
 from scheduler.core.decisions import ReplicaPlace
-from scheduler.core.ledger import Ledger
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.wants import Want
 from scheduler.core.values import WaitingJob
-from scheduler.core.wants import Want
 
 
 class Counts:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from scheduler.core.ledger import Ledger
+from scheduler.core.placement.ledger import Ledger
 from scheduler.core.policy import Order, Policy
 from scheduler.core.values import PRIORITY_RANK, RunningJob, WaitingJob
 

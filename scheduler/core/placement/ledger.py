@@ -13,13 +13,13 @@ from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
 from scheduler.core.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.placement.shares import Left, left, share_of
+from scheduler.core.placement.wants import gpu_board
 from scheduler.core.quota.accounts import Accounts
-from scheduler.core.shares import Left, left, share_of
 from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
-from scheduler.core.wants import gpu_board
 
 if TYPE_CHECKING:
-    from scheduler.core.fleet import Fleet
+    from scheduler.core.placement.fleet import Fleet
 
 T = TypeVar("T")
 Layout = frozenset[Placement]

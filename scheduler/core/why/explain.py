@@ -7,12 +7,12 @@ from heapq import nlargest
 from typing import Any
 
 from agents.contract.documents import SliceKind
-from scheduler.core.eligible import why_not
-from scheduler.core.fits import NEAR
-from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace
+from scheduler.core.placement.eligible import why_not
+from scheduler.core.placement.fits import NEAR
+from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
+from scheduler.core.placement.wants import Want
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import RunningJob, WaitingJob
-from scheduler.core.wants import Want
 
 CanPlace = Callable[[WaitingJob, Want, Ledger], bool]
 

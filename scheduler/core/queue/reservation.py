@@ -12,17 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from agents.contract.documents import SliceKind
-from scheduler.core.counting import Counts
 from scheduler.core.decisions import Place, ReplicaPlace, Reservation, SlicePlace
-from scheduler.core.fits import check
-from scheduler.core.ledger import GpuSpace, Ledger
-from scheduler.core.order import Rank
-from scheduler.core.place import Found, find
+from scheduler.core.placement.fits import check
+from scheduler.core.placement.ledger import GpuSpace, Ledger
+from scheduler.core.placement.place import Found, find
+from scheduler.core.placement.wants import Want
 from scheduler.core.policy import Policy
+from scheduler.core.queue.counting import Counts
+from scheduler.core.queue.order import Rank
+from scheduler.core.queue.running import Occupant
 from scheduler.core.quota.budgets import seconds_left
-from scheduler.core.running import Occupant
 from scheduler.core.values import WaitingJob
-from scheduler.core.wants import Want
 
 Leaving = list[tuple[int, Occupant]]
 

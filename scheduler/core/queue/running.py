@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from scheduler.core.decisions import PreemptCause, ReplicaPlace
-from scheduler.core.order import Keys, Rank
 from scheduler.core.policy import Policy, Preemption
+from scheduler.core.queue.order import Keys, Rank
 from scheduler.core.values import ClusterSnapshot, RunningJob, WaitingJob
 
 

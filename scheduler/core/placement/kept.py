@@ -2,8 +2,8 @@
 without it: it holds no decision, only the ledger in the form that the last pass needed.
 """
 
-from scheduler.core.asks import Asks
-from scheduler.core.ledger import Ledger
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.queue.asks import Asks
 from scheduler.core.values import ClusterSnapshot, NodeView
 
 

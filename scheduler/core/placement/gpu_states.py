@@ -14,9 +14,9 @@ from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
 from scheduler.core.carving.windows import Weights as ProfileWeights
 from scheduler.core.carving.windows import fall, values
-from scheduler.core.ledger import GpuSpace
 from scheduler.core.packing.holes import GRID, Values
 from scheduler.core.packing.kinds import Facts, Step
+from scheduler.core.placement.ledger import GpuSpace
 from scheduler.core.values import SliceView
 
 # What it is worth, in GPUs, not to wait until a slice is made, or until idle ones are deleted.

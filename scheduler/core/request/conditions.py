@@ -8,8 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduler.core.quantities import read_seconds
-from scheduler.core.request_values import Problem
+from scheduler.core.request.quantities import read_seconds
+from scheduler.core.request.values import Problem
 
 Refuse = Callable[[str, Problem, str], None]
 

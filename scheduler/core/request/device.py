@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scheduler.core.quantities import read_memory_mib
-from scheduler.core.request_values import Problem
+from scheduler.core.request.quantities import read_memory_mib
+from scheduler.core.request.values import Problem
 from scheduler.core.values import DeviceRequest, Isolation
 
 Refuse = Callable[[str, Problem, str], None]

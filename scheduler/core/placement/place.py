@@ -18,14 +18,14 @@ from scheduler.core.carving.demand import Tables, tables_of
 from scheduler.core.carving.mode import fixed
 from scheduler.core.carving.windows import READY
 from scheduler.core.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.fits import NEAR
-from scheduler.core.fleet import Fleet, fleet_of
-from scheduler.core.ledger import GpuSpace, Ledger, NodeSpace, starts
-from scheduler.core.links import best_set, bottleneck, ring_by_nvlink
 from scheduler.core.packing.kernels import Bools
+from scheduler.core.placement.fits import NEAR
+from scheduler.core.placement.fleet import Fleet, fleet_of
+from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace, starts
+from scheduler.core.placement.links import best_set, bottleneck, ring_by_nvlink
+from scheduler.core.placement.wants import Want
 from scheduler.core.quota.budgets import seconds_left
 from scheduler.core.values import Topology, WaitingJob
-from scheduler.core.wants import Want
 
 # So many of the best nodes are compared by how fast their GPUs reach each other.
 MOST_COMPARED = 8

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.capacity import Capacity
+from scheduler.core.placement.capacity import Capacity
+from scheduler.core.placement.wants import Want, wants
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import ClusterSnapshot, WaitingJob
-from scheduler.core.wants import Want, wants
 
 # Asks of jobs that left the queue are forgotten when so many have.
 FORGET = 1_000

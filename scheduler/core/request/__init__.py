@@ -6,9 +6,9 @@ request for storage and for people.
 
 from typing import Any
 
-from scheduler.core.request_forms import request_as_dict, request_as_yaml
-from scheduler.core.request_reader import Reader
-from scheduler.core.request_values import (
+from scheduler.core.request.forms import request_as_dict, request_as_yaml
+from scheduler.core.request.reader import Reader
+from scheduler.core.request.values import (
     FieldError,
     JobRequest,
     Kind,

@@ -4,9 +4,9 @@ import json
 import re
 from typing import Any
 
-from scheduler.core.conditions_reader import write_begin
-from scheduler.core.quantities import write_cpu, write_memory, write_seconds
-from scheduler.core.request_values import JobRequest
+from scheduler.core.request.conditions import write_begin
+from scheduler.core.request.quantities import write_cpu, write_memory, write_seconds
+from scheduler.core.request.values import JobRequest
 from scheduler.core.values import DeviceRequest, Isolation
 
 # Characters that JSON takes as they are and YAML would fold or refuse; both read the escape.

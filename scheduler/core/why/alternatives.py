@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from agents.contract.boards import Board, Profile
-from scheduler.core.quantities import write_memory, write_seconds
-from scheduler.core.request_forms import device_as_dict
+from scheduler.core.request.forms import device_as_dict
+from scheduler.core.request.quantities import write_memory, write_seconds
 from scheduler.core.values import DeviceRequest, Isolation, Topology, WaitingJob
 
 CanStart = Callable[[WaitingJob], bool]

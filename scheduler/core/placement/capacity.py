@@ -6,12 +6,12 @@ from typing import Any
 from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.units import as_gpus
-from scheduler.core.fits import NEAR
+from scheduler.core.placement.fits import NEAR
+from scheduler.core.placement.shares import Left
+from scheduler.core.placement.wants import Want, gpu_board, wants
 from scheduler.core.quota.ceilings import too_low
 from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.shares import Left
 from scheduler.core.values import ClusterSnapshot, NodeView, QuotaView, WaitingJob
-from scheduler.core.wants import Want, gpu_board, wants
 
 # Nodes that are alike: one of them, and how many there are.
 Nodes = list[tuple[NodeView, int]]

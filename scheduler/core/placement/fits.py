@@ -7,9 +7,9 @@ rows of the touched nodes.
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace
-from scheduler.core.eligible import why_not
-from scheduler.core.ledger import Ledger, NodeSpace, starts
-from scheduler.core.links import ring_by_nvlink
+from scheduler.core.placement.eligible import why_not
+from scheduler.core.placement.ledger import Ledger, NodeSpace, starts
+from scheduler.core.placement.links import ring_by_nvlink
 from scheduler.core.quota.budgets import seconds_left
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.values import ClusterSnapshot, Topology, WaitingJob

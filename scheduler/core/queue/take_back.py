@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from scheduler.core.decisions import PreemptCause
-from scheduler.core.ledger import Ledger
-from scheduler.core.order import Rank
-from scheduler.core.place import Found
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.place import Found
+from scheduler.core.placement.wants import Want
 from scheduler.core.policy import Policy, Preemption
-from scheduler.core.preemption import Room, Ways, touched
+from scheduler.core.queue.order import Rank
+from scheduler.core.queue.preemption import Room, Ways, touched
+from scheduler.core.queue.reservation import find_later
+from scheduler.core.queue.running import Victim
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import candidates, victims
-from scheduler.core.reservation import find_later
-from scheduler.core.running import Victim
 from scheduler.core.values import ClusterSnapshot, Priority, RunningJob, WaitingJob
-from scheduler.core.wants import Want
 
 Turn = tuple[WaitingJob, Rank]
 # Where a borrower stands does not matter: whoever lent to it comes before it.

@@ -10,16 +10,16 @@ from agents.contract.backends import crowded, refusal
 from agents.contract.documents import Backend, SliceKind
 from agents.contract.environment import is_name, is_reserved
 from agents.contract.shares import thin_threads
-from scheduler.core.conditions_reader import read_after, read_begin, read_node_words
-from scheduler.core.device_reader import read_device
-from scheduler.core.quantities import (
+from scheduler.core.request.conditions import read_after, read_begin, read_node_words
+from scheduler.core.request.device import read_device
+from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_memory_mib,
     read_seconds,
     write_memory,
     write_seconds,
 )
-from scheduler.core.request_values import (
+from scheduler.core.request.values import (
     FieldError,
     JobRequest,
     Kind,

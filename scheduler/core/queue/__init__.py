@@ -1,0 +1,1 @@
+"""Whose turn it is, what is promised to whom, and who stops for whom."""
