@@ -13,6 +13,9 @@ FUTURE = 300
 """Arrivals in each run."""
 WINDOW = 20
 """Each run draws its arrivals from the last so many, or more."""
+SPAN = 3_600.0
+"""Arrivals that were watched for less than this say nothing of those to come: people often submit
+many jobs at once."""
 ENOUGH = 10
 """With fewer known ratios of run time to limit, IMAGINED ones join them."""
 IMAGINED = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -73,10 +76,10 @@ class Jobs:
 def arrivals(times: Floats, draws: np.random.Generator) -> tuple[Ints, Floats]:
     """(which of the recent arrivals, seconds from now) of the next FUTURE ones. `times`: seconds
     from now, at most 0, ascending; drawn from a random window of the last ones, with their gaps,
-    as often as they came until now. Nothing where all came just now."""
+    as often as they came until now. Nothing where the first came less than SPAN ago."""
     first = max(0, len(times) - int(draws.integers(WINDOW, 201)))
     known = times[first:]
-    if len(known) < 2 or known[0] >= 0:
+    if len(known) < 2 or times[0] > -SPAN:
         return np.zeros(0, np.int64), np.zeros(0)
     gaps = np.diff(known)
     seen = -float(known[0])

@@ -35,13 +35,34 @@ def queue_state(
 ) -> QueueState:
     """The queue in the order of `policy`. `factor(project, user)` weighs owners in the fair order.
 
-    Left out: jobs that are held or wait for others, quotas, CPU and memory, preemption, and where
-    on a node slices could be. Calibration can correct for a constant part of that."""
+    CPU and memory count as the share of a node's GPUs that goes with them, where that is more than
+    the GPUs asked for. Left out: jobs that are held or wait for others, quotas, preemption, and
+    where on a node slices could be. Calibration can correct for a constant part of that."""
     return _Builder(snapshot, policy, outlook, factor or _even).build()
 
 
 def _even(project: str, user: str) -> float:
     return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """What nodes of one size have in all; `units` of their healthy GPUs."""
+
+    cpu_milli: int
+    memory_mib: int
+    units: int
+
+    @classmethod
+    def of(cls, node: NodeView) -> "_Host":
+        units = UNITS_PER_GPU * sum(gpu.healthy for gpu in node.gpus)
+        return cls(node.cpu_total_milli, node.memory_total_mib, units)
+
+    def share(self, cpu_milli: int, memory_mib: int) -> int:
+        """Units of its GPUs that so much CPU and memory leave unusable; at most all."""
+        by_cpu = cpu_milli * self.units // max(1, self.cpu_milli)
+        by_memory = memory_mib * self.units // max(1, self.memory_mib)
+        return min(self.units, max(by_cpu, by_memory))
 
 
 @dataclass
@@ -55,6 +76,7 @@ class _Builder:
     pools: dict[tuple[bool, ...], int] = field(default_factory=dict)
     _seen: dict[object, tuple[int, int]] = field(default_factory=dict)
     _boards: list[tuple[Board, ...]] = field(default_factory=list)
+    _hosts: dict[int, set[_Host]] = field(default_factory=dict)
 
     def build(self) -> QueueState:
         snapshot, policy = self.snapshot, self.policy
@@ -91,12 +113,14 @@ class _Builder:
 
     def _holding(self, held: RunningJob, index: dict[str, int]) -> Holding:
         job = held.job
+        here = [replica for replica in held.replicas if replica.node in index]
+        taken = [sum(device.units for device in replica.devices) for replica in here]
+        hosts = [_Host.of(self.nodes[index[replica.node]]) for replica in here]
         places = tuple(
-            (index[replica.node], sum(device.units for device in replica.devices))
-            for replica in held.replicas
-            if replica.node in index
+            (index[replica.node], max(units, host.share(job.cpu_milli, job.memory_mib)))
+            for replica, units, host in zip(here, taken, hosts, strict=True)
         )
-        gpus = sum(units for _, units in places) / UNITS_PER_GPU
+        gpus = sum(taken) / UNITS_PER_GPU
         return Holding(
             places=places,
             age=job.attained_seconds + max(0, self.snapshot.now - held.started_at),
@@ -108,6 +132,7 @@ class _Builder:
     def _queued(self, job: WaitingJob) -> Queued:
         units, pool = self._shape(job)
         gpus = units * job.replicas / UNITS_PER_GPU
+        units = max(units, self._host_share(job, pool)) if units else 0
         return Queued(
             id=job.id,
             queued_at=job.queued_at,
@@ -152,6 +177,14 @@ class _Builder:
             )
             self._seen[alike] = units, self.pools.setdefault(here, len(self.pools))
         return self._seen[alike]
+
+    def _host_share(self, job: WaitingJob, pool: int) -> int:
+        """By the kind of node in its pool that has most CPU and memory for a GPU."""
+        if pool not in self._hosts:
+            here = list(self.pools)[pool]
+            self._hosts[pool] = {_Host.of(n) for n, ok in zip(self.nodes, here, strict=True) if ok}
+        shares = (host.share(job.cpu_milli, job.memory_mib) for host in self._hosts[pool])
+        return min(shares, default=0)
 
     def _arrivals(self) -> list[Queued]:
         """The last submissions of all: ended, running, and waiting jobs."""

@@ -9,7 +9,7 @@ from scheduler.core.decisions import ReplicaPlace, SlicePlace
 from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.forecast.queue_state import queue_state
 from scheduler.core.forecast.starts import start_estimates
-from scheduler.core.policy import Order, Policy
+from scheduler.core.policy import Backfill, Order, Policy
 from scheduler.core.values import ClusterSnapshot, DeviceRequest, GpuView, NodeView, RunningJob
 from tests.unit.forecast.jobs import a_job, a_run
 
@@ -19,7 +19,7 @@ BOARD = boards()["H200-141GB"]
 FIFO = Policy(order=Order.FIFO)
 
 
-def a_node(name, gpus=8, **fields):
+def a_node(name, gpus=8, cpu_milli=64_000, **fields):
     own = tuple(
         GpuView(
             f"{name}/{i}",
@@ -32,7 +32,8 @@ def a_node(name, gpus=8, **fields):
         )
         for i in range(gpus)
     )
-    return NodeView(name, name, True, "f", 1, 1, 1, 1, own, **fields)
+    room = (cpu_milli, 512_000, cpu_milli, 512_000)
+    return NodeView(name, name, True, "f", *room, own, **fields)
 
 
 def running(job, node, gpus, since):
@@ -127,3 +128,35 @@ def test_a_cluster_that_nobody_knows_anything_of_gives_no_estimate():
         nodes=(a_node("a"),), jobs=(a_job("1"),), running=(running(holder, "a", 8, NOW),)
     )
     assert start_estimates(state) == {"1": None}
+
+
+def test_a_job_that_takes_half_the_cpu_takes_half_the_node_though_it_asks_for_one_gpu():
+    nodes = (a_node("a", 4, cpu_milli=2_000),)
+    held = running(a_job("9"), "a", 1, NOW)
+    state = state_of(nodes=nodes, jobs=(a_job("1"),), running=(held,))
+    assert state.waiting[0].units == 2 * UNITS_PER_GPU
+    assert state.running[0].places == ((0, 2 * UNITS_PER_GPU),)
+    assert state.free == (2 * UNITS_PER_GPU,)
+
+
+def test_who_lacks_cpu_is_not_told_that_it_starts_now():
+    nodes = (a_node("a", 4, cpu_milli=2_000),)
+    runs = tuple(running(a_job(str(n), limit=HOUR, chosen=True), "a", 1, NOW) for n in (8, 9))
+    waiting = a_job("1", limit=HOUR, chosen=True)
+    snapshot = ClusterSnapshot(NOW, nodes, (waiting,), running=runs)
+    outlook = Outlook.of(snapshot)
+    found = start_estimates(queue_state(snapshot, FIFO, outlook))["1"]
+    assert found.expected > NOW + 60
+
+
+def test_many_jobs_at_once_are_no_rate_of_arrivals():
+    """Ten submissions within seconds say nothing of the next hours."""
+    same = {"limit": HOUR, "chosen": True}
+    held = running(a_job("90", at=NOW - 20, **same), "a", 8, NOW)
+    burst = tuple(a_job(str(n), 1 + 7 * (n % 2), at=NOW - 10 + n, **same) for n in range(1, 10))
+    snapshot = ClusterSnapshot(NOW, (a_node("a"),), burst, running=(held,))
+    state = queue_state(
+        snapshot, Policy(order=Order.SMALLEST, backfill=Backfill.SKIP), Outlook.of(snapshot)
+    )
+    last = max(one.pessimistic for one in start_estimates(state).values())
+    assert last <= NOW + 10 * HOUR
