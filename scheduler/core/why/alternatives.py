@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.contract.boards import Board, Profile
 from scheduler.core.request.forms import device_as_dict
-from scheduler.core.request.quantities import write_memory, write_seconds
+from scheduler.core.request.quantities import write_seconds
 from scheduler.core.values import DeviceRequest, Isolation, Topology, WaitingJob
 
 CanStart = Callable[[WaitingJob], bool]
@@ -100,16 +100,15 @@ def _other_boards(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Altern
     """The same memory wherever it is to be had, when a profile of one board was asked for."""
     if memory := _profile_memory(job.device, boards):
         device = replace(job.device, mig="", memory_mib=memory)
-        text = write_memory(memory)
-        yield _device(Kind.MODEL, f"On whatever has {text} of GPU memory", job, device)
+        sentence = f"On whatever has {_gib(memory)} of GPU memory"
+        yield _device(Kind.MODEL, sentence, job, device)
 
 
 def _shares(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
     memory = job.device.memory_mib or _profile_memory(job.device, boards)
     if memory and job.device.isolation is Isolation.HARDWARE:
         device = replace(job.device, mig="", memory_mib=memory, isolation=Isolation.ANY)
-        text = write_memory(memory)
-        sentence = f"As an MPS share with {text}, beside others of the project"
+        sentence = f"As an MPS share with {_gib(memory)}, beside others of the project"
         yield _device(Kind.SHARE, sentence, job, device)
 
 
@@ -136,6 +135,11 @@ def _fewer(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
         changed = replace(job, replicas=replicas)
         sentence = f"With {replicas} {word}"
         yield Alternative(Kind.REPLICAS, sentence, {"replicas": replicas}), changed
+
+
+def _gib(memory_mib: int) -> str:
+    """For people: at most one decimal."""
+    return f"{memory_mib / 1_024:.1f}".removesuffix(".0") + " GiB"
 
 
 def _profile_memory(device: DeviceRequest, boards: list[Board]) -> int:
