@@ -35,7 +35,7 @@ class Platform:
     """How long a sync call is held while nothing changes (jittered by 20 %)."""
     prepare_timeout_seconds: int = 900
     """A gang that is not ready by then is stopped and tried again elsewhere."""
-    partition_dwell_seconds: int = 300
+    partition_dwell_seconds: int = 30
     """A GPU that was carved or merged keeps its idle slices this long."""
     telemetry_seconds: int = 5
     """A node's samples are taken at most this often."""
