@@ -155,10 +155,6 @@ def _high(history: Sequence[Question]) -> float:
     return float(np.sort(ratios)[place - 1])
 
 
-def _bound_held(waits: Waits, wait: float) -> bool:
-    return wait <= waits.pessimistic + LEAST
-
-
 def _better(
     ended: Sequence[Question], holds: Callable[[Waits, float], bool], target: float
 ) -> bool:

@@ -1,4 +1,4 @@
-"""What owners may have: limits, borrowing, budgets, caps, approvals, and what is taken back.
+"""What owners may have: limits, borrowing, budgets, caps, and what is taken back.
 
 ClusterSnapshot ─▶ Accounts ─▶ reason(job, units, model) ─▶ Reason | None
                       ├ pools: nominal, lent, borrowed     ├ budgets: GPU-hours of a window

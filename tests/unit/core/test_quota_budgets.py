@@ -1,11 +1,10 @@
-"""GPU-hour budgets, caps on running jobs, and what a person approves."""
+"""GPU-hour budgets and caps on running jobs."""
 
 from dataclasses import replace
 
 from scheduler.core.quota.accounts import Accounts
-from scheduler.core.quota.approvals import ApprovalRules, needs_approval
 from scheduler.core.reasons import ReasonClass, ReasonCode
-from scheduler.core.values import BudgetView, OwnerView, Priority
+from scheduler.core.values import BudgetView, OwnerView
 from tests.builders import NOW, UNITS_PER_GPU, a_cluster, a_job, a_quota
 from tests.unit.core.test_quota_borrowing import a_run
 
@@ -119,28 +118,3 @@ def test_the_quota_is_told_before_the_cap_and_the_cap_before_the_budget():
     assert accounts.reason(a_job(), GPU).code is ReasonCode.PENDING_LIMIT
     accounts.charge("p", "u", -GPU)
     assert accounts.reason(a_job(), GPU).code is ReasonCode.BUDGET
-
-
-RULES = ApprovalRules(4 * GPU, 48 * GPU * HOUR, high_priority=True)
-
-
-def test_nobody_approves_what_is_at_the_thresholds_and_somebody_what_is_above():
-    assert needs_approval(4 * GPU, 12 * HOUR, RULES) is None
-    assert needs_approval(4 * GPU + 1, HOUR, RULES) == (
-        "This asks for 4.01 GPUs; above 4 an admin approves"
-    )
-    assert needs_approval(4 * GPU, 12 * HOUR + 1, RULES) == (
-        "This may take 48.01 GPU-hours; above 48 an admin approves"
-    )
-
-
-def test_priority_high_is_approved_unless_the_user_has_the_right_to_it():
-    high = {"priority": Priority.HIGH}
-    assert needs_approval(GPU, HOUR, RULES, **high) == "Priority high is given by an admin"
-    assert needs_approval(GPU, HOUR, RULES, **high, has_right=True) is None
-    assert needs_approval(GPU, HOUR, RULES) is None
-
-
-def test_without_rules_nothing_needs_approval():
-    nothing = ApprovalRules()
-    assert needs_approval(10_000 * GPU, 10**9, nothing, priority=Priority.HIGH) is None
