@@ -1,6 +1,6 @@
 # Every command a person or CI gives. `make` lists them; DEMO_EXIT=1 lets `make demo` end by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning lock clean
+.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning bench-forecasts bench-mig lock clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 LEVELS := $(wildcard $(addprefix tests/,unit property contract integration services docker browser))
@@ -60,6 +60,12 @@ bench-placements: install ## what one placement costs by number of nodes, on ope
 
 bench-planning: install ## one planning pass: 10,000 waiting jobs on 6,212 GPUs, as JSON
 	$(BIN)/python -m tests.benchmarks.planning_pass
+
+bench-forecasts: install ## how good expected starts are on the traces, half an hour, as JSON
+	$(BIN)/python -m tests.benchmarks.forecasts
+
+bench-mig: install ## the table of docs/scheduling-mig.md: MIG slices by mix, rule and moves, as JSON
+	$(BIN)/python -m tests.benchmarks.mig
 
 lock: install ## resolve requirements/*.lock again after pyproject.toml changed
 	$(RESOLVE) --extra agent -o requirements/agent.lock

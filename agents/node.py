@@ -34,7 +34,7 @@ from agents.reconcile import (
     actions,
     removes_too_much,
 )
-from agents.refusals import refused
+from agents.refusals import refused, short_of_disk
 from agents.runtime.base import Phase, Runtime, RuntimeFailure, Seen
 
 TICK_SECONDS = 5.0
@@ -167,6 +167,8 @@ class NodeLoop:
         failures, started = self.journal.failures(), self.journal.started()
         shipped, given = self.journal.shipped(), self.carver.given(self.hardware.idle_devices())
         judged = {r.id: refused(r, self.policy, self.runtime.kind) for r in desired.replicas}
+        wanted = [r for r in desired.replicas if r.id not in failures and not judged[r.id]]
+        short = short_of_disk(wanted, seen, self.hardware.facts.disk_mib)
         return Known(
             seen=seen,
             fences=self.journal.fences(),
@@ -177,7 +179,7 @@ class NodeLoop:
             devices=given,
             may_remove=self.may_remove,
             lease_over=self._lease_is_over(),
-            refusals={replica: why for replica, why in judged.items() if why},
+            refusals={replica: why for replica, why in judged.items() if why} | short,
         )
 
     def _is_shipped(self, replica: str, offset: int) -> bool:

@@ -30,6 +30,7 @@ from agents.health import disk
 from agents.health.attention import Attention
 from agents.health.watch import HealthWatch
 from agents.identity import boot_id
+from agents.job_disk import JobDisk
 from agents.journal import Failure, Journal
 from agents.nvml.profiles import Discovery
 from agents.nvml.session import GpuFacts, InstanceFacts, Nvml, NvmlCode, NvmlFailure
@@ -65,14 +66,17 @@ class Hardware:
         wiring: Wiring | None = None,
         watch: HealthWatch | None = None,
         share_clients: int = 0,
+        job_disk: JobDisk | None = None,
     ) -> None:
         """A node with a real driver is examined; a simulated one only by a `preflight` given.
-        `accepted`: checks whose block does not count here. `share_clients` as in NodeFacts."""
+        `accepted`: checks whose block does not count here. `share_clients` as in NodeFacts.
+        `job_disk`: where jobs write; None: this node does not say how much disk it has."""
         self.nvml = nvml
         self.watch = watch or HealthWatch()
         self.attention = Attention(self.watch)
         self.discovery = Discovery()
         self.var = var
+        self.job_disk = job_disk or JobDisk()
         self.wiring = wiring
         self.topology = NodeTopology()
         self.preflight = preflight or Preflight(
@@ -148,7 +152,8 @@ class Hardware:
 
     def _look_at_disk(self) -> None:
         """An examination is due as soon as the disk is full, or has room again."""
-        self.facts = replace(self.facts, disk_free_mib=disk.free_mib(self.var))
+        free_mib, jobs_mib = disk.free_mib(self.var), self.job_disk.mib()
+        self.facts = replace(self.facts, disk_free_mib=free_mib, disk_mib=jobs_mib)
         is_full = disk.is_full(self.var)
         if is_full != self._is_full:
             self._is_full = is_full

@@ -40,6 +40,7 @@ class Policy:
     allow_process_runtime: bool = True
     max_cpu_milli: int = 1_000_000
     max_memory_mib: int = 8 << 20
+    max_disk_mib: int = 1 << 30
     user: int = 65_534
     pids: int = 4_096
     network: str = "job"
@@ -60,6 +61,8 @@ class Policy:
             return f"image {replica.image} is not allowed by this node's policy"
         if replica.cpu_milli > self.max_cpu_milli or replica.memory_mib > self.max_memory_mib:
             return "CPU or memory is above this node's policy"
+        if replica.disk_mib > self.max_disk_mib:
+            return "disk is above this node's policy"
         for name in replica.env:
             if not is_name(name):
                 return f"{name!r} is no environment name"

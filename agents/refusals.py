@@ -4,6 +4,8 @@ Shares have rules of their own (`agents.mps.refusals`), and so has each partitio
 (`agents.partitioning.diff`).
 """
 
+from collections.abc import Container, Iterable
+
 from agents.contract.backends import crowded, refusal
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.journal import Failure
@@ -21,3 +23,26 @@ def refused(replica: DesiredReplica, policy: Policy, runtime: RuntimeKind) -> Fa
     if why := crowded(gpus, replica.processes):
         return Failure("processes", f"{why}; this replica is given {gpus}")
     return None
+
+
+def short_of_disk(
+    replicas: Iterable[DesiredReplica], here: Container[str], disk_mib: int | None
+) -> dict[str, Failure]:
+    """The new replicas, by id, that this node has no disk for: what jobs may have of it together is
+    `disk_mib`, None where nobody knows. `here`: ids of those that are here already; they keep
+    what they have, also where the node has less by now. Pure."""
+    wanted = [replica for replica in replicas if replica.disk_mib]
+    held = sum(replica.disk_mib for replica in wanted if replica.id in here)
+    found = {}
+    for replica in wanted:
+        if replica.id in here:
+            continue
+        if held + replica.disk_mib <= (disk_mib or 0):
+            held += replica.disk_mib
+        else:
+            has = f"this node has {disk_mib} MiB"
+            if disk_mib is None:
+                has = "nobody knows how much this node has"
+            why = f"{replica.disk_mib} MiB of disk are asked for beside {held}; {has}"
+            found[replica.id] = Failure("disk", why)
+    return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
+from agents.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, JobDisk, Reserve, reserve
 from agents.simdriver.arguments import describe
 from agents.telemetry.options import Address, address, look_seconds
 
@@ -20,7 +21,8 @@ READING = {
 class Settings:
     """`simulated_driver` is the state file of a simulated node, or None for the real driver.
     `mps_control`: the MPS control program; empty for NVIDIA's, or the simulated node's own.
-    `telemetry_seconds` between two looks at the sensors, 0: none; `metrics`: None for no page."""
+    `telemetry_seconds` between two looks at the sensors, 0: none; `metrics`: None for no page.
+    `disk_folder`: where jobs write, None to let the runtime say; `disk_reserve` is kept of it."""
 
     portal: str
     var: Path
@@ -33,6 +35,8 @@ class Settings:
     mps_control: str = ""
     telemetry_seconds: float = 10.0
     metrics: Address | None = None
+    disk_folder: Path | None = None
+    disk_reserve: Reserve = DEFAULT_RESERVE
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,6 +48,9 @@ def parser() -> argparse.ArgumentParser:
         reading = commands.add_parser(name, help=says)
         reading.add_argument("--json", action="store_true", help="by the schema in docs/schemas")
         reading.add_argument("--sysfs", type=Path, help="else TESSERA_SYSFS, else /sys")
+        if name == "inventory":
+            _place(reading)
+            _disk(reading)
     _doctor(commands.add_parser("doctor", help="what to mend on this machine; changes nothing"))
     _drill(commands.add_parser("drill", help="end the agent anywhere: does it find its way back?"))
     describe(commands.add_parser("simulate", help="make, show or disturb a simulated node"))
@@ -54,6 +61,7 @@ def _run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--portal", default=os.environ.get("TESSERA_PORTAL_URL", ""), help="its URL")
     run.add_argument("--name", default=os.environ.get("TESSERA_NODE_NAME") or os.uname().nodename)
     _place(run)
+    _disk(run)
     run.add_argument("--policy", type=Path, help="the root-owned policy file of this node")
     run.add_argument("--join-token-file", type=Path, help="else TESSERA_JOIN_TOKEN is read")
     run.add_argument(
@@ -82,6 +90,29 @@ def _place(command: argparse.ArgumentParser) -> None:
         choices=list(RuntimeKind),
         default=os.environ.get("TESSERA_RUNTIME") or RuntimeKind.DOCKER,
     )
+
+
+def _disk(command: argparse.ArgumentParser) -> None:
+    """What jobs may have of the disk that they write to."""
+    command.add_argument(
+        "--disk-folder",
+        type=Path,
+        default=os.environ.get("TESSERA_AGENT_DISK_FOLDER") or None,
+        help="where jobs write (default: the engine's folder, or --var without one)",
+    )
+    command.add_argument(
+        "--disk-reserve",
+        type=reserve,
+        default=os.environ.get("TESSERA_AGENT_DISK_RESERVE") or DEFAULT_RESERVE,
+        metavar="20%|200GiB",
+        help="kept from jobs for images, logs and the system (default: 20%%, at least 10GiB)",
+    )
+
+
+def job_disk(options: argparse.Namespace) -> JobDisk:
+    """As an agent with these arguments will say, where the engine's folder is Docker's default."""
+    own = options.var if options.runtime == RuntimeKind.PROCESS else ENGINE_FOLDER
+    return JobDisk(options.disk_folder or own, options.disk_reserve)
 
 
 def _doctor(doctor: argparse.ArgumentParser) -> None:
@@ -121,6 +152,8 @@ def settings_from(options: argparse.Namespace) -> Settings:
         mps_control=os.environ.get("TESSERA_MPS_CONTROL", ""),
         telemetry_seconds=options.telemetry_seconds,
         metrics=options.metrics,
+        disk_folder=options.disk_folder,
+        disk_reserve=options.disk_reserve,
     )
 
 

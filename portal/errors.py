@@ -2,18 +2,22 @@
 
 from dataclasses import dataclass
 
+from scheduler.core.said import Said
+
 
 @dataclass
 class Refused(Exception):
     """Raised by services; pages, REST and the CLI show it in their own way.
 
-    `status` is the HTTP status that fits: 400 for bad input, 403, 404, 409 for a conflict.
+    `status` is the HTTP status that fits: 400 for bad input, 403, 404, 409 for a conflict. `said`:
+    the sentence as the planner has it, for pages in another language.
     """
 
     code: str
     sentence: str
     field: str = ""
     status: int = 400
+    said: Said | None = None
 
     def __str__(self) -> str:
         return f"{self.code}: {self.sentence}"

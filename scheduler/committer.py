@@ -5,6 +5,7 @@ stand behind this: a bug here becomes an IntegrityError, never two jobs on one d
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -37,6 +38,10 @@ from scheduler.slices import carve_commit, slice_create
 
 log = structlog.get_logger(__name__)
 
+Changed = Callable[[frozenset[UUID]], object]
+# Nodes hear of so many placements at a time.
+TOLD_AFTER = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:
@@ -48,32 +53,47 @@ class Committed:
     nodes: frozenset[UUID]
 
 
-def commit(plan: Plan) -> Committed:
+def commit(plan: Plan, changed: Changed = lambda nodes: None) -> Committed:
     """Apply a whole plan: placements first, then merges and carves of idle slices, preemptions, and
-    what people read: reservations and reasons of holds."""
-    last = plan.places[-1] if plan.places else None
-    placed = [
-        place
-        for place in plan.places
-        if _place_or_leave(place, plan.bypassed if place is last else ())
-    ]
-    if placed and placed[-1] is not last:
+    what people read: reservations and reasons of holds.
+
+    `changed` is told of nodes as soon as they should be something else: those of placements do not
+    wait for the rest of the plan, nor the first placements of many for the last ones."""
+    placed: list[Place] = []
+    for some in _batches(plan.places):
+        took = [place for place in some if _place_or_leave(place, plan)]
+        placed += took
+        changed(_nodes_of(took))
+    if placed and placed[-1] is not plan.places[-1]:
         bypassed_count(plan.bypassed)
+    nodes = _rest_commit(plan)
+    changed(nodes)
+    return Committed(len(placed), len(plan.places) - len(placed), nodes | _nodes_of(placed))
+
+
+def _batches(places: tuple[Place, ...]) -> Iterable[tuple[Place, ...]]:
+    return (places[at : at + TOLD_AFTER] for at in range(0, len(places), TOLD_AFTER))
+
+
+def _nodes_of(placed: Iterable[Place]) -> frozenset[UUID]:
+    return frozenset(UUID(replica.node) for place in placed for replica in place.replicas)
+
+
+def _rest_commit(plan: Plan) -> frozenset[UUID]:
+    """All but the placements. The nodes that it changed."""
     merged = [merge for merge in plan.merges if merge_commit(merge)]
     carved = [carve for carve in plan.carves if _carve_or_leave(carve)]
     for preempt in plan.preempts:
         preempt_commit(preempt)
     reservations_write(plan.reservations)
     holds_write(plan.holds)
-    nodes = {UUID(replica.node) for place in placed for replica in place.replicas}
-    changed = [merge.gpu for merge in merged] + [carve.gpu for carve in carved]
-    nodes |= set(Gpu.objects.filter(pk__in=changed).values_list("node", flat=True))
-    return Committed(len(placed), len(plan.places) - len(placed), frozenset(nodes))
+    gpus = [merge.gpu for merge in merged] + [carve.gpu for carve in carved]
+    return frozenset(Gpu.objects.filter(pk__in=gpus).values_list("node", flat=True))
 
 
-def _place_or_leave(place: Place, bypassed: tuple[str, ...]) -> bool:
+def _place_or_leave(place: Place, plan: Plan) -> bool:
     try:
-        return place_commit(place, bypassed)
+        return place_commit(place, plan.bypassed if place is plan.places[-1] else ())
     except IntegrityError as guard:
         log.warning("placement_refused_by_database", job=place.job, guard=str(guard))
         return False
@@ -93,10 +113,11 @@ def place_commit(place: Place, bypassed: tuple[str, ...] = ()) -> bool:
     `bypassed` stands with the last placement of a plan: a plan that is committed again after a
     crash does not count it twice."""
     with transaction.atomic():
-        waiting = Job.objects.filter(pk=place.job, status=JobStatus.QUEUED).first()
-        if waiting is None:
+        rows = Job.objects.filter(pk=place.job, status=JobStatus.QUEUED)
+        whose = rows.values_list("project_id", "owner_id").first()
+        if whose is None:
             return False
-        quotas = locked(quotas_of(waiting.project_id, waiting.owner_id))
+        quotas = locked(quotas_of(*whose))
         nodes = locked(Node.objects.filter(pk__in={r.node for r in place.replicas}))
         gpus = {str(g.pk): g for g in locked(Gpu.objects.filter(pk__in=_gpu_ids(place)))}
         slices = {str(s.pk): s for s in locked(Slice.objects.filter(pk__in=_slice_ids(place)))}
@@ -114,8 +135,9 @@ def place_commit(place: Place, bypassed: tuple[str, ...] = ()) -> bool:
         _attempt_create(place, job, asked.processes, gpus, slices, now)
         bypassed_count(bypassed)
         StartEstimate.objects.filter(job=job, started_at=None).update(started_at=now)
-        Job.objects.filter(pk=job.pk).update(reason=None, estimate=None)
-        advance(job, JobStatus.PLACED, sentence=place.sentence, position=None, reserved_at=None)
+        if job.reason is not None or job.estimate is not None:
+            Job.objects.filter(pk=job.pk).update(reason=None, estimate=None)
+        advance(job, JobStatus.PLACED, said=place.said, position=None, reserved_at=None)
         ring(f"job:{job.pk}")
         ring("cluster")
         return True

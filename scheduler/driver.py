@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Case, F, PositiveBigIntegerField, Q, When
 
 from agents.contract.codec import encode
 from agents.contract.documents import (
@@ -38,19 +39,31 @@ def drive(*, node_id: UUID) -> bool:
             return False
         (node,) = rows
         body = encode(compile_desired(node))
-        gone = Replica.objects.filter(node=node, wish=Wish.GONE, gone_revision__isnull=True)
-        stopped = Replica.objects.filter(node=node, wish=Wish.STOP, stop_revision__isnull=True)
         if _same(body, node.desired):
-            gone.update(gone_revision=node.revision)
-            stopped.update(stop_revision=node.revision)
+            _told_since(node)
             return False
         node.revision += 1
         node.desired = body | {"revision": node.revision}
         node.save(update_fields=["revision", "desired"])
-        gone.update(gone_revision=node.revision)
-        stopped.update(stop_revision=node.revision)
+        _told_since(node)
         ring(f"node:{node.pk}")
         return True
+
+
+def _told_since(node: Node) -> None:
+    """Note from which revision on replicas are left out, or told to stop, where it is not noted."""
+    left_out = Q(wish=Wish.GONE)
+    stopped = Q(wish=Wish.STOP, stop_revision__isnull=True)
+    rows = Replica.objects.filter(left_out | stopped, node=node, gone_revision__isnull=True)
+    rows.update(
+        gone_revision=_where(left_out, node.revision, "gone_revision"),
+        stop_revision=_where(stopped, node.revision, "stop_revision"),
+    )
+
+
+def _where(these: Q, revision: int, column: str) -> Case:
+    kept = F(column)
+    return Case(When(these, then=revision), default=kept, output_field=PositiveBigIntegerField())
 
 
 def compile_desired(node: Node) -> DesiredDocument:
@@ -160,4 +173,5 @@ def _replica(row: Replica, devices: list[Device], meeting: Rendezvous | None) ->
         grace_seconds=request.grace_seconds,
         time_limit_seconds=seconds_left(job),
         rendezvous=meeting,
+        disk_mib=job.disk_mib,
     )

@@ -12,15 +12,15 @@ from django.utils import timezone
 
 from portal.jobs.alternatives import alternatives_write
 from portal.jobs.estimates import estimates_tidy, estimates_write, questions
+from portal.jobs.lately import lately_here
 from portal.quotas.policy import policy_now
 from scheduler.core.decisions import Plan
 from scheduler.core.forecast.of_pass import starts_of
 from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.placement.wants import gpu_board
 from scheduler.core.plan import plan_with_questions
-from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import ClusterSnapshot, WaitingJob
-from scheduler.core.why.alternatives import CanStart, alternatives
+from scheduler.core.why.alternatives import ALTERABLE, CanStart, alternatives
 from scheduler.loader import load
 
 # While the same jobs wait it is worked out again after so many seconds; else after a few.
@@ -29,20 +29,6 @@ SAME_QUEUE_SECONDS, OTHER_QUEUE_SECONDS = 15, 3
 MOST_JOBS = 50
 # Times that pass change what a shorter job could do, so answers are not kept longer than this.
 KEPT_SECONDS = 60
-# A change of the request can help against these; others are somebody's decision, or a date.
-ALTERABLE = frozenset(
-    {
-        ReasonCode.QUOTA_USER,
-        ReasonCode.QUOTA_PROJECT,
-        ReasonCode.BUDGET,
-        ReasonCode.PRIORITY,
-        ReasonCode.RESOURCES,
-        ReasonCode.FRAGMENTATION,
-        ReasonCode.TOPOLOGY,
-        ReasonCode.RESERVATION,
-    }
-)
-
 Told = list[dict[str, Any]]
 
 
@@ -89,7 +75,10 @@ def foretell_once(now: datetime | None = None) -> None:
     """Tell the jobs that wait now."""
     now = now or timezone.now()
     policy = policy_now()
-    snapshot = load(now=now, policy=policy)
+    lately = lately_here()
+    with lately.lock:
+        lately.look(now)
+    snapshot = load(now=now, policy=policy, lately=lately)
     outlook = Outlook.of(snapshot)
     plan, can_start = plan_with_questions(snapshot, policy, outlook)
     alternatives_write(alternatives_of(snapshot, plan, can_start, _tried))
@@ -121,6 +110,7 @@ def _alike(job: WaitingJob) -> object:
     """Jobs with the same could do the same instead."""
     return (
         *(job.device, job.replicas, job.cpu_milli, job.memory_mib, job.topology, job.processes),
-        *(job.needs, job.tolerates, job.project, job.user, job.priority, job.preemptible),
+        *(job.disk_mib, job.needs, job.tolerates),
+        *(job.project, job.user, job.priority, job.preemptible),
         *(job.time_limit_seconds, job.attained_seconds),
     )

@@ -1,12 +1,14 @@
 """The bells. A task carries primary keys only, re-reads its rows, and may run twice or never."""
 
+from collections.abc import Iterable
 from uuid import UUID
 
-from celery.signals import worker_process_init
+from celery.signals import worker_init
 from django.utils import timezone
 
 from portal.celery import app
 from portal.duties.services import duty_do
+from portal.jobs.lately import lately_here
 from portal.live.bell import ring_foretell
 from portal.quotas.policy import policy_now
 from scheduler import sweeper
@@ -17,24 +19,30 @@ from scheduler.driver import drive as drive_node
 from scheduler.foretell import Pace, foretell_once
 from scheduler.loader import load
 from scheduler.quiet import without_collector
-from scheduler.warm import in_background
+from scheduler.warm import before_fork
 
 _pace = Pace()
-worker_process_init.connect(in_background)
+worker_init.connect(before_fork)
 
 
 def plan_once() -> None:
     """One planning pass: read, decide, commit, and drive the nodes that it changed. Those who wait
-    are told the rest by a task of its own."""
-    policy = policy_now()
-    snapshot = load(now=timezone.now(), policy=policy)
+    are told the rest by a task of its own, and what the next pass wants to know of the past is read
+    when this one is done."""
+    policy, lately = policy_now(), lately_here()
+    snapshot = load(now=timezone.now(), policy=policy, lately=lately)
     with without_collector():
         decided = decide(snapshot, policy, Outlook.of(snapshot))
-    committed = commit(decided)
-    for node_id in sorted(committed.nodes):
-        drive_node(node_id=node_id)
+    commit(decided, _drive_each)
     if _pace.is_due(snapshot, decided):
         ring_foretell()
+    with lately.lock:
+        lately.look_if_due(timezone.now())
+
+
+def _drive_each(nodes: Iterable[UUID]) -> None:
+    for node_id in sorted(nodes):
+        drive_node(node_id=node_id)
 
 
 @app.task(name="scheduler.tasks.plan")

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from portal.jobs import lately
+
 pytest_plugins = [
     "tests.environment.levels",
     "tests.environment.postgres",
@@ -15,6 +17,12 @@ pytest_plugins = [
     "tests.environment.docker_engine",
     "tests.environment.chromium",
 ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept_of_another_tests_rows() -> None:
+    """A worker keeps what it read of the past; every test has a database of its own."""
+    lately.forget_all()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -87,6 +87,7 @@ class HonestNode:
     busy: dict[int, str] = field(default_factory=dict)
     unknown: str = ""
     profiles: tuple[ObservedProfile, ...] = ()
+    disk_mib: int | None = None
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -105,6 +106,7 @@ class HonestNode:
                 share_clients=48,
                 problems=self.blocks,
                 blocks=self.blocks,
+                disk_mib=self.disk_mib,
             ),
             gpus=tuple(
                 ObservedGpu(

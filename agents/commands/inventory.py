@@ -10,17 +10,18 @@ from agents.commands.hardware import answer, network_of
 from agents.nvml.profiles import ProfileFacts, read_profiles
 from agents.nvml.session import GpuFacts, InstanceFacts, Nvml
 from agents.nvml.topology import read_topology
-from agents.settings import simulated_driver
+from agents.settings import job_disk, simulated_driver
 from agents.topology.as_json import fabric, nics
 
 SCHEMA = 1
 
 
 def main(options: argparse.Namespace) -> int:
-    return answer(partial(document, options.sysfs) if options.json else text)
+    disk = job_disk(options).mib()
+    return answer(partial(document, options.sysfs, disk) if options.json else partial(text, disk))
 
 
-def document(sysfs: Path | None, nvml: Nvml) -> dict[str, Any]:
+def document(sysfs: Path | None, disk_mib: int | None, nvml: Nvml) -> dict[str, Any]:
     """All of it. Raises NvmlFailure, OSError."""
     gpus = nvml.devices()
     topology = read_topology(nvml)
@@ -32,13 +33,16 @@ def document(sysfs: Path | None, nvml: Nvml) -> dict[str, Any]:
         "gpus": [{**_gpu(nvml, gpu), "fabric": fabrics.get(gpu.uuid)} for gpu in gpus],
         "nics": nics(topology, network_of(topology, sysfs)),
         "mb_per_second": [list(row) for row in topology.matrix()],
+        "disk_mib": disk_mib,
     }
 
 
-def text(nvml: Nvml) -> str:
-    """A line for the driver, one for each GPU and one for each of its instances."""
+def text(disk_mib: int | None, nvml: Nvml) -> str:
+    """A line for the driver, one for the disk, one for each GPU and each of its instances."""
     versions = nvml.versions()
     lines = [f"driver {versions.driver}, NVML {versions.nvml}, CUDA {versions.cuda}"]
+    told = "not known" if disk_mib is None else f"{disk_mib // 1024} GiB"
+    lines.append(f"disk for jobs: {told}")
     for gpu in nvml.devices():
         mig = {None: "no MIG", True: "MIG on", False: "MIG off"}[gpu.mig_current]
         waits = ", to be changed by a reset" if gpu.mig_current != gpu.mig_pending else ""

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from agents.client import Client
@@ -19,6 +20,7 @@ from agents.contract.topology import NodeTopology
 from agents.health.detached import DetachedProbe
 from agents.health.xids import xid_named
 from agents.identity import Identity
+from agents.job_disk import JobDisk
 from agents.journal import Journal, JournalError
 from agents.mps.ability import ability_of, program_words
 from agents.mps.shares import Shares
@@ -109,6 +111,7 @@ async def agent(settings: Settings) -> None:
         accepted=frozenset(policy.accepted_checks),
         wiring=Wiring(lambda: _joined(nvml)),
         share_clients=shares.ability.share_clients,
+        job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),
     )
     telemetry = _telemetry(settings)
     told = telemetry.beside(conversation.say)
@@ -176,6 +179,14 @@ def _runtime(settings: Settings, policy: Policy, node_id: str, shares: Shares) -
     if settings.runtime is RuntimeKind.PROCESS:
         return ProcessRuntime(settings.var / "replicas", shares.grant)
     return DockerRuntime(settings.var / "logs", node_id, policy, shares.grant)
+
+
+def _job_folder(settings: Settings, runtime: Runtime) -> Path | None:
+    """Where replicas write: their containers' layers, or their folders."""
+    if settings.disk_folder is not None or not isinstance(runtime, DockerRuntime):
+        return settings.disk_folder or settings.var
+    root = runtime.info.get("DockerRootDir")
+    return Path(str(root)) if root else None
 
 
 async def _until_signal(conversation: Conversation) -> None:

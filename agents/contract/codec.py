@@ -26,10 +26,17 @@ def rule(**constraints: Any) -> dict[str, Any]:
     return {"rule": constraints}
 
 
+def later(**constraints: Any) -> dict[str, Any]:
+    """As `rule`, of a field that older readers do not know: it is left out while it has its
+    default, so that they understand whatever does not need it."""
+    return rule(**constraints) | {"later": True}
+
+
 def encode(value: Any) -> Any:
     """A contract value as plain JSON data."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        pairs = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {f.name: encode(v) for f, v in pairs if not _goes_without_saying(f, v)}
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, list | tuple):
@@ -76,6 +83,10 @@ def _fields(kind: Hashable) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     kind = typing.cast(type, kind)
     hints = get_type_hints(kind, include_extras=True)
     return {f.name: (f, hints[f.name]) for f in dataclasses.fields(kind)}
+
+
+def _goes_without_saying(field: dataclasses.Field[Any], value: Any) -> bool:
+    return "later" in field.metadata and bool(value == field.default)
 
 
 def _unannotated(hint: Any, rules: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
-from agents.contract.codec import decode, encode, rule
+from agents.contract.codec import decode, encode, later, rule
 from agents.contract.errors import Code, ContractError
 from agents.contract.topology import NodeTopology
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
+
+# Two PB: a folder may lie on a file system of many machines.
+MOST_DISK_MIB = 2_000_000_000
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.:-]*"
 Identifier = Annotated[str, rule(max_length=64, pattern=_NAME)]
@@ -124,6 +127,7 @@ class DesiredReplica:
     """One container (or process) of one attempt at a job, and what should become of it.
 
     `fence` grows with every attempt; an agent refuses a lower one than it has seen for the job.
+    `disk_mib`: what it may write, 0 where it asked for none; counted, not enforced by the runtime.
     """
 
     id: Identifier
@@ -149,6 +153,7 @@ class DesiredReplica:
     grace_seconds: int = field(default=30, metadata=rule(minimum=0, maximum=3_600))
     time_limit_seconds: int = field(default=3_600, metadata=rule(minimum=1))
     rendezvous: Rendezvous | None = None
+    disk_mib: int = field(default=0, metadata=later(minimum=0, maximum=MOST_DISK_MIB))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +255,9 @@ class ObservedReplica:
 class NodeFacts:
     """What a node is. `fabric` names the network that replicas share: gangs stay inside one.
     `problems`: what its preflight found; `blocks`: those for which it takes no new work.
-    `share_clients`: how many processes the MPS server of one GPU takes; 0: it gives no shares."""
+    `share_clients`: how many processes the MPS server of one GPU takes; 0: it gives no shares.
+    `disk_free_mib`: where the agent keeps its things. `disk_mib`: what jobs may have together of
+    the disk that they write to; None: it does not say."""
 
     cpu_milli: int = field(default=0, metadata=rule(minimum=0))
     memory_mib: int = field(default=0, metadata=rule(minimum=0))
@@ -266,6 +273,7 @@ class NodeFacts:
     share_clients: int = field(default=0, metadata=rule(minimum=0, maximum=1_024))
     problems: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
     blocks: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
+    disk_mib: int | None = field(default=None, metadata=later(minimum=0, maximum=MOST_DISK_MIB))
 
 
 @dataclass(frozen=True, slots=True)

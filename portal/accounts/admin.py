@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
@@ -68,8 +70,26 @@ class MembershipInline(TabularInline):
     fields = ("user", "role", *SHARE_OF_MEMBER)
 
 
+class ProjectForm(forms.ModelForm):
+    class Meta:
+        model = Project
+        fields = "__all__"  # noqa: DJ007 - the console's own rules leave out the rest
+        help_texts = {
+            "approval_units": _(
+                "A job that holds more waits for an admin. One GPU is 56,000 units; empty: none."
+            ),
+            "approval_seconds": _("A job that may run longer waits for an admin; empty: none."),
+            "approval_unit_seconds": _(
+                "A job that may use more by its time limit waits for an admin. One GPU-hour is "
+                "201,600,000 unit-seconds; empty: none."
+            ),
+            "approval_high": _("A job of priority high waits for an admin."),
+        }
+
+
 @admin.register(Project)
 class ProjectAdmin(ModelAdmin):
+    form = ProjectForm
     list_display = ("slug", "name", "archived", "created_at")
     list_filter = ("archived",)
     search_fields = ("slug", "name")

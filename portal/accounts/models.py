@@ -36,8 +36,9 @@ class Project(models.Model):
     """A team. Every job belongs to one.
 
     `weight`: its share among projects. `max_running` and `max_pending`: jobs at once, 0 = any
-    number. A job that holds more units than `approval_units`, or may run longer than
-    `approval_seconds`, waits for an admin; null = none does.
+    number. A job that holds more units than `approval_units`, may run longer than
+    `approval_seconds` or use more than `approval_unit_seconds` (both together) waits for an admin;
+    null = none does. With `approval_high`, so does one of priority high.
     """
 
     slug = models.CharField(
@@ -53,6 +54,8 @@ class Project(models.Model):
     max_pending = models.PositiveIntegerField(default=0)
     approval_units = models.PositiveBigIntegerField(null=True, blank=True)
     approval_seconds = models.PositiveIntegerField(null=True, blank=True)
+    approval_unit_seconds = models.PositiveBigIntegerField(null=True, blank=True)
+    approval_high = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

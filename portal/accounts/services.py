@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User
 from portal.audit.services import audit_record
 from portal.errors import Refused
@@ -21,8 +22,14 @@ MAX_TOKEN_TTL = timedelta(days=365)
 MAX_TOKENS = 50
 # Smallest and largest value of what a project and its members may be given.
 SHARE_OF_MEMBER = {"weight": (1, 10_000), "max_running": (0, 10**6), "max_pending": (0, 10**6)}
-APPROVALS = {"approval_units": (0, 56_000 * 100_000), "approval_seconds": (0, 366 * 86_400)}
-SHARE_OF_PROJECT = SHARE_OF_MEMBER | APPROVALS
+MOST_UNITS, MOST_SECONDS = UNITS_PER_GPU * 100_000, 366 * 86_400
+APPROVALS = {
+    "approval_units": (0, MOST_UNITS),
+    "approval_seconds": (0, MOST_SECONDS),
+    "approval_unit_seconds": (0, MOST_UNITS * MOST_SECONDS),
+}
+SWITCHES = {"approval_high": (False, True)}
+SHARE_OF_PROJECT = SHARE_OF_MEMBER | APPROVALS | SWITCHES
 
 
 def project_create(*, slug: str, name: str = "", actor: str) -> Project:
@@ -114,6 +121,10 @@ def _require_share(share: dict[str, int | None], known: dict[str, tuple[int, int
     for name, value in share.items():
         if name not in known:
             raise Refused("share_invalid", f"There is no {name!r} here", name)
+        if name in SWITCHES:
+            if not isinstance(value, bool):
+                raise Refused("share_invalid", f"{name} is true or false", name)
+            continue
         least, most = known[name]
         if value is None and name in APPROVALS:
             continue

@@ -86,6 +86,10 @@ class GpuShape(serializers.ModelSerializer[Gpu]):
             "busy",
             "pci_bus_id",
             "numa_node",
+            "pinned",
+            "pinned_by",
+            "pinned_because",
+            "settles_at",
             "slices",
         ]
 

@@ -7,8 +7,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from portal.api.waiting_shapes import EstimateShape, ReasonShape
-from portal.jobs.estimates import TIMES
+from portal.api.waiting_shapes import EstimateShape, NoEstimateShape, ReasonShape
+from portal.jobs.estimates import BASIS, TIMES, why_no_estimate
 from portal.jobs.models import Allocation, Attempt, Job, Replica
 from portal.jobs.reasons import reason_for
 from portal.jobs.selectors import gpu_hours
@@ -56,7 +56,10 @@ class JobRequestBody(serializers.Serializer[Any]):
     )
     cpu = serializers.JSONField(required=False, help_text="cores, such as 8 or 0.5")
     memory = serializers.CharField(required=False, help_text="such as 64GiB")
-    shm = serializers.CharField(required=False)
+    shm = serializers.CharField(required=False, help_text="shared memory, such as 16GiB")
+    disk = serializers.CharField(
+        required=False, help_text="of its node, for each replica, such as 200GiB; none if left out"
+    )
     time_limit = serializers.CharField(required=False, help_text="such as 4h")
     priority = serializers.ChoiceField(choices=["low", "normal", "high"], required=False)
     topology = serializers.CharField(required=False)
@@ -82,7 +85,8 @@ class JobRequestBody(serializers.Serializer[Any]):
 
 class DryRunShape(serializers.Serializer[Any]):
     possible = serializers.BooleanField()
-    reason = ReasonShape(allow_null=True)
+    reason = ReasonShape(allow_null=True, help_text="why it can never run here")
+    approval = ReasonShape(allow_null=True, help_text="why an admin would have to approve it first")
     request = serializers.DictField(help_text="the request with every default filled in")
 
 
@@ -165,6 +169,9 @@ class JobRow(serializers.ModelSerializer[Job]):
     estimate = serializers.SerializerMethodField(
         help_text="null where there is nothing to go by, and for what waits no more"
     )
+    no_estimate = serializers.SerializerMethodField(
+        help_text="why a waiting job has no estimate; null for all others"
+    )
     gpu_hours = serializers.SerializerMethodField(help_text="rounded up to four decimals")
     links = serializers.SerializerMethodField()
 
@@ -185,6 +192,7 @@ class JobRow(serializers.ModelSerializer[Job]):
             "reason",
             "position",
             "estimate",
+            "no_estimate",
             "time_limit_seconds",
             "submitted_at",
             "queued_at",
@@ -211,7 +219,16 @@ class JobRow(serializers.ModelSerializer[Job]):
         if not job.estimate or JobStatus(job.status) is not JobStatus.QUEUED:
             return None
         times = {name: datetime.fromtimestamp(job.estimate[name], UTC) for name in TIMES}
-        return dict(EstimateShape(times | {"basis": job.estimate["basis"]}).data)
+        basis = {name: job.estimate[name] for name in BASIS if name in job.estimate}
+        return dict(EstimateShape(times | basis).data)
+
+    @extend_schema_field(NoEstimateShape(allow_null=True))
+    def get_no_estimate(self, job: Job) -> dict[str, Any] | None:
+        said = why_no_estimate(job)
+        if said is None:
+            return None
+        code = said.key.removeprefix("no_estimate.")
+        return {"code": code, "sentence": said.text, "said": said.as_dict()}
 
     def get_gpu_hours(self, job: Job) -> str:
         return str(gpu_hours(self.context["usage"].get(job.pk, 0)))

@@ -34,6 +34,7 @@ from portal.jobs.holding import job_approve, job_hold, job_refuse, job_release
 from portal.jobs.logs import read_log
 from portal.jobs.models import Job
 from portal.jobs.reasons import projects_of
+from portal.jobs.replacing import job_replace
 from portal.jobs.selectors import (
     attempts_of,
     job_visible,
@@ -77,9 +78,13 @@ class JobList(GenericAPIView[Job]):
     def post(self, request: Request) -> Response:
         wanted = parse_request(request.data, limits())
         if _query(DryRunQuery, request)["dry_run"]:
-            reason = job_check(user=caller(request), request=wanted)
-            said = reason.as_dict() if reason else None
-            body = {"possible": reason is None, "reason": said, "request": request_as_dict(wanted)}
+            judged = job_check(user=caller(request), request=wanted)
+            body = {
+                "possible": judged.never is None,
+                "reason": judged.never.as_dict() if judged.never else None,
+                "approval": judged.approval.as_dict() if judged.approval else None,
+                "request": request_as_dict(wanted),
+            }
             return Response(body)
         job = job_submit(user=caller(request), request=wanted, idempotency_key=_key(request))
         whole = _whole(request, job)
@@ -140,6 +145,27 @@ class JobRefuse(APIView):
     def post(self, request: Request, job: str) -> Response:
         row = job_visible(caller(request), job)
         return _done(request, job_refuse(job=row, by=caller(request), because=_because(request)))
+
+
+class ReplaceBody(serializers.Serializer[Any]):
+    changes = serializers.DictField(
+        help_text="device, replicas, time_limit, topology or needs, as in a request: such as the "
+        "`changes` of an alternative"
+    )
+
+
+class JobReplace(APIView):
+    """The same request with some changes takes this waiting job's place in the queue."""
+
+    @extend_schema(operation_id="job_replace", request=ReplaceBody, responses={201: JobWhole})
+    def post(self, request: Request, job: str) -> Response:
+        body = ReplaceBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        row, changes = job_visible(caller(request), job), body.validated_data["changes"]
+        new = job_replace(job=row, by=caller(request), changes=changes, limits=limits())
+        whole = _whole(request, new)
+        place = {"Location": str(whole["links"]["self"])}
+        return Response(whole, status=status.HTTP_201_CREATED, headers=place)
 
 
 class JobLogs(APIView):

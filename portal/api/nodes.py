@@ -40,6 +40,7 @@ class NodeShape(serializers.ModelSerializer[Node]):
             "fabric",
             "cpu_milli",
             "memory_mib",
+            "disk_mib",
             "gpu_count",
             "created_at",
         ]

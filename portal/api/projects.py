@@ -11,7 +11,13 @@ from rest_framework.views import APIView
 from portal.accounts.models import Membership, Project, Role, Scope, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
 from portal.accounts.selectors import projects_of
-from portal.accounts.services import membership_remove, membership_set, project_create
+from portal.accounts.services import (
+    APPROVALS,
+    SWITCHES,
+    membership_remove,
+    membership_set,
+    project_create,
+)
 from portal.api.access import caller
 from portal.api.openapi import listing
 from portal.errors import Refused
@@ -30,7 +36,7 @@ class ProjectShape(serializers.ModelSerializer[Project]):
 
     class Meta:
         model = Project
-        fields = ("slug", "name", "archived", "created_at", "members")
+        fields = ("slug", "name", "archived", "created_at", "members", *APPROVALS, *SWITCHES)
 
 
 class ProjectBody(serializers.Serializer[Any]):

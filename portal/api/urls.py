@@ -6,7 +6,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api import devices, jobs, nodes, projects, quotas, tokens, what_ifs
+from portal.api import devices, jobs, nodes, partitions, projects, quotas, tokens, what_ifs
 from portal.errors import Refused
 
 app_name = "api"
@@ -27,6 +27,7 @@ urlpatterns = [
     path("jobs", jobs.JobList.as_view(), name="jobs"),
     path("jobs/<str:job>", jobs.JobOne.as_view(), name="job"),
     path("jobs/<str:job>/cancel", jobs.JobCancel.as_view(), name="job-cancel"),
+    path("jobs/<str:job>/replace", jobs.JobReplace.as_view(), name="job-replace"),
     path("jobs/<str:job>/hold", jobs.JobHold.as_view(), name="job-hold"),
     path("jobs/<str:job>/release", jobs.JobRelease.as_view(), name="job-release"),
     path("jobs/<str:job>/approve", jobs.JobApprove.as_view(), name="job-approve"),
@@ -45,6 +46,9 @@ urlpatterns = [
         name="node-allow-mass-removal",
     ),
     path("gpus", devices.GpuList.as_view(), name="gpus"),
+    path("gpus/<str:gpu>/pin", partitions.GpuPin.as_view(), name="gpu-pin"),
+    path("gpus/<str:gpu>/unpin", partitions.GpuUnpin.as_view(), name="gpu-unpin"),
+    path("partition-preview", partitions.PartitionPreview.as_view(), name="partition-preview"),
     path("slices", devices.SliceList.as_view(), name="slices"),
     path("projects", projects.ProjectList.as_view(), name="projects"),
     path("projects/<str:project>", projects.ProjectOne.as_view(), name="project"),
@@ -60,6 +64,7 @@ urlpatterns = [
     path("tokens/<str:token>", tokens.TokenOne.as_view(), name="token"),
     path("what-ifs", what_ifs.WhatIfList.as_view(), name="what-ifs"),
     path("what-ifs/<str:what_if>", what_ifs.WhatIfOne.as_view(), name="what-if"),
+    path("what-ifs/<str:what_if>/cancel", what_ifs.WhatIfCancel.as_view(), name="what-if-cancel"),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api:schema"), name="docs"),
     re_path(r"", NoRoute.as_view(), name="no-route"),

@@ -5,22 +5,33 @@ from typing import Any
 from rest_framework import serializers
 
 
+class SaidShape(serializers.Serializer[Any]):
+    """A sentence as a key and named values, to be told in any language. Empty for what older
+    versions wrote."""
+
+    key = serializers.CharField()
+    values = serializers.DictField()
+
+
 class AlternativeShape(serializers.Serializer[Any]):
     """A change of the request with which the planner could start the job now."""
 
     kind = serializers.CharField(
         help_text="model, profile, share, gpus, replicas, spread, node or limit"
     )
-    sentence = serializers.CharField()
+    sentence = serializers.CharField(help_text="in English")
+    said = SaidShape(required=False)
     changes = serializers.DictField(help_text="these fields of the request instead of its own")
 
 
 class ReasonShape(serializers.Serializer[Any]):
     code = serializers.CharField()
     cls = serializers.ChoiceField(choices=["wait", "change", "ask"])
-    sentence = serializers.CharField()
+    sentence = serializers.CharField(help_text="in English")
+    said = SaidShape(required=False)
     evidence = serializers.DictField()
-    unblocks = serializers.CharField()
+    unblocks = serializers.CharField(help_text="in English")
+    unblocks_said = SaidShape(required=False)
     alternatives = AlternativeShape(many=True, required=False, help_text="of a queued job")
 
     def get_fields(self) -> dict[str, Any]:
@@ -35,4 +46,16 @@ class EstimateShape(serializers.Serializer[Any]):
     optimistic = serializers.DateTimeField()
     expected = serializers.DateTimeField()
     pessimistic = serializers.DateTimeField()
-    basis = serializers.CharField(help_text="what it rests on")
+    basis = serializers.CharField(help_text="what it rests on, in English")
+    basis_said = SaidShape(required=False)
+
+
+class NoEstimateShape(serializers.Serializer[Any]):
+    """Why a waiting job has no estimate, or not before when it starts."""
+
+    code = serializers.CharField(
+        help_text="nothing, quota, budget, pending_limit, approval, held, dependency, "
+        "node_unavailable, impossible or begin_time"
+    )
+    sentence = serializers.CharField(help_text="in English")
+    said = SaidShape()

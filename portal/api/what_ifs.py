@@ -1,8 +1,9 @@
-"""What-ifs over REST, for platform admins: ask with POST, then look until it is done."""
+"""What-ifs over REST, for platform admins: ask with POST, then look until it is over."""
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,10 +15,9 @@ from portal.api.access import caller
 from portal.api.openapi import listing
 from portal.what_if.models import Status, WhatIf
 from portal.what_if.selectors import what_if_visible, what_ifs_of
-from portal.what_if.services import what_if_ask
+from portal.what_if.services import what_if_ask, what_if_cancel
 
 MOST_LISTED = 50
-CUT_OFF = "It was cut off, or no worker took it up. Ask again"
 CHANGE_HELP = (
     "Each is an object with a kind: quota (project, units, user, model), nodes (count, like), "
     "without (node), layout (node, gpu, profiles), mode (model, mode), policy (name, value)."
@@ -75,8 +75,8 @@ class WhatIfRow(serializers.ModelSerializer[WhatIf]):
     """A question, without its answer."""
 
     asked_by = serializers.CharField(source="asked_by.username")
-    status = serializers.SerializerMethodField()
-    sentence = serializers.SerializerMethodField()
+    status = serializers.ChoiceField(choices=Status.choices, source="told_status")
+    sentence = serializers.CharField(source="told_sentence")
     changes = serializers.ListField(child=serializers.DictField(), help_text=CHANGE_HELP)
 
     class Meta:
@@ -92,13 +92,6 @@ class WhatIfRow(serializers.ModelSerializer[WhatIf]):
             "created_at",
             "finished_at",
         )
-
-    @extend_schema_field(serializers.ChoiceField(choices=Status.choices))
-    def get_status(self, row: WhatIf) -> str:
-        return str(Status.FAILED if row.is_cut_off else row.status)
-
-    def get_sentence(self, row: WhatIf) -> str:
-        return CUT_OFF if row.is_cut_off else row.sentence
 
 
 class WhatIfShape(WhatIfRow):
@@ -131,10 +124,21 @@ class WhatIfList(APIView):
         body.is_valid(raise_exception=True)
         row = what_if_ask(user=caller(request), **body.validated_data)
         row.refresh_from_db()
-        return Response(WhatIfShape(row).data, status=202)
+        place = {"Location": reverse("api:what-if", args=[row.pk])}
+        return Response(WhatIfShape(row).data, status=202, headers=place)
 
 
 class WhatIfOne(APIView):
     @extend_schema(operation_id="what_if_show", responses=WhatIfShape)
     def get(self, request: Request, what_if: str) -> Response:
         return Response(WhatIfShape(what_if_visible(caller(request), what_if)).data)
+
+
+class WhatIfCancel(APIView):
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="what_if_cancel", request=None, responses=WhatIfShape)
+    def post(self, request: Request, what_if: str) -> Response:
+        """Nobody works on it any more, within seconds. What is over stays as it is: 409."""
+        row = what_if_visible(caller(request), what_if)
+        return Response(WhatIfShape(what_if_cancel(user=caller(request), row=row)).data)

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from portal.audit.models import Event
 from scheduler.core.reasons import Reason
+from scheduler.core.said import Said
 from scheduler.core.states import EDGES, is_allowed
 
 SYSTEM = "system"
@@ -30,10 +31,12 @@ def advance(
     reason: Reason | None = None,
     code: str = "",
     sentence: str = "",
+    said: Said | None = None,
     at: datetime | None = None,
     **columns: Any,
 ) -> Event:
     """Move `row` to status `to`, with `columns` in the same guarded update; write the event.
+    `said`: its sentence, where the planner has it as a template.
 
     Raises IllegalTransitionError where the table has no edge, StaleStatusError where the row's
     status is no longer the one that was read.
@@ -41,12 +44,18 @@ def advance(
     old = type(to)(row.status)
     if not is_allowed(EDGES[row.NOUN], old, to):
         raise IllegalTransitionError(f"{row.NOUN} {row.pk}: {old} -> {to}")
+    data: dict[str, Any] = {"reason": reason.as_dict()} if reason else {}
+    if reason:
+        code, sentence = str(reason.code), reason.sentence
+    elif said:
+        data, sentence = {"said": said.as_dict()}, said.text
     if sentence and hasattr(row, "sentence"):
         # A row with words of its own (a replica) keeps the last ones.
         columns |= {"code": code, "sentence": sentence[:1024]}
-    with transaction.atomic():
+    # No savepoint inside a caller's transaction: what fails here fails all of it.
+    with transaction.atomic(savepoint=False):
         _update(row, old, to, columns)
-        event = _event(row, old, to, actor, reason, code, sentence, at or timezone.now())
+        event = _event(row, old, to, actor, code, sentence, at or timezone.now(), data)
     row.status = to
     for name, value in columns.items():
         setattr(row, name, value)
@@ -80,10 +89,10 @@ def _event(
     old: StrEnum,
     to: StrEnum,
     actor: str,
-    reason: Reason | None,
     code: str,
     sentence: str,
     at: datetime,
+    data: dict[str, Any],
 ) -> Event:
     return Event.objects.create(
         at=at,
@@ -91,10 +100,10 @@ def _event(
         noun_id=str(row.pk),
         old=old,
         new=to,
-        code=str(reason.code) if reason else code,
-        sentence=(reason.sentence if reason else sentence)[:1024],
+        code=code,
+        sentence=sentence[:1024],
         actor=actor,
-        data={"reason": reason.as_dict()} if reason else {},
+        data=data,
         **_links(row),
     )
 

@@ -15,17 +15,16 @@ LEASE = timedelta(seconds=60)
 def duty_do(*, name: str, work: Callable[[], None], rounds: int = 20) -> bool:
     """Do `work` as the only worker, again as long as it is rung meanwhile. False: another has it.
 
-    The ring is set before the claim is tried, so either this call or the present holder sees it.
-    A holder that died is replaced when its lease ends.
+    Where another has it, the ring is set before the claim is tried again, so either this call or
+    the present holder sees it. A holder that died is replaced when its lease ends.
     """
-    Duty.objects.get_or_create(name=name)
-    Duty.objects.filter(name=name).update(rung=True)
     token = str(uuid.uuid4())
-    if not _claim(name, token):
+    if not _claim(name, token) and not _ring_and_claim(name, token):
         return False
     try:
-        for _ in range(rounds):
-            Duty.objects.filter(name=name).update(rung=False)
+        for number in range(rounds):
+            if number:
+                Duty.objects.filter(name=name).update(rung=False)
             work()
             if _release(name, token):
                 return True
@@ -37,9 +36,17 @@ def duty_do(*, name: str, work: Callable[[], None], rounds: int = 20) -> bool:
 
 
 def _claim(name: str, token: str) -> bool:
+    """Take it, with the rings so far: the work that follows answers them."""
     now = timezone.now()
     free = Duty.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__lt=now), name=name)
-    return free.update(token=token, expires_at=now + LEASE) == 1
+    return free.update(token=token, expires_at=now + LEASE, rung=False) == 1
+
+
+def _ring_and_claim(name: str, token: str) -> bool:
+    """The first time there is no such duty yet."""
+    Duty.objects.get_or_create(name=name)
+    Duty.objects.filter(name=name).update(rung=True)
+    return _claim(name, token)
 
 
 def _release(name: str, token: str) -> bool:

@@ -72,6 +72,7 @@ class NodeAdmin(ModelAdmin):
         "fabric",
         "cpu_milli",
         "memory_mib",
+        "disk_mib",
         "facts",
         "created_at",
     ]

@@ -63,6 +63,7 @@ class Node(models.Model):
     fabric = models.CharField(max_length=128, blank=True, default="", editable=False)
     cpu_milli = models.PositiveIntegerField(default=0, editable=False)
     memory_mib = models.PositiveIntegerField(default=0, editable=False)
+    disk_mib = models.PositiveIntegerField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -3,15 +3,16 @@
 from collections.abc import Iterable
 
 from agents.contract.boards import Board
-from agents.contract.units import UNITS_PER_GPU, as_gpus
+from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import Membership, Project, User
 from portal.errors import Refused
 from portal.jobs.models import Job
+from portal.quotas.approvals import approval_needed
 from scheduler.core.placement.wants import wants
-from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.reasons import Reason
 from scheduler.core.request import JobRequest
-from scheduler.core.request.quantities import write_seconds
 from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
+from scheduler.core.values import Priority
 
 _WAITING = [str(s) for s in JOB_WAITING]
 # A job that ended like this satisfies nobody who waits for it.
@@ -56,20 +57,9 @@ def jobs_before(request: JobRequest, project: Project) -> list[Job]:
 def approval(request: JobRequest, project: Project, boards: Iterable[Board]) -> Reason | None:
     """Why an admin has to approve the job first, or None."""
     units = request.replicas * _units(request, boards)
-    seconds = request.time_limit_seconds
-    if project.approval_units is not None and units > project.approval_units:
-        limit = f"holds more than {as_gpus(project.approval_units)} GPUs"
-        evidence = {"needed_units": units, "approval_units": project.approval_units}
-    elif project.approval_seconds is not None and seconds > project.approval_seconds:
-        limit = f"may run longer than {write_seconds(project.approval_seconds) or '0s'}"
-        evidence = {"time_limit_seconds": seconds, "approval_seconds": project.approval_seconds}
-    else:
-        return None
-    return Reason(
-        ReasonCode.APPROVAL,
-        f"An admin of {project.slug} approves what {limit}",
-        evidence,
-        "It is queued when an admin approves it",
+    priority = Priority(request.priority)
+    return approval_needed(
+        project, units=units, seconds=request.time_limit_seconds, priority=priority
     )
 
 

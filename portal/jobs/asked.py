@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from math import ceil
 from typing import Any
 from uuid import UUID
@@ -46,6 +47,7 @@ COLUMNS = (
     "begin_at",
     "held_by",
     "held_because",
+    "disk_mib",
 )
 
 
@@ -80,14 +82,15 @@ def waiting_jobs(rows: QuerySet[Job]) -> tuple[WaitingJob, ...]:
     """Queued jobs as the planner sees them, in the order of `rows`. Three queries at most."""
     found: list[Any] = list(rows.values_list(*COLUMNS))
     asked = asked_for(row[1] for row in found)
-    after = _unmet(Job.after.through.objects.filter(from_job__status=JobStatus.QUEUED))
+    links = Job.after.through.objects.filter(from_job__status=JobStatus.QUEUED)
+    after = _unmet(links) if found else {}
     return tuple(as_job(row, asked[row[1]], after.get(row[0], ())) for row in found)
 
 
 def waiting_job(job: Job) -> WaitingJob:
-    """One job row as the planner sees it."""
+    """One job as the planner sees it, from the row in hand: read it with its project and owner."""
     after = _unmet(Job.after.through.objects.filter(from_job=job))
-    row = Job.objects.values_list(*COLUMNS).get(pk=job.pk)
+    row = [reduce(getattr, column.split("__"), job) for column in COLUMNS]
     return as_job(row, asked_for([job.uid])[job.uid], after.get(job.pk, ()))
 
 
@@ -97,6 +100,7 @@ def as_job(row: Sequence[Any], asked: Asked, after: tuple[str, ...] = ()) -> Wai
         :11
     ]
     limit, is_chosen, attained, preemptible, preempted, bypassed, begin_at, by, because = row[11:20]
+    disk = row[20]
     return WaitingJob(
         id=str(pk),
         name=name,
@@ -122,6 +126,7 @@ def as_job(row: Sequence[Any], asked: Asked, after: tuple[str, ...] = ()) -> Wai
         needs=asked.needs,
         tolerates=asked.tolerates,
         group=group_of(name),
+        disk_mib=disk,
     )
 
 
@@ -152,6 +157,7 @@ def as_waiting(
         needs=asked.needs,
         tolerates=asked.tolerates,
         group=group_of(request.name),
+        disk_mib=request.disk_mib,
     )
 
 

@@ -15,6 +15,8 @@ from portal.live.bell import ring
 from scheduler.core.decisions import Estimate
 from scheduler.core.forecast.calibration import Question, Waits
 from scheduler.core.forecast.of_pass import Foretold, question_of
+from scheduler.core.reasons import ReasonCode
+from scheduler.core.said import Said, say
 from scheduler.core.states import JobStatus
 
 # Older questions say nothing that newer ones do not.
@@ -24,11 +26,46 @@ WRITTEN_AT_ONCE, MOST_BELLS = 500, 1_000
 # An answer that moved by less than this part of the wait, and these seconds, is not written again.
 SAME_PART, SAME_SECONDS = 0.02, 10
 TIMES = ("optimistic", "expected", "pessimistic")
+BASIS = ("basis", "basis_said")
 
 
 def as_dict(estimate: Estimate) -> dict[str, Any]:
     """As a job's row has it: three times in seconds since the epoch, and what they rest on."""
-    return {name: getattr(estimate, name) for name in TIMES} | {"basis": estimate.basis}
+    basis = {"basis": estimate.basis.text, "basis_said": estimate.basis.as_dict()}
+    return {name: getattr(estimate, name) for name in TIMES} | basis
+
+
+# Who waits for these is told so in place of an estimate; the planner simulates none of them.
+NOT_FORETOLD: dict[str, str] = {
+    ReasonCode.APPROVAL: "approval",
+    ReasonCode.QUOTA_USER: "quota",
+    ReasonCode.QUOTA_PROJECT: "quota",
+    ReasonCode.BUDGET: "budget",
+    ReasonCode.PENDING_LIMIT: "pending_limit",
+    ReasonCode.HELD: "held",
+    ReasonCode.DEPENDENCY: "dependency",
+    ReasonCode.NODE_UNAVAILABLE: "node_unavailable",
+    ReasonCode.IMPOSSIBLE: "impossible",
+}
+
+
+def why_no_estimate(job: Job) -> Said | None:
+    """What a waiting job is told in place of an estimate, on pages and over REST. None for one that
+    has an estimate, and for what waits no more."""
+    status = JobStatus(job.status)
+    if status is JobStatus.AWAITING_APPROVAL:
+        return say("no_estimate.approval")
+    if status is not JobStatus.QUEUED or job.estimate:
+        return None
+    return no_estimate(str((job.reason or {}).get("code", "")), job.begin_at)
+
+
+def no_estimate(code: str, begin_at: datetime | None = None) -> Said:
+    """For a job that waits for this reason, and asks to begin then."""
+    if code == ReasonCode.BEGIN_TIME and begin_at:
+        time = timezone.localtime(begin_at).strftime("%Y-%m-%d %H:%M %Z")
+        return say("no_estimate.begin_time", time=time)
+    return say(f"no_estimate.{NOT_FORETOLD.get(code, 'nothing')}")
 
 
 def questions(now: datetime) -> list[Question]:
@@ -91,7 +128,7 @@ def _row(job: int, estimate: Foretold, asked_at: datetime) -> StartEstimate:
         job_id=job,
         asked_at=asked_at,
         **dict(zip(TIMES, times, strict=True)),
-        basis=estimate.basis[:200],
+        basis=estimate.basis.text[:200],
         own=_waits(estimate.own),
         calibrated=_waits(estimate.calibrated),
         kind=estimate.kind[:64],

@@ -66,8 +66,9 @@ def job_approve(*, job: Job, by: User) -> Job:
             sentence=f"{by.username} approved it",
             queued_at=timezone.now(),
         )
+        asked = _asked(job)
         Job.objects.filter(pk=job.pk).update(reason=None)
-        _told(job, "job_approve", "", by)
+        _told(job, "job_approve", "", by, **asked)
     return job
 
 
@@ -87,8 +88,9 @@ def job_refuse(*, job: Job, by: User, because: str) -> Job:
             stop_reason="refused",
             finished_at=timezone.now(),
         )
+        asked = _asked(job)
         Job.objects.filter(pk=job.pk).update(reason=None)
-        _told(job, "job_refuse", "", by, because=because.strip()[:200])
+        _told(job, "job_refuse", "", by, because=because.strip()[:200], **asked)
     return job
 
 
@@ -108,6 +110,11 @@ def _awaiting(job: Job, by: User) -> Job:
         sentence = f"{row.label} is {row.status}: it waits for no approval"
         raise Refused("not_awaiting", sentence, "", 409)
     return row
+
+
+def _asked(job: Job) -> dict[str, str]:
+    """What was to be approved, for the audit line: the job's reason goes with the decision."""
+    return {"approval": job.reason["sentence"]} if job.reason else {}
 
 
 def _set_hold(job: Job, by: str, because: str) -> None:

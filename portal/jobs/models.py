@@ -46,6 +46,7 @@ class Job(models.Model):
     replicas_wanted = models.PositiveSmallIntegerField()
     cpu_milli = models.PositiveIntegerField()
     memory_mib = models.PositiveIntegerField()
+    disk_mib = models.PositiveIntegerField(default=0, editable=False)
     time_limit_seconds = models.PositiveIntegerField()
     priority = models.CharField(max_length=8, choices=words(Priority), default=Priority.NORMAL)
     infrastructure_retries_left = models.PositiveSmallIntegerField(default=0)
@@ -171,6 +172,11 @@ class Replica(models.Model):
         constraints = [
             one_of("status", ReplicaStatus, "replica_status"),
             models.UniqueConstraint(fields=("attempt", "rank"), name="replica_once"),
+        ]
+        indexes = [
+            models.Index(
+                fields=("node",), condition=Q(gone_revision__isnull=True), name="replica_not_gone"
+            )
         ]
 
     def __str__(self) -> str:

@@ -1,158 +1,154 @@
-"""What was used, asked for and run lately: who owns how much, the mix of requests, past runs."""
+"""What was run and asked for lately: past runs, and the mix of requests.
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+Both are kept in memory from one look to the next, and a look reads only what is new. "New" reaches
+back by LATE, because a transaction that took its time earlier may commit later.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, Sum
-from django.db.models.functions import TruncDay, TruncHour
+from django.db.models import Count, Q
 
-from portal.accounts.models import Membership, Project
-from portal.jobs.asked import asked_for, group_of, seconds
-from portal.jobs.models import Allocation, Job
-from portal.jobs.running import SECOND, Held
+from portal.jobs.asked import Asked, asked_for, group_of, seconds
+from portal.jobs.models import Job
+from portal.jobs.running import SECOND
 from scheduler.core.states import JobStatus
-from scheduler.core.values import Demand, Mix, OwnerView, PastRun
+from scheduler.core.values import Demand, Mix, PastRun
 
 LAST_SUBMITTED = 2_000
 LAST_ENDED = 5_000
-# What was used longer ago than so many half-lives counts less than 1/256 of itself, and not at all.
-HALF_LIVES = 8
-# A half-life from which days are fine enough to sum what was given back.
-BY_DAYS = 2 * 86_400
-# Decay is a fraction of this, so that sums stay whole numbers.
-SCALE = 1 << 20
+LATE = timedelta(minutes=1)
 
-Amounts = tuple[int, int, int]
-Owner = tuple[str, str]
-
-
-def owners(held: Iterable[Held], now: datetime, half_life_seconds: int) -> tuple[OwnerView, ...]:
-    """Every project (user "") and every user in it, with what they used: (units, millicores, MiB)
-    times seconds, halved by the half-life since it was given back. Three queries.
-
-    What is still held counts whole, from when it was bound.
-    """
-    used = _used(held, now, half_life_seconds)
-    shares = _shares()
-    return tuple(
-        OwnerView(project, user, weight, *used.get((project, user), (0, 0, 0)), max_running)
-        for project, user in sorted(shares.keys() | used.keys())
-        for weight, max_running in (shares.get((project, user), (1, 0)),)
-    )
+RUN_COLUMNS = (
+    "id",
+    "finished_at",
+    "uid",
+    "project__slug",
+    "owner__username",
+    "name",
+    "replicas_wanted",
+    "time_limit_seconds",
+    "limit_is_chosen",
+    "attained_seconds",
+    "started_at",
+    "queued_at",
+    "status",
+)
 
 
-def _shares() -> dict[Owner, tuple[int, int]]:
-    """Weight and cap of running jobs."""
-    projects = Project.objects.order_by("id").values_list("slug", "weight", "max_running")
-    members = Membership.objects.order_by("id").values_list(
-        "project__slug", "user__username", "weight", "max_running"
-    )
-    found = {(slug, ""): (weight, most) for slug, weight, most in projects}
-    return found | {(slug, user): (weight, most) for slug, user, weight, most in members}
+@dataclass(slots=True)
+class PastRuns:
+    """The last ended runs, in the order of their end."""
 
+    runs: tuple[PastRun, ...] = ()
+    _by_end: dict[tuple[datetime, int], PastRun] = field(default_factory=dict)
 
-def _used(held: Iterable[Held], now: datetime, half_life_seconds: int) -> dict[Owner, Amounts]:
-    sums: dict[Owner, list[int]] = defaultdict(lambda: [0, 0, 0])
-
-    def add(owner: Owner, amounts: Iterable[int]) -> None:
-        for key in (owner, (owner[0], "")):
-            sums[key] = [a + b for a, b in zip(sums[key], amounts, strict=True)]
-
-    for project, user, at, *amounts in _given_back(now, half_life_seconds):
-        part = decay((now - at) // SECOND, half_life_seconds)
-        add((project, user), [int(amount) * part for amount in amounts])
-    for row in held:
-        amounts = [row.place.units, row.cpu_milli, row.memory_mib]
-        add((row.project, row.user), [amount * row.seconds * SCALE for amount in amounts])
-    return {owner: (u // SCALE, c // SCALE, m // SCALE) for owner, (u, c, m) in sums.items()}
-
-
-def decay(age_seconds: int, half_life_seconds: int) -> int:
-    """What is left of SCALE after this time."""
-    return round(SCALE * 2.0 ** (-max(0, age_seconds) / half_life_seconds))
-
-
-def _given_back(now: datetime, half_life_seconds: int) -> Iterable[tuple[Any, ...]]:
-    """(project, user, middle of a day or hour, amount-seconds given back in it), summed there."""
-    since = now - timedelta(seconds=HALF_LIVES * half_life_seconds)
-    by_days = half_life_seconds >= BY_DAYS
-    piece = TruncDay("released_at") if by_days else TruncHour("released_at")
-    middle = timedelta(hours=12) if by_days else timedelta(minutes=30)
-    rows = (
-        Allocation.objects.filter(released_at__range=(since, now), used_seconds__gt=0)
-        .order_by()
-        .annotate(piece=piece)
-        .values("project__slug", "user__username", "piece")
-        .annotate(
-            used_units=Sum(F("used_seconds") * F("units")),
-            used_cpu=Sum(F("used_seconds") * F("cpu_milli")),
-            used_memory=Sum(F("used_seconds") * F("memory_mib")),
+    def look(self) -> None:
+        """Read what ended since the last look. One query; one more for requests never seen."""
+        ended = Job.objects.filter(finished_at__isnull=False, started_at__isnull=False)
+        if self._by_end:
+            ended = ended.filter(finished_at__gte=max(self._by_end)[0] - LATE)
+        rows: list[Any] = list(
+            ended.order_by("-finished_at", "-id")[:LAST_ENDED].values_list(*RUN_COLUMNS)
         )
-        .values_list(
-            *("project__slug", "user__username", "piece", "used_units", "used_cpu", "used_memory")
-        )
-    )
-    return ((project, user, at + middle, *amounts) for project, user, at, *amounts in rows)
+        new = [row for row in rows if (row[1], row[0]) not in self._by_end]
+        if not new:
+            return
+        asked = asked_for(row[2] for row in new)
+        self._by_end |= {(row[1], row[0]): _past_run(row, asked[row[2]]) for row in new}
+        last = sorted(self._by_end)[-LAST_ENDED:]
+        self._by_end = {end: self._by_end[end] for end in last}
+        self.runs = tuple(self._by_end.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Submitted:
+    asked: Asked
+    cpu_milli: int
+    memory_mib: int
+    replicas: int
+    at: datetime
+
+
+@dataclass(slots=True)
+class Submissions:
+    """What the last submitted jobs asked for."""
+
+    mix: Mix = field(default_factory=Mix)
+    _rows: dict[int, _Submitted] = field(default_factory=dict)
+    _demands: tuple[Demand, ...] = ()
+
+    def look(self) -> None:
+        """Read who was submitted since the last look, and how many started and ended since the
+        oldest of them. Two queries; one more for requests never seen."""
+        columns = ("id", "uid", "cpu_milli", "memory_mib", "replicas_wanted", "submitted_at")
+        jobs = Job.objects.filter(id__gt=self._settled()).order_by("-id")[:LAST_SUBMITTED]
+        new = [row for row in jobs.values_list(*columns) if row[0] not in self._rows]
+        if new:
+            asked = asked_for(row[1] for row in new)
+            self._rows |= {pk: _Submitted(asked[uid], *rest) for pk, uid, *rest in new}
+            self._rows = {pk: self._rows[pk] for pk in sorted(self._rows)[-LAST_SUBMITTED:]}
+            self._demands = _demands(self._rows.values())
+        if self._rows:
+            departing = _departing(min(row.at for row in self._rows.values()))
+            self.mix = Mix(self._demands, departing)
+
+    def _settled(self) -> int:
+        """Up to here no id comes any more that is not known."""
+        if not self._rows:
+            return 0
+        newest = max(row.at for row in self._rows.values())
+        return max((pk for pk, row in self._rows.items() if row.at <= newest - LATE), default=0)
 
 
 def mix() -> Mix:
     """What the last submitted jobs asked for, replica by replica, most frequent first."""
-    newest = Job.objects.order_by("-id")[:LAST_SUBMITTED]
-    rows = list(
-        newest.values_list("uid", "replicas_wanted", "cpu_milli", "memory_mib", "submitted_at")
-    )
-    if not rows:
-        return Mix()
-    asked = asked_for(row[0] for row in rows)
-    counts: Counter[tuple[Any, int, int]] = Counter()
-    for uid, replicas, cpu, memory, _ in rows:
-        counts[asked[uid].device, cpu, memory] += replicas
-    in_order = sorted(counts.items(), key=lambda item: (-item[1], repr(item[0])))
-    demands = tuple(Demand(*what, count) for what, count in in_order)
-    return Mix(demands, _departing(min(row[4] for row in rows)))
-
-
-def _departing(since: datetime) -> float:
-    """Ended jobs per started one in this time; 0 where none has started."""
-    started = Job.objects.filter(started_at__gte=since).count()
-    ended = Job.objects.filter(finished_at__gte=since, started_at__isnull=False).count()
-    return ended / started if started else 0.0
+    submissions = Submissions()
+    submissions.look()
+    return submissions.mix
 
 
 def past_runs() -> tuple[PastRun, ...]:
     """The last ended runs, in the order of their end."""
-    ended = Job.objects.filter(finished_at__isnull=False, started_at__isnull=False)
-    rows = ended.order_by("-finished_at", "-id")[:LAST_ENDED].values_list(
-        "uid",
-        "project__slug",
-        "owner__username",
-        "name",
-        "replicas_wanted",
-        "time_limit_seconds",
-        "limit_is_chosen",
-        "attained_seconds",
-        "started_at",
-        "finished_at",
-        "queued_at",
-        "status",
+    past = PastRuns()
+    past.look()
+    return past.runs
+
+
+def _past_run(row: tuple[Any, ...], asked: Asked) -> PastRun:
+    """`row` has RUN_COLUMNS."""
+    finished_at: datetime = row[1]
+    project, user, name, replicas, limit, is_chosen, attained, *_ = row[3:]
+    started_at, queued_at, status = row[10:]
+    return PastRun(
+        project=project,
+        user=user,
+        group=group_of(name),
+        gpus=replicas * asked.device.gpus,
+        limit_seconds=limit,
+        limit_is_chosen=is_chosen,
+        ran_seconds=attained + max(0, (finished_at - started_at) // SECOND),
+        completed=status == JobStatus.SUCCEEDED,
+        ended_at=seconds(finished_at),
+        queued_at=seconds(queued_at) if queued_at else 0,
     )
-    found: list[Any] = list(rows)
-    asked = asked_for(row[0] for row in found)
-    return tuple(
-        PastRun(
-            project=project,
-            user=user,
-            group=group_of(name),
-            gpus=replicas * asked[uid].device.gpus,
-            limit_seconds=limit,
-            limit_is_chosen=is_chosen,
-            ran_seconds=attained + max(0, (finished_at - started_at) // SECOND),
-            completed=status == JobStatus.SUCCEEDED,
-            ended_at=seconds(finished_at),
-            queued_at=seconds(queued_at) if queued_at else 0,
-        )
-        for uid, project, user, name, replicas, limit, is_chosen, *times, status in reversed(found)
-        for attained, started_at, finished_at, queued_at in (times,)
+
+
+def _demands(rows: Any) -> tuple[Demand, ...]:
+    counts: Counter[tuple[Any, int, int]] = Counter()
+    for row in rows:
+        counts[row.asked.device, row.cpu_milli, row.memory_mib] += row.replicas
+    in_order = sorted(counts.items(), key=lambda item: (-item[1], repr(item[0])))
+    return tuple(Demand(*what, count) for what, count in in_order)
+
+
+def _departing(since: datetime) -> float:
+    """Ended jobs per started one in this time; 0 where none has started."""
+    has_started, has_ended = Q(started_at__gte=since), Q(finished_at__gte=since)
+    has_ended &= Q(started_at__isnull=False)
+    counts = Job.objects.filter(has_started | has_ended).aggregate(
+        started=Count("pk", filter=has_started), ended=Count("pk", filter=has_ended)
     )
+    return counts["ended"] / counts["started"] if counts["started"] else 0.0

@@ -63,7 +63,8 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
     node.fabric = facts.fabric
     node.cpu_milli = facts.cpu_milli
     node.memory_mib = facts.memory_mib
-    node.save(update_fields=["facts", "topology", "fabric", "cpu_milli", "memory_mib"])
+    node.disk_mib = facts.disk_mib
+    node.save(update_fields=["facts", "topology", "fabric", "cpu_milli", "memory_mib", "disk_mib"])
 
 
 def _replicas_report(node: Node, observed: ObservedDocument, taken: int) -> set[int]:

@@ -1,12 +1,12 @@
 """What people do with jobs: submit and cancel. What nodes make of them is in lifecycle."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from agents.contract.boards import Board
 from portal.accounts.models import Membership, Project, Role, User
 from portal.audit.transitions import advance, note
 from portal.duties.locks import locked
@@ -23,16 +23,21 @@ from scheduler.core.request import JobRequest, parse_stored, request_as_dict
 from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
 
 
-def job_check(*, user: User, request: JobRequest) -> Reason | None:
-    """Why this request can never run here, or None. The same check that submit makes.
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a submit would find: why the request can never run here, and why an admin has to approve
+    it first."""
 
-    Raises Refused where the project is unknown to the user.
-    """
-    return _judged(_project(user, request.project), user, request)[0]
+    never: Reason | None
+    approval: Reason | None
 
 
-def _judged(project: Project, user: User, request: JobRequest) -> tuple[Reason | None, set[Board]]:
-    """Why it can never run here, and the boards that are here."""
+def job_check(*, user: User, request: JobRequest) -> Judged:
+    """The same checks that submit makes. Raises Refused where the user has no such project."""
+    return _judged(_project(user, request.project), user, request)
+
+
+def _judged(project: Project, user: User, request: JobRequest) -> Judged:
     now = timezone.now()
     waiting = as_waiting(
         request,
@@ -43,7 +48,7 @@ def _judged(project: Project, user: User, request: JobRequest) -> tuple[Reason |
     )
     snapshot = cluster_snapshot(now=now)
     boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
-    return impossible(waiting, snapshot), boards
+    return Judged(impossible(waiting, snapshot), approval(request, project, boards))
 
 
 def job_submit(
@@ -58,14 +63,14 @@ def job_submit(
     if idempotency_key and (earlier := _earlier(user, idempotency_key)):
         return _same_or_refused(earlier, request)
     project = _project(user, request.project)
-    reason, boards = _judged(project, user, request)
-    if reason:
-        raise Refused(str(reason.code), reason.sentence, "device", 400)
+    judged = _judged(project, user, request)
+    if never := judged.never:
+        raise Refused(str(never.code), never.sentence, "device", 400, never.said)
     try:
         with transaction.atomic():
             require_room(user, project)
             job = _job_create(user, project, request, idempotency_key, actor or user.username)
-            _admit(job, approval(request, project, boards), actor or user.username)
+            _admit(job, judged.approval, actor or user.username)
             return job
     except IntegrityError:
         if earlier := _earlier(user, idempotency_key):
@@ -154,6 +159,7 @@ def _columns(request: JobRequest) -> dict[str, Any]:
         "replicas_wanted": request.replicas,
         "cpu_milli": request.cpu_milli,
         "memory_mib": request.memory_mib,
+        "disk_mib": request.disk_mib,
         "time_limit_seconds": request.time_limit_seconds,
         "limit_is_chosen": request.limit_is_chosen,
         "preemptible": request.preemptible,

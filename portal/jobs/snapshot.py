@@ -19,9 +19,10 @@ from agents.contract.topology import NodeTopology
 from portal.inventory.boards import profiles_of
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.asked import as_waiting, seconds, waiting_job, waiting_jobs
+from portal.jobs.lately import Lately
 from portal.jobs.models import Allocation, Job, Replica
-from portal.jobs.past import mix, owners, past_runs
 from portal.jobs.running import held_now, running_jobs
+from portal.jobs.used import owners
 from portal.quotas.budgets import budgets_now
 from portal.quotas.models import Quota
 from scheduler.core.placement.links import UNKNOWN, Links, links_of
@@ -53,9 +54,11 @@ def cluster_snapshot(
     nodes: Iterable[UUID] | None = None,
     jobs: QuerySet[Job] | None = None,
     half_life_seconds: int = HALF_LIFE_SECONDS,
+    lately: Lately | None = None,
 ) -> ClusterSnapshot:
     """The cluster as the rows have it: all nodes or only `nodes`. With `jobs` as the queue, also
-    who runs, who owns how much, and what was asked for and run lately."""
+    who runs, who owns how much, and what was asked for and run lately: from `lately` where that
+    is young enough, else all of it from the rows."""
     there = ClusterSnapshot(
         now=int(now.timestamp()),
         nodes=_nodes(list(nodes) if nodes is not None else None),
@@ -63,15 +66,18 @@ def cluster_snapshot(
     )
     if jobs is None:
         return there
-    held = held_now(now)
+    held, lately = held_now(now), lately or Lately()
+    with lately.lock:
+        mix, past = lately.told(now)
+        owned = owners(held, now, half_life_seconds, lately.used)
     return replace(
         there,
         jobs=waiting_jobs(jobs),
         running=running_jobs(held, now),
         budgets=budgets_now(now),
-        owners=owners(held, now, half_life_seconds),
-        mix=mix(),
-        past=past_runs(),
+        owners=owned,
+        mix=mix,
+        past=past,
     )
 
 
@@ -100,15 +106,15 @@ def _nodes(only: list[UUID] | None) -> tuple[NodeView, ...]:
         nodes = nodes.filter(pk__in=only)
     gpus = _gpus(only)
     held = _held(only)
-    return tuple(_node(row, gpus.get(row.pk, ()), held.get(row.pk, (0, 0))) for row in nodes)
+    return tuple(_node(row, gpus.get(row.pk, ()), held.get(row.pk, (0, 0, 0))) for row in nodes)
 
 
-def _node(row: Any, gpus: Iterable[GpuView], held: tuple[int, int]) -> NodeView:
-    because = _unavailable(row)
+def _node(row: Any, gpus: Iterable[GpuView], held: tuple[int, int, int]) -> NodeView:
+    key, because = _unavailable(row)
     return NodeView(
         id=str(row.pk),
         name=row.name,
-        available=not because,
+        available=not key,
         fabric=row.fabric,
         cpu_free_milli=row.cpu_milli - held[0],
         memory_free_mib=row.memory_mib - held[1],
@@ -116,10 +122,13 @@ def _node(row: Any, gpus: Iterable[GpuView], held: tuple[int, int]) -> NodeView:
         memory_total_mib=row.memory_mib,
         gpus=tuple(gpus),
         unavailable_because=because,
+        unavailable_key=key,
         share_clients=row.facts.get("share_clients", 0),
         labels=tuple(row.labels),
         taints=tuple(row.taints),
         links=_links(row.told),
+        disk_free_mib=0 if row.disk_mib is None else row.disk_mib - held[2],
+        disk_total_mib=row.disk_mib,
     )
 
 
@@ -133,18 +142,20 @@ def _links(topology: str) -> Links:
         return UNKNOWN
 
 
-def _unavailable(row: Node) -> str:
+def _unavailable(row: Node) -> tuple[str, str]:
+    """A key of the planner's templates, and the words of who put it out of service; or nothing."""
     if row.status != NodeStatus.ONLINE:
-        return f"{row.name} is {row.status}"
+        return f"node.{row.status}", ""
     if not row.schedulable:
-        return f"{row.name} is cordoned: {row.cordon_reason or 'no reason given'}"
+        why = str(row.cordon_reason)
+        return ("node.cordoned", why) if why else ("node.cordoned_silently", "")
     if blocks := row.facts.get("blocks"):
-        return f"{row.name} blocks itself ({blocks[0]})"
-    return ""
+        return "node.blocks", str(blocks[0])
+    return "", ""
 
 
-def _held(only: list[UUID] | None) -> dict[UUID, tuple[int, int]]:
-    """CPU and memory that live replicas hold, by node."""
+def _held(only: list[UUID] | None) -> dict[UUID, tuple[int, int, int]]:
+    """CPU, memory and disk that live replicas hold, by node."""
     live = Replica.objects.filter(allocations__status__in=_live()).distinct()
     if only is not None:
         live = live.filter(node_id__in=only)
@@ -152,9 +163,13 @@ def _held(only: list[UUID] | None) -> dict[UUID, tuple[int, int]]:
         Replica.objects.filter(pk__in=live.values("pk"))
         .order_by()
         .values("node_id")
-        .annotate(cpu=Sum("attempt__job__cpu_milli"), memory=Sum("attempt__job__memory_mib"))
+        .annotate(
+            cpu=Sum("attempt__job__cpu_milli"),
+            memory=Sum("attempt__job__memory_mib"),
+            disk=Sum("attempt__job__disk_mib"),
+        )
     )
-    return {row["node_id"]: (row["cpu"], row["memory"]) for row in sums}
+    return {row["node_id"]: (row["cpu"], row["memory"], row["disk"]) for row in sums}
 
 
 def _gpus(only: list[UUID] | None) -> dict[UUID, list[GpuView]]:

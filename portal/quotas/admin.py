@@ -6,6 +6,7 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 
 from portal.console import refusals_shown
@@ -144,11 +145,52 @@ class BudgetAdmin(ModelAdmin):
             self.delete_model(request, budget)
 
 
+# What each option of the policy does, beside its field.
+POLICY_HELP = {
+    "order": _(
+        "Who is next inside a priority band. fair: by expected work, and by what its owner used "
+        "lately. fifo: first come. shortest, smallest: by the time limit, or by that x GPUs."
+    ),
+    "backfill": _(
+        "What may start behind a blocked job. easy: what does not delay the first blocked ones. "
+        "conservative: what delays nobody ahead of it. skip: whatever fits."
+    ),
+    "preemption": _(
+        "Which preemptible work may be stopped. priority: that of lower bands, and what borrows "
+        "quota that its owner wants back. order: also that whose turn is later."
+    ),
+    "merge": _("Idle slices may be deleted, so that something else fits."),
+    "warm": _(
+        "Slices that the requests seen lately will want again are made before anybody asks, and "
+        "idle ones in their way deleted. Pinned GPUs stay as they are."
+    ),
+    "reservations": _("So many blocked jobs are promised a time (backfill: easy)."),
+    "hysteresis": _("A running job is stopped for one whose turn is earlier by this factor."),
+    "protection_seconds": _(
+        "A job is not stopped in its first so many seconds; twice as many each time that it was."
+    ),
+    "patience_seconds": _(
+        "A job that waits so many seconds counts as half as large, after twice that as a third."
+    ),
+    "bypass_limit": _("A job that others overtook so often goes first."),
+    "moves": _("So many restartable jobs may move to make room for one. 0: none."),
+    "half_life_seconds": _("What somebody used counts half after so many seconds."),
+}
+
+
+class PolicyForm(forms.ModelForm):
+    class Meta:
+        model = PlannerPolicy
+        fields = OPTIONS
+        help_texts = POLICY_HELP
+
+
 @admin.register(PlannerPolicy)
 class PlannerPolicyAdmin(ModelAdmin):
     """One row; saving goes through policy_set, which checks, audits and rings."""
 
-    list_display = ("__str__", "order", "backfill", "preemption", "moves")
+    form = PolicyForm
+    list_display = ("__str__", "order", "backfill", "preemption", "moves", "merge", "warm")
     fields = (*OPTIONS, "version")
     readonly_fields = ("version",)
 

@@ -108,6 +108,7 @@ class PlannerPolicy(models.Model):
         max_length=16, choices=words(policy.Preemption), default=str(_BY_DEFAULT.preemption)
     )
     merge = models.BooleanField(default=_BY_DEFAULT.merge)
+    warm = models.BooleanField(default=_BY_DEFAULT.warm)
     reservations = models.PositiveSmallIntegerField(default=_BY_DEFAULT.reservations)
     hysteresis = models.FloatField(default=_BY_DEFAULT.hysteresis)
     protection_seconds = models.PositiveIntegerField(default=_BY_DEFAULT.protection_seconds)

@@ -14,10 +14,10 @@ from portal.quotas.models import PlannerPolicy
 from scheduler.core.policy import Backfill, Order, Policy, Preemption
 
 WORDS = {"order": Order, "backfill": Backfill, "preemption": Preemption}
-# What is offered; a new option of Policy keeps its default until it has a column.
-OPTIONS = tuple(
-    f.name for f in fields(Policy) if f.name in {c.name for c in PlannerPolicy._meta.get_fields()}
-)
+# Options of Policy that nobody sets: they keep their defaults. Every other one has a column.
+INTERNAL: frozenset[str] = frozenset()
+OPTIONS = tuple(f.name for f in fields(Policy) if f.name not in INTERNAL)
+SWITCHES = frozenset(f.name for f in fields(Policy) if isinstance(f.default, bool))
 MOST = {"reservations": 1_000, "hysteresis": 100, "moves": 8}
 MOST_OF_ANY = 10 * 366 * 86_400
 
@@ -62,7 +62,11 @@ def _require_sane(name: str, value: Any) -> None:
     if name not in OPTIONS:
         sentence = f"There is no option {name!r}. There are: {', '.join(OPTIONS)}"
         raise Refused("policy_invalid", sentence, name)
-    if name in WORDS or name == "merge":
+    if name in WORDS:
+        return
+    if name in SWITCHES:
+        if not isinstance(value, bool):
+            raise Refused("policy_invalid", f"{name} is true or false", name)
         return
     most = MOST.get(name, MOST_OF_ANY)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)

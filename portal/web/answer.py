@@ -1,6 +1,7 @@
 """The request's answer before anyone submits it: the planner's own, on the rows of now."""
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from django.utils import timezone
@@ -10,23 +11,25 @@ from django.utils.translation import gettext_lazy, ngettext
 from agents.contract.units import as_gpus
 from portal.accounts.models import User
 from portal.errors import Refused
-from portal.jobs.estimates import as_dict, questions
+from portal.jobs.estimates import as_dict, no_estimate, questions
 from portal.jobs.reasons import projects_of, reason_for
 from portal.jobs.services import job_check
 from portal.jobs.snapshot import as_waiting, cluster_snapshot, queue
 from portal.quotas.policy import policy_now
 from portal.web.evidence import evidence_of
 from portal.web.expected import expected
+from portal.web.instead import Offer, runnable, startable
 from portal.web.panel import LOOK
 from portal.web.request_form import Asked
+from portal.web.telling import here, told, told_refusal
 from portal.web.words import duration, memory, share
 from scheduler.core.decisions import Estimate, SlicePlace
 from scheduler.core.forecast.of_pass import starts_of
 from scheduler.core.forecast.outlook import Outlook
-from scheduler.core.plan import plan
-from scheduler.core.reasons import ReasonCode
+from scheduler.core.plan import plan_with_questions
+from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.request import JobRequest
-from scheduler.core.values import ClusterSnapshot
+from scheduler.core.values import ClusterSnapshot, WaitingJob
 
 # No stored job has this id.
 ASKED = "0"
@@ -44,6 +47,13 @@ LABELS = {
     "time_limit": gettext_lazy("Time limit"),
     "cpu": gettext_lazy("CPU for each replica"),
     "memory": gettext_lazy("Memory for each replica"),
+    "disk": gettext_lazy("Disk for each replica"),
+    "shm": gettext_lazy("Shared memory for each replica"),
+    "processes": gettext_lazy("Processes in each replica"),
+    "grace": gettext_lazy("Grace to end in"),
+    "infrastructure_retries": gettext_lazy("Retries when a node fails"),
+    "user_retries": gettext_lazy("Retries when the command fails"),
+    "kind": gettext_lazy("Kind"),
     "topology": gettext_lazy("Topology"),
     "launcher": gettext_lazy("Launcher"),
     "backend": gettext_lazy("Backend"),
@@ -63,7 +73,7 @@ LABELS = {
 @dataclass(slots=True)
 class Answer:
     """The panel beside the form. `figures`: name, value, unit. `verb` is what the button says.
-    `wrong`: a field's label and what is wrong with it."""
+    `wrong`: a field's label and what is wrong with it. `instead`: other requests, under a title."""
 
     cls: str
     icon: str
@@ -75,6 +85,7 @@ class Answer:
     code: str = ""
     evidence: list[tuple[str, str]] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
+    instead: tuple[str, list[Offer]] = ("", [])
 
 
 def answer_to(user: User, asked: Asked) -> Answer:
@@ -83,31 +94,44 @@ def answer_to(user: User, asked: Asked) -> Answer:
     if request is None:
         return _incomplete(asked.errors)
     try:
-        never = job_check(user=user, request=request)
+        judged = job_check(user=user, request=request)
     except Refused as refused:
-        return Answer("bad", "x", _("This is refused"), refused.sentence, _("Request"))
-    if never:
-        told = reason_for(never.as_dict(), projects_of(user)) or {}
-        return _because(told, "bad", "x", _("This can never run here"))
-    now, policy = timezone.now(), policy_now()
+        return Answer("bad", "x", _("This is refused"), told_refusal(refused), _("Request"))
+    now = timezone.now()
+    if judged.never:
+        reason = reason_for(judged.never.as_dict(), projects_of(user)) or {}
+        answer = _because(reason, "bad", "x", _("This can never run here"))
+        snapshot = _with(cluster_snapshot(now=now), request, user)
+        answer.instead = _("Could run here"), runnable(snapshot.jobs[-1], snapshot)
+        return answer
+    if judged.approval:
+        cls, icon = LOOK[judged.approval.cls]
+        title, verb = _("An admin would have to approve it first"), _("Request and ask")
+        return _because(judged.approval.as_dict(), cls, icon, title, verb)
+    policy = policy_now()
     snapshot = _with(cluster_snapshot(now=now, jobs=queue()), request, user)
     outlook = Outlook.of(snapshot)
-    decided = plan(snapshot, policy, outlook)
+    decided, can_start = plan_with_questions(snapshot, policy, outlook)
     for place in decided.places:
         if place.job == ASKED:
             return _placed(place, snapshot, request)
-    reason = next(hold.reason for hold in decided.holds if hold.job == ASKED)
-    told = reason_for(reason.as_dict(), projects_of(user)) or {}
-    if reason.code is ReasonCode.REPARTITION:
-        return _because(told, "ok", "check", _("Can start in a moment"), _("Request and start"))
-    cls, icon = LOOK[reason.cls]
+    why = next(hold.reason for hold in decided.holds if hold.job == ASKED)
+    reason = reason_for(why.as_dict(), projects_of(user)) or {}
+    if why.code is ReasonCode.REPARTITION:
+        return _because(reason, "ok", "check", _("Can start in a moment"), _("Request and start"))
+    cls, icon = LOOK[why.cls]
+    wanted = snapshot.jobs[-1]
+    instead = startable(wanted, why.code, snapshot, can_start)
     start = starts_of(snapshot, policy, outlook, decided, questions(now)).get(ASKED)
-    return _because(told, cls, icon, _would_wait(start), _("Request and wait"))
+    answer = _because(reason, cls, icon, _would_wait(start, why, wanted), _("Request and wait"))
+    answer.instead = _("Would start now"), instead
+    return answer
 
 
-def _would_wait(start: Estimate | None) -> str:
+def _would_wait(start: Estimate | None, why: Reason, wanted: WaitingJob) -> str:
     if start is None:
-        return _("Would wait, nobody can tell how long")
+        begin_at = datetime.fromtimestamp(wanted.begin_at, UTC) if wanted.begin_at else None
+        return _("Would wait; %(why)s") % {"why": here(no_estimate(why.code, begin_at))}
     wait = expected(as_dict(start))
     if wait.low == wait.high:
         return _("Would wait, probably about %(about)s") % {"about": wait.about}
@@ -137,9 +161,9 @@ def _with(snapshot: ClusterSnapshot, request: JobRequest, user: User) -> Cluster
 
 def _because(said: dict[str, Any], cls: str, icon: str, title: str, verb: str = "") -> Answer:
     """With a reason as the user may read it."""
-    sentence = said["sentence"]
-    if said["unblocks"]:
-        sentence = f"{sentence}. {said['unblocks']}"
+    sentence, helps = told(said), told(said, "unblocks")
+    if helps:
+        sentence = _("%(first)s. %(then)s") % {"first": sentence, "then": helps}
     return Answer(
         cls,
         icon,

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from agents.contract.units import as_gpus
-from portal.web.words import duration
+from portal.web.words import duration, memory
 
 UNIT_SECONDS_PER_HOUR = 3_600
 NAMES: dict[str, str | Promise] = {
@@ -20,6 +20,9 @@ NAMES: dict[str, str | Promise] = {
     "nodes": gettext_lazy("Nodes"),
     "largest": gettext_lazy("Largest there is"),
     "out_of_service": gettext_lazy("Out of service"),
+    "disk_mib": gettext_lazy("Largest there is"),
+    "disk_free_mib": gettext_lazy("Most disk free on a node"),
+    "disk_not_told": gettext_lazy("Nodes that do not tell their disk"),
     "held_by_own_jobs": gettext_lazy("Jobs of this project on such GPUs"),
     "held_by_other_jobs": gettext_lazy("Jobs of other projects on such GPUs"),
     "first_ends_at": gettext_lazy("First of them ends by"),
@@ -35,7 +38,9 @@ NAMES: dict[str, str | Promise] = {
     "may_borrow_units": gettext_lazy("Lent to it now"),
     "approval_units": gettext_lazy("Without approval"),
     "approval_seconds": gettext_lazy("Without approval"),
+    "approval_unit_seconds": gettext_lazy("Without approval"),
     "time_limit_seconds": gettext_lazy("Time limit"),
+    "priority": gettext_lazy("Priority"),
     "limit_unit_seconds": gettext_lazy("Budget"),
     "used_unit_seconds": gettext_lazy("Used of it"),
     "held_unit_seconds": gettext_lazy("Kept for running work"),
@@ -66,6 +71,9 @@ def _name(key: str) -> str:
 
 
 def _value(key: str, value: Any) -> str:
+    if key == "nodes":
+        # The sentence says why of each.
+        return ", ".join(value)
     if key == "filters":
         return _filters(value)
     if key in JOBS:
@@ -85,6 +93,8 @@ def _number(key: str, value: int) -> str:
         return f"{as_gpus(value)} GPU"
     if key.endswith("_seconds"):
         return duration(value)
+    if key.endswith("_mib"):
+        return memory(value)
     if key.endswith("_at"):
         return timezone.localtime(datetime.fromtimestamp(value, UTC)).strftime("%Y-%m-%d %H:%M")
     return str(value)
@@ -97,6 +107,7 @@ def _filters(counts: dict[str, int]) -> str:
         "with_this_gpu": _("%(n)s with this GPU"),
         "that_take_it": _("%(n)s that take it"),
         "with_cpu_and_memory": _("%(n)s with CPU and memory"),
+        "with_disk": _("%(n)s with disk"),
         "with_room": _("%(n)s with room"),
     }
     words = [said.get(key, f"%(n)s {_name(key)}") % {"n": n} for key, n in counts.items()]

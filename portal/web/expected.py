@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from portal.jobs.estimates import range_left
 from portal.jobs.models import Job
+from portal.web.telling import told
 from portal.web.words import duration
 from scheduler.core.states import JobStatus
 
@@ -40,7 +41,7 @@ def expected(estimate: Mapping[str, Any]) -> Expected:
         _wait(low),
         _wait(high),
         datetime.fromtimestamp(int(estimate["expected"]), UTC),
-        str(estimate["basis"]),
+        told(estimate, "basis"),
     )
 
 

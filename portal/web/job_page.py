@@ -1,22 +1,26 @@
 """One job: why it is where it is, its timeline, logs, events, spec and results."""
 
 import shlex
+from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.errors import Refused
 from portal.jobs.logs import read_log
 from portal.jobs.models import Job
+from portal.jobs.replacing import job_replace
 from portal.jobs.selectors import job_visible, may_cancel, replica_of
 from portal.jobs.services import job_cancel
 from portal.web.job_story import TABS, story
 from portal.web.person import person
-from scheduler.core.request import parse_stored, request_as_yaml
+from portal.web.request_extras import changes_in
+from portal.web.request_form import limits
+from scheduler.core.request import RequestRefused, parse_stored, request_as_yaml
 from scheduler.core.states import JOB_FINAL, JobStatus
 
 MAX_RAW_BYTES = 64 << 20
@@ -47,6 +51,22 @@ def cancel(request: HttpRequest, ref: str) -> HttpResponse:
     if not is_over:
         job_cancel(job=found, actor=person(request).username)
     return HttpResponseRedirect(reverse("web:job", args=[found.label]))
+
+
+@login_required
+@require_POST
+def instead(request: HttpRequest, ref: str) -> HttpResponse:
+    """Take an alternative: another job stands where this one stood. Where that cannot be, the form
+    with the change says why."""
+    found = visible(request, ref)
+    text = request.POST.get("change", "")
+    try:
+        changes = changes_in(text)
+        new = job_replace(job=found, by=person(request), changes=changes, limits=limits())
+    except (Refused, RequestRefused):
+        query = urlencode({"like": found.label, "change": text})
+        return HttpResponseRedirect(f"{reverse('web:request')}?{query}")
+    return HttpResponseRedirect(reverse("web:job", args=[new.label]))
 
 
 @login_required

@@ -12,8 +12,10 @@ from portal.audit.selectors import events_of
 from portal.jobs.logs import tail_lines
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.reasons import projects_of
+from portal.jobs.replacing import may_replace
 from portal.jobs.selectors import attempts_of, gpu_hours, may_cancel, usage_of
 from portal.web.panel import panel_of
+from portal.web.telling import told_event
 from portal.web.words import BADGES, Badge
 from scheduler.core.states import JOB_FINAL, JobStatus
 
@@ -56,7 +58,7 @@ def timeline(job: Job, events: Iterable[Event]) -> list[Step]:
         badge = BADGES[event.new]
         state = badge.cls if later or JobStatus(event.new) in JOB_FINAL else f"{badge.cls} now"
         until = later.at if later else None
-        steps.append(Step(badge, state, event.at, until, event.sentence))
+        steps.append(Step(badge, state, event.at, until, told_event(event)))
     return steps[-7:]
 
 
@@ -90,7 +92,7 @@ def story(user: User, job: Job, *, tab: str, rank: int | None) -> dict[str, Any]
         "rank": rank,
         "is_final": is_final,
         "may_cancel": not is_final and may_cancel(user, job),
-        "panel": panel_of(job, last, replicas, projects_of(user)),
+        "panel": panel_of(job, last, replicas, projects_of(user), may_take=may_replace(user, job)),
         "gpu_hours": gpu_hours(usage_of([job]).get(job.pk, 0)),
         "failure_lines": log_lines(replicas, 20)[-20:] if job.status == JobStatus.FAILED else [],
     }

@@ -8,10 +8,12 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from portal.jobs.estimates import no_estimate, why_no_estimate
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.reasons import reason_for
 from portal.web.evidence import evidence_of
 from portal.web.expected import Expected, expected_of
+from portal.web.telling import here, told
 from portal.web.words import between, exit_meaning
 from scheduler.core.reasons import ReasonClass
 from scheduler.core.states import JobStatus, SliceStatus
@@ -27,7 +29,8 @@ LOOK = {
 @dataclass(frozen=True, slots=True)
 class Panel:
     """`title` is the one sentence; `evidence` its numbers by name, `code` the reason's code;
-    `instead` what would start now, each with the address of the form that asks for it."""
+    `instead` what would start now: in words, its changes, and the address of the form with them.
+    `may_take`: one click makes this job that one. `no_estimate` stands in place of `expected`."""
 
     cls: str
     icon: str
@@ -36,7 +39,9 @@ class Panel:
     code: str = ""
     evidence: list[tuple[str, str]] = field(default_factory=list)
     expected: Expected | None = None
-    instead: list[tuple[str, str]] = field(default_factory=list)
+    instead: list[tuple[str, str, str]] = field(default_factory=list)
+    may_take: bool = False
+    no_estimate: str = ""
 
 
 def panel_of(
@@ -44,11 +49,14 @@ def panel_of(
     attempt: Attempt | None,
     replicas: list[Replica],
     projects: frozenset[str] | None = frozenset(),
+    *,
+    may_take: bool = False,
 ) -> Panel | None:
-    """For somebody who knows these projects. None while a job simply runs."""
+    """For somebody who knows these projects, and may make another job of it. None while a job
+    simply runs."""
     match JobStatus(job.status):
         case JobStatus.SUBMITTED | JobStatus.AWAITING_APPROVAL | JobStatus.QUEUED:
-            return _waiting(job, reason_for(job.reason, projects))
+            return _waiting(job, reason_for(job.reason, projects), may_take)
         case JobStatus.PLACED | JobStatus.PREPARING:
             return _starting(replicas)
         case JobStatus.STOPPING:
@@ -67,26 +75,29 @@ def panel_of(
             return None
 
 
-def _waiting(job: Job, reason: dict[str, Any] | None) -> Panel:
+def _waiting(job: Job, reason: dict[str, Any] | None, may_take: bool) -> Panel:
     if not reason:
-        return Panel("wait", "clock", _("In the queue: the planner looks at it in a moment"))
+        title = _("In the queue: the planner looks at it in a moment")
+        return Panel("wait", "clock", title, no_estimate=here(no_estimate("")))
     cls, icon = LOOK[ReasonClass(reason["class"])]
     return Panel(
         cls,
         icon,
-        reason["sentence"],
-        reason["unblocks"],
+        told(reason),
+        told(reason, "unblocks"),
         reason["code"],
         evidence_of(reason),
         expected_of(job),
-        [(one["sentence"], _form(job, one["changes"])) for one in reason.get("alternatives", ())],
+        [_instead(job, one) for one in reason.get("alternatives", ())],
+        may_take,
+        here(none) if (none := why_no_estimate(job)) else "",
     )
 
 
-def _form(job: Job, changes: dict[str, Any]) -> str:
-    """The request form, filled in as the job was asked for, with these changes."""
-    query = {"like": job.label, "change": json.dumps(changes, sort_keys=True)}
-    return f"{reverse('web:request')}?{urlencode(query)}"
+def _instead(job: Job, one: dict[str, Any]) -> tuple[str, str, str]:
+    changes = json.dumps(one["changes"], sort_keys=True)
+    query = urlencode({"like": job.label, "change": changes})
+    return told(one), changes, f"{reverse('web:request')}?{query}"
 
 
 def _starting(replicas: list[Replica]) -> Panel:

@@ -1,4 +1,5 @@
-"""The folded part of the request form: when it may start, where, and whether it makes way."""
+"""The folded part of the request form: what else each replica has, what becomes of a failure, when
+it may start, where, and whether it makes way."""
 
 import json
 from collections.abc import Mapping
@@ -7,14 +8,17 @@ from typing import Any
 from django.utils import timezone
 
 from portal.jobs.models import Job
+from portal.jobs.replacing import CHANGEABLE
+from scheduler.core.request import Launcher
 from scheduler.core.states import JOB_WAITING, JobStatus
 
 # Empty: the request says nothing of it.
 CONDITIONS = {"begin_at": "", "after": "", "needs": "", "tolerates": "", "preemptible": ""}
+AMOUNTS = {"shm": "", "disk": "", "grace": "", "kind": "", "processes": ""}
+RETRIES = {"infrastructure_retries": "infrastructure", "user_retries": "user"}
+EXTRAS = CONDITIONS | AMOUNTS | dict.fromkeys(RETRIES, "")
 LISTS = ("after", "needs", "tolerates")
 YES_OR_NO = {"yes": True, "no": False}
-# What an address may change of the job that it clones.
-CHANGEABLE = frozenset({"device", "replicas", "time_limit", "topology", "needs"})
 MOST_CHANGED = 2_000
 
 
@@ -33,6 +37,33 @@ def conditions(values: Mapping[str, str]) -> dict[str, Any]:
     return body
 
 
+def amounts(values: Mapping[str, str]) -> dict[str, Any]:
+    """The request's fields, of the form's."""
+    body: dict[str, Any] = {name: text for name in AMOUNTS if (text := values[name].strip())}
+    if "processes" in body:
+        body["processes"] = number(body["processes"])
+    retries = {word: number(values[name]) for name, word in RETRIES.items() if values[name].strip()}
+    return body | ({"retries": retries} if retries else {})
+
+
+def number(text: str) -> int | str:
+    """A whole number where it is one; else as typed, for the one check to refuse."""
+    return int(text) if text.strip().lstrip("-").isdecimal() and len(text) < 10 else text
+
+
+def amounts_like(job: Job, asked: Mapping[str, Any]) -> dict[str, str]:
+    """The form's fields, of a job's request. A number of processes that nobody chose is left out,
+    as it follows the GPUs."""
+    filled = {name: str(asked[name]) for name in ("shm", "disk", "grace", "kind") if name in asked}
+    retries = asked.get("retries", {})
+    filled |= {name: str(retries[word]) for name, word in RETRIES.items() if word in retries}
+    gpus = job.request["device"].get("gpus", 0)
+    usual = gpus if gpus and asked.get("launcher") == Launcher.TORCHRUN else 1
+    if (processes := asked.get("processes", usual)) != usual:
+        filled["processes"] = str(processes)
+    return filled
+
+
 def conditions_like(job: Job, asked: Mapping[str, Any]) -> dict[str, str]:
     """The form's fields, of a job's request. What is over by now is left out: a time that has
     passed, and other jobs to wait for once it waits no more."""
@@ -48,7 +79,8 @@ def conditions_like(job: Job, asked: Mapping[str, Any]) -> dict[str, str]:
 
 
 def changes_in(text: str) -> dict[str, Any]:
-    """The changes that an address asks for; nothing where they make no sense."""
+    """The changes of a request that an address or a button asks for; nothing where they make no
+    sense."""
     try:
         changes = json.loads(text) if 0 < len(text) <= MOST_CHANGED else {}
     except ValueError:

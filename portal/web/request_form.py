@@ -11,7 +11,16 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from portal.jobs.models import Job
-from portal.web.request_extras import CONDITIONS, conditions, conditions_like, words_of
+from portal.web.request_extras import (
+    EXTRAS,
+    RETRIES,
+    amounts,
+    amounts_like,
+    conditions,
+    conditions_like,
+    number,
+    words_of,
+)
 from scheduler.core.request import (
     JobRequest,
     RequestLimits,
@@ -44,7 +53,7 @@ DEFAULTS = {
     "cpu": "500m",
     "memory": "512MiB",
     "env": "",
-    **CONDITIONS,
+    **EXTRAS,
 }
 
 
@@ -87,14 +96,25 @@ def like(job: Job, project: str, changes: Mapping[str, Any] | None = None) -> di
     filled["backend"] = asked.get("backend", DEFAULTS["backend"])
     filled["command"] = shlex.join(asked["command"])
     filled["env"] = "\n".join(f"{name}={value}" for name, value in asked["env"].items())
-    return fresh(project) | filled | _device_like(asked["device"]) | conditions_like(job, asked)
+    extras = amounts_like(job, asked) | conditions_like(job, asked)
+    return fresh(project) | filled | _device_like(asked["device"]) | extras
+
+
+def changed(values: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
+    """The form with these fields of the request changed, and all else as it was typed."""
+    plain = ("replicas", "time_limit", "topology")
+    filled = {name: str(changes[name]) for name in plain if name in changes}
+    if "needs" in changes:
+        filled["needs"] = " ".join(changes["needs"])
+    return {**values, **filled, **(_device_like(changes["device"]) if "device" in changes else {})}
 
 
 def _device_like(device: Mapping[str, Any]) -> dict[str, str]:
     ways = (way for way in (WHOLE, SHARE, MEMORY) if way in device)
     filled = {"amount": next(ways, str(device.get("mig", "")))}
     filled["models"] = " ".join(device.get("models", ()))
-    filled["gpus"] = str(device.get("gpus", 1))
+    if WHOLE in device:
+        filled["gpus"] = str(device["gpus"])
     if share := device.get("mps"):
         filled |= {"threads": str(share["threads"]), "share_memory": share["memory"]}
     if memory := device.get("memory"):
@@ -132,21 +152,21 @@ def _body(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     }
     body["backend"] = values["backend"] or DEFAULTS["backend"]
     body |= {name: values[name] for name in ("cpu", "memory") if values[name]}
-    body["replicas"] = _number(values["replicas"])
+    body["replicas"] = number(values["replicas"])
     body["command"] = _words(values["command"], errors)
     body["env"] = _env(values["env"], errors)
     if device := _device(values):
         body["device"] = device
-    return body | conditions(values)
+    return body | amounts(values) | conditions(values)
 
 
 def _device(values: dict[str, str]) -> dict[str, Any]:
     amount = values["amount"]
     device: dict[str, Any] = {}
     if amount == WHOLE:
-        device = {"gpus": _number(values["gpus"])}
+        device = {"gpus": number(values["gpus"])}
     elif amount == SHARE:
-        threads = _number(values["threads"])
+        threads = number(values["threads"])
         device = {"mps": {"threads": threads, "memory": values["share_memory"]}}
     elif amount == MEMORY:
         isolation = values["isolation"] or DEFAULTS["isolation"]
@@ -176,11 +196,6 @@ def _env(text: str, errors: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _number(text: str) -> int | str:
-    """A whole number where it is one; else as typed, for the one check to refuse."""
-    return int(text) if text.strip().lstrip("-").isdecimal() and len(text) < 10 else text
-
-
 def _form_field(path: str, amount: str) -> str:
     """Where the page shows an error of the request's field."""
     head = path.split(".")[0]
@@ -194,4 +209,7 @@ def _form_field(path: str, amount: str) -> str:
         if path.startswith("device.models"):
             return "models"
         return "gpus" if amount == WHOLE else parts.get(path, "amount")
+    if head == "retries":
+        fields = {word: name for name, word in RETRIES.items()}
+        return fields.get(path.removeprefix("retries."), "infrastructure_retries")
     return head or "name"

@@ -17,9 +17,20 @@ from portal.jobs.selectors import job_visible
 from portal.jobs.services import job_submit
 from portal.web.answer import answer_to
 from portal.web.person import person
-from portal.web.request_extras import CONDITIONS, changes_in
-from portal.web.request_form import MEMORY, SHARE, WHOLE, Asked, as_curl, fresh, like, read
+from portal.web.request_extras import EXTRAS, changes_in
+from portal.web.request_form import (
+    MEMORY,
+    SHARE,
+    WHOLE,
+    Asked,
+    as_curl,
+    changed,
+    fresh,
+    like,
+    read,
+)
 from portal.web.stock import stock
+from portal.web.telling import told_refusal
 from scheduler.core.request import request_as_yaml
 from scheduler.core.request.values import Launcher
 from scheduler.core.values import Isolation, Priority, Topology
@@ -55,7 +66,7 @@ PRIORITIES = {
 }
 
 FOLDED = frozenset(
-    {"cpu", "memory", "env", "topology", "launcher", "backend", "priority", "models", *CONDITIONS}
+    {"cpu", "memory", "env", "topology", "launcher", "backend", "priority", "models", *EXTRAS}
 )
 
 
@@ -64,6 +75,9 @@ def request_page(request: HttpRequest) -> HttpResponse:
     user = person(request)
     if request.method == "POST":
         asked = read(request.POST)
+        if changes := changes_in(request.POST.get("instead", "")):
+            # A button beside the form: it is filled in anew, and nothing is submitted yet.
+            return _page(request, read(changed(asked.values, changes)))
         if job := _submit(user, asked):
             return HttpResponseRedirect(reverse("web:job", args=[job.label]))
         return _page(request, asked, status=400)
@@ -108,7 +122,7 @@ def _submit(user: User, asked: Asked) -> Job | None:
     try:
         return job_submit(user=user, request=asked.request, idempotency_key=asked.values["key"])
     except Refused as refused:
-        asked.refuse(refused.field, refused.sentence)
+        asked.refuse(refused.field, told_refusal(refused))
         return None
 
 

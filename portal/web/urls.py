@@ -16,6 +16,7 @@ urlpatterns = [
     path("jobs/", jobs_page.jobs, name="jobs"),
     path("jobs/<str:ref>/", job_page.job, name="job"),
     path("jobs/<str:ref>/cancel", job_page.cancel, name="cancel"),
+    path("jobs/<str:ref>/instead", job_page.instead, name="instead"),
     path("jobs/<str:ref>/log", job_page.raw_log, name="log"),
     path("jobs/<str:ref>/stream", stream.job_stream, name="stream"),
     path("cluster/stream", stream.cluster_stream, name="cluster_stream"),

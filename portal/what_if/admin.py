@@ -8,6 +8,14 @@ from portal.what_if.models import WhatIf
 
 @admin.register(WhatIf)
 class WhatIfAdmin(ReadOnlyAdmin):
-    list_display = ("id", "asked_by", "days", "status", "progress", "created_at", "finished_at")
+    list_display = (
+        "id",
+        "asked_by",
+        "days",
+        "told_status",
+        "progress",
+        "created_at",
+        "finished_at",
+    )
     list_filter = ("status",)
     list_select_related = ("asked_by",)

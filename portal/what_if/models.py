@@ -11,12 +11,17 @@ LEASE = timedelta(minutes=10)
 
 
 class Status(models.TextChoices):
-    """asked -> running -> done or failed; nothing else."""
+    """asked -> running -> done or failed; until then it may be cancelled. Nothing else."""
 
     ASKED = "asked"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN = (Status.ASKED, Status.RUNNING)
+CUT_OFF = "It was cut off, or no worker took it up. Ask again"
 
 
 class WhatIf(models.Model):
@@ -33,7 +38,7 @@ class WhatIf(models.Model):
     )
     days = models.PositiveSmallIntegerField()
     changes = models.JSONField(default=list)
-    status = models.CharField(max_length=8, choices=Status.choices, default=Status.ASKED)
+    status = models.CharField(max_length=9, choices=Status.choices, default=Status.ASKED)
     progress = models.PositiveSmallIntegerField(default=0)
     sentence = models.CharField(max_length=400, blank=True, default="")
     outcome = models.JSONField(null=True, blank=True)
@@ -55,5 +60,13 @@ class WhatIf(models.Model):
     @property
     def is_cut_off(self) -> bool:
         """It is not over, and nobody works on it any more."""
-        is_open = self.status in (Status.ASKED, Status.RUNNING)
-        return is_open and self.stamped_at < timezone.now() - LEASE
+        return self.status in OPEN and self.stamped_at < timezone.now() - LEASE
+
+    @property
+    def told_status(self) -> str:
+        """For people and programs: what was cut off has failed."""
+        return str(Status.FAILED if self.is_cut_off else self.status)
+
+    @property
+    def told_sentence(self) -> str:
+        return CUT_OFF if self.is_cut_off else self.sentence

@@ -18,14 +18,15 @@ from django.db.models import Q, QuerySet
 from portal.errors import Refused
 from portal.jobs.asked import COLUMNS, as_job, asked_for, seconds
 from portal.jobs.models import Attempt, Job
-from portal.jobs.past import owners, past_runs
+from portal.jobs.past import past_runs
 from portal.jobs.snapshot import cluster_snapshot
+from portal.jobs.used import owners
 from portal.quotas.policy import policy_now
 from scheduler.core.states import JobStatus
 from scheduler.core.values import WaitingJob
+from scheduler.virtual.devices import emptied
+from scheduler.virtual.values import Recorded, Setting, Week
 from scheduler.what_if.comparing import MOST_JOBS
-from scheduler.what_if.devices import emptied
-from scheduler.what_if.values import Recorded, Setting, Week
 
 MOST_DAYS = 90
 # Of its limit, what a job takes that has not ended, where no job has ended to tell.
@@ -55,11 +56,14 @@ def jobs_between(since: datetime, until: datetime) -> QuerySet[Job]:
     return rows.order_by("queued_at", "id")
 
 
-def require_few(*, now: datetime, days: int) -> None:
-    """Raises Refused(days_invalid, too_many_jobs)."""
+def require_jobs(*, now: datetime, days: int) -> None:
+    """Raises Refused(days_invalid, no_jobs, too_many_jobs)."""
     if not 1 <= days <= MOST_DAYS:
         raise Refused("days_invalid", f"Ask about 1 to {MOST_DAYS} days", "days")
     number = jobs_between(now - timedelta(days=days), now).count()
+    if not number:
+        sentence = f"No job waited or ran in the last {days} days: there is nothing to replay"
+        raise Refused("no_jobs", f"{sentence}. Ask about more days, at most {MOST_DAYS}", "days")
     if number > MOST_JOBS:
         sentence = f"There are {number} jobs in this time; at most {MOST_JOBS} are replayed"
         raise Refused("too_many_jobs", f"{sentence}. Ask about fewer days", "days")

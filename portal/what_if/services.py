@@ -1,6 +1,5 @@
 """Ask what would have been, carry it out, and keep the answer. Nothing of the cluster changes."""
 
-import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -15,35 +14,37 @@ from portal.accounts.rights import require_platform_admin
 from portal.audit.services import audit_record
 from portal.errors import Refused
 from portal.live.bell import ring_what_if
-from portal.what_if.models import LEASE, Status, WhatIf
-from portal.what_if.reading import require_few, setting_now, week_of
+from portal.what_if.models import LEASE, OPEN, Status, WhatIf
+from portal.what_if.reading import require_jobs, setting_now, week_of
+from portal.what_if.stamps import NobodyAsks, Stamps
 from scheduler.what_if.changes import Change
 from scheduler.what_if.comparing import Comparison, Progress, changed_by, compare
 from scheduler.what_if.refused import ChangeRefusedError
 from scheduler.what_if.wire import read_changes, write_change
 
 MOST_OPEN = 3
-# So often, at most, a replay says how far it is.
-STAMP_SECONDS = 2.0
+MOST_CHARACTERS = 400
 
 log = structlog.get_logger(__name__)
 
 
 def what_if_ask(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
-    """A question that a worker answers. Raises Refused(forbidden, days_invalid, too_many_jobs,
-    change_invalid, busy)."""
+    """A question that a worker answers. Raises Refused(forbidden, days_invalid, no_jobs,
+    too_many_jobs, change_invalid, busy)."""
     require_platform_admin(user)
     now = timezone.now()
-    require_few(now=now, days=days)
+    require_jobs(now=now, days=days)
     try:
         read = read_changes(changes)
         changed_by(setting_now(now=now, days=days), read)
     except ChangeRefusedError as refused:
         raise _as_refused(refused) from refused
     with transaction.atomic():
-        fresh = Q(status__in=(Status.ASKED, Status.RUNNING), stamped_at__gte=now - LEASE)
+        fresh = Q(status__in=OPEN, stamped_at__gte=now - LEASE)
         if WhatIf.objects.filter(fresh).count() >= MOST_OPEN:
-            sentence = f"{MOST_OPEN} what-ifs are being worked on. Wait until one is done"
+            sentence = (
+                f"{MOST_OPEN} what-ifs are being worked on. Wait until one is done, or cancel one"
+            )
             raise Refused("busy", sentence, "", 409)
         stored = [write_change(change) for change in read]
         row = WhatIf.objects.create(asked_by=user, days=days, changes=stored)
@@ -66,15 +67,33 @@ def what_if(
     return found
 
 
+def what_if_cancel(*, user: User, row: WhatIf) -> WhatIf:
+    """Whoever works on it stops within seconds. Raises Refused(forbidden, what_if_over)."""
+    require_platform_admin(user)
+    now = timezone.now()
+    with transaction.atomic():
+        mine = WhatIf.objects.filter(pk=row.pk, status__in=OPEN)
+        if not mine.update(status=Status.CANCELLED, stamped_at=now, finished_at=now):
+            raise Refused("what_if_over", "It is over already: there is nothing to cancel", "", 409)
+        audit_record(actor=user.username, action="what_if_cancel", noun="what_if", noun_id=row.pk)
+    row.refresh_from_db()
+    return row
+
+
 def what_if_carry_out(*, what_if_id: int) -> bool:
     """Answer one question. False where somebody else has it, or it is answered already."""
     row = _claimed(what_if_id)
     if row is None:
         return False
     try:
-        found = _compared(row.days, read_changes(row.changes), _Stamps(row.pk))
+        found = _compared(row.days, read_changes(row.changes), Stamps(row.pk))
+    except NobodyAsks:
+        log.info("what_if_cancelled", what_if=row.pk)
     except (Refused, ChangeRefusedError) as refused:
-        _finish(row, Status.FAILED, sentence=refused.sentence)
+        _finish(row, Status.FAILED, sentence=refused.sentence[:MOST_CHARACTERS])
+    except (KeyboardInterrupt, SystemExit):
+        _finish(row, Status.FAILED, sentence="Its worker was stopped before it was done. Ask again")
+        raise
     except Exception:
         log.exception("what_if_failed", what_if=row.pk)
         sentence = "It failed. The worker's log says why"
@@ -87,7 +106,7 @@ def what_if_carry_out(*, what_if_id: int) -> bool:
 
 def _compared(days: int, changes: tuple[Change, ...], progress: Progress) -> Comparison:
     now = timezone.now()
-    require_few(now=now, days=days)
+    require_jobs(now=now, days=days)
     setting, week = setting_now(now=now, days=days), week_of(now=now, days=days)
     try:
         return compare(setting, week, changes, progress)
@@ -110,24 +129,6 @@ def _finish(row: WhatIf, status: Status, **columns: Any) -> None:
     WhatIf.objects.filter(pk=row.pk, status=Status.RUNNING).update(
         status=status, stamped_at=now, finished_at=now, **columns
     )
-
-
-class _Stamps:
-    """Progress as percent in the row, not more often than people look."""
-
-    def __init__(self, pk: int) -> None:
-        self._pk = pk
-        self._last = time.monotonic()
-
-    def __call__(self, done: int, of: int) -> None:
-        now = time.monotonic()
-        if now - self._last < STAMP_SECONDS:
-            return
-        self._last = now
-        percent = 100 * done // max(1, of)
-        WhatIf.objects.filter(pk=self._pk, status=Status.RUNNING).update(
-            progress=percent, stamped_at=timezone.now()
-        )
 
 
 def _as_refused(refused: ChangeRefusedError) -> Refused:

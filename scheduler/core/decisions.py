@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from agents.contract.documents import SliceKind
 from scheduler.core.reasons import Reason
+from scheduler.core.said import NOTHING, Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,12 @@ class Place:
 
     job: str
     replicas: tuple[ReplicaPlace, ...]
-    sentence: str = ""
+    said: Said = NOTHING
+
+    @property
+    def sentence(self) -> str:
+        """In English."""
+        return self.said.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class Estimate:
     optimistic: int
     expected: int
     pessimistic: int
-    basis: str
+    basis: Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,8 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`bypassed`: blocked jobs that a later one overtook in this pass, one more time each."""
+    """`bypassed`: waiting jobs before which a later arrival of no higher priority started in this
+    pass, one more time each; of each band the oldest ones that are not at the limit yet."""
 
     places: tuple[Place, ...] = ()
     merges: tuple[Merge, ...] = ()

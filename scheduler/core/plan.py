@@ -14,9 +14,13 @@ from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.place import Found, find
 from scheduler.core.placement.wants import Want
 from scheduler.core.policy import Backfill, Policy
+from scheduler.core.queue.asks import Ask
 from scheduler.core.queue.due import not_due
 from scheduler.core.queue.fairshare import FairShares, capacity_of
+from scheduler.core.queue.kept_quota import KeptQuota, kept_for
+from scheduler.core.queue.leaving import Leaving
 from scheduler.core.queue.order import Keys, Outlook, QuotaShares, Rank, Shares, Turns
+from scheduler.core.queue.overtaken import Contest
 from scheduler.core.queue.preemption import (
     Room,
     Victims,
@@ -86,7 +90,9 @@ class _Pass:
         self.preempts: list[Preempt] = []
         self.holds: list[Hold] = []
         self.blocked: list[str] = []
-        self.overtaken = 0
+        self.contest = Contest(policy.bypass_limit)
+        self.leaving = Leaving(self.ledger)
+        self.kept_quota = KeptQuota(self.ledger.accounts)
 
     def run(self) -> Plan:
         turns = Turns(self.snapshot.jobs, self.keys)
@@ -102,7 +108,7 @@ class _Pass:
             holds=tuple(self.holds),
             preempts=tuple(self.preempts),
             reservations=promised,
-            bypassed=tuple(self.blocked[: self.overtaken]),
+            bypassed=self.contest.overtaken(),
             carves=more.carves,
         )
 
@@ -118,7 +124,7 @@ class _Pass:
         starting = self._starting(job, rank)
         crossed, mark = self.promises.crossed(starting), self.ledger.mark()
         for want in ask.ways:
-            if self._quota(job, want) is not None:
+            if self._quota(job, want) is not None or not self.kept_quota.allows(job, [want])[0]:
                 continue
             with self.promises.tried():
                 found, _ = self._find(starting, want, crossed, merging=False)
@@ -128,7 +134,7 @@ class _Pass:
         return False
 
     def _starting(self, job: WaitingJob, rank: Rank) -> Occupant:
-        once = self.keys.once_running(rank)
+        once = self.keys.once_running(job, rank)
         return occupant(job, (), once, self.snapshot.now, self.policy)
 
     def _turn(self, job: WaitingJob, rank: Rank) -> Reason | None:
@@ -140,11 +146,23 @@ class _Pass:
             return reason
         ways = [w for w in ask.ways if self._quota(job, w) is None]
         if not ways:
-            return self._quota(job, ask.ways[0])
+            return self._short(job, rank, ask.ways)
+        ways, ahead = self.kept_quota.allows(job, ways)
+        if not ways:
+            self.contest.is_short(job)
+            return kept_for(ahead)
+        reason = self._try(job, rank, ask, ways)
+        if reason is not None:
+            self.contest.waits(job, ask.boards)
+        return reason
+
+    def _try(self, job: WaitingJob, rank: Rank, ask: Ask, ways: list[Want]) -> Reason | None:
+        """With what its owners may have now."""
         if self.blocked and self.policy.backfill is Backfill.NONE:
             self.blocked.append(job.id)
             return BEHIND
-        alike = (*ask.alike, len(ways))
+        # Who may have less than its owners ask for finds other places.
+        alike = (*ask.alike, *(() if len(ways) == len(ask.ways) else ways))
         if self.borrowers.can_stop:
             # Who may take back quota depends on the project.
             alike = (*alike, job.project)
@@ -169,6 +187,12 @@ class _Pass:
             return None
         return quota_reason(job, want.replica_units * job.replicas, self.ledger, want.board)
 
+    def _short(self, job: WaitingJob, rank: Rank, ways: list[Want]) -> Reason | None:
+        self.contest.is_short(job)
+        if rank[1] == 0:
+            self.kept_quota.keep(job, ways)
+        return self._quota(job, ways[0])
+
     def _place(
         self, starting: Occupant, rank: Rank, ways: list[Want], crossed: list[Promise]
     ) -> Reason | None:
@@ -192,7 +216,7 @@ class _Pass:
     ) -> tuple[Found | None, Promise | None]:
         """Places on the ledger that break no promise; the second value: one that was in the way."""
         job, mark = starting.job, self.ledger.mark()
-        found = find(job, want, self.ledger, merging=merging)
+        found = self.leaving.find(job, want, merging=merging)
         if found is None or not crossed:
             return found, None
         broken = self.promises.allows(starting, found)
@@ -208,12 +232,16 @@ class _Pass:
 
     def _take(self, starting: Occupant, found: Found, *, merging: bool) -> Reason | None:
         self._occupy(starting, found)
+        if there := self.leaving.under(found):
+            self._merge(starting.job, found)
+            return until_stopped(there)
         if merging:
             # Idle slices go first, for this job or one before it; the ledger keeps the place.
             self._merge(starting.job, found)
             return repartition()
         self.places.append(Place(starting.job.id, tuple(found.replicas), why_here(found)))
-        self.overtaken = len(self.blocked)
+        device = found.replicas[0].devices[0]
+        self.contest.starts(starting.job, self.ledger.gpus[device.gpu].board.key)
         return None
 
     def _occupy(self, starting: Occupant, found: Found) -> None:
@@ -247,6 +275,7 @@ class _Pass:
         for victim in leave:
             self.occupants.pop(victim.run.job.id, None)
         self.victims.take(leave)
+        self.leaving.add(leave)
         self.borrowers.take(leave)
         self._occupy(starting, room.found)
         self._merge(job, room.found)

@@ -52,9 +52,9 @@ class Policy:
     `hysteresis`: a running job's key is divided by this. `protection_seconds`: it is not stopped in
     its first so many seconds, doubled for each time that it was stopped before. `patience_seconds`:
     a job that waits this long counts as half as large, after twice that as a third.
-    `bypass_limit`: a job overtaken so often goes first. `moves`: how many restartable jobs one
-    placement may move. `half_life_seconds`: of what an owner used. `warm`: slices that the mix will
-    want are made, and idle ones in their way deleted, before anybody asks.
+    `bypass_limit`: a job that was overtaken in so many passes goes first. `moves`: how many
+    restartable jobs one placement may move. `half_life_seconds`: of what an owner used. `warm`:
+    slices that the mix will want are made, and idle ones in their way deleted, before anybody asks.
     """
 
     merge: bool = True
@@ -65,7 +65,7 @@ class Policy:
     hysteresis: float = 1.5
     protection_seconds: int = 1_800
     patience_seconds: int = 7 * DAY
-    bypass_limit: int = 1_000
+    bypass_limit: int = 10_000
     moves: int = 0
     half_life_seconds: int = 7 * DAY
     warm: bool = False

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scheduler.core.said import NOTHING, Said
+
 
 class ReasonCode(StrEnum):
     """The closed list of product.md, dominant reason of a waiting job."""
@@ -58,12 +60,22 @@ CLASS_OF: dict[ReasonCode, ReasonClass] = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One dominant reason: a code, one sentence, the evidence in numbers, what would unblock it."""
+    """One dominant reason: a code, what is said, the evidence in numbers, what helps against it.
+
+    `sentence` and `unblocks` are `said` and `helps` in English."""
 
     code: ReasonCode
-    sentence: str
+    said: Said
     evidence: dict[str, Any] = field(default_factory=dict)
-    unblocks: str = ""
+    helps: Said = NOTHING
+
+    @property
+    def sentence(self) -> str:
+        return self.said.text
+
+    @property
+    def unblocks(self) -> str:
+        return self.helps.text
 
     @property
     def cls(self) -> ReasonClass:
@@ -74,6 +86,8 @@ class Reason:
             "code": str(self.code),
             "class": str(self.cls),
             "sentence": self.sentence,
+            "said": self.said.as_dict(),
             "evidence": self.evidence,
             "unblocks": self.unblocks,
+            "unblocks_said": self.helps.as_dict(),
         }

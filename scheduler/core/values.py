@@ -101,7 +101,10 @@ class GpuView:
 class NodeView:
     """A node. `available` = online, schedulable, not blocked. `share_clients`: how many processes
     one GPU's MPS server takes; 0 where the node gives no MPS shares. `labels` are what jobs may ask
-    for; only jobs that tolerate every one of its `taints` run here."""
+    for; only jobs that tolerate every one of its `taints` run here. Why it is not available:
+    `unavailable_key` of `templates` with `unavailable_because` as its `why`, or with "" just that
+    text. `disk_total_mib`: what jobs may
+    have of its disk; None where its agent does not say, and then `disk_free_mib` is 0."""
 
     id: str
     name: str
@@ -117,6 +120,9 @@ class NodeView:
     labels: tuple[str, ...] = ()
     taints: tuple[str, ...] = ()
     links: Links = UNKNOWN
+    disk_free_mib: int = 0
+    disk_total_mib: int | None = None
+    unavailable_key: str = ""
 
     @property
     def leaf(self) -> str:
@@ -172,8 +178,8 @@ class OwnerView:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A queued job. `queued_at` in seconds; `cpu_milli`, `memory_mib`, `processes` are per
-    replica.
+    """A queued job. `queued_at` in seconds; `cpu_milli`, `memory_mib`, `disk_mib` (0 = none asked
+    for), `processes` are per replica.
 
     `limit_is_chosen`: the user chose the time limit, so it says something of the run time.
     `attained_seconds`: useful running time so far, over all attempts. `preempted`: how often it was
@@ -206,6 +212,7 @@ class WaitingJob:
     needs: tuple[str, ...] = ()
     tolerates: tuple[str, ...] = ()
     group: str = ""
+    disk_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from scheduler.replay.refused import Refused
+
 KINDS = {
     "openb": "placements on Alibaba's openb nodes, by arrived load",
     "philly": "job completion times on Philly-derived traces",
@@ -14,7 +16,8 @@ KINDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Each kind is a module here with `add(parser)` and `run(options) -> exit code`."""
+    """Each kind is a module here with `add(parser)` and `run(options) -> exit code`;
+    what they refuse is one sentence on stderr and exit code 2."""
     parser = argparse.ArgumentParser(prog="scheduler.replay", description=__doc__)
     kinds = parser.add_subparsers(dest="kind", required=True)
     given = sys.argv[1:] if arguments is None else list(arguments)
@@ -25,7 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             importlib.import_module(f"scheduler.replay.{kind}").add(sub)
     options = parser.parse_args(given)
     module = importlib.import_module(f"scheduler.replay.{options.kind}")
-    return int(module.run(options))
+    try:
+        return int(module.run(options))
+    except Refused as refused:
+        print(f"replay {options.kind}: {refused}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

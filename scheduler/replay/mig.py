@@ -14,18 +14,20 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from agents.contract.boards import Board, Profile, boards
+from agents.contract.boards import Profile, boards
 from scheduler.core.carving.prices import Floats
 from scheduler.core.carving.shape import Shape, shape
 from scheduler.core.carving.windows import READY, Values, values, weights_of
+from scheduler.core.carving.windows import RETURN as PLANNER_RETURN
 from scheduler.replay import mig_baselines
-from scheduler.replay.mig_world import Figures, Stream, churn, inflation
+from scheduler.replay.mig_moves import HOLE, RETURN, reach
+from scheduler.replay.mig_world import Figures, Rule, Stream, churn, inflation
 from scheduler.replay.mig_world import run as run_world
 
 MIXES = ("uniform", "small", "large", "bimodal")
 POLICIES = ("tessera", "firstfit", "bestfit", "leastfrag")
-# A single instance also moves where that keeps so much more of V than the best place without it.
-GAIN = 3.0
+# A plan with a move must be better by more than this than the best one without: nearly nothing.
+GAIN = 0.001
 
 
 class Refused(Exception):
@@ -45,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--move-gain",
         type=float,
         default=GAIN,
-        help="a move must keep this much more room; inf: only where nothing fits without",
+        help="tessera: a move must keep this much more room; inf: only where nothing fits without",
     )
     parser.add_argument("--bound", action="store_true", help="free repacking at each arrival, too")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -55,54 +57,53 @@ def run(options: argparse.Namespace) -> int:
     """0, or 2 with one sentence on stderr where the options make no sense."""
     try:
         here = _shape(options.board)
-        weights, seeds = _weights(here, options.mix), _seeds(options.seeds)
+        weights, seeds = mix_weights(here, options.mix), seeds_of(options.seeds)
         _check(options)
     except Refused as refused:
         print(f"replay mig: {refused}", file=sys.stderr)
         return 2
     rows = []
-    costs = costs_of(options.policy, here, weights)
+    rule = rule_of(options.policy, here, weights, options.moves, options.move_gain)
     for seed in tqdm(seeds, desc="seeds", file=sys.stderr, disable=not sys.stderr.isatty()):
-        rows.append(_row(options, here, weights, costs, seed))
+        rows.append(_row(options, here, weights, rule, seed))
         _tell(rows[-1], options.json)
     keys = [key for key in rows[0] if key != "seed"]
     _tell({"seed": "mean"} | {k: round(fmean(r[k] for r in rows), 4) for k in keys}, options.json)
     return 0
 
 
-def costs_of(policy: str, shape: Shape, weights: Floats) -> Floats:
-    """What each spot costs beside each layout; `tessera` is the planner's own table."""
+def rule_of(policy: str, shape: Shape, weights: Floats, moves: int = 0, gain: float = GAIN) -> Rule:
+    """How a policy places; `tessera` is the planner's own table. It chooses place and move together
+    where `moves` are allowed and `gain` is finite; the others move only where nothing fits."""
     match policy:
+        case "tessera" if moves and gain < np.inf:
+            table = tessera(shape, weights, HOLE, RETURN)
+            return Rule(table.falls, READY, moves, reach(shape, weights), gain)
         case "tessera":
-            return tessera(shape.board, shape, weights).falls
+            table = tessera(shape, weights)
+            return Rule(table.falls, READY, moves, roomy=table.roomy)
         case "firstfit":
-            return mig_baselines.first_fit(shape)
+            return Rule(mig_baselines.first_fit(shape), moves=moves)
         case "bestfit":
-            return mig_baselines.best_fit(shape)
-    return mig_baselines.least_fragmentation(shape)
+            return Rule(mig_baselines.best_fit(shape), moves=moves)
+    return Rule(mig_baselines.least_fragmentation(shape), moves=moves)
 
 
-def tessera(board: Board, shape: Shape, weights: Floats) -> Values:
-    found = values(board, weights_of(dict(zip(shape.names, weights.tolist(), strict=True))))
+def tessera(
+    shape: Shape, weights: Floats, hole: float | None = None, returns: float = PLANNER_RETURN
+) -> Values:
+    mix = weights_of(dict(zip(shape.names, weights.tolist(), strict=True)))
+    found = values(shape.board, mix, hole, returns)
     if found is None:
-        raise Refused(f"{board.key} has no table of layouts")
+        raise Refused(f"{shape.board.key} has no table of layouts")
     return found
 
 
 def _row(
-    options: argparse.Namespace, here: Shape, weights: Floats, costs: Floats, seed: int
+    options: argparse.Namespace, here: Shape, weights: Floats, rule: Rule, seed: int
 ) -> dict[str, Any]:
     stream = _stream(options, here, weights, seed)
-    prefer = READY if options.policy == "tessera" else 0.0
-    told = run_world(
-        here,
-        stream,
-        options.gpus,
-        costs,
-        prefer=prefer,
-        moves=options.moves,
-        gain=options.move_gain,
-    )
+    told = run_world(here, stream, options.gpus, rule)
     row = {"seed": seed} | {key: round(value, 4) for key, value in asdict(told).items()}
     if options.bound:
         bound: Figures = mig_baselines.free_repacking(here, stream, options.gpus)
@@ -141,7 +142,7 @@ def _check(options: argparse.Namespace) -> None:
         raise Refused("--move-gain: 0 or more")
 
 
-def _seeds(text: str) -> list[int]:
+def seeds_of(text: str) -> list[int]:
     try:
         parts = [part.split("-") for part in text.split(",")]
         found = [
@@ -174,7 +175,7 @@ def named_mix(shape: Shape, name: str) -> dict[str, float]:
     return dict(zip(names, shapes[name], strict=True))
 
 
-def _weights(here: Shape, mix: str) -> Floats:
+def mix_weights(here: Shape, mix: str) -> Floats:
     asked = named_mix(here, mix) if mix in MIXES else _of_file(here, Path(mix))
     if unknown := sorted(set(asked) - set(here.names)):
         raise Refused(f"--mix {mix}: {here.board.key} has no profile {unknown[0]}")

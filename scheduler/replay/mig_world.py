@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from scheduler.core.carving.choose import cheapest, room_by_move, room_by_moves, worth_moving
 from scheduler.core.carving.prices import Floats
 from scheduler.core.carving.shape import Ints, Shape
+from scheduler.core.carving.windows import many_empty
+from scheduler.replay.mig_choose import cheapest, room_by_move, room_by_moves
+from scheduler.replay.mig_moves import DEPTH, Reach, joint, reach
 
 # Of a run with lifetimes: mean lifetimes until the cluster has filled, and those that are counted.
 SETTLING, COUNTED = 6.0, 60.0
@@ -40,6 +42,24 @@ class Figures:
     moves: int
     accepted: int
     requests: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """How to place: where `costs` (layouts x spots) is least, less `prefer` where an idle slice of
+    the profile is ready. `roomy`: the costs while many GPUs are empty, where they are others.
+
+    With `moves`, at most so many running instances move where nothing fits else. With `together`
+    as well, the place and one move are chosen as one plan at every request, which must be better by
+    more than `gain` than the best plan without a move; ready slices count nothing then.
+    """
+
+    costs: Floats
+    prefer: float = 0.0
+    moves: int = 0
+    together: Reach | None = None
+    gain: float = 0.0
+    roomy: Floats | None = None
 
 
 def inflation(shape: Shape, weights: Floats, gpus: int, seed: int) -> Stream:
@@ -73,30 +93,20 @@ def sizes(shape: Shape) -> Ints:
     return found
 
 
-def run(
-    shape: Shape,
-    stream: Stream,
-    gpus: int,
-    costs: Floats,
-    *,
-    prefer: float = 0.0,
-    moves: int = 0,
-    gain: float = np.inf,
-) -> Figures:
-    """The stream through one policy: `costs` (layouts x spots), the least is taken.
-
-    With `moves`, running instances move where nothing fits else, and a single one also where V is
-    then higher by more than `gain` than after the best placement alone: out of the new one's way,
-    or from anywhere to anywhere."""
+def run(shape: Shape, stream: Stream, gpus: int, rule: Rule) -> Figures:
+    """The stream through one policy."""
+    nothing = reach(shape, np.zeros(len(shape.names)))
     found = _run(
         stream.profile,
         stream.events,
         stream.counted,
         gpus,
-        costs,
-        prefer,
-        moves,
-        gain,
+        rule.costs,
+        rule.costs if rule.roomy is None else rule.roomy,
+        many_empty(gpus),
+        rule.prefer,
+        rule.moves,
+        np.inf if rule.together is None else rule.gain,
         shape.after,
         shape.before,
         _clashes(shape),
@@ -104,6 +114,8 @@ def run(
         shape.profile_of,
         shape.size,
         shape.used,
+        nothing if rule.together is None else rule.together,
+        np.array(DEPTH),
     )
     return figures(stream, sizes(shape), gpus * shape.board.memory_slices, found)
 
@@ -135,6 +147,8 @@ def _run(
     counted: int,
     gpus: int,
     costs: Floats,
+    roomy: Floats,
+    many: int,
     prefer: float,
     moves: int,
     gain: float,
@@ -145,6 +159,8 @@ def _run(
     profile_of: Ints,
     size: Ints,
     used: Ints,
+    tables: Reach,
+    depth: Floats,
 ) -> tuple[float, float, float, float, float, float, float]:
     spots = len(size)
     lay = np.zeros(gpus, np.int32)
@@ -170,29 +186,25 @@ def _run(
             carved -= lay[gpu] == 0
             continue
         kind = profile[number]
-        gpu, spot, cost = cheapest(lay, warm, costs, starts[kind], starts[kind + 1], prefer)
+        falls = roomy if gpus - carved >= many else costs
+        gpu, spot, _ = cheapest(lay, warm, falls, starts[kind], starts[kind + 1], prefer)
         counts = number >= counted
         plan = np.array(((gpu, spot, -1, -1),), dtype=np.int32)
-        if moves > 0 and (gpu < 0 or gain < np.inf):
-            one, old, new, less = room_by_move(
+        if moves > 0 and gain < np.inf:
+            plan = joint(
+                lay, holder, after, before, costs, starts, profile_of, kind, tables, depth, gain
+            )
+        elif moves > 0 and gpu < 0:
+            gpu, old, new, _ = room_by_move(
                 lay, holder, after, before, costs, starts, profile_of, kind
             )
-            other, standing, rise = -1, -1, 0.0
             if gpu >= 0:
-                lay[gpu] = after[lay[gpu], spot]
-                other, standing, rise = worth_moving(lay, holder, before, costs, starts, profile_of)
-                lay[gpu] = before[lay[gpu], spot]
-            if other >= 0 and rise < -gain and cost + rise <= less:
-                plan = np.array(((other, standing, -1, -1), (gpu, spot, -1, -1)), dtype=np.int32)
-            elif one >= 0 and (gpu < 0 or less + gain < cost):
-                gpu = one
-                plan = np.array(((one, old, -1, -1), (one, new, -1, -1)), dtype=np.int32)
-            elif gpu < 0 and moves > 1:
-                plan, less = room_by_moves(
-                    lay, holder, after, before, costs, starts, profile_of, kind, moves
-                )
-                gpu = 0 if len(plan) > 0 else -1
-        if gpu >= 0:
+                plan = np.array(((gpu, old, -1, -1), (gpu, new, -1, -1)), dtype=np.int32)
+        if moves > 1 and (len(plan) == 0 or plan[-1, 0] < 0):
+            plan, _ = room_by_moves(
+                lay, holder, after, before, costs, starts, profile_of, kind, moves
+            )
+        if len(plan) > 0 and plan[-1, 0] >= 0:
             # Those that move go first, together: what one leaves may be where another goes.
             last = len(plan) - 1
             who = np.empty(last + 1, np.int32)
@@ -210,7 +222,7 @@ def _run(
                     mine, to_gpu, to_spot = who[step], plan[step, 2], plan[step, 3]
                     if to_gpu < 0:  # one that moves alone goes where it costs least now
                         moved_kind = profile_of[plan[step, 1]]
-                        to_gpu, to_spot, less = cheapest(
+                        to_gpu, to_spot, _ = cheapest(
                             lay, warm, costs, starts[moved_kind], starts[moved_kind + 1], prefer
                         )
                 carved += lay[to_gpu] == 0

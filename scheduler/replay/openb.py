@@ -22,7 +22,6 @@ from scheduler.replay import placement_baselines, placement_tessera
 from scheduler.replay.openb_data import (
     INFLATE_TO,
     WHOLE,
-    BadTrace,
     Cluster,
     Ints,
     Pods,
@@ -67,12 +66,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    try:
-        cluster = read_cluster(options.nodes)
-        pods = read_pods(options.pods, cluster.models)
-    except BadTrace as error:
-        print(f"scheduler.replay openb: {error}", file=sys.stderr)
-        return 2
+    """Raises BadTrace."""
+    cluster = read_cluster(options.nodes)
+    pods = read_pods(options.pods, cluster.models)
     one = _churned if options.churn else _inflated
     results = list(_each_seed(one, cluster, pods, options))
     lines = [*results, _mean(results)]

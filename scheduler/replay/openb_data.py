@@ -13,13 +13,14 @@ import numpy.typing as npt
 
 from scheduler.core.packing.kinds import Kind, NodeRoom
 from scheduler.core.packing.learning import Extent
+from scheduler.replay.refused import Refused
 
 WHOLE = 1_000  # thousandths of a GPU
 INFLATE_TO = 1.3  # of the cluster's GPUs: how much work arrives
 Ints = npt.NDArray[np.int64]
 
 
-class BadTrace(Exception):
+class BadTrace(Refused):
     """The sentence says which file, which line and what is wrong."""
 
 

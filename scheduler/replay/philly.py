@@ -15,12 +15,23 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from agents.contract.boards import boards
+from agents.contract.boards import Board, boards
+from agents.contract.documents import GpuMode
+from scheduler.core.decisions import Plan
 from scheduler.core.forecast.asking import Forecaster
 from scheduler.core.policy import DAY, Backfill, Order, Policy, Preemption
-from scheduler.core.values import DeviceRequest, Priority, WaitingJob
+from scheduler.core.values import (
+    ClusterSnapshot,
+    DeviceRequest,
+    GpuView,
+    NodeView,
+    Priority,
+    WaitingJob,
+)
 from scheduler.replay.philly_data import TraceJob, drawn_limits, read_trace
-from scheduler.replay.world import Work, World
+from scheduler.replay.refused import Refused
+from scheduler.virtual.values import Recorded, Setting, Stops, Week
+from scheduler.virtual.world import Watch, World
 
 BOARD = "H100-80GB"
 _ORACLE = Policy(
@@ -39,6 +50,9 @@ POLICIES = {
     "srsf": replace(_ORACLE, order=Order.SMALLEST),
 }
 ORACLES = ("srtf", "srsf")
+# As the papers count it: who is stopped queues anew with what it has done; a job that moves goes on
+# at once, so that its next protected time is no longer than this one.
+STOPS = Stops(keeps_place=False, moves_count=False, look_seconds=360)
 # With --preemption on. Who was passed stops others when it is due, so that nothing idles for a
 # promise (EASY costs 15 % on trace3); every job of these traces restarts, and may be moved: a gang
 # of whole nodes moves many small ones at once.
@@ -69,23 +83,31 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=5,
         help="tessera and easy: ask for the start of each so many-th job that waits; 0 = none",
     )
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Raises Refused."""
     began = time.monotonic()
+    _check(options)
     trace = read_trace(options.trace)
+    _check_size(trace, options.nodes, options.gpus_per_node)
     limits = "true" if options.policy in ORACLES else options.limits
-    work = as_work(trace, drawn_limits(trace, limits, options.seed), options.gpus_per_node)
+    week = as_week(trace, drawn_limits(trace, limits, options.seed), options.gpus_per_node)
     policy = POLICIES[options.policy]
     if options.policy == "tessera" and options.preemption == "on":
         policy = replace(policy, **STOPPING)
-    size = (options.nodes, options.gpus_per_node, boards()[BOARD])
+    nodes = whole_nodes(options.nodes, options.gpus_per_node, boards()[BOARD])
     asks = options.forecasts if options.policy in ("tessera", "easy") else 0
-    watch = Forecaster(policy, every=asks, seed=options.seed) if asks else None
-    world = World(*size, policy, restart_cost=options.restart_cost, watch=watch)
-    with tqdm(total=len(work), unit="job", disable=not sys.stderr.isatty()) as bar:
-        world.run(work, bar.update)
+    forecaster = Forecaster(policy, every=asks, seed=options.seed) if asks else None
+    world = World(
+        Setting(nodes, policy=policy),
+        week,
+        stops=replace(STOPS, restart_seconds=options.restart_cost),
+        watch=Asking(forecaster) if forecaster else None,
+    )
+    with tqdm(total=len(week.jobs), unit="job", disable=not sys.stderr.isatty()) as bar:
+        world.run(bar.update)
     told = {
         "trace": options.trace.stem,
         "policy": options.policy,
@@ -93,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
         "preemption": "on" if policy.preemption is Preemption.ORDER else "off",
         "seed": options.seed,
         **summary(world),
-        **(watch.summary() if watch else {}),
+        **(forecaster.summary() if forecaster else {}),
         "passes": world.passes,
         "seconds": round(time.monotonic() - began, 2),
     }
@@ -101,35 +123,59 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def as_work(trace: Sequence[TraceJob], limits: list[int] | None, gpus_per_node: int) -> list[Work]:
+class Asking(Watch):
+    """Asks a Forecaster about every job in the first pass that sees it."""
+
+    def __init__(self, forecaster: Forecaster) -> None:
+        self._forecaster = forecaster
+        self._seen: set[str] = set()
+
+    def passed(self, snapshot: ClusterSnapshot, found: Plan) -> None:
+        for job in snapshot.jobs:
+            if job.id not in self._seen:
+                self._seen.add(job.id)
+                self._forecaster.submitted(job, snapshot, found)
+        self._forecaster.passed(snapshot, found)
+
+    def started(self, job: WaitingJob, now: int) -> None:
+        self._forecaster.started(job, now)
+
+    def ended(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
+        self._forecaster.ended(job, now, ran_seconds)
+
+
+def as_week(trace: Sequence[TraceJob], limits: list[int] | None, gpus_per_node: int) -> Week:
     """The trace's jobs as the planner sees them, beside their durations. Without limits each has
     the site's maximum, longer than any of them."""
     longest = 2 * max(job.seconds for job in trace)
     stated = limits or [longest] * len(trace)
-    return [
-        Work(
-            _job(job, limit, limits is not None, gpus_per_node),
-            job.submitted_at,
-            job.seconds,
-            job.seconds,
-        )
+    jobs = (
+        Recorded(_job(job, limit, limits is not None, gpus_per_node), job.seconds)
         for job, limit in zip(trace, stated, strict=True)
-    ]
+    )
+    times = [job.submitted_at for job in trace]
+    return Week(min(times), max(times), tuple(jobs))
+
+
+def whole_nodes(nodes: int, gpus: int, board: Board) -> tuple[NodeView, ...]:
+    """Equal nodes of whole GPUs, with CPU and memory for everybody."""
+    return tuple(_node(f"n{number:05d}", gpus, board) for number in range(nodes))
 
 
 def summary(world: World) -> dict[str, float]:
     """Averages over all jobs, in seconds; waits count every second that a job did not run."""
-    work = list(world.work.values())
-    took = np.array([w.ended_at - w.submitted_at for w in work], dtype=float)
-    waits = took - np.array([w.seconds for w in work])
-    span = max(w.ended_at for w in work) - min(w.submitted_at for w in work)
+    fates = list(world.fates.values())
+    submitted = [fate.recorded.job.queued_at for fate in fates]
+    ended = [fate.ended_at for fate in fates]
+    took = np.array(ended, dtype=float) - np.array(submitted)
+    waits = took - np.array([fate.recorded.ran_seconds for fate in fates])
     return {
         "avg_jct_s": round(float(took.mean()), 1),
         "p99_jct_s": round(float(np.percentile(took, 99)), 1),
-        "makespan_s": span,
+        "makespan_s": max(ended) - min(submitted),
         "avg_wait_s": round(float(waits.mean()), 1),
         "longest_wait_s": round(float(waits.max()), 1),
-        "preemptions": sum(w.stopped for w in work),
+        "preemptions": sum(fate.stopped for fate in fates),
     }
 
 
@@ -139,6 +185,45 @@ def show(told: dict[str, object], *, as_json: bool) -> None:
         return
     for key, value in told.items():
         sys.stdout.write(f"{key:16} {value}\n")
+
+
+def _check(options: argparse.Namespace) -> None:
+    bounds = {
+        "nodes": (1, 10_000),
+        "gpus_per_node": (1, 16),
+        "restart_cost": (0, 86_400),
+        "seed": (0, 2**32 - 1),
+        "forecasts": (0, 1_000_000),
+    }
+    for name, (least, most) in bounds.items():
+        if not least <= getattr(options, name) <= most:
+            raise Refused(f"--{name.replace('_', '-')}: from {least} to {most}")
+
+
+def _check_size(trace: Sequence[TraceJob], nodes: int, gpus_per_node: int) -> None:
+    """A gang of whole nodes takes all of their GPUs."""
+    needed = max(-(-job.gpus // gpus_per_node) for job in trace)
+    if needed > nodes:
+        largest = max(job.gpus for job in trace)
+        sentence = f"the largest job asks for {largest} GPUs, which are {needed} whole nodes"
+        raise Refused(f"--nodes {nodes}: {sentence}. Give at least {needed}")
+
+
+def _node(name: str, gpus: int, board: Board) -> NodeView:
+    own = tuple(
+        GpuView(
+            id=f"{name}/{index}",
+            index=index,
+            board=board.key,
+            product_name=board.product_names[0],
+            memory_mib=board.memory_mib,
+            mode=GpuMode.WHOLE,
+            healthy=True,
+        )
+        for index in range(gpus)
+    )
+    ample = 1_000 * gpus
+    return NodeView(name, name, True, "f", ample, ample, ample, ample, own)
 
 
 def _job(job: TraceJob, limit: int, chosen: bool, gpus_per_node: int) -> WaitingJob:

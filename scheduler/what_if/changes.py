@@ -1,17 +1,16 @@
 """What an admin may ask about: each change makes another Setting of one. Nothing else changes."""
 
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from agents.contract.documents import GpuMode
 from agents.contract.units import as_gpus
 from scheduler.core.placement.wants import gpu_board
-from scheduler.core.policy import Policy
 from scheduler.core.values import GpuView, NodeView, QuotaView
+from scheduler.virtual.values import Setting
 from scheduler.what_if.layout import pinned_as
-from scheduler.what_if.refused import ChangeRefusedError
-from scheduler.what_if.values import Setting
+from scheduler.what_if.policy_options import option
+from scheduler.what_if.refused import ChangeRefusedError, names_there, require
 
 MOST_NODES = 1_000
 # A hundred thousand GPUs, as in portal.quotas.services.
@@ -34,9 +33,12 @@ class QuotaSet:
         return f"{whose} may hold {as_gpus(self.units, up=False)} GPUs{of}"
 
     def on(self, setting: Setting) -> Setting:
-        _require(0 <= self.units <= MOST_UNITS, f"A quota is 0 to {MOST_UNITS} units", "units")
+        require(
+            0 <= self.units <= MOST_UNITS, f"A quota is 0 to {as_gpus(MOST_UNITS)} GPUs", "units"
+        )
         known = {o.project for o in setting.owners} | {q.project for q in setting.quotas}
-        _require(self.project in known, f"There is no project {self.project}", "project")
+        sentence = f"There is no project {self.project}. {names_there(sorted(known))}"
+        require(self.project in known, sentence, "project")
         key = (self.project, self.user, self.model)
         quotas = list(setting.quotas)
         for index, quota in enumerate(quotas):
@@ -59,7 +61,7 @@ class NodesAdded:
         return f"{self.count} more like {self.like}"
 
     def on(self, setting: Setting) -> Setting:
-        _require(1 <= self.count <= MOST_NODES, f"Add 1 to {MOST_NODES} nodes", "count")
+        require(1 <= self.count <= MOST_NODES, f"Add 1 to {MOST_NODES} nodes", "count")
         like = _node(setting, self.like, "like")
         taken = {node.name for node in setting.nodes}
         numbers = (n for n in range(1, len(taken) + self.count + 1))
@@ -96,7 +98,8 @@ class LayoutPinned:
         node = _node(setting, self.node, "node")
         view = next((gpu for gpu in node.gpus if gpu.index == self.gpu), None)
         if view is None:
-            raise ChangeRefusedError(f"{self.node} has no GPU {self.gpu}", "gpu")
+            indexes = names_there(gpu.index for gpu in node.gpus)
+            raise ChangeRefusedError(f"{self.node} has no GPU {self.gpu}. {indexes}", "gpu")
         made = pinned_as(view, self.profiles)
         gpus = tuple(made if gpu is view else gpu for gpu in node.gpus)
         return _with(setting, replace(node, gpus=gpus))
@@ -116,13 +119,15 @@ class ModeSet:
 
     def on(self, setting: Setting) -> Setting:
         words = [str(mode) for mode in GpuMode]
-        _require(self.mode in words, f"A mode is one of {', '.join(words)}", "mode")
+        require(self.mode in words, f"A mode is one of {', '.join(words)}", "mode")
         found = [g for node in setting.nodes for g in node.gpus if _is(g, self.model)]
-        _require(bool(found), f"There is no GPU of {self.model} here", "model")
+        models = {gpu_board(gpu).model for node in setting.nodes for gpu in node.gpus}
+        sentence = f"There is no GPU of {self.model} here. {names_there(sorted(models))}"
+        require(bool(found), sentence, "model")
         if self.mode == GpuMode.MIG:
             capable = all(gpu_board(gpu).supports_mig for gpu in found)
-            _require(capable, f"{self.model} has no MIG", "mode")
-        _require(not any(g.pinned for g in found), "A pinned GPU keeps its mode", "model")
+            require(capable, f"{self.model} has no MIG", "mode")
+        require(not any(g.pinned for g in found), "A pinned GPU keeps its mode", "model")
         mode = GpuMode(self.mode)
         for node in setting.nodes:
             gpus = tuple(replace(g, mode=mode) if _is(g, self.model) else g for g in node.gpus)
@@ -142,41 +147,11 @@ class PolicySet:
         return f"policy {self.name} = {self.value}"
 
     def on(self, setting: Setting) -> Setting:
-        names = [field.name for field in fields(Policy)]
-        known = f"There is no option {self.name!r}. There are: {', '.join(names)}"
-        _require(self.name in names, known, "name")
-        value = _option(self.name, getattr(setting.policy, self.name), self.value)
+        value = option(setting.policy, self.name, self.value)
         return replace(setting, policy=replace(setting.policy, **{self.name: value}))
 
 
 Change = QuotaSet | NodesAdded | NodeRemoved | LayoutPinned | ModeSet | PolicySet
-
-# These are divided by or counted down from.
-AT_LEAST_1 = ("hysteresis", "patience_seconds", "bypass_limit", "half_life_seconds")
-MOST_OF_ANY = 10 * 366 * 86_400
-
-
-def _option(name: str, usual: Any, value: Any) -> Any:
-    """`value` as the type of the option's present one, or refused."""
-    if isinstance(usual, StrEnum):
-        words = [str(word) for word in type(usual)]
-        _require(value in words, f"{name} is one of {', '.join(words)}", "value")
-        return type(usual)(value)
-    if isinstance(usual, bool):
-        _require(isinstance(value, bool), f"{name} is true or false", "value")
-        return value
-    whole = isinstance(usual, int)
-    least = 1 if name in AT_LEAST_1 else 0
-    right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    word = "a whole number" if whole else "a number"
-    sentence = f"{name} is {word} from {least} to {MOST_OF_ANY}"
-    _require(right and least <= value <= MOST_OF_ANY, sentence, "value")
-    return value
-
-
-def _require(right: bool, sentence: str, field: str) -> None:
-    if not right:
-        raise ChangeRefusedError(sentence, field)
 
 
 def _is(gpu: GpuView, model: str) -> bool:
@@ -187,7 +162,8 @@ def _is(gpu: GpuView, model: str) -> bool:
 def _node(setting: Setting, name: str, field: str) -> NodeView:
     found = next((node for node in setting.nodes if node.name == name), None)
     if found is None:
-        raise ChangeRefusedError(f"There is no node {name}", field)
+        known = names_there(sorted(node.name for node in setting.nodes))
+        raise ChangeRefusedError(f"There is no node {name}. {known}", field)
     return found
 
 
@@ -214,4 +190,5 @@ def _another(like: NodeView, number: int) -> NodeView:
         gpus=gpus,
         available=True,
         unavailable_because="",
+        unavailable_key="",
     )

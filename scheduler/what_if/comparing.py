@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from scheduler.virtual.fates import mix_of
+from scheduler.virtual.values import Setting, Week
+from scheduler.virtual.world import World
 from scheduler.what_if.changes import Change
+from scheduler.what_if.held import require_room_for_held
 from scheduler.what_if.outcome import Accuracy, Outcome, accuracy_of, outcome_of
 from scheduler.what_if.refused import ChangeRefusedError
-from scheduler.what_if.values import Setting, Week
-from scheduler.what_if.world import World
 
 MOST_JOBS = 20_000
 # (jobs done with, jobs of both replays)
@@ -27,12 +29,15 @@ class Comparison:
     accuracy: Accuracy
 
 
-def changed_by(setting: Setting, changes: Iterable[Change]) -> Setting:
+def changed_by(setting: Setting, changes: Iterable[Change], week: Week | None = None) -> Setting:
     """The changes one after another. Raises ChangeRefusedError, its field with the change's
-    number from 0."""
+    number from 0; knowing the week, also where a quota is less than what ran when it began."""
     for number, change in enumerate(changes):
         try:
-            setting = change.on(setting)
+            changed = change.on(setting)
+            if week is not None:
+                require_room_for_held(setting, changed, week)
+            setting = changed
         except ChangeRefusedError as refused:
             raise ChangeRefusedError(refused.sentence, f"{number}.{refused.field}") from refused
     return setting
@@ -49,7 +54,7 @@ def compare(
     if len(week.jobs) > MOST_JOBS:
         sentence = f"There are {len(week.jobs)} jobs in this time; at most {MOST_JOBS} are replayed"
         raise ChangeRefusedError(f"{sentence}. Ask about fewer days", "days")
-    other = changed_by(setting, changes)
+    other = changed_by(setting, changes, week)
     done, both = 0, 2 * len(week.jobs)
 
     def over() -> None:
@@ -57,7 +62,8 @@ def compare(
         done += 1
         progress(done, both)
 
-    worlds = [World(setting, week), World(other, week)]
+    mix = mix_of(week.jobs)
+    worlds = [World(setting, week, mix=mix), World(other, week, mix=mix)]
     for world in worlds:
         world.run(over)
     progress(both, both)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.placement.wants import gpu_board
 from scheduler.core.values import NodeView
-from scheduler.what_if.fates import Fate
-from scheduler.what_if.values import Week
-from scheduler.what_if.world import World
+from scheduler.virtual.fates import Fate
+from scheduler.virtual.values import Week
+from scheduler.virtual.world import World
 
 
 @dataclass(frozen=True, slots=True)

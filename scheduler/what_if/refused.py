@@ -1,5 +1,10 @@
 """A question that makes no sense: one sentence that says why, and the field that is wrong."""
 
+from collections.abc import Iterable
+
+# So many names are told; of more, how many there are besides.
+MOST_NAMES = 20
+
 
 class ChangeRefusedError(ValueError):
     """`field` names the part of the change; "" where it is the whole."""
@@ -8,3 +13,19 @@ class ChangeRefusedError(ValueError):
         super().__init__(sentence)
         self.sentence = sentence
         self.field = field
+
+
+def require(right: bool, sentence: str, field: str) -> None:
+    """Raises ChangeRefusedError unless it is right."""
+    if not right:
+        raise ChangeRefusedError(sentence, field)
+
+
+def names_there(names: Iterable[object]) -> str:
+    """What one may write instead, as a sentence without its dot."""
+    known = [str(name) for name in names]
+    if not known:
+        return "There is none"
+    more = len(known) - MOST_NAMES
+    rest = f" and {more} more" if more > 0 else ""
+    return f"There {'is' if len(known) == 1 else 'are'} {', '.join(known[:MOST_NAMES])}{rest}"

@@ -102,7 +102,9 @@ def quota_word(word: str) -> QuotaSet:
     try:
         units = Fraction(gpus) * UNITS_PER_GPU
     except (ValueError, ZeroDivisionError) as wrong:
-        raise ChangeRefusedError(f"{gpus!r} is no number of GPUs") from wrong
+        raise ChangeRefusedError(
+            f"{gpus!r} is no number of GPUs. Write {word!r} as {owner}=16"
+        ) from wrong
     if units.denominator != 1:
         raise ChangeRefusedError(f"{gpus} GPUs are no whole units; one GPU is {UNITS_PER_GPU}")
     return QuotaSet(project, int(units), user, model)

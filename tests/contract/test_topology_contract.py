@@ -3,6 +3,7 @@ machine's own driver, where nothing is changed. The commands' JSON is held to it
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,6 +104,20 @@ def test_the_schema_refuses_what_is_never_said(command, tmp_path, monkeypatch, c
     for wrong in ({**document, "more": 1}, {**document, "mb_per_second": [[-1]]}, {"schema": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
+
+
+def test_the_inventory_tells_the_disk_for_jobs_or_that_it_cannot(said, tmp_path):
+    schema = json.loads((SCHEMAS / "inventory.json").read_text("utf-8"))
+    here = ("inventory", "--disk-folder", str(tmp_path), "--disk-reserve", "0%")
+    told = json.loads(said(*here, "--json"))
+    assert 0 <= told["disk_mib"] <= shutil.disk_usage(tmp_path).total >> 20
+    assert f"disk for jobs: {told['disk_mib'] // 1024} GiB\n" in said(*here)
+    gone = ("inventory", "--disk-folder", str(tmp_path / "gone"))
+    assert json.loads(said(*gone, "--json"))["disk_mib"] is None
+    assert "disk for jobs: not known\n" in said(*gone)
+    jsonschema.validate(told, schema)
+    del told["disk_mib"]
+    jsonschema.validate(told, schema)  # what an older agent says
 
 
 def test_inventory_and_topology_tell_the_same_gpus_and_the_same_rates(said):

@@ -30,6 +30,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int]] = {
     ("jobs", "post"): (201, 400, 400),
     ("job", "get"): (200, 200, 404),
     ("job-cancel", "post"): (200, 403, 404),
+    ("job-replace", "post"): (201, 403, 404),
     ("job-hold", "post"): (200, 403, 404),
     ("job-release", "post"): (200, 403, 404),
     ("job-approve", "post"): (403, 403, 404),
@@ -45,6 +46,9 @@ ROWS: dict[tuple[str, str], tuple[int, int, int]] = {
     ("node-join-token", "post"): (403, 403, 403),
     ("node-allow-mass-removal", "post"): (403, 403, 403),
     ("gpus", "get"): (200, 200, 200),
+    ("gpu-pin", "post"): (403, 403, 403),
+    ("gpu-unpin", "post"): (403, 403, 403),
+    ("partition-preview", "get"): (403, 403, 403),
     ("slices", "get"): (200, 200, 200),
     ("projects", "get"): (200, 200, 200),
     ("projects", "post"): (403, 403, 403),
@@ -62,6 +66,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int]] = {
     ("what-ifs", "get"): (403, 403, 403),
     ("what-ifs", "post"): (403, 403, 403),
     ("what-if", "get"): (403, 403, 403),
+    ("what-if-cancel", "post"): (403, 403, 403),
 }
 
 
@@ -79,6 +84,7 @@ class World:
         names = {
             "job": self.job.label,
             "node": self.node,
+            "gpu": f"GPU-{self.node}-0",
             "project": self.project.slug,
             "user": self.owner.username,
             "token": self.token.token_key,
@@ -99,10 +105,12 @@ class World:
                 "command": ["true"],
                 "device": {"mig": "2g.35gb"},
             },
+            "job-replace": {"changes": {"time_limit": "2h"}},
             "job-hold": {"because": "the data is not there"},
             "job-refuse": {"because": "not this week"},
             "nodes": {"name": "new-node"},
             "node-cordon": {"reason": "because"},
+            "gpu-pin": {"reason": "because"},
             "projects": {"slug": "new-project"},
             "project-member": {"role": "admin"},
             "project-quota": {"limit_units": 1},

@@ -14,6 +14,7 @@ from scheduler.changes import holds_write
 from scheduler.committer import commit
 from scheduler.core.decisions import Carve, Hold, Merge, Plan
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.said import words
 from scheduler.core.states import JobStatus, SliceStatus
 from scheduler.driver import drive
 from tests.rows import a_job, a_node, a_project, a_user, settle
@@ -88,7 +89,7 @@ def test_the_reasons_of_a_long_queue_are_written_in_a_few_queries(alice, vision)
 
     def holds(said):
         ids = Job.objects.order_by("pk").values_list("pk", flat=True)
-        reason = Reason(ReasonCode.RESOURCES, said)
+        reason = Reason(ReasonCode.RESOURCES, words(said))
         return tuple(Hold(str(pk), reason, n) for n, pk in enumerate(ids, 1))
 
     full = holds("full")

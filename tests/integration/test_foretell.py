@@ -6,21 +6,24 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from portal.jobs.estimates import estimates_tidy, estimates_write, questions
+from portal.jobs.estimates import estimates_tidy, estimates_write, questions, why_no_estimate
 from portal.jobs.models import Job, StartEstimate
 from portal.jobs.services import job_cancel
 from scheduler.changes import holds_write
 from scheduler.core.decisions import Hold, Plan
 from scheduler.core.forecast.calibration import Waits
 from scheduler.core.forecast.of_pass import Foretold
+from scheduler.core.forecast.starts import BASIS
 from scheduler.core.policy import Policy
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.request import parse_request
+from scheduler.core.said import words
 from scheduler.core.states import JobStatus
 from scheduler.core.why.alternatives import Kind
 from scheduler.foretell import MOST_JOBS, Pace, Tried, alternatives_of, foretell_once
 from scheduler.loader import load
 from scheduler.tasks import plan_once
+from tests.ended import ended_jobs
 from tests.rows import LIMITS, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -57,7 +60,9 @@ def a_full_cluster(alice, vision, node):
 def foretold(*waits, kind="fair", now=None):
     at = int((now or timezone.now()).timestamp())
     own = Waits(*map(float, waits))
-    return Foretold(*(at + wait for wait in waits), "limits", own=own, calibrated=own, kind=kind)
+    return Foretold(
+        *(at + wait for wait in waits), words("limits"), own=own, calibrated=own, kind=kind
+    )
 
 
 def test_a_job_is_told_what_would_start_now_and_it_does(alice, vision, node):
@@ -90,7 +95,7 @@ def test_the_next_pass_keeps_alternatives_until_the_reason_is_another(alice, vis
     plan_once()
     waiting.refresh_from_db()
     assert waiting.reason["alternatives"]
-    holds_write((Hold(str(waiting.pk), Reason(ReasonCode.BEGIN_TIME, "later"), 1),))
+    holds_write((Hold(str(waiting.pk), Reason(ReasonCode.BEGIN_TIME, words("later")), 1),))
     waiting.refresh_from_db()
     assert "alternatives" not in waiting.reason
 
@@ -100,7 +105,7 @@ def test_equal_asks_are_tried_once_and_only_for_the_front_of_the_queue(alice, vi
     snapshot = load(now=timezone.now(), policy=Policy())
     (one,) = snapshot.jobs
     jobs = tuple(replace(one, id=str(n)) for n in range(MOST_JOBS + 5))
-    reason = Reason(ReasonCode.RESOURCES, "full")
+    reason = Reason(ReasonCode.RESOURCES, words("full"))
     holds = tuple(Hold(job.id, reason, n) for n, job in enumerate(jobs, 1))
     asked = []
 
@@ -124,11 +129,35 @@ def test_equal_asks_are_tried_once_and_only_for_the_front_of_the_queue(alice, vi
 def test_nothing_is_tried_where_no_change_of_the_request_helps(alice, vision, node, code):
     a_full_cluster(alice, vision, node)
     snapshot = load(now=timezone.now(), policy=Policy())
-    plan = Plan(holds=(Hold(snapshot.jobs[0].id, Reason(code, "so"), 1),))
+    plan = Plan(holds=(Hold(snapshot.jobs[0].id, Reason(code, words("so")), 1),))
     assert alternatives_of(snapshot, plan, lambda job: True, Tried()) == {}
 
 
+def test_until_enough_jobs_have_ended_nobody_is_told_when_a_job_will_start(alice, vision, node):
+    earlier = ended_jobs(alice, vision, BASIS - 1)
+    waiting = a_full_cluster(alice, vision, node)
+    foretell_once()
+    waiting.refresh_from_db()
+    assert (waiting.estimate, StartEstimate.objects.count()) == (None, 0)
+    assert why_no_estimate(waiting).text == "no estimate: nothing to go by"
+    assert len(earlier) == BASIS - 1
+
+
+def test_a_job_with_a_begin_time_is_told_a_start_from_then_on(alice, vision, node):
+    ended_jobs(alice, vision)
+    a_full_cluster(alice, vision, node)
+    begins = timezone.now() + timedelta(hours=20)
+    later = a_job(alice, vision, begin_at=begins.isoformat(timespec="seconds"), **WHOLE)
+    plan_once()
+    foretell_once()
+    later.refresh_from_db()
+    assert later.reason["code"] == ReasonCode.BEGIN_TIME
+    assert later.estimate["optimistic"] >= int(begins.timestamp())
+    assert StartEstimate.objects.get(job=later).kind == ""
+
+
 def test_a_job_is_told_when_it_will_start_and_what_came_true_is_kept(alice, vision, node):
+    ended_jobs(alice, vision)
     waiting = a_full_cluster(alice, vision, node)
     foretell_once()
     waiting.refresh_from_db()
@@ -203,7 +232,7 @@ def test_a_pass_asks_again_after_a_while_or_when_others_wait(alice, vision, node
     pace = Pace()
 
     def is_due(seconds, *jobs):
-        reason = Reason(ReasonCode.RESOURCES, "full")
+        reason = Reason(ReasonCode.RESOURCES, words("full"))
         plan = Plan(holds=tuple(Hold(job, reason, 1) for job in jobs))
         return pace.is_due(replace(snapshot, now=snapshot.now + seconds), plan)
 

@@ -23,6 +23,7 @@ from scheduler.core.decisions import (
     SlicePlace,
 )
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.said import words
 from scheduler.core.states import JobStatus
 from scheduler.driver import drive
 from tests.rows import a_job, a_node, a_project, a_user, settle
@@ -223,7 +224,7 @@ def a_plan(project, alice, victim):
     wide = a_job(alice, project, priority="high", replicas=3, topology="any", **WHOLE)
     small = [a_job(alice, project, **WHOLE) for _ in nodes]
     Node.objects.update(schedulable=True)
-    reason = Reason(ReasonCode.RESERVATION, "it waits")
+    reason = Reason(ReasonCode.RESERVATION, words("it waits"))
     return Plan(
         places=tuple(a_place(job, node) for job, node in zip(small, nodes, strict=True)),
         preempts=(Preempt(str(victim.pk), str(wide.pk), PreemptCause.PRIORITY),),

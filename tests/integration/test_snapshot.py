@@ -13,8 +13,8 @@ from portal.errors import Refused
 from portal.inventory.choices import gpu_pin, gpu_unpin, node_label, node_taint
 from portal.inventory.models import Gpu
 from portal.jobs.models import Allocation, Job
-from portal.jobs.past import SCALE, decay
 from portal.jobs.services import job_cancel
+from portal.jobs.used import SCALE, decay
 from portal.quotas.budgets import budget_add, budget_remove
 from portal.quotas.models import Budget, Quota
 from portal.quotas.policy import policy_now, policy_set

@@ -12,10 +12,12 @@ from django.utils import timezone
 from portal.jobs.models import Job
 from portal.jobs.reasons import projects_of, reason_for
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.said import words
 from scheduler.core.snapshot_file import read_pass
 from scheduler.core.states import JobStatus
 from scheduler.foretell import foretell_once
 from scheduler.replay.__main__ import main
+from tests.ended import ended_jobs
 from tests.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,13 +25,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 WHOLE = {"device": {"gpus": 1}}
 QUOTA = Reason(
     ReasonCode.QUOTA_PROJECT,
-    "vision may hold 1 GPU at once; 3 borrowed by other projects",
+    words("vision may hold 1 GPU at once; 3 borrowed by other projects"),
     {
         "limit_units": 56_000,
         "held_by": {"olga": 84_000},
         "borrowed_by": {"moonshot": 112_000, "robots": 56_000},
     },
-    "It starts when others end",
+    words("It starts when others end"),
 )
 
 
@@ -58,6 +60,7 @@ def read(client):
 @pytest.fixture
 def waiting(olga, team):
     """It wants a whole GPU, and a part of one is free."""
+    ended_jobs(olga, team)
     node = a_node("n1", gpus=2)
     a_job(olga, team, device={"mig": "4g.71gb"})
     a_job(olga, team, **WHOLE)
@@ -81,7 +84,7 @@ def test_the_page_says_why_how_long_and_what_would_start_now(read, waiting):
 
 def test_an_alternative_opens_the_form_filled_in_and_one_click_starts_it(client, read, waiting):
     text = read(f"/jobs/{waiting.label}/")
-    address = text.split('<a class="btn small" href="')[1].split('"')[0]
+    address = text.split('<a class="small" href="')[1].split('"')[0]
     query = parse_qs(urlparse(address).query)
     assert query["like"] == [waiting.label]
     form = read(address)

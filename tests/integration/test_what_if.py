@@ -18,10 +18,10 @@ from portal.jobs.models import Attempt, Job
 from portal.jobs.services import job_cancel
 from portal.quotas.models import Quota
 from portal.quotas.services import quota_set
-from portal.what_if import reading, services
+from portal.what_if import reading, services, stamps
 from portal.what_if.models import LEASE, Status, WhatIf
 from portal.what_if.reading import setting_now, week_of
-from portal.what_if.services import what_if, what_if_ask, what_if_carry_out
+from portal.what_if.services import what_if, what_if_ask, what_if_cancel, what_if_carry_out
 from portal.what_if.tasks import carry_out, process_for
 from scheduler.what_if.changes import QuotaSet
 from tests.rows import a_job, a_node, a_project, a_user, settle
@@ -87,7 +87,8 @@ def quota(gpus, project="vision"):
 def test_an_admin_asks_and_reads_how_much_shorter_the_waits_would_have_been(client, week):
     made = client.post("/api/v1/what-ifs", {"days": 7, "changes": [quota(1)]}, format="json")
     assert made.status_code == 202, made.json()
-    told = client.get(f"/api/v1/what-ifs/{made.json()['id']}").json()
+    assert made.headers["Location"] == f"/api/v1/what-ifs/{made.json()['id']}"
+    told = client.get(made.headers["Location"]).json()
     assert (told["status"], told["progress"], told["asked_by"]) == ("done", 100, "root")
     found = told["outcome"]
     before, after = (found[side]["waits_by_project"] for side in ("baseline", "changed"))
@@ -140,6 +141,64 @@ def test_too_many_jobs_and_too_many_questions_are_refused(client, week, root, mo
     assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 202
 
 
+def test_a_time_without_any_job_is_refused_at_once(client, root):
+    answer = client.post("/api/v1/what-ifs", {"days": 3, "changes": []}, format="json")
+    assert (answer.status_code, answer.json()["code"]) == (400, "no_jobs")
+    assert "in the last 3 days" in answer.json()["detail"]
+    assert not WhatIf.objects.exists()
+    with pytest.raises(CommandError, match="Ask about more days"):
+        call_command("what_if")
+
+
+def test_an_open_question_is_cancelled_and_one_that_is_over_is_not(client, root, week):
+    row = WhatIf.objects.create(asked_by=root, days=7)
+    told = client.post(f"/api/v1/what-ifs/{row.pk}/cancel").json()
+    assert (told["status"], bool(told["finished_at"]), told["outcome"]) == ("cancelled", True, None)
+    assert not what_if_carry_out(what_if_id=row.pk), "nobody takes it up any more"
+    again = client.post(f"/api/v1/what-ifs/{row.pk}/cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "what_if_over")
+    assert AuditEntry.objects.get(action="what_if_cancel").noun_id == str(row.pk)
+    for _ in range(services.MOST_OPEN):
+        WhatIf.objects.create(asked_by=root, days=1, status=Status.CANCELLED)
+    assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 202
+
+
+def test_who_works_on_a_cancelled_question_stops_and_leaves_it_so(root, week, monkeypatch):
+    row = WhatIf.objects.create(asked_by=root, days=7)
+
+    def cancelled_meanwhile(**how):
+        what_if_cancel(user=root, row=row)
+        return week_of(**how)
+
+    monkeypatch.setattr(stamps, "STAMP_SECONDS", -1.0)
+    monkeypatch.setattr(services, "week_of", cancelled_meanwhile)
+    assert what_if_carry_out(what_if_id=row.pk)
+    row.refresh_from_db()
+    assert (row.status, row.outcome, row.progress) == (Status.CANCELLED, None, 0)
+
+
+def test_how_far_a_replay_is_stands_in_its_row(root, monkeypatch):
+    row = WhatIf.objects.create(asked_by=root, days=7, status=Status.RUNNING)
+    WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
+    monkeypatch.setattr(stamps, "STAMP_SECONDS", -1.0)
+    stamps.Stamps(row.pk)(1, 4)
+    row.refresh_from_db()
+    assert (row.progress, row.told_status) == (25, "running")
+
+
+def test_a_worker_that_is_stopped_says_so_in_the_row(root, week, monkeypatch):
+    def stopped(**how):
+        raise SystemExit(143)
+
+    row = WhatIf.objects.create(asked_by=root, days=7)
+    monkeypatch.setattr(services, "week_of", stopped)
+    with pytest.raises(SystemExit):
+        what_if_carry_out(what_if_id=row.pk)
+    row.refresh_from_db()
+    assert row.status == Status.FAILED
+    assert "Ask again" in row.sentence
+
+
 def test_only_platform_admins_ask(alice, week):
     with pytest.raises(Refused, match="forbidden"):
         what_if_ask(user=alice, days=7, changes=[])
@@ -177,7 +236,10 @@ def test_what_does_not_fit_the_cluster_any_more_fails_with_its_sentence(root, we
     )
     carry_out(str(row.pk))
     row.refresh_from_db()
-    assert (row.status, row.sentence) == (Status.FAILED, "There is no node gone")
+    assert (row.status, row.sentence) == (
+        Status.FAILED,
+        "There is no node gone. There is node-a",
+    )
 
 
 def test_the_command_prints_baseline_beside_changed(week):

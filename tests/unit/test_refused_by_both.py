@@ -25,6 +25,7 @@ from tests.unit.two_sides import (
     asked,
     built,
     carved,
+    crowded,
     given,
     mig,
     never,
@@ -181,6 +182,18 @@ TABLE = (
             ("resources", "no longer room for this share"),
             lambda: shared(a_claim(memory_mib=1), running=[a_claim("r-0", memory_mib=MEMORY)]),
             ("mps_over_memory", f"{MEMORY + 1} MiB"),
+        ),
+        "more disk than a node has": Row(
+            lambda: never(a_gpu(), gpus=1, disk_mib=2_049),
+            ("impossible", "No node with this GPU has 2049MiB of disk for jobs; the largest has"),
+            lambda: crowded(1_024, ("r-1", 2_049)),
+            ("disk", "2049 MiB of disk are asked for beside 0; this node has 1024 MiB"),
+        ),
+        "more disk than others leave": Row(
+            lambda: placed(a_gpu(), (SliceKind.GPU, "", 0, 0, 0), gpus=1, disk_mib=2_048),
+            ("resources", "lacks CPU, memory or disk"),
+            lambda: crowded(2_048, ("r-0", 1_024), ("r-1", 1_025)),
+            ("disk", "1025 MiB of disk are asked for beside 1024; this node has 2048 MiB"),
         ),
         "shares of two projects on one GPU": Row(
             lambda: placed(a_gpu(a_share(project="q")), share(10, 1), mps=(10, 1), project="p"),

@@ -15,7 +15,7 @@ from agents.nvml.session import GpuFacts
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import WantedSlice
 from agents.policy import Policy
-from agents.refusals import refused
+from agents.refusals import refused, short_of_disk
 from agents.runtime.image import CODE as IMAGE_CODE
 from agents.runtime.image import refusal as image_refusal
 from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace
@@ -48,7 +48,7 @@ def asked(**fields) -> Told:
 
 def never(*gpus, **fields) -> Told:
     """What the portal says at submit of a job that no GPU here can serve."""
-    said = impossible(a_job(**fields), a_cluster(a_node(*gpus)))
+    said = impossible(a_job(**fields), a_cluster(a_node(*gpus, disk_total_mib=1_024)))
     assert said is not None
     return str(said.code), said.sentence
 
@@ -118,6 +118,13 @@ def given(policy=None, **fields) -> Told:
     """What the agent says of a replica."""
     said = refused(a_replica(**fields), policy or Policy(), RuntimeKind.DOCKER)
     assert said is not None
+    return said.code, said.sentence
+
+
+def crowded(disk_mib, *replicas) -> Told:
+    """What the agent says of the last of these (id, MiB of disk)."""
+    asking = [a_replica(id=key, disk_mib=mib) for key, mib in replicas]
+    said = short_of_disk(asking, (), disk_mib)[asking[-1].id]
     return said.code, said.sentence
 
 

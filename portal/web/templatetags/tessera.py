@@ -2,15 +2,18 @@
 
 import re
 from datetime import datetime
+from typing import Any
 
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.contract.units import as_gpus
+from portal.audit.models import Event
 from portal.inventory.models import Node, Slice
+from portal.jobs.estimates import why_no_estimate
 from portal.jobs.models import Job, Replica
-from portal.web import words
+from portal.web import telling, words
 from portal.web.expected import Expected, expected_of
 
 register = template.Library()
@@ -36,6 +39,24 @@ def badge(status: str) -> SafeString:
 def expects(job: Job) -> Expected | None:
     """When a waiting job will start, where there is something to go by."""
     return expected_of(job)
+
+
+@register.filter
+def told(stored: dict[str, Any] | None) -> str:
+    """What a stored reason says, in the reader's language."""
+    return telling.told(stored)
+
+
+@register.filter
+def told_event(event: Event) -> str:
+    return telling.told_event(event)
+
+
+@register.filter
+def no_estimate(job: Job) -> str:
+    """What stands in place of an estimate."""
+    said = why_no_estimate(job)
+    return telling.here(said) if said else ""
 
 
 @register.simple_tag

@@ -4,14 +4,26 @@ from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 from math import inf
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
 from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
-from scheduler.core.carving.windows import NEVER, READY, Values, Weights, fall, values, weights_of
-from scheduler.core.placement.wants import wants
-from scheduler.core.values import Mix
+from scheduler.core.carving.windows import (
+    NEVER,
+    READY,
+    Values,
+    Weights,
+    fall,
+    many_empty,
+    values,
+    weights_of,
+)
+from scheduler.core.placement.wants import gpu_board, wants
+from scheduler.core.values import ClusterSnapshot, Mix
+
+if TYPE_CHECKING:
+    from scheduler.core.placement.ledger import Ledger
 
 
 @lru_cache(256)
@@ -32,10 +44,12 @@ def asked_of(board: Board, mix: Mix) -> Weights:
 
 
 class Tables:
-    """The value tables of one planning pass: one look-up by the board's key."""
+    """The value tables of one planning pass: one look-up by the board's key. `roomy`: the boards of
+    which many GPUs were empty when it began."""
 
-    def __init__(self, mix: Mix) -> None:
+    def __init__(self, mix: Mix, roomy: Collection[str] = ()) -> None:
         self._mix = mix
+        self._roomy = roomy
         self._found: dict[str, Values | None] = {}
 
     @property
@@ -48,18 +62,30 @@ class Tables:
         """How much the room of a GPU falls when `place` is made beside what runs; see `windows`."""
         if board.key not in self._found:
             self._found[board.key] = values(board, asked_of(board, self._mix))
-        table = self._found[board.key]
-        if table is None or (lost := table.fall(held, place)) == NEVER:
+        table, among_empty = self._found[board.key], board.key in self._roomy
+        if table is None or (lost := table.fall(held, place, among_empty=among_empty)) == NEVER:
             return fall(board, held, place)
         return lost
 
 
-_of_pass: WeakKeyDictionary[object, Tables] = WeakKeyDictionary()
+def tables_of(one_pass: "Ledger") -> Tables:
+    """The tables of a pass, made when it first asks."""
+    snapshot = one_pass.snapshot
+
+    def made() -> Tables:
+        return Tables(snapshot.mix, roomy_boards(snapshot))
+
+    return one_pass.remember("tables of slices", made, always=True)
 
 
-def tables_of(one_pass: object, mix: Mix) -> Tables:
-    """The tables of a pass, made when it first asks; they go when the pass (its ledger) goes."""
-    found = _of_pass.get(one_pass)
-    if found is None:
-        found = _of_pass[one_pass] = Tables(mix)
-    return found
+def roomy_boards(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """The boards, by key, of which many usable GPUs are empty: nobody holds a slice of them."""
+    usable: Counter[str] = Counter()
+    empty: Counter[str] = Counter()
+    for node in snapshot.nodes:
+        for gpu in node.gpus if node.available else ():
+            if gpu.healthy:
+                key = gpu_board(gpu).key
+                usable[key] += 1
+                empty[key] += not any(seen.held for seen in gpu.slices)
+    return frozenset(key for key, count in usable.items() if empty[key] >= many_empty(count))

@@ -26,6 +26,9 @@ from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView
 CARVE_SECONDS = 10.0
 MERGE_SECONDS = 20.0
 ACT_SECONDS = 2.0
+# An idle slice goes only where its profile is worth so many times less than what one is made for:
+# what is asked for goes up and down with the queue, and nothing is made and deleted along with it.
+KEEP = 2.0
 # Proposals of each kind in one pass: more can follow once these are done.
 BATCH = 16
 
@@ -110,8 +113,8 @@ class _Board:
                 yield Merge(gpu.id, ids, "", sentence)
 
     def _unwanted(self, profile: str) -> bool:
-        """Fewer of the next requests will want one than it costs to keep it in the way."""
-        return self.likely.more_than(0, profile) * CARVE_SECONDS < ACT_SECONDS
+        """So few of the next requests will want one that it is not worth keeping in the way."""
+        return self.likely.more_than(0, profile) * CARVE_SECONDS * KEEP < ACT_SECONDS
 
     def _asked_beside(self, layout: tuple[Placement, ...]) -> float:
         """The share of requests that could start on a GPU with this layout."""

@@ -7,7 +7,7 @@
     starts_of(snapshot, policy, outlook, plan, …)       # of_pass.py: all of it, once a pass
     calibrate(own, history, kind)                       # calibration.py: what to tell, what to keep
 
-A replay makes three calls on a `Forecaster` (asking.py): `submitted(job, snapshot, plan)` when a
-job joins the queue, `started(job, now)` when it first starts, `ended(job, now, ran_seconds)`; then
-`summary()` has its accuracy.
+A replay makes four calls on a `Forecaster` (asking.py): `submitted(job, snapshot, plan)` when a job
+joins the queue, `passed(snapshot, plan)` with every pass, `started(job, now)` when it first starts,
+`ended(job, now, ran_seconds)`; then `summary()` has its accuracy.
 """

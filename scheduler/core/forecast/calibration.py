@@ -25,6 +25,9 @@ RECENT = 60
 """Whether calibration or the forecast itself did better is judged by so many answers."""
 TARGET = 0.97
 """Of the bounds should hold. Waits drift meanwhile: on traces about 95 % of them do."""
+UNTRIED = 1.4
+"""Times as long as forecast is the bound, until NEEDS questions say better. Forecasts of one moment
+share what is wrong with them (how much work is left), so the spread of the runs is too little."""
 LEAST = 60.0
 """Shorter waits count as this: a start within a minute is at once."""
 
@@ -145,7 +148,7 @@ def _high(history: Sequence[Question]) -> float:
     place TARGET (n + 1). What the last calibrated bounds missed is aimed above."""
     ratios = _ratios(history, lambda waits: waits.pessimistic)
     if len(ratios) < NEEDS:
-        return 1.0
+        return UNTRIED
     ended = [question for question in history if question.started][-RECENT:]
     aim = TARGET
     if len(ended) >= NEEDS:

@@ -17,10 +17,11 @@ SPAN = 3_600.0
 """Arrivals that were watched for less than this say nothing of those to come: people often submit
 many jobs at once."""
 ENOUGH = 10
-"""With fewer known ratios of run time to limit, IMAGINED ones join them."""
-IMAGINED = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""With fewer known ratios of run time to limit, no job goes by its limit."""
+MANY = 100
+"""With fewer known ratios each run draws its own of them; with more, a piece of the history."""
 PART = (0.3, 1.0)
-"""How much of the history each run knows."""
+"""How much of a long history each run knows."""
 NEAR = 40
 """So many ended runs with the very same limit tell its ratio without any other."""
 
@@ -28,8 +29,8 @@ NEAR = 40
 @dataclass(frozen=True, slots=True)
 class Jobs:
     """Jobs by column. `ages`, `limits`, `rows` (of their hazards, -1 = by ratio): shape (jobs,).
-    `shapes`: (jobs, 3) replicas, units, pool. `order`: (jobs, 4) key, seconds from now when it was
-    queued, band, limit that is left."""
+    `shapes`: (jobs, 3) replicas, units, pool. `order`: (jobs, 5) key, seconds from now when it was
+    queued, band, limit that is left, seconds from now when it may start."""
 
     ages: Floats
     limits: Floats
@@ -49,28 +50,47 @@ class Jobs:
             ).reshape(-1, 3),
             order=np.array(
                 [
-                    (each.key, each.queued_at - now, each.band, limit)
+                    (each.key, each.queued_at - now, each.band, limit, each.begin_at - now)
                     for each, limit in zip(queued, left, strict=True)
                 ],
                 dtype=np.float64,
-            ).reshape(-1, 4),
+            ).reshape(-1, 5),
         )
 
-    def with_future(self, others: "Jobs", picks: Ints, at: Floats, by_arrival: bool) -> "Jobs":
-        """These, and of `others` the picked ones, queued at these times, with no age yet."""
-        order = others.order[picks].copy()
-        order[:, 1] = at
-        order[:, 3] = np.maximum(1.0, others.limits[picks])
-        order = np.concatenate([self.order, order])
-        if by_arrival:
-            order[:, 0] = order[:, 1]
+    def of_future(self, picks: Ints, at: Floats) -> "Jobs":
+        """The picked ones as they come again, queued at these times, with no age yet."""
+        again = self.picked(picks)
+        again.ages[:] = 0.0
+        again.order[:, 1] = again.order[:, 4] = at
+        again.order[:, 3] = np.maximum(1.0, again.limits)
+        return again
+
+    def picked(self, picks: Ints) -> "Jobs":
+        """A copy of these, in that order."""
         return Jobs(
-            ages=np.concatenate([self.ages, np.zeros(len(picks))]),
-            limits=np.concatenate([self.limits, others.limits[picks]]),
-            rows=np.concatenate([self.rows, others.rows[picks]]),
-            shapes=np.concatenate([self.shapes, others.shapes[picks]]),
-            order=order,
+            ages=self.ages[picks],
+            limits=self.limits[picks],
+            rows=self.rows[picks],
+            shapes=self.shapes[picks],
+            order=self.order[picks],
         )
+
+    def and_then(self, others: "Jobs") -> "Jobs":
+        """These, and the others behind them."""
+        return Jobs(
+            ages=np.concatenate([self.ages, others.ages]),
+            limits=np.concatenate([self.limits, others.limits]),
+            rows=np.concatenate([self.rows, others.rows]),
+            shapes=np.concatenate([self.shapes, others.shapes]),
+            order=np.concatenate([self.order, others.order]),
+        )
+
+    def sorted_by_time(self) -> tuple["Jobs", Ints]:
+        """In the order in which they may start, and where each of them is now."""
+        by_time = np.argsort(self.order[:, 4], kind="stable")
+        place = np.empty_like(by_time)
+        place[by_time] = np.arange(len(by_time))
+        return self.picked(by_time), place
 
 
 def arrivals(times: Floats, draws: np.random.Generator) -> tuple[Ints, Floats]:
@@ -100,34 +120,24 @@ def holding_columns(running: tuple[Holding, ...]) -> tuple[Floats, Floats, Ints]
     )
 
 
-def enough(known: Floats) -> Floats:
-    """The known (limit, ratio), and IMAGINED ones where they are fewer than ENOUGH. The imagined
-    ones are of a limit that nobody has."""
-    if len(known) >= ENOUGH:
-        return known
-    return np.concatenate([known, [(1.0, ratio) for ratio in IMAGINED]])
-
-
 def chances_of(known: Floats, jobs: Iterable[Holding | Queued]) -> Floats:
     """The chances of run times, from ended runs and the believable limits of other jobs."""
     by_limit = [(each.limit, each.age) for each in jobs if each.curve < 0]
     others = np.array(by_limit, dtype=np.float64).reshape(-1, 2)
-    return run_times(known[:, 0] * known[:, 1], enough(known)[:, 1], others[:, 0], others[:, 1])
-
-
-def trusted(chances: Floats, known: Floats, draws: np.random.Generator) -> Floats:
-    """The chances as a run believes them. They rest on ratios; while these are imagined, each run
-    trusts them to another degree, from not at all to fully."""
-    return chances if len(known) >= ENOUGH else np.asarray(chances ** draws.random())
+    ratios = known[:, 1] if len(known) else np.ones(1)
+    return run_times(known[:, 0] * known[:, 1], ratios, others[:, 0], others[:, 1])
 
 
 def part_of(known: Floats, draws: np.random.Generator) -> Floats:
-    """A run's own part of the known (limit, ratio): 30 to 100 % of them, in one piece, at least
-    ENOUGH, in the order of limits. Shape (runs, 2)."""
-    known = enough(known)
-    size = max(min(ENOUGH, len(known)), int(len(known) * draws.uniform(*PART)))
-    first = draws.integers(0, len(known) - size + 1)
-    part = known[first : first + size]
+    """What a run knows of the known (limit, ratio), in the order of limits. Of MANY: 30 to 100 % of
+    them, in one piece. Of fewer: as many, drawn with replacement, so that runs differ by as much as
+    so few can be wrong. Shape (runs, 2)."""
+    if len(known) < MANY:
+        part = known[np.sort(draws.integers(0, max(1, len(known)), len(known)))]
+    else:
+        size = int(len(known) * draws.uniform(*PART))
+        first = draws.integers(0, len(known) - size + 1)
+        part = known[first : first + size]
     return np.asarray(part[np.argsort(part[:, 0], kind="stable")])
 
 
@@ -146,7 +156,9 @@ def rest(
     left = np.maximum(1.0, limits - ages)
     by_limit = rows < 0
     found = np.empty(len(rows))
-    found[by_limit] = by_ratio(ages[by_limit], limits[by_limit], ratios, chances, chance[by_limit])
+    if by_limit.any():
+        own_limits = limits[by_limit]
+        found[by_limit] = by_ratio(ages[by_limit], own_limits, ratios, chances, chance[by_limit])
     if not by_limit.all():
         own = curves[rows[~by_limit]]
         found[~by_limit] = by_curve(ages[~by_limit], own, chance[~by_limit])

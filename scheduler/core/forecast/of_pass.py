@@ -4,14 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.decisions import Estimate, Plan
-from scheduler.core.forecast.calibration import NEEDS, Corrections, Question, Waits
+from scheduler.core.forecast.calibration import (
+    NEEDS,
+    Answer,
+    Corrections,
+    Question,
+    Waits,
+)
 from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.forecast.queue_state import Factor, queue_state
 from scheduler.core.forecast.queue_values import QueueState
-from scheduler.core.forecast.starts import RUNS, start_estimates
+from scheduler.core.forecast.starts import BASIS, RUNS, start_estimates
 from scheduler.core.policy import Order, Policy, Preemption
 from scheduler.core.queue.fairshare import FairShares, capacity_of
 from scheduler.core.reasons import ReasonCode
+from scheduler.core.said import say
 from scheduler.core.values import ClusterSnapshot, RunningJob, WaitingJob
 
 FORETOLD = frozenset(
@@ -22,21 +29,27 @@ FORETOLD = frozenset(
         ReasonCode.TOPOLOGY,
         ReasonCode.RESERVATION,
         ReasonCode.REPARTITION,
+        ReasonCode.BEGIN_TIME,
     }
 )
-"""Who waits for these waits for devices. The other reasons are not simulated: a quota, an approval,
-another job's end, a node that is away."""
+"""Who waits for these waits for devices, now or from its begin time on. The other reasons are not
+simulated: a quota, a budget, an approval, another job's end, a node that is away."""
 FEWEST_RUNS = 8
 WORK_OF_A_PASS = 30_000_000
 """Runs x jobs x (nodes + jobs / 6) that are simulated, about a second of one core."""
 LONGEST = 4_000
 """Who stands further back in the order of the pass is neither simulated nor told anything."""
+LATE_SECONDS = 600
+"""Who is told its start so long after it was queued could not be told before: nothing had a basis,
+or a quota kept it. Many such are told at one moment and share what is wrong with it, and they are
+the ones that wait long; so their answers correct nobody."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foretold(Estimate):
     """An estimate, and what is to be kept with it for `Question`: `own` and `calibrated` are waits
-    in seconds from the snapshot's time, `kind` is what questions are alike in."""
+    in seconds from the snapshot's time, `kind` is what questions are alike in; empty where the
+    answer tells nothing of others: it is late, or part of the wait is for a begin time."""
 
     own: Waits
     calibrated: Waits
@@ -54,11 +67,13 @@ def starts_of(
     """When the jobs that this pass left waiting will start, by job id.
 
     `questions`: the first one of each earlier job, oldest first, as told by `question_of`. A job
-    has no estimate where there is no basis: it is far back (LONGEST), blocked by what is not
-    simulated (FORETOLD), nothing is known of run times, or the policy stops jobs for others by
+    has no estimate where there is no basis: fewer than BASIS runs have ended, it is far back
+    (LONGEST), blocked by what is not simulated (FORETOLD), or the policy stops jobs for others by
     their turn and fewer than NEEDS questions say what came of that. Who holds a reservation starts
-    by then at the latest.
+    by then at the latest; nobody starts before its begin time.
     """
+    if outlook.runs < BASIS:
+        return {}
     after = carried_out(snapshot, plan)
     waits = {hold.job for hold in plan.holds[:LONGEST] if hold.reason.code in FORETOLD}
     jobs = tuple(job for job in after.jobs if job.id in waits)
@@ -73,8 +88,14 @@ def starts_of(
     state = queue_state(replace(after, jobs=jobs), policy, outlook, _factor(snapshot, policy))
     found = start_estimates(state, runs=runs_for(state), seed=seed, ask=known)
     promised = {each.job: each.starts_at for each in plan.reservations}
+    begins = {job.id: job.begin_at - snapshot.now for job in jobs if job.begin_at > snapshot.now}
+    late = {job.id for job in jobs if snapshot.now - job.queued_at > LATE_SECONDS}
     return {
-        id: _told(estimate, snapshot.now, corrections[kinds[id]], kinds[id], promised.get(id))
+        id: _told(
+            *(estimate, snapshot.now, corrections[kinds[id]], "" if id in late else kinds[id]),
+            promised.get(id),
+            begins.get(id, 0),
+        )
         for id, estimate in found.items()
         if estimate is not None
     }
@@ -130,23 +151,39 @@ def _factor(snapshot: ClusterSnapshot, policy: Policy) -> Factor | None:
 
 
 def _told(
-    estimate: Estimate, now: int, corrections: Corrections, kind: str, promised: int | None
+    estimate: Estimate,
+    now: int,
+    corrections: Corrections,
+    kind: str,
+    promised: int | None,
+    begins: int,
 ) -> Foretold:
-    own = Waits(
-        float(estimate.optimistic - now),
-        float(estimate.expected - now),
-        float(estimate.pessimistic - now),
-    )
-    answer = corrections.answer(own)
+    """`begins`: in so many seconds; only the wait after that is corrected."""
+    own = _waits(estimate, now)
+    answer = corrections.answer(_waits(estimate, now + begins))
+    if begins:
+        kind, answer = "", Answer(_later(answer.told, begins), _later(answer.calibrated, begins))
     latest = now + max(own.pessimistic, answer.told.pessimistic)
     basis = estimate.basis
     if corrections.known >= NEEDS:
-        basis += f", corrected by {corrections.known} earlier forecasts"
+        basis = say("basis.corrected", first=basis, known=corrections.known)
     if promised is not None:
         latest = max(now, promised)
-        basis += ", not after its reserved start"
+        basis = say("basis.reserved", first=basis)
     low, middle, high = (
         round(min(now + wait, latest))
         for wait in (answer.told.optimistic, answer.told.expected, answer.told.pessimistic)
     )
     return Foretold(low, middle, high, basis, own=own, calibrated=answer.calibrated, kind=kind)
+
+
+def _waits(estimate: Estimate, now: int) -> Waits:
+    return Waits(
+        float(estimate.optimistic - now),
+        float(estimate.expected - now),
+        float(estimate.pessimistic - now),
+    )
+
+
+def _later(waits: Waits, seconds: int) -> Waits:
+    return Waits(waits.optimistic + seconds, waits.expected + seconds, waits.pessimistic + seconds)

@@ -170,16 +170,15 @@ def run_queue(
     patience: float,
     backfill: int,
 ) -> Floats:
-    """Starts of the first `waiting` jobs, infinite for those that did not start before all asked
-    ones had.
+    """Starts of all jobs, infinite for those that did not start before all asked ones had.
 
     held: (first, count) entries of each running job in (node, units) entries; ends, limits: when
     they end, and by their limits. shapes: (jobs, 3) replicas, units, row of `allowed`. jobs: (jobs,
-    4) key, queued at, band, limit; those behind `waiting` arrive at their time, in its order.
-    runs: seconds that each job will run.
+    5) key, queued at, band, limit, may start at; those behind `waiting` join the queue when they
+    may start, in that order. runs: seconds that each job will run. asked: shape (jobs,).
     """
     total, running = len(jobs), len(ends)
-    starts = np.full(waiting, np.inf)
+    starts = np.full(total, np.inf)
     entries = len(held[2])
     nodes = np.empty(entries + shapes[:, 0].sum(), np.int64)
     amounts = np.empty_like(nodes)
@@ -221,9 +220,8 @@ def run_queue(
                 elif not fits:
                     failed[here, side, 1], failed[here, side, 2] = units, replicas
             if fits:
-                if job < waiting:
-                    starts[job] = now
-                    left -= asked[job]
+                starts[job] = now
+                left -= asked[job]
                 first[running], count[running] = entries, replicas
                 for replica in range(replicas):
                     nodes[entries], amounts[entries] = chosen[replica], units
@@ -261,7 +259,7 @@ def run_queue(
         for job in range(running):
             upcoming = min(upcoming, end[job])
         if arrived < total:
-            upcoming = min(upcoming, jobs[arrived, 1])
+            upcoming = min(upcoming, jobs[arrived, 4])
         if upcoming == np.inf:
             break
         now = upcoming
@@ -276,7 +274,7 @@ def run_queue(
             first[job], count[job] = first[running], count[running]
             end[job], limit[job] = end[running], limit[running]
         came = arrived
-        while arrived < total and jobs[arrived, 1] <= now:
+        while arrived < total and jobs[arrived, 4] <= now:
             order[queued] = arrived
             queued += 1
             arrived += 1

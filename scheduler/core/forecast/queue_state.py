@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from agents.contract.boards import Board
 from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.forecast.draws import ENOUGH
 from scheduler.core.forecast.hazard import Floats
 from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
@@ -77,9 +78,11 @@ class _Builder:
     _seen: dict[object, tuple[int, int]] = field(default_factory=dict)
     _boards: list[tuple[Board, ...]] = field(default_factory=list)
     _hosts: dict[int, set[_Host]] = field(default_factory=dict)
+    _ratios: tuple[tuple[float, float], ...] = ()
 
     def build(self) -> QueueState:
         snapshot, policy = self.snapshot, self.policy
+        self._ratios = self.outlook.ratios.pairs()
         self.nodes = [node for node in snapshot.nodes if node.available]
         self._boards = [_boards(node) for node in self.nodes]
         index = {node.id: i for i, node in enumerate(self.nodes)}
@@ -90,9 +93,7 @@ class _Builder:
             for node, units in holding.places:
                 free[node] = max(0, free[node] - units)
         waiting = [
-            self._queued(job)
-            for job in snapshot.jobs
-            if not job.held_because and not job.after and job.begin_at <= snapshot.now
+            self._queued(job) for job in snapshot.jobs if not job.held_because and not job.after
         ]
         aging = policy.order is Order.FAIR
         return QueueState(
@@ -103,7 +104,7 @@ class _Builder:
             waiting=tuple(each for each in waiting if each.units),
             arrivals=tuple(each for each in self._arrivals() if each.units),
             pools=tuple(self.pools),
-            ratios=self.outlook.ratios.pairs(),
+            ratios=self._ratios,
             curves=tuple(self.curves),
             learned=self.outlook.runs,
             backfill=policy.backfill,
@@ -144,6 +145,7 @@ class _Builder:
             band=PRIORITY_RANK[job.priority],
             curve=self._curve(job, gpus),
             pool=pool,
+            begin_at=float(job.begin_at),
         )
 
     def _key(self, job: WaitingJob, gpus: float) -> float:
@@ -159,7 +161,8 @@ class _Builder:
         return work * self.factor(job.project, job.user)
 
     def _curve(self, job: WaitingJob, gpus: float) -> int:
-        if self.outlook.believes(job):
+        """By its limit, where that is believable and ENOUGH ended runs say what part is used."""
+        if self.outlook.believes(job) and len(self._ratios) >= ENOUGH:
             return -1
         self.curves.append(self.outlook.curve(job, gpus))
         return len(self.curves) - 1

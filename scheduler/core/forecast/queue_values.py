@@ -25,7 +25,8 @@ class Queued:
 
     `units` of each replica; `pool`: row of QueueState.pools, the nodes where it may run; `key`: its
     place in the order without its wait, smallest first; `band`: 0 is before 1. `limit` and `age`
-    as in Holding. `queued_at` in seconds since the epoch."""
+    as in Holding. `queued_at` in seconds since the epoch, and so `begin_at`: not before this time.
+    """
 
     id: str
     queued_at: float
@@ -37,6 +38,7 @@ class Queued:
     band: int = 0
     curve: int = -1
     pool: int = 0
+    begin_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class QueueState:
 
     `total`, `free`: units by node. `pools`: which nodes, a row each. `waiting`: who is asked about.
     `arrivals`: who came lately, oldest first. `ratios`: (limit, run time / limit) of ended runs,
-    oldest first. `curves`: hazards by bin. `learned`: ended runs behind the curves.
+    oldest first, at least one where a job goes by its limit. `curves`: hazards by bin. `learned`:
+    ended runs behind the curves.
     `patience_seconds`: a job that waits this long counts as half as large; 0 where a wait changes
     nothing. `by_arrival`: first come, so times stand for keys.
     """

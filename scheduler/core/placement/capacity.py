@@ -11,6 +11,8 @@ from scheduler.core.placement.shares import Left
 from scheduler.core.placement.wants import Want, gpu_board, wants
 from scheduler.core.quota.ceilings import too_low
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.request.quantities import write_memory
+from scheduler.core.said import Said, say, whose
 from scheduler.core.values import ClusterSnapshot, NodeView, QuotaView, WaitingJob
 
 # Nodes that are alike: one of them, and how many there are.
@@ -36,7 +38,7 @@ class Capacity:
         if not self.boards:
             return None
         if job.device.mps_threads and not any(node.share_clients for node, _ in self.nodes):
-            return _never("No node here gives MPS shares. Ask for a MIG slice or a whole GPU")
+            return _never(say("never.no_shares"))
         ways = wants(job.device, self.boards)
         if not ways:
             return _no_such_device(job, self.boards)
@@ -59,7 +61,7 @@ def impossible(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
 
 def _kind(node: NodeView) -> object:
     gpus = Counter((gpu.board, gpu.profiles) for gpu in node.gpus)
-    room = node.cpu_total_milli, node.memory_total_mib, node.share_clients
+    room = node.cpu_total_milli, node.memory_total_mib, node.disk_total_mib, node.share_clients
     return node.fabric, room, frozenset(gpus.items())
 
 
@@ -68,15 +70,16 @@ def _no_such_device(job: WaitingJob, boards: list[Board]) -> Reason:
     device = job.device
     if device.mig:
         names = sorted({p.name for b in boards for p in b.profiles if not p.has_media_extensions})
-        here = ", ".join(names) or "none, these boards have no MIG"
-        return _never(f"No GPU here has the profile {device.mig}. Profiles here: {here}", models)
+        key = "never.profile" if names else "never.no_mig"
+        return _never(say(key, profile=device.mig, profiles=names), models)
     if device.memory_mib or device.mps_memory_mib:
         largest = max(board.memory_mib for board in boards)
         asked_mib = device.memory_mib or device.mps_memory_mib
-        sentence = f"No GPU here has {asked_mib} MiB; the largest has {largest} MiB"
-        return _never(sentence, models)
-    asked = " or ".join(device.models)
-    return _never(f"There is no {asked} here. GPUs here: {', '.join(models)}", models)
+        return _never(say("never.memory", asked=asked_mib, largest=largest), models)
+    asked: Said | str = device.models[0] if device.models else ""
+    for other in device.models[1:]:
+        asked = say("clause.or", first=asked, then=other)
+    return _never(say("never.model", asked=asked, boards=models), models)
 
 
 def _too_large(job: WaitingJob, want: Want, nodes: Nodes) -> Reason | None:
@@ -87,48 +90,58 @@ def _too_large(job: WaitingJob, want: Want, nodes: Nodes) -> Reason | None:
         return _no_node(job, want, [node for node, _ in nodes])
     needed = job.replicas
     if job.topology in NEAR and needed > most:
-        sentence = f"{needed} replicas on one node are asked for; the largest node takes {most}"
-        return _never(sentence, needed=needed, largest=most)
+        said = say("never.one_node", needed=needed, most=most)
+        return _never(said, needed=needed, largest=most)
     by_fabric: Counter[str] = Counter()
     for fabric, replicas, many in fitting:
         by_fabric[fabric] += replicas * many
     if needed > (most := max(by_fabric.values())):
-        where = "largest network" if len(by_fabric) > 1 else "whole cluster"
-        sentence = f"{needed} replicas are asked for; the {where} takes {most}"
-        return _never(sentence, needed=needed, largest=most)
+        key = "never.network" if len(by_fabric) > 1 else "never.cluster"
+        return _never(say(key, needed=needed, most=most), needed=needed, largest=most)
     return None
 
 
 def _no_node(job: WaitingJob, want: Want, nodes: list[NodeView]) -> Reason:
     gpus = max(_gpus_on(node, want.board) for node in nodes)
     if gpus < want.count:
-        word = "GPU" if want.count == 1 else "GPUs"
-        sentence = f"No node has {want.count} {word} of {want.board}; the largest has {gpus}"
-        return _never(sentence, needed=want.count, largest=gpus)
+        said = say("never.gpus", needed=want.count, board=want.board, most=gpus)
+        return _never(said, needed=want.count, largest=gpus)
     holders = [n for n in nodes if _gpus_on(n, want.board) >= want.count]
     if want.kind is SliceKind.MPS and job.processes > (
         most := max(n.share_clients for n in holders)
     ):
-        sentence = (
-            f"{job.processes} processes in one share; MPS takes {most} on a GPU of {want.board}"
-        )
-        return _never(sentence, needed=job.processes, largest=most)
+        said = say("never.processes", needed=job.processes, most=most, board=want.board)
+        return _never(said, needed=job.processes, largest=most)
+    if hosts := [n for n in holders if _by_cpu_and_memory(n, job)]:
+        # A node that does not say how much disk it has would do: see `_by_disk`.
+        disk = max(n.disk_total_mib or 0 for n in hosts)
+        asked = {"disk": write_memory(job.disk_mib), "most": write_memory(disk)}
+        return _never(say("never.disk", **asked), disk_mib=disk)
     cpu = max(n.cpu_total_milli for n in holders)
     memory = max(n.memory_total_mib for n in holders)
-    sentence = (
-        f"No node with this GPU has {job.cpu_milli} millicores and {job.memory_mib} MiB; "
-        f"the largest has {cpu} and {memory}"
-    )
-    return _never(sentence, cpu_milli=cpu, memory_mib=memory)
+    host = {"cpu": job.cpu_milli, "memory": job.memory_mib}
+    said = say("never.host", **host, most_cpu=cpu, most_memory=memory)
+    return _never(said, cpu_milli=cpu, memory_mib=memory)
 
 
 def _replicas_on(node: NodeView, job: WaitingJob, want: Want) -> int:
     """How many replicas an empty node could take."""
     boards = [board for gpu in node.gpus if (board := gpu_board(gpu)).key == want.board]
     by_gpu = sum(_per_gpu(node, board, job, want) for board in boards) // want.count
+    return min(by_gpu, _by_cpu_and_memory(node, job), _by_disk(node, job, by_gpu))
+
+
+def _by_cpu_and_memory(node: NodeView, job: WaitingJob) -> int:
     by_cpu = node.cpu_total_milli // max(1, job.cpu_milli)
-    by_memory = node.memory_total_mib // max(1, job.memory_mib)
-    return min(by_gpu, by_cpu, by_memory)
+    return min(by_cpu, node.memory_total_mib // max(1, job.memory_mib))
+
+
+def _by_disk(node: NodeView, job: WaitingJob, most: int) -> int:
+    """A node that does not say how much disk it has may have enough for `most`: who asks for disk
+    waits until it says."""
+    if not job.disk_mib or node.disk_total_mib is None:
+        return most
+    return node.disk_total_mib // job.disk_mib
 
 
 def _per_gpu(node: NodeView, board: Board, job: WaitingJob, want: Want) -> int:
@@ -157,17 +170,19 @@ def _over_quota(job: WaitingJob, ways: list[Want], quotas: tuple[QuotaView, ...]
     if found is None:
         return None
     needed, quota, most = found
-    whose = f"{quota.user} in {quota.project}" if quota.user else quota.project
-    of = f" of {quota.model}" if quota.model else ""
-    sentence = (
-        f"This needs {as_gpus(needed)} GPUs; {whose} may hold at most "
-        f"{as_gpus(most, up=False)}{of}. Ask for less, or ask an admin for more"
-    )
-    return _never(sentence, needed_units=needed, limit_units=most)
+    values: dict[str, Any] = {
+        "needed": as_gpus(needed),
+        "whose": whose(quota.project, quota.user),
+        "most": as_gpus(most, up=False),
+    }
+    said = say("never.quota", **values)
+    if quota.model:
+        said = say("never.quota_of", **values, model=quota.model)
+    return _never(said, needed_units=needed, limit_units=most)
 
 
-def _never(sentence: str, boards: list[str] | None = None, **numbers: int) -> Reason:
+def _never(said: Said, boards: list[str] | None = None, **numbers: int) -> Reason:
     evidence: dict[str, Any] = dict(numbers)
     if boards:
         evidence["boards"] = boards
-    return Reason(ReasonCode.IMPOSSIBLE, sentence, evidence, "Change the request")
+    return Reason(ReasonCode.IMPOSSIBLE, said, evidence, say("unblocks.change"))

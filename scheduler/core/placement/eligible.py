@@ -1,15 +1,23 @@
 """Which nodes a job may run on at all, by what the nodes are and what the job says."""
 
+from scheduler.core.said import Said, say, words
 from scheduler.core.values import NodeView, WaitingJob
 
 
-def why_not(node: NodeView, job: WaitingJob) -> str:
-    """Why the job may not run on the node though it had room; "" where it may."""
+def why_not(node: NodeView, job: WaitingJob) -> Said | None:
+    """Why the job may not run on the node though it had room; None where it may."""
     if missing := next((label for label in job.needs if not _has(node.labels, label)), ""):
-        return f"{node.name} has no label {missing}"
+        return say("node.no_label", node=node.name, label=missing)
     if taint := next((taint for taint in node.taints if not _tolerates(job, taint)), ""):
-        return f"{node.name} is kept for jobs that tolerate {taint}"
-    return ""
+        return say("node.tainted", node=node.name, taint=taint)
+    return None
+
+
+def why_away(node: NodeView) -> Said:
+    """Why the node takes no work at all."""
+    if key := node.unavailable_key:
+        return say(key, node=node.name, why=node.unavailable_because)
+    return words(node.unavailable_because)
 
 
 def _has(labels: tuple[str, ...], wanted: str) -> bool:

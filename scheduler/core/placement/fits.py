@@ -7,11 +7,12 @@ rows of the touched nodes.
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace
-from scheduler.core.placement.eligible import why_not
+from scheduler.core.placement.eligible import why_away, why_not
 from scheduler.core.placement.ledger import Ledger, NodeSpace, starts
 from scheduler.core.placement.links import ring_by_nvlink
 from scheduler.core.quota.budgets import seconds_left
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.said import say
 from scheduler.core.values import ClusterSnapshot, Topology, WaitingJob
 
 NEAR = frozenset({Topology.SAME_NODE, Topology.NVLINK})
@@ -39,7 +40,7 @@ def quota_reason(job: WaitingJob, units: int, ledger: Ledger, model: str = "") -
 def _check(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
     units = sum(device.units for replica in place.replicas for device in replica.devices)
     if sorted(r.rank for r in place.replicas) != list(range(job.replicas)):
-        return _no("the placement does not name every rank once")
+        return _no("fits.ranks")
     model = _model(place, ledger)
     if reason := quota_reason(job, units, ledger, model) or _together(place, job, ledger):
         return reason
@@ -60,13 +61,13 @@ def _together(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
     """A gang stays inside one network, and on one node where it asked for that."""
     nodes = {replica.node for replica in place.replicas}
     if not nodes <= ledger.nodes.keys():
-        return _no("a node of the placement is gone")
+        return _no("fits.node_gone")
     if len(nodes) > 1 and job.topology in NEAR:
-        return Reason(ReasonCode.TOPOLOGY, "the request asks for one node")
+        return Reason(ReasonCode.TOPOLOGY, say("fits.one_node"))
     if len({ledger.nodes[node].view.fabric for node in nodes}) > 1:
-        return Reason(ReasonCode.TOPOLOGY, "the nodes do not share a network")
+        return Reason(ReasonCode.TOPOLOGY, say("fits.network"))
     if job.topology is Topology.NVLINK and not _nvlink_joins(place, ledger):
-        return Reason(ReasonCode.TOPOLOGY, "NVLink does not join these GPUs")
+        return Reason(ReasonCode.TOPOLOGY, say("fits.nvlink"))
     return None
 
 
@@ -87,38 +88,38 @@ def _nvlink_joins(place: Place, ledger: Ledger) -> bool:
 def _replica(replica: ReplicaPlace, job: WaitingJob, ledger: Ledger) -> Reason | None:
     node = ledger.nodes[replica.node]
     if not node.view.available:
-        return Reason(ReasonCode.NODE_UNAVAILABLE, node.view.unavailable_because)
+        return Reason(ReasonCode.NODE_UNAVAILABLE, why_away(node.view))
     if because := why_not(node.view, job):
         return Reason(ReasonCode.NODE_UNAVAILABLE, because)
-    if node.cpu_free_milli < job.cpu_milli or node.memory_free_mib < job.memory_mib:
-        return Reason(ReasonCode.RESOURCES, f"{node.view.name} lacks CPU or memory")
+    if not node.hosts(job):
+        return _no("fits.host", node=node.view.name)
     for device in replica.devices:
         if reason := _device(device, job, node, ledger):
             return reason
         ledger.hold_device(device, job)
-    ledger.hold_node(node, job.cpu_milli, job.memory_mib)
+    ledger.hold_node(node, job.cpu_milli, job.memory_mib, job.disk_mib)
     return None
 
 
 def _device(device: SlicePlace, job: WaitingJob, node: NodeSpace, ledger: Ledger) -> Reason | None:
     gpu = ledger.gpus.get(device.gpu)
     if gpu is None or gpu not in node.gpus:
-        return _no("the GPU is not on this node")
+        return _no("fits.gpu_elsewhere")
     if not gpu.view.healthy:
-        return _no(f"GPU {gpu.view.index} of {node.view.name} is out of service")
+        return _no("fits.out_of_service", gpu=gpu.view.index, node=node.view.name)
     if device.slice:
         seen = gpu.slices.get(device.slice)
         same = seen is not None and (seen.profile, seen.start) == (device.profile, device.start)
         if seen is None or not same or not seen.ready or not gpu.is_idle(device.slice):
-            return _no("the idle slice was taken or changed")
+            return _no("fits.idle_slice")
         return None
     if device.kind is SliceKind.GPU:
-        return None if gpu.is_empty else _no("the GPU is no longer empty")
+        return None if gpu.is_empty else _no("fits.gpu_taken")
     if device.kind is SliceKind.MPS:
         left = gpu.left_for(job.project, node.view.share_clients)
         if left and left.shares(device.threads, device.memory_mib, job.processes):
             return None
-        return _no("there is no longer room for this share on the GPU")
+        return _no("fits.share_room")
     profile = gpu.board.profile(device.profile)
     here = Placement(device.start, device.size, device.profile)
     if (
@@ -126,9 +127,9 @@ def _device(device: SlicePlace, job: WaitingJob, node: NodeSpace, ledger: Ledger
         or not gpu.may_carve()
         or here not in starts(gpu.board, profile, gpu.layout())
     ):
-        return Reason(ReasonCode.FRAGMENTATION, "its place on the GPU is no longer free")
+        return Reason(ReasonCode.FRAGMENTATION, say("fits.place_taken"))
     return None
 
 
-def _no(sentence: str) -> Reason:
-    return Reason(ReasonCode.RESOURCES, sentence)
+def _no(key: str, **values: object) -> Reason:
+    return Reason(ReasonCode.RESOURCES, say(key, **values))

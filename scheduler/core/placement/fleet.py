@@ -48,6 +48,7 @@ class Fleet:
         cut = Cut(self._boards, _profiles(mix), learn_holes(mix))
         departing = ledger.snapshot.mix.departing
         rooms = [self._room(node) for node in self._nodes]
+        self._disk = np.array([node.disk_free_mib for node in self._nodes], np.int64)
         self._engine = Engine(rooms, self._extent(), cut, mix, weights_for(departing))
         for n, node in enumerate(self._nodes):
             if not node.view.available:
@@ -78,7 +79,7 @@ class Fleet:
 
         Several slices may still not fit together on a node of it."""
         self._follow()
-        mask = self._mask(job)
+        mask = self._may_run(job, replicas)
         if among is not None:
             mask = among if mask is None else mask & among
         beside = self._beside(job, want, mask)
@@ -119,7 +120,7 @@ class Fleet:
         if want.kind is not SliceKind.GPU:
             return False
         self._follow()
-        mask = self._mask(job)
+        mask = self._may_run(job, 1)
         inside = among if mask is None else among & mask
         fitting = self._engine.fitting(self._engine.kind(self._kind(job, want, 1, merging)), inside)
         return fitting * (self._most_gpus // want.count) < job.replicas
@@ -140,7 +141,7 @@ class Fleet:
         for key, gpu in list(mine.items()):
             node = self._nodes[key[0]]
             left = gpu.left_for(job.project, node.view.share_clients)
-            if left is None or left.threads < 1:
+            if left is None or left.threads < 1 or not gpu.is_shared:
                 del mine[key]
             elif self._may_join(node, key[0], gpu, want, mask) and left.shares(*size):
                 least[key[0]] = min(least.get(key[0], 100), left.threads)
@@ -169,6 +170,7 @@ class Fleet:
             self._note_shares(self._number[key], [gpu for _, gpu in changed_gpus])
             free = max(0, node.cpu_free_milli), max(0, node.memory_free_mib)
             self._engine.update(self._number[key], *free, states)
+            self._disk[self._number[key]] = node.disk_free_mib
 
     def _note_shares(self, number: int, gpus: list[GpuSpace]) -> None:
         """Remembers whose shares are where. What has gone is found out when it is asked."""
@@ -176,6 +178,15 @@ class Fleet:
             if gpu.is_shared:
                 project = next(iter(gpu.slices.values())).project
                 self._shared.setdefault(project, {})[number, gpu.view.index] = gpu
+
+    def _may_run(self, job: WaitingJob, replicas: int) -> Bools | None:
+        """Which nodes the job may run on and have the disk for so many replicas; None: all. Disk is
+        asked for by few, so the engine does not score it."""
+        mask = self._mask(job)
+        if not job.disk_mib:
+            return mask
+        enough = self._disk >= job.disk_mib * replicas
+        return enough if mask is None else mask & enough
 
     def _mask(self, job: WaitingJob) -> Bools | None:
         """Which nodes the job may run on; None where it may on all."""

@@ -33,6 +33,6 @@ def is_alike(before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
 
 def _hardware(node: NodeView) -> object:
     gpus = [(g.id, g.index, g.board, g.product_name, g.memory_mib, g.profiles) for g in node.gpus]
-    room = (node.cpu_total_milli, node.memory_total_mib, node.share_clients)
+    room = (node.cpu_total_milli, node.memory_total_mib, node.disk_total_mib, node.share_clients)
     says = (node.id, node.name, node.available, node.fabric, node.labels, node.taints, node.links)
     return (says, room, gpus)

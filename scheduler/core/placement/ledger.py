@@ -86,6 +86,7 @@ class NodeSpace:
     gpus: list[GpuSpace]
     cpu_free_milli: int
     memory_free_mib: int
+    disk_free_mib: int
     _open: list[GpuSpace] | None = None
 
     @property
@@ -94,6 +95,15 @@ class NodeSpace:
         if self._open is None:
             self._open = [gpu for gpu in self.gpus if gpu.view.healthy and not gpu.is_held_whole]
         return self._open
+
+    def hosts(self, job: WaitingJob, replicas: int = 1) -> bool:
+        """Whether its CPU, memory and disk do for so many replicas. A job that asks for no disk may
+        stand on a node that has none left, or does not say."""
+        return (
+            self.cpu_free_milli >= job.cpu_milli * replicas
+            and self.memory_free_mib >= job.memory_mib * replicas
+            and (not job.disk_mib or self.disk_free_mib >= job.disk_mib * replicas)
+        )
 
     def changed(self) -> None:
         """What is open has to be looked at again."""
@@ -162,6 +172,7 @@ class Ledger:
     def _read(self, node: NodeSpace, view: NodeView) -> None:
         node.view = view
         node.cpu_free_milli, node.memory_free_mib = view.cpu_free_milli, view.memory_free_mib
+        node.disk_free_mib = view.disk_free_mib
         for gpu in view.gpus:
             space = self.gpus[gpu.id]
             space.view, space.slices = gpu, {s.id: s for s in gpu.slices}
@@ -201,13 +212,15 @@ class Ledger:
     def _changed(self, gpu: GpuSpace, undo: Callable[[], None]) -> None:
         self._did(self._home[gpu.view.id], gpu.view.id, undo)
 
-    def hold_node(self, node: NodeSpace, cpu_milli: int, memory_mib: int) -> None:
+    def hold_node(self, node: NodeSpace, cpu_milli: int, memory_mib: int, disk_mib: int) -> None:
         node.cpu_free_milli -= cpu_milli
         node.memory_free_mib -= memory_mib
+        node.disk_free_mib -= disk_mib
 
         def undo() -> None:
             node.cpu_free_milli += cpu_milli
             node.memory_free_mib += memory_mib
+            node.disk_free_mib += disk_mib
 
         self._did(node, "", undo)
 
@@ -243,7 +256,7 @@ class Ledger:
         units, model = 0, ""
         for replica in replicas:
             if node := self.nodes.get(replica.node):
-                self.hold_node(node, -job.cpu_milli, -job.memory_mib)
+                self.hold_node(node, -job.cpu_milli, -job.memory_mib, -job.disk_mib)
             for device in replica.devices:
                 units += device.units
                 if gpu := self.gpus.get(device.gpu):
@@ -277,6 +290,7 @@ class Ledger:
         """Its node is as this one of another ledger."""
         node = self.nodes[other.view.id]
         node.cpu_free_milli, node.memory_free_mib = other.cpu_free_milli, other.memory_free_mib
+        node.disk_free_mib = other.disk_free_mib
         for gpu in other.gpus:
             space = self.gpus[gpu.view.id]
             space.slices, space.leaving = dict(gpu.slices), dict(gpu.leaving)
@@ -311,7 +325,7 @@ def _node(view: NodeView) -> NodeSpace:
         GpuSpace(gpu, gpu_board(gpu), {s.id: s for s in gpu.slices})
         for gpu in sorted(view.gpus, key=lambda g: (g.index, g.id))
     ]
-    return NodeSpace(view, gpus, view.cpu_free_milli, view.memory_free_mib)
+    return NodeSpace(view, gpus, view.cpu_free_milli, view.memory_free_mib, view.disk_free_mib)
 
 
 def starts(board: Board, profile: Profile, layout: Layout) -> tuple[Placement, ...]:

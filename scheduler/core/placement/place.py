@@ -141,11 +141,7 @@ def _side_by_side(
     job: WaitingJob, want: Want, ledger: Ledger, node: NodeSpace, merging: bool, found: Found
 ) -> bool:
     """The GPUs of the whole gang on one node, chosen together: all of them are one ring."""
-    enough = (
-        node.cpu_free_milli >= job.cpu_milli * job.replicas
-        and node.memory_free_mib >= job.memory_mib * job.replicas
-    )
-    now = ledger.snapshot.now
+    enough, now = node.hosts(job, job.replicas), ledger.snapshot.now
     chosen = _whole_gpus(want, node, job.replicas, merging, (), now) if enough else None
     if chosen is None:
         return False
@@ -168,7 +164,7 @@ def _replica(
     found: Found,
 ) -> bool:
     """Put one replica on the node, or leave the ledger as it was."""
-    if node.cpu_free_milli < job.cpu_milli or node.memory_free_mib < job.memory_mib:
+    if not node.hosts(job):
         return False
     chosen = _devices(job, want, ledger, node, merging, found)
     if chosen is None:
@@ -190,7 +186,7 @@ def _hold(
             ledger.drop_idle(choice.gpu, list(choice.destroys))
             found.merges.setdefault(choice.gpu.view.id, []).extend(choice.destroys)
         ledger.hold_device(choice.place, job)
-    ledger.hold_node(node, job.cpu_milli, job.memory_mib)
+    ledger.hold_node(node, job.cpu_milli, job.memory_mib, job.disk_mib)
     devices = tuple(choice.place for choice in chosen)
     found.replicas.append(ReplicaPlace(rank=rank, node=node.view.id, devices=devices))
     found.rails = found.rails or tuple(sorted(choice.gpu.view.index for choice in chosen))
@@ -208,7 +204,7 @@ def _devices(
         case SliceKind.MPS:
             choices = _shares(job, want, gpus, node.view.share_clients, merging, now)
         case SliceKind.MIG:
-            tables = tables_of(ledger, ledger.snapshot.mix)
+            tables = tables_of(ledger)
             choices = (c for gpu in gpus for c in _slices(want, gpu, merging, now, tables))
     best = min(choices, key=lambda c: c.rank, default=None)
     return [best] if best else None
@@ -268,7 +264,8 @@ def _may_clear(gpu: GpuSpace, now: int) -> bool:
 def _slices(
     want: Want, gpu: GpuSpace, merging: bool, now: int, tables: Tables
 ) -> Iterator[_Choice]:
-    """Rank: how much V falls, in its own units, judged by what is held: idle slices give way."""
+    """Rank: how much V falls, in its own units, judged by what is held: idle slices give way. Of
+    equal ones that which need not change its mode."""
     yield from _idle_slices(want, gpu, tables)
     profile = gpu.board.profile(want.profile)
     if profile is None or gpu.view.pinned or not gpu.may_carve(without_idle=merging):
@@ -277,10 +274,10 @@ def _slices(
         if fixed(gpu.view, now) is None:
             yield from _merged(want, gpu, tables)
         return
-    held = gpu.layout(without_idle=True)
+    held, other_mode = gpu.layout(without_idle=True), gpu.view.mode is not GpuMode.MIG
     for place in starts(gpu.board, profile, gpu.layout()):
         lost = tables.fall(gpu.board, held, place)
-        rank = (lost, lost, gpu.view.index, place.start)
+        rank = (lost, lost + other_mode, gpu.view.index, place.start)
         yield _Choice(rank, _place(want, gpu, place.start), gpu)
 
 

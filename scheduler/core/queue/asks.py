@@ -1,12 +1,13 @@
 """What a waiting job asks for, worked out once for all jobs that ask for the same."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.placement.capacity import Capacity
 from scheduler.core.placement.wants import Want, wants
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.said import say
 from scheduler.core.values import ClusterSnapshot, WaitingJob
 
 # Asks of jobs that left the queue are forgotten when so many have.
@@ -16,11 +17,12 @@ FORGET = 1_000
 @dataclass(frozen=True, slots=True)
 class Ask:
     """`ways`: what could serve it, the cheapest first. `gpus`: of the cheapest, all replicas
-    together. `alike`: jobs with the same find the same places."""
+    together. `alike`: jobs with the same find the same places. `boards`: of all ways."""
 
     ways: list[Want]
     gpus: float
     alike: tuple[object, ...]
+    boards: frozenset[str] = frozenset()
 
 
 class Asks:
@@ -50,14 +52,14 @@ class Asks:
     def _of(self, job: WaitingJob) -> Ask:
         key = (
             *(job.device, job.replicas, job.cpu_milli, job.memory_mib, job.topology),
-            *(job.processes, job.needs, job.tolerates),
+            *(job.processes, job.needs, job.tolerates, job.disk_mib),
         )
         ask = self._known.get(key)
         if ask is None:
             ask = self._known[key] = self._make(job)
         if any(want.kind is SliceKind.MPS for want in ask.ways):
             # Who may share with whom depends on the project.
-            return Ask(ask.ways, ask.gpus, (*ask.alike, job.project))
+            return replace(ask, alike=(*ask.alike, job.project))
         return ask
 
     def gpus(self, job: WaitingJob) -> float:
@@ -84,9 +86,9 @@ class Asks:
     def _make(self, job: WaitingJob) -> Ask:
         ways = wants(job.device, self._capacity.boards)
         gpus = ways[0].replica_units * job.replicas / UNITS_PER_GPU if ways else 0.0
-        return Ask(ways, gpus, (len(self._known),))
+        return Ask(ways, gpus, (len(self._known),), frozenset(want.board for want in ways))
 
 
 _NO_NODES = Reason(
-    ReasonCode.NODE_UNAVAILABLE, "No node has been added yet", {}, "An admin adds a node"
+    ReasonCode.NODE_UNAVAILABLE, say("node_unavailable.none"), {}, say("unblocks.node_added")
 )

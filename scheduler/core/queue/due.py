@@ -1,6 +1,7 @@
 """Whose turn has not come at all: held jobs, jobs with a begin time, jobs that wait for others."""
 
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.said import say
 from scheduler.core.values import WaitingJob
 
 
@@ -10,16 +11,14 @@ def not_due(job: WaitingJob, now: int) -> Reason | None:
     `job.after` names only jobs that have not ended: who loads the snapshot leaves the others out.
     """
     if job.held_because:
-        unblocks = "Whoever holds it, or an admin, releases it"
-        return Reason(ReasonCode.HELD, f"It is held: {job.held_because}", {}, unblocks)
+        said = say("held", because=job.held_because)
+        return Reason(ReasonCode.HELD, said, {}, say("unblocks.released"))
     if job.begin_at > now:
         evidence = {"begin_at": job.begin_at}
-        sentence = "It asks to begin later"
-        return Reason(ReasonCode.BEGIN_TIME, sentence, evidence, "It waits for its begin time")
+        helps = say("unblocks.begin_time")
+        return Reason(ReasonCode.BEGIN_TIME, say("begin_time"), evidence, helps)
     if job.after:
-        others = ", ".join(f"J-{other}" for other in job.after)
+        said = say("dependency", jobs=[f"J-{other}" for other in job.after])
         evidence_after = {"after": list(job.after)}
-        return Reason(
-            ReasonCode.DEPENDENCY, f"It starts after {others}", evidence_after, "Those end"
-        )
+        return Reason(ReasonCode.DEPENDENCY, said, evidence_after, say("unblocks.those_end"))
     return None

@@ -12,7 +12,8 @@ from scheduler.core.placement.ledger import Ledger
 from scheduler.core.policy import Order, Policy
 from scheduler.core.values import PRIORITY_RANK, RunningJob, WaitingJob
 
-# band, whether overtaken too often (0) or not (1), key; smallest first.
+# band, whether overtaken too often (0) or not (1), key; smallest first. The key of whoever was
+# overtaken too often is when it came, so that each of them is the first one day.
 Rank = tuple[int, int, float]
 
 
@@ -111,14 +112,18 @@ class Keys:
             key /= self._policy.hysteresis
         return (PRIORITY_RANK[job.priority], 1, key)
 
-    def once_running(self, rank: Rank) -> Rank:
+    def once_running(self, job: WaitingJob, rank: Rank) -> Rank:
         """Where a waiting job of this rank will stand when it runs."""
-        band, _, key = rank
+        band, in_turn, key = rank
+        if not in_turn:
+            key = self.waiting(job) * self.factor(job)
         return (band, 1, key if self._policy.order is Order.FIFO else key / self._policy.hysteresis)
 
     def rank(self, job: WaitingJob, base: float, factor: float) -> Rank:
-        overdue = job.bypassed >= self._policy.bypass_limit
-        return (PRIORITY_RANK[job.priority], 0 if overdue else 1, base * factor)
+        band = PRIORITY_RANK[job.priority]
+        if job.bypassed >= self._policy.bypass_limit:
+            return (band, 0, float(job.queued_at))
+        return (band, 1, base * factor)
 
 
 class Turns:
@@ -134,7 +139,7 @@ class Turns:
         keys = self._keys
         bases = [keys.waiting(job) for job in self._jobs]
         heap = [
-            (keys.rank(job, base, keys.factor(job)), job.queued_at, _number(job.id), index)
+            (keys.rank(job, base, keys.factor(job)), job.queued_at, number_of(job.id), index)
             for index, (job, base) in enumerate(zip(self._jobs, bases, strict=True))
         ]
         if not keys.is_fair:
@@ -153,6 +158,6 @@ class Turns:
             yield job, rank
 
 
-def _number(job_id: str) -> tuple[int, str]:
+def number_of(job_id: str) -> tuple[int, str]:
     """Ids that are numbers sort as numbers."""
     return (int(job_id), "") if job_id.isdecimal() else (0, job_id)

@@ -174,8 +174,9 @@ def beside(ledger: Ledger, promises: list[Promise]) -> Iterator[None]:
             node, then = ledger.nodes[key], promise.ledger.nodes[key]
             cpu = then.cpu_free_milli - replicas * promise.job.cpu_milli
             memory = then.memory_free_mib - replicas * promise.job.memory_mib
+            disk = then.disk_free_mib - replicas * promise.job.disk_mib
             less = (max(0, node.cpu_free_milli - cpu), max(0, node.memory_free_mib - memory))
-            ledger.hold_node(node, *less)
+            ledger.hold_node(node, *less, max(0, node.disk_free_mib - disk))
         for replica in promise.replicas:
             for device in replica.devices:
                 _block(ledger, device, promise.job)
@@ -239,7 +240,7 @@ def _first_by_count(
 
 def _hold(ledger: Ledger, job: WaitingJob, replicas: Iterable[ReplicaPlace]) -> None:
     for replica in replicas:
-        ledger.hold_node(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib)
+        ledger.hold_node(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib, job.disk_mib)
         for device in replica.devices:
             _block(ledger, device, job)
 
@@ -250,7 +251,7 @@ def hold(ledger: Ledger, job: WaitingJob, found: Found) -> None:
         space = ledger.gpus[gpu]
         ledger.drop_idle(space, [k for k in slices if k in space.slices and space.is_idle(k)])
     for replica in found.replicas:
-        ledger.hold_node(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib)
+        ledger.hold_node(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib, job.disk_mib)
         for device in replica.devices:
             ledger.hold_device(device, job)
     units = sum(device.units for replica in found.replicas for device in replica.devices)

@@ -6,13 +6,14 @@ from scheduler.core.queue.reservation import Promise
 from scheduler.core.queue.running import Victim
 from scheduler.core.quota.reclaim import sentence
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.said import NOTHING, Said, say
 from scheduler.core.values import WaitingJob
 
 BEHIND = Reason(
     ReasonCode.PRIORITY,
-    "A job ahead of it waits, and nobody may pass it",
+    say("priority.behind"),
     {},
-    "It starts when those ahead of it have started",
+    say("unblocks.those_ahead"),
 )
 _WHY = {
     PreemptCause.PRIORITY: "has a higher priority",
@@ -21,19 +22,19 @@ _WHY = {
 }
 
 
-def why_here(found: Found) -> str:
+def why_here(found: Found) -> Said:
     """Of a place: how many devices, and what they are."""
     nodes = len({replica.node for replica in found.replicas})
     devices = [d for replica in found.replicas for d in replica.devices]
     carved = sum(1 for d in devices if not d.slice and d.profile)
     shared = sum(1 for d in devices if d.threads)
     reused = sum(1 for d in devices if d.slice)
-    parts = [f"{carved} carved"] * bool(carved) + [f"{reused} ready"] * bool(reused)
-    parts += [f"{shared} shared"] * bool(shared)
-    told = f" ({', '.join(parts)})" if parts else ""
-    word = "device" if len(devices) == 1 else "devices"
-    where = "one node" if nodes == 1 else f"{nodes} nodes"
-    return f"{len(devices)} {word}{told} on {where}"
+    kinds = {"carved": carved, "ready": reused, "shared": shared}
+    parts = [say(f"place.{kind}", number=number) for kind, number in kinds.items() if number]
+    how = say("place.how", parts=parts) if parts else NOTHING
+    if nodes == 1:
+        return say("place.one_node", devices=len(devices), how=how)
+    return say("place.nodes", devices=len(devices), how=how, nodes=nodes)
 
 
 def preempt(victim: Victim, job: WaitingJob, cause: PreemptCause) -> Preempt:
@@ -45,16 +46,15 @@ def preempt(victim: Victim, job: WaitingJob, cause: PreemptCause) -> Preempt:
 def until_stopped(victims: list[Victim]) -> Reason:
     """Its place is held; those who are there stop first."""
     ids = [victim.run.job.id for victim in victims]
-    names = ", ".join(f"J-{key}" for key in ids[:3])
-    more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-    verb = "has" if len(ids) == 1 else "have"
-    told = f"It waits until {names}{more} {verb} stopped"
-    return Reason(ReasonCode.PRIORITY, told, {"stopping": ids}, "Nothing to do")
+    jobs: Said | list[str] = [f"J-{key}" for key in ids[:3]]
+    if len(ids) > 3:
+        jobs = say("clause.more", first=jobs, more=len(ids) - 3)
+    said = say("priority.stopping", jobs=jobs, number=len(ids))
+    return Reason(ReasonCode.PRIORITY, said, {"stopping": ids}, say("unblocks.nothing_to_do"))
 
 
 def reserved(promise: Promise) -> Reason:
     """What is free now is kept for a job ahead, or would not be free for it in time."""
     evidence = {"job": promise.job.id, "starts_at": promise.starts_at}
-    told = f"It would delay J-{promise.job.id}, which is ahead and has a place reserved"
-    unblocks = "A shorter time limit may let it start before; else it starts after"
-    return Reason(ReasonCode.RESERVATION, told, evidence, unblocks)
+    said = say("reservation.kept", job=f"J-{promise.job.id}")
+    return Reason(ReasonCode.RESERVATION, said, evidence, say("unblocks.shorter"))

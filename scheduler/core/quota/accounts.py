@@ -11,6 +11,8 @@ from scheduler.core.reasons import Reason
 from scheduler.core.values import ClusterSnapshot, WaitingJob
 
 Undo = Callable[[], None]
+# Project, user ("" = the project), model of GPU ("" = all).
+AccountKey = tuple[str, str, str]
 
 
 class Accounts:
@@ -77,6 +79,28 @@ class Accounts:
         pool = self._pools.get(model)
         return pool.may_borrow(project) if pool and project in pool.projects else 0
 
+    def charged(self, project: str, user: str, model: str) -> list[AccountKey]:
+        """The accounts that pay for work of this owner on a board with the key `model`."""
+        names = self._known(model)
+        owners = [(project, "", n) for n in names if n in self._pools]
+        owners = [key for key in owners if project in self._pools[key[2]].projects]
+        return [*owners, *((project, user, n) for n in names if (project, user, n) in self._users)]
+
+    def short_of(self, job: WaitingJob, units: int, model: str) -> list[AccountKey]:
+        """The accounts that have too little left for the job now, and had enough if they held
+        nothing. [] where the job needs to borrow, or waits for something else, too."""
+        if self._caps.reason(job) or self._budgets.reason(job, units):
+            return []
+        found = []
+        for key in self.charged(job.project, job.user, model):
+            own = self._users[key] if key[1] else self._pools[key[2]].projects[job.project]
+            most = own.limit + own.borrow * bool(key[1])
+            if units > most:
+                return []
+            if own.used + units > most:
+                found.append(key)
+        return found
+
     def charge(
         self, project: str, user: str, units: int, model: str = "", seconds: int = 0
     ) -> Undo:
@@ -113,7 +137,7 @@ class Accounts:
         for name in names:
             own = self._users.get((job.project, job.user, name))
             if own is not None and own.used + units > own.limit + own.borrow:
-                return sentences.of_user(f"{job.user} in {job.project}", units, name, own)
+                return sentences.of_user(job.project, job.user, units, name, own)
         return None
 
     def _of_project(self, project: str, model: str) -> Iterable[tuple[str, Account]]:

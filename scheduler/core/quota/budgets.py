@@ -8,6 +8,7 @@ from typing import Any
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from scheduler.core.reasons import Reason, ReasonCode
 from scheduler.core.request.quantities import write_seconds
+from scheduler.core.said import say, whose
 from scheduler.core.values import BudgetView, WaitingJob
 
 MINUTE = 60
@@ -73,23 +74,21 @@ def _reason(budget: _Budget, job: WaitingJob, units: int, needed: int) -> Reason
         "fitting_limit_seconds": job.attained_seconds + fitting if fitting else 0,
         "ends_at": view.ends_at,
     }
-    whose = f"{view.user} in {view.project}" if view.user else view.project
-    day = datetime.fromtimestamp(view.ends_at, UTC).strftime("%Y-%m-%d")
-    sentence = (
-        f"{whose} may use {_hours(view.limit_unit_seconds)} GPU-hours until {day}: "
-        f"{_hours(view.used_unit_seconds, up=True)} are used, "
-        f"{_hours(budget.held, up=True)} are held by running work, "
-        f"{_hours(budget.left)} are left; this may take {_hours(needed, up=True)}"
+    said = say(
+        "budget.used_up",
+        whose=whose(view.project, view.user),
+        limit=_hours(view.limit_unit_seconds),
+        day=datetime.fromtimestamp(view.ends_at, UTC).strftime("%Y-%m-%d"),
+        used=_hours(view.used_unit_seconds, up=True),
+        held=_hours(budget.held, up=True),
+        left=_hours(budget.left),
+        needed=_hours(needed, up=True),
     )
     if fitting:
         limit = write_seconds(job.attained_seconds + fitting)
-        return Reason(
-            ReasonCode.BUDGET,
-            f"{sentence}. A limit of {limit} would fit",
-            evidence,
-            f"Set a time limit of at most {limit}, or ask an admin for more",
-        )
-    return Reason(ReasonCode.BUDGET, sentence, evidence, "Ask an admin for a larger budget")
+        fits = say("budget.fitting", first=said, limit=limit)
+        return Reason(ReasonCode.BUDGET, fits, evidence, say("unblocks.limit", limit=limit))
+    return Reason(ReasonCode.BUDGET, said, evidence, say("unblocks.budget"))
 
 
 def _hours(unit_seconds: int, *, up: bool = False) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.said import say, whose
 from scheduler.core.values import OwnerView, RunningJob, WaitingJob
 
 Key = tuple[str, str]
@@ -24,12 +25,9 @@ class Caps:
         for key in ((job.project, ""), (job.project, job.user)) if self._most else ():
             most, runs = self._most.get(key), self._runs[key]
             if most is not None and runs >= most:
-                whose = f"{job.user} in {job.project}" if key[1] else job.project
-                word = "job" if most == 1 else "jobs"
-                sentence = f"{whose} may run {most} {word} at once and runs {runs}"
+                said = say("pending_limit.running", whose=whose(*key), most=most, runs=runs)
                 evidence = {"max_running": most, "running": runs}
-                unblocks = "It starts when one of them ends, or when an admin raises the cap"
-                return Reason(ReasonCode.PENDING_LIMIT, sentence, evidence, unblocks)
+                return Reason(ReasonCode.PENDING_LIMIT, said, evidence, say("unblocks.cap"))
         return None
 
     def charge(self, project: str, user: str, jobs: int) -> Callable[[], None]:

@@ -7,6 +7,7 @@ from functools import cache
 from agents.contract.boards import boards
 from agents.contract.units import as_gpus
 from scheduler.core.placement.wants import gpu_board
+from scheduler.core.said import Said, say
 from scheduler.core.values import NodeView, RunningJob
 
 NAMED = 3
@@ -63,14 +64,13 @@ def units_by_board(running: RunningJob, boards: Mapping[str, str]) -> Counter[st
     return found
 
 
-def named(holders: dict[str, int]) -> str:
+def named(holders: dict[str, int]) -> Said | str:
     """As in "vera (3), kim (1) and 2 others (1)": in GPUs, the first few by name."""
     first = list(holders.items())[:NAMED]
-    told = [f"{name} ({as_gpus(units)})" for name, units in first]
+    told: list[Said | str] = [f"{name} ({as_gpus(units)})" for name, units in first]
     if rest := list(holders.values())[NAMED:]:
-        word = "other" if len(rest) == 1 else "others"
-        told.append(f"{len(rest)} {word} ({as_gpus(sum(rest))})")
-    return " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else "".join(told)
+        told.append(say("quota.others", number=len(rest), gpus=as_gpus(sum(rest))))
+    return say("clause.and", first=told[:-1], then=told[-1]) if len(told) > 1 else told[0]
 
 
 def _held(running: Sequence[RunningJob], boards: dict[str, str]) -> Held:

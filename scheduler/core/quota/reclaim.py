@@ -6,12 +6,16 @@ Who is stopped has the grace of its job, and is queued again (`PreemptCause.RECL
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from math import comb
 
 from scheduler.core.quota.accounts import Accounts
 from scheduler.core.quota.holders import units_by_board
 from scheduler.core.values import PRIORITY_RANK, RunningJob, WaitingJob
 
 Enough = Callable[[Sequence[RunningJob]], bool]
+# The smallest set is looked for among so many: all sets of 6 candidates, pairs of 10.
+MOST_TRIED = 64
 
 
 def candidates(
@@ -48,8 +52,10 @@ def candidates(
 
 
 def victims(candidates: Sequence[RunningJob], enough: Enough) -> tuple[RunningJob, ...]:
-    """The first candidates that are enough together, without those that need not go. No proper
-    subset would do. () where not even all are enough.
+    """The smallest set of candidates that is enough: the fewest jobs, of equally many those that
+    hold least, then the first ones. Where too many sets would have to be tried (`MOST_TRIED`), the
+    first ones without those that need not go: no proper subset of them would do. () where not even
+    all are enough.
 
     `enough`: whether it would do if just these stopped; more of them never hinder.
     """
@@ -64,7 +70,32 @@ def victims(candidates: Sequence[RunningJob], enough: Enough) -> tuple[RunningJo
         others = [run for run in chosen if run is not each]
         if enough(others):
             chosen = others
-    return tuple(chosen)
+    return _smallest(candidates, tuple(chosen), enough)
+
+
+def _smallest(
+    candidates: Sequence[RunningJob], chosen: tuple[RunningJob, ...], enough: Enough
+) -> tuple[RunningJob, ...]:
+    """A smaller set than `chosen` that is enough, or `chosen`."""
+    sizes = [_units(run) for run in candidates]
+    own = tuple(index for index, run in enumerate(candidates) if run in chosen)
+    best, left = (sum(sizes[i] for i in own), own), MOST_TRIED
+    for count in range(1, len(own) + 1):
+        left -= comb(len(candidates), count)
+        if left < 0:
+            return chosen
+        sets = combinations(range(len(candidates)), count)
+        for some in sorted((sum(sizes[i] for i in each), each) for each in sets):
+            if count == len(own) and some >= best:
+                return chosen
+            runs = tuple(candidates[i] for i in some[1])
+            if enough(runs):
+                return runs
+    return chosen
+
+
+def _units(run: RunningJob) -> int:
+    return sum(device.units for replica in run.replicas for device in replica.devices)
 
 
 def sentence(victim: WaitingJob, job: WaitingJob) -> str:

@@ -6,9 +6,10 @@ from agents.contract.units import as_gpus
 from scheduler.core.quota.holders import named
 from scheduler.core.quota.pools import Account, Pool
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.said import Said, say, then, whose
 
-_UNBLOCKS = "It starts when other work of the quota ends, or when an admin raises it"
-_LENT = "It starts when other work of the quota ends, or when others lend more"
+_UNBLOCKS = say("unblocks.quota")
+_LENT = say("unblocks.lent")
 
 
 def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[str, int]) -> Reason:
@@ -17,13 +18,12 @@ def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[s
     own = pool.projects[project]
     evidence = _evidence(own, units)
     told = _may_hold(project, own, model)
-    held = f"; held by {named(held_by)}" if held_by else ""
+    held = [say("quota.held_by", names=named(held_by))] if held_by else []
     if held_by:
         evidence["held_by"] = held_by
     if not own.borrow:
-        return Reason(
-            ReasonCode.QUOTA_PROJECT, f"{told}: {_left(own, units)}{held}", evidence, _UNBLOCKS
-        )
+        told = say("clause.colon", first=told, then=_left(own, units))
+        return Reason(ReasonCode.QUOTA_PROJECT, then(told, *held), evidence, _UNBLOCKS)
     further = max(0, pool.may_borrow(project) - own.borrowed)
     others = {} if further else pool.borrowers(project)
     evidence |= {
@@ -33,40 +33,43 @@ def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[s
     }
     if others:
         evidence["borrowed_by"] = others
-    told += f" and has borrowed {as_gpus(own.borrowed)} more" if own.borrowed else ""
-    lent = f"{_lent(own, further)}, this needs {as_gpus(units)}"
-    taken = f"; {as_gpus(sum(others.values()))} borrowed by other projects" if others else ""
-    return Reason(ReasonCode.QUOTA_PROJECT, f"{told}; {lent}{taken}{held}", evidence, _LENT)
+    if own.borrowed:
+        told = say("quota.has_borrowed", first=told, borrowed=as_gpus(own.borrowed))
+    taken = [say("quota.taken", gpus=as_gpus(sum(others.values())))] if others else []
+    said = then(told, _lent(own, further, units), *taken, *held)
+    return Reason(ReasonCode.QUOTA_PROJECT, said, evidence, _LENT)
 
 
-def of_user(whose: str, units: int, model: str, own: Account) -> Reason:
-    told = f"{_may_hold(whose, own, model, own.borrow)}: {_left(own, units, own.borrow)}"
-    return Reason(ReasonCode.QUOTA_USER, told, _evidence(own, units), _UNBLOCKS)
+def of_user(project: str, user: str, units: int, model: str, own: Account) -> Reason:
+    told = _may_hold(whose(project, user), own, model, own.borrow)
+    said = say("clause.colon", first=told, then=_left(own, units, own.borrow))
+    return Reason(ReasonCode.QUOTA_USER, said, _evidence(own, units), _UNBLOCKS)
 
 
-def _may_hold(whose: str, own: Account, model: str, more: int = 0) -> str:
-    limit = own.limit + more
-    word = "GPU" if as_gpus(limit) == "1" else "GPUs"
-    of = f" of {model}" if model else ""
-    return f"{whose} may hold {as_gpus(limit)} {word}{of} at once"
+def _may_hold(owner: Said | str, own: Account, model: str, more: int = 0) -> Said:
+    limit = as_gpus(own.limit + more)
+    if model:
+        return say("quota.may_hold_of", whose=owner, limit=limit, model=model)
+    return say("quota.may_hold", whose=owner, limit=limit)
 
 
-def _left(own: Account, units: int, more: int = 0) -> str:
-    return f"{_are_left(max(0, own.limit + more - own.used))}, this needs {as_gpus(units)}"
+def _left(own: Account, units: int, more: int = 0) -> Said:
+    left = as_gpus(max(0, own.limit + more - own.used), up=False)
+    return say("quota.left", left=left, needed=as_gpus(units))
 
 
-def _are_left(units: int) -> str:
-    left = as_gpus(units, up=False)
-    return f"{left} {'is' if left == '1' else 'are'} left"
-
-
-def _lent(own: Account, further: int) -> str:
-    left = f"{_are_left(own.left)}, and " if own.left else ""
+def _lent(own: Account, further: int, units: int) -> Said:
+    key = "quota.nothing_lent"
+    values = {"needed": as_gpus(units)}
     if further:
-        return f"{left}{as_gpus(further, up=False)} more can be borrowed now"
-    if own.borrowed >= own.borrow:
-        return f"{left}it may borrow no more"
-    return f"{left}nothing more is lent now"
+        key = "quota.lent"
+        values["further"] = as_gpus(further, up=False)
+    elif own.borrowed >= own.borrow:
+        key = "quota.borrows_enough"
+    if own.left:
+        key += "_and_left"
+        values["left"] = as_gpus(own.left, up=False)
+    return say(key, **values)
 
 
 def _evidence(own: Account, units: int) -> dict[str, Any]:

@@ -14,8 +14,8 @@ _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def request_as_dict(request: JobRequest) -> dict[str, Any]:
-    """The canonical form, every default filled in; conditions stand in it only where there are
-    some. Reading it again gives the same request."""
+    """The canonical form, every default filled in; disk and conditions stand in it only where they
+    were asked for. Reading it again gives the same request."""
     return {
         "project": request.project,
         "name": request.name,
@@ -29,6 +29,7 @@ def request_as_dict(request: JobRequest) -> dict[str, Any]:
         "cpu": write_cpu(request.cpu_milli),
         "memory": write_memory(request.memory_mib),
         "shm": write_memory(request.shm_mib),
+        **({"disk": write_memory(request.disk_mib)} if request.disk_mib else {}),
         "time_limit": write_seconds(request.time_limit_seconds),
         "priority": str(request.priority),
         "topology": str(request.topology),

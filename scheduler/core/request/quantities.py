@@ -10,17 +10,19 @@ LARGEST = 2_000_000_000
 
 _MEMORY_MIB = {"MiB": 1, "GiB": 1 << 10, "TiB": 1 << 20}
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_MEMORY = re.compile(r"([0-9]{1,12})\s*(MiB|GiB|TiB)")
+_SIZE = re.compile(r"([0-9]{1,12})\s*(MiB|GiB|TiB)")
 _CPU = re.compile(r"([0-9]{1,9})m")
 _TIME = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
 
 
 def read_memory_mib(value: object) -> int:
     """ "64GiB" -> 65536 MiB. Only binary units: GB is the vendor's word for another number."""
-    match = _MEMORY.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError('write memory with its unit, such as "64GiB" or "512MiB"')
-    return _bounded(int(match[1]) * _MEMORY_MIB[match[2]], "memory")
+    return _size_mib(value, "memory", '"64GiB" or "512MiB"')
+
+
+def read_disk_mib(value: object) -> int:
+    """ "200GiB" -> 204800 MiB, in the units of memory."""
+    return _size_mib(value, "disk", '"200GiB" or "2TiB"')
 
 
 def read_cpu_milli(value: object) -> int:
@@ -62,6 +64,13 @@ def write_seconds(seconds: int) -> str:
         amount, seconds = divmod(seconds, size)
         text += f"{amount}{unit}" if amount else ""
     return text
+
+
+def _size_mib(value: object, what: str, such_as: str) -> int:
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"write {what} with its unit, such as {such_as}")
+    return _bounded(int(match[1]) * _MEMORY_MIB[match[2]], what)
 
 
 def _bounded(amount: int, what: str) -> int:

@@ -14,6 +14,7 @@ from scheduler.core.request.conditions import read_after, read_begin, read_node_
 from scheduler.core.request.device import read_device
 from scheduler.core.request.quantities import (
     read_cpu_milli,
+    read_disk_mib,
     read_memory_mib,
     read_seconds,
     write_memory,
@@ -46,6 +47,7 @@ FIELDS = frozenset(
         "cpu",
         "memory",
         "shm",
+        "disk",
         "time_limit",
         "priority",
         "topology",
@@ -105,6 +107,7 @@ class Reader:
             "cpu_milli": self._amount("cpu", read_cpu_milli, 1_000),
             "memory_mib": self._memory(),
             "shm_mib": self._amount("shm", read_memory_mib, 1_024),
+            "disk_mib": self._amount("disk", read_disk_mib, 0),
             "time_limit_seconds": self._time_limit(),
             "priority": self._word("priority", Priority, Priority.NORMAL),
             "topology": self._word("topology", Topology, Topology.BEST),

@@ -66,7 +66,8 @@ class RequestLimits:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A checked request. CPU in millicores and memory in MiB are per replica; times in seconds.
+    """A checked request. CPU in millicores, memory and disk in MiB are per replica, a disk of 0 is
+    none asked for; times in seconds.
 
     `begin_at`: not before this time (seconds since the epoch); `begin_in`: not before so many
     seconds after it was asked for; at most one is set. `after`: labels of jobs of the project that
@@ -101,4 +102,5 @@ class JobRequest:
     after: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     tolerates: tuple[str, ...] = ()
+    disk_mib: int = 0
     limit_is_chosen: bool = field(default=True, compare=False)

@@ -4,20 +4,36 @@ Nothing is promised that the planner did not try: each change comes back only wh
 that the changed job could start now.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from agents.contract.boards import Board, Profile
+from scheduler.core.reasons import ReasonCode
 from scheduler.core.request.forms import device_as_dict
 from scheduler.core.request.quantities import write_seconds
+from scheduler.core.said import Said, say
 from scheduler.core.values import DeviceRequest, Isolation, Topology, WaitingJob
 
 CanStart = Callable[[WaitingJob], bool]
 # No more than so many changes are tried for one job, the smallest ones of each kind first.
 MOST_TRIED = 16
 SHORTEST_LIMIT = 900
+# A change of the request can help against these; others are somebody's decision, or a date.
+ALTERABLE = frozenset(
+    {
+        ReasonCode.QUOTA_USER,
+        ReasonCode.QUOTA_PROJECT,
+        ReasonCode.BUDGET,
+        ReasonCode.PRIORITY,
+        ReasonCode.RESOURCES,
+        ReasonCode.FRAGMENTATION,
+        ReasonCode.TOPOLOGY,
+        ReasonCode.RESERVATION,
+    }
+)
 
 
 class Kind(StrEnum):
@@ -38,23 +54,37 @@ class Alternative:
     """`changes` replaces these fields of the request, written as people write them."""
 
     kind: Kind
-    sentence: str
+    said: Said
     changes: dict[str, Any]
 
+    @property
+    def sentence(self) -> str:
+        """In English."""
+        return self.said.text
+
     def as_dict(self) -> dict[str, Any]:
-        return {"kind": str(self.kind), "sentence": self.sentence, "changes": self.changes}
+        said = {"sentence": self.sentence, "said": self.said.as_dict()}
+        return {"kind": str(self.kind), **said, "changes": self.changes}
 
 
 def alternatives(
-    job: WaitingJob, boards: Iterable[Board], can_start: CanStart, *, most: int = 3
+    job: WaitingJob,
+    boards: Iterable[Board],
+    can_start: CanStart,
+    *,
+    most: int = 3,
+    tried: int = MOST_TRIED,
 ) -> list[Alternative]:
     """Up to `most` changes with which the job could start now, what changes least first, at most
-    one of each kind."""
+    one of each kind. `can_start` is asked at most `tried` times."""
     found: dict[Kind, Alternative] = {}
-    for number, (alternative, changed) in enumerate(_changes(job, list(boards))):
-        if len(found) == most or number == MOST_TRIED:
+    for alternative, changed in _changes(job, list(boards)):
+        if len(found) == most or not tried:
             break
-        if alternative.kind not in found and can_start(changed):
+        if alternative.kind in found:
+            continue
+        tried -= 1
+        if can_start(changed):
             found[alternative.kind] = alternative
     return list(found.values())
 
@@ -64,13 +94,13 @@ def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
     yield from _shorter(job)
     if job.needs:
         changed = replace(job, needs=())
-        yield Alternative(Kind.NODE, "On any node, whatever its labels", {"needs": []}), changed
+        yield Alternative(Kind.NODE, say("instead.any_node"), {"needs": []}), changed
     if job.device.models:
-        yield _device(Kind.MODEL, "On any model of GPU", job, replace(job.device, models=()))
+        yield _device(Kind.MODEL, say("instead.any_model"), job, replace(job.device, models=()))
     if job.topology in (Topology.SAME_NODE, Topology.NVLINK) and job.replicas > 1:
         changed = replace(job, topology=Topology.ANY)
-        sentence = "With its replicas on several nodes"
-        yield Alternative(Kind.SPREAD, sentence, {"topology": str(Topology.ANY)}), changed
+        said = say("instead.spread")
+        yield Alternative(Kind.SPREAD, said, {"topology": str(Topology.ANY)}), changed
     yield from _other_boards(job, boards)
     yield from _shares(job, boards)
     yield from _smaller(job, boards)
@@ -78,10 +108,10 @@ def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
 
 
 def _device(
-    kind: Kind, sentence: str, job: WaitingJob, device: DeviceRequest
+    kind: Kind, said: Said, job: WaitingJob, device: DeviceRequest
 ) -> tuple[Alternative, WaitingJob]:
     changes = {"device": device_as_dict(device)}
-    return Alternative(kind, sentence, changes), replace(job, device=device)
+    return Alternative(kind, said, changes), replace(job, device=device)
 
 
 def _shorter(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
@@ -92,49 +122,53 @@ def _shorter(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
         if SHORTEST_LIMIT <= rounded < limit:
             text = write_seconds(rounded)
             changed = replace(job, time_limit_seconds=rounded)
-            sentence = f"With a time limit of {text}"
-            yield Alternative(Kind.LIMIT, sentence, {"time_limit": text}), changed
+            said = say("instead.limit", limit=text)
+            yield Alternative(Kind.LIMIT, said, {"time_limit": text}), changed
 
 
 def _other_boards(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
     """The same memory wherever it is to be had, when a profile of one board was asked for."""
-    if memory := _profile_memory(job.device, boards):
-        device = replace(job.device, mig="", memory_mib=memory)
-        sentence = f"On whatever has {_gib(memory)} of GPU memory"
-        yield _device(Kind.MODEL, sentence, job, device)
+    if memory := _profile_memory(job.device, boards) or job.device.mps_memory_mib:
+        way = DeviceRequest(memory_mib=memory, models=job.device.models)
+        device = replace(way, isolation=Isolation.HARDWARE)
+        said = say("instead.memory", memory=_gib(memory))
+        yield _device(Kind.MODEL, said, job, device)
 
 
 def _shares(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
     memory = job.device.memory_mib or _profile_memory(job.device, boards)
     if memory and job.device.isolation is Isolation.HARDWARE:
         device = replace(job.device, mig="", memory_mib=memory, isolation=Isolation.ANY)
-        sentence = f"As an MPS share with {_gib(memory)}, beside others of the project"
-        yield _device(Kind.SHARE, sentence, job, device)
+        said = say("instead.share", memory=_gib(memory))
+        yield _device(Kind.SHARE, said, job, device)
 
 
 def _smaller(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
     """The next smaller slices; of whole GPUs fewer, and of one a slice."""
     device = job.device
     if device.gpus > 1:
-        for gpus in sorted({device.gpus // 2, 1}, reverse=True):
-            word = "GPU" if gpus == 1 else "GPUs"
-            sentence = f"With {gpus} {word} for each replica"
-            yield _device(Kind.GPUS, sentence, job, replace(device, gpus=gpus))
+        for gpus in _halves(device.gpus):
+            said = say("instead.gpus", gpus=gpus)
+            yield _device(Kind.GPUS, said, job, replace(device, gpus=gpus))
     profiles = _plain(boards, device)
     sizes = [_size(p) for p in profiles if p.name == device.mig]
-    least = (10**9, 0) if device.gpus == 1 else min(sizes, default=(0, 0))
+    least = (10**9, 0) if device.gpus == 1 else min(sizes, default=_named(device.mig))
     below = sorted((p for p in profiles if _size(p) < least), key=lambda p: p.name)
     for profile in sorted(below, key=_size, reverse=True)[:4]:
         changed = replace(device, gpus=0, mig=profile.name)
-        yield _device(Kind.PROFILE, f"With {profile.name}", job, changed)
+        yield _device(Kind.PROFILE, say("instead.profile", profile=profile.name), job, changed)
 
 
 def _fewer(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
-    for replicas in sorted({job.replicas // 2, 1} - {0, job.replicas}, reverse=True):
-        word = "replica" if replicas == 1 else "replicas"
+    for replicas in _halves(job.replicas):
         changed = replace(job, replicas=replicas)
-        sentence = f"With {replicas} {word}"
-        yield Alternative(Kind.REPLICAS, sentence, {"replicas": replicas}), changed
+        said = say("instead.replicas", replicas=replicas)
+        yield Alternative(Kind.REPLICAS, said, {"replicas": replicas}), changed
+
+
+def _halves(amount: int) -> list[int]:
+    """Half of it, half of that, and so on down to 1."""
+    return [amount >> times for times in range(1, amount.bit_length())]
 
 
 def _gib(memory_mib: int) -> str:
@@ -150,6 +184,12 @@ def _profile_memory(device: DeviceRequest, boards: list[Board]) -> int:
 
 def _size(profile: Profile) -> tuple[int, int]:
     return profile.memory_mib, profile.compute_slices
+
+
+def _named(profile: str) -> tuple[int, int]:
+    """The size that the name of a profile tells, such as "2g.35gb", where no board here has it."""
+    match = re.fullmatch(r"([0-9]{1,3})g\.([0-9]{1,5})gb.*", profile)
+    return (int(match[2]) * 1_024, int(match[1])) if match else (0, 0)
 
 
 def _plain(boards: list[Board], device: DeviceRequest) -> list[Profile]:

@@ -7,11 +7,13 @@ from heapq import nlargest
 from typing import Any
 
 from agents.contract.documents import SliceKind
-from scheduler.core.placement.eligible import why_not
+from scheduler.core.placement.eligible import why_away, why_not
 from scheduler.core.placement.fits import NEAR
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.wants import Want
 from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.request.quantities import write_memory
+from scheduler.core.said import Said, say, then
 from scheduler.core.values import RunningJob, WaitingJob
 
 CanPlace = Callable[[WaitingJob, Want, Ledger], bool]
@@ -26,7 +28,8 @@ def explain(
     """The dominant reason that `want` cannot be had for the gang at this point of the pass."""
     usable = _usable(job, want, ledger)
     if not usable:
-        return _unavailable({n.view.name: _out(n, job) for n in _serving(want, ledger)})
+        outs = ((node.view.name, _out(node, job)) for node in _serving(want, ledger))
+        return _unavailable({name: out for name, out in outs if out})
     if _could_alone(job, want, ledger, can_place):
         return _priority()
     needed = want.count * job.replicas
@@ -37,6 +40,7 @@ def explain(
         "with_this_gpu": len(_serving(want, ledger)),
         "that_take_it": len(usable),
         "with_cpu_and_memory": hosts,
+        **({"with_disk": _with_disk(job, want, ledger)} if job.disk_mib else {}),
         "with_room": free.nodes,
     }
     evidence = {
@@ -47,27 +51,29 @@ def explain(
         **_shortage(want, ledger),
         **_holders(job, want, ledger),
     }
-    what = _name(want)
+    values = {"needed": needed, "device": _name(want), "free": free.total}
     if free.total < needed:
-        sentence = f"{_count(needed, what)} needed, {free.total} free"
-        return Reason(ReasonCode.RESOURCES, sentence, evidence, _UNTIL_ENDS)
+        said = say("resources.devices", **values)
+        return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
     if not hosts:
-        sentence = f"{_count(needed, what)} could be had, but no node has the CPU and memory free"
-        return Reason(ReasonCode.RESOURCES, sentence, evidence, _UNTIL_ENDS)
+        said = say("resources.host", **values)
+        return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
+    if job.disk_mib and not filters["with_disk"]:
+        return _no_disk(job, want, ledger, values, evidence)
     if want.count * job.replicas > free.most and job.topology in NEAR:
-        sentence = f"{_count(free.total, what)} free, but on different nodes"
-        return Reason(ReasonCode.TOPOLOGY, sentence, evidence, "Topology any would spread it")
-    sentence = f"{_count(free.total, what)} free in total, but not where they fit together"
-    return Reason(ReasonCode.FRAGMENTATION, sentence, evidence, _UNTIL_ENDS)
+        said = say("topology.apart", **values)
+        return Reason(ReasonCode.TOPOLOGY, said, evidence, say("unblocks.any_topology"))
+    said = say("fragmentation.apart", **values)
+    return Reason(ReasonCode.FRAGMENTATION, said, evidence, _UNTIL_ENDS)
 
 
-_UNTIL_ENDS = "It starts when running work ends"
+_UNTIL_ENDS = say("unblocks.running_ends")
 # The evidence names at most so many nodes, those with most room.
 MOST_NODES = 12
 
 
-def _out(node: NodeSpace, job: WaitingJob) -> str:
-    return why_not(node.view, job) if node.view.available else node.view.unavailable_because
+def _out(node: NodeSpace, job: WaitingJob) -> Said | None:
+    return why_not(node.view, job) if node.view.available else why_away(node.view)
 
 
 def _could_alone(job: WaitingJob, want: Want, ledger: Ledger, can_place: CanPlace) -> bool:
@@ -135,6 +141,33 @@ def _hosts(job: WaitingJob, want: Want, ledger: Ledger) -> int:
     return ledger.remember(("hosts", want.board, job.needs, job.tolerates, size), work_out)
 
 
+def _with_disk(job: WaitingJob, want: Want, ledger: Ledger) -> int:
+    """How many nodes have the disk free beside their CPU and memory."""
+
+    def work_out() -> int:
+        return sum(n.hosts(job) for n in _usable(job, want, ledger))
+
+    size = (job.cpu_milli, job.memory_mib, job.disk_mib)
+    return ledger.remember(("disk", want.board, job.needs, job.tolerates, size), work_out)
+
+
+def _no_disk(
+    job: WaitingJob, want: Want, ledger: Ledger, values: dict[str, Any], evidence: dict[str, Any]
+) -> Reason:
+    """With the most disk that is free on a node, and how many do not say how much they have. It
+    waits for running work only where some node has so much in all."""
+    hosts = _usable(job, want, ledger)
+    silent = sum(n.view.disk_total_mib is None for n in hosts)
+    evidence |= {"disk_free_mib": max(0, *(n.disk_free_mib for n in hosts))}
+    evidence |= {"disk_not_told": silent} if silent else {}
+    values |= {"disk": write_memory(job.disk_mib)}
+    if any((n.view.disk_total_mib or 0) >= job.disk_mib for n in hosts):
+        said = say("resources.disk", **values)
+        return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
+    said = say("resources.disk_not_told", **values)
+    return Reason(ReasonCode.RESOURCES, said, evidence, say("unblocks.agent_updated"))
+
+
 def _holders(job: WaitingJob, want: Want, ledger: Ledger) -> dict[str, Any]:
     """How many jobs hold such GPUs, of the own project and of others, and when the first of them
     ends at the latest."""
@@ -162,24 +195,26 @@ def _holds(run: RunningJob, board: str, ledger: Ledger) -> bool:
 
 
 def repartition() -> Reason:
-    sentence = "Idle slices are merged to make room; it starts in a few seconds"
-    return Reason(ReasonCode.REPARTITION, sentence, {}, "Nothing to do")
+    return Reason(
+        ReasonCode.REPARTITION, say("repartition.merging"), {}, say("unblocks.nothing_to_do")
+    )
 
 
 def _priority() -> Reason:
-    sentence = "Jobs ahead of it take what is free now"
-    return Reason(ReasonCode.PRIORITY, sentence, {}, _UNTIL_ENDS)
+    return Reason(ReasonCode.PRIORITY, say("priority.taken"), {}, _UNTIL_ENDS)
 
 
-def _unavailable(why: dict[str, str]) -> Reason:
+def _unavailable(why: dict[str, Said]) -> Reason:
     if not why:
-        sentence = "No node has been added yet"
-        return Reason(ReasonCode.NODE_UNAVAILABLE, sentence, {}, "An admin adds a node")
-    told = sorted(set(why.values()))
-    more = f"; and {len(told) - MOST_NODES} more" if len(told) > MOST_NODES else ""
-    sentence = f"No node that could run it takes work: {'; '.join(told[:MOST_NODES])}{more}"
-    evidence = {"nodes": dict(sorted(why.items())[:MOST_NODES])}
-    return Reason(ReasonCode.NODE_UNAVAILABLE, sentence, evidence, "An admin brings one back")
+        said, helps = say("node_unavailable.none"), say("unblocks.node_added")
+        return Reason(ReasonCode.NODE_UNAVAILABLE, said, {}, helps)
+    told = sorted({said.text: said for said in why.values()}.items())
+    whys = then(*(said for _, said in told[:MOST_NODES]))
+    if len(told) > MOST_NODES:
+        whys = then(whys, say("node_unavailable.more", more=len(told) - MOST_NODES))
+    evidence = {"nodes": {name: said.text for name, said in sorted(why.items())[:MOST_NODES]}}
+    said = say("node_unavailable.all", why=whys)
+    return Reason(ReasonCode.NODE_UNAVAILABLE, said, evidence, say("unblocks.node_back"))
 
 
 def _free(node: NodeSpace, job: WaitingJob, want: Want) -> int:
@@ -218,12 +253,8 @@ def _shortage(want: Want, ledger: Ledger) -> dict[str, Any]:
     return {"out_of_service": faulted} if faulted else {}
 
 
-def _name(want: Want) -> str:
+def _name(want: Want) -> Said | str:
     model = want.board.rsplit("-", 1)[0]
     if want.kind is SliceKind.MPS:
-        return f"{want.threads} % of {model}"
-    return f"{want.profile} of {model}" if want.profile else model
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} \u00d7 {what}"
+        return say("device.share", threads=want.threads, model=model)
+    return say("device.slice", profile=want.profile, model=model) if want.profile else model

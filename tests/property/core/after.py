@@ -11,13 +11,14 @@ def carried_out(snapshot, places):
     """`snapshot` with the devices of `places` held. Merges are not made."""
     gone = {place.job for place in places}
     jobs = {job.id: job for job in snapshot.jobs}
-    cpu, memory, units = Counter(), Counter(), Counter()
+    cpu, memory, disk, units = Counter(), Counter(), Counter(), Counter()
     new, reused = {}, set()
     for place in places:
         job = jobs[place.job]
         for replica in place.replicas:
             cpu[replica.node] += job.cpu_milli
             memory[replica.node] += job.memory_mib
+            disk[replica.node] += job.disk_mib
             for number, device in enumerate(replica.devices):
                 units[job.project, ""] += device.units
                 units[job.project, job.user] += device.units
@@ -50,6 +51,7 @@ def carried_out(snapshot, places):
                 node,
                 cpu_free_milli=node.cpu_free_milli - cpu[node.id],
                 memory_free_mib=node.memory_free_mib - memory[node.id],
+                disk_free_mib=node.disk_free_mib - disk[node.id],
                 gpus=tuple(_gpu(gpu, new.get(gpu.id, ()), reused) for gpu in node.gpus),
             )
             for node in snapshot.nodes
@@ -73,7 +75,7 @@ def when_gone(snapshot, merged):
 
 def emptied(snapshot):
     """The cluster as it would be on its best day: everyone is here, healthy and idle, and nodes are
-    meant for anybody."""
+    meant for anybody. A node that does not say how much disk it has, has enough."""
     nodes = tuple(
         replace(
             node,
@@ -82,6 +84,7 @@ def emptied(snapshot):
             taints=(),
             cpu_free_milli=node.cpu_total_milli,
             memory_free_mib=node.memory_total_mib,
+            disk_free_mib=10**9 if node.disk_total_mib is None else node.disk_total_mib,
             gpus=tuple(replace(gpu, healthy=True, slices=()) for gpu in node.gpus),
         )
         for node in snapshot.nodes

@@ -1,7 +1,7 @@
 """What is possible at all, by CP-SAT: an exact search that shares no code with the planner.
 
 Boards are read as tables (starts, sizes, compute slices, maxima). Every legal place of an instance
-is a Boolean; slots, compute slices, maxima, CPU, memory, networks and nearness are constraints.
+is a Boolean; slots, compute slices, maxima, CPU, memory, disk, networks and nearness constrain it.
 """
 
 import math
@@ -96,8 +96,10 @@ def _most(asked, snapshot):
     for node in snapshot.nodes:
         cpu = sum(replicas * job.cpu_milli for job, replicas in load[node.id])
         memory = sum(replicas * job.memory_mib for job, replicas in load[node.id])
+        disk = sum(replicas * job.disk_mib for job, replicas in load[node.id])
         model.add(cpu <= node.cpu_free_milli)
         model.add(memory <= node.memory_free_mib)
+        model.add(disk <= max(0, node.disk_free_mib))
         for gpu in node.gpus:
             places = [wanted for wanted in on_gpu[gpu.id] if not isinstance(wanted, Share)]
             shares = [wanted for wanted in on_gpu[gpu.id] if isinstance(wanted, Share)]

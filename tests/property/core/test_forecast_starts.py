@@ -12,7 +12,8 @@ NODES = (4, 4, 2)
 
 @st.composite
 def queues(draw):
-    """Running jobs that fit, and waiting ones; everybody runs to the limit."""
+    """Running jobs that fit, and waiting ones, some from a later time on; everybody runs to the
+    limit."""
     running = []
     for node, gpus in enumerate(NODES):
         for _ in range(draw(st.integers(0, 2))):
@@ -30,6 +31,7 @@ def queues(draw):
             key=keys[i],
             replicas=draw(st.integers(1, 2)),
             band=draw(st.integers(0, 1)),
+            begin_at=draw(st.sampled_from([0, 0, 1, 7, 30, 90])),
         )
         for i in range(count)
     ]
@@ -68,14 +70,18 @@ class Slow:
         return self.starts
 
     def step(self, now):
-        head, at, then, left = None, 0, [], []
+        head, at, then, left, stuck = None, 0, [], [], False
         for job in self.queue:
+            if job.begin_at > now:
+                left.append(job)
+                continue
             places = None
-            if not (left and self.backfill is Backfill.NONE):
+            if not (stuck and self.backfill is Backfill.NONE):
                 spare = head is not None and now + job.limit > at
                 places = self.place(job, then if spare else None, head)
             if places is None:
                 left.append(job)
+                stuck = True
                 if head is None and self.backfill is Backfill.EASY:
                     head = job
                     at, then = self.promise(job)

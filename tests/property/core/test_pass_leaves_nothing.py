@@ -27,6 +27,7 @@ def as_it_is(ledger):
             node.view,
             node.cpu_free_milli,
             node.memory_free_mib,
+            node.disk_free_mib,
             [(g.view, g.slices, g.spoken_for, g.leaving) for g in node.gpus],
             [gpu.view.id for gpu in node.open],
         )

@@ -82,6 +82,7 @@ bodies = st.fixed_dictionaries(
         "cpu": st.integers(1, 10**6).map(write_cpu),
         "memory": memory,
         "shm": memory,
+        "disk": memory,
         "time_limit": st.integers(1, 604_800),
         "priority": st.sampled_from(list(Priority)).map(str),
         "topology": st.sampled_from(list(Topology)).map(str),
@@ -102,7 +103,7 @@ anything = st.recursive(
     max_leaves=6,
 )
 LEAST = {"project": "p", "name": "n", "image": "i", "command": ["c"], "device": {"gpus": 1}}
-CONDITIONS = {"begin_at", "after", "needs", "tolerates"}
+CONDITIONS = {"begin_at", "after", "needs", "tolerates", "disk"}
 FIELDS = sorted(CONDITIONS | set(request_as_dict(parse_request(LEAST, LIMITS))))
 
 

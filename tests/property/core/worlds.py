@@ -70,6 +70,7 @@ def nodes(draw, name, kinds=BOARDS, most=3):
     own = [draw(gpus(board)) for _ in range(draw(st.sampled_from(range(1, most + 1))))]
     available = draw(st.integers(0, 5)) > 0
     clients = draw(st.sampled_from([0, 2, 48, 48]))
+    disk = draw(st.sampled_from([None, 100_000, 100_000, 100_000]))
     return a_node(
         *own,
         name=name,
@@ -83,6 +84,8 @@ def nodes(draw, name, kinds=BOARDS, most=3):
         labels=draw(st.sampled_from([(), (), ("rack=a",), ("rack=b", "ssd")])),
         taints=draw(st.sampled_from([(), (), (), (), ("beta",)])),
         unavailable_because="" if available else f"{name} is lost",
+        disk_free_mib=draw(st.sampled_from([-5_000, 30_000, 100_000])) if disk else 0,
+        disk_total_mib=disk,
     )
 
 
@@ -113,6 +116,7 @@ def jobs(draw, id, kinds=BOARDS, most=3):
         processes=draw(st.sampled_from([1, 1, 2])),
         needs=draw(st.sampled_from([(), (), (), (), ("rack",), ("rack=a",)])),
         tolerates=draw(st.sampled_from([(), (), ("beta",)])),
+        disk_mib=draw(st.sampled_from([0, 0, 0, 20_000, 60_000])),
     )
 
 

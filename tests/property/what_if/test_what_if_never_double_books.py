@@ -10,6 +10,7 @@ from scheduler.core.placement.fits import check
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.policy import Backfill, Preemption
 from scheduler.core.values import Priority
+from scheduler.virtual.world import Watch
 from tests.builders import a_gpu, a_node, a_quota
 from tests.unit.what_if.worlds import SINCE, a_recorded, a_setting, a_week, an_owner, played
 
@@ -52,7 +53,7 @@ def _job(draw, key):
     )
 
 
-class Auditor:
+class Auditor(Watch):
     """Counts what is held at every pass, and asks `fits` about every placement."""
 
     def __init__(self, quotas):
@@ -80,6 +81,8 @@ class Auditor:
         for held in by_gpu.values():
             _require_room(held)
         for node in snapshot.nodes:
+            for gpu in node.gpus:
+                assert len({each.kind for each in gpu.slices}) <= 1, "idle slices count as well"
             assert node.cpu_total_milli - node.cpu_free_milli == hosts[node.id]["cpu"]
             assert node.cpu_free_milli >= 0 <= node.memory_free_mib
             assert node.memory_total_mib - node.memory_free_mib == hosts[node.id]["memory"]
@@ -112,7 +115,7 @@ def _require_room(held):
     st.sampled_from(list(Preemption)),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_device_is_given_twice_and_every_job_is_told(jobs, backfill, preemption, fair):
     quotas = [a_quota("p", gpus=2)]
     setting = a_setting(

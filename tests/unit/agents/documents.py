@@ -72,7 +72,9 @@ def an_observed(**fields):
     whole = {
         "node": "n-1",
         "boot_id": "b-1",
-        "facts": NodeFacts(cpu_milli=8_000, runtime=RuntimeKind.PROCESS, problems=("no fabric",)),
+        "facts": NodeFacts(
+            cpu_milli=8_000, runtime=RuntimeKind.PROCESS, problems=("no fabric",), disk_mib=1_024
+        ),
         "gpus": (ObservedGpu(GPU, 0, "NVIDIA H200", "H200-141GB", 143_771, GpuMode.MIG),),
         "slices": (ObservedSlice(**PLACE, uuid="MIG-1"),),
         "replicas": (

@@ -80,3 +80,15 @@ def test_a_mode_is_kept_where_it_is_wanted_or_something_is_on_the_gpu():
         assert not propose(mix_of(a_node(gpu), _1g_18gb=9)).modes
     whole = Mix((Demand(DeviceRequest(gpus=1), 1_000, 1_024, 9),))
     assert not propose(replace(a_cluster(a_node(a_gpu())), mix=whole)).modes
+
+
+def test_an_idle_slice_is_not_deleted_and_made_again_as_its_share_goes_up_and_down():
+    """2g.35gb is asked for a little more, then a little less than is worth making one."""
+    more, less = {"_4g_71gb": 32, "_2g_35gb": 1}, {"_4g_71gb": 70, "_2g_35gb": 1}
+    beside = a_gpu(a_slice("1g.18gb", 0), a_slice("3g.71gb", 4))
+    made = propose(mix_of(a_node(beside), **more)).carves
+    assert [(carve.profile, carve.start) for carve in made] == [("2g.35gb", 2)]
+    in_the_way = a_gpu(idle("2g.35gb", 2), mode=GpuMode.MIG)
+    assert not propose(mix_of(a_node(in_the_way), **less)).merges
+    gone = propose(mix_of(a_node(in_the_way), _4g_71gb=200, _2g_35gb=1)).merges
+    assert [merge.slices for merge in gone] == [("n1/0/2g.35gb@2",)]

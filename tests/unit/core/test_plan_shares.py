@@ -7,6 +7,9 @@ import pytest
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.placement.fits import fits
+from scheduler.core.placement.kept import Kept
+from scheduler.core.plan import plan
+from scheduler.core.policy import Policy
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import Isolation
 from tests.builders import (
@@ -181,3 +184,13 @@ def test_the_committer_refuses_a_share_that_no_longer_fits():
 def test_another_board_than_the_one_asked_for_is_not_shared():
     found = one(a_job(mps=(25, 1_000), models=("H200",)), a_gpu(board=A30), a_gpu())
     assert gpus_of(found) == ["n1/1"]
+
+
+def test_shares_that_are_gone_again_draw_nobody_to_their_node():
+    """A planner that remembers the last pass plans as one that does not."""
+    roomy = a_node(a_gpu(), a_gpu(), a_gpu(), name="a")
+    tight = a_node(a_gpu(), name="b", cpu_free_milli=1_000)
+    jobs, kept = [a_job(id, mps=(60, 1_000)) for id in ("1", "2", "3")], Kept()
+    assert len(plan(a_cluster(roomy, tight, jobs=jobs), Policy(), kept=kept).places) == 3
+    later = a_cluster(roomy, tight, jobs=jobs[:1])
+    assert plan(later, Policy(), kept=kept) == plan(later, Policy())

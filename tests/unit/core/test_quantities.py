@@ -5,6 +5,7 @@ import pytest
 from scheduler.core.request.quantities import (
     LARGEST,
     read_cpu_milli,
+    read_disk_mib,
     read_memory_mib,
     read_seconds,
     write_cpu,
@@ -19,6 +20,8 @@ READ = [
     (read_memory_mib, "1TiB", 1_048_576),
     (read_memory_mib, "0064GiB", 65_536),
     (read_memory_mib, "2000000000MiB", LARGEST),
+    (read_disk_mib, "200GiB", 204_800),
+    (read_disk_mib, "2 TiB", 2_097_152),
     (read_cpu_milli, 8, 8_000),
     (read_cpu_milli, "8", 8_000),
     (read_cpu_milli, "500m", 500),
@@ -52,11 +55,13 @@ REFUSED = {
         "-1GiB",
         "1GiB1MiB",
     ],
+    read_disk_mib: [*NO_AMOUNT, 200, "200", "200GB", "200G", "200gib"],
     read_cpu_milli: [*NO_AMOUNT, "m", "-500m", "500M", "0.5", "8 cores", "1_000"],
     read_seconds: [*NO_AMOUNT, "h", "-1h", "1h-30m", "30m1h", "1h 30m", "1w", "90", "1:30"],
 }
 SAYS = {
     read_memory_mib: 'write memory with its unit, such as "64GiB" or "512MiB"',
+    read_disk_mib: 'write disk with its unit, such as "200GiB" or "2TiB"',
     read_cpu_milli: 'write whole cores, such as 8, or thousandths, such as "500m"',
     read_seconds: 'write a time with its unit, such as "4h", "1h30m" or "90s"',
 }
@@ -75,6 +80,7 @@ def test_what_is_no_amount_is_refused_with_an_example(read, written):
     ("read", "nothing"),
     [
         *((read_memory_mib, word) for word in ("0MiB", "0 TiB")),
+        (read_disk_mib, "0GiB"),
         *((read_cpu_milli, word) for word in (0, "0", "0m", -3)),
         *((read_seconds, word) for word in (0, "0s", "0d0h", -3)),
     ],
@@ -88,6 +94,7 @@ def test_nothing_is_no_amount(read, nothing):
     ("read", "much"),
     [
         *((read_memory_mib, word) for word in ("2000000001MiB", "999999999999TiB")),
+        (read_disk_mib, "2000000001MiB"),
         *((read_cpu_milli, word) for word in (2_000_001, "999999999", 10**40)),
         *((read_seconds, word) for word in (2_000_000_001, "999999999d", 10**40)),
     ],

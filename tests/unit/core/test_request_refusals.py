@@ -80,6 +80,8 @@ BAD = {
     "memory without unit": ({"memory": 4_096}, "memory", Problem.VALUE, MEMORY),
     "no memory": ({"memory": "0GiB"}, "memory", Problem.VALUE, "more than 0"),
     "memory below a container": ({"memory": "3MiB"}, "memory", Problem.RANGE, "at least 4MiB"),
+    "disk without unit": ({"disk": 200}, "disk", Problem.VALUE, "write disk with its unit"),
+    "no disk": ({"disk": "0GiB"}, "disk", Problem.VALUE, "disk must be more than 0"),
     "memory beyond all": ({"memory": "99999999TiB"}, "memory", Problem.VALUE, "anything there is"),
     "shm in potatoes": ({"shm": "5 potatoes"}, "shm", Problem.VALUE, MEMORY),
     "cpu in potatoes": ({"cpu": "5 potatoes"}, "cpu", Problem.VALUE, "write whole cores"),

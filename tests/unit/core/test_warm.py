@@ -1,9 +1,28 @@
 """What a worker does before its first pass."""
 
+from numba.core.dispatcher import Dispatcher
+
+from scheduler.core.forecast import hazard, queue_kernel
+from scheduler.core.packing import kernels, winners
 from scheduler.warm import warm
 
+# What Python calls of what is compiled; these call the rest. Only clusters of thousands of nodes
+# hold tournaments.
+CALLED = (
+    *(kernels.columns, kernels.picked, winners.scan),
+    *(hazard.group_sums, hazard.group_curve, hazard.gittins, hazard.answer),
+    queue_kernel.run_queue,
+)
 
-def test_a_worker_finds_a_place_and_a_reason_before_anybody_asks():
-    found = warm()
-    assert [place.job for place in found.places] == ["1"]
-    assert [hold.job for hold in found.holds] == ["2"]
+
+def test_a_worker_finds_places_a_reason_and_a_time_before_anybody_asks():
+    found, told = warm()
+    assert {place.job for place in found.places} == {"1", "2"}
+    assert [hold.job for hold in found.holds] == ["3"]
+    assert set(told) == {"3"}
+
+
+def test_what_is_compiled_is_there_before_the_first_pass():
+    warm()
+    assert all(isinstance(function, Dispatcher) for function in CALLED)
+    assert [one.__name__ for one in CALLED if not one.nopython_signatures] == []

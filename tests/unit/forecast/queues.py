@@ -2,6 +2,7 @@
 
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
+from scheduler.core.forecast.starts import BASIS
 from scheduler.core.policy import Backfill
 
 ALWAYS_TO_THE_LIMIT = ((100.0, 1.0),) * 20
@@ -12,7 +13,9 @@ def a_holding(gpus, limit, *, node=0, age=0.0, curve=-1):
     return Holding(((node, gpus * UNITS_PER_GPU),), age, limit, curve)
 
 
-def a_queued(id, gpus, limit, *, key=None, at=0.0, replicas=1, band=0, curve=-1, pool=0):
+def a_queued(
+    id, gpus, limit, *, key=None, at=0.0, replicas=1, band=0, curve=-1, pool=0, begin_at=0.0
+):
     """`key`: first come, where it is not given."""
     return Queued(
         id=id,
@@ -24,6 +27,7 @@ def a_queued(id, gpus, limit, *, key=None, at=0.0, replicas=1, band=0, curve=-1,
         band=band,
         curve=curve,
         pool=pool,
+        begin_at=begin_at,
     )
 
 
@@ -36,7 +40,7 @@ def a_queue(nodes, running=(), waiting=(), **fields):
     given = {
         "now": 0.0,
         "ratios": ALWAYS_TO_THE_LIMIT,
-        "learned": len(ALWAYS_TO_THE_LIMIT),
+        "learned": BASIS,
         "backfill": Backfill.EASY,
     } | fields
     return QueueState(

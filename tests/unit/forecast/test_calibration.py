@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scheduler.core.forecast.accuracy import Asked, accuracy
-from scheduler.core.forecast.calibration import NEEDS, Question, Waits, calibrate
+from scheduler.core.forecast.calibration import NEEDS, UNTRIED, Question, Waits, calibrate
 
 
 def asked(own, waited, *, started=True, calibrated=None, kind=""):
@@ -21,11 +21,13 @@ def online(owns, actuals, kind=""):
     return told
 
 
-def test_with_too_few_answers_a_forecast_is_told_as_it_is():
+def test_with_too_few_answers_a_forecast_is_told_as_it_is_with_a_wider_bound():
     own = Waits(100.0, 200.0, 300.0)
+    wide = Waits(100.0, 200.0, 300.0 * UNTRIED)
     history = [asked(own, 1_000.0)] * (NEEDS - 1)
-    assert calibrate(own, history).told == own
-    assert calibrate(own, []).told == own
+    assert calibrate(own, history).told == wide
+    assert calibrate(own, []).told == wide
+    assert calibrate(own, [asked(own, 210.0)] * 40).told.pessimistic < own.pessimistic
 
 
 def test_a_forecast_that_is_off_by_a_factor_is_repaired():
@@ -65,7 +67,8 @@ def test_open_questions_beyond_their_bound_count_before_they_are_answered():
     still = [asked(own, 3_000.0, started=False)] * 40
     assert calibrate(own, still).told.pessimistic == pytest.approx(3_000)
     young = [asked(own, 50.0, started=False)] * 40
-    assert calibrate(own, young).told == own
+    assert calibrate(own, young).told.expected == own.expected
+    assert calibrate(own, young).told.pessimistic == 300.0 * UNTRIED
 
 
 def test_each_kind_learns_from_its_own_answers():

@@ -7,6 +7,7 @@ import pytest
 from scheduler.core.forecast.calibration import NEEDS, Question, Waits
 from scheduler.core.forecast.of_pass import (
     FEWEST_RUNS,
+    LATE_SECONDS,
     Foretold,
     carried_out,
     kind_of,
@@ -15,7 +16,7 @@ from scheduler.core.forecast.of_pass import (
     starts_of,
 )
 from scheduler.core.forecast.outlook import Outlook
-from scheduler.core.forecast.starts import RUNS
+from scheduler.core.forecast.starts import BASIS, RUNS
 from scheduler.core.plan import plan
 from scheduler.core.policy import Order, Policy, Preemption
 from scheduler.core.values import PastRun, QuotaView
@@ -61,7 +62,7 @@ def test_every_job_that_waits_for_devices_is_told_an_ordered_estimate_in_the_fut
     assert set(answers) == {"1", "2", "3"}
     for found in answers.values():
         assert NOW <= found.optimistic <= found.expected <= found.pessimistic
-        assert "40 ended runs" in found.basis
+        assert "40 ended runs" in found.basis.text
 
 
 def test_a_job_that_this_pass_places_is_told_nothing_and_takes_its_place_in_the_forecast():
@@ -79,7 +80,7 @@ def test_who_holds_a_reservation_starts_by_then_at_the_latest():
     late = asked("fifo/off/normal", factor=50.0, count=40)
     answers = starts_of(snapshot, FIFO, outlook, found, late)
     assert answers["1"].pessimistic <= promise.starts_at
-    assert "reserved" in answers["1"].basis
+    assert "reserved" in answers["1"].basis.text
     assert answers["2"].pessimistic > promise.starts_at
 
 
@@ -89,7 +90,7 @@ def test_earlier_questions_of_the_same_kind_correct_the_answer_and_are_counted_i
     found = told(snapshot, questions=asked("fifo/off/normal", factor=3.0, count=60))["2"]
     assert found.expected - NOW > 2 * (plain.expected - NOW)
     assert found.own == plain.own
-    assert "corrected by 60 earlier forecasts" in found.basis
+    assert "corrected by 60 earlier forecasts" in found.basis.text
 
 
 @pytest.mark.parametrize(
@@ -97,10 +98,10 @@ def test_earlier_questions_of_the_same_kind_correct_the_answer_and_are_counted_i
     [
         waiting("x", 4, held_because="its owner"),
         waiting("x", 4, after=("full",)),
-        waiting("x", 4, begin_at=NOW + 60),
+        waiting("x", 4, after=("full",), begin_at=NOW + 60),
         waiting("x", 64),
     ],
-    ids=["held", "after another", "begins later", "never fits"],
+    ids=["held", "after another", "after another and later", "never fits"],
 )
 def test_a_job_that_waits_for_what_is_not_simulated_is_told_nothing(blocked):
     assert set(told(a_world(waiting("1", 4), blocked))) == {"1"}
@@ -112,9 +113,42 @@ def test_a_job_that_waits_for_quota_is_told_nothing():
     assert set(told(snapshot)) == {"2"}
 
 
-def test_without_anything_known_of_run_times_nothing_is_told():
-    held = a_run(waiting("full", 4, limit_is_chosen=False), *(f"n1/{i}" for i in range(4)))
-    assert told(a_busy_cluster([4], running=[held], jobs=[waiting("1", 4)])) == {}
+@pytest.mark.parametrize("chosen", [True, False])
+def test_until_enough_runs_have_ended_nothing_is_told_whatever_the_limits_say(chosen):
+    held = a_run(waiting("full", 4, limit_is_chosen=chosen), *(f"n1/{i}" for i in range(4)))
+    snapshot = a_busy_cluster([4], running=[held], jobs=[waiting("1", 4, limit_is_chosen=chosen)])
+    assert told(replace(snapshot, past=past(BASIS - 1))) == {}
+    assert set(told(replace(snapshot, past=past(BASIS)))) == {"1"}
+
+
+def test_a_job_with_a_begin_time_is_told_a_start_from_then_on_that_corrects_nobody():
+    short, late = NOW + 60, NOW + 5 * HOUR
+    snapshot = a_world(
+        waiting("1", 2), waiting("soon", 4, begin_at=short), waiting("late", 4, begin_at=late)
+    )
+    answers = told(snapshot)
+    assert answers["soon"].optimistic > answers["1"].optimistic > short
+    assert answers["late"].optimistic >= late
+    assert (answers["1"].kind, answers["soon"].kind) == ("fifo/off/normal", "")
+
+
+def test_who_could_not_be_told_for_long_is_told_now_and_corrects_nobody():
+    late = waiting("late", 4, queued_at=NOW - LATE_SECONDS - 1)
+    answers = told(a_world(late, waiting("new", 4, queued_at=NOW - LATE_SECONDS)))
+    assert (answers["late"].kind, answers["new"].kind) == ("", "fifo/off/normal")
+
+
+@pytest.mark.parametrize("factor", [0.1, 4.0])
+def test_only_the_wait_after_the_begin_time_is_corrected(factor):
+    begins = 5 * HOUR
+    snapshot = a_world(waiting("late", 4, begin_at=NOW + begins), waiting("long", 4))
+    plain = told(snapshot)["late"]
+    assert plain.expected - NOW > begins
+    found = told(snapshot, questions=asked("fifo/off/normal", factor=factor, count=60))["late"]
+    after, before = found.expected - NOW - begins, plain.expected - NOW - begins
+    assert after == pytest.approx(factor * before, rel=0.05)
+    alone = told(a_world(waiting("late", 4, begin_at=NOW + 9 * HOUR)))["late"]
+    assert alone.optimistic >= NOW + 9 * HOUR
 
 
 def test_where_jobs_are_stopped_by_turn_estimates_wait_for_questions_that_say_what_comes_of_it():

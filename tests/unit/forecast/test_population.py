@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scheduler.core.forecast.draws import chances_of, trusted
+from scheduler.core.forecast.draws import ENOUGH, MANY, chances_of, part_of
 from scheduler.core.forecast.population import (
     COUNT,
     POINTS,
@@ -89,12 +89,25 @@ def test_many_ratios_are_stood_for_by_few():
     assert points(np.array([0.3, 0.1])).tolist() == [0.1, 0.3]
 
 
-def test_chances_that_rest_on_imagined_ratios_are_trusted_to_another_degree_in_each_run():
-    chances = run_times(np.full(500, HOUR), np.array([0.5]), none(), none())
+def test_runs_differ_in_the_share_of_limits_by_as_much_as_few_ended_runs_can_be_wrong():
     draws = np.random.default_rng(1)
-    few, many = np.full((3, 2), 0.5), np.full((30, 2), 0.5)
-    assert trusted(chances, many, draws).tolist() == chances.tolist()
-    spreads = [float(np.ptp(np.log(trusted(chances, few, draws)))) for _ in range(200)]
-    full = float(np.ptp(np.log(chances)))
-    assert min(spreads) < 0.1 * full
-    assert 0.9 * full < max(spreads) <= full
+    for count in (ENOUGH, 30, MANY - 1):
+        known = np.column_stack([np.arange(count) * 10.0, 1 / draws.uniform(1, 5, count)])
+        shares = [part_of(known, draws)[:, 1].mean() for _ in range(400)]
+        error = known[:, 1].std() / np.sqrt(count)
+        assert np.std(shares) == pytest.approx(error, rel=0.15)
+        assert np.mean(shares) == pytest.approx(known[:, 1].mean(), abs=error / 5)
+
+
+def test_of_a_long_history_each_run_knows_one_piece_in_the_order_of_limits():
+    draws = np.random.default_rng(1)
+    known = np.column_stack([np.arange(MANY)[::-1] * 10.0, np.arange(MANY) / MANY])
+    for _ in range(50):
+        part = part_of(known, draws)
+        assert (np.diff(part[:, 0]) == 10).all()
+        assert 0.3 * MANY <= len(part) <= MANY
+    assert part_of(np.zeros((0, 2)), draws).shape == (0, 2)
+
+
+def test_without_ratios_every_run_time_that_is_not_known_is_as_likely_as_the_others():
+    assert np.ptp(chances_of(np.zeros((0, 2)), [])) == pytest.approx(0, abs=1e-3)

@@ -6,9 +6,10 @@ from agents.contract.boards import boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.forecast.draws import ENOUGH
 from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.forecast.queue_state import queue_state
-from scheduler.core.forecast.starts import start_estimates
+from scheduler.core.forecast.starts import BASIS, start_estimates
 from scheduler.core.policy import Backfill, Order, Policy
 from scheduler.core.values import ClusterSnapshot, DeviceRequest, GpuView, NodeView, RunningJob
 from tests.unit.forecast.jobs import a_job, a_run
@@ -44,6 +45,11 @@ def running(job, node, gpus, since):
     return RunningJob(job, (ReplicaPlace(0, node, devices),), since)
 
 
+def ended(count):
+    """Runs that took half of their limits, long ago."""
+    return tuple(a_run(HOUR, limit=2 * HOUR, chosen=True, at=1_000 * i) for i in range(count))
+
+
 def state_of(policy=FIFO, **fields):
     snapshot = ClusterSnapshot(now=NOW, **fields)
     return queue_state(snapshot, policy, Outlook.of(snapshot))
@@ -51,12 +57,24 @@ def state_of(policy=FIFO, **fields):
 
 def test_what_running_jobs_hold_is_not_free():
     job = a_job("r", 3, at=NOW - HOUR, limit=2 * HOUR, chosen=True, attained=60)
-    state = state_of(nodes=(a_node("a"), a_node("b")), running=(running(job, "b", 3, NOW - HOUR),))
+    state = state_of(
+        nodes=(a_node("a"), a_node("b")),
+        running=(running(job, "b", 3, NOW - HOUR),),
+        past=ended(ENOUGH),
+    )
     assert state.total == (8 * UNITS_PER_GPU, 8 * UNITS_PER_GPU)
     assert state.free == (8 * UNITS_PER_GPU, 5 * UNITS_PER_GPU)
     (held,) = state.running
     assert held.places == ((1, 3 * UNITS_PER_GPU),)
     assert (held.age, held.limit, held.curve) == (HOUR + 60, 2 * HOUR, -1)
+
+
+def test_limits_say_how_long_jobs_run_once_enough_runs_have_shown_what_part_is_used():
+    job = a_job("1", limit=HOUR, chosen=True)
+    for count, by_limit in ((ENOUGH - 1, False), (ENOUGH, True)):
+        state = state_of(nodes=(a_node("a"),), jobs=(job,), past=ended(count))
+        assert (state.waiting[0].curve < 0) == by_limit
+        assert len(state.ratios) == count
 
 
 def test_slices_count_as_their_part_of_a_gpu():
@@ -84,14 +102,15 @@ def test_nodes_that_are_away_are_not_there():
     assert state.running == ()
 
 
-def test_jobs_that_wait_for_something_else_are_not_in_the_queue():
+def test_jobs_that_wait_for_something_else_are_not_in_the_queue_and_later_ones_say_when():
     jobs = (
         replace(a_job("1"), after=("0",)),
         replace(a_job("2"), begin_at=NOW + 60),
         replace(a_job("3"), held_because="approval"),
         a_job("4"),
     )
-    assert [job.id for job in state_of(nodes=(a_node("a"),), jobs=jobs).waiting] == ["4"]
+    queue = state_of(nodes=(a_node("a"),), jobs=jobs).waiting
+    assert [(job.id, job.begin_at) for job in queue] == [("2", NOW + 60), ("4", 0)]
 
 
 def test_arrivals_are_the_last_submissions_whatever_became_of_them():
@@ -112,6 +131,7 @@ def test_the_order_is_the_policys():
         "nodes": (a_node("a", 1),),
         "jobs": jobs,
         "running": (running(holder, "a", 1, NOW),),
+        "past": ended(BASIS),
     }
     first_come = start_estimates(state_of(FIFO, **fields), seed=1)
     assert first_come["long"].expected < first_come["short"].expected
@@ -143,7 +163,7 @@ def test_who_lacks_cpu_is_not_told_that_it_starts_now():
     nodes = (a_node("a", 4, cpu_milli=2_000),)
     runs = tuple(running(a_job(str(n), limit=HOUR, chosen=True), "a", 1, NOW) for n in (8, 9))
     waiting = a_job("1", limit=HOUR, chosen=True)
-    snapshot = ClusterSnapshot(NOW, nodes, (waiting,), running=runs)
+    snapshot = ClusterSnapshot(NOW, nodes, (waiting,), running=runs, past=ended(BASIS))
     outlook = Outlook.of(snapshot)
     found = start_estimates(queue_state(snapshot, FIFO, outlook))["1"]
     assert found.expected > NOW + 60
@@ -154,7 +174,8 @@ def test_many_jobs_at_once_are_no_rate_of_arrivals():
     same = {"limit": HOUR, "chosen": True}
     held = running(a_job("90", at=NOW - 20, **same), "a", 8, NOW)
     burst = tuple(a_job(str(n), 1 + 7 * (n % 2), at=NOW - 10 + n, **same) for n in range(1, 10))
-    snapshot = ClusterSnapshot(NOW, (a_node("a"),), burst, running=(held,))
+    past = tuple(replace(run, queued_at=NOW - 15) for run in ended(BASIS))
+    snapshot = ClusterSnapshot(NOW, (a_node("a"),), burst, running=(held,), past=past)
     state = queue_state(
         snapshot, Policy(order=Order.SMALLEST, backfill=Backfill.SKIP), Outlook.of(snapshot)
     )

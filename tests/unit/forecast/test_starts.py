@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.core.forecast import hazard as hz
 from scheduler.core.forecast.queue_kernel import NEXT_ENDS
-from scheduler.core.forecast.starts import forecast, start_estimates
+from scheduler.core.forecast.starts import BASIS, forecast, start_estimates
 from scheduler.core.policy import Backfill
 from tests.unit.forecast.queues import ANY_PART_OF_THE_LIMIT, a_holding, a_queue, a_queued
 
@@ -106,22 +106,46 @@ def test_what_fits_nowhere_has_no_estimate_and_blocks_nobody():
     assert sure(state) == {"never": None, "1": 50}
 
 
-def test_with_nothing_known_there_is_no_estimate():
-    curves = (hz.PRIOR,)
-    state = a_queue(
-        [8], [a_holding(8, 50, curve=0)], [a_queued("1", 8, 100)],
-        learned=0, ratios=(), curves=curves,
-    )  # fmt: skip
-    assert forecast(state) is None
-    assert start_estimates(state) == {"1": None}
-
-
-def test_believable_limits_are_a_basis_before_any_run_has_ended():
-    state = a_queue([8], [a_holding(8, 1_000)], [a_queued("1", 8, 100)], learned=0, ratios=())
-    found = start_estimates(state)["1"]
-    assert found is not None
+@pytest.mark.parametrize("by_limit", [True, False])
+def test_until_enough_runs_have_ended_there_is_no_estimate_and_limits_alone_are_no_basis(by_limit):
+    curve = -1 if by_limit else 0
+    running, waiting = a_holding(8, 1_000, curve=curve), a_queued("1", 8, 100, curve=curve)
+    fields = {"ratios": ANY_PART_OF_THE_LIMIT if by_limit else (), "curves": (hz.PRIOR,)}
+    early = a_queue([8], [running], [waiting], learned=BASIS - 1, **fields)
+    assert forecast(early) is None
+    assert start_estimates(early) == {"1": None}
+    found = start_estimates(replace(early, learned=BASIS))["1"]
     assert 0 < found.optimistic <= found.expected <= found.pessimistic <= 1_000
-    assert found.basis == "30 forecasts from 0 ended runs and the limits of 1 running jobs"
+    limits = 1 if by_limit else 0
+    said = f"30 forecasts from {BASIS} ended runs and the limits of {limits} running jobs"
+    assert found.basis.text == said
+
+
+def test_nobody_starts_before_its_begin_time_and_then_it_takes_its_place_in_the_order():
+    running = [a_holding(8, 1_000)]
+    waiting = [
+        a_queued("later", 8, 100, at=1, begin_at=1_500.0),
+        a_queued("soon", 8, 100, at=2, begin_at=500.0),
+        a_queued("now", 8, 2_000, at=3),
+    ]
+    state = a_queue([8], running, waiting, by_arrival=True)
+    assert sure(state) == {"soon": 1_000, "now": 1_100, "later": 3_100}
+    empty = a_queue([8], waiting=waiting[:2], by_arrival=True)
+    assert sure(empty) == {"soon": 500, "later": 1_500}
+
+
+def test_who_begins_later_is_not_mixed_up_with_those_who_may_still_come():
+    arrivals = tuple(a_queued("", 1, 10, at=9_000 - 100.0 * i) for i in range(40, 0, -1))
+    waiting = [a_queued("a", 8, 50, at=1, begin_at=9_950.0), a_queued("b", 8, 70, at=2)]
+    state = a_queue(
+        [8], [a_holding(8, 500)], waiting, now=9_000.0, by_arrival=True, arrivals=arrivals,
+        backfill=Backfill.NONE,
+    )  # fmt: skip
+    assert sure(state)["b"] == 9_500
+    found = forecast(state)
+    assert found.ids == ("b", "a")
+    assert (found.starts[:, 1] >= 950).all()
+    assert (found.starts[:, 1] <= 950 + 10).all(), "before everybody who came after it"
 
 
 def test_the_seed_decides_every_draw():

@@ -10,16 +10,15 @@ import pytest
 from ortools.sat.python import cp_model
 
 from agents.contract.boards import boards
-from scheduler.core.carving.choose import cheapest, worth_moving
-from scheduler.core.carving.moves import Running, room_by_moving
 from scheduler.core.carving.shape import shape
-from scheduler.core.carving.windows import READY, values, weights_of
+from scheduler.core.carving.windows import READY, many_empty, values, weights_of
 from scheduler.core.policy import Order
 from scheduler.core.values import Demand, DeviceRequest, Mix
 from scheduler.replay import mig
 from scheduler.replay.__main__ import main
-from scheduler.replay.mig import GAIN
-from scheduler.replay.mig_baselines import first_fit, free_repacking, packing, repacks
+from scheduler.replay.mig_baselines import free_repacking, packing, repacks
+from scheduler.replay.mig_choose import cheapest, room_by_move, room_by_moves
+from scheduler.replay.mig_moves import DEPTH, ahead, joint, reach
 from scheduler.replay.mig_world import churn, inflation, run, sizes
 from tests.builders import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
@@ -82,7 +81,7 @@ def test_the_replay_places_where_the_planner_places():
     """Twenty requests on six GPUs of one node: GPU and start, one after the other."""
     names = [name for name in HERE.names if "+" not in name]
     mix = Mix(tuple(Demand(DeviceRequest(mig=name), 1, 1, 1) for name in names))
-    falls = table(HERE, "uniform").falls
+    known = table(HERE, "uniform")
     for seed in range(3):
         held = [[] for _ in range(6)]
         lay = np.zeros(6, np.int32)
@@ -91,6 +90,7 @@ def test_the_replay_places_where_the_planner_places():
             job = a_job(mig=HERE.names[kind])
             found = plan_of(replace(a_cluster(a_node(*gpus), jobs=[job]), mix=mix))
             edges = (HERE.starts[kind], HERE.starts[kind + 1])
+            falls = known.roomy if (lay == 0).sum() >= many_empty(6) else known.falls
             gpu, spot, _ = cheapest(lay, np.zeros_like(HERE.after[:6]), falls, *edges, READY)
             if gpu < 0:
                 assert not found.places
@@ -101,16 +101,16 @@ def test_the_replay_places_where_the_planner_places():
             lay[gpu] = HERE.after[lay[gpu], spot]
 
 
-def test_small_worlds_come_within_two_percent_of_what_free_repacking_takes():
+def test_small_worlds_come_within_one_percent_of_what_free_repacking_takes():
     """Six GPUs, twenty requests in order. Against free repacking, whose answers the test above
-    proves with the integer programme: 1.4 % below in the mean. Against the programme that knows all
-    twenty beforehand and leaves out whom it likes: never above it, 3.4 % below in the mean."""
+    proves with the integer programme: 0.6 % below in the mean. Against the programme that knows all
+    twenty beforehand and leaves out whom it likes: never above it, 2.7 % below in the mean."""
     behind, behind_hindsight = [], []
     for name in MIXES:
         for seed in range(10):
             stream = inflation(HERE, weights(HERE, name), 6, seed)
             stream = replace(stream, profile=stream.profile[:20], events=stream.events[:20])
-            told = run(HERE, stream, 6, table(HERE, name).falls, prefer=READY)
+            told = run(HERE, stream, 6, mig.rule_of("tessera", HERE, weights(HERE, name)))
             best = free_repacking(HERE, stream, 6)
             wanted = np.bincount(stream.profile, minlength=len(HERE.names)).astype(np.int32)
             bound = most_slices(HERE, wanted, 6)
@@ -118,8 +118,8 @@ def test_small_worlds_come_within_two_percent_of_what_free_repacking_takes():
             assert served <= bound + 1e-6
             behind.append(1 - told.accepted_pct / best.accepted_pct)
             behind_hindsight.append(1 - served / bound)
-    assert np.mean(behind) < 0.02
-    assert np.mean(behind_hindsight) < 0.04
+    assert np.mean(behind) < 0.01
+    assert np.mean(behind_hindsight) < 0.03
 
 
 def one_pass(name, profile):
@@ -136,7 +136,7 @@ def one_pass(name, profile):
 
 def test_one_pass_over_twenty_who_wait_comes_close_to_the_integer_programme():
     """The programme may leave out whom it likes. Where larger ones queue first, the pass gives as
-    much in every world; in the order of arrival 3.4 % less in the mean, which that order costs."""
+    much in every world; in the order of arrival 3.1 % less in the mean, which that order costs."""
     sorted_behind, first_come_behind = [], []
     for name in MIXES:
         for seed in range(10):
@@ -152,70 +152,116 @@ def test_one_pass_over_twenty_who_wait_comes_close_to_the_integer_programme():
     assert np.mean(first_come_behind) < 0.04
 
 
-def test_a_move_may_also_tidy_up_where_the_new_one_does_not_go():
-    """Room that nobody asks for yet is made by moving what stands alone."""
-    lay = [HERE.number([place("1g.10gb", 0)]), HERE.number([place("4g.40gb", 0)])]
-    holder = np.zeros((2, len(HERE.spots)), np.int32)
-    holder[0, HERE.spot(place("1g.10gb", 0))] = 1
-    falls = values(BOARD).falls
-    arrays = (HERE.before, falls, HERE.starts, HERE.profile_of)
-    gpu, spot, cost = worth_moving(np.array(lay, dtype=np.int32), holder, *arrays)
-    assert (gpu, HERE.spots[spot]) == (0, place("1g.10gb", 0))
-    assert cost < -GAIN
-    assert worth_moving(np.array(lay, dtype=np.int32), holder * 0, *arrays)[0] == -1
-
-
 def test_tessera_accepts_more_than_first_fit_and_a_move_more_again():
     drawn = weights(HERE, "bimodal")
-    falls = table(HERE, "bimodal").falls
     streams = [churn(HERE, drawn, 20, 1.0, seed) for seed in range(3)]
 
-    def accepted(costs, **options):
-        return np.mean([run(HERE, s, 20, costs, **options).accepted_pct for s in streams])
+    def accepted(policy, *moving):
+        rule = mig.rule_of(policy, HERE, drawn, *moving)
+        return np.mean([run(HERE, s, 20, rule).accepted_pct for s in streams])
 
-    first = accepted(first_fit(HERE))
-    still = accepted(falls, prefer=READY)
-    assert first + 2 < still
-    lazy = accepted(falls, prefer=READY, moves=1)
-    assert still + 2 < lazy < accepted(falls, prefer=READY, moves=1, gain=GAIN)
+    still = accepted("tessera")
+    assert accepted("firstfit") + 2 < still
+    lazy = accepted("tessera", 1, np.inf)
+    assert still + 2 < lazy < accepted("tessera", 1)
 
 
-def test_nothing_moves_unless_moves_are_allowed():
-    stream = churn(HERE, weights(HERE, "small"), 5, 1.0, 1)
-    falls = table(HERE, "small").falls
-    assert run(HERE, stream, 5, falls).moves == 0
-    one = run(HERE, stream, 5, falls, moves=1)
+def test_with_one_move_a_placement_as_much_is_taken_as_by_packing_all_anew():
+    """Half a point less at most, in the mean of the seeds: the aim."""
+    for name in ("large", "bimodal"):
+        drawn = weights(HERE, name)
+        streams = [churn(HERE, drawn, 20, 1.0, seed) for seed in range(4)]
+        rule = mig.rule_of("tessera", HERE, drawn, 1)
+        ours = np.mean([run(HERE, s, 20, rule).accepted_pct for s in streams])
+        best = np.mean([free_repacking(HERE, s, 20).accepted_pct for s in streams])
+        assert ours > best - 0.5
+
+
+@pytest.mark.parametrize("moving", [(np.inf,), ()], ids=["where nothing fits", "together"])
+def test_nothing_moves_unless_moves_are_allowed_and_then_once_a_placement_at_most(moving):
+    drawn = weights(HERE, "small")
+    stream = churn(HERE, drawn, 5, 1.0, 1)
+    assert run(HERE, stream, 5, mig.rule_of("tessera", HERE, drawn, 0, *moving)).moves == 0
+    one = run(HERE, stream, 5, mig.rule_of("tessera", HERE, drawn, 1, *moving))
     assert 0 < one.moves <= one.accepted
+
+
+def test_a_policy_without_a_table_of_its_own_moves_where_nothing_fits():
+    drawn = weights(HERE, "small")
+    stream = churn(HERE, drawn, 5, 1.0, 1)
+    still, moving = (run(HERE, stream, 5, mig.rule_of("leastfrag", HERE, drawn, n)) for n in (0, 2))
+    assert (still.moves, still.accepted < moving.accepted) == (0, True)
 
 
 def place(name, start):
     return next(p for p in HERE.spots if (p.profile, p.start) == (name, start))
 
 
+def standing(*gpus):
+    """(layouts, holders): of each GPU what stands there; every instance may be moved."""
+    lay = np.array([HERE.number(here) for here in gpus], dtype=np.int32)
+    return lay, np.array([HERE.before[number] >= 0 for number in lay], dtype=np.int32)
+
+
+def moves_for(choose, gpus, profile, *more):
+    lay, holder = standing(*gpus)
+    arrays = (HERE.after, HERE.before, values(BOARD).falls, HERE.starts, HERE.profile_of)
+    return choose(lay, holder, *arrays, HERE.names.index(profile), *more)
+
+
 def test_room_is_made_by_the_move_that_costs_least():
     small, other = place("1g.10gb", 2), place("1g.10gb", 4)
-    running = [
-        Running("a", (small, place("3g.40gb", 4)), {small: "mine"}),
-        Running("b", (place("4g.40gb", 0), other), {}),
-    ]
-    found = room_by_moving(values(BOARD), running, "4g.40gb", 1)
-    ((move,), where) = (found.moves, found.place)
-    assert (found.gpu, where.start, move.who, move.gpu, move.to_gpu) == ("a", 0, "mine", "a", "b")
-    assert move.new.start in (5, 6)
-    fixed = [replace(seen, restartable={}) for seen in running]
-    assert room_by_moving(values(BOARD), fixed, "4g.40gb", 1) is None
+    gpus = [(small, place("3g.40gb", 4)), (place("4g.40gb", 0), other)]
+    gpu, old, new, cost = moves_for(room_by_move, gpus, "4g.40gb")
+    assert (gpu, HERE.spots[old], HERE.spots[new].start) == (0, small, 0)
+    assert np.isfinite(cost)
+    full = [(place("3g.40gb", 0), place("3g.40gb", 4))] * 2
+    assert moves_for(room_by_move, full, "1g.10gb")[0] == -1
 
 
 def test_two_moves_are_made_only_where_two_are_allowed():
     two = (place("1g.10gb", 0), place("1g.10gb", 2))
-    running = [
-        Running("a", (*two, place("3g.40gb", 4)), {two[0]: "x", two[1]: "y"}),
-        Running("b", (place("4g.40gb", 0),), {}),
-    ]
-    assert room_by_moving(values(BOARD), running, "4g.40gb", 1) is None
-    found = room_by_moving(values(BOARD), running, "4g.40gb", 2)
-    assert sorted(move.who for move in found.moves) == ["x", "y"]
-    assert len({move.new for move in found.moves}) == 2
+    gpus = [(*two, place("3g.40gb", 4)), (place("4g.40gb", 0),)]
+    assert moves_for(room_by_move, gpus, "4g.40gb")[0] == -1
+    rows, _ = moves_for(room_by_moves, gpus, "4g.40gb", 2)
+    assert sorted(HERE.spots[spot].start for spot in rows[:-1, 1]) == [0, 2]
+    assert (rows[:-1, 2] == 1).all()
+
+
+def planned(gpus, profile, gain=0.001):
+    """Rows (profile, GPU, start, GPU, start) of the joint plan; -1 where the new one comes from."""
+    rows = moves_for(
+        joint, gpus, profile, reach(HERE, weights(HERE, "uniform")), np.array(DEPTH), gain
+    )
+    found = []
+    for gpu, spot, to_gpu, to_spot in rows.tolist():
+        start = HERE.spots[to_spot].start if to_gpu >= 0 else -1
+        found.append((HERE.spots[spot].profile, gpu, HERE.spots[spot].start, to_gpu, start))
+    return found
+
+
+def test_a_move_is_chosen_with_the_place_so_that_the_largest_finds_an_empty_gpu():
+    """Two GPUs with one small slice each: it joins the other one, or lets it join."""
+    lone = place("1g.10gb", 0)
+    first, last = planned([(lone,), (place("4g.40gb", 0),), (place("3g.40gb", 4), lone)], "2g.20gb")
+    assert (first[:2], first[3] in (1, 2)) == (("1g.10gb", 0), True)
+    assert last[1] in (1, 2)
+    assert len(planned([(lone,), (place("4g.40gb", 0),)], "2g.20gb", gain=np.inf)) == 1
+
+
+def test_what_comes_next_counts_less_the_more_has_to_move_for_it():
+    only = np.array([name == "4g.40gb" for name in HERE.names], dtype=float)
+    tables, depth = reach(HERE, only), np.array(DEPTH)
+    three, four = place("3g.40gb", 4), place("4g.40gb", 0)
+    spare = (four,)
+    ones = [place("1g.10gb", start) for start in range(4)]
+
+    def worth(*gpus):
+        return ahead(standing(*gpus)[0], tables, depth) / tables.worth.max()
+
+    found = [worth((*ones[:many], three), spare) for many in range(5)]
+    assert found == pytest.approx([*DEPTH, 0.0])
+    assert worth((*ones[:1], three), (four, three)) == 0.0
 
 
 def replayed(capsys, *options):

@@ -90,12 +90,15 @@ def test_too_many_changes_are_refused():
 @pytest.mark.parametrize(
     ("stored", "sentence"),
     [
-        ({"kind": "quota", "project": "nobody", "units": 1}, "no project nobody"),
+        ({"kind": "quota", "project": "nobody", "units": 1}, "no project nobody. There is p"),
         ({"kind": "quota", "project": "p", "units": -1}, "0 to"),
         ({"kind": "nodes", "count": 0, "like": "n1"}, "1 to 1000"),
         ({"kind": "nodes", "count": 1, "like": "zz"}, "no node zz"),
-        ({"kind": "without", "node": "zz"}, "no node zz"),
-        ({"kind": "layout", "node": "n1", "gpu": 9, "profiles": ["1g.18gb"]}, "no GPU 9"),
+        ({"kind": "without", "node": "zz"}, "no node zz. There is n1"),
+        (
+            {"kind": "layout", "node": "n1", "gpu": 9, "profiles": ["1g.18gb"]},
+            "no GPU 9. There are 0, 1",
+        ),
         ({"kind": "layout", "node": "n1", "gpu": 0, "profiles": []}, "Name the profiles"),
         ({"kind": "layout", "node": "n1", "gpu": 0, "profiles": ["9g"]}, "no profile 9g"),
         (
@@ -103,10 +106,13 @@ def test_too_many_changes_are_refused():
             "do not fit",
         ),
         ({"kind": "layout", "node": "n1", "gpu": 1, "profiles": ["1g.18gb"]}, "has no MIG"),
-        ({"kind": "mode", "model": "B9", "mode": "mig"}, "no GPU of B9"),
+        ({"kind": "mode", "model": "B9", "mode": "mig"}, "no GPU of B9 here. There are H200, L40S"),
         ({"kind": "mode", "model": "H200", "mode": "x"}, "A mode is one of"),
         ({"kind": "mode", "model": "L40S", "mode": "mig"}, "L40S has no MIG"),
-        ({"kind": "policy", "name": "magic", "value": 1}, "no option 'magic'"),
+        (
+            {"kind": "policy", "name": "magic", "value": 1},
+            "no option 'magic'. There are merge, order",
+        ),
         ({"kind": "policy", "name": "order", "value": "x"}, "order is one of fair"),
         ({"kind": "policy", "name": "merge", "value": 1}, "true or false"),
         ({"kind": "policy", "name": "moves", "value": 1.5}, "whole number"),
@@ -118,6 +124,13 @@ def test_a_change_that_does_not_fit_the_cluster_is_refused(stored, sentence):
     setting = a_setting(a_node(a_gpu(), a_gpu(board="L40S-48GB")), quotas=[a_quota(gpus=1)])
     with pytest.raises(ChangeRefusedError, match=sentence):
         changed_by(setting, read_changes([stored]))
+
+
+def test_of_many_names_some_are_told():
+    setting = a_setting(*(a_node(a_gpu(), name=f"n{number:02}") for number in range(30)))
+    with pytest.raises(ChangeRefusedError) as refused:
+        changed_by(setting, read_changes([{"kind": "without", "node": "zz"}]))
+    assert refused.value.sentence.endswith("n18, n19 and 10 more")
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from agents.contract.documents import SliceKind
 from scheduler.core.policy import Backfill, Preemption
 from scheduler.core.values import PastRun, Priority
+from scheduler.virtual.world import CARVE_SECONDS
 from scheduler.what_if.comparing import MOST_JOBS, compare
 from scheduler.what_if.refused import ChangeRefusedError
 from scheduler.what_if.wire import read_changes
-from scheduler.what_if.world import CARVE_SECONDS
 from tests.builders import a_gpu, a_node, a_quota
 from tests.unit.what_if.worlds import (
     HOUR,
@@ -228,3 +228,34 @@ def test_progress_goes_to_the_end_even_where_jobs_stay():
     stays = a_recorded(2, gpus=1, after=("3",))
     compare(a_setting(), a_week(a_recorded(1), stays), (), lambda *at: told.append(at))
     assert told == [(1, 4), (2, 4), (4, 4)]
+
+
+HELD = {"was_held": True, "is_counted": False, "at": -HOUR}
+
+
+@pytest.mark.parametrize(
+    ("change", "least"),
+    [
+        ({"project": "p", "units": 3 * 56_000 - 1}, "p held 3 GPUs"),
+        ({"project": "p", "units": 56_000, "user": "v"}, "v in p held 2 GPUs"),
+        ({"project": "p", "units": 56_000, "model": "H200"}, "p held 2 GPUs of H200"),
+    ],
+)
+def test_a_quota_below_what_ran_when_the_time_began_is_refused_with_the_least(change, least):
+    mine = a_recorded(1, gpus=1, **HELD)
+    other = a_recorded(2, gpus=1, replicas=2, user="v", models=("H200",), **HELD)
+    setting = a_setting(a_node(a_gpu(), a_gpu(), a_gpu()), quotas=[a_quota(gpus=4)])
+    changes = read_changes([{"kind": "quota"} | change])
+    with pytest.raises(ChangeRefusedError, match=f"{least} when this time began") as refused:
+        compare(setting, a_week(mine, other), changes)
+    assert refused.value.field == "0.units"
+
+
+def test_a_quota_of_just_what_ran_and_one_below_what_runs_later_are_answered():
+    week = a_week(a_recorded(1, gpus=1, **HELD), a_recorded(2, gpus=2))
+    found = compared(
+        a_setting(quotas=[a_quota(gpus=2)]),
+        week,
+        *read_changes([{"kind": "quota", "project": "p", "units": 56_000}]),
+    )
+    assert found.changed.refused == 1

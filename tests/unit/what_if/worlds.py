@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from scheduler.core.policy import Policy
 from scheduler.core.values import OwnerView
+from scheduler.virtual.devices import emptied
+from scheduler.virtual.fates import mix_of
+from scheduler.virtual.values import Recorded, Setting, Week
+from scheduler.virtual.world import World
 from scheduler.what_if.comparing import compare
-from scheduler.what_if.devices import emptied
 from scheduler.what_if.outcome import outcome_of
-from scheduler.what_if.values import Recorded, Setting, Week
-from scheduler.what_if.world import World
 from tests.builders import a_gpu, a_job, a_node
 
 SINCE = 1_000_000
@@ -44,7 +45,7 @@ def an_owner(project="p", user="", **fields):
 
 def played(setting, week, watch=None):
     """The world afterwards."""
-    world = World(setting, week, watch)
+    world = World(setting, week, mix=mix_of(week.jobs), watch=watch)
     world.run()
     return world
 

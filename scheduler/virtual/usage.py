@@ -1,4 +1,4 @@
-"""What owners hold of their quotas, and what they used, as time goes on in a what-if."""
+"""What owners hold of their quotas, and what they used, as time goes on."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

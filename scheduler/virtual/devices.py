@@ -12,6 +12,8 @@ from scheduler.core.decisions import Carve, Merge, ReplicaPlace, SlicePlace
 from scheduler.core.placement.shares import share_of
 from scheduler.core.values import GpuView, NodeView, RunningJob, SliceView, WaitingJob
 
+Change = Callable[[GpuView], GpuView]
+
 MODES = {SliceKind.GPU: GpuMode.WHOLE, SliceKind.MIG: GpuMode.MIG, SliceKind.MPS: GpuMode.MPS}
 
 
@@ -22,6 +24,7 @@ def emptied(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
             node,
             cpu_free_milli=node.cpu_total_milli,
             memory_free_mib=node.memory_total_mib,
+            disk_free_mib=node.disk_total_mib or 0,
             gpus=tuple(replace(g, slices=_kept(g), settles_at=0) for g in node.gpus),
         )
         for node in nodes
@@ -53,18 +56,18 @@ class Devices:
         """Free what a job holds."""
         for replica in run.replicas:
             self._host(replica.node, run.job, 1)
-            for device in replica.devices:
-                self._free(device.gpu, device.slice)
+            self._on(replica.node, [(d.gpu, _free(d.slice)) for d in replica.devices])
 
     def delete(self, merge: Merge) -> None:
         """Begin to delete idle slices: nobody can take them any more."""
         going = set(merge.slices)
-        self._slices(merge.gpu, lambda s: replace(s, ready=False) if s.id in going else s)
+        dimmed = _slices(lambda s: replace(s, ready=False) if s.id in going else s)
+        self._gpu(merge.gpu, dimmed)
 
     def deleted(self, merge: Merge, settles_at: int) -> None:
         """They are gone, and their GPU settles."""
         going = set(merge.slices)
-        self._slices(merge.gpu, lambda s: None if s.id in going else s)
+        self._gpu(merge.gpu, _slices(lambda s: None if s.id in going else s))
         self._gpu(merge.gpu, lambda gpu: replace(gpu, settles_at=settles_at))
 
     def carve(self, carve: Carve) -> str:
@@ -73,34 +76,24 @@ class Devices:
         made = SliceView(
             key, SliceKind.MIG, carve.profile, carve.start, carve.size, held=False, ready=False
         )
-        self._put(carve.gpu, made)
+        self._gpu(carve.gpu, _put(made))
         return key
 
     def carved(self, gpu: str, key: str) -> None:
         """It can be used."""
-        self._slices(gpu, lambda s: replace(s, ready=True) if s.id == key else s)
+        self._gpu(gpu, _slices(lambda s: replace(s, ready=True) if s.id == key else s))
 
     def _take(self, job: WaitingJob, replica: ReplicaPlace) -> ReplicaPlace:
         self._host(replica.node, job, -1)
-        devices = tuple(self._hold(job, device) for device in replica.devices)
-        return replace(replica, devices=devices)
-
-    def _hold(self, job: WaitingJob, place: SlicePlace) -> SlicePlace:
-        if place.slice:
-            self._slices(place.gpu, lambda s: _held(s, job) if s.id == place.slice else s)
-            return place
-        key = self._key()
-        made = SliceView(
-            *(key, place.kind, place.profile, place.start, place.size),
-            held=True,
-            ready=True,
-            project=job.project,
+        devices = tuple(
+            place if place.slice else replace(place, slice=self._key()) for place in replica.devices
         )
-        self._put(place.gpu, share_of(made, place, job) if place.kind is SliceKind.MPS else made)
-        return replace(place, slice=key)
-
-    def _free(self, gpu: str, key: str) -> None:
-        self._slices(gpu, lambda s: _freed(s) if s.id == key else s)
+        pairs = zip(replica.devices, devices, strict=True)
+        self._on(
+            replica.node,
+            [(d.gpu, _hold(job, d) if old.slice else _put(_made(job, d))) for old, d in pairs],
+        )
+        return replace(replica, devices=devices)
 
     def _key(self) -> str:
         return f"s{next(self._made)}"
@@ -111,30 +104,56 @@ class Devices:
             view,
             cpu_free_milli=view.cpu_free_milli + sign * job.cpu_milli,
             memory_free_mib=view.memory_free_mib + sign * job.memory_mib,
+            disk_free_mib=view.disk_free_mib + sign * job.disk_mib,
         )
 
-    def _put(self, gpu: str, made: SliceView) -> None:
-        mode = MODES[made.kind]
-        self._gpu(gpu, lambda view: replace(view, mode=mode, slices=(*view.slices, made)))
+    def _gpu(self, gpu: str, change: Change) -> None:
+        self._on(self._home[gpu], [(gpu, change)])
 
-    def _slices(self, gpu: str, change: Callable[[SliceView], SliceView | None]) -> None:
-        def changed(view: GpuView) -> GpuView:
-            kept = (change(seen) for seen in view.slices)
-            return replace(view, slices=tuple(seen for seen in kept if seen is not None))
-
-        self._gpu(gpu, changed)
-
-    def _gpu(self, gpu: str, change: Callable[[GpuView], GpuView]) -> None:
-        node = self._nodes[self._home[gpu]]
-        gpus = tuple(change(view) if view.id == gpu else view for view in node.gpus)
-        self._nodes[node.id] = replace(node, gpus=gpus)
+    def _on(self, node: str, changes: Iterable[tuple[str, Change]]) -> None:
+        """Change GPUs of one node, one change after another."""
+        gpus = {view.id: view for view in self._nodes[node].gpus}
+        for gpu, change in changes:
+            gpus[gpu] = change(gpus[gpu])
+        self._nodes[node] = replace(self._nodes[node], gpus=tuple(gpus.values()))
 
 
-def _held(seen: SliceView, job: WaitingJob) -> SliceView:
-    return replace(seen, held=True, project=job.project)
+def _put(made: SliceView) -> Change:
+    mode = MODES[made.kind]
+    return lambda view: replace(view, mode=mode, slices=(*view.slices, made))
+
+
+def _slices(change: Callable[[SliceView], SliceView | None]) -> Change:
+    def changed(view: GpuView) -> GpuView:
+        kept = (change(seen) for seen in view.slices)
+        return replace(view, slices=tuple(seen for seen in kept if seen is not None))
+
+    return changed
+
+
+def _hold(job: WaitingJob, place: SlicePlace) -> Change:
+    def held(seen: SliceView) -> SliceView:
+        return replace(seen, held=True, project=job.project) if seen.id == place.slice else seen
+
+    return _slices(held)
+
+
+def _free(key: str) -> Change:
+    return _slices(lambda seen: _freed(seen) if seen.id == key else seen)
 
 
 def _freed(seen: SliceView) -> SliceView | None:
     if seen.kind is not SliceKind.MIG:
         return None
     return replace(seen, held=False, project="")
+
+
+def _made(job: WaitingJob, place: SlicePlace) -> SliceView:
+    """What is made for a job on the spot."""
+    made = SliceView(
+        *(place.slice, place.kind, place.profile, place.start, place.size),
+        held=True,
+        ready=True,
+        project=job.project,
+    )
+    return share_of(made, place, job) if place.kind is SliceKind.MPS else made

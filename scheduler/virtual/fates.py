@@ -5,14 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler.core.values import Demand, DeviceRequest, Mix
-from scheduler.what_if.values import Recorded
+from scheduler.virtual.values import Recorded
 
 
 @dataclass(slots=True)
 class Fate:
     """What became of a job. `waited_seconds`: in the queue, in all; it grows while it waits.
-    `started_at`: the last time it started, 0 where it never did. `left` and `done`:
-    seconds of running; `done` begins with what it had attained before."""
+    `started_at`: the last time it started, 0 where it never did. `run`: goes up at each start and
+    stop, 0 where it never started. `left` and `done`: seconds of useful running; `done` begins with
+    what it had attained before. `restart`: seconds of this run before it is useful."""
 
     recorded: Recorded
     left: int
@@ -22,6 +23,7 @@ class Fate:
     started_at: int = 0
     ended_at: int = 0
     run: int = 0
+    restart: int = 0
     stopped: int = 0
     bypassed: int = 0
     refused: bool = False

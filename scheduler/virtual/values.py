@@ -1,4 +1,4 @@
-"""What a what-if is told: the jobs that were recorded, and the cluster to play them on. Frozen.
+"""What a World is told: the jobs that were recorded, and the cluster to play them on. Frozen.
 
 Times in whole seconds since the epoch, amounts as in `scheduler.core.values`.
 """
@@ -53,3 +53,18 @@ class Setting:
     owners: tuple[OwnerView, ...] = ()
     dwell_seconds: int = 0
     past: tuple[PastRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """What it means to be stopped for others; by default as in the product.
+
+    `restart_seconds`: lost at every start but the first. `keeps_place`: a stopped job keeps its age
+    in the queue; otherwise it queues anew. `moves_count`: who is stopped only to go on elsewhere is
+    protected the longer for it, as after any stop. `look_seconds`: ends of protection are looked
+    at on this grid."""
+
+    restart_seconds: int = 0
+    keeps_place: bool = True
+    moves_count: bool = True
+    look_seconds: int = 1

@@ -35,16 +35,20 @@ def cheapest(
 
 @njit(cache=True)
 def two_cheapest(lay: Ints, falls: Floats, starts: Ints) -> tuple[Ints, Floats]:
-    """By profile, the GPU where one more costs least (P); that cost, and that elsewhere (P x 2)."""
+    """By profile, the GPU where one more costs least and the next one (P x 2, -1 = none), and what
+    it costs there (P x 2)."""
     kinds = len(starts) - 1
-    where, cost = np.full(kinds, NOWHERE, np.int32), np.full((kinds, 2), np.inf)
+    where, cost = np.full((kinds, 2), NOWHERE, np.int32), np.full((kinds, 2), np.inf)
     for kind in range(kinds):
         for gpu in range(len(lay)):
-            least = falls[lay[gpu], starts[kind] : starts[kind + 1]].min()
+            least = np.inf
+            for spot in range(starts[kind], starts[kind + 1]):
+                least = min(least, falls[lay[gpu], spot])
             if least < cost[kind, 0]:
-                where[kind], cost[kind, 1], cost[kind, 0] = gpu, cost[kind, 0], least
+                where[kind, 1], cost[kind, 1] = where[kind, 0], cost[kind, 0]
+                where[kind, 0], cost[kind, 0] = gpu, least
             elif least < cost[kind, 1]:
-                cost[kind, 1] = least
+                where[kind, 1], cost[kind, 1] = gpu, least
     return where, cost
 
 
@@ -72,7 +76,7 @@ def room_by_move(
             if movable[gpu, old] <= 0:
                 continue
             left, moved = before[lay[gpu], old], profile_of[old]
-            elsewhere = least[moved, 1] if where[moved] == gpu else least[moved, 0]
+            elsewhere = least[moved, 1] if where[moved, 0] == gpu else least[moved, 0]
             for new in range(starts[kind], starts[kind + 1]):
                 made = after[left, new]
                 if made < 0:
@@ -82,27 +86,6 @@ def room_by_move(
                 if cost < best:
                     best_gpu, best_old, best_new, best = gpu, old, new, cost
     return best_gpu, best_old, best_new, best
-
-
-@njit(cache=True)
-def worth_moving(
-    lay: Ints, movable: Ints, before: Ints, falls: Floats, starts: Ints, profile_of: Ints
-) -> tuple[int, int, float]:
-    """(GPU, spot, cost) of the one running instance that would stand elsewhere for the least cost,
-    below 0 where V rises; (-1, -1, inf) where none may move. `movable` as in `room_by_move`."""
-    where, least = two_cheapest(lay, falls, starts)
-    best_gpu, best_spot, best = NOWHERE, NOWHERE, np.inf
-    for gpu in range(len(lay)):
-        for old in range(len(profile_of)):
-            if movable[gpu, old] <= 0:
-                continue
-            left, moved = before[lay[gpu], old], profile_of[old]
-            elsewhere = least[moved, 1] if where[moved] == gpu else least[moved, 0]
-            here = falls[left, starts[moved] : starts[moved + 1]].min()
-            cost = min(here, elsewhere) - falls[left, old]
-            if cost < best:
-                best_gpu, best_spot, best = gpu, old, cost
-    return best_gpu, best_spot, best
 
 
 @njit(cache=True)

@@ -1,0 +1,85 @@
+"""What the planner sees of a virtual cluster, and how each thing that it decides changes that."""
+
+from dataclasses import replace
+
+from scheduler.core.decisions import Carve, Merge, Place
+from scheduler.core.placement.wants import gpu_board
+from scheduler.core.quota.holders import board_of_gpus
+from scheduler.core.values import ClusterSnapshot, Mix, RunningJob, WaitingJob
+from scheduler.virtual.devices import Devices
+from scheduler.virtual.tally import Tally
+from scheduler.virtual.usage import Usage
+from scheduler.virtual.values import Setting, Week
+
+
+class Cluster:
+    """Devices, queue, running jobs, and what owners hold and used."""
+
+    def __init__(self, setting: Setting, week: Week, mix: Mix) -> None:
+        boards = board_of_gpus(setting.nodes)
+        self.tally = Tally(boards, since=week.since, until=week.until)
+        self.waiting: dict[str, WaitingJob] = {}
+        self.running: dict[str, RunningJob] = {}
+        known = {gpu_board(gpu) for node in setting.nodes for gpu in node.gpus}
+        self.boards = sorted(known, key=lambda board: board.key)
+        self._devices = Devices(setting.nodes)
+        self._usage = Usage(
+            *(setting.quotas, setting.owners, boards),
+            since=week.since,
+            half_life_seconds=setting.policy.half_life_seconds,
+        )
+        self._mix = mix
+
+    def snapshot(self, now: int) -> ClusterSnapshot:
+        return ClusterSnapshot(
+            now=now,
+            nodes=self._devices.nodes,
+            jobs=tuple(self.waiting.values()),
+            quotas=self._usage.quotas(),
+            running=tuple(self.running.values()),
+            owners=self._usage.owners(now),
+            mix=self._mix,
+        )
+
+    def start(self, place: Place, now: int, attained_seconds: int) -> RunningJob:
+        """A waiting job takes the devices that it was given."""
+        job = self.waiting.pop(place.job)
+        job = replace(job, attained_seconds=attained_seconds, bypassed=0)
+        run = RunningJob(job, self._devices.take(job, place.replicas), now)
+        self.running[job.id] = run
+        self._usage.started(run)
+        self.tally.hold(run, 1)
+        return run
+
+    def stop(self, key: str, now: int) -> WaitingJob:
+        """A running job gives its devices back; the job is for the caller to queue again."""
+        run = self.running.pop(key)
+        self._devices.give_back(run)
+        self._usage.ended(run, now)
+        self.tally.hold(run, -1)
+        return run.job
+
+    def forget(self, key: str) -> None:
+        """A job is over: nobody waits for it any more."""
+        for other, job in self.waiting.items():
+            if key in job.after:
+                after = tuple(each for each in job.after if each != key)
+                self.waiting[other] = replace(job, after=after)
+
+    def bypassed(self, key: str, times: int) -> None:
+        if key in self.waiting:
+            self.waiting[key] = replace(self.waiting[key], bypassed=times)
+
+    def delete(self, merge: Merge) -> None:
+        """Idle slices begin to go."""
+        self._devices.delete(merge)
+
+    def deleted(self, merge: Merge, settles_at: int) -> None:
+        self._devices.deleted(merge, settles_at)
+
+    def carve(self, carve: Carve) -> str:
+        """An idle slice begins to be made. Returns its id."""
+        return self._devices.carve(carve)
+
+    def carved(self, gpu: str, key: str) -> None:
+        self._devices.carved(gpu, key)

@@ -1,0 +1,262 @@
+"""Recorded jobs on a cluster under a virtual clock, driven by the production planner.
+
+Every event asks `plan` what to do and does it: places start at once, preempted jobs stop at once
+and queue again with what they have done. An idle slice is deleted or made in CARVE_SECONDS.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from scheduler.core.decisions import Carve, Hold, Merge, Place, Plan, Preempt, PreemptCause
+from scheduler.core.forecast.outlook import Outlook, gpus_of
+from scheduler.core.placement.fits import check
+from scheduler.core.placement.kept import Kept
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.plan import plan
+from scheduler.core.policy import Order, Preemption
+from scheduler.core.reasons import ReasonCode
+from scheduler.core.values import ClusterSnapshot, Mix, WaitingJob
+from scheduler.virtual.clock import Clock
+from scheduler.virtual.cluster import Cluster
+from scheduler.virtual.fates import Fate
+from scheduler.virtual.values import Setting, Stops, Week
+
+# How long it takes until idle slices are deleted, or one is made: a round or two of a node's agent.
+CARVE_SECONDS = 5
+# Where the order itself stops running work, turns change as jobs age and others end.
+LEARN_SECONDS = 3_600
+# Who stops makes room for who starts in the next pass of the same moment; it settles in a few.
+MOST_PASSES = 30
+
+
+class Watch:
+    """Looks on. What a subclass does not take up is not looked at."""
+
+    def passed(self, snapshot: ClusterSnapshot, found: Plan) -> None:
+        """A pass, before it is carried out."""
+
+    def started(self, job: WaitingJob, now: int) -> None:
+        """A job starts for the first time."""
+
+    def ended(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
+        """A job ends after so much useful running, all its runs together."""
+
+
+class World:
+    """`fates`: what becomes of every job, by id. `passes`: how often the planner was asked.
+    `mix`: what the planner knows of the demand."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        week: Week,
+        *,
+        mix: Mix = Mix(),  # noqa: B008 - frozen
+        stops: Stops = Stops(),  # noqa: B008 - frozen
+        watch: Watch | None = None,
+    ) -> None:
+        self.setting = setting
+        self.fates = {r.job.id: Fate(r, r.ran_seconds, r.job.attained_seconds) for r in week.jobs}
+        self.passes = 0
+        self._since, self._stops, self._watch = week.since, stops, watch or Watch()
+        self._policy = setting.policy
+        self._cluster = Cluster(setting, week, mix)
+        self._clock = Clock()
+        before = ClusterSnapshot(now=week.since, nodes=setting.nodes, past=setting.past)
+        is_fair = setting.policy.order is Order.FAIR
+        self._outlook = Outlook.of(before) if is_fair else None
+        self._kept = Kept()
+        self._over: set[str] = set()
+        self._tell_over: Callable[[], object] = lambda: None
+
+    @property
+    def held_for(self) -> Counter[str]:
+        """Seconds that counted jobs waited, by reason code."""
+        return self._cluster.tally.held_for
+
+    @property
+    def allocated(self) -> Counter[str]:
+        """Unit-seconds inside the window, by board key."""
+        return self._cluster.tally.allocated
+
+    def run(self, over: Callable[[], object] = lambda: None) -> None:
+        """Play until nothing happens any more. `over` is called for each job that is done with:
+        it ended, was refused or withdrawn; who still waits then never starts here."""
+        self._tell_over = over
+        for fate in self.fates.values():
+            self._comes(fate)
+        while (now := self._clock.next) is not None:
+            self._cluster.tally.pass_to(now)
+            if self._clock.happen(now):
+                self._decide(now)
+
+    def snapshot(self, now: int) -> ClusterSnapshot:
+        return self._cluster.snapshot(now)
+
+    def _comes(self, fate: Fate) -> None:
+        """What held devices already is there a second before the window begins."""
+        key, since = fate.recorded.job.id, self._since
+        arrives = since - 1 if fate.recorded.was_held else max(since, fate.recorded.job.queued_at)
+        self._clock.at(arrives, lambda now: self._arrive(key, now))
+        if fate.recorded.withdrawn_at:
+            leaves = max(arrives, fate.recorded.withdrawn_at)
+            self._clock.at(leaves, lambda now: self._withdraw(key, now))
+
+    def _arrive(self, key: str, now: int) -> bool:
+        fate = self.fates[key]
+        fate.queued_at = now
+        job = fate.recorded.job
+        # Who waited before the window keeps its age; who is waited for may be over already.
+        job = replace(job, after=tuple(other for other in job.after if other not in self._over))
+        self._cluster.waiting[key] = job
+        if self._outlook:
+            self._outlook.submitted(job, gpus_of(job, self._cluster.boards))
+        if job.begin_at > now:
+            self._clock.look_at(job.begin_at)
+        return True
+
+    def _withdraw(self, key: str, now: int) -> bool:
+        """It was taken back while it waited. Here it may have started before: then it goes on."""
+        fate = self.fates[key]
+        if key not in self._cluster.waiting or fate.run:
+            return False
+        self._leave(key, now)
+        fate.withdrawn = True
+        return True
+
+    def _leave(self, key: str, now: int) -> None:
+        """Out of the queue for good."""
+        fate = self.fates[key]
+        del self._cluster.waiting[key]
+        fate.waited_seconds += now - fate.queued_at
+        fate.ended_at = now
+        if self._outlook:
+            self._outlook.cut_off(key, fate.done)
+        self._is_over(key)
+
+    def _is_over(self, key: str) -> None:
+        self._over.add(key)
+        self._cluster.forget(key)
+        self._tell_over()
+
+    def _decide(self, now: int) -> None:
+        waiting, why = self._cluster.waiting, dict[str, str]()
+        for _ in range(MOST_PASSES):
+            if not waiting:
+                break
+            snapshot = self.snapshot(now)
+            found = plan(snapshot, self._policy, self._outlook, self._kept)
+            self.passes += 1
+            self._watch.passed(snapshot, found)
+            self._carry_out(found, now)
+            why = {hold.job: str(hold.reason.code) for hold in found.holds}
+            if not found.preempts:
+                break
+        counted = (key for key in waiting if self.fates[key].recorded.is_counted)
+        self._cluster.tally.wait_for(why.get(key, str(ReasonCode.RESOURCES)) for key in counted)
+        ages = self._policy.preemption is Preemption.ORDER and self._outlook is not None
+        if ages and waiting and self._cluster.running:
+            self._clock.look_at(now + LEARN_SECONDS, LEARN_SECONDS)
+
+    def _carry_out(self, found: Plan, now: int) -> None:
+        for hold in found.holds:
+            self._refuse(hold, now)
+        for stop in found.preempts:
+            self._stop(stop, now)
+        self._start_all(found, now)
+        for merge in found.merges:
+            self._merge(merge, now)
+        for carve in found.carves:
+            self._carve(carve, now)
+        for job in found.bypassed:
+            self._bypass(job)
+
+    def _refuse(self, hold: Hold, now: int) -> None:
+        if hold.reason.code is ReasonCode.IMPOSSIBLE:
+            self._leave(hold.job, now)
+            self.fates[hold.job].refused = True
+
+    def _start_all(self, found: Plan, now: int) -> None:
+        """As the committer does, ask again where the plan counts on what others leave: a MIG slice
+        that somebody left stands in the way of a whole GPU or a share until it is deleted."""
+        ledger = Ledger(self.snapshot(now)) if found.preempts and found.places else None
+        for place in found.places:
+            job = self._cluster.waiting[place.job]
+            if ledger is None or check(place, job, ledger) is None:
+                self._start(place, now)
+
+    def _start(self, place: Place, now: int) -> None:
+        fate, key = self.fates[place.job], place.job
+        if not fate.run:
+            self._watch.started(fate.recorded.job, now)
+        fate.waited_seconds += now - fate.queued_at
+        fate.restart = self._stops.restart_seconds if fate.run else 0
+        fate.started_at, fate.bypassed = now, 0
+        fate.run += 1
+        # The time to start again is not useful: the end of its limit moves by as much.
+        job = self._cluster.start(place, now, max(0, fate.done - fate.restart)).job
+        if self._outlook:
+            self._outlook.attained(key, fate.done, now + fate.restart)
+        number = fate.run
+        self._clock.at(now + fate.restart + fate.left, lambda then: self._end(key, number, then))
+        protected = self._policy.protection_seconds << min(job.preempted, 20)
+        if protected and job.preemptible and self._policy.preemption is not Preemption.OFF:
+            self._clock.look_at(now + protected, self._stops.look_seconds)
+
+    def _end(self, key: str, run: int, now: int) -> bool:
+        fate = self.fates[key]
+        if run != fate.run or key not in self._cluster.running:
+            return False
+        self._cluster.stop(key, now)
+        fate.done, fate.left, fate.ended_at = fate.done + fate.left, 0, now
+        if self._outlook:
+            told = self._outlook.completed if fate.recorded.completed else self._outlook.cut_off
+            told(key, fate.done)
+        self._watch.ended(fate.recorded.job, now, fate.done)
+        self._is_over(key)
+        return True
+
+    def _stop(self, stop: Preempt, now: int) -> None:
+        fate, job = self.fates[stop.job], self._cluster.stop(stop.job, now)
+        useful = max(0, now - fate.started_at - fate.restart)
+        fate.left, fate.done = fate.left - useful, fate.done + useful
+        fate.run += 1
+        fate.stopped += 1
+        is_move = stop.cause is PreemptCause.MOVE
+        fate.queued_at = now
+        self._cluster.waiting[stop.job] = replace(
+            job,
+            attained_seconds=fate.done,
+            queued_at=job.queued_at if self._stops.keeps_place else now,
+            preempted=job.preempted + (self._stops.moves_count or not is_move),
+        )
+        if self._outlook:
+            self._outlook.attained(stop.job, fate.done)
+
+    def _merge(self, merge: Merge, now: int) -> None:
+        self._cluster.delete(merge)
+        settles_at = now + CARVE_SECONDS + self.setting.dwell_seconds
+
+        def gone(then: int) -> bool:
+            self._cluster.deleted(merge, settles_at)
+            return True
+
+        self._clock.at(now + CARVE_SECONDS, gone)
+        self._clock.look_at(settles_at)
+
+    def _carve(self, carve: Carve, now: int) -> None:
+        key = self._cluster.carve(carve)
+
+        def made(then: int) -> bool:
+            self._cluster.carved(carve.gpu, key)
+            return True
+
+        self._clock.at(now + CARVE_SECONDS, made)
+
+    def _bypass(self, key: str) -> None:
+        """The planner only asks whether the limit is reached."""
+        fate = self.fates[key]
+        fate.bypassed += 1
+        if fate.bypassed >= self._policy.bypass_limit:
+            self._cluster.bypassed(key, fate.bypassed)

@@ -1,0 +1,34 @@
+"""One option of the planner's policy, as people write it."""
+
+from dataclasses import fields
+from enum import StrEnum
+from typing import Any
+
+from scheduler.core.policy import Policy
+from scheduler.what_if.refused import ChangeRefusedError, names_there, require
+
+# These are divided by or counted down from.
+AT_LEAST_1 = ("hysteresis", "patience_seconds", "bypass_limit", "half_life_seconds")
+MOST_OF_ANY = 10 * 366 * 86_400
+
+
+def option(policy: Policy, name: str, value: Any) -> Any:
+    """`value` as the type of the option's present one. Raises ChangeRefusedError."""
+    names = [field.name for field in fields(Policy)]
+    if name not in names:
+        raise ChangeRefusedError(f"There is no option {name!r}. {names_there(names)}", "name")
+    usual = getattr(policy, name)
+    if isinstance(usual, StrEnum):
+        words = [str(word) for word in type(usual)]
+        require(value in words, f"{name} is one of {', '.join(words)}", "value")
+        return type(usual)(value)
+    if isinstance(usual, bool):
+        require(isinstance(value, bool), f"{name} is true or false", "value")
+        return value
+    whole = isinstance(usual, int)
+    least = 1 if name in AT_LEAST_1 else 0
+    right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    word = "a whole number" if whole else "a number"
+    sentence = f"{name} is {word} from {least} to {MOST_OF_ANY}"
+    require(right and least <= value <= MOST_OF_ANY, sentence, "value")
+    return value

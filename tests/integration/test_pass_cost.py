@@ -1,0 +1,209 @@
+"""What a planning pass asks of the database: so many queries, however much there is and was."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from portal.jobs.lately import FORGET_AFTER, LOOK_AFTER, TOO_OLD, Lately
+from portal.jobs.models import Allocation, Attempt, Job, Replica
+from portal.jobs.past import LATE, mix, past_runs
+from portal.jobs.used import SETTLED_AFTER, Used
+from scheduler import committer
+from scheduler.core.plan import plan
+from scheduler.core.policy import Policy
+from scheduler.core.states import JobStatus
+from scheduler.loader import load
+from tests.rows import a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HALF_LIFE = Policy().half_life_seconds
+# Nodes, GPUs, slices, what is held of each (2), quotas, what was used, shares, the queue, what it
+# runs after, who runs, budgets.
+QUERIES_OF_A_READ = 12
+
+
+@pytest.fixture
+def alice():
+    return a_user("alice")
+
+
+@pytest.fixture
+def vision(alice):
+    return a_project("vision", alice)
+
+
+def queries_of(work) -> int:
+    with CaptureQueriesContext(connection) as seen:
+        work()
+    return len(seen)
+
+
+def a_past(of: Job, ends: list) -> list[Job]:
+    """Jobs like `of` that ran an hour until each of these times, with what they held."""
+    held = Allocation.objects.filter(replica__attempt__job=of).get()
+    jobs = [again(of, finished_at=end, started_at=end - timedelta(hours=1)) for end in ends]
+    attempts = [Attempt(job=job, number=1, created_at=job.started_at) for job in jobs]
+    Attempt.objects.bulk_create(attempts)
+    replicas = [
+        Replica(attempt=attempt, rank=0, node=held.replica.node, wish="gone", gone_revision=1)
+        for attempt in attempts
+    ]
+    Replica.objects.bulk_create(replicas)
+    rows = [
+        again(
+            held,
+            replica=replica,
+            reserved_at=job.started_at,
+            bound_at=job.started_at,
+            released_at=job.finished_at,
+            used_seconds=3_600,
+        )
+        for replica, job in zip(replicas, jobs, strict=True)
+    ]
+    Allocation.objects.bulk_create(rows)
+    return jobs
+
+
+def again(row, **columns):
+    """The same row anew, but for these columns; a job is written at once."""
+    fields = {f.attname: getattr(row, f.attname) for f in row._meta.concrete_fields}
+    fields.pop("id")
+    fields |= {"uid": uuid4()} if isinstance(row, Job) else {}
+    copy = type(row)(**fields)
+    for name, value in columns.items():
+        setattr(copy, name, value)
+    if isinstance(copy, Job):
+        copy.save(force_insert=True)
+    return copy
+
+
+@pytest.fixture
+def ran(alice, vision):
+    """A job that ran on a node of eight GPUs and gave its device back."""
+    node = a_node("n1", gpus=8)
+    job = a_job(alice, vision, device={"gpus": 1})
+    settle(node, rounds=3)
+    node.finish()
+    settle(node, rounds=3)
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCEEDED
+    return job
+
+
+def test_a_pass_reads_with_as_many_queries_whatever_there_is_and_was(alice, vision, ran):
+    now, lately = timezone.now(), Lately()
+    load(now=now, policy=Policy(), lately=lately)
+    a_job(alice, vision, begin_at="+1h")
+    load(now=now, policy=Policy(), lately=lately)
+    little = queries_of(lambda: load(now=now, policy=Policy(), lately=lately))
+    a_past(ran, [now - timedelta(minutes=number) for number in range(1, 41)])
+    for number in range(3):
+        a_node(f"other{number}", gpus=2)
+    for _ in range(20):
+        a_job(alice, vision, begin_at="+1h")
+    load(now=now, policy=Policy(), lately=lately)
+    much = queries_of(lambda: load(now=now, policy=Policy(), lately=lately))
+    assert (little, much) == (QUERIES_OF_A_READ, QUERIES_OF_A_READ)
+
+
+def test_a_look_reads_only_what_is_new_and_knows_what_a_new_one_would(alice, vision, ran):
+    now, lately = timezone.now(), Lately()
+    a_past(ran, [now - timedelta(hours=number) for number in range(1, 31)])
+    lately.look(now)
+    for round_number in range(3):
+        a_past(ran, [now + timedelta(minutes=round_number)])
+        a_job(alice, vision, begin_at="+1h", cpu=round_number + 2)
+        assert queries_of(lambda: lately.look(now)) <= 5
+        assert lately.past.runs == past_runs()
+        assert lately.submissions.mix == mix()
+    assert queries_of(lambda: lately.look(now)) == 3
+    assert len(lately.past.runs) == 34
+
+
+def test_what_was_committed_late_is_not_missed(ran):
+    """A transaction took its time before another one, and was committed after it."""
+    now, lately = timezone.now(), Lately()
+    a_past(ran, [now])
+    lately.look(now)
+    a_past(ran, [now - LATE / 2])
+    lately.look(now)
+    assert lately.past.runs == past_runs()
+    assert len(lately.past.runs) == 3
+
+
+def test_only_the_last_runs_and_requests_are_kept(ran, monkeypatch):
+    monkeypatch.setattr("portal.jobs.past.LAST_ENDED", 4)
+    monkeypatch.setattr("portal.jobs.past.LAST_SUBMITTED", 3)
+    now, lately = timezone.now(), Lately()
+    for number in range(6):
+        a_past(ran, [now + timedelta(minutes=number)])
+        lately.look(now)
+        assert lately.past.runs == past_runs()
+        assert lately.submissions.mix == mix()
+    assert len(lately.past.runs) == 4
+    assert sum(demand.count for demand in lately.submissions.mix.demands) == 3
+
+
+def test_past_runs_are_looked_for_again_after_a_while_and_never_too_old(ran):
+    now, lately = timezone.now(), Lately()
+    lately.look_if_due(now)
+    a_past(ran, [now])
+    second = timedelta(seconds=1)
+    assert queries_of(lambda: lately.look_if_due(now + LOOK_AFTER - second)) == 0
+    assert len(lately.told(now + TOO_OLD - second)[1]) == 1
+    assert len(lately.told(now + TOO_OLD)[1]) == 2
+    a_past(ran, [now])
+    lately.look_if_due(now + TOO_OLD + LOOK_AFTER)
+    assert len(lately.past.runs) == 3
+    Job.objects.update(name="somebody renamed all of them by hand")
+    lately.look(now + FORGET_AFTER)
+    assert {run.group for run in lately.past.runs} == {"somebody renamed all of them by hand"}
+
+
+@pytest.mark.parametrize("half_life", [HALF_LIFE, 3_600], ids=["days", "hours"])
+def test_what_was_used_is_exact_at_every_pass_though_it_is_summed_once(ran, half_life):
+    """Whatever is given back between two passes, the next one knows it."""
+    start, used = timezone.now(), Used()
+    a_past(ran, [start - timedelta(hours=number) for number in range(1, 9)])
+    for step in range(12):
+        now = start + step * SETTLED_AFTER / 2
+        a_past(ran, [now])
+        assert used.given_back(now, half_life) == Used().given_back(now, half_life)
+    total = sum(amounts[0] for amounts in used.given_back(now, HALF_LIFE).values())
+    assert total >= (8 + 12) * 3_600 * 56_000
+    assert queries_of(lambda: used.given_back(now, HALF_LIFE)) == 1
+
+
+def test_another_half_life_is_summed_anew(ran):
+    now, used = timezone.now(), Used()
+    a_past(ran, [now - timedelta(days=number) for number in range(5)])
+    for half_life in (HALF_LIFE, 3_600, 4 * 86_400, HALF_LIFE):
+        assert used.given_back(now, half_life) == Used().given_back(now, half_life)
+
+
+def test_nodes_hear_of_placements_before_the_rest_of_a_plan_is_written(alice, vision, monkeypatch):
+    """And of the first placements of many before the last ones are made."""
+    node = a_node("n1", gpus=3)
+    with monkeypatch.context() as silent:
+        silent.setattr("portal.jobs.services.ring_plan", lambda: None)
+        waits = [a_job(alice, vision, device={"gpus": 1}) for _ in range(4)]
+    monkeypatch.setattr(committer, "TOLD_AFTER", 2)
+    said: list[object] = []
+    write = committer.holds_write
+    monkeypatch.setattr(
+        committer, "holds_write", lambda holds: (said.append("holds"), write(holds))
+    )
+
+    def heard(nodes) -> None:
+        said.append((set(nodes), Job.objects.filter(status=JobStatus.PLACED).count()))
+
+    decided = plan(load(now=timezone.now(), policy=Policy()), Policy())
+    committed = committer.commit(decided, heard)
+    assert (committed.placed, committed.nodes) == (3, {node.row.pk})
+    assert said == [({node.row.pk}, 2), ({node.row.pk}, 3), "holds", (set(), 3)]
+    assert Job.objects.get(pk=waits[3].pk).reason

@@ -1,0 +1,45 @@
+"""Quota is taken back from the smallest set of borrowers, against every other set, one by one.
+
+Which sets would be enough is asked of whole passes over the world without them.
+"""
+
+from itertools import combinations
+
+from hypothesis import event, given, settings
+
+from scheduler.core.decisions import PreemptCause
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.policy import Preemption
+from scheduler.core.quota.holders import board_of_gpus
+from scheduler.core.quota.reclaim import candidates
+from tests.builders import H200, UNITS_PER_GPU, placed, plan_of
+from tests.property.core.test_take_back_lawful import size_of, without, worlds
+
+many = settings(max_examples=120, deadline=None, derandomize=True)
+
+
+def smallest(snapshot, job):
+    """By trying them all: the fewest jobs, then the fewest GPUs, then the first ones."""
+    accounts = Ledger(snapshot).accounts
+    boards = board_of_gpus(snapshot.nodes)
+    units = size_of(job) * UNITS_PER_GPU
+    found = candidates(snapshot.running, accounts, job, units, H200, boards)
+    gpus = [size_of(run.job) for run in found]
+    for count in range(len(found) + 1):
+        sets = combinations(range(len(found)), count)
+        for _, each in sorted((sum(gpus[i] for i in some), some) for some in sets):
+            stopped = [found[i].job.id for i in each]
+            if placed(plan_of(without(snapshot, stopped), preemption=Preemption.OFF)):
+                return stopped
+    return None
+
+
+@many
+@given(snapshot=worlds(fixed=True))
+def test_no_smaller_set_of_borrowers_would_do_than_the_one_that_stops(snapshot):
+    (job,) = snapshot.jobs
+    found = plan_of(snapshot)
+    stops = [s.job for s in found.preempts if s.cause is PreemptCause.RECLAIM]
+    event(f"{len(stops)} stop")
+    if stops:
+        assert sorted(stops) == sorted(smallest(snapshot, job))

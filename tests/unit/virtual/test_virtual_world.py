@@ -1,0 +1,198 @@
+"""The one event loop: what stopping costs, who is told of what, and that runs repeat exactly."""
+
+import random
+
+import pytest
+
+from scheduler.core.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.values import Priority
+from scheduler.virtual.devices import emptied
+from scheduler.virtual.values import Setting, Stops
+from scheduler.virtual.world import CARVE_SECONDS, LEARN_SECONDS, Watch, World
+from tests.builders import a_gpu, a_node
+from tests.unit.what_if.worlds import HOUR, SINCE, a_recorded, a_setting, a_week
+
+ONE = a_node(a_gpu())
+LONG = {"gpus": 1, "preemptible": True, "priority": Priority.LOW}
+
+
+def played(week, *, stops=None, watch=None, nodes=(ONE,), **policy):
+    setting = Setting(emptied(nodes), policy=Policy(**{"protection_seconds": 0} | policy))
+    world = World(setting, week, stops=stops or Stops(), watch=watch)
+    world.run()
+    return world
+
+
+class Seen(Watch):
+    """Everything that was told, and the waiting jobs of each pass."""
+
+    def __init__(self):
+        self.told, self.waiting = [], []
+
+    def passed(self, snapshot, found):
+        self.waiting.append((snapshot.now - SINCE, {job.id: job for job in snapshot.jobs}))
+
+    def started(self, job, now):
+        self.told.append(("started", job.id, now - SINCE))
+
+    def ended(self, job, now, ran_seconds):
+        self.told.append(("ended", job.id, now - SINCE, ran_seconds))
+
+    def stopped_job(self, key, now):
+        """The job as it waits again at that time."""
+        (job,) = {jobs[key] for then, jobs in self.waiting if then == now and key in jobs}
+        return job
+
+
+def low_and_high():
+    """A job of two hours, stopped after one for a job of one hour."""
+    high = a_recorded(2, gpus=1, at=HOUR, priority=Priority.HIGH)
+    return a_week(a_recorded(1, 2 * HOUR, **LONG), high)
+
+
+def test_a_watch_is_told_of_first_starts_and_of_ends_with_all_useful_time():
+    seen = Seen()
+    played(low_and_high(), watch=seen)
+    assert seen.told == [
+        ("started", "1", 0),
+        ("started", "2", HOUR),
+        ("ended", "2", 2 * HOUR, HOUR),
+        ("ended", "1", 3 * HOUR, 2 * HOUR),
+    ]
+
+
+def test_a_restart_costs_time_that_is_not_useful_at_every_start_but_the_first():
+    world = played(low_and_high(), stops=Stops(restart_seconds=30))
+    assert world.fates["1"].ended_at == SINCE + 3 * HOUR + 30
+    assert world.fates["1"].done == 2 * HOUR
+    assert world.fates["2"].ended_at == SINCE + 2 * HOUR
+
+
+def test_who_is_stopped_while_it_restarts_has_done_no_more_than_before():
+    second = a_recorded(3, gpus=1, at=2 * HOUR + 10, priority=Priority.HIGH)
+    week = low_and_high()
+    world = played(a_week(*week.jobs, second), stops=Stops(restart_seconds=30))
+    assert world.fates["1"].stopped == 2
+    assert world.fates["1"].ended_at == SINCE + 3 * HOUR + 10 + 30 + HOUR
+
+
+@pytest.mark.parametrize(("keeps_place", "queued_at"), [(True, SINCE), (False, SINCE + HOUR)])
+def test_a_stopped_job_keeps_its_place_unless_the_rules_say_otherwise(keeps_place, queued_at):
+    seen = Seen()
+    played(low_and_high(), watch=seen, stops=Stops(keeps_place=keeps_place))
+    job = seen.stopped_job("1", HOUR)
+    assert (job.queued_at, job.attained_seconds, job.preempted) == (queued_at, HOUR, 1)
+
+
+@pytest.mark.parametrize("moves_count", [True, False])
+def test_a_move_protects_longer_only_where_moves_count(moves_count):
+    """Two jobs of one GPU stand on two nodes; one of them makes room for a job of two GPUs."""
+    nodes = [a_node(a_gpu(), a_gpu(), name="a"), a_node(a_gpu(), a_gpu(), name="b")]
+    times = {"1": 10, "2": 2 * HOUR, "3": 10, "4": 2 * HOUR}
+    jobs = [
+        a_recorded(key, ran, gpus=1, at=at, preemptible=True)
+        for at, (key, ran) in enumerate(times.items())
+    ]
+    wide = a_recorded(5, 60, gpus=2, at=20, time_limit_seconds=60)
+    seen = Seen()
+    world = played(
+        a_week(*jobs, wide),
+        nodes=nodes,
+        watch=seen,
+        stops=Stops(moves_count=moves_count),
+        order=Order.SMALLEST,
+        preemption=Preemption.ORDER,
+        backfill=Backfill.SKIP,
+        hysteresis=1.0,
+        moves=4,
+    )
+    moved = [key for key in ("2", "4") if world.fates[key].stopped]
+    assert len(moved) == 1
+    assert world.fates["5"].started_at == SINCE + 20
+    assert seen.stopped_job(moved[0], 20).preempted == int(moves_count)
+
+
+def test_an_end_of_protection_is_looked_at_on_the_grid():
+    week = low_and_high()
+    at_once = played(week, protection_seconds=HOUR + 100)
+    on_grid = played(week, protection_seconds=HOUR + 100, stops=Stops(look_seconds=360))
+    assert at_once.fates["2"].started_at == SINCE + HOUR + 100
+    # 1,000,000 + 3,700 s is no multiple of 360 s.
+    assert on_grid.fates["2"].started_at == -(-(SINCE + HOUR + 100) // 360) * 360
+
+
+def test_where_the_order_stops_work_the_planner_is_asked_again_as_jobs_age():
+    seen = Seen()
+    week = a_week(a_recorded(1, 5 * HOUR, gpus=1), a_recorded(2, gpus=1, at=60))
+    played(week, watch=seen, preemption=Preemption.ORDER)
+    looks = [SINCE + now for now, _ in seen.waiting if now not in (0, 60, 5 * HOUR)]
+    assert len(looks) == 4
+    assert all(now % LEARN_SECONDS == 0 for now in looks)
+    seen = Seen()
+    played(week, watch=seen, preemption=Preemption.ORDER, order=Order.SMALLEST)
+    assert [now for now, _ in seen.waiting] == [0, 60, 5 * HOUR]
+
+
+def test_nothing_is_asked_while_nobody_waits():
+    world = played(a_week(a_recorded(1, gpus=1), a_recorded(2, gpus=1, at=2 * HOUR)))
+    assert world.passes == 2
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_the_same_jobs_play_the_same_way_twice_and_all_of_them_end(order):
+    draw = random.Random(7)
+    jobs = []
+    for key in range(40):
+        ran = draw.randint(60, 4_000)
+        jobs.append(
+            a_recorded(
+                key,
+                ran,
+                at=draw.randint(0, 9_000),
+                gpus=draw.choice([1, 1, 2]),
+                preemptible=True,
+                time_limit_seconds=ran * draw.randint(1, 4),
+            )
+        )
+    nodes = (a_node(a_gpu(), a_gpu()), a_node(a_gpu(), name="n2"))
+    stops = Stops(restart_seconds=30, keeps_place=False)
+    how = {"order": order, "preemption": Preemption.ORDER, "stops": stops, "nodes": nodes}
+    once, again = (played(a_week(*jobs), **how) for _ in range(2))
+    assert once.fates == again.fates
+    assert once.passes == again.passes
+    for fate in once.fates.values():
+        stood = fate.ended_at - fate.recorded.job.queued_at
+        assert fate.left == 0
+        assert fate.done == fate.recorded.ran_seconds <= stood - fate.waited_seconds
+
+
+def test_first_come_first_served_on_one_gpu_is_one_after_another():
+    week = a_week(*(a_recorded(n, 100 * (n + 1), gpus=1, at=n) for n in range(5)))
+    world = played(week, order=Order.FIFO, backfill=Backfill.NONE)
+    ends = [world.fates[str(n)].ended_at - SINCE for n in range(5)]
+    assert ends == [100, 300, 600, 1_000, 1_500]
+    assert world.fates["4"].waited_seconds == 1_000 - 4
+
+
+def test_what_is_held_is_counted_inside_the_window_only():
+    setting = a_setting(ONE)
+    week = a_week(a_recorded(1, HOUR, gpus=1, at=7 * 24 * HOUR - 60))
+    world = World(setting, week)
+    world.run()
+    assert world.allocated.total() == 60 * 56_000
+
+
+def test_a_share_waits_for_the_slice_that_a_stopped_job_leaves_to_be_deleted():
+    """Both jobs stop for the CPU of the third. The fourth may have the GPU of the first, whose
+    slice stands there until it is deleted."""
+    low = {"preemptible": True, "priority": Priority.LOW, "cpu_milli": 30_000}
+    week = a_week(
+        a_recorded(1, HOUR, mig="7g.141gb", **low),
+        a_recorded(2, HOUR, gpus=1, at=1, models=("L40S",), **low),
+        a_recorded(3, 600, gpus=1, at=60, models=("L40S",), cpu_milli=60_000),
+        a_recorded(4, 600, mps=(30, 20_000), at=60, models=("H200",)),
+    )
+    world = played(week, nodes=[a_node(a_gpu(), a_gpu(board="L40S-48GB"))], order=Order.FIFO)
+    assert world.fates["1"].stopped == world.fates["2"].stopped == 1
+    assert world.fates["3"].started_at == SINCE + 60
+    assert world.fates["4"].started_at == SINCE + 60 + CARVE_SECONDS

@@ -1,0 +1,107 @@
+"""What the planner says is told in the reader's language: each key has its text, whole."""
+
+import ast
+import gettext
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from scheduler.core.said import Said, in_english, read_said, say, tell, then, words
+from scheduler.core.templates import HOLE, TEMPLATES
+from tests.unit.web.test_catalogue import FOLDER
+
+CORE = Path(__file__).resolve().parents[3] / "scheduler" / "core"
+LATIN = re.compile(r"[A-Za-z]{2,}")
+# Names and units that no language translates.
+NAMES = {"GPU", "CPU", "MIG", "MPS", "MiB", "NVLink", "rank", "any"}
+
+
+@cache
+def chinese_catalogue() -> gettext.GNUTranslations:
+    with (FOLDER / "django.mo").open("rb") as compiled:
+        return gettext.GNUTranslations(compiled)
+
+
+def in_chinese(one: str, many: str, number: int) -> str:
+    found = chinese_catalogue()
+    return found.ngettext(one, many, number) if many else found.gettext(one) if one else ""
+
+
+@pytest.mark.parametrize("key", TEMPLATES)
+def test_every_template_has_a_chinese_text_with_the_same_values(key):
+    template = TEMPLATES[key]
+    for text in (template.one, template.many):
+        assert set(HOLE.findall(text)) <= template.holes
+    chinese = in_chinese(template.one, template.many, 2)
+    assert set(HOLE.findall(chinese)) == template.holes
+    left = HOLE.sub("", chinese)
+    assert set(LATIN.findall(left)) <= NAMES, f"{key}: English is left in {chinese}"
+    if LATIN.search(HOLE.sub("", template.one)):
+        assert chinese != template.one
+
+
+def test_one_and_many_have_the_same_values_and_a_count_that_is_given():
+    for key, template in TEMPLATES.items():
+        assert bool(template.many) == bool(template.count), key
+        if template.many:
+            one = set(HOLE.findall(template.one)) | {template.count}
+            assert one == set(HOLE.findall(template.many)) | {template.count}, key
+
+
+def test_every_key_that_the_planner_names_is_a_template():
+    """Written as a constant in a call of `say`; the others are looked at by the property tests."""
+    named = {
+        node.args[0].value
+        for file in CORE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "say"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert len(named) > 40
+    assert named <= TEMPLATES.keys()
+
+
+def test_a_sentence_survives_its_json_and_is_told_in_any_language():
+    said = say(
+        "quota.has_borrowed",
+        first=say("quota.may_hold", whose="vision", limit="1"),
+        borrowed="2.50",
+    )
+    assert said.text == "vision may hold 1 GPU at once and has borrowed 2.50 more"
+    again = read_said(said.as_dict())
+    assert again == said
+    assert tell(again, in_chinese) == "vision 同时最多占用 1 块 GPU，并已借用 2.50"
+
+
+def test_lists_and_clauses_are_joined_as_the_language_does():
+    said = then(say("dependency", jobs=["J-1", "J-2"]), words("because"))
+    assert said.text == "It starts after J-1, J-2; because"
+    assert tell(said, in_chinese) == "在 J-1，J-2 之后开始；because"
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        None,
+        "It waits",
+        {"key": "of.another.version", "values": {}},
+        {"key": "held", "values": {}},
+        {"key": "held"},
+        {"key": ["held"], "values": {}},
+        {"key": "held", "values": {"because": {"key": "gone", "values": {}}}},
+        {"key": "dependency", "values": {"jobs": [{"key": "gone", "values": {}}]}},
+    ],
+)
+def test_what_another_version_wrote_is_left_to_its_english_sentence(stored):
+    assert read_said(stored) is None
+
+
+def test_no_sentence_is_made_of_a_key_that_is_no_template():
+    with pytest.raises(KeyError):
+        say("no.such.key")
+    assert tell(Said("nothing"), in_english) == ""
