@@ -70,7 +70,8 @@ bench-mig: install ## the table of docs/scheduling-mig.md: MIG slices by mix, ru
 lock: install ## resolve requirements/*.lock again after pyproject.toml changed
 	$(RESOLVE) --extra agent -o requirements/agent.lock
 	$(RESOLVE) --extra agent --extra portal -o requirements/portal.lock
-	$(RESOLVE) --extra agent --extra portal --group dev -o requirements/dev.lock
+	$(RESOLVE) --extra cli -o requirements/cli.lock
+	$(RESOLVE) --extra agent --extra portal --extra cli --group dev -o requirements/dev.lock
 
 clean: ## remove what can be made again: .venv, caches, var
 	rm -rf .venv .venv-gpu var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

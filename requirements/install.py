@@ -1,6 +1,6 @@
 """Make .venv and install one lock file into it; a second run is instant.
 
-Usage: python3 requirements/install.py dev|portal|agent. Runs on a bare machine with the standard
+Usage: python3 requirements/install.py dev|portal|agent|cli. Runs on a bare machine with the standard
 library alone, and says in one sentence what is missing.
 """
 
@@ -19,7 +19,12 @@ PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 UV_PIN = "uv==0.13.8"
 # A wider set contains the narrower ones, so its stamp serves them too.
-SERVED_BY = {"dev": ("dev",), "portal": ("portal", "dev"), "agent": ("agent", "portal", "dev")}
+SERVED_BY = {
+    "dev": ("dev",),
+    "portal": ("portal", "dev"),
+    "agent": ("agent", "portal", "dev"),
+    "cli": ("cli", "dev"),
+}
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
