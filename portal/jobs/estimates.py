@@ -87,9 +87,9 @@ def questions(now: datetime) -> list[Question]:
 
 def estimates_write(found: Mapping[str, Foretold], asked_at: datetime) -> None:
     """Write when each queued job will start, by job id; one that is not among them has nothing to
-    go by. What hardly moved is left as it is."""
+    go by. What hardly moved is left as it is; what nobody is told is kept to learn from."""
     rows = Job.objects.filter(status=JobStatus.QUEUED)
-    told = {int(job): as_dict(estimate) for job, estimate in found.items()}
+    told = {int(job): as_dict(estimate) for job, estimate in found.items() if estimate.is_told}
     known = dict(rows.values_list("pk", "estimate"))
     now = seconds(asked_at)
     changed = [
@@ -98,7 +98,7 @@ def estimates_write(found: Mapping[str, Foretold], asked_at: datetime) -> None:
         if not _is_same(old, told.get(pk), now)
     ]
     rows.bulk_update(changed, ["estimate"], batch_size=WRITTEN_AT_ONCE)
-    _keep({pk: found[str(pk)] for pk in known if pk in told}, asked_at)
+    _keep({pk: found[str(pk)] for pk in known if str(pk) in found}, asked_at)
     for job in changed[:MOST_BELLS]:
         ring(f"job:{job.pk}")
 

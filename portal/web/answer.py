@@ -23,8 +23,8 @@ from portal.web.panel import LOOK
 from portal.web.request_form import Asked
 from portal.web.telling import here, told, told_refusal
 from portal.web.words import duration, memory, share
-from scheduler.core.decisions import Estimate, SlicePlace
-from scheduler.core.forecast.of_pass import starts_of
+from scheduler.core.decisions import SlicePlace
+from scheduler.core.forecast.of_pass import Foretold, starts_of
 from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.plan import plan_with_questions
 from scheduler.core.reasons import Reason, ReasonCode
@@ -128,8 +128,8 @@ def answer_to(user: User, asked: Asked) -> Answer:
     return answer
 
 
-def _would_wait(start: Estimate | None, why: Reason, wanted: WaitingJob) -> str:
-    if start is None:
+def _would_wait(start: Foretold | None, why: Reason, wanted: WaitingJob) -> str:
+    if start is None or not start.is_told:
         begin_at = datetime.fromtimestamp(wanted.begin_at, UTC) if wanted.begin_at else None
         return _("Would wait; %(why)s") % {"why": here(no_estimate(why.code, begin_at))}
     wait = expected(as_dict(start))

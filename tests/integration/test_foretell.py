@@ -207,6 +207,15 @@ def test_a_job_without_a_basis_has_no_estimate(alice, vision):
     assert job.estimate is None
 
 
+def test_an_answer_that_nobody_is_told_is_kept_to_learn_from(alice, vision):
+    job = a_job(alice, vision, **WHOLE)
+    hidden = replace(foretold(60, 100, 200), is_told=False)
+    estimates_write({str(job.pk): hidden}, timezone.now())
+    job.refresh_from_db()
+    assert job.estimate is None
+    assert [question.own.expected for question in questions(timezone.now())] == [100.0]
+
+
 def test_answers_to_jobs_that_never_started_are_dropped(alice, vision):
     kept, cancelled = a_job(alice, vision), a_job(alice, vision)
     estimates_write({str(job.pk): foretold(1, 2, 3) for job in (kept, cancelled)}, timezone.now())

@@ -49,11 +49,13 @@ the ones that wait long; so their answers correct nobody."""
 class Foretold(Estimate):
     """An estimate, and what is to be kept with it for `Question`: `own` and `calibrated` are waits
     in seconds from the snapshot's time, `kind` is what questions are alike in; empty where the
-    answer tells nothing of others: it is late, or part of the wait is for a begin time."""
+    answer tells nothing of others: it is late, or part of the wait is for a begin time. Without
+    `is_told` it is a question to learn from, and nobody is told it."""
 
     own: Waits
     calibrated: Waits
     kind: str
+    is_told: bool = True
 
 
 def starts_of(
@@ -68,9 +70,9 @@ def starts_of(
 
     `questions`: the first one of each earlier job, oldest first, as told by `question_of`. A job
     has no estimate where there is no basis: fewer than BASIS runs have ended, it is far back
-    (LONGEST), blocked by what is not simulated (FORETOLD), or the policy stops jobs for others by
-    their turn and fewer than NEEDS questions say what came of that. Who holds a reservation starts
-    by then at the latest; nobody starts before its begin time.
+    (LONGEST) or blocked by what is not simulated (FORETOLD). Where the policy stops jobs for others
+    by their turn, estimates are not told until NEEDS questions say what comes of that. Who holds a
+    reservation starts by then at the latest; nobody starts before its begin time.
     """
     if outlook.runs < BASIS:
         return {}
@@ -82,19 +84,20 @@ def starts_of(
     kinds = {job.id: kind_of(job, policy) for job in jobs}
     corrections = {kind: Corrections.of(questions, kind) for kind in set(kinds.values())}
     by_turn = policy.preemption is Preemption.ORDER
-    known = {id for id, kind in kinds.items() if not by_turn or corrections[kind].known >= NEEDS}
-    if not known:
-        return {}
+    told = {id for id, kind in kinds.items() if not by_turn or corrections[kind].known >= NEEDS}
     state = queue_state(replace(after, jobs=jobs), policy, outlook, _factor(snapshot, policy))
-    found = start_estimates(state, runs=runs_for(state), seed=seed, ask=known)
+    found = start_estimates(state, runs=runs_for(state), seed=seed, ask=set(kinds))
     promised = {each.job: each.starts_at for each in plan.reservations}
     begins = {job.id: job.begin_at - snapshot.now for job in jobs if job.begin_at > snapshot.now}
     late = {job.id for job in jobs if snapshot.now - job.queued_at > LATE_SECONDS}
     return {
-        id: _told(
-            *(estimate, snapshot.now, corrections[kinds[id]], "" if id in late else kinds[id]),
-            promised.get(id),
-            begins.get(id, 0),
+        id: replace(
+            _told(
+                *(estimate, snapshot.now, corrections[kinds[id]], "" if id in late else kinds[id]),
+                promised.get(id),
+                begins.get(id, 0),
+            ),
+            is_told=id in told,
         )
         for id, estimate in found.items()
         if estimate is not None

@@ -154,9 +154,13 @@ def test_only_the_wait_after_the_begin_time_is_corrected(factor):
 def test_where_jobs_are_stopped_by_turn_estimates_wait_for_questions_that_say_what_comes_of_it():
     snapshot = a_world(waiting("1", 4), waiting("2", 4))
     kind = kind_of(snapshot.jobs[0], BY_TURN)
-    assert told(snapshot, BY_TURN, asked(kind, count=NEEDS - 1)) == {}
-    assert told(snapshot, BY_TURN, asked("fair/off/normal", count=60)) == {}
-    assert set(told(snapshot, BY_TURN, asked(kind))) == {"1", "2"}
+
+    def are_told(questions):
+        return {each.is_told for each in told(snapshot, BY_TURN, questions).values()}
+
+    assert are_told(asked(kind, count=NEEDS - 1)) == {False}, "they are kept to learn from"
+    assert are_told(asked("fair/off/normal", count=60)) == {False}
+    assert are_told(asked(kind)) == {True}
 
 
 def test_the_answer_follows_from_the_seed_alone():
