@@ -2,9 +2,11 @@
 
 import itertools
 
+from scheduler.core.policy import DAY
 from scheduler.core.reasons import ReasonCode
 from scheduler.core.values import Priority
 from tests.builders import (
+    NOW,
     a_cluster,
     a_gpu,
     a_job,
@@ -58,6 +60,15 @@ def test_among_equals_the_older_job_comes_first_and_then_the_smaller_number():
     assert winner(a_job("1", queued_at=200), a_job("2", queued_at=100), quotas=()) == "2"
     assert winner(a_job("10"), a_job("9"), quotas=()) == "9"
     assert winner(a_job("10", user="ann"), a_job("9", user="bob"), quotas=()) == "9"
+
+
+def test_a_job_counts_as_half_as_large_when_it_has_waited_as_long_as_patience_says():
+    small = a_job("2", time_limit_seconds=10_000)
+    long, patience = 19_000, 7 * DAY
+    patient = a_job("1", time_limit_seconds=long, queued_at=NOW - patience)
+    newer = a_job("1", time_limit_seconds=long, queued_at=NOW - patience // 2)
+    assert winner(small, patient, quotas=()) == "1"
+    assert winner(small, newer, quotas=()) == "2"
 
 
 def test_a_greedy_project_steps_back_after_each_job_it_gets():
