@@ -1,6 +1,6 @@
 # Every command a person or CI gives. `make` lists them; DEMO_EXIT=1 lets `make demo` end by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning bench-forecasts bench-mig lock clean
+.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams screenshots lock clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 LEVELS := $(wildcard $(addprefix tests/,unit property contract integration services docker browser))
@@ -66,6 +66,15 @@ bench-forecasts: install ## how good expected starts are on the traces, half an 
 
 bench-mig: install ## the table of docs/scheduling-mig.md: MIG slices by mix, rule and moves, as JSON
 	$(BIN)/python -m tests.benchmarks.mig
+
+bench-pages: install ## server time and queries of every page on 10,000 jobs and 1,000 nodes, as JSON
+	$(BIN)/python -m tests.benchmarks.pages
+
+screenshots: install ## every page from a seeded cluster into docs/screenshots/: light, dark, zh, narrow
+	$(BIN)/python -m tests.browser.screenshots
+
+bench-streams: install ## pages while 300 event streams are open in one web process, as JSON
+	$(BIN)/python -m tests.benchmarks.streams
 
 lock: install ## resolve requirements/*.lock again after pyproject.toml changed
 	$(RESOLVE) --extra agent -o requirements/agent.lock

@@ -1,5 +1,4 @@
-"""The portal: what people want, written down as rows, shown as pages and REST."""
+"""The portal: what people want, written down as rows, shown as pages and REST.
 
-from portal.celery import app as celery_app
-
-__all__ = ["celery_app"]
+Nothing is imported here: `portal.cli` runs where neither Django nor Celery is installed.
+"""

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django import forms
 from django.contrib import messages
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 from unfold.admin import ModelAdmin
 
 from portal.errors import Refused
@@ -22,6 +24,29 @@ class ReadOnlyAdmin(ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+
+class SeenForm(forms.ModelForm):
+    """A row with a version: whoever saves an older one than there is reads what there is now."""
+
+    seen = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["seen"] = self.instance.version if self.instance.pk else None
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or {}
+        now = type(self.instance).objects.filter(pk=self.instance.pk).first()
+        if now is None or values.get("seen") in (None, now.version):
+            return values
+        theirs = "; ".join(
+            f"{self.fields[name].label or name}: {getattr(now, name)}"
+            for name in self.changed_data
+            if name != "seen" and hasattr(now, name)
+        )
+        said = _("Somebody changed it since you read it. There it says now: %(theirs)s")
+        raise forms.ValidationError(said % {"theirs": theirs or f"version {now.version}"})
 
 
 @contextmanager

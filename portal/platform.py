@@ -4,7 +4,7 @@ Code takes the values it needs as arguments; only entry points read `settings.PL
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 
@@ -39,17 +39,35 @@ class Platform:
     """A GPU that was carved or merged keeps its idle slices this long."""
     telemetry_seconds: int = 5
     """A node's samples are taken at most this often."""
+    trusted_proxies: int = 0
+    """Proxies before the portal that add to X-Forwarded-For; 0: the header is not believed."""
+    oidc_issuer: str = ""
+    """The OpenID Connect provider, exactly as it calls itself. Empty: local accounts only."""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = field(default="", repr=False)
+    oidc_name: str = "your organisation"
+    """What the button says after "Sign in with"."""
     agent_threads: int = 8
     """Database threads that serve agents in one web process."""
+    rate_calls: str = "1200/min"
+    """How often one user may call REST, in each web process: a number per s, min, hour or day."""
+    rate_submits: str = "120/min"
+    """How often one user may submit over REST, in each web process."""
+    webhook_networks: str = ""
+    """Comma-separated networks, such as 10.20.0.0/16, that webhooks may reach although they are
+    not public. Empty: public addresses only."""
+    queue_names: str = "own"
+    """Whose names everybody reads on the Queue page: `own` are those of one's projects, `all`
+    everybody's."""
 
 
 def platform_from(environ: Mapping[str, str]) -> Platform:
     """The knobs, from TESSERA_* variables. Raises ValueError naming the variable that is wrong."""
     values: dict[str, object] = {}
-    for field in fields(Platform):
-        name = f"TESSERA_{field.name.upper()}"
+    for knob in fields(Platform):
+        name = f"TESSERA_{knob.name.upper()}"
         if name in environ:
-            values[field.name] = _read(name, environ[name], type(field.default))
+            values[knob.name] = _read(name, environ[name], type(knob.default))
     return Platform(**values)  # type: ignore[arg-type]  # each value was read as its field's type
 
 

@@ -1,13 +1,20 @@
 """The URL map: pages at the root, REST under /api/v1/, the admin console under /admin/."""
 
+from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
 from portal.health import healthz
+from portal.web.account.limits import too_many
+
+# One way in: its limits and second steps hold for the console as well.
+admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
+handler429 = too_many
 
 urlpatterns = [
     path("healthz", healthz),
     path("admin/", admin.site.urls),
     path("api/v1/", include("portal.api.urls")),
+    path("", include("portal.web.account.urls")),
     path("", include("portal.web.urls")),
 ]

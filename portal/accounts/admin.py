@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
+from allauth.usersessions.models import UserSession
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -28,6 +32,16 @@ from portal.console import ReadOnlyAdmin, refusals_shown
 
 # Rights come from memberships and from being a platform admin; groups would be a second truth.
 admin.site.unregister(Group)
+# Editing these rows by hand would leave no audit line: people do it on their Account page.
+for kept_by_allauth in (
+    Authenticator,
+    EmailAddress,
+    SocialAccount,
+    SocialApp,
+    SocialToken,
+    UserSession,
+):
+    admin.site.unregister(kept_by_allauth)
 
 
 @admin.register(User)

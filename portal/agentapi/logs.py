@@ -13,7 +13,7 @@ from portal.jobs.logs import write_log
 from portal.jobs.models import Replica
 from portal.live.bell import ring
 
-MAX_LOG_BYTES = 64 << 20
+MAX_LOG_BYTES = 128 << 20
 
 
 def log_append(

@@ -12,6 +12,7 @@ from agents.contract.errors import Code, ContractError
 from agents.contract.telemetry import GpuSample, TelemetryAnswer, TelemetryRequest
 from portal.agentapi.credentials import node_authenticate
 from portal.inventory.models import Gpu, LatestSample, Node
+from portal.jobs.samples import samples_keep
 
 
 def telemetry_take(*, authorization: str, request: TelemetryRequest) -> TelemetryAnswer:
@@ -41,6 +42,7 @@ def telemetry_take(*, authorization: str, request: TelemetryRequest) -> Telemetr
             unique_fields=["gpu"],
             update_fields=["taken_at", "sample"],
         )
+        samples_keep(node, samples, taken_at)
     return TelemetryAnswer(next_seconds=settings.PLATFORM.telemetry_seconds)
 
 

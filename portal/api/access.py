@@ -77,6 +77,12 @@ def caller(request: Request) -> User:
     return request.user
 
 
+class CallThrottle(UserRateThrottle):
+    """How often one user may call. The rate stands in REST_FRAMEWORK."""
+
+    scope = "call"
+
+
 class SubmitThrottle(UserRateThrottle):
     """How often one user may submit. The rate stands in REST_FRAMEWORK."""
 

@@ -8,37 +8,12 @@ from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from portal.api.waiting_shapes import EstimateShape, NoEstimateShape, ReasonShape
+from portal.audit.selectors import newest_event
 from portal.jobs.estimates import BASIS, TIMES, why_no_estimate
 from portal.jobs.models import Allocation, Attempt, Job, Replica
 from portal.jobs.reasons import reason_for
 from portal.jobs.selectors import gpu_hours
 from scheduler.core.states import JobStatus
-
-
-class JobQuery(serializers.Serializer[Any]):
-    """Filters of the job list. `status` may be repeated."""
-
-    status = serializers.MultipleChoiceField(
-        choices=[(str(s), str(s)) for s in JobStatus], required=False
-    )
-    project = serializers.CharField(max_length=40, required=False)
-    owner = serializers.CharField(max_length=150, required=False)
-    name = serializers.CharField(max_length=63, required=False, help_text="a part of the name")
-
-
-class DryRunQuery(serializers.Serializer[Any]):
-    dry_run = serializers.BooleanField(default=False, help_text="check only, create nothing")
-
-
-class LogQuery(serializers.Serializer[Any]):
-    attempt = serializers.IntegerField(min_value=1, max_value=1 << 31, required=False)
-    rank = serializers.IntegerField(min_value=0, max_value=1 << 15, default=0)
-    offset = serializers.IntegerField(min_value=0, max_value=1 << 62, default=0)
-    limit = serializers.IntegerField(min_value=1, max_value=1 << 20, default=1 << 16)
-
-
-class EventQuery(serializers.Serializer[Any]):
-    since = serializers.IntegerField(min_value=0, max_value=1 << 62, default=0)
 
 
 class JobRequestBody(serializers.Serializer[Any]):
@@ -261,9 +236,13 @@ class JobWhole(JobRow):
     request = serializers.DictField(help_text="submit this again to run it again")
     attempts = serializers.SerializerMethodField()
     result = serializers.SerializerMethodField()
+    last_event = serializers.SerializerMethodField(help_text="the id of its newest event")
 
     class Meta(JobRow.Meta):
-        fields = [*JobRow.Meta.fields, "request", "attempts", "result"]
+        fields = [*JobRow.Meta.fields, "request", "attempts", "result", "last_event"]
+
+    def get_last_event(self, job: Job) -> int:
+        return newest_event(job)
 
     @extend_schema_field(AttemptShape(many=True))
     def get_attempts(self, job: Job) -> Any:

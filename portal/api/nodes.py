@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db import transaction
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
@@ -11,8 +12,13 @@ from rest_framework.views import APIView
 from portal.accounts.models import Scope
 from portal.accounts.rights import require_platform_admin
 from portal.api.access import caller
+from portal.api.job_answers import asked
 from portal.api.openapi import listing
+from portal.api.problem import VersionStale
+from portal.api.versions import ETAG, IF_MATCH, version_seen
+from portal.duties.locks import locked
 from portal.errors import Refused
+from portal.inventory.changes import node_change, node_version
 from portal.inventory.models import Node
 from portal.inventory.selectors import nodes
 from portal.inventory.services import (
@@ -27,6 +33,11 @@ from portal.inventory.services import (
 
 class NodeShape(serializers.ModelSerializer[Node]):
     gpu_count = serializers.IntegerField()
+    labels = serializers.ListField(child=serializers.CharField())
+    taints = serializers.ListField(child=serializers.CharField())
+    version = serializers.SerializerMethodField(
+        help_text="of what people choose, and its status: the ETag, for If-Match"
+    )
 
     class Meta:
         model = Node
@@ -36,6 +47,9 @@ class NodeShape(serializers.ModelSerializer[Node]):
             "schedulable",
             "cordon_reason",
             "cordon_by",
+            "labels",
+            "taints",
+            "taint_reason",
             "last_seen_at",
             "fabric",
             "cpu_milli",
@@ -43,7 +57,11 @@ class NodeShape(serializers.ModelSerializer[Node]):
             "disk_mib",
             "gpu_count",
             "created_at",
+            "version",
         ]
+
+    def get_version(self, node: Node) -> str:
+        return node_version(node)
 
 
 class NodeBody(serializers.Serializer[Any]):
@@ -52,6 +70,20 @@ class NodeBody(serializers.Serializer[Any]):
 
 class CordonBody(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=200)
+
+
+class NodeChange(serializers.Serializer[Any]):
+    """What is left out stays. Taking a node out of work, or tainting it, needs a reason."""
+
+    schedulable = serializers.BooleanField(required=False)
+    cordon_reason = serializers.CharField(
+        max_length=200, required=False, default="", allow_blank=True
+    )
+    labels = serializers.ListField(child=serializers.CharField(max_length=128), required=False)
+    taints = serializers.ListField(child=serializers.CharField(max_length=128), required=False)
+    taint_reason = serializers.CharField(
+        max_length=200, required=False, default="", allow_blank=True
+    )
 
 
 class JoinTokenShape(serializers.Serializer[Any]):
@@ -79,19 +111,40 @@ class NodeList(APIView):
 
 
 class NodeOne(APIView):
-    @extend_schema(operation_id="node_show", responses=NodeShape)
+    scopes = {"PATCH": Scope.ADMIN}
+
+    @extend_schema(operation_id="node_show", parameters=[ETAG], responses=NodeShape)
     def get(self, request: Request, node: str) -> Response:
-        return Response(_shown(_node(node)))
+        return _answer(_node(node))
+
+    @extend_schema(
+        operation_id="node_change",
+        request=NodeChange,
+        responses=NodeShape,
+        parameters=[IF_MATCH, ETAG],
+    )
+    def patch(self, request: Request, node: str) -> Response:
+        """Cordon, label and taint it in one step, from the version that was read."""
+        require_platform_admin(caller(request))
+        row, wanted = _node(node), asked(NodeChange, request.data)
+        with transaction.atomic():
+            locked(Node.objects.filter(pk=row.pk))
+            _require_seen(request, row, is_needed=True)
+            node_change(node=row, wanted=wanted, actor=caller(request).username)
+        return _answer(_node(node))
 
 
 class NodeAction(APIView):
-    """Base of the actions below: admins only, on an existing node."""
+    """Base of the actions below: admins only, on an existing node; with If-Match, only on the
+    version that was read."""
 
     scopes = {"POST": Scope.ADMIN}
 
     def _asked(self, request: Request, node: str) -> Node:
         require_platform_admin(caller(request))
-        return _node(node)
+        row = _node(node)
+        _require_seen(request, row, is_needed=False)
+        return row
 
 
 class NodeCordon(NodeAction):
@@ -141,6 +194,19 @@ def _node(name: str) -> Node:
     if row is None:
         raise Refused("not_found", f"There is no node {name!r}", "", 404)
     return row
+
+
+def _require_seen(request: Request, node: Node, *, is_needed: bool) -> None:
+    """Raises VersionMissing, or VersionStale with the node as it is now."""
+    now = _node(node.name)
+    seen = version_seen(request, is_needed=is_needed)
+    if seen is not None and seen != node_version(now):
+        sentence = f"{node.name} was changed since you read it. Look at it again"
+        raise VersionStale(NodeShape(now).data, f'"{node_version(now)}"', sentence)
+
+
+def _answer(node: Node) -> Response:
+    return Response(NodeShape(node).data, headers={"ETag": f'"{node_version(node)}"'})
 
 
 def _shown(node: Node) -> Any:

@@ -7,7 +7,6 @@ from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404
 from rest_framework import exceptions, status
 from rest_framework.response import Response
-from rest_framework.views import set_rollback
 
 from portal.errors import Refused
 from scheduler.core.request import RequestRefused
@@ -46,8 +45,23 @@ class VersionMissing(exceptions.APIException):
     default_detail = "Send If-Match with the ETag you have read, or If-None-Match: * for a new one"
 
 
+class VersionStale(exceptions.APIException):
+    """The row as it is now goes with the refusal, so that both versions can be shown."""
+
+    status_code = status.HTTP_412_PRECONDITION_FAILED
+    default_code = "version_stale"
+    default_detail = "Somebody changed it since you read it. Read it again"
+
+    def __init__(self, current: Any, etag: str, detail: str | None = None) -> None:
+        super().__init__(detail)
+        self.current, self.etag = current, etag
+
+
 def handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's EXCEPTION_HANDLER. None, that is a server error, for what nobody foresaw."""
+    # DRF's views read the settings, which name this module.
+    from rest_framework.views import set_rollback  # noqa: PLC0415
+
     path = context["request"].path
     match error:
         case Refused():
@@ -81,6 +95,9 @@ def _known(error: exceptions.APIException, path: str) -> Response:
         answer["WWW-Authenticate"] = challenge
     if wait := getattr(error, "wait", None):
         answer["Retry-After"] = str(int(wait) + 1)
+    if isinstance(error, VersionStale):
+        answer.data["current"] = error.current
+        answer["ETag"] = error.etag
     return answer
 
 

@@ -1,6 +1,5 @@
 """Quotas over REST. A change names the version it was made from (If-Match), or gets 412 or 428."""
 
-import re
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
@@ -10,19 +9,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.accounts.models import Scope
+from portal.accounts.models import Project, Scope, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
 from portal.api.access import caller
 from portal.api.openapi import listing
-from portal.api.problem import VersionMissing
+from portal.api.problem import VersionStale
 from portal.api.projects import project_visible, user_named
+from portal.api.versions import ETAG, IF_MATCH, number_seen
 from portal.errors import Refused
 from portal.quotas.models import Quota
 from portal.quotas.selectors import quotas_of
 from portal.quotas.services import MAX_LIMIT_UNITS, quota_set
 
-ETAG = re.compile(r'"([0-9]{1,9})"')
-IF_MATCH = OpenApiParameter("If-Match", OpenApiTypes.STR, OpenApiParameter.HEADER)
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match", OpenApiTypes.STR, OpenApiParameter.HEADER, description="* for a new quota"
 )
@@ -72,7 +70,7 @@ class QuotaList(APIView):
 class ProjectQuota(APIView):
     scopes = {"PUT": Scope.ADMIN}
 
-    @extend_schema(operation_id="quota_show", parameters=[QuotaQuery], responses=QuotaShape)
+    @extend_schema(operation_id="quota_show", parameters=[QuotaQuery, ETAG], responses=QuotaShape)
     def get(self, request: Request, project: str) -> Response:
         return _shown(_quota(request, project, None))
 
@@ -80,18 +78,20 @@ class ProjectQuota(APIView):
         operation_id="quota_set",
         request=QuotaBody,
         responses=QuotaShape,
-        parameters=[IF_MATCH, IF_NONE_MATCH],
+        parameters=[IF_MATCH, IF_NONE_MATCH, ETAG],
     )
     def put(self, request: Request, project: str) -> Response:
         row = project_visible(caller(request), project)
         require_platform_admin(caller(request))
-        return _shown(quota_set(project=row, actor=caller(request).username, **_wanted(request)))
+        return _set(request, project=row)
 
 
 class UserQuota(APIView):
     scopes = {"PUT": Scope.ADMIN}
 
-    @extend_schema(operation_id="user_quota_show", parameters=[QuotaQuery], responses=QuotaShape)
+    @extend_schema(
+        operation_id="user_quota_show", parameters=[QuotaQuery, ETAG], responses=QuotaShape
+    )
     def get(self, request: Request, project: str, user: str) -> Response:
         return _shown(_quota(request, project, user))
 
@@ -99,13 +99,12 @@ class UserQuota(APIView):
         operation_id="user_quota_set",
         request=QuotaBody,
         responses=QuotaShape,
-        parameters=[IF_MATCH, IF_NONE_MATCH],
+        parameters=[IF_MATCH, IF_NONE_MATCH, ETAG],
     )
     def put(self, request: Request, project: str, user: str) -> Response:
         row = project_visible(caller(request), project)
         require_project_admin(caller(request), row)
-        person, actor = user_named(user), caller(request).username
-        return _shown(quota_set(project=row, user=person, actor=actor, **_wanted(request)))
+        return _set(request, project=row, user=user_named(user))
 
 
 def _quota(request: Request, project: str, user: str | None) -> Quota:
@@ -116,6 +115,20 @@ def _quota(request: Request, project: str, user: str | None) -> Quota:
     if row is None:
         raise Refused("not_found", "There is no such quota, or you may not see it", "", 404)
     return row
+
+
+def _set(request: Request, *, project: Project, user: User | None = None) -> Response:
+    """Set it; where the version is stale, the refusal shows the quota as it is now."""
+    wanted, actor = _wanted(request), caller(request).username
+    try:
+        return _shown(quota_set(project=project, user=user, actor=actor, **wanted))
+    except Refused as refused:
+        if refused.code != "version_stale":
+            raise
+        now = Quota.objects.filter(project=project, user=user, model=wanted["model"]).first()
+        shown = QuotaShape(now).data if now else None
+        etag = f'"{now.version if now else 0}"'
+        raise VersionStale(shown, etag, refused.sentence) from refused
 
 
 def _wanted(request: Request) -> dict[str, Any]:
@@ -129,10 +142,7 @@ def _wanted(request: Request) -> dict[str, Any]:
 def _version(request: Request) -> int:
     if request.headers.get("If-None-Match", "").strip() == "*":
         return 0
-    match = ETAG.fullmatch(request.headers.get("If-Match", "").strip())
-    if match is None:
-        raise VersionMissing
-    return int(match[1])
+    return number_seen(request)
 
 
 def _shown(quota: Quota) -> Response:

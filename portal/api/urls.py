@@ -1,12 +1,28 @@
 """The routes of REST v1. tests/integration/test_api_rights.py has a row for every one of them."""
 
+from csp.decorators import csp_replace
 from django.urls import path, re_path
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api import devices, jobs, nodes, partitions, projects, quotas, tokens, what_ifs
+from portal.api import (
+    bulk,
+    devices,
+    job_actions,
+    jobs,
+    nodes,
+    partitions,
+    projects,
+    quotas,
+    templates,
+    tokens,
+    usage,
+    watch,
+    webhooks,
+    what_ifs,
+)
 from portal.errors import Refused
 
 app_name = "api"
@@ -23,17 +39,26 @@ class NoRoute(APIView):
         raise Refused("not_found", "There is no such address. See /api/v1/docs/", "", 404)
 
 
+# Swagger UI sets style elements and attributes: loosened for its page only.
+DOCS = csp_replace({"style-src": ["'self'", "'unsafe-inline'"]})(
+    SpectacularSwaggerSplitView.as_view(url_name="api:schema")
+)
+
 urlpatterns = [
     path("jobs", jobs.JobList.as_view(), name="jobs"),
+    path("jobs/cancel", bulk.JobsCancel.as_view(), name="jobs-cancel"),
     path("jobs/<str:job>", jobs.JobOne.as_view(), name="job"),
-    path("jobs/<str:job>/cancel", jobs.JobCancel.as_view(), name="job-cancel"),
-    path("jobs/<str:job>/replace", jobs.JobReplace.as_view(), name="job-replace"),
-    path("jobs/<str:job>/hold", jobs.JobHold.as_view(), name="job-hold"),
-    path("jobs/<str:job>/release", jobs.JobRelease.as_view(), name="job-release"),
-    path("jobs/<str:job>/approve", jobs.JobApprove.as_view(), name="job-approve"),
-    path("jobs/<str:job>/refuse", jobs.JobRefuse.as_view(), name="job-refuse"),
+    path("jobs/<str:job>/cancel", job_actions.JobCancel.as_view(), name="job-cancel"),
+    path("jobs/<str:job>/extend", job_actions.JobExtend.as_view(), name="job-extend"),
+    path("jobs/<str:job>/retry", job_actions.JobRetry.as_view(), name="job-retry"),
+    path("jobs/<str:job>/replace", job_actions.JobReplace.as_view(), name="job-replace"),
+    path("jobs/<str:job>/hold", job_actions.JobHold.as_view(), name="job-hold"),
+    path("jobs/<str:job>/release", job_actions.JobRelease.as_view(), name="job-release"),
+    path("jobs/<str:job>/approve", job_actions.JobApprove.as_view(), name="job-approve"),
+    path("jobs/<str:job>/refuse", job_actions.JobRefuse.as_view(), name="job-refuse"),
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),
+    path("events/stream", watch.EventStream.as_view(), name="event-stream"),
     path("nodes", nodes.NodeList.as_view(), name="nodes"),
     path("nodes/<str:node>", nodes.NodeOne.as_view(), name="node"),
     path("nodes/<str:node>/cordon", nodes.NodeCordon.as_view(), name="node-cordon"),
@@ -60,12 +85,28 @@ urlpatterns = [
     path("quotas", quotas.QuotaList.as_view(), name="quotas"),
     path("quotas/<str:project>", quotas.ProjectQuota.as_view(), name="project-quota"),
     path("quotas/<str:project>/<str:user>", quotas.UserQuota.as_view(), name="user-quota"),
+    path("templates", templates.TemplateList.as_view(), name="templates"),
+    path("templates/<str:template>", templates.TemplateOne.as_view(), name="template"),
     path("tokens", tokens.TokenList.as_view(), name="tokens"),
     path("tokens/<str:token>", tokens.TokenOne.as_view(), name="token"),
+    path("webhooks", webhooks.WebhookList.as_view(), name="webhooks"),
+    path("webhooks/<str:webhook>", webhooks.WebhookOne.as_view(), name="webhook"),
+    path("webhooks/<str:webhook>/test", webhooks.WebhookTest.as_view(), name="webhook-test"),
+    path(
+        "webhooks/<str:webhook>/deliveries",
+        webhooks.WebhookDeliveries.as_view(),
+        name="webhook-deliveries",
+    ),
+    path(
+        "webhooks/<str:webhook>/deliveries/<str:delivery>/redeliver",
+        webhooks.WebhookRedeliver.as_view(),
+        name="webhook-redeliver",
+    ),
+    path("usage", usage.UsageOne.as_view(), name="usage"),
     path("what-ifs", what_ifs.WhatIfList.as_view(), name="what-ifs"),
     path("what-ifs/<str:what_if>", what_ifs.WhatIfOne.as_view(), name="what-if"),
     path("what-ifs/<str:what_if>/cancel", what_ifs.WhatIfCancel.as_view(), name="what-if-cancel"),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api:schema"), name="docs"),
+    path("docs/", DOCS, name="docs"),
     re_path(r"", NoRoute.as_view(), name="no-route"),
 ]

@@ -82,6 +82,10 @@ class NewestFirst(CursorPagination):
     def decode_cursor(self, request: Request) -> Cursor | None:
         cursor = super().decode_cursor(request)
         position = getattr(cursor, "position", None)
-        if position is not None and not POSITION.fullmatch(position):
+        if position is not None and not self.is_position(request, position):
             raise NotFound(self.invalid_cursor_message)
         return cursor
+
+    def is_position(self, request: Request, position: str) -> bool:
+        """Whether a cursor's text can be a value of what is ordered by."""
+        return bool(POSITION.fullmatch(position))

@@ -1,6 +1,6 @@
 """Reads history: the events of a job, of a node, and the audit trail."""
 
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 
 from portal.audit.models import AuditEntry, Event
 from portal.inventory.models import Node
@@ -10,6 +10,11 @@ from portal.jobs.models import Job
 def events_of(job: Job, *, since: int = 0) -> QuerySet[Event]:
     """The history of a job, its replicas and allocations, oldest first, after event `since`."""
     return Event.objects.filter(job=job, id__gt=since).order_by("id")
+
+
+def newest_event(job: Job) -> int:
+    """The id of the job's last event; 0 where it has none."""
+    return int(Event.objects.filter(job=job).aggregate(last=Max("id"))["last"] or 0)
 
 
 def events_of_node(node: Node, *, since: int = 0) -> QuerySet[Event]:

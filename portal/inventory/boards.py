@@ -22,3 +22,11 @@ def quota_names(row: Gpu) -> frozenset[str]:
     """What a quota may call this GPU's board: "" (of every model), its key, its model."""
     board = board_of(row)
     return frozenset({"", board.key, board.model})
+
+
+def boards_there() -> tuple[Board, ...]:
+    """Every kind of board that some node has. One query, one row a kind."""
+    names = ("board", "product_name", "memory_mib", "profiles")
+    rows = Gpu.objects.order_by().values(*names).distinct()
+    found = {board.key: board for board in (board_of(Gpu(**row)) for row in rows)}
+    return tuple(found[key] for key in sorted(found))

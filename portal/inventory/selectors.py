@@ -1,6 +1,8 @@
 """Reads nodes, GPUs and slices, with who holds what as far as the asking user may know."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,13 +18,15 @@ LIVE = [str(status) for status in ALLOCATION_LIVE]
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a slice. All fields are empty for a job of a project that the user is not in."""
+    """Who holds a slice. All fields are empty for a job of a project that the user is not in.
+    `until`: when its time limit ends it; None before it runs."""
 
     job: str = ""
     name: str = ""
     project: str = ""
     owner: str = ""
     rank: int | None = None
+    until: datetime | None = None
 
 
 def nodes() -> QuerySet[Node]:
@@ -64,6 +68,11 @@ def holders(user: User, *, of: Q | None = None) -> dict[UUID, Holder]:
     }
 
 
+def holders_on(user: User, nodes: Iterable[str]) -> dict[UUID, Holder]:
+    """The same, of slices on these nodes."""
+    return holders(user, of=Q(slice__gpu__node__name__in=list(nodes)))
+
+
 def _holder(row: Allocation) -> Holder:
     job = row.replica.attempt.job
     return Holder(
@@ -72,4 +81,5 @@ def _holder(row: Allocation) -> Holder:
         project=row.project.slug,
         owner=row.user.username,
         rank=row.replica.rank,
+        until=job.deadline_at,
     )

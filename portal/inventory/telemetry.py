@@ -1,6 +1,6 @@
 """Reads the latest samples of sensors, as far as the asking user may know."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,10 +23,14 @@ class Reading:
     sample: GpuSample | None
 
 
-def readings(user: User) -> Iterator[Reading]:
-    """By node and index. Three queries; a GPU without a sample is left out."""
-    hidden = _hidden(user)
+def readings(user: User, *, nodes: Iterable[str] | None = None) -> Iterator[Reading]:
+    """By node and index, of these nodes or of all. Three queries; a GPU without a sample is left
+    out."""
+    names = None if nodes is None else list(nodes)
+    hidden = _hidden(user, names)
     rows = LatestSample.objects.select_related("gpu__node")
+    if names is not None:
+        rows = rows.filter(gpu__node__name__in=names)
     rows = rows.only("taken_at", "sample", "gpu__index", "gpu__node__name")
     for row in rows.order_by("gpu__node__name", "gpu__index"):
         sample = None if row.gpu_id in hidden else _sample(row)
@@ -42,10 +46,12 @@ def _sample(row: LatestSample) -> GpuSample | None:
         return None
 
 
-def _hidden(user: User) -> set[object]:
+def _hidden(user: User, nodes: list[str] | None) -> set[object]:
     """GPUs on which a project of other people holds something. Platform admins see all."""
     if user.is_platform_admin:
         return set()
     mine = Membership.objects.filter(user=user).values("project_id")
     others = Allocation.objects.filter(status__in=LIVE).exclude(project_id__in=mine)
+    if nodes is not None:
+        others = others.filter(slice__gpu__node__name__in=nodes)
     return set(others.values_list("slice__gpu_id", flat=True))

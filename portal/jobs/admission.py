@@ -56,11 +56,16 @@ def jobs_before(request: JobRequest, project: Project) -> list[Job]:
 
 def approval(request: JobRequest, project: Project, boards: Iterable[Board]) -> Reason | None:
     """Why an admin has to approve the job first, or None."""
-    units = request.replicas * _units(request, boards)
+    units = units_of(request, boards)
     priority = Priority(request.priority)
     return approval_needed(
         project, units=units, seconds=request.time_limit_seconds, priority=priority
     )
+
+
+def units_of(request: JobRequest, boards: Iterable[Board]) -> int:
+    """What all its replicas hold together."""
+    return request.replicas * _units(request, boards)
 
 
 def _units(request: JobRequest, boards: Iterable[Board]) -> int:

@@ -89,9 +89,18 @@ def waiting_jobs(rows: QuerySet[Job]) -> tuple[WaitingJob, ...]:
 
 def waiting_job(job: Job) -> WaitingJob:
     """One job as the planner sees it, from the row in hand: read it with its project and owner."""
-    after = _unmet(Job.after.through.objects.filter(from_job=job))
-    row = [reduce(getattr, column.split("__"), job) for column in COLUMNS]
-    return as_job(row, asked_for([job.uid])[job.uid], after.get(job.pk, ()))
+    return as_if_queued([job])[0]
+
+
+def as_if_queued(jobs: Sequence[Job]) -> list[WaitingJob]:
+    """Rows in hand as the planner would see them, whatever they wait for. Two queries at most."""
+    after = _unmet(Job.after.through.objects.filter(from_job__in=[job.pk for job in jobs]))
+    asked = asked_for(job.uid for job in jobs)
+    found = []
+    for job in jobs:
+        row = [reduce(getattr, column.split("__"), job) for column in COLUMNS]
+        found.append(as_job(row, asked[job.uid], after.get(job.pk, ())))
+    return found
 
 
 def as_job(row: Sequence[Any], asked: Asked, after: tuple[str, ...] = ()) -> WaitingJob:

@@ -54,8 +54,11 @@ def job_release(*, job: Job, by: User) -> Job:
     return job
 
 
-def job_approve(*, job: Job, by: User) -> Job:
-    """Queue a job that waits for an approval. Raises Refused(forbidden, not_awaiting)."""
+def job_approve(*, job: Job, by: User, because: str = "") -> Job:
+    """Queue a job that waits for an approval; `because` is said with it, where somebody says why.
+    Raises Refused(forbidden, not_awaiting)."""
+    because = because.strip()[:200]
+    said = f"{by.username} approved it"
     with transaction.atomic():
         job = _awaiting(job, by)
         advance(
@@ -63,10 +66,10 @@ def job_approve(*, job: Job, by: User) -> Job:
             JobStatus.QUEUED,
             actor=by.username,
             code="approved",
-            sentence=f"{by.username} approved it",
+            sentence=f"{said}: {because}" if because else said,
             queued_at=timezone.now(),
         )
-        asked = _asked(job)
+        asked = _asked(job) | ({"because": because} if because else {})
         Job.objects.filter(pk=job.pk).update(reason=None)
         _told(job, "job_approve", "", by, **asked)
     return job

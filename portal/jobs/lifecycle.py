@@ -27,6 +27,9 @@ from scheduler.core.states import (
 
 # Why a job stops that goes back to the queue: others go first.
 PREEMPTED = "preempted"
+# Its node is emptied by an admin: that costs an infrastructure retry, as a lost node does.
+DRAINED = "drained"
+MAKES_WAY = (PREEMPTED, DRAINED)
 # Whatever it ran before, a job that starts again gets at least so much of its limit.
 LEAST_SECONDS_LEFT = 60
 
@@ -53,7 +56,7 @@ def job_stop(*, job: Job, stop_reason: str, sentence: str, actor: str = SYSTEM) 
     """Begin to stop a placed job (locked by the caller). The first reason wins, but a job that only
     makes way is not kept from being cancelled."""
     if JobStatus(job.status) is JobStatus.STOPPING:
-        if job.stop_reason == PREEMPTED and stop_reason == "cancelled":
+        if job.stop_reason in MAKES_WAY and stop_reason == "cancelled":
             Job.objects.filter(pk=job.pk).update(stop_reason=stop_reason)
             job.stop_reason = stop_reason
             note(job, stop_reason, sentence, actor=actor)
@@ -171,7 +174,7 @@ def _replica_stop(replica: Replica) -> None:
 def _finish_when_ended(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     if not all(ReplicaStatus(r.status) in REPLICA_ENDED for r in replicas):
         return
-    if job.stop_reason == PREEMPTED and _succeeded(replicas):
+    if job.stop_reason in MAKES_WAY and _succeeded(replicas):
         job.stop_reason = "succeeded"
     _end(job, attempt, replicas)
 
@@ -209,7 +212,7 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
     """Back to its place in the queue: it made way, or a retry is left. True when it went back."""
     if job.stop_reason == PREEMPTED:
         return _make_way(job)
-    if job.stop_reason not in ("failed", "lost"):
+    if job.stop_reason not in ("failed", "lost", DRAINED):
         return False
     failure = attempt.first_failure or {}
     is_user = failure.get("status") == ReplicaStatus.EXITED

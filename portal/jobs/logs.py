@@ -3,10 +3,12 @@
 `Replica.log_bytes` says how much of a file counts; bytes after it belong to a write that failed.
 """
 
+import time
 from pathlib import Path
 
 from django.conf import settings
 
+from portal.jobs.log_index import arrival_noted, blocks
 from portal.jobs.models import Replica
 
 # How far back a tail looks; longer lines than this are cut at their start.
@@ -50,3 +52,6 @@ def write_log(replica: Replica, offset: int, data: bytes) -> None:
         log.seek(offset)
         log.write(data)
         log.truncate()
+    # Only what counts already is described: this write may yet fail.
+    blocks(path, offset)
+    arrival_noted(path, offset, time.time_ns() // 1_000_000)

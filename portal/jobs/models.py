@@ -90,6 +90,8 @@ class Job(models.Model):
         indexes = [
             models.Index(fields=("status", "queued_at"), name="job_queue"),
             models.Index(fields=("project", "-id"), name="job_project"),
+            models.Index(fields=("project", "status"), name="job_project_status"),
+            models.Index(fields=("owner", "status"), name="job_owner_status"),
             models.Index(fields=("-finished_at",), name="job_finished"),
             models.Index(fields=("started_at",), name="job_started"),
         ]
@@ -264,3 +266,28 @@ class StartEstimate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job}: {self.expected:%Y-%m-%d %H:%M} by {self.basis}"
+
+
+class AllocationSample(models.Model):
+    """The highest of what the sensors said of an allocated device within one minute; null where it
+    could not be measured. `why`: of `agents.contract.telemetry.Why`, by column."""
+
+    id = models.BigAutoField(primary_key=True)
+    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="samples")
+    minute = models.DateTimeField()
+    active_percent = models.PositiveSmallIntegerField(null=True)
+    memory_used_mib = models.PositiveIntegerField(null=True)
+    memory_total_mib = models.PositiveIntegerField(null=True)
+    temperature_c = models.SmallIntegerField(null=True)
+    power_mw = models.PositiveIntegerField(null=True)
+    why = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ("allocation", "minute")
+        constraints = [
+            models.UniqueConstraint(fields=("allocation", "minute"), name="sample_once_a_minute")
+        ]
+        indexes = [models.Index(fields=("minute",), name="sample_minute")]
+
+    def __str__(self) -> str:
+        return f"{self.allocation} at {self.minute:%Y-%m-%d %H:%M}"

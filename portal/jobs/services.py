@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from portal.accounts.models import Membership, Project, Role, User
 from portal.audit.transitions import advance, note
+from portal.catalogue.selectors import require_image
 from portal.duties.locks import locked
 from portal.errors import Refused
 from portal.jobs.admission import approval, jobs_before, require_room
@@ -38,6 +39,7 @@ def job_check(*, user: User, request: JobRequest) -> Judged:
 
 
 def _judged(project: Project, user: User, request: JobRequest) -> Judged:
+    require_image(project, request.image)
     now = timezone.now()
     waiting = as_waiting(
         request,

@@ -82,9 +82,11 @@ class Listener:
         return set(self._bells)
 
     def fan_out(self, keys: Iterable[str]) -> None:
+        """Wake those who wait for a key, and those who wait for every one of its kind."""
         for key in keys:
-            for bell in tuple(self._bells.get(key, ())):
-                bell.wake()
+            for name in (key, every(key)):
+                for bell in tuple(self._bells.get(name, ())):
+                    bell.wake()
 
     def wake_all(self) -> None:
         self.fan_out(tuple(self._bells))
@@ -125,6 +127,11 @@ class Listener:
             task.add_done_callback(lambda _: sockets.close(ear, path))
         task.add_done_callback(lambda _: _listeners.pop(self._loop, None))
         return task
+
+
+def every(key: str) -> str:
+    """What to wait for to hear of all keys of a kind: "job:*" for "job:12"."""
+    return key.partition(":")[0] + ":*"
 
 
 _listeners: dict[asyncio.AbstractEventLoop, Listener] = {}

@@ -9,14 +9,14 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 
-from portal.console import refusals_shown
+from portal.console import SeenForm, refusals_shown
 from portal.quotas.budgets import MAX_UNIT_SECONDS, budget_add, budget_remove
 from portal.quotas.models import Budget, PlannerPolicy, Quota
 from portal.quotas.policy import OPTIONS, policy_set
 from portal.quotas.services import MAX_LIMIT_UNITS, MODEL, quota_set
 
 
-class QuotaForm(forms.ModelForm):
+class QuotaForm(SeenForm):
     """Refuses what quota_set would refuse, beside the field."""
 
     limit_units = forms.IntegerField(
@@ -76,6 +76,7 @@ class QuotaAdmin(ModelAdmin):
     search_fields = ("project__slug", "user__username")
     list_select_related = ("project", "user")
     readonly_fields = ("used_units", "guard_units", "version")
+    fields = (*QuotaForm.Meta.fields, *readonly_fields, "seen")
     autocomplete_fields = ("project", "user")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Quota | None = None) -> Any:
@@ -93,6 +94,7 @@ class QuotaAdmin(ModelAdmin):
             user=obj.user,
             model=obj.model,
             limit_units=obj.limit_units,
+            version=form.cleaned_data.get("seen") if change else None,
             **({} if obj.user else lending),
             actor=request.user.get_username(),
         )
@@ -178,7 +180,7 @@ POLICY_HELP = {
 }
 
 
-class PolicyForm(forms.ModelForm):
+class PolicyForm(SeenForm):
     class Meta:
         model = PlannerPolicy
         fields = OPTIONS
@@ -191,7 +193,7 @@ class PlannerPolicyAdmin(ModelAdmin):
 
     form = PolicyForm
     list_display = ("__str__", "order", "backfill", "preemption", "moves", "merge", "warm")
-    fields = (*OPTIONS, "version")
+    fields = (*OPTIONS, "version", "seen")
     readonly_fields = ("version",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -203,5 +205,6 @@ class PlannerPolicyAdmin(ModelAdmin):
     def save_model(self, request: HttpRequest, obj: PlannerPolicy, form: Any, change: bool) -> None:
         options = {name: form.cleaned_data[name] for name in OPTIONS}
         with refusals_shown(request):
-            policy_set(actor=request.user.get_username(), **options)
+            seen = form.cleaned_data.get("seen") if change else None
+            policy_set(actor=request.user.get_username(), version=seen, **options)
         obj.pk, obj._state.adding = 1, False

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import environ
+from django.templatetags.static import static
 
 from portal.platform import platform_from
+from portal.settings.sign_in import *  # noqa: F403 - a part of these settings in a file of its own
+from portal.settings.sign_in import SIGN_IN_APPS
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 env = environ.Env()
@@ -30,13 +33,17 @@ INSTALLED_APPS = [
     "knox",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    *SIGN_IN_APPS,
     "portal.accounts",
     "portal.inventory",
     "portal.jobs",
     "portal.quotas",
+    "portal.catalogue",
     "portal.audit",
     "portal.duties",
     "portal.what_if",
+    "portal.webhooks",
+    "portal.usage",
     "portal.web",
     "portal.demo",
 ]
@@ -52,8 +59,11 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "portal.accounts.sessions.SeenMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "portal.api.conditional.ConditionalLists",
 ]
 
 ROOT_URLCONF = "portal.urls"
@@ -124,7 +134,11 @@ UNFOLD = {
     "SITE_TITLE": "Tessera",
     "SITE_HEADER": "Tessera console",
     "SITE_URL": "/",
+    "DASHBOARD_CALLBACK": "portal.web.console.dashboard.in_rows",
     "SITE_SYMBOL": "grid_view",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("icon.svg")}
+    ],
     # Lapis, as tokens.css has it: "yours" and "go".
     "COLORS": {
         "primary": {
@@ -156,7 +170,8 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["portal.api.wire.BoundedJSONParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.wire.JSONOnly",
-    "DEFAULT_THROTTLE_RATES": {"submit": "120/min"},
+    "DEFAULT_THROTTLE_CLASSES": ["portal.api.access.CallThrottle"],
+    "DEFAULT_THROTTLE_RATES": {"call": PLATFORM.rate_calls, "submit": PLATFORM.rate_submits},
     "EXCEPTION_HANDLER": "portal.api.problem.handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
@@ -183,6 +198,8 @@ SPECTACULAR_SETTINGS = {
             "AllocationStatus": "ALLOCATION_STATUS",
             "SliceStatus": "SLICE_STATUS",
             "WhatIfStatus": "WHAT_IF_STATUS",
+            "DeliveryStatus": "DELIVERY_STATUS",
+            "JobKind": "JOB_KIND",
             "NodeStatus": "NODE_STATUS",
             "GpuMode": "GPU_MODE",
         }.items()
@@ -204,9 +221,21 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
+# Without a mail server's address, such as smtp+tls://user:password@host:587, nothing is mailed.
+MAIL_IS_SET = bool(env("TESSERA_EMAIL_URL", default=""))
+if MAIL_IS_SET:
+    globals().update(env.email("TESSERA_EMAIL_URL"))
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env("TESSERA_EMAIL_FROM", default="tessera@localhost")
+
 # Celery is a bell between the portal and its workers, never a store: see reliability facts 2.2.
 CELERY_BROKER_URL = env("TESSERA_BROKER_URL", default="filesystem://")
-CELERY_IMPORTS = ["scheduler.tasks", "portal.what_if.tasks"]
+CELERY_IMPORTS = [
+    "scheduler.tasks",
+    "portal.what_if.tasks",
+    "portal.webhooks.tasks",
+    "portal.usage.tasks",
+]
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = None
 CELERY_TASK_SERIALIZER = "json"
@@ -223,6 +252,16 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "scheduler.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
+    "monthly_report": {
+        "task": "portal.usage.tasks.monthly_report",
+        "schedule": 600.0,
+        "options": {"expires": 600.0},
+    },
+    "webhooks": {
+        "task": "portal.webhooks.tasks.deliver",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(PLATFORM.var / "beat-schedule")
 if CELERY_BROKER_URL.startswith("filesystem://"):

@@ -1,4 +1,6 @@
 // The live parts of a page: fragments that the server rendered and escaped, swapped in place by name.
+import "./log.js";
+
 const parts = (html) => new DOMParser().parseFromString(html, "text/html").querySelectorAll("[data-part]");
 
 function swapParts(html) {
@@ -38,6 +40,10 @@ if (streamed) {
     swapParts(event.data);
     heard();
   });
+  stream.addEventListener("log", (event) => {
+    document.dispatchEvent(new CustomEvent("tessera:log", { detail: event.data }));
+    heard();
+  });
   stream.addEventListener("done", () => {
     stream.close();
     clearInterval(watch);
@@ -64,5 +70,15 @@ if (form) {
 for (const log of document.querySelectorAll("[data-keep-scroll]")) log.scrollTop = log.scrollHeight;
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
-  if (button) navigator.clipboard.writeText(document.querySelector(button.dataset.copy).textContent);
+  const from = button && document.querySelector(button.dataset.copy);
+  if (from) navigator.clipboard.writeText(from.value ?? from.textContent);
 });
+
+// Choosing all rows of a page; without this script each is ticked by itself.
+const all = document.querySelector("[data-choose-all]");
+if (all) {
+  all.hidden = false;
+  all.addEventListener("change", (event) => {
+    for (const box of all.closest("table").querySelectorAll("input[name=job]")) box.checked = event.target.checked;
+  });
+}

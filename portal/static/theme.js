@@ -11,3 +11,22 @@ document.addEventListener("click", (event) => {
   document.documentElement.dataset.theme = dark ? "light" : "dark";
   localStorage.setItem("theme", document.documentElement.dataset.theme);
 });
+
+// The Account page offers all three; "system" forgets the choice.
+document.addEventListener("DOMContentLoaded", () => {
+  const choice = document.querySelector("[data-theme-choice]");
+  if (!choice) return;
+  choice.hidden = false;
+  const saved = localStorage.getItem("theme") ?? "system";
+  for (const radio of choice.querySelectorAll("input")) radio.checked = radio.value === saved;
+  choice.addEventListener("change", (event) => {
+    const { value } = event.target;
+    if (value === "system") {
+      localStorage.removeItem("theme");
+      delete document.documentElement.dataset.theme;
+    } else {
+      localStorage.setItem("theme", value);
+      document.documentElement.dataset.theme = value;
+    }
+  });
+});

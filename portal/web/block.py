@@ -7,6 +7,8 @@ from django.utils.translation import gettext as _
 # The memory slices of a row lie between LEFT and LEFT + WIDTH, in SVG user units.
 LEFT, WIDTH = 74, 398
 MINI_WIDTH = 127
+# From one GPU's row to the next.
+ROW = 50
 PATTERNS = {"fault": "url(#p-bad)", "dead": "url(#p-dead)"}
 # The ink of a block's words, by its class.
 INKS = {
@@ -24,7 +26,9 @@ class Block:
 
     `cls` says who holds it and what it is. `first` and `second` are the words inside; `where`,
     `what` and `who` the same facts for the table. A share's `start` and `size` are percent of the
-    threads, `of` 100. `is_code`: `what` is a profile's name.
+    threads, `of` 100. `is_code`: `what` is a profile's name. `until`: how long it is held, or what
+    fits there. `rows`: over how many GPUs it goes; the rows below it then have none. `is_chosen`:
+    it is the one that the panel tells of.
     """
 
     cls: str
@@ -40,6 +44,19 @@ class Block:
     job: str = ""
     is_share: bool = False
     is_code: bool = False
+    until: str = ""
+    rows: int = 1
+    is_chosen: bool = False
+
+    @property
+    def height(self) -> int:
+        """Its height on the large map."""
+        return 43 + ROW * (self.rows - 1)
+
+    @property
+    def joints(self) -> list[int]:
+        """Between the GPUs that it goes over."""
+        return [ROW * nth - 3 for nth in range(1, self.rows)]
 
     @property
     def x(self) -> float:

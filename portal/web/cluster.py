@@ -1,23 +1,30 @@
-"""The cluster: every GPU drawn as it is, and the same as a table."""
+"""The cluster: what is free, and every GPU drawn as it is. Of a large one a page of nodes; the
+others are one line each, with a page of their own."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from portal.accounts.models import User
+from portal.accounts.models import Membership, User
+from portal.inventory.digest import NodeDigest, cluster_digest
 from portal.inventory.models import Node
-from portal.inventory.selectors import nodes
+from portal.inventory.selectors import gpus, holders_on, nodes
 from portal.inventory.telemetry import readings
 from portal.web.block import PATTERNS
-from portal.web.drawing import NodeMap
+from portal.web.brackets import brackets
+from portal.web.cluster_filter import GROUPS, STATES, shown, wanted
+from portal.web.cluster_summary import OfModel, summary
+from portal.web.drawing import NodeMap, Viewer, draw
 from portal.web.health import Note, notes
-from portal.web.joined import joined_nodes
+from portal.web.joined import joined_nodes, topology_of
 from portal.web.person import person
-from portal.web.reading import cluster_maps
+from portal.web.piece import piece_told
 from portal.web.sensors import sensor_rows
 from scheduler.core.states import NodeStatus
 
@@ -31,53 +38,133 @@ LEGEND = {
     "dead": gettext_lazy("No place"),
     "fault": gettext_lazy("Out of service"),
 }
+Drawn = tuple[Node, NodeMap | None, list[Note]]
 
 
 @login_required
 def cluster(request: HttpRequest) -> HttpResponse:
-    context = live_parts(person(request))
-    context |= {
-        "joined": joined_nodes(node for node, _map, _notes in context["rows"]),
-        "legend": [(cls, PATTERNS.get(cls, ""), word) for cls, word in LEGEND.items()],
+    want = wanted(request.GET)
+    context = live_parts(person(request), request.GET)
+    context |= _fixed(context["rows"]) | {
+        "want": want,
+        "states": STATES.items(),
+        "groups_by": GROUPS.items(),
+        "before": want.on(context["shown"].page - 1).query,
+        "after": want.on(context["shown"].page + 1).query,
     }
     return render(request, "web/cluster.html", context)
 
 
-def live_parts(user: User) -> dict[str, Any]:
-    """What changes while one looks at the page: maps, what is wrong, sensors, the table."""
-    maps = {found.name: found for found in cluster_maps(user)}
-    known = [node for node in nodes() if node.status != NodeStatus.RETIRED]
-    rows = [_row(node, maps.get(node.name)) for node in known]
-    shown = [found for _node, found, _notes in rows if found]
-    return {
-        "rows": rows,
-        "headline": headline(shown),
-        "sentence": sentence(shown, len(rows)),
-        "sensors": sensor_rows(readings(user)),
+@login_required
+def node(request: HttpRequest, name: str) -> HttpResponse:
+    """One node, drawn large, with the place that was clicked told whole."""
+    user = person(request)
+    context = live_parts(user, {**request.GET.dict(), "node": name})
+    if not context["rows"]:
+        raise Http404
+    row, found, _notes = context["rows"][0]
+    at = _place(request.GET)
+    piece = piece_told(found, *at) if found and at else None
+    query = {"node": name} | {key: request.GET[key] for key in ("gpu", "at") if key in request.GET}
+    context |= _fixed(context["rows"]) | {"node": row, "piece": piece, "query": urlencode(query)}
+    return render(request, "web/cluster/page.html", context)
+
+
+def live_parts(user: User, given: Mapping[str, str]) -> dict[str, Any]:
+    """What changes while one looks at the page of this URL: maps, notes, sensors, tables."""
+    if only := given.get("node", ""):
+        return _parts(user, cluster_digest(only), [only], _place(given))
+    want = wanted(given)
+    digests = cluster_digest()
+    page = shown(digests, want)
+    told = summary(page.matching, want)
+    return _parts(user, page.matching, page.drawn, None) | {
+        "shown": page,
+        "want_group": want.group,
+        "models": told,
+        "all_models": _models(digests),
+        "profiles": _profiles(told),
+        "has_more_rows": any(n.name not in page.drawn for g in page.groups for n in g.nodes),
     }
 
 
-def _row(node: Node, found: NodeMap | None) -> tuple[Node, NodeMap | None, list[Note]]:
-    return node, found, notes(node, (row.gpu for row in found.rows) if found else ())
+def _parts(
+    user: User,
+    digests: Iterable[NodeDigest],
+    drawn: Iterable[str],
+    place: tuple[int, int] | None,
+) -> dict[str, Any]:
+    digests, names = list(digests), list(drawn)
+    maps = {found.name: found for found in node_maps(user, names, place)}
+    known = {row.name: row for row in nodes().filter(name__in=names)}
+    rows = [_row(known[name], maps.get(name)) for name in names if name in known]
+    rows = [row for row in rows if row[0].status != NodeStatus.RETIRED]
+    by_name = {digest.name: digest for digest in digests}
+    return {
+        "rows": rows,
+        "digests": by_name,
+        "headline": headline(sum(d.free for d in digests), sum(d.idle for d in digests)),
+        "sentence": sentence(sum(d.gpus for d in digests), len(digests)),
+        "sensors": sensor_rows(readings(user, nodes=names)),
+    }
 
 
-def headline(maps: list[NodeMap]) -> str:
+def node_maps(user: User, names: list[str], place: tuple[int, int] | None) -> list[NodeMap]:
+    """The drawings of these nodes, with the owners that the user may know."""
+    team = frozenset(Membership.objects.filter(user=user).values_list("project__slug", flat=True))
+    chosen = (names[0], *place) if place and names else None
+    return draw(
+        gpus().filter(node__name__in=names),
+        holders_on(user, names),
+        Viewer(user.username, team, chosen),
+    )
+
+
+def _row(row: Node, found: NodeMap | None) -> Drawn:
+    if found:
+        found.brackets = brackets(topology_of(row), (line.gpu.index for line in found.rows))
+    return row, found, notes(row, (line.gpu for line in found.rows) if found else ())
+
+
+def _fixed(rows: Iterable[Drawn]) -> dict[str, Any]:
+    """What does not change while one looks."""
+    return {
+        "joined": joined_nodes(row for row, _map, _notes in rows),
+        "legend": [(cls, PATTERNS.get(cls, ""), word) for cls, word in LEGEND.items()],
+    }
+
+
+def _place(given: Mapping[str, str]) -> tuple[int, int] | None:
+    gpu, start = given.get("gpu", ""), given.get("at", "")
+    if not (gpu.isascii() and gpu.isdigit() and start.isascii() and start.isdigit()):
+        return None
+    return int(gpu[:4]), int(start[:4])
+
+
+def _models(digests: Iterable[NodeDigest]) -> list[str]:
+    return sorted({model for digest in digests for model in digest.models})
+
+
+def _profiles(told: Iterable[OfModel]) -> list[str]:
+    return sorted({fit.profile for model in told for fit in model.fits})
+
+
+def headline(free: int, idle: int) -> str:
     """The page's answer: what is free now."""
-    free, idle = sum(found.free for found in maps), sum(found.idle for found in maps)
-    gpus = ngettext("%(n)s GPU", "%(n)s GPUs", free) % {"n": free}
-    slices = ngettext("%(n)s slice", "%(n)s slices", idle) % {"n": idle}
+    whole = ngettext("%(n)s GPU", "%(n)s GPUs", free) % {"n": f"{free:,}"}
+    slices = ngettext("%(n)s slice", "%(n)s slices", idle) % {"n": f"{idle:,}"}
     if free and idle:
-        return _("%(gpus)s and %(slices)s are free now") % {"gpus": gpus, "slices": slices}
+        return _("%(gpus)s and %(slices)s are free now") % {"gpus": whole, "slices": slices}
     if free or idle:
-        return _("%(what)s free now") % {"what": gpus if free else slices}
+        return _("%(what)s free now") % {"what": whole if free else slices}
     return _("Nothing is free now")
 
 
-def sentence(maps: list[NodeMap], node_count: int) -> str:
-    count = sum(len(found.rows) for found in maps)
-    gpus = ngettext("%(n)s GPU", "%(n)s GPUs", count) % {"n": count}
-    on = ngettext("on %(n)s node", "on %(n)s nodes", node_count) % {"n": node_count}
+def sentence(gpu_count: int, node_count: int) -> str:
+    count = {"n": f"{gpu_count:,}"}
+    whole = ngettext("%(n)s GPU", "%(n)s GPUs", gpu_count) % count
+    on = ngettext("on %(n)s node", "on %(n)s nodes", node_count) % {"n": f"{node_count:,}"}
     return _("%(gpus)s %(nodes)s. Free slices are carved in seconds for whoever asks") % {
-        "gpus": gpus,
+        "gpus": whole,
         "nodes": on,
     }

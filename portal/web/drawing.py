@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from uuid import UUID
 
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -18,13 +19,15 @@ from agents.contract.layouts import layouts
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.selectors import Holder
-from portal.web.block import LEFT, WIDTH, Block
+from portal.web.block import LEFT, ROW, WIDTH, Block
+from portal.web.brackets import Bracket
+from portal.web.gangs import joined_gangs
 from portal.web.health import takes_work, why_out
-from portal.web.words import NBSP, memory
+from portal.web.words import NBSP, duration, memory
 from portal.web.words import share as words_of_share
 from scheduler.core.states import GpuHealth, SliceStatus
 
-ROW, TOP = 50, 22
+TOP = 22
 PIPS_AT, PIP = 490, 8.0
 MINI_ROW = 11
 # From this percentage on, a share has room for its memory beside its threads.
@@ -33,10 +36,12 @@ WIDE_SHARE = 25
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks: whose blocks are "yours", and which projects are "your project"."""
+    """Who looks: whose blocks are "yours", and which projects are "your project". `chosen`: the GPU
+    and the memory slice that were clicked, by node."""
 
     username: str
     projects: frozenset[str]
+    chosen: tuple[str, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,19 @@ class Row:
     is_faulted: bool
 
     @property
+    def name(self) -> str:
+        """ "GPU 0", or "GPU 0 to 3" of a gang's first row."""
+        rows = max((block.rows for block in self.blocks), default=1)
+        first = self.gpu.index
+        if rows == 1:
+            return f"GPU {first}"
+        return _("GPU %(first)s to %(last)s") % {"first": first, "last": first + rows - 1}
+
+    @property
     def is_free(self) -> bool:
         """Nothing is on it: neither held nor made."""
-        return all(block.cls == "free" and block.size == block.of for block in self.blocks)
+        nothing = all(block.cls == "free" and block.size == block.of for block in self.blocks)
+        return nothing and bool(self.blocks)
 
 
 @dataclass(slots=True)
@@ -67,6 +82,12 @@ class NodeMap:
     rows: list[Row] = field(default_factory=list)
     columns: list[tuple[float, int]] = field(default_factory=list)
     takes_work: bool = True
+    brackets: list[Bracket] = field(default_factory=list)
+
+    @property
+    def label_x(self) -> int:
+        """Where the names of GPUs begin: right of the brackets."""
+        return 22 if self.brackets else 0
 
     @property
     def height(self) -> int:
@@ -103,8 +124,20 @@ def draw(gpus: Iterable[Gpu], holders: Mapping[UUID, Holder], viewer: Viewer) ->
         count = board.memory_slices
         if len(node.columns) < count > 1:
             node.columns = [(round(LEFT + (i + 0.5) * WIDTH / count, 1), i) for i in range(count)]
-        node.rows.append(_row(gpu, board, holders, viewer, len(node.rows)))
+        row = _row(gpu, board, holders, viewer, len(node.rows))
+        node.rows.append(_chosen(row, gpu, viewer) if viewer.chosen else row)
+    for node in maps.values():
+        whole = joined_gangs([row.blocks for row in node.rows])
+        node.rows = [replace(r, blocks=b) for r, b in zip(node.rows, whole, strict=True)]
     return list(maps.values())
+
+
+def _chosen(row: Row, gpu: Gpu, viewer: Viewer) -> Row:
+    blocks = tuple(
+        replace(block, is_chosen=(gpu.node.name, gpu.index, block.start) == viewer.chosen)
+        for block in row.blocks
+    )
+    return replace(row, blocks=blocks)
 
 
 def _row(gpu: Gpu, board: Board, holders: Mapping[UUID, Holder], viewer: Viewer, nth: int) -> Row:
@@ -123,6 +156,7 @@ def _row(gpu: Gpu, board: Board, holders: Mapping[UUID, Holder], viewer: Viewer,
             blocks += _gaps(board, live)
     if not takes_work(gpu.node):
         blocks = [_closed(block) for block in blocks]
+    blocks = [block if block.href else _told_more(block, gpu) for block in blocks]
     held = sum(_compute(board, piece) for piece in live if piece.pk in holders)
     if gpu.shared_threads:
         held = math.ceil(Fraction(gpu.shared_threads * board.compute_slices, 100))
@@ -145,23 +179,39 @@ def _used(gpu: Gpu, held: int, of: int) -> str:
     return _("%(held)s of %(all)s") % {"held": held, "all": of}
 
 
+def _told_more(block: Block, gpu: Gpu) -> Block:
+    """What leads to no job leads to what there is to say of the place."""
+    return replace(block, href=f"/cluster/{gpu.node.name}/?gpu={gpu.index}&at={block.start}#piece")
+
+
+def _left(holder: Holder | None) -> str:
+    """How long it is held yet, where that is known."""
+    if holder is None or holder.until is None:
+        return ""
+    seconds = (holder.until - timezone.now()).total_seconds()
+    return _("%(time)s left") % {"time": duration(seconds)} if seconds > 0 else _("ends now")
+
+
 def _piece(board: Board, piece: Slice, holder: Holder | None, viewer: Viewer) -> Block:
     what = piece.profile or _("whole")
     cls, who = _look(piece, holder, viewer)
-    name = holder.name if holder else ""
+    name, left = holder.name if holder else "", _left(holder)
+    seen = (who, name, left) if piece.size * 2 >= board.memory_slices else (who, name)
+    told = f"{who} · {holder.project}" if holder and holder.project else who
     return Block(
         cls=cls,
         start=piece.start,
         size=piece.size,
         of=board.memory_slices,
         first=what.split(".")[0] if piece.size == 1 else what,
-        second=f"{who} · {name}" if name and piece.size > 1 else who,
-        title=", ".join(filter(None, (what, who, name))),
+        second=" · ".join(filter(None, seen)) if piece.size > 1 else who,
+        title=", ".join(filter(None, (what, who, name, left))),
         href=f"/jobs/{holder.job}/" if holder and holder.job else "",
         what=what,
-        who=who,
+        who=told,
         job=name,
         is_code=bool(piece.profile),
+        until=left or {"carve": who, "idle": _("ready")}.get(cls, ""),
     )
 
 
@@ -205,7 +255,7 @@ def _closed(block: Block) -> Block:
     if block.cls != "free":
         return block
     why = _("the node takes no new work")
-    return replace(block, cls="dead", first="", second="", title=why, who=why, href="")
+    return replace(block, cls="dead", first="", second="", title=why, who=why, href="", until="")
 
 
 def _taken(board: Board) -> Block:
@@ -267,7 +317,7 @@ def _gap(board: Board, taken: list[Placement], start: int, size: int) -> Block:
     fits = _fitting(board, taken, start, size)
     if not fits:
         nothing = _("no profile can start here")
-        return Block("dead", start, size, of, title=nothing, who=nothing)
+        return Block("dead", start, size, of, title=nothing, who=_("no place"), until=nothing)
     return Block(
         cls="free",
         start=start,
@@ -276,8 +326,8 @@ def _gap(board: Board, taken: list[Placement], start: int, size: int) -> Block:
         first=_("Free"),
         second=fits if size > 1 else "",
         title=_("Free: fits %(fits)s") % {"fits": fits},
-        href="/request/",
-        who=_("free, fits %(fits)s") % {"fits": fits},
+        who=_("free"),
+        until=_("fits %(fits)s") % {"fits": fits},
     )
 
 

@@ -1,6 +1,7 @@
-"""One job: why it is where it is, its timeline, logs, events, spec and results."""
+"""One job: why it is where it is and its timeline, beside one of its parts. Each has an address."""
 
 import shlex
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -8,34 +9,53 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.errors import Refused
-from portal.jobs.logs import read_log
 from portal.jobs.models import Job
 from portal.jobs.replacing import job_replace
-from portal.jobs.selectors import job_visible, may_cancel, replica_of
+from portal.jobs.selectors import job_visible, may_cancel
 from portal.jobs.services import job_cancel
+from portal.web.job_parts import part_of
 from portal.web.job_story import TABS, story
+from portal.web.log_view import log_view
 from portal.web.person import person
 from portal.web.request_extras import changes_in
 from portal.web.request_form import limits
-from scheduler.core.request import RequestRefused, parse_stored, request_as_yaml
+from scheduler.core.request import RequestRefused, parse_stored
 from scheduler.core.states import JOB_FINAL, JobStatus
-
-MAX_RAW_BYTES = 64 << 20
 
 
 @login_required
-def job(request: HttpRequest, ref: str) -> HttpResponse:
+@require_safe
+def job(request: HttpRequest, ref: str, tab: str = "") -> HttpResponse:
+    """The job with one of its parts: the log where the address names none."""
+    asked = request.GET.get("tab", "")
+    if not tab and asked in TABS:
+        # Addresses of earlier versions.
+        return HttpResponseRedirect(reverse(f"web:job_{asked}", args=[ref]))
     found = visible(request, ref)
-    tab = request.GET.get("tab", "logs")
-    context = story(
-        person(request), found, tab=tab if tab in TABS else "logs", rank=rank_in(request)
-    )
-    asked = parse_stored(found.request)
-    context |= {"yaml": request_as_yaml(asked), "command": shlex.join(asked.command)}
+    tab = tab or "logs"
+    page = story(person(request), found)
+    view = log_view(reverse("web:job_logs", args=[found.label]), request.GET.dict())
+    context = page | part_of(tab, found, page, view)
+    context |= {"tab": tab, "tabs": TABS, "stream": _stream(found, tab, context)}
+    context["command"] = shlex.join(parse_stored(found.request).command)
     return render(request, "web/job.html", context)
+
+
+def _stream(found: Job, tab: str, context: dict[str, Any]) -> str:
+    """Where the page goes on live; nowhere once the job has ended."""
+    if context["is_final"]:
+        return ""
+    fields: dict[str, Any] = {"tab": tab}
+    if log := context.get("log"):
+        if log.view.is_end and log.is_last_attempt:
+            fields["from"] = str(log.cursor)
+            fields |= {} if log.view.rank is None else {"rank": log.view.rank}
+        else:
+            fields["tab"] = "page"
+    return f"{reverse('web:stream', args=[found.label])}?{urlencode(fields)}"
 
 
 @login_required
@@ -69,27 +89,9 @@ def instead(request: HttpRequest, ref: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("web:job", args=[new.label]))
 
 
-@login_required
-def raw_log(request: HttpRequest, ref: str) -> HttpResponse:
-    """One replica's log as it came, as plain text for download."""
-    try:
-        replica = replica_of(visible(request, ref), rank=rank_in(request) or 0)
-    except Refused as refused:
-        raise Http404 from refused
-    answer = HttpResponse(read_log(replica, 0, MAX_RAW_BYTES), content_type="text/plain")
-    answer["Content-Disposition"] = f'attachment; filename="{ref}-rank-{replica.rank}.log"'
-    return answer
-
-
 def visible(request: HttpRequest, ref: str) -> Job:
     """The job, or 404: foreign and unknown ones look the same."""
     try:
         return job_visible(person(request), ref)
     except Refused as refused:
         raise Http404 from refused
-
-
-def rank_in(request: HttpRequest) -> int | None:
-    """The one replica that the address asks for, if it does."""
-    text = request.GET.get("rank", "")
-    return int(text) if text.isdecimal() and len(text) < 5 else None

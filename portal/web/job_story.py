@@ -1,7 +1,6 @@
-"""A job's page as values: its timeline, its replicas with their logs, why it waits or ended."""
+"""A job's page as values: its timeline, its replicas, why it waits or how it ended."""
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,23 +8,21 @@ from typing import Any
 from portal.accounts.models import User
 from portal.audit.models import Event
 from portal.audit.selectors import events_of
-from portal.jobs.logs import tail_lines
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.reasons import projects_of
 from portal.jobs.replacing import may_replace
-from portal.jobs.selectors import attempts_of, gpu_hours, may_cancel, usage_of
+from portal.jobs.selectors import attempts_of, may_cancel
+from portal.web.log_lines import TOGETHER, LogLine, tail
 from portal.web.panel import panel_of
 from portal.web.telling import told_event
 from portal.web.words import BADGES, Badge
 from scheduler.core.states import JOB_FINAL, JobStatus
 
-LINES = 1_000
-TABS = ("logs", "events", "spec", "results")
-# Escape sequences, then whatever else would move a cursor or turn the text around.
-ESCAPES = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[PX^_].*?\x1b\\|\x1b."
-)
-UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+TABS = ("logs", "metrics", "events", "spec", "results")
+# What a failure shows of each replica's log, and of all.
+LAST_LINES = 20
+# The newest events that a page shows; REST pages through all.
+MOST_EVENTS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +34,6 @@ class Step:
     at: datetime
     until: datetime | None
     sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    rank: int
-    text: str
-
-
-def plain(line: str) -> str:
-    """A log line as harmless text: escape sequences and controls dropped, the rest kept."""
-    return UNSAFE.sub("", ESCAPES.sub("", line))
 
 
 def timeline(job: Job, events: Iterable[Event]) -> list[Step]:
@@ -62,37 +48,32 @@ def timeline(job: Job, events: Iterable[Event]) -> list[Step]:
     return steps[-7:]
 
 
-def log_lines(replicas: Iterable[Replica], lines: int = LINES) -> list[LogLine]:
-    """The last lines of each replica's log, rank by rank, made harmless."""
-    return [
-        LogLine(replica.rank, plain(line))
-        for replica in replicas
-        for line in tail_lines(replica, lines)
-    ]
-
-
-def story(user: User, job: Job, *, tab: str, rank: int | None) -> dict[str, Any]:
-    """Everything that the job's page shows."""
-    events = list(events_of(job))
+def story(user: User, job: Job) -> dict[str, Any]:
+    """What every tab of the job's page shows around its own part."""
+    recent = list(events_of(job).order_by("-id")[:MOST_EVENTS])
+    events = recent[::-1]
+    own = [e for e in events if e.noun == "job" and e.new]
     attempts = attempts_of(job)
     last: Attempt | None = attempts[-1] if attempts else None
     replicas = list(last.replicas.all()) if last else []
-    shown = [r for r in replicas if rank is None or r.rank == rank]
     is_final = JobStatus(job.status) in JOB_FINAL
     return {
         "job": job,
-        "steps": timeline(job, events),
+        "steps": timeline(job, own),
         "events": events,
+        "event_count": len(events) if len(events) < MOST_EVENTS else events_of(job).count(),
         "attempts": attempts,
         "attempt": last,
         "replicas": replicas,
-        "lines": log_lines(shown) if tab == "logs" else [],
-        "log_bytes": sum(r.log_bytes for r in replicas),
-        "tab": tab,
-        "rank": rank,
         "is_final": is_final,
         "may_cancel": not is_final and may_cancel(user, job),
         "panel": panel_of(job, last, replicas, projects_of(user), may_take=may_replace(user, job)),
-        "gpu_hours": gpu_hours(usage_of([job]).get(job.pk, 0)),
-        "failure_lines": log_lines(replicas, 20)[-20:] if job.status == JobStatus.FAILED else [],
+        "failure_lines": last_words(replicas) if job.status == JobStatus.FAILED else [],
     }
+
+
+def last_words(replicas: Sequence[Replica]) -> list[LogLine]:
+    """The last lines of those that failed, or of all where none did by itself."""
+    failed = [r for r in replicas if r.exit_code not in (0, None) or r.memory_kill]
+    lines, _ = tail((failed or replicas)[:TOGETHER], LAST_LINES)
+    return lines

@@ -1,6 +1,6 @@
 """How the GPUs of each node are joined, in words and as a table, from what its agent told."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -34,7 +34,7 @@ class Joined:
 def joined_nodes(nodes: Iterable[Node]) -> dict[str, Joined]:
     """By the node's name; without nodes that told nothing."""
     told = {node.name: topology_of(node) for node in nodes}
-    domains = nvlink_domains(told)
+    domains = nvlink_domains(told | _elsewhere(told))
     return {
         name: Joined(
             lines=(*map(_line, topology.groups), *_spanning(name, topology, domains)),
@@ -44,6 +44,16 @@ def joined_nodes(nodes: Iterable[Node]) -> dict[str, Joined]:
         for name, topology in told.items()
         if topology.gpus
     }
+
+
+def _elsewhere(told: Mapping[str, NodeTopology]) -> dict[str, NodeTopology]:
+    """Nodes that may share an NVLink domain with these. No query where these are in none."""
+    clusters = {clique.cluster for topology in told.values() for clique in topology.cliques}
+    if not clusters:
+        return {}
+    rows = Node.objects.exclude(name__in=told).exclude(topology__cliques=None)
+    rows = rows.exclude(topology__cliques=[]).only("name", "topology")
+    return {node.name: topology_of(node) for node in rows}
 
 
 def topology_of(node: Node) -> NodeTopology:

@@ -4,16 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import QuerySet, Sum
+from django.db.models import Sum
 from django.utils import timezone
 
 from portal.accounts.models import Membership, Project, User
 from portal.inventory.selectors import gpus, holders
 from portal.jobs.models import Allocation, Job
-from portal.jobs.selectors import jobs_visible_to
 from portal.quotas.models import Quota
 from portal.web.drawing import NodeMap, Viewer, draw
-from scheduler.core.states import ALLOCATION_LIVE, JOB_FINAL, JOB_HOLDING, JOB_WAITING
+from scheduler.core.states import ALLOCATION_LIVE, JOB_FINAL, JOB_HOLDING, JOB_WAITING, JobStatus
 
 RING_LENGTH = 289.03  # the circumference of the ring's circle, radius 46
 
@@ -57,6 +56,11 @@ def my_jobs(user: User) -> dict[str, list[Job]]:
     }
 
 
+def queued() -> int:
+    """How many jobs wait in the queue, of everybody."""
+    return Job.objects.filter(status=JobStatus.QUEUED).count()
+
+
 def ring(user: User, project: Project) -> Ring | None:
     """The project's quota and how much of it the user holds."""
     quota = Quota.objects.filter(project=project, user__isnull=True, model="").first()
@@ -71,16 +75,6 @@ def cluster_maps(user: User) -> list[NodeMap]:
     """Every node's drawing, in a constant number of queries."""
     team = frozenset(Membership.objects.filter(user=user).values_list("project__slug", flat=True))
     return draw(gpus(), holders(user), Viewer(user.username, team))
-
-
-def jobs_filtered(user: User, *, status: str, text: str, mine: bool) -> QuerySet[Job]:
-    """The jobs that the user may see, narrowed by what stands in the URL."""
-    rows = jobs_visible_to(user)
-    if status:
-        rows = rows.filter(status=status)
-    if text:
-        rows = rows.filter(name__icontains=text[:63])
-    return rows.filter(owner=user) if mine else rows
 
 
 def _words(states: Iterable[object]) -> list[str]:

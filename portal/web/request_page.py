@@ -11,6 +11,7 @@ from django.views.decorators.http import require_POST
 from agents.contract.documents import Backend
 from portal.accounts.models import User
 from portal.accounts.selectors import projects_to_work_in
+from portal.cli.written import as_command
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_visible
@@ -29,9 +30,10 @@ from portal.web.request_form import (
     like,
     read,
 )
+from portal.web.starts import start_values
 from portal.web.stock import stock
 from portal.web.telling import told_refusal
-from scheduler.core.request import request_as_yaml
+from scheduler.core.request import request_as_dict, request_as_yaml
 from scheduler.core.request.values import Launcher
 from scheduler.core.values import Isolation, Priority, Topology
 
@@ -100,6 +102,8 @@ def _started(request: HttpRequest) -> Asked:
     changes = changes_in(request.GET.get("change", ""))
     values = like(earlier, project, changes) if earlier else fresh(project)
     cards = stock(user)
+    if (start := start_values(request.GET.get("start", ""))) is not None:
+        values = {**fresh(project), **start}
     values["amount"] = request.GET.get("amount") or values["amount"]
     if not values["amount"]:
         values["amount"] = cards[0].value if cards else WHOLE
@@ -157,4 +161,5 @@ def _answered(request: HttpRequest, asked: Asked) -> dict[str, object]:
         "shown_answer": answer_to(person(request), shown),
         "yaml": request_as_yaml(wanted) if wanted else "",
         "curl": as_curl(wanted, url) if wanted else "",
+        "command_line": as_command(request_as_dict(wanted)) if wanted else "",
     }

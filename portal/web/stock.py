@@ -2,21 +2,18 @@
 
 from dataclasses import dataclass
 
+from django.db.models import F
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from agents.contract.boards import Board, Profile
-from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
 from portal.accounts.models import User
 from portal.accounts.selectors import projects_to_work_in
-from portal.inventory.boards import board_of
-from portal.inventory.models import Slice
-from portal.inventory.selectors import gpus, holders
-from portal.web.health import takes_work
+from portal.inventory.digest import OfBoard, cluster_digest
+from portal.inventory.models import Gpu
 from portal.web.request_form import SHARE, WHOLE
 from portal.web.words import NBSP, gigabytes
-from scheduler.core.states import GpuHealth
+from scheduler.core.states import GpuHealth, NodeStatus
 
 CELLS_WIDTH = 158
 
@@ -64,36 +61,44 @@ def stock(user: User) -> list[Card]:
     """Small to large, then shares. What nodes that take no work have is not counted as free."""
     cards: dict[str, Card] = {}
     sizes: dict[int, str] = {}
-    held = holders(user)
     whole = Card(WHOLE, "", "", (True,) * 8, order=10**9)
     share = Card(SHARE, _("MPS share"), _("part of a GPU"), (), order=10**9)
-    mine = set(projects_to_work_in(user).values_list("pk", flat=True))
-    for gpu in gpus():
-        board = board_of(gpu)
-        live: list[Slice] = gpu.live_slices  # type: ignore[attr-defined]  # prefetched
-        usable = takes_work(gpu.node) and gpu.health == GpuHealth.OK and not gpu.busy
-        sizes.setdefault(gpu.memory_mib // 1024, f"{gpu.memory_mib // 1024}{NBSP}GiB")
-        is_free = usable and not any(piece.pk in held for piece in live)
-        whole.carvable += is_free
-        if gpu.node.facts.get("share_clients"):
-            share.cells = (True, False, False, False)
-            has_room = gpu.shared_threads < 100 and gpu.shared_memory_mib < gpu.memory_mib
-            joins = usable and gpu.shared_by_id in mine and has_room
-            share.carvable += is_free or joins
-        taken = [Placement(piece.start, piece.size, piece.profile) for piece in live]
-        is_whole = any(not place.profile for place in taken)
-        for profile in board.profiles:
-            if profile.has_media_extensions:
-                continue
-            if profile.memory_slices == board.memory_slices:
-                sizes[gpu.memory_mib // 1024] = gigabytes(profile.name)
-            card = cards.setdefault(profile.name, _card(board, profile))
-            if usable and not is_whole:
-                card.ready += sum(p.profile == profile.name and p.pk not in held for p in live)
-                card.carvable += layouts(board).beside(taken).most[profile.name]
+    for node in cluster_digest():
+        for of in node.boards:
+            sizes.setdefault(of.memory_mib // 1024, f"{of.memory_mib // 1024}{NBSP}GiB")
+            whole.carvable += of.open * node.takes_work
+            if node.share_clients:
+                share.cells = (True, False, False, False)
+                share.carvable += of.open * node.takes_work
+            _count(cards, sizes, of, node.takes_work)
     whole.size = _sizes(sizes)
+    if share.cells:
+        share.carvable += _joinable(user)
     offered = sorted(cards.values(), key=lambda card: card.order)
     return offered + [whole] * bool(whole.size) + [share] * bool(share.cells)
+
+
+def _count(cards: dict[str, Card], sizes: dict[int, str], of: OfBoard, usable: bool) -> None:
+    """The slices of one board in one node."""
+    for profile in of.board.profiles:
+        if profile.has_media_extensions:
+            continue
+        if profile.memory_slices == of.board.memory_slices:
+            sizes[of.memory_mib // 1024] = gigabytes(profile.name)
+        card = cards.setdefault(profile.name, _card(of.board, profile))
+        if usable:
+            card.ready += of.made[profile.name]
+            card.carvable += of.fits[profile.name]
+
+
+def _joinable(user: User) -> int:
+    """GPUs with room beside the shares of a project of the user."""
+    mine = projects_to_work_in(user).values("pk")
+    rows = Gpu.objects.filter(shared_by__in=mine, health=GpuHealth.OK, busy="")
+    rows = rows.filter(shared_threads__lt=100, shared_memory_mib__lt=F("memory_mib"))
+    on = rows.filter(node__status=NodeStatus.ONLINE, node__schedulable=True)
+    facts = on.values_list("node__facts__blocks", "node__facts__share_clients")
+    return sum(bool(clients) and not blocks for blocks, clients in facts)
 
 
 def _sizes(found: dict[int, str]) -> str:

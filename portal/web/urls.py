@@ -1,24 +1,82 @@
 """The pages."""
 
+from allauth.account.views import login
 from django.contrib.auth.views import LogoutView
-from django.urls import path
+from django.urls import include, path
 
-from portal.web import cluster, home, job_page, jobs_page, request_page, sign_in, stream
+from portal.web import (
+    cluster,
+    extend,
+    home,
+    job_list_csv,
+    job_page,
+    job_stream,
+    jobs_page,
+    list_stream,
+    logs_page,
+    queue_page,
+    request_page,
+    sign_in,
+    stream,
+    usage_page,
+)
+from portal.web.account import browsers, page, tokens
+from portal.webhooks import pages as webhook_pages
 
 app_name = "web"
 urlpatterns = [
+    path("", include("portal.web.console.urls")),
     path("", home.home, name="home"),
-    path("sign-in/", sign_in.SignIn.as_view(), name="sign_in"),
+    path("sign-in/", login, name="sign_in"),
     path("sign-out/", LogoutView.as_view(), name="sign_out"),
     path("language/", sign_in.language, name="language"),
+    path("account/", page.account, name="account"),
+    path("account/tokens/", tokens.make, name="tokens"),
+    path("account/tokens/<str:key>/revoke", tokens.revoke, name="token_revoke"),
+    path("account/webhooks/", webhook_pages.webhooks, name="webhooks"),
+    path("account/webhooks/<str:ref>/", webhook_pages.webhook, name="webhook"),
+    path(
+        "account/webhooks/<str:ref>/test",
+        webhook_pages.act,
+        {"action": "test"},
+        name="webhook_test",
+    ),
+    path(
+        "account/webhooks/<str:ref>/remove",
+        webhook_pages.act,
+        {"action": "remove"},
+        name="webhook_remove",
+    ),
+    path(
+        "account/webhooks/<str:ref>/<str:delivery>/again",
+        webhook_pages.again,
+        name="webhook_again",
+    ),
+    path("account/browsers/<int:pk>/end", browsers.end, name="browser_end"),
+    path("account/browsers/end", browsers.end_others, name="browsers_end"),
     path("request/", request_page.request_page, name="request"),
     path("request/check", request_page.check, name="check"),
     path("jobs/", jobs_page.jobs, name="jobs"),
+    path("jobs.csv", job_list_csv.jobs_csv, name="jobs_csv"),
+    path("jobs/cancel", jobs_page.cancel_many, name="cancel_many"),
+    path("jobs/stream", list_stream.jobs_stream, name="jobs_stream"),
+    path("queue/", queue_page.queue, name="queue"),
+    path("queue/stream", list_stream.queue_stream, name="queue_stream"),
+    path("jobs/<str:ref>/hold", queue_page.hold, name="hold"),
+    path("jobs/<str:ref>/release", queue_page.release, name="release"),
     path("jobs/<str:ref>/", job_page.job, name="job"),
+    path("jobs/<str:ref>/extend", extend.extend, name="extend"),
     path("jobs/<str:ref>/cancel", job_page.cancel, name="cancel"),
     path("jobs/<str:ref>/instead", job_page.instead, name="instead"),
-    path("jobs/<str:ref>/log", job_page.raw_log, name="log"),
-    path("jobs/<str:ref>/stream", stream.job_stream, name="stream"),
+    *(
+        path(f"jobs/<str:ref>/{tab}", job_page.job, {"tab": tab}, name=f"job_{tab}")
+        for tab in job_page.TABS
+    ),
+    path("jobs/<str:ref>/log", logs_page.raw_log, name="log"),
+    path("jobs/<str:ref>/stream", job_stream.job_stream, name="stream"),
+    path("usage/", usage_page.usage_page, name="usage"),
+    path("usage/file.csv", usage_page.usage_file, name="usage_file"),
     path("cluster/stream", stream.cluster_stream, name="cluster_stream"),
     path("cluster/", cluster.cluster, name="cluster"),
+    path("cluster/<str:name>/", cluster.node, name="cluster_node"),
 ]

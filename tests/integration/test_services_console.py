@@ -15,14 +15,14 @@ from portal.audit.models import AuditEntry, Event
 from portal.inventory.models import JoinToken, Node
 from portal.jobs.models import Job
 from portal.quotas.models import Budget, PlannerPolicy, Quota
-from portal.quotas.policy import policy_now
+from portal.quotas.policy import OPTIONS, policy_now, policy_set
 from scheduler.core.states import JobStatus
 from tests.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db
-OURS = ("accounts", "inventory", "jobs", "quotas", "audit", "duties")
+OURS = ("accounts", "inventory", "jobs", "quotas", "catalogue", "audit", "duties")
 # Reached through their parent, or nothing a person should look at.
-WITHOUT_PAGE = {"Membership", "HelloNonce", "LatestSample"}
+WITHOUT_PAGE = {"Membership", "HelloNonce", "LatestSample", "AllocationSample"}
 
 
 @pytest.fixture
@@ -232,3 +232,32 @@ def test_a_project_gets_its_share_in_the_console(client: Client):
     project.refresh_from_db()
     assert (project.weight, project.max_running, project.approval_units) == (3, 2, 56_000)
     assert AuditEntry.objects.filter(action="project_share").count() == 1
+
+
+def test_a_row_that_somebody_changed_meanwhile_is_not_overwritten(client: Client):
+    quota = Quota.objects.get(project=a_project("vision"))
+    page = f"/admin/quotas/quota/{quota.pk}/change/"
+    assert 'name="seen" value="1"' in client.get(page).content.decode()
+    client.post(page, {"limit_units": "56000", "seen": "1"})
+    answer = client.post(page, {"limit_units": "112000", "seen": "1"})
+    assert answer.status_code == 200
+    said = answer.content.decode()
+    assert "Somebody changed it since you read it" in said and "56000" in said
+    assert 'value="112000"' in said, "what was typed is kept"
+    quota.refresh_from_db()
+    assert quota.limit_units == 56_000
+    assert client.post(page, {"limit_units": "112000", "seen": "2"}).status_code == 302
+
+
+def test_a_policy_that_somebody_changed_meanwhile_is_not_overwritten(client: Client):
+    policy_set(actor="olga", reservations=3)
+    page = "/admin/quotas/plannerpolicy/1/change/"
+    form = {name: getattr(policy_now(), name) for name in OPTIONS}
+    form = {name: value for name, value in form.items() if value is not False}
+    policy_set(actor="olga", reservations=5)
+    answer = client.post(page, form | {"reservations": 9, "seen": 2})
+    assert answer.status_code == 200
+    assert "Somebody changed it since you read it" in answer.content.decode()
+    assert policy_now().reservations == 5
+    assert client.post(page, form | {"reservations": 9, "seen": 3}).status_code == 302
+    assert policy_now().reservations == 9

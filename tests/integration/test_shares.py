@@ -238,7 +238,7 @@ class TestThePages:
             a_job(alice, project, device=a_share(threads))
         settle(node)
         page = client.get("/cluster/").content.decode()
-        assert f"MPS 25{NBSP}% + 20{NBSP}GiB, alice, sum" in page
+        assert f"MPS 25{NBSP}% + 20{NBSP}GiB, alice · vision, sum" in page
         assert "50 % of the threads" in page
         assert "room for shares of the same project" in page
         assert 'href="/request/?amount=mps"' in page

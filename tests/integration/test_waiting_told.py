@@ -145,7 +145,7 @@ def test_lists_show_position_and_expected_start(read, waiting):
     assert "in about" in read("/jobs/")
     home = read("/")
     assert "position <b>1</b>" in home
-    assert "starts in about" in home
+    assert "is expected to start in" in home
 
 
 def test_the_form_says_how_long_a_request_would_wait(client, waiting):

@@ -89,7 +89,7 @@ def test_every_part_of_the_stream_has_its_place_on_the_page(client):
     page = client.get("/cluster/").content.decode()
     (first,) = asyncio.run(told(olga, []))
     parts = [piece.split('"')[1] for piece in first.split(" data-part=")[1:]]
-    assert parts == ["head", "badge-n1", "node-n1", "table"]
+    assert parts == ["head", "summary", "badge-n1", "node-n1", "table"]
     for part in parts:
         assert page.count(f'data-part="{part}"') == 1
     assert 'data-stream="/cluster/stream"' in page

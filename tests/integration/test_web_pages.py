@@ -1,19 +1,22 @@
 """The pages: who sees what, nothing from a user becomes markup, no page grows with its rows."""
 
+import asyncio
 import re
+from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.jobs.logs import write_log
 from portal.jobs.models import Job, Replica
-from portal.web.job_story import plain
+from portal.web.log_text import plain
 from tests.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
-PAGES = ("/", "/jobs/", "/request/", "/cluster/")
+PAGES = ("/", "/jobs/", "/queue/", "/request/", "/cluster/")
 
 
 @pytest.fixture
@@ -167,21 +170,27 @@ def test_names_and_commands_of_users_are_never_markup(page, olga, team):
     job = a_job(olga, team, command=["echo", "<b>x</b>"], env={"X": "<i>y</i>"})
     Job.objects.filter(pk=job.pk).update(name="<u>z</u>")
     everything = page("/")[1] + page("/jobs/")[1] + page("/request/", like=job.label)[1]
-    for tab in ("logs", "events", "spec", "results"):
-        everything += page(f"/jobs/{job.label}/", tab=tab)[1]
+    for tab in ("logs", "metrics", "events", "spec", "results"):
+        everything += page(f"/jobs/{job.label}/{tab}")[1]
     assert not re.search(r"<[biu]>[xyz]", everything)
     assert "&lt;b&gt;x" in everything
 
 
 def test_a_raw_log_downloads_as_plain_text_under_a_safe_name(client, running, olga):
     logged(running, "<b>raw</b>\x1b[0m\n")
-    client.force_login(olga)
-    answer = client.get(f"/jobs/{running.label}/log")
-    assert answer.content == b"<b>raw</b>\x1b[0m\n"
-    assert answer.headers["Content-Type"] == "text/plain"
+
+    async def whole() -> tuple[Any, bytes]:
+        reader = AsyncClient()
+        await reader.aforce_login(olga)
+        assert (await reader.get(f"/jobs/{running.label}/log?rank=7")).status_code == 404
+        answer = await reader.get(f"/jobs/{running.label}/log")
+        return answer, b"".join([piece async for piece in answer.streaming_content])
+
+    answer, data = asyncio.run(whole())
+    assert data == b"<b>raw</b>\x1b[0m\n"
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert f'filename="{running.label}-rank-0.log"' in answer.headers["Content-Disposition"]
-    assert client.get(f"/jobs/{running.label}/log?rank=7").status_code == 404
 
 
 def test_cancelling_asks_first_and_then_stops_the_job(client, running, olga):
@@ -229,7 +238,7 @@ def test_a_failed_job_says_why_with_its_last_lines(page, olga, team):
     text = page(f"/jobs/{job.label}/")[1]
     assert "ended with exit code 1" in text
     assert text.count("ValueError: no such file") == 2  # in the panel and in the log
-    assert "exit code 1" in page(f"/jobs/{job.label}/", tab="results")[1]
+    assert "exit code 1" in page(f"/jobs/{job.label}/results")[1]
 
 
 def test_a_job_that_has_ended_no_longer_says_what_it_once_waited_for(page, running):
@@ -244,13 +253,13 @@ def test_the_list_is_filtered_by_its_address(page, olga, team):
     a_job(olga, team, name="alpha")
     settle(node)
     beta = a_job(olga, team, name="beta", device={"gpus": 1})
-    assert beta.label in page("/jobs/", q="bet")[1]
-    assert "alpha" not in page("/jobs/", q="bet")[1]
+    assert beta.label in page("/jobs/", name="bet")[1]
+    assert "alpha" not in page("/jobs/", name="bet")[1]
     assert "alpha" not in page("/jobs/", status="queued")[1]
-    assert page("/jobs/", status="no-such-state", page="x")[0] == 200
+    assert page("/jobs/", status="no-such-state", after="x")[0] == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs/", "/cluster/"])
+@pytest.mark.parametrize("path", ["/", "/jobs/", "/queue/", "/cluster/"])
 def test_a_page_asks_the_database_as_often_for_many_rows_as_for_few(page, olga, team, path):
     def count() -> int:
         with CaptureQueriesContext(

@@ -1,0 +1,45 @@
+"""What people change about themselves, and what of it is written down."""
+
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from django.db import transaction
+
+from portal.accounts.models import User
+from portal.audit.services import audit_record
+
+
+def user_language(*, user: User, language: str) -> None:
+    """The language in which the pages greet this person on a new browser."""
+    user.language = language
+    user.save(update_fields=["language"])
+
+
+def second_steps_remove(*, user: User, actor: str) -> int:
+    """Take away a person's authenticator app, passkeys and recovery codes, for one who lost them.
+
+    Answers how many there were.
+    """
+    with transaction.atomic():
+        count, _ = Authenticator.objects.filter(user=user).delete()
+        person_audit(user, "second_steps_remove", actor=actor, before={"second_steps": count})
+    return int(count)
+
+
+def person_audit(
+    user: User,
+    action: str,
+    *,
+    actor: str = "",
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> None:
+    """One audit line about an account; by its owner unless told."""
+    audit_record(
+        actor=actor or user.username,
+        action=action,
+        noun="user",
+        noun_id=user.username,
+        before=before,
+        after=after,
+    )

@@ -1,0 +1,22 @@
+"""The console's rows of templates and image policies. They are changed on the console's pages."""
+
+from django.contrib import admin
+
+from portal.catalogue.models import ImagePolicy, Template
+from portal.console import ReadOnlyAdmin
+
+
+@admin.register(Template)
+class TemplateAdmin(ReadOnlyAdmin):
+    list_display = ("name", "project", "description", "made_by", "version", "changed_at")
+    list_filter = ("project",)
+    search_fields = ("name", "description", "made_by")
+    list_select_related = ("project",)
+
+
+@admin.register(ImagePolicy)
+class ImagePolicyAdmin(ReadOnlyAdmin):
+    list_display = ("project", "rule", "patterns", "version")
+    list_filter = ("rule",)
+    search_fields = ("project__slug",)
+    list_select_related = ("project",)

@@ -1,0 +1,63 @@
+"""Ready requests, and the images that a project may ask for."""
+
+from enum import StrEnum
+
+from django.db import models
+from django.db.models import Q
+
+from portal.accounts.models import Project
+from portal.inventory.models import one_of, words
+
+
+class ImageRule(StrEnum):
+    """`any`: what the platform allows. `listed`: of that, only what the project's list names."""
+
+    ANY = "any"
+    LISTED = "listed"
+
+
+class Template(models.Model):
+    """A ready request. `project` null: for every project. `request`: the canonical request without
+    what a job has of its own (portal.catalogue.services.OWN). `version` counts changes."""
+
+    project = models.ForeignKey(
+        Project, null=True, blank=True, on_delete=models.CASCADE, related_name="templates"
+    )
+    name = models.CharField(max_length=63)
+    description = models.CharField(max_length=200, blank=True, default="")
+    request = models.JSONField()
+    made_by = models.CharField(max_length=150, editable=False)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ("name", "id")
+        constraints = [
+            models.UniqueConstraint(fields=("project", "name"), name="template_once"),
+            models.UniqueConstraint(
+                fields=("name",), condition=Q(project__isnull=True), name="template_of_all_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.project}" if self.project else self.name
+
+
+class ImagePolicy(models.Model):
+    """Which images the jobs of a project may ask for; a project without a row may ask for any.
+
+    `patterns`: names of images, in which * stands for anything.
+    """
+
+    project = models.OneToOneField(Project, on_delete=models.CASCADE, related_name="image_policy")
+    rule = models.CharField(max_length=8, choices=words(ImageRule), default=ImageRule.ANY)
+    patterns = models.JSONField(default=list, blank=True)
+    version = models.PositiveIntegerField(default=1, editable=False)
+
+    class Meta:
+        ordering = ("project",)
+        verbose_name_plural = "image policies"
+        constraints = [one_of("rule", ImageRule, "image_rule")]
+
+    def __str__(self) -> str:
+        return f"images of {self.project}: {self.rule}"

@@ -1,0 +1,60 @@
+"""Reads templates and image policies: what a user may start from, and who changes it."""
+
+from fnmatch import fnmatchcase
+
+from django.db.models import F, Q, QuerySet
+
+from portal.accounts.models import Membership, Project, User
+from portal.accounts.selectors import is_project_admin, role_in
+from portal.catalogue.models import ImagePolicy, ImageRule, Template
+from portal.errors import Refused
+
+WORKING = ("member", "admin")
+
+
+def templates_for(user: User, project: Project | None = None) -> QuerySet[Template]:
+    """The templates of everybody and of the user's projects, or of this one; every one for a
+    platform admin. Those of everybody first."""
+    rows = Template.objects.select_related("project")
+    own = Q(project__isnull=True)
+    if not user.is_platform_admin:
+        own |= Q(project_id__in=Membership.objects.filter(user=user).values("project_id"))
+        rows = rows.filter(own)
+    if project is not None:
+        rows = rows.filter(Q(project__isnull=True) | Q(project=project))
+    return rows.order_by(F("project__slug").asc(nulls_first=True), "name", "id")
+
+
+def template_visible(user: User, pk: int) -> Template:
+    """Raises Refused(not_found): foreign and unknown read the same."""
+    row = templates_for(user).filter(pk=pk).first()
+    if row is None:
+        raise Refused("not_found", "There is no such template, or you may not see it", "", 404)
+    return row
+
+
+def may_change(user: User, template: Template) -> bool:
+    """Who runs its project and who made it; a platform admin every one."""
+    if template.project_id is None:
+        return user.is_platform_admin
+    if is_project_admin(user, template.project_id):
+        return True
+    return template.made_by == user.username and role_in(user, template.project_id) in WORKING
+
+
+def image_policy_of(project: Project) -> ImagePolicy:
+    """The project's policy; one that allows any, with version 0, where nobody set one."""
+    row = ImagePolicy.objects.filter(project=project).first()
+    return row or ImagePolicy(project=project, version=0)
+
+
+def require_image(project: Project, image: str) -> None:
+    """Raises Refused(image_not_listed) where the project's list names no such image."""
+    policy = image_policy_of(project)
+    if policy.rule != ImageRule.LISTED:
+        return
+    if any(fnmatchcase(image, pattern) for pattern in policy.patterns):
+        return
+    allowed = ", ".join(policy.patterns) or "none"
+    sentence = f"{project.slug} may use only the images of its list: {allowed}"
+    raise Refused("image_not_listed", sentence, "image")

@@ -1,0 +1,175 @@
+"""One call of REST v1 after another: retried where repeating is harmless, refusals as Failed."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import httpx
+
+from portal.cli.config import Access
+from portal.cli.outcome import Exit, Failed, failed_from
+
+BUSY = frozenset((429, 502, 503, 504))
+TRIES = 4
+LONGEST_PAUSE = 30.0
+TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+
+
+class Client:
+    """Calls as whom the token says. `transport` and `pause` are for tests."""
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        pause: Callable[[float], object] = time.sleep,
+        version: str = "",
+    ) -> None:
+        self.access, self.pause = access, pause
+        token = access.token
+        if not (token.isascii() and token.isprintable() and " " not in token):
+            sentence = "The token holds characters that no token has"
+            raise Failed("token_invalid", sentence, "tessera login", Exit.DENIED)
+        # Redirects are not followed: the token stays with the address it was given for.
+        self.http = httpx.Client(
+            base_url=f"{access.url}/api/v1/",
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Accept": "application/json",
+                "User-Agent": f"tessera-cli/{version}",
+            },
+            timeout=TIMEOUT,
+            transport=transport,
+        )
+
+    def get(self, path: str, hint: str = "", **params: Any) -> Any:
+        return _json(self.call("GET", path, params=_given(params), again=True, hint=hint))
+
+    def post(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        key: str = "",
+        again: bool = False,
+        hint: str = "",
+        **params: Any,
+    ) -> Any:
+        """`key`: an Idempotency-Key, which makes it safe to send the same once more. `again`: the
+        call is harmless to repeat by itself."""
+        headers = {"Idempotency-Key": key} if key else {}
+        answer = self.call(
+            "POST",
+            path,
+            params=_given(params),
+            body=body,
+            headers=headers,
+            again=again or bool(key),
+            hint=hint,
+        )
+        return _json(answer)
+
+    def rows(self, path: str, most: int = 0, **params: Any) -> list[dict[str, Any]]:
+        """The rows of a list over all of its pages, at most `most` of them (0: all)."""
+        found: list[dict[str, Any]] = []
+        for page in self._pages(path, _given(params)):
+            found += page
+            if most and len(found) >= most:
+                return found[:most]
+        return found
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        again: bool = False,
+        hint: str = "",
+    ) -> httpx.Response:
+        """The answer, if it is a success. Raises Failed in every other case."""
+        request = self.http.build_request(
+            method, path, params=dict(params or {}), json=body, headers=dict(headers or {})
+        )
+        for left in reversed(range(TRIES if again else 1)):
+            try:
+                answer = self.http.send(request)
+            except httpx.TransportError as error:
+                if not left:
+                    raise _unreachable(self.access.url, error) from error
+                self.pause(2.0 ** (TRIES - left) / 4)
+                continue
+            if answer.status_code not in BUSY or not left:
+                break
+            self.pause(_retry_after(answer, 2.0 ** (TRIES - left) / 4))
+        if answer.is_success:
+            return answer
+        raise _refused(answer, hint)
+
+    def _pages(self, path: str, params: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
+        while True:
+            page = self.get(path, **params)
+            yield list(page.get("results", []))
+            following = parse_qs(urlsplit(page.get("next") or "").query)
+            if not following.get("cursor"):
+                return
+            params = params | {"cursor": following["cursor"][0]}
+
+
+def at(*parts: str) -> str:
+    """A path of names that people typed: "jobs", "../tokens" -> "jobs/..%2Ftokens"."""
+    for part in parts:
+        if not part or part in (".", ".."):
+            raise Failed("name_invalid", f"{part!r} is not a name", "tessera ps", Exit.USAGE)
+    return "/".join(quote(part, safe="") for part in parts)
+
+
+def _given(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value not in (None, "", [])}
+
+
+def _json(answer: httpx.Response) -> Any:
+    if not answer.content:
+        return None
+    try:
+        return answer.json()
+    except ValueError as wrong:
+        raise _no_portal(answer) from wrong
+
+
+def _refused(answer: httpx.Response, hint: str) -> Failed:
+    try:
+        problem = answer.json()
+    except ValueError:
+        problem = None
+    if not isinstance(problem, Mapping):
+        return _no_portal(answer)
+    return failed_from(answer.status_code, problem, hint)
+
+
+def _no_portal(answer: httpx.Response) -> Failed:
+    kind = answer.headers.get("content-type", "nothing").partition(";")[0]
+    sentence = (
+        f"{answer.request.url.host} answered {answer.status_code} with {kind}, not as a portal does"
+    )
+    late = answer.status_code == 504
+    return Failed(
+        "not_a_portal", sentence, "tessera login URL", Exit.TIMEOUT if late else Exit.FAILURE
+    )
+
+
+def _unreachable(url: str, error: httpx.TransportError) -> Failed:
+    if isinstance(error, httpx.TimeoutException):
+        sentence = f"{url} did not answer in time"
+        return Failed("timeout", sentence, "the same command again", Exit.TIMEOUT)
+    sentence = f"{url} cannot be reached: {error}"
+    return Failed("unreachable", sentence, "tessera login URL, if the address is wrong")
+
+
+def _retry_after(answer: httpx.Response, otherwise: float) -> float:
+    told = answer.headers.get("Retry-After", "")
+    return min(float(told), LONGEST_PAUSE) if told.isdecimal() else otherwise

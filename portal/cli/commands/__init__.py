@@ -1,0 +1,1 @@
+"""The commands, by what they are for. Each calls REST, and prints in words of portal.cli."""

@@ -1,0 +1,131 @@
+"""info, offers, top."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from portal.cli import jobs as words
+from portal.cli.outcome import Exit, Failed
+from portal.cli.output import Column, Format, Output, console, data, emit, is_terminal, say, table
+from portal.cli.request import mib
+from portal.cli.stock import is_whole_free, node_rows, offers
+from portal.cli.text import memory
+from portal.cli.tools import Tools, tools
+
+TOP_EVERY = 2.0
+MOST_IN_TOP = 200
+
+NODE_COLUMNS = [
+    Column("NODE", lambda node: node["name"]),
+    Column("STATE", lambda node: node["status"]),
+    Column("TAKES-WORK", lambda node: "yes" if node["schedulable"] else "no, cordoned"),
+    Column("MODEL", lambda node: ", ".join(node["models"])),
+    Column("GPUS", lambda node: node["gpu_count"]),
+    Column("FREE", lambda node: node["free_gpus"]),
+    Column("FREE-SLICES", lambda node: ", ".join(_times(node["free_slices"]))),
+    Column("FAULTED", lambda node: node["faulted_gpus"] or ""),
+    Column("CPU", lambda node: (node["cpu_milli"] or 0) // 1000, wide=True),
+    Column("MEMORY", lambda node: memory(node["memory_mib"]), wide=True),
+    Column("MAP", lambda node: node["picture"], wide=True),
+    Column("SAYS", lambda node: node["cordon_reason"], wide=True),
+]
+OFFER_COLUMNS = [
+    Column("MODEL", lambda offer: offer["model"]),
+    Column("KIND", lambda offer: offer["kind"]),
+    Column("PROFILE", lambda offer: offer["profile"]),
+    Column("MEMORY", lambda offer: memory(offer["memory_mib"])),
+    Column("FREE", lambda offer: offer["free"]),
+    Column("ALL", lambda offer: offer["all"]),
+    Column("NODES", lambda offer: ", ".join(offer["nodes"]), wide=True),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (info, offers_command, top):
+        app.command(name="offers" if command is offers_command else None)(command)
+
+
+def info(context: typer.Context, output: Output = Format.TABLE) -> None:
+    """Nodes, and what is free on them now (sinfo). -o wide draws each GPU."""
+    client = tools(context).client
+    rows = node_rows(client.rows("nodes"), client.rows("gpus"))
+    emit(rows, NODE_COLUMNS, output, name="name", empty="There are no nodes yet.")
+
+
+def offers_command(
+    context: typer.Context,
+    mem: Annotated[str, typer.Option("--mem", help="with at least so much, such as 10GB")] = "",
+    model: Annotated[str, typer.Option(help="such as H200")] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """What could be had now, by model and kind."""
+    client = tools(context).client
+    rows = offers(client.rows("nodes"), client.rows("gpus"), mib(mem) if mem else 0)
+    rows = [row for row in rows if model.lower() in str(row["model"]).lower()]
+    if output is Format.NAME:
+        output_names = [row["profile"] or row["kind"] for row in rows if row["free"]]
+        sys.stdout.write("".join(f"{name}\n" for name in dict.fromkeys(output_names)))
+        return
+    emit(rows, OFFER_COLUMNS, output, empty="No GPU has so much memory.")
+    if output in (Format.TABLE, Format.WIDE) and rows:
+        say("Slices are carved when asked for: tessera submit --dry-run says what can start.")
+
+
+def top(
+    context: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="print it once and end")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """The cluster and its jobs, live."""
+    at_hand = tools(context)
+    if output not in (Format.TABLE, Format.WIDE):
+        if output is Format.NAME:
+            raise Failed("usage", "top has no names", "tessera ps -A -o name", Exit.USAGE)
+        data(_figures(at_hand)[0], output)
+        return
+    screen = console(sys.stdout)
+    wide = output is Format.WIDE
+    if once or not is_terminal(sys.stdout):
+        screen.print(_drawn(at_hand, wide=wide))
+        return
+    try:
+        with Live(console=screen, auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(_drawn(at_hand, wide=wide), refresh=True)
+                at_hand.pause(TOP_EVERY)
+    except KeyboardInterrupt:
+        return
+
+
+def _figures(at_hand: Tools) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    gpus = at_hand.client.rows("gpus")
+    rows = at_hand.client.rows("jobs", MOST_IN_TOP, status=list(words.ALIVE), page_size=200)
+    figures = {
+        "gpus": len(gpus),
+        "gpus_free": sum(1 for gpu in gpus if is_whole_free(gpu)),
+        "gpus_faulted": sum(1 for gpu in gpus if gpu["health"] != "ok"),
+        "running": sum(1 for row in rows if row["status"] == "running"),
+        "waiting": sum(1 for row in rows if row["status"] in words.WAITING),
+    }
+    return figures, rows
+
+
+def _drawn(at_hand: Tools, *, wide: bool) -> Group:
+    figures, rows = _figures(at_hand)
+    head = (
+        f"{figures['gpus_free']} of {figures['gpus']} GPUs wholly free · "
+        f"{figures['running']} running · {figures['waiting']} waiting"
+    )
+    if figures["gpus_faulted"]:
+        head += f" · {figures['gpus_faulted']} faulted"
+    order = {"running": 0, "stopping": 1, "preparing": 2, "placed": 3}
+    rows.sort(key=lambda row: (order.get(row["status"], 9), row["position"] or 1 << 30))
+    return Group(Text(head, style="bold"), table(rows, words.columns(at_hand.now()), wide=wide))
+
+
+def _times(counts: dict[str, int]) -> list[str]:
+    return [f"{count} x {profile}" for profile, count in counts.items()]

@@ -1,0 +1,139 @@
+"""login, logout, whoami."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from portal.cli.client import Client
+from portal.cli.config import (
+    Access,
+    access,
+    config_path,
+    forget,
+    is_in_the_clear,
+    read_url,
+    store,
+    stored,
+)
+from portal.cli.outcome import Exit, Failed
+from portal.cli.output import Format, Output, console, data, facts, say
+from portal.cli.text import clock, moment
+from portal.cli.tools import Tools, tools
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(login)
+    app.command()(logout)
+    app.command()(whoami)
+
+
+def login(
+    context: typer.Context,
+    url: Annotated[str, typer.Argument(help="address of the portal")] = "",
+    token_stdin: Annotated[
+        bool, typer.Option("--token-stdin", help="read the token from standard input")
+    ] = False,
+    project: Annotated[str, typer.Option(help="the project that submit takes by itself")] = "",
+) -> None:
+    """Keep the portal's address and your API token (made on its Account page)."""
+    at_hand = tools(context)
+    kept = stored(at_hand.env)
+    address = read_url(url or at_hand.env.get("TESSERA_URL", "") or kept.url or _asked(at_hand))
+    if is_in_the_clear(address):
+        say(f"Note: {address} is not https: whoever listens on the way reads the token.")
+    token = _token(at_hand, token_stdin, address)
+    who = Access(address, token, project or (kept.project if address == kept.url else ""))
+    projects = at_hand.client_for(who).rows("projects")
+    if project and project not in {row["slug"] for row in projects}:
+        sentence = f"{project!r} is not among your projects: {_names(projects)}"
+        raise Failed("project_unknown", sentence, "tessera login, without --project", Exit.USAGE)
+    path = store(at_hand.env, who)
+    say(f"Signed in to {address}. Kept in {path}. Your projects: {_names(projects)}")
+    if at_hand.env.get("TESSERA_TOKEN") or at_hand.env.get("TESSERA_URL"):
+        say("Note: TESSERA_URL and TESSERA_TOKEN of the environment win over what is kept.")
+
+
+def logout(
+    context: typer.Context,
+    revoke: Annotated[
+        bool, typer.Option(help="delete the token on the portal too; needs a token of scope admin")
+    ] = False,
+) -> None:
+    """Forget the address and the token."""
+    at_hand = tools(context)
+    if revoke:
+        who = access(replace_env(at_hand, "TESSERA_TOKEN"))
+        row = _own_token(at_hand.client_for(who), who.token)
+        at_hand.client_for(who).call("DELETE", f"tokens/{row['id']}", hint="tessera logout")
+    was_there = forget(at_hand.env)
+    say("Signed out." if was_there else f"Nothing was kept in {config_path(at_hand.env)}.")
+    if at_hand.env.get("TESSERA_TOKEN"):
+        say("Note: TESSERA_TOKEN is still in the environment.")
+
+
+def whoami(context: typer.Context, output: Output = Format.TABLE) -> None:
+    """The portal, the token with its scope and end, and your projects."""
+    at_hand = tools(context)
+    token = _own_token(at_hand.client, at_hand.access.token)
+    projects = at_hand.client.rows("projects")
+    names = [str(row["slug"]) for row in projects]
+    found = {
+        "url": at_hand.access.url,
+        "token": token,
+        "projects": names,
+        "project": at_hand.access.project or None,
+    }
+    if output in (Format.JSON, Format.YAML):
+        data(found, output)
+        return
+    if output is Format.NAME:
+        typer.echo(token["name"])
+        return
+    end = moment(token["expires_at"])
+    pairs = [
+        ("Portal", at_hand.access.url),
+        ("Token", f"{token['name']} ({token['id']}…)"),
+        ("Scope", token["scope"]),
+        ("Expires", clock(end, at_hand.now()) if end else "never"),
+        ("Projects", _names(projects)),
+        ("Submits to", at_hand.access.project),
+    ]
+    console(sys.stdout).print(facts(pairs))
+
+
+def replace_env(at_hand: Tools, without: str) -> dict[str, str]:
+    return {name: value for name, value in at_hand.env.items() if name != without}
+
+
+def _own_token(client: Client, text: str) -> dict[str, Any]:
+    """A token is known by its first characters, which REST lists."""
+    rows = client.rows("tokens")
+    found = [row for row in rows if row["id"] and text.startswith(row["id"])]
+    if not found:
+        raise Failed("not_found", "The portal does not list this token", "tessera login")
+    return max(found, key=lambda row: len(row["id"]))
+
+
+def _asked(at_hand: Tools) -> str:
+    if not at_hand.is_interactive():
+        raise Failed("usage", "Say the portal's address", "tessera login URL", Exit.USAGE)
+    return str(typer.prompt("Address of the portal", err=True))
+
+
+def _token(at_hand: Tools, from_stdin: bool, address: str) -> str:
+    if from_stdin:
+        token = sys.stdin.readline().strip()
+    elif at_hand.is_interactive():
+        say(f"Make a token at {address}/account/ and paste it here; it is not shown.")
+        token = str(typer.prompt("Token", hide_input=True, err=True)).strip()
+    else:
+        token = at_hand.env.get("TESSERA_TOKEN", "").strip()
+    if not token:
+        sentence = "There is no token to keep"
+        raise Failed("usage", sentence, "tessera login URL --token-stdin < FILE", Exit.USAGE)
+    return token
+
+
+def _names(projects: list[dict[str, Any]]) -> str:
+    return ", ".join(str(row["slug"]) for row in projects) or "none yet"

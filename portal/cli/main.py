@@ -1,0 +1,72 @@
+"""The `tessera` command: its commands, and one place where a failure becomes words and a code."""
+
+from typing import Annotated, Any
+
+import typer
+from typer.completion import get_completion_script
+from typer.core import TyperGroup
+
+from portal.cli.commands import admin, change, cluster, logs, look, people, session, submit
+from portal.cli.outcome import Exit, Failed
+from portal.cli.output import show_failure
+from portal.cli.tools import Tools, own_version
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+class Commands(TyperGroup):
+    """The group that tells every failure."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Failed as failed:
+            show_failure(failed)
+            raise typer.Exit(failed.exit) from failed
+
+
+app = typer.Typer(
+    name="tessera",
+    cls=Commands,
+    help="Ask for GPUs, watch jobs, and see why they wait. "
+    "Docs: docs/cli.md. Start with: tessera login URL",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tessera {own_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="say it and end")
+    ] = False,
+) -> None:
+    context.ensure_object(Tools)
+
+
+@app.command()
+def completion(
+    shell: Annotated[str, typer.Argument(help="bash, zsh or fish")] = "bash",
+) -> None:
+    """Print the completion script: source <(tessera completion bash)."""
+    if shell not in SHELLS:
+        raise Failed(
+            "usage", f"{shell}: one of {', '.join(SHELLS)}", "tessera completion bash", Exit.USAGE
+        )
+    script = get_completion_script(
+        prog_name="tessera", complete_var="_TESSERA_COMPLETE", shell=shell
+    )
+    typer.echo(script)
+
+
+for part in (session, submit, look, logs, change, cluster, people):
+    part.add_to(app)
+app.add_typer(admin.app, name="admin")

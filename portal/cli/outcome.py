@@ -1,0 +1,106 @@
+"""How a command ends: the closed list of exit codes, and a failure that people can act on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+
+class Exit(IntEnum):
+    """`submit --wait` ends with the job's own code instead."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    DENIED = 4
+    CONFLICT = 5
+    TIMEOUT = 6
+
+
+@dataclass
+class Failed(Exception):
+    """A stable code, a sentence, the fields that are wrong, and the next command to try."""
+
+    code: str
+    sentence: str
+    next: str = ""
+    exit: Exit = Exit.FAILURE
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.sentence}"
+
+
+# The status is that of bad input, but nothing about the input is wrong: it is too much.
+OVER_A_LIMIT = frozenset(
+    (
+        "approval",
+        "budget",
+        "over_project_limit",
+        "over_time_limit",
+        "pending_limit",
+        "quota_project",
+        "quota_user",
+        "scope_forbidden",
+        "scope_missing",
+    )
+)
+NEVER_RUNS = "impossible"
+EXIT_OF_STATUS = {
+    400: Exit.USAGE,
+    401: Exit.DENIED,
+    403: Exit.DENIED,
+    404: Exit.NOT_FOUND,
+    408: Exit.TIMEOUT,
+    409: Exit.CONFLICT,
+    412: Exit.CONFLICT,
+    413: Exit.USAGE,
+    415: Exit.USAGE,
+    422: Exit.CONFLICT,
+    428: Exit.CONFLICT,
+    429: Exit.DENIED,
+    504: Exit.TIMEOUT,
+}
+
+
+def exit_of(status: int, code: str) -> Exit:
+    """The exit code for a refusal of REST."""
+    if code in OVER_A_LIMIT:
+        return Exit.DENIED
+    if code == NEVER_RUNS:
+        return Exit.FAILURE
+    return EXIT_OF_STATUS.get(status, Exit.FAILURE)
+
+
+def failed_from(status: int, problem: Mapping[str, Any], hint: str = "") -> Failed:
+    """problem+json (RFC 9457) as a failure. `hint`: what the command would try next."""
+    code = str(problem.get("code") or f"http_{status}")
+    sentence = str(problem.get("detail") or problem.get("title") or f"HTTP {status}")
+    errors = problem.get("errors")
+    fields = tuple(
+        (str(error.get("field", "")), str(error.get("message", "")))
+        for error in (errors if isinstance(errors, list) else [])
+        if isinstance(error, Mapping)
+    )
+    return Failed(code, sentence, _next(status, code) or hint, exit_of(status, code), fields)
+
+
+def _next(status: int, code: str) -> str:
+    match (status, code):
+        case (401, _):
+            return "tessera login"
+        case (403, "scope_missing"):
+            return "tessera login, with a token of a wider scope from the Account page"
+        case (_, "project_unknown"):
+            return "tessera whoami"
+        case (_, "image_not_allowed" | "impossible"):
+            return "tessera offers"
+        case (_, "quota_user" | "quota_project" | "budget"):
+            return "tessera quota"
+        case (_, "pending_limit"):
+            return "tessera ps"
+        case (429, _):
+            return "the same command in a minute"
+        case _:
+            return ""

@@ -1,0 +1,81 @@
+"""Numbers, times and foreign text as a terminal may show them. Pure."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+UNITS_PER_GPU = 56_000
+UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+# An escape sequence as a whole (OSC, DCS, CSI, two bytes), so that nothing of it is left to read.
+_ESCAPE = re.compile(
+    r"\x1b(?:[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\[[0-?]*[ -/]*[@-~]?|[ -/]*[0-~])?"
+    r"|\x9b[0-?]*[ -/]*[@-~]?"
+)
+# Other controls, and marks that turn the direction of what follows.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BREAK = re.compile(r"\r\n?")
+
+
+def plain(text: object) -> str:
+    """Without anything that a terminal would obey, on one line."""
+    return " ".join(harmless(str(text)).split())
+
+
+def harmless(text: str) -> str:
+    """Lines of a log without anything that a terminal would obey; newlines and tabs stay."""
+    return _CONTROL.sub("", _ESCAPE.sub("", _BREAK.sub("\n", text)))
+
+
+def moment(text: Any) -> datetime | None:
+    """A time of REST, or None."""
+    try:
+        found = datetime.fromisoformat(str(text)) if text else None
+    except ValueError:
+        return None
+    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def span(seconds: float) -> str:
+    """3_700 -> "1h1m": the two largest units."""
+    left = max(0, int(seconds))
+    words: list[str] = []
+    for unit, size in UNITS.items():
+        amount, left = divmod(left, size)
+        if amount or words:
+            words.append(f"{amount}{unit}")
+        if len(words) == 2:
+            break
+    return "".join(word for word in words if word[:-1] != "0") or "0s"
+
+
+def clock(when: datetime, now: datetime) -> str:
+    """Local time: "14:05" today, else with its date."""
+    here, today = when.astimezone(), now.astimezone()
+    return here.strftime("%H:%M" if here.date() == today.date() else "%Y-%m-%d %H:%M")
+
+
+def gpus(units: Any) -> str:
+    """Units as GPUs: 56_000 -> "1", 8_000 -> "0.143"."""
+    if not isinstance(units, int):
+        return "-"
+    return f"{Decimal(units) / UNITS_PER_GPU:.3f}".rstrip("0").rstrip(".")
+
+
+def memory(mib: Any) -> str:
+    if not isinstance(mib, int):
+        return "-"
+    return f"{mib / 1024:.0f}GiB" if mib >= 1024 else f"{mib}MiB"
+
+
+def expected(job: Mapping[str, Any], now: datetime) -> str:
+    """When a waiting job will start, or why nobody can say."""
+    if estimate := job.get("estimate"):
+        when, last = moment(estimate.get("expected")), moment(estimate.get("pessimistic"))
+        if when:
+            latest = f" (at the latest about {clock(last, now)})" if last and last > when else ""
+            return f"starts about {clock(when, now)}{latest}"
+    if none := job.get("no_estimate"):
+        return plain(none.get("sentence", ""))
+    return ""

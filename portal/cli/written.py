@@ -1,0 +1,85 @@
+"""A request as the command that asks for the same: for pages, and to keep in a script. Pure."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+# What `tessera submit` asks for where a flag is left out.
+USUAL = {
+    "kind": "batch",
+    "launcher": "none",
+    "replicas": 1,
+    "shm": "1GiB",
+    "priority": "normal",
+    "topology": "best",
+    "backend": "auto",
+    "grace": "30s",
+}
+FLAGS = {
+    "project": "--project",
+    "name": "--name",
+    "kind": "--kind",
+    "image": "--image",
+    "replicas": "--nodes",
+    "launcher": "--launcher",
+    "cpu": "--cpu",
+    "memory": "--memory",
+    "shm": "--shm",
+    "disk": "--disk",
+    "time_limit": "--time",
+    "priority": "--priority",
+    "topology": "--topology",
+    "backend": "--backend",
+    "grace": "--grace",
+    "begin_at": "--begin",
+    "after": "--after",
+    "needs": "--needs",
+    "tolerates": "--tolerates",
+}
+
+
+def as_command(request: Mapping[str, Any]) -> str:
+    """The canonical request (every default filled in) as one line that is safe to paste."""
+    words = ["tessera", "submit"]
+    for field, flag in FLAGS.items():
+        value = request.get(field)
+        if value in (None, [], USUAL.get(field)):
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            words += _flag(flag, one)
+    words += _device(request["device"])
+    if request.get("launcher") == "torchrun":
+        words += _flag("--processes", request["processes"])
+    retries = request.get("retries") or {}
+    if retries.get("infrastructure", 3) != 3:
+        words += _flag("--retries", retries["infrastructure"])
+    if retries.get("user"):
+        words += _flag("--user-retries", retries["user"])
+    if request.get("preemptible", False) != (request.get("priority") == "low"):
+        words.append("--preemptible" if request["preemptible"] else "--no-preemptible")
+    for name, value in (request.get("env") or {}).items():
+        words += _flag("--env", f"{name}={value}")
+    return shlex.join([*words, "--", *map(str, request["command"])])
+
+
+def _flag(flag: str, value: object) -> list[str]:
+    """Two words, or one where the value would read as a flag."""
+    text = str(value)
+    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+
+
+def _device(device: Mapping[str, Any]) -> list[str]:
+    words: list[str] = []
+    if "gpus" in device:
+        words += _flag("--gpus", device["gpus"])
+    elif "mig" in device:
+        words += _flag("--mig", device["mig"])
+    elif "mps" in device:
+        words += _flag("--mps", f"{device['mps']['threads']}:{device['mps']['memory']}")
+    else:
+        words += _flag("--gpu-memory", device["memory"])
+    for model in device.get("models", []):
+        words += _flag("--model", model)
+    if "isolation" in device:
+        words += _flag("--isolation", device["isolation"])
+    return words

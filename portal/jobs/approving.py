@@ -1,0 +1,171 @@
+"""The inbox of who decides about approvals: what waits for a yes, and what a yes would do.
+
+approvals_for(user) ─▶ Asking: holds, may use, quota and budget with it
+starts_if_approved(jobs) ─▶ one planning pass with all of them in the queue; changes nothing
+approvals_decide(refs, …) ─▶ job_approve or job_refuse for each, audited by them
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from portal.accounts.models import Membership, Role, User
+from portal.errors import Refused
+from portal.inventory.boards import boards_there
+from portal.jobs.admission import units_of
+from portal.jobs.asked import as_if_queued
+from portal.jobs.estimates import as_dict, questions
+from portal.jobs.holding import job_approve, job_refuse
+from portal.jobs.models import Job
+from portal.jobs.selectors import job_visible, jobs_visible_to
+from portal.jobs.snapshot import cluster_snapshot, queue
+from portal.quotas.budgets import budgets_now
+from portal.quotas.models import Quota
+from portal.quotas.policy import policy_now
+from scheduler.core.forecast.of_pass import starts_of
+from scheduler.core.forecast.outlook import Outlook
+from scheduler.core.plan import plan_with_questions
+from scheduler.core.request import parse_stored
+from scheduler.core.states import JobStatus
+
+# So many are decided in one go: each is a transaction of its own.
+MOST_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """A limit that the job would count against. Units, or unit-seconds for a budget; `held`: what
+    counts now, without the job. `user` "" is the whole project."""
+
+    is_budget: bool
+    user: str
+    limit: int
+    held: int
+    after: int
+
+    @property
+    def is_over(self) -> bool:
+        return self.after > self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A job that waits for a yes. `units` it would hold, `unit_seconds` it may use at most."""
+
+    job: Job
+    units: int
+    unit_seconds: int
+    against: tuple[Against, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a yes would lead to: `at_once`, or an estimate and a reason as a job's row has them."""
+
+    at_once: bool
+    estimate: dict[str, Any] | None
+    reason: dict[str, Any] | None
+
+
+def awaiting_for(user: User) -> QuerySet[Job]:
+    """The jobs that wait for this person's yes or no, the oldest first."""
+    rows = jobs_visible_to(user).filter(status=JobStatus.AWAITING_APPROVAL)
+    if not user.is_platform_admin:
+        led = Membership.objects.filter(user=user, role=Role.ADMIN).values("project_id")
+        rows = rows.filter(project_id__in=led)
+    return rows.order_by("id")
+
+
+def decides(user: User) -> bool:
+    """Whether there is any project whose approvals this person decides."""
+    if user.is_platform_admin:
+        return True
+    return Membership.objects.filter(user=user, role=Role.ADMIN).exists()
+
+
+def askings(jobs: Sequence[Job]) -> list[Asking]:
+    """What each would count against. A fixed number of queries."""
+    if not jobs:
+        return []
+    boards = boards_there()
+    projects = {job.project_id for job in jobs}
+    rows = Quota.objects.filter(project_id__in=projects, model="").select_related("user")
+    quotas: dict[int, list[Quota]] = {}
+    for row in rows.order_by("user_id"):
+        quotas.setdefault(row.project_id, []).append(row)
+    budgets = budgets_now(timezone.now())
+    found = []
+    for job in jobs:
+        units = units_of(parse_stored(job.request), boards)
+        used = units * job.time_limit_seconds
+        against = [
+            Against(
+                False,
+                row.user.username if row.user else "",
+                row.limit_units + row.borrow_units,
+                row.used_units,
+                row.used_units + units,
+            )
+            for row in quotas.get(job.project_id, [])
+            if row.user_id in (None, job.owner_id)
+        ]
+        for view in budgets:
+            if view.project == job.project.slug and view.user in ("", job.owner.username):
+                held = view.used_unit_seconds + view.held_unit_seconds
+                limit = view.limit_unit_seconds
+                against.append(Against(True, view.user, limit, held, held + used))
+        found.append(Asking(job, units, used, tuple(against)))
+    return found
+
+
+def starts_if_approved(jobs: Sequence[Job]) -> dict[int, Start]:
+    """By job: what the next pass would do if all of these were approved now. The production planner
+    on the rows of now."""
+    now, policy = timezone.now(), policy_now()
+    snapshot = cluster_snapshot(now=now, jobs=queue(), half_life_seconds=policy.half_life_seconds)
+    asked = {
+        int(one.id): replace(one, held_because="", queued_at=snapshot.now)
+        for one in as_if_queued(jobs)
+    }
+    snapshot = replace(snapshot, jobs=(*snapshot.jobs, *asked.values()))
+    outlook = Outlook.of(snapshot)
+    decided, _ = plan_with_questions(snapshot, policy, outlook)
+    foretold = starts_of(snapshot, policy, outlook, decided, questions(now))
+    reasons = {hold.job: hold.reason for hold in decided.holds}
+    return {pk: _start(one.id, reasons, foretold) for pk, one in asked.items()}
+
+
+def _start(key: str, reasons: dict[str, Any], foretold: Any) -> Start:
+    reason = reasons.get(key)
+    if reason is None:
+        return Start(True, None, None)
+    told = foretold.get(key)
+    estimate = as_dict(told) if told and told.is_told else None
+    return Start(False, estimate, reason.as_dict())
+
+
+def approvals_decide(
+    *, refs: Iterable[str], by: User, approve: bool, because: str
+) -> list[tuple[str, Refused | None]]:
+    """Say yes or no to each: its label, and what stood against it. One that cannot be decided any
+    more does not keep the others. Raises Refused(reason_missing, none_chosen, too_many)."""
+    wanted = list(dict.fromkeys(refs))
+    if not wanted:
+        raise Refused("none_chosen", "Choose at least one job", "job")
+    if len(wanted) > MOST_AT_ONCE:
+        raise Refused("too_many", f"Decide about at most {MOST_AT_ONCE} jobs at once", "job")
+    if not approve and not because.strip():
+        raise Refused("reason_missing", "Say why: its owner will read it", "because")
+    return [(ref, _decide(ref, by, approve, because)) for ref in wanted]
+
+
+def _decide(ref: str, by: User, approve: bool, because: str) -> Refused | None:
+    decide = job_approve if approve else job_refuse
+    try:
+        decide(job=job_visible(by, ref), by=by, because=because)
+    except Refused as refused:
+        return refused
+    return None

@@ -1,0 +1,169 @@
+"""What narrows a list of jobs: the same names and values on the Jobs page and over REST.
+
+    filters = JobFilters(request.GET, jobs_visible_to(user), user=user)
+    filters.errors      # by field; nothing is found while there are any
+    filters.qs          # narrowed, in the order asked for
+    filters.sorting     # its columns, for pages by cursor
+
+Unknown names are left alone: a page has parameters of its own.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import django_filters as df
+from django.core.exceptions import ValidationError
+from django.db.models import Q, QuerySet
+from django.utils.translation import gettext_lazy as _
+from django_filters.fields import IsoDateTimeField
+
+from portal.accounts.models import User
+from portal.jobs.models import Job, Replica
+from portal.jobs.selectors import LABEL
+from scheduler.core.reasons import ReasonCode
+from scheduler.core.states import JOB_WAITING, JobStatus
+
+KINDS = ("batch", "notebook", "service")
+# By what lists may be sorted: only columns that have an index. Rows without a value are left out.
+ORDERS: dict[str, tuple[str, ...]] = {
+    "newest": ("-id",),
+    "oldest": ("id",),
+    "started": ("-started_at", "-id"),
+    "finished": ("-finished_at", "-id"),
+}
+YES, NO = ("1", "true"), ("0", "false")
+WAITING = [str(status) for status in sorted(JOB_WAITING)]
+NOT_A_CHOICE = {"invalid_choice": _("%(value)s is none of the choices. Choose one of the list")}
+NOT_A_TIME = {"invalid": _("Write a day as 2026-01-31, or a moment as 2026-01-31T09:30+00:00")}
+YEARS = range(1970, 2200)
+NUMBER = re.compile(r"[Jj]-[0-9]+")
+
+
+class Moment(IsoDateTimeField):
+    """A moment, or a day: its first one. Far years fit no database in every time zone."""
+
+    def to_python(self, value: Any) -> datetime | None:
+        moment: datetime | None = super().to_python(value)
+        if moment is not None and moment.year not in YEARS:
+            raise ValidationError(self.error_messages["invalid"], code="invalid")
+        return moment
+
+
+class MomentFilter(df.IsoDateTimeFilter):
+    field_class = Moment
+
+
+class JobFilters(df.FilterSet):
+    status = df.MultipleChoiceFilter(
+        choices=[(str(s), str(s)) for s in JobStatus],
+        label=_("Status"),
+        error_messages=NOT_A_CHOICE,
+        help_text="may be repeated",
+    )
+    reason = df.MultipleChoiceFilter(
+        choices=[(str(code), str(code)) for code in ReasonCode],
+        label=_("Reason"),
+        method="by_reason",
+        error_messages=NOT_A_CHOICE,
+        help_text="what it waits for; may be repeated",
+    )
+    project = df.CharFilter("project__slug", label=_("Project"), max_length=40)
+    owner = df.CharFilter("owner__username", label=_("Owner"), max_length=150)
+    mine = df.TypedChoiceFilter(
+        choices=[(value, value) for value in (*YES, *NO)],
+        coerce=lambda value: value in YES,
+        label=_("Only mine"),
+        method="by_mine",
+        error_messages=NOT_A_CHOICE,
+    )
+    name = df.CharFilter(
+        label=_("Name contains"),
+        method="by_name",
+        max_length=63,
+        help_text="a part of the name, or a job's number such as J-12",
+    )
+    node = df.CharFilter(
+        label=_("Node"),
+        method="by_node",
+        max_length=63,
+        help_text="the name of a node that it runs or ran on",
+    )
+    kind = df.ChoiceFilter(
+        choices=[(kind, kind) for kind in KINDS], label=_("Kind"), error_messages=NOT_A_CHOICE
+    )
+    submitted_after = MomentFilter(
+        "submitted_at", "gte", label=_("Submitted from"), error_messages=NOT_A_TIME
+    )
+    submitted_before = MomentFilter(
+        "submitted_at", "lt", label=_("Submitted before"), error_messages=NOT_A_TIME
+    )
+    order = df.ChoiceFilter(
+        choices=[(order, order) for order in ORDERS],
+        label=_("Order"),
+        method="by_order",
+        error_messages=NOT_A_CHOICE,
+        help_text="newest by default; started and finished: the latest first",
+    )
+
+    class Meta:
+        model = Job
+        fields: list[str] = []
+
+    def __init__(
+        self, data: Mapping[str, Any], queryset: QuerySet[Job], *, user: User, **more: Any
+    ) -> None:
+        super().__init__(data, queryset, **more)
+        self.is_bound = True
+        self.user = user
+
+    def filter_queryset(self, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        """Nothing while a value is wrong: a filter that is ignored shows too much."""
+        if self.errors:
+            return queryset.none()
+        found: QuerySet[Job] = super().filter_queryset(queryset)
+        return found.order_by(*self.sorting)
+
+    @property
+    def sorting(self) -> tuple[str, ...]:
+        return ORDERS[self.form.cleaned_data.get("order") or "newest"]
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether anything but the order was asked for, right or wrong."""
+        return any(self.data.get(name) for name in self.filters if name != "order")
+
+    def by_reason(self, rows: QuerySet[Job], _name: str, codes: list[str]) -> QuerySet[Job]:
+        """What a job once waited for says nothing of one that runs."""
+        return rows.filter(status__in=WAITING, reason__code__in=codes) if codes else rows
+
+    def by_mine(self, rows: QuerySet[Job], _name: str, mine: bool) -> QuerySet[Job]:
+        return rows.filter(owner=self.user) if mine is True else rows
+
+    def by_name(self, rows: QuerySet[Job], _name: str, text: str) -> QuerySet[Job]:
+        named = Q(name__icontains=text)
+        if NUMBER.fullmatch(text) and (label := LABEL.fullmatch(text)):
+            named |= Q(pk=int(label[1]))
+        return rows.filter(named)
+
+    def by_node(self, rows: QuerySet[Job], _name: str, node: str) -> QuerySet[Job]:
+        there = Replica.objects.filter(node__name=node).values("attempt__job_id")
+        return rows.filter(pk__in=there)
+
+    def by_order(self, rows: QuerySet[Job], _name: str, order: str) -> QuerySet[Job]:
+        column = ORDERS[order][0].removeprefix("-")
+        return rows if column == "id" else rows.filter(**{f"{column}__isnull": False})
+
+
+def hidden_fields(filters: JobFilters, *but: str) -> list[tuple[str, str]]:
+    """What was asked for as (name, value) pairs, without the names in `but`: for links and forms
+    that keep it."""
+    data = filters.data
+    return [
+        (name, value)
+        for name in filters.filters
+        if name not in but
+        for value in data.getlist(name)
+        if value
+    ]

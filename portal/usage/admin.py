@@ -1,0 +1,12 @@
+"""The console's view of monthly reports: to whom, and when."""
+
+from django.contrib import admin
+
+from portal.console import ReadOnlyAdmin
+from portal.usage.models import MonthlyReport
+
+
+@admin.register(MonthlyReport)
+class MonthlyReportAdmin(ReadOnlyAdmin):
+    list_display = ("project", "user", "month", "sent_at")
+    list_select_related = ("project", "user")

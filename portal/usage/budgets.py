@@ -1,0 +1,106 @@
+"""Quotas and budgets that somebody may see, with what will be used of them until they end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import F, Q
+
+from portal.accounts.models import Membership, User
+from portal.jobs.models import Allocation
+from portal.quotas.budgets import budget_views
+from portal.quotas.models import Budget, Quota
+from portal.usage.forecast import PACE_DAYS, Forecast, forecast, pace_since
+from portal.usage.ledger import Window, used_and_first
+from portal.usage.selectors import ALL, Scope
+from scheduler.core.values import BudgetView
+
+Owner = tuple[int, int]
+
+# More than a page can hold; those that end first are shown.
+MOST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLine:
+    """A budget that counts now. `user` empty: of the whole project. Unit-seconds."""
+
+    project: str
+    user: str
+    limit: int
+    used: int
+    held: int
+    starts_at: datetime
+    ends_at: datetime
+    forecast: Forecast
+
+    @property
+    def by_end(self) -> int | None:
+        return self.forecast.by_end
+
+    @property
+    def is_enough(self) -> bool | None:
+        """None where there is nothing to go by."""
+        return None if self.by_end is None else self.by_end <= self.limit
+
+
+def concerning(user: User, scope: Scope) -> Q:
+    """The quotas and budgets of a scope that the user may see: a project's own, one's own, and
+    those of others where one runs the project."""
+    if scope.of == ALL:
+        return Q()
+    mine = Q(user__isnull=True) | Q(user=user)
+    if scope.project is not None:
+        return Q(project=scope.project) & (Q() if scope.runs else mine)
+    return Q(project_id__in=Membership.objects.filter(user=user).values("project_id")) & mine
+
+
+def budget_lines(of: Q, now: datetime) -> list[BudgetLine]:
+    """The budgets that count now, those that end first. Five queries, one where there are none."""
+    open_now = Budget.objects.filter(of, starts_at__lte=now, ends_at__gt=now)
+    rows = list(open_now.select_related("project", "user").order_by("ends_at", "id")[:MOST])
+    if not rows:
+        return []
+    of_these = Allocation.objects.filter(project_id__in={row.project_id for row in rows})
+    # Whoever began less than seven days ago has used nothing before that.
+    lately, firsts = used_and_first(of_these, Window(now - PACE_DAYS, now, now))
+    views = zip(rows, budget_views(rows, now), strict=True)
+    return [_line(row, view, firsts, lately, now) for row, view in views]
+
+
+def _line(
+    row: Budget,
+    view: BudgetView,
+    firsts: Mapping[Owner, datetime],
+    lately: Mapping[Owner, int],
+    now: datetime,
+) -> BudgetLine:
+    first = min((at for owner, at in firsts.items() if _counts(row, owner)), default=None)
+    told = forecast(
+        used=view.used_unit_seconds,
+        limit=row.limit_unit_seconds,
+        ends_at=row.ends_at,
+        lately=sum(used for owner, used in lately.items() if _counts(row, owner)),
+        since=pace_since(first, now),
+        now=now,
+    )
+    return BudgetLine(
+        project=row.project.slug,
+        user=row.user.username if row.user else "",
+        limit=row.limit_unit_seconds,
+        used=view.used_unit_seconds,
+        held=view.held_unit_seconds,
+        starts_at=row.starts_at,
+        ends_at=row.ends_at,
+        forecast=told,
+    )
+
+
+def quota_lines(of: Q) -> list[Quota]:
+    """The quotas with what is held of them, at most MOST. One query."""
+    rows = Quota.objects.filter(of).select_related("project", "user")
+    return list(rows.order_by("project__slug", F("user__username").asc(nulls_first=True))[:MOST])
+
+
+def _counts(row: Budget, owner: Owner) -> bool:
+    return row.project_id == owner[0] and row.user_id in (None, owner[1])

@@ -1,0 +1,122 @@
+"""Usage as CSV: one line for each allocation in the window, so that anybody can add it up again."""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connection
+from django.db.models import Q, QuerySet
+
+from portal.jobs.models import Allocation
+from portal.jobs.selectors import gpu_hours
+from portal.usage.ledger import Window, overlapping, seconds_in
+from portal.usage.selectors import model_of
+
+CHUNK = 500
+COLUMNS = (
+    "job",
+    "name",
+    "project",
+    "user",
+    "node",
+    "gpu",
+    "model",
+    "kind",
+    "profile",
+    "units",
+    "from",
+    "to",
+    "seconds",
+    "unit_seconds",
+    "gpu_hours",
+)
+FIELDS = (
+    "id",
+    "bound_at",
+    "released_at",
+    "units",
+    "replica__attempt__job_id",
+    "replica__attempt__job__name",
+    "project__slug",
+    "user__username",
+    "slice__gpu__node__name",
+    "slice__gpu__index",
+    "slice__gpu__board",
+    "slice__kind",
+    "slice__profile",
+)
+# A spreadsheet takes a cell that begins with one of these for a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def safe(cell: object) -> str:
+    """The cell as text that no spreadsheet runs."""
+    text = str(cell)
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def lines(rows: QuerySet[Allocation], window: Window) -> Iterator[str]:
+    """The file in pieces of CHUNK lines, each one query, in the order in which devices were bound.
+    What ends meanwhile counts as it did when the window was drawn."""
+    yield _written([COLUMNS])
+    last: tuple[datetime, Any] | None = None
+    found = overlapping(rows, window).order_by("bound_at", "id")
+    while chunk := _chunk(found, last):
+        yield _written(_cells(row, window) for row in chunk)
+        last = (chunk[-1][1], chunk[-1][0])
+
+
+async def lines_async(rows: QuerySet[Allocation], window: Window) -> AsyncIterator[str]:
+    """The same for a stream: no connection is held while the reader takes its time."""
+    pieces = lines(rows, window)
+    following = sync_to_async(_next, thread_sensitive=False)
+    while piece := await following(pieces):
+        yield piece
+
+
+def _next(pieces: Iterator[str]) -> str:
+    """Empty after the last one."""
+    try:
+        return next(pieces, "")
+    finally:
+        connection.close()
+
+
+def _chunk(rows: QuerySet[Allocation], last: tuple[datetime, Any] | None) -> list[tuple[Any, ...]]:
+    if last is not None:
+        at, pk = last
+        rows = rows.filter(Q(bound_at__gt=at) | Q(bound_at=at, id__gt=pk))
+    return list(rows.values_list(*FIELDS)[:CHUNK])
+
+
+def _cells(row: tuple[Any, ...], window: Window) -> list[object]:
+    _, bound_at, released_at, units, job, name, project, user, node, gpu, board, kind, profile = row
+    start, until = window.start, window.until
+    seconds = seconds_in(bound_at, released_at, start, until)
+    ends = min(released_at, until) if released_at else until
+    return [
+        f"J-{job}",
+        name,
+        project,
+        user,
+        node,
+        gpu,
+        model_of(board),
+        kind,
+        profile,
+        units,
+        max(bound_at, start).isoformat(timespec="seconds"),
+        ends.isoformat(timespec="seconds"),
+        seconds,
+        units * seconds,
+        gpu_hours(units * seconds),
+    ]
+
+
+def _written(rows: Any) -> str:
+    page = io.StringIO()
+    csv.writer(page, lineterminator="\r\n").writerows([safe(cell) for cell in row] for row in rows)
+    return page.getvalue()

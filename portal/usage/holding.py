@@ -1,0 +1,179 @@
+"""What is held now, and what sensors say of it: the latest sample of each device and its last hour.
+
+A number that is not measurable is None with why; it is never 0 instead.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from django.db.models import Count, Max, QuerySet, Sum
+
+from agents.contract.codec import decode
+from agents.contract.documents import SliceKind
+from agents.contract.errors import ContractError
+from agents.contract.telemetry import GpuSample, SliceSample, Why
+from portal.inventory.models import LatestSample
+from portal.inventory.selectors import LIVE
+from portal.jobs.models import Allocation, AllocationSample
+
+# Agents send every few seconds; an older sample says nothing of now.
+FRESH = timedelta(seconds=60)
+# A device is idle of which no look of this time, in at least so many minutes, saw more than this.
+LATELY = timedelta(hours=1)
+IDLE_MINUTES = 10
+IDLE_PERCENT = 5
+# So many are looked at, those that hold longest first.
+MOST = 50
+
+
+class Absent(StrEnum):
+    """Why there is no number beside those of `agents.contract.telemetry.Why`."""
+
+    NO_SAMPLE = "no_sample"
+    SHARE = "share"
+
+
+@dataclass(frozen=True, slots=True)
+class Lately:
+    """The last hour of a device: the highest look of each minute in which it was measured. `mean`
+    of these, rounded up: at most so much was used."""
+
+    minutes: int = 0
+    highest: int = 0
+    mean: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A live allocation. `active`: percent of the time in which anything ran on it, by its last
+    sample; None with `why`."""
+
+    job: str
+    name: str
+    project: str
+    user: str
+    node: str
+    gpu: int
+    kind: str
+    profile: str
+    units: int
+    since: datetime
+    active: int | None
+    why: Why | Absent | None
+    held: timedelta
+    lately: Lately
+
+    @property
+    def is_idle(self) -> bool:
+        return self.lately.minutes >= IDLE_MINUTES and self.lately.highest <= IDLE_PERCENT
+
+
+def used_lately(rows: Iterable[Holding]) -> tuple[int, int]:
+    """Units held that were measured in the last hour, and how many percent of them were in use at
+    most; (0, 0) where nothing was."""
+    measured = [row for row in rows if row.lately.minutes]
+    units = sum(row.units for row in measured)
+    used = sum(row.units * row.lately.mean for row in measured)
+    return units, -(-used // units) if units else 0
+
+
+def units_held(rows: QuerySet[Allocation], first: Sequence[Holding]) -> tuple[int, int]:
+    """How many units and how many slices these hold now, of which the `first` are known. One query,
+    none where these are all."""
+    if len(first) < MOST:
+        return sum(row.units for row in first), len(first)
+    live = rows.filter(status__in=LIVE, bound_at__isnull=False).order_by()
+    found = live.aggregate(units=Sum("units"), slices=Count("pk"))
+    return found["units"] or 0, found["slices"]
+
+
+def holdings(rows: QuerySet[Allocation], now: datetime) -> list[Holding]:
+    """Those that hold longest, at most MOST. Three queries."""
+    live = rows.filter(status__in=LIVE, bound_at__isnull=False)
+    live = live.select_related("slice__gpu__node", "replica__attempt__job", "project", "user")
+    live = live.defer("slice__gpu__node__desired", "slice__gpu__node__topology")
+    live = live.defer("slice__gpu__node__facts", "replica__attempt__job__request")
+    found = list(live.order_by("bound_at", "id")[:MOST])
+    gpus = {row.slice.gpu_id for row in found}
+    fresh = LatestSample.objects.filter(gpu_id__in=gpus, taken_at__gte=now - FRESH)
+    samples = {row.gpu_id: row.sample for row in fresh}
+    lately = _lately([row.pk for row in found], now)
+    return [
+        _holding(row, samples.get(row.slice.gpu_id), lately.get(row.pk, Lately()), now)
+        for row in found
+    ]
+
+
+def _lately(allocations: list[UUID], now: datetime) -> dict[UUID, Lately]:
+    rows = AllocationSample.objects.filter(
+        allocation__in=allocations, minute__gt=now - LATELY, active_percent__isnull=False
+    )
+    sums = {
+        "minutes": Count("pk"),
+        "highest": Max("active_percent"),
+        "together": Sum("active_percent"),
+    }
+    found = rows.order_by().values_list("allocation_id").annotate(**sums)
+    return {
+        pk: Lately(minutes, highest, -(-together // minutes))
+        for pk, minutes, highest, together in found
+    }
+
+
+def _holding(row: Allocation, stored: object, lately: Lately, now: datetime) -> Holding:
+    active, why = activity(row, _sample(stored))
+    job, since = row.replica.attempt.job, row.bound_at or now
+    return Holding(
+        job=job.label,
+        name=job.name,
+        project=row.project.slug,
+        user=row.user.username,
+        node=row.slice.gpu.node.name,
+        gpu=row.slice.gpu.index,
+        kind=row.slice.kind,
+        profile=row.slice.profile,
+        units=row.units,
+        since=since,
+        active=active,
+        why=why,
+        held=max(timedelta(0), now - since),
+        lately=lately,
+    )
+
+
+def activity(row: Allocation, sample: GpuSample | None) -> tuple[int | None, Why | Absent | None]:
+    """Percent of the time in which anything ran on the slice itself, or why that is not known. A
+    sample of a GPU says nothing of one MPS share, nor of one MIG slice."""
+    if row.slice.kind == SliceKind.MPS:
+        return None, Absent.SHARE
+    if sample is None:
+        return None, Absent.NO_SAMPLE
+    if row.slice.kind == SliceKind.GPU:
+        if sample.active_percent is None and sample.utilization_percent is not None:
+            return sample.utilization_percent, None
+        return _number(sample, "active_percent", "utilization_percent")
+    mine = (piece for piece in sample.slices if piece.uuid == row.slice.device_uuid)
+    piece = next(mine, None)
+    return (None, Absent.NO_SAMPLE) if piece is None else _number(piece, "active_percent")
+
+
+def _number(
+    sample: GpuSample | SliceSample, name: str, or_else: str = ""
+) -> tuple[int | None, Why | None]:
+    value: int | None = getattr(sample, name)
+    if value is not None:
+        return value, None
+    return None, sample.why(or_else or name) or sample.why(name) or Why.OTHER
+
+
+def _sample(stored: object) -> GpuSample | None:
+    """None for one that was written by another version and means something else now."""
+    if stored is None:
+        return None
+    try:
+        return decode(GpuSample, stored)
+    except ContractError:
+        return None

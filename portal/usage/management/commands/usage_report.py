@@ -1,0 +1,65 @@
+"""`manage.py usage_report`: print a month's reports, or mail those that were not mailed yet."""
+
+from argparse import ArgumentParser
+from datetime import date
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+from django.utils.dateparse import parse_date
+
+from portal.accounts.models import Project, User
+from portal.usage.report import last_month, mail, month_of_project
+from portal.usage.services import reports_send
+
+
+class Command(BaseCommand):
+    help = "Print what projects used in a month; with --send, mail it to their admins, never twice."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--month", default="", help="such as 2026-10; by default the last one")
+        parser.add_argument("--project", default="", help="its slug; by default every project")
+        parser.add_argument("--language", default="en", choices=[c for c, _ in settings.LANGUAGES])
+        parser.add_argument("--send", action="store_true", help="mail it instead of printing it")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        now, month = timezone.now(), self._month(options["month"])
+        project = self._project(options["project"])
+        if not options["send"]:
+            return self._print(month, project, options["language"])
+        if not settings.MAIL_IS_SET:
+            raise CommandError("No mail is set up: set TESSERA_EMAIL_URL and TESSERA_EMAIL_FROM")
+        sender = settings.DEFAULT_FROM_EMAIL
+        sent = reports_send(month=month, sender=sender, now=now, project=project)
+        for report in sent:
+            self.stdout.write(f"sent: {report}")
+        self.stdout.write(f"{len(sent)} sent")
+        return None
+
+    def _print(self, month: date, project: Project | None, language: str) -> None:
+        rows = [project] if project else Project.objects.filter(archived=False).order_by("slug")
+        reader = User(username="-", language=language)
+        for row in rows:
+            figures = month_of_project(row, month, timezone.now())
+            message = mail(figures, reader, settings.DEFAULT_FROM_EMAIL)
+            self.stdout.write(f"{message.subject}\n\n{message.body}\n")
+
+    def _month(self, text: str) -> date:
+        if not text:
+            return last_month(timezone.localdate())
+        try:
+            found = parse_date(f"{text}-01")
+        except ValueError:
+            found = None
+        if found is None:
+            raise CommandError(f"{text!r} is no month: write it as 2026-10")
+        return found
+
+    def _project(self, slug: str) -> Project | None:
+        if not slug:
+            return None
+        row = Project.objects.filter(slug=slug).first()
+        if row is None:
+            raise CommandError(f"There is no project {slug!r}")
+        return row

@@ -1,0 +1,23 @@
+"""The monthly report as a duty: one worker at a time, nothing at all where no mail is set up."""
+
+from django.conf import settings
+from django.utils import timezone
+
+from portal.celery import app
+from portal.duties.services import duty_do
+from portal.usage.report import last_month
+from portal.usage.services import reports_send
+
+
+@app.task(name="portal.usage.tasks.monthly_report")
+def monthly_report() -> bool:
+    """Mail last month's figures to whoever has not had them."""
+    if not settings.MAIL_IS_SET:
+        return False
+    return duty_do(name="monthly_report", work=_report, rounds=1)
+
+
+def _report() -> None:
+    now = timezone.now()
+    month = last_month(timezone.localtime(now).date())
+    reports_send(month=month, sender=settings.DEFAULT_FROM_EMAIL, now=now)

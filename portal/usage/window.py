@@ -1,0 +1,134 @@
+"""Which time is meant: days of a calendar on pages, moments over REST."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+
+from portal.errors import Refused
+from portal.usage.ledger import Window
+
+LONGEST = timedelta(days=366)
+# So many bars can still be told apart.
+MOST_DAYS = 62
+PERIODS = ("7-days", "30-days", "month", "last-month")
+DEFAULT = "month"
+
+
+@dataclass(slots=True)
+class Asked:
+    """Days as they were asked for, both included. `period` is one of PERIODS, or empty where days
+    were written. `errors`: by field, `what` and why."""
+
+    first: str
+    last: str
+    period: str = ""
+    days: tuple[date, date] | None = None
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+def asked(query: Mapping[str, str], today: date) -> Asked:
+    """What the address says; this month where it says nothing."""
+    first, last = query.get("from", "").strip()[:40], query.get("until", "").strip()[:40]
+    if first or last:
+        return _written(first, last, today)
+    period = query.get("period", DEFAULT)
+    period = period if period in PERIODS else DEFAULT
+    days = _days(period, today)
+    return Asked(days[0].isoformat(), days[1].isoformat(), period, days)
+
+
+def _written(first: str, last: str, today: date) -> Asked:
+    found = Asked(first, last or today.isoformat())
+    start, end = _day(first), _day(found.last)
+    if start is None:
+        found.errors["from"] = "not_a_day"
+    if end is None:
+        found.errors["until"] = "not_a_day"
+    if start is None or end is None:
+        return found
+    if end < start:
+        found.errors["until"] = "before_first"
+    elif end - start >= LONGEST:
+        found.errors["from"] = "too_long"
+    elif start > today:
+        found.errors["from"] = "in_future"
+    else:
+        found.days = (start, end)
+    return found
+
+
+def _day(text: str) -> date | None:
+    try:
+        day = parse_date(text)
+    except ValueError:
+        return None
+    # Neighbours of the calendar's ends cannot be reckoned with.
+    return day if day and 1970 <= day.year < 9000 else None
+
+
+def _days(period: str, today: date) -> tuple[date, date]:
+    if period == "7-days":
+        return today - timedelta(days=6), today
+    if period == "30-days":
+        return today - timedelta(days=29), today
+    first = today.replace(day=1)
+    if period == "last-month":
+        last = first - timedelta(days=1)
+        return last.replace(day=1), last
+    return first, (first + timedelta(days=32)).replace(day=1) - timedelta(days=1)
+
+
+def month_of(first: date) -> tuple[date, date]:
+    """The first and last day of a month."""
+    return _days("month", first)
+
+
+def midnight(day: date) -> datetime:
+    """The begin of a day in the present time zone."""
+    return timezone.make_aware(datetime.combine(day, time()))
+
+
+def window_of(days: tuple[date, date], now: datetime) -> Window:
+    return Window(midnight(days[0]), midnight(days[1] + timedelta(days=1)), now)
+
+
+def steps(days: tuple[date, date], today: date) -> list[date]:
+    """The first day of each bar and the day after the last one: days, or weeks where they are many.
+    Bars end with today: there is nothing to draw of what is to come."""
+    last = min(days[1], max(today, days[0])) + timedelta(days=1)
+    each = 1 if (last - days[0]).days <= MOST_DAYS else 7
+    edges = [days[0] + timedelta(days=n) for n in range(0, (last - days[0]).days, each)]
+    return [*edges, last]
+
+
+def moments(query: Mapping[str, str], now: datetime) -> Window:
+    """`from` and `to` of REST: days or RFC 3339 times, `to` not included; this month so far where
+    they are left out. Raises Refused(invalid_field)."""
+    begin = midnight(timezone.localtime(now).date().replace(day=1))
+    start = _moment(query, "from", begin)
+    end = _moment(query, "to", max(now, start))
+    if end < start:
+        raise Refused("invalid_field", "`to` is before `from`", "to")
+    if end - start > LONGEST:
+        sentence = f"A window is at most {LONGEST.days} days: ask in parts, they add up"
+        raise Refused("invalid_field", sentence, "from")
+    return Window(start, end, now)
+
+
+def _moment(query: Mapping[str, str], name: str, default: datetime) -> datetime:
+    text = query.get(name, "")
+    if not text:
+        return default
+    if day := _day(text):
+        return midnight(day)
+    try:
+        at = parse_datetime(text)
+    except ValueError:
+        at = None
+    if at is None or not 1970 <= at.year < 9000:
+        sentence = "Write a day such as 2026-11-01 or a time such as 2026-11-01T00:00:00Z"
+        raise Refused("invalid_field", sentence, name)
+    return at if timezone.is_aware(at) else timezone.make_aware(at)

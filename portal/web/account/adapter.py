@@ -1,0 +1,73 @@
+"""What allauth asks of us about accounts: nobody signs up, and a refusal says what to do."""
+
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.forms import LoginForm
+from django.contrib.auth.validators import ASCIIUsernameValidator
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext_lazy as _
+
+from portal.accounts.models import User
+from portal.web.account.limits import ACCOUNT, seconds_left, wait_sentence
+from portal.web.sign_in import remember_language
+
+USERNAME_VALIDATORS = [ASCIIUsernameValidator()]
+# Coming and going is seen by itself, and so are the codes.
+QUIET = {
+    "account/messages/logged_in.txt",
+    "account/messages/logged_out.txt",
+    "mfa/messages/recovery_codes_generated.txt",
+}
+
+
+class SignInForm(LoginForm):
+    """The field is called `username` in the page, as password managers expect it."""
+
+    def add_prefix(self, field_name: str) -> str:
+        return "username" if field_name == "login" else field_name
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    error_messages = DefaultAccountAdapter.error_messages | {
+        "username_password_mismatch": _("No account has this user name and password"),
+        "account_inactive": _("This account is switched off. Ask an admin"),
+        "incorrect_password": _("This is not your password"),
+        "enter_current_password": _("This is not your password"),
+        "incorrect_code": _("This code is not right. Codes change every 30 s: type the newest"),
+        "rate_limited": _("Too many tries that failed. Try again in 5 min"),
+        "too_many_login_attempts": _("Too many tries that failed. Try again in 5 min"),
+    }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """People are added by an admin, or come through the organisation's own sign-in."""
+        return False
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """A server behind a socket file has no address of its caller: all of them count as one."""
+        if not request.META.get("REMOTE_ADDR"):
+            request.META["REMOTE_ADDR"] = "127.0.0.1"
+        return str(super().get_client_ip(request))
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        try:
+            super().pre_authenticate(request, **credentials)
+        except ValidationError as refused:
+            key = self._get_login_attempts_cache_key(request, **credentials)
+            wait = seconds_left(request, ACCOUNT, "login_failed", key)
+            raise ValidationError(wait_sentence(wait), code="throttled") from refused
+
+    def post_login(self, request: HttpRequest, user: User, **hooks: Any) -> HttpResponse:
+        return remember_language(super().post_login(request, user, **hooks), user.language)
+
+    def add_message(
+        self,
+        request: HttpRequest,
+        level: int,
+        message_template: str | None = None,
+        *rest: Any,
+        **more: Any,
+    ) -> None:
+        if message_template not in QUIET:
+            super().add_message(request, level, message_template, *rest, **more)

@@ -1,0 +1,80 @@
+"""Every address of signing in and of the account. Names without a namespace are allauth's own.
+
+Of allauth only what has a page of ours is served: no sign-up, no mail addresses, no reset by mail.
+"""
+
+from allauth.account import views as account
+from allauth.mfa.base import views as factors
+from allauth.mfa.recovery_codes import views as codes
+from allauth.mfa.totp import views as app
+from allauth.mfa.webauthn import views as passkeys
+from allauth.socialaccount import views as social
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import LogoutView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import path
+from django.views.decorators.cache import never_cache
+
+from portal.web.account import oidc
+
+
+@login_required
+def back(request: HttpRequest) -> HttpResponse:
+    """Where allauth has a page of its own, ours is the Account page."""
+    return redirect("web:account")
+
+
+def mine(view):  # noqa: ANN001, ANN201 - whatever Django calls a view
+    """For signed-in people, and kept by no cache: these pages show secrets."""
+    return never_cache(login_required(view))
+
+
+SIGN_IN = [
+    path("sign-in/", account.login, name="account_login"),
+    path("sign-up/", account.signup, name="account_signup"),
+    path("sign-out/", LogoutView.as_view(), name="account_logout"),
+    path("sign-in/inactive/", account.account_inactive, name="account_inactive"),
+    path("sign-in/second-step/", never_cache(factors.authenticate), name="mfa_authenticate"),
+    path("sign-in/passkey/", never_cache(passkeys.login_webauthn), name="mfa_login_webauthn"),
+    path("sign-in/confirm/", mine(account.reauthenticate), name="account_reauthenticate"),
+    path("sign-in/confirm/code/", mine(factors.reauthenticate), name="mfa_reauthenticate"),
+    path(
+        "sign-in/confirm/passkey/",
+        mine(passkeys.reauthenticate_webauthn),
+        name="mfa_reauthenticate_webauthn",
+    ),
+]
+PROVIDER = [
+    path("sign-in/oidc/<slug:provider_id>/", oidc.start, name="openid_connect_login"),
+    path("sign-in/oidc/<slug:provider_id>/back/", oidc.callback, name="openid_connect_callback"),
+    path("sign-in/cancelled/", social.login_cancelled, name="socialaccount_login_cancelled"),
+    path("sign-in/failed/", social.login_error, name="socialaccount_login_error"),
+    path("sign-in/new/", social.signup, name="socialaccount_signup"),
+    path("account/connections/", back, name="socialaccount_connections"),
+]
+OWN = [
+    path("account/password/", mine(account.password_change), name="account_change_password"),
+    path("account/password/none/", back, name="account_set_password"),
+    path("account/second-step/", back, name="mfa_index"),
+    path("account/second-step/app/", mine(app.activate_totp), name="mfa_activate_totp"),
+    path("account/second-step/app/off/", mine(app.deactivate_totp), name="mfa_deactivate_totp"),
+    path(
+        "account/second-step/codes/",
+        mine(codes.view_recovery_codes),
+        name="mfa_view_recovery_codes",
+    ),
+    path(
+        "account/second-step/codes/new/",
+        mine(codes.generate_recovery_codes),
+        name="mfa_generate_recovery_codes",
+    ),
+    path("account/passkeys/", back, name="mfa_list_webauthn"),
+    path("account/passkeys/add/", mine(passkeys.add_webauthn), name="mfa_add_webauthn"),
+    path(
+        "account/passkeys/<int:pk>/remove/",
+        mine(passkeys.remove_webauthn),
+        name="mfa_remove_webauthn",
+    ),
+]
+urlpatterns = [*SIGN_IN, *PROVIDER, *OWN]

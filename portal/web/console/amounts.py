@@ -1,0 +1,31 @@
+"""GPUs and GPU-hours as people type them, exactly as integer units: 4, 0.5 or 2/7."""
+
+import re
+from fractions import Fraction
+
+from django.utils.translation import gettext as _
+
+from agents.contract.units import SECONDS_PER_HOUR, UNITS_PER_GPU
+
+GPU = UNITS_PER_GPU
+GPU_HOUR = UNITS_PER_GPU * SECONDS_PER_HOUR
+TYPED = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?|[0-9]{1,12}/[1-9][0-9]{0,5}")
+
+
+def read_amount(text: str, per: int) -> int:
+    """Units of `per` each. Raises ValueError with what to write instead."""
+    text = text.strip()
+    if not TYPED.fullmatch(text):
+        raise ValueError(_("Write a number such as 4, 0.5 or 2/7"))
+    found = Fraction(text) * per
+    if found.denominator != 1:
+        raise ValueError(_("That is no whole number of units; one GPU has 56,000"))
+    return int(found)
+
+
+def write_amount(units: int, per: int) -> str:
+    """As `read_amount` reads it, without loss: a short decimal, else a fraction."""
+    amount = Fraction(units, per)
+    if (10**3) % amount.denominator == 0:
+        return f"{float(amount):.3f}".rstrip("0").rstrip(".")
+    return f"{amount.numerator}/{amount.denominator}"

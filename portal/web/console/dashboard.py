@@ -1,0 +1,34 @@
+"""The console's first page: what needs attention, and nothing else."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from portal.web.console.attention import Need, attention
+from portal.web.console.guard import platform_admins_only
+from portal.web.person import person
+
+
+@platform_admins_only
+def console(request: HttpRequest) -> HttpResponse:
+    needs = attention(person(request))
+    context = {"needs": needs, "headline": headline(needs)}
+    return render(request, "web/console/attention.html", context)
+
+
+def headline(needs: list[Need]) -> str:
+    if not needs:
+        return _("Nothing needs you")
+    return ngettext("%(n)s thing needs you", "%(n)s things need you", len(needs)) % {
+        "n": len(needs)
+    }
+
+
+def in_rows(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """The same list on the first page under /admin/ (UNFOLD's DASHBOARD_CALLBACK)."""
+    user = person(request)
+    needs = attention(user) if user.is_platform_admin else []
+    return context | {"needs": needs, "headline": headline(needs)}

@@ -1,0 +1,99 @@
+"""Audit lines for people: who changed what when, from what to what."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from agents.contract.units import SECONDS_PER_HOUR, as_gpus
+from portal.accounts.models import Project
+from portal.audit.models import AuditEntry
+from portal.audit.selectors import audit_trail
+
+# What belongs to the history of a project's limits and people.
+NOUNS = ("quota", "budget", "project", "image_policy", "template")
+LONGEST = 120
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One audit line. `changes`: a field, and what it was and became in words."""
+
+    at: datetime
+    actor: str
+    action: str
+    noun: str
+    what: str
+    project: str
+    changes: tuple[tuple[str, str, str], ...]
+
+
+def history_of(project: Project, most: int = 50) -> list[Line]:
+    """The newest first."""
+    return lines(audit_trail().filter(project=project, noun__in=NOUNS)[:most])
+
+
+def lines(entries: Iterable[AuditEntry] | QuerySet[AuditEntry]) -> list[Line]:
+    return [
+        Line(
+            at=row.at,
+            actor=row.actor,
+            action=row.action,
+            noun=row.noun,
+            what=row.noun_id,
+            project=row.project.slug if row.project else "",
+            changes=changes(row.before, row.after),
+        )
+        for row in entries
+    ]
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """Only what differs; all of it where a line says only what is, or only what was."""
+    before, after = _flat(before, after), _flat(after, before)
+    names = list(dict.fromkeys((*before, *after)))
+    return tuple(
+        (name.replace("_", " "), _said(name, before.get(name)), _said(name, after.get(name)))
+        for name in names
+        if not (name in before and name in after and before[name] == after[name])
+    )
+
+
+def _flat(facts: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Objects that both sides have are taken apart, so that only what differs in them is told."""
+    found: dict[str, Any] = {}
+    for name, value in facts.items():
+        if isinstance(value, dict) and isinstance(others.get(name), dict):
+            found |= {f"{name} {key}": part for key, part in value.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def _said(name: str, value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if name.endswith("unit_seconds"):
+            return f"{as_gpus(-(-value // SECONDS_PER_HOUR))} GPU-h"
+        if name.endswith("_units"):
+            return f"{as_gpus(value)} GPU"
+    if isinstance(value, list):
+        text = ", ".join(map(str, value))
+    elif isinstance(value, dict):
+        text = ", ".join(f"{key}: {part}" for key, part in value.items())
+    else:
+        text = _moment(str(value))
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _moment(text: str) -> str:
+    """A stored time as pages show one; anything else as it is."""
+    if not MOMENT.fullmatch(text):
+        return text
+    return timezone.localtime(datetime.fromisoformat(text)).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,30 @@
+"""Quotas and budgets of all projects, for platform admins: what is held against what may be."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from agents.contract.units import as_gpus
+from portal.quotas.models import Budget, Quota
+from portal.web.console.budgets import standings
+from portal.web.console.guard import platform_admins_only
+
+MOST = 200
+
+
+@platform_admins_only
+def limits(request: HttpRequest) -> HttpResponse:
+    only_near = request.GET.get("near") == "1"
+    rows = Quota.objects.filter(user__isnull=True).select_related("project")
+    now = timezone.now()
+    budgets = Budget.objects.filter(ends_at__gt=now).select_related("project", "user")
+    open_ = standings(budgets.order_by("project__slug", "ends_at")[:MOST], now)
+    used = sum(row.used_units for row in rows if not row.model)
+    context = {
+        "quotas": [] if only_near else rows.order_by("project__slug", "model")[:MOST],
+        "budgets": [one for one in open_ if one.is_near or not only_near],
+        "only_near": only_near,
+        "headline": _("%(gpus)s GPUs are held under quotas") % {"gpus": as_gpus(used)},
+    }
+    return render(request, "web/console/limits.html", context)

@@ -1,0 +1,155 @@
+"""Nodes for platform admins: what is wrong with them, cordon, drain, and what a pass would do."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Count, Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+from django.views.decorators.http import require_POST
+
+from portal.errors import Refused
+from portal.inventory.draining import load_of, node_drain
+from portal.inventory.models import Gpu, Node
+from portal.inventory.selectors import nodes
+from portal.inventory.services import node_cordon, node_uncordon
+from portal.jobs.models import Replica
+from portal.jobs.partitions import partition_preview
+from portal.web.console.guard import platform_admins_only, refusals_told
+from portal.web.console.partition import drawn
+from portal.web.console.planner import is_asked
+from portal.web.person import person
+from portal.web.telling import told_refusal
+from scheduler.core.states import REPLICA_ENDED, GpuHealth, NodeStatus
+
+STATES = {
+    "away": gettext_lazy("Not heard of"),
+    "blocked": gettext_lazy("Refusing work"),
+    "cordoned": gettext_lazy("Cordoned"),
+    "faulted": gettext_lazy("With a GPU out of service"),
+}
+PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A node, how many replicas run there, and its GPUs that are out of service, with why."""
+
+    node: Node
+    running: int
+    faults: tuple[str, ...]
+
+
+@platform_admins_only
+def node_list(request: HttpRequest) -> HttpResponse:
+    state = request.GET.get("state", "")
+    found = _in(nodes().exclude(status=NodeStatus.RETIRED), state).defer("desired", "topology")
+    if name := request.GET.get("q", "").strip()[:64]:
+        found = found.filter(name__icontains=name)
+    page = Paginator(found, PAGE).get_page(request.GET.get("page"))
+    live = Replica.objects.exclude(status__in=[str(s) for s in REPLICA_ENDED]).order_by()
+    live = live.filter(node_id__in=[n.pk for n in page])
+    running = dict(live.values_list("node_id").annotate(n=Count("id")))
+    faults: dict[object, list[str]] = {}
+    ill = Gpu.objects.filter(node_id__in=[n.pk for n in page]).exclude(health=GpuHealth.OK)
+    for gpu in ill.order_by("node_id", "index"):
+        why = gpu.health_reason or gpu.health
+        faults.setdefault(gpu.node_id, []).append(f"GPU {gpu.index}: {why}")
+    rows = [Row(n, running.get(n.pk, 0), tuple(faults.get(n.pk, ()))) for n in page]
+    count = page.paginator.count
+    context = {
+        "rows": rows,
+        "page": page,
+        "q": name,
+        "state": state if state in STATES else "",
+        "states": STATES.items(),
+        "headline": ngettext("%(n)s node", "%(n)s nodes", count) % {"n": count},
+    }
+    return render(request, "web/console/nodes.html", context)
+
+
+@platform_admins_only
+@require_POST
+def uncordon(request: HttpRequest, name: str) -> HttpResponse:
+    node = _node(name)
+    with refusals_told(request):
+        node_uncordon(node=node, actor=person(request).username)
+        messages.success(request, _("%(node)s takes work again") % {"node": node.name})
+    return redirect("web:node_list")
+
+
+@platform_admins_only
+def drain(request: HttpRequest, name: str) -> HttpResponse:
+    """First no new work; then, once every job was read by name, stopping what runs."""
+    node, reason, error = _node(name), "", ""
+    if request.method == "POST":
+        reason = request.POST.get("reason", "")[:200]
+        stop = request.POST.getlist("stop")
+        try:
+            if request.POST.get("step") == "stop":
+                return _stopped(request, node, stop)
+            node_cordon(node=node, reason=reason, actor=person(request).username)
+            return redirect("web:drain", node.name)
+        except Refused as refused:
+            error = told_refusal(refused)
+            node = _node(name)
+    load = load_of(node)
+    context = {
+        "node": node,
+        "load": load,
+        "stoppable": [one for one in load if one.job.status != "stopping"],
+        "reason": reason,
+        "error": error,
+        "headline": _headline(node, len(load)),
+    }
+    return render(request, "web/console/drain.html", context, status=400 if error else 200)
+
+
+@platform_admins_only
+def preview(request: HttpRequest, name: str) -> HttpResponse:
+    node = _node(name)
+    context: dict[str, Any] = {"node": node, "is_asked": is_asked(request)}
+    if context["is_asked"]:
+        found = partition_preview(node=node.name)
+        context |= {"changes": drawn(found.changes), "warm": found.warm}
+    return render(request, "web/console/preview.html", context)
+
+
+def _stopped(request: HttpRequest, node: Node, stop: list[str]) -> HttpResponse:
+    if not stop:
+        sentence = _("Confirm each job by its box, or let them end by themselves")
+        raise Refused("none_chosen", sentence, "stop")
+    done = node_drain(node=node, by=person(request), reason=node.cordon_reason, stop=stop)
+    messages.success(request, _("Stopping: %(jobs)s") % {"jobs": ", ".join(done)})
+    return redirect("web:drain", node.name)
+
+
+def _headline(node: Node, count: int) -> str:
+    words = {"node": node.name, "n": count}
+    if not count:
+        return _("Nothing runs on %(node)s") % words
+    return ngettext("%(n)s job runs on %(node)s", "%(n)s jobs run on %(node)s", count) % words
+
+
+def _node(name: str) -> Node:
+    node = Node.objects.filter(name=name).exclude(status=NodeStatus.RETIRED).first()
+    if node is None:
+        raise Http404
+    return node
+
+
+def _in(rows: QuerySet[Node], state: str) -> QuerySet[Node]:
+    if state == "away":
+        return rows.filter(status__in=[str(NodeStatus.UNREACHABLE), str(NodeStatus.LOST)])
+    if state == "blocked":
+        return rows.filter(facts__has_key="blocks").exclude(facts__blocks=[])
+    if state == "cordoned":
+        return rows.filter(schedulable=False)
+    if state == "faulted":
+        bad = Gpu.objects.filter(~Q(health=GpuHealth.OK)).values("node_id")
+        return rows.filter(pk__in=bad)
+    return rows

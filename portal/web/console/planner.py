@@ -1,0 +1,17 @@
+"""Whether a page asks the planner by itself: a pass over a large cluster takes seconds."""
+
+from django.http import HttpRequest
+
+from portal.inventory.models import Node
+from portal.jobs.models import Job
+from scheduler.core.states import JobStatus
+
+SHORT_QUEUE, FEW_NODES = 200, 50
+
+
+def is_asked(request: HttpRequest) -> bool:
+    """Where a pass is quick, or the reader followed the link that asks for it."""
+    if request.GET.get("ask") == "1":
+        return True
+    queued = Job.objects.filter(status=JobStatus.QUEUED).count()
+    return queued <= SHORT_QUEUE and Node.objects.count() <= FEW_NODES

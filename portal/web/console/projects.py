@@ -1,0 +1,125 @@
+"""Projects: who is in one, what it may hold and use, and the history of all that.
+
+Its people read the page; who runs it changes members and the limits inside it.
+"""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_POST
+
+from portal.accounts.models import Project, Role, User
+from portal.accounts.selectors import is_project_admin, projects_of
+from portal.accounts.services import membership_remove, membership_set
+from portal.catalogue.selectors import image_policy_of, may_change, templates_for
+from portal.errors import Refused
+from portal.jobs.approving import awaiting_for
+from portal.quotas.models import Budget
+from portal.quotas.selectors import quotas_of
+from portal.web.console.budgets import standings
+from portal.web.console.guard import led_or_404, project_or_404
+from portal.web.console.history import history_of
+from portal.web.person import person
+from portal.web.telling import told_refusal
+
+ROLES = [str(role) for role in Role]
+
+
+@login_required
+def projects(request: HttpRequest) -> HttpResponse:
+    """The projects that one is in, with what they hold now."""
+    user = person(request)
+    quotas = {q.project_id: q for q in quotas_of(user) if q.user_id is None and not q.model}
+    waiting: dict[int, int] = {}
+    for project_id in awaiting_for(user).values_list("project_id", flat=True):
+        waiting[project_id] = waiting.get(project_id, 0) + 1
+    rows = [
+        (project, quotas.get(project.pk), waiting.get(project.pk, 0), _role(project, user))
+        for project in projects_of(user)
+    ]
+    count = len(rows)
+    title = ngettext("%(n)s project", "%(n)s projects", count) % {"n": count}
+    return render(request, "web/console/projects.html", {"rows": rows, "headline": title})
+
+
+@login_required
+def project(request: HttpRequest, slug: str) -> HttpResponse:
+    return page(request, project_or_404(person(request), slug))
+
+
+@login_required
+@require_POST
+def member(request: HttpRequest, slug: str) -> HttpResponse:
+    """Put somebody in, change a role, or take somebody out."""
+    user = person(request)
+    row = led_or_404(user, slug)
+    name, verb = request.POST.get("user", "").strip()[:150], request.POST.get("do", "set")
+    try:
+        who = _user(name)
+        if verb == "remove":
+            membership_remove(project=row, user=who, actor=user.username)
+            said = _("%(user)s is no longer in %(project)s. Their jobs go on")
+        else:
+            membership_set(
+                project=row,
+                user=who,
+                role=_read_role(request.POST.get("role", "")),
+                actor=user.username,
+            )
+            said = _("%(user)s is now %(role)s of %(project)s")
+    except Refused as refused:
+        return page(request, row, typed=name, error=told_refusal(refused))
+    words = {"user": who.username, "project": row.slug, "role": request.POST.get("role", "")}
+    messages.success(request, said % words)
+    return redirect("web:project", row.slug)
+
+
+def page(request: HttpRequest, row: Project, typed: str = "", error: str = "") -> HttpResponse:
+    user = person(request)
+    leads = is_project_admin(user, row.pk)
+    budgets = Budget.objects.filter(project=row).select_related("project", "user")
+    if not leads:
+        budgets = budgets.filter(user__isnull=True) | budgets.filter(user=user)
+    context = {
+        "project": row,
+        "leads": leads,
+        "is_platform_admin": user.is_platform_admin,
+        "quotas": quotas_of(user).filter(project=row).order_by("user__username", "model"),
+        "budgets": standings(budgets.order_by("-ends_at", "pk"), timezone.now()),
+        "members": row.memberships.select_related("user").order_by("user__username"),
+        "roles": ROLES,
+        "typed": typed,
+        "error": error,
+        "templates": [
+            (one, may_change(user, one)) for one in templates_for(user).filter(project=row)
+        ],
+        "images": image_policy_of(row),
+        "history": history_of(row) if leads else [],
+        "waiting": awaiting_for(user).filter(project=row).count(),
+    }
+    status = 400 if error else 200
+    return render(request, "web/console/project.html", context, status=status)
+
+
+def _role(project: Project, user: User) -> str:
+    """From the members that were read with the project."""
+    found = (m.role for m in project.memberships.all() if m.user_id == user.pk)
+    return next(found, "")
+
+
+def _read_role(word: str) -> Role:
+    if word not in ROLES:
+        raise Refused("role_invalid", f"A role is one of {', '.join(ROLES)}", "role")
+    return Role(word)
+
+
+def _user(name: str) -> User:
+    row = User.objects.filter(username=name, is_active=True).first()
+    if row is None:
+        sentence = f"There is no user {name!r}. Write the name they sign in with"
+        raise Refused("not_found", sentence, "user", 404)
+    return row

@@ -1,0 +1,14 @@
+"""What a page hands to passkeys.js, in an attribute: the policy allows no inline script."""
+
+import json
+from typing import Any
+
+from django import template
+from django.core.serializers.json import DjangoJSONEncoder
+
+register = template.Library()
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    return json.dumps(value, cls=DjangoJSONEncoder)

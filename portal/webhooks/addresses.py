@@ -1,0 +1,122 @@
+"""Which addresses a webhook may reach: public ones, and networks that the platform names.
+
+Asked when an endpoint is registered, and again of the address that is really connected to: a name
+may resolve to something else by then.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from portal.errors import Refused
+from portal.webhooks.models import MAX_URL
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Resolve = Callable[[str, int], list[str]]
+# IPv4 addresses written inside IPv6 ones by translators.
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# What is given out in IPv6; all else is for special use.
+UNICAST = ipaddress.IPv6Network("2000::/3")
+NAT64_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A checked URL, and the address that is connected to for it."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    address: str
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """The networks that the platform names. Raises ValueError."""
+    return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """The addresses of a name. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def target_of(url: str, named: Iterable[Network], look_up: Resolve = resolve) -> Target:
+    """The URL, checked, with an address for it. Every address of its name must be allowed, so that
+    it is not left to chance which one is taken.
+
+    Raises Refused(url_invalid, host_unknown, address_forbidden).
+    """
+    scheme, host, port, path = _parts(url)
+    try:
+        found = [_address(text) for text in look_up(host, port)]
+    except (OSError, UnicodeError) as wrong:
+        raise Refused("host_unknown", f"No address was found for {host}", "url") from wrong
+    named = tuple(named)
+    if not found or not all(is_allowed(address, named) for address in found):
+        sentence = f"{host} is not a public address. Webhooks reach only those"
+        raise Refused("address_forbidden", sentence, "url")
+    if scheme == "http" and not all(_is_in(address, named) for address in found):
+        sentence = "Write https: without it anybody on the way reads and changes the message"
+        raise Refused("url_invalid", sentence, "url")
+    return Target(scheme, host, port, path, str(found[0]))
+
+
+def is_allowed(address: Address, named: Iterable[Network]) -> bool:
+    """Public, or in one of the named networks. What an IPv6 address wraps counts as well."""
+    inner = _wrapped(address)
+    if inner is not None:
+        return is_allowed(inner, named)
+    if _is_in(address, named):
+        return True
+    if isinstance(address, ipaddress.IPv6Address) and address not in UNICAST:
+        return False
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _is_in(address: Address, named: Iterable[Network]) -> bool:
+    return any(address.version == n.version and address in n for n in named)
+
+
+def _wrapped(address: Address) -> Address | None:
+    if not isinstance(address, ipaddress.IPv6Address):
+        return None
+    if address in NAT64 or address in NAT64_LOCAL:
+        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    if address.teredo:
+        return address.teredo[1]
+    return address.ipv4_mapped or address.sixtofour
+
+
+def _address(text: str) -> Address:
+    """Without the zone of a link-local one."""
+    return ipaddress.ip_address(text.partition("%")[0])
+
+
+def _parts(url: str) -> tuple[str, str, int, str]:
+    if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
+        raise _invalid(f"An address has at most {MAX_URL} characters, without spaces")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as wrong:
+        raise _invalid("This is not an address. Write https://host/path") from wrong
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise _invalid("Write https://host/path")
+    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
+        raise _invalid("An address has no user name or password in it. The message is signed")
+    if parts.fragment or "\\" in url:
+        raise _invalid("An address has no # and no \\ in it")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    default = 443 if parts.scheme == "https" else 80
+    if port == 0:
+        raise _invalid("There is no port 0")
+    return parts.scheme, parts.hostname, port or default, path
+
+
+def _invalid(sentence: str) -> Refused:
+    return Refused("url_invalid", sentence, "url")

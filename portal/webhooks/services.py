@@ -1,0 +1,103 @@
+"""What people do with webhooks: register, try, send again, remove. Sending is in duty."""
+
+import json
+from collections.abc import Iterable
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from portal.accounts.models import Project, User
+from portal.accounts.rights import require_project_admin
+from portal.audit.models import Event
+from portal.audit.services import audit_record
+from portal.errors import Refused
+from portal.webhooks.addresses import networks, target_of
+from portal.webhooks.models import Delivery, Endpoint
+from portal.webhooks.secrets import new_secret, seal
+from portal.webhooks.values import DeliveryStatus
+from scheduler.core.states import JobStatus
+
+MOST_ENDPOINTS = 20
+TEST = "test"
+
+
+def endpoint_add(
+    *, user: User, name: str, url: str, project: Project | None, kinds: Iterable[str]
+) -> tuple[Endpoint, str]:
+    """An endpoint, and the secret that signs: shown once.
+
+    Raises Refused(forbidden, kinds_invalid, too_many_webhooks, url_invalid, host_unknown,
+    address_forbidden).
+    """
+    if project is not None:
+        require_project_admin(user, project)
+    wanted = _kinds(kinds)
+    # Resolving a name may take a while: before the transaction.
+    target_of(url, networks(settings.PLATFORM.webhook_networks))
+    secret = new_secret()
+    with transaction.atomic():
+        User.objects.select_for_update(no_key=True).get(pk=user.pk)
+        if Endpoint.objects.filter(owner=user).count() >= MOST_ENDPOINTS:
+            sentence = f"You have {MOST_ENDPOINTS} webhooks. Remove one that you no longer use"
+            raise Refused("too_many_webhooks", sentence, "", 409)
+        newest = Event.objects.aggregate(last=Max("id"))["last"] or 0
+        row = Endpoint.objects.create(
+            owner=user,
+            project=project,
+            name=name,
+            url=url,
+            kinds=wanted,
+            sealed=seal(secret),
+            first_event=newest,
+            seen_event=newest,
+        )
+        _audit(user, "webhook_add", row)
+    return row, secret
+
+
+def endpoint_remove(*, endpoint: Endpoint, by: User) -> None:
+    """It is told nothing any more, and what it was told is forgotten."""
+    with transaction.atomic():
+        _audit(by, "webhook_remove", endpoint)
+        endpoint.delete()
+
+
+def endpoint_test(*, endpoint: Endpoint) -> Delivery:
+    """Send it a message that says it is a test, within seconds."""
+    now = timezone.now()
+    body = {"id": 0, "type": TEST, "at": now.isoformat(), "sentence": "This is a test"}
+    return Delivery.objects.create(endpoint=endpoint, kind=TEST, body=json.dumps(body), next_at=now)
+
+
+def redeliver(*, delivery: Delivery) -> Delivery:
+    """Send the same once more, with the same id: whoever has seen it knows. A delivery that still
+    waits is tried at once."""
+    delivery.status = DeliveryStatus.WAITING
+    delivery.tries, delivery.next_at, delivery.problem = 0, timezone.now(), ""
+    delivery.save(update_fields=["status", "tries", "next_at", "problem"])
+    return delivery
+
+
+def _kinds(kinds: Iterable[str]) -> list[str]:
+    wanted = sorted(set(kinds))
+    known = {str(status) for status in JobStatus}
+    if wrong := [word for word in wanted if word not in known]:
+        sentence = f"{wrong[0]!r} is no status of a job. Choose of {', '.join(sorted(known))}"
+        raise Refused("kinds_invalid", sentence, "kinds")
+    return wanted
+
+
+def _audit(by: User, action: str, row: Endpoint) -> None:
+    facts = {"name": row.name, "url": row.url, "kinds": row.kinds}
+    is_new = action == "webhook_add"
+    audit_record(
+        actor=by.username,
+        action=action,
+        noun="webhook",
+        noun_id=str(row.uid),
+        project=row.project,
+        before={} if is_new else facts,
+        after=facts if is_new else {},
+    )

@@ -1,0 +1,26 @@
+"""Words and times of webhooks. Pure."""
+
+from datetime import timedelta
+from enum import StrEnum
+
+
+class DeliveryStatus(StrEnum):
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+# After each failed try; after the last one it is given up.
+BACK_OFF = (
+    timedelta(seconds=10),
+    timedelta(seconds=30),
+    timedelta(minutes=2),
+    timedelta(minutes=10),
+    timedelta(hours=1),
+    timedelta(hours=6),
+)
+
+
+def wait_after(tries: int) -> timedelta | None:
+    """How long to wait after so many failed tries; None: give up."""
+    return BACK_OFF[tries - 1] if tries <= len(BACK_OFF) else None

@@ -1,0 +1,219 @@
+"""People with a browser on the Job and the Logs page: follow, scroll, look for words, read."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.benchmarks.streams import database_files
+from tests.environment.chromium import CHROMIUM_ARGS
+from tests.services.stack import Stack
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+SECONDS = 1_000  # Playwright counts milliseconds
+NARROW = {"width": 390, "height": 844}
+AT_END = "box => box.scrollHeight - box.scrollTop - box.clientHeight < 24"
+TABS = ("logs", "metrics", "events", "spec", "results")
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    """Only the web process: what moves is what the tests write."""
+    var: Path = tmp_path_factory.mktemp("logs")
+    stack = Stack(var=var)
+    try:
+        stack.seeded = json.loads(stack.manage_program("tests.services.seed_logs"))
+        stack.start_web()
+        yield stack
+    finally:
+        stack.__exit__()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium_path):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def signed_in(browser: Browser, stack: Stack):
+    """A fresh browser of somebody; nothing may complain in it."""
+    contexts, complaints = [], []
+
+    def open_as(name: str, **options) -> Page:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20 * SECONDS)
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(f"{stack.url}/jobs/")
+        page.get_by_label("User name").fill(name)
+        page.get_by_label("Password", exact=True).fill(stack.seeded["password"])
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        expect(page).to_have_url(f"{stack.url}/jobs/")
+        return page
+
+    yield open_as
+    for context in contexts:
+        context.close()
+    assert [c for c in complaints if "404" not in c and "Failed to load" not in c] == []
+
+
+def write(stack: Stack, text: str, rank: int = 0) -> None:
+    stack.manage_program("tests.services.seed_logs", "write", str(rank), text)
+
+
+def logs(page: Page, stack: Stack, **fields) -> None:
+    query = "&".join(f"{name}={value}" for name, value in fields.items())
+    page.goto(f"{stack.url}/jobs/{stack.seeded['talks']}/logs?{query}")
+
+
+def test_alice_follows_a_log_scrolls_up_in_peace_and_comes_back(signed_in, stack):
+    page = signed_in("alice")
+    logs(page, stack, rank=0)
+    log = page.get_by_role("log")
+    line = log.get_by_role("listitem")
+    expect(line).to_have_count(1_000)
+    expect(log).to_contain_text("<img src=x onerror=alert(1)> red")
+    expect(log.locator("img, script")).to_have_count(0)
+    assert log.evaluate("box => box.clientHeight >= innerHeight / 2")
+
+    write(stack, "came live\\n")
+    expect(line.last).to_contain_text("came live")
+    assert log.evaluate(AT_END)
+    follow = page.get_by_role("button", name="Follow the end")
+    expect(follow).to_be_hidden()
+
+    log.evaluate("box => { box.scrollTop = 0; }")
+    expect(follow).to_be_visible()
+    write(stack, "while reading\\n")
+    expect(line.last).to_contain_text("while reading")
+    assert log.evaluate("box => box.scrollTop") == 0
+    follow.click()
+    expect(follow).to_be_hidden()
+    assert log.evaluate(AT_END)
+
+
+def test_a_stream_that_was_cut_goes_on_without_a_line_lost_or_doubled(signed_in, stack):
+    page = signed_in("alice")
+    logs(page, stack, rank=1)
+    line = page.get_by_role("log").get_by_role("listitem")
+    write(stack, "before\\n", rank=1)
+    expect(line.last).to_contain_text("before")
+    stack.stop("web")
+    write(stack, "away\\n", rank=1)
+    stack.start_web()
+    expect(line.last).to_contain_text("away", timeout=60 * SECONDS)
+    write(stack, "after\\n", rank=1)
+    expect(line.last).to_contain_text("after", timeout=60 * SECONDS)
+    texts = [text.rpartition("r1")[2] for text in line.all_text_contents()]
+    assert texts == ["rank 1 is here", "before", "away", "after"]
+
+
+def test_open_streams_hold_no_connection_to_the_database(signed_in, stack):
+    page = signed_in("alice")
+    cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
+    with ExitStack() as opened:
+        for _ in range(12):
+            stream = stack.http.stream(
+                "GET", f"{stack.url}/jobs/{stack.seeded['talks']}/stream", cookies=cookies
+            )
+            answer = opened.enter_context(stream)
+            assert answer.status_code == 200
+            lines = answer.iter_lines()
+            while not next(lines).startswith("event: page"):
+                pass
+        assert database_files(Path("/proc") / str(stack.running["web"].pid)) < 4
+
+
+def test_no_more_than_five_thousand_lines_stand_on_the_page(signed_in, stack):
+    page = signed_in("alice")
+    logs(page, stack, rank=0)
+    line = page.get_by_role("log").get_by_role("listitem")
+    expect(line).to_have_count(1_000)
+    for part in range(3):
+        write(stack, "".join(f"{part} many {n}\\n" for n in range(2_000)))
+        expect(line.last).to_contain_text(f"{part} many 1999")
+    expect(line).to_have_count(5_000)
+
+
+def test_words_are_found_and_lines_wrap_as_one_likes(signed_in, stack):
+    page = signed_in("alice")
+    logs(page, stack, rank=0)
+    log = page.locator(".log.full")
+    wrap = page.get_by_role("button", name="Wrap")
+    expect(wrap).to_have_attribute("aria-pressed", "true")
+    wrap.press("Space")
+    expect(wrap).to_have_attribute("aria-pressed", "false")
+    expect(log).to_have_class(re.compile("unwrapped"))
+    page.get_by_role("searchbox").fill("STEP 42 ".lower())
+    page.keyboard.press("Enter")
+    expect(log.get_by_role("listitem")).to_have_count(1)
+    expect(log).to_contain_text("step 42 ")
+    expect(page.get_by_role("searchbox")).to_have_value("step 42 ")
+    page.get_by_role("link", name="Back to the end").click()
+    page.get_by_role("link", name="Older lines").click()
+    expect(log.get_by_role("listitem")).to_have_count(1_000)
+
+
+def test_a_project_admin_reads_why_it_failed_and_how_to_run_it_again(signed_in, stack):
+    page = signed_in("ada")
+    page.goto(f"{stack.url}/jobs/{stack.seeded['fell']}/")
+    reason = page.locator("[data-part=reason]")
+    expect(reason).to_contain_text("RuntimeError: CUDA out of memory")
+    page.get_by_role("link", name="Results").click()
+    expect(page.locator("[data-part=results]")).to_contain_text("exit 137")
+    page.get_by_role("link", name="Spec", exact=True).click()
+    expect(page.locator("#cli")).to_contain_text("tessera submit")
+    page.get_by_role("link", name="Run it again").click()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("fell")
+
+
+def test_a_foreign_member_finds_nothing(signed_in, stack):
+    page = signed_in("eve")
+    for tab in ("", *TABS, "log", "stream"):
+        answer = page.request.get(f"{stack.url}/jobs/{stack.seeded['talks']}/{tab}")
+        assert answer.status == 404, tab
+        assert "talks" not in answer.text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_part_stands_on_a_phone_in_both_languages_without_findings(signed_in, stack, scheme):
+    page = signed_in("alice", viewport=NARROW, color_scheme=scheme)
+    for _ in range(2):
+        for job in ("talks", "fell"):
+            for tab in TABS:
+                page.goto(f"{stack.url}/jobs/{stack.seeded[job]}/{tab}")
+                width = page.evaluate("document.documentElement.scrollWidth")
+                assert width <= NARROW["width"], f"{job} {tab} is {width} wide"
+                found = Axe().run(page).response["violations"]
+                bad = [v["id"] for v in found if v["impact"] in ("serious", "critical")]
+                assert bad == [], (job, tab, [v["nodes"][0]["html"] for v in found])
+        page.get_by_role("button", name=re.compile("中文|English")).click()
+
+
+def test_without_javascript_a_log_is_read_page_by_page(browser, stack):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{stack.url}/jobs/{stack.seeded['talks']}/logs?rank=0")
+    page.get_by_label("User name").fill("alice")
+    page.get_by_label("Password", exact=True).fill(stack.seeded["password"])
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    numbers = page.locator(".log .no")
+    expect(numbers).to_have_count(1_000)
+    first = int(numbers.first.text_content() or "")
+    page.get_by_role("link", name="Older lines").click()
+    expect(numbers.first).to_have_text(str(max(1, first - 1_000)))
+    page.get_by_role("link", name="Wrap").click()
+    expect(page.locator(".log.unwrapped")).to_have_count(1)
+    context.close()

@@ -1,0 +1,182 @@
+"""The stream of events and the long poll: in order, with replay, only what the caller may see, and
+without a database connection held."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from rest_framework.test import APIClient
+
+from portal.accounts.models import Membership, User
+from portal.api import waiting, watch
+from portal.api.watch import Watcher, events
+from portal.audit.models import Event
+from portal.audit.transitions import note
+from portal.jobs.models import Job
+from portal.live.listener import listener
+from tests.rows import a_job, a_node, a_project, a_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch):
+    """The same loops without their waits."""
+    cache.clear()
+    monkeypatch.setattr(watch, "PACE_SECONDS", 0)
+    monkeypatch.setattr(watch, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.05)
+
+
+@pytest.fixture
+def job() -> Job:
+    a_node("n1")
+    olga = a_user("olga")
+    return a_job(olga, a_project("vision", olga))
+
+
+def of(user: User, *, job: int | None = None, since: int = 0) -> Watcher:
+    return Watcher(user.pk, None, job, since)
+
+
+async def _messages(watcher: Watcher, wanted: int, change=None) -> list[str]:
+    found: list[str] = []
+    async with aclosing(events(watcher)) as stream:
+        async for message in stream:
+            if message.startswith("id:"):
+                found.append(message)
+            elif message.startswith(": beat") and change:
+                await asyncio.to_thread(_closing, change)
+                change = None
+            elif message.startswith(": beat"):
+                break
+            if len(found) == wanted:
+                break
+    await listener().close()
+    return found
+
+
+def told(watcher: Watcher, wanted: int = 999, change=None) -> list[tuple[int, dict]]:
+    """(id, data) of what is sent until `wanted` have come or nothing is left; after the first beat
+    the change is made."""
+    lines = [m.splitlines() for m in asyncio.run(_messages(watcher, wanted, change))]
+    return [(int(one[0][4:]), json.loads(one[2][6:])) for one in lines]
+
+
+def _closing(change) -> None:
+    try:
+        change()
+    finally:
+        connection.close()
+
+
+def ids(job: Job) -> list[int]:
+    return list(Event.objects.filter(job=job).order_by("id").values_list("id", flat=True))
+
+
+def test_a_stream_replays_what_was_missed_and_goes_on(job):
+    wanted = len(ids(job)) + 1
+    found = told(of(job.owner), wanted, lambda: note(job, "later", "it happened"))
+    assert [number for number, _ in found] == ids(job)
+    assert found[-1][1]["code"] == "later"
+    assert found[0][1]["id"] == found[0][0]
+
+
+def test_a_client_that_comes_back_gets_only_what_it_has_not_seen(job):
+    first, *rest = ids(job)
+    assert [number for number, _ in told(of(job.owner, since=first))] == rest
+
+
+def test_an_event_that_was_numbered_earlier_but_committed_later_is_not_lost(job):
+    watcher = of(job.owner)
+    late = note(job, "late", "numbered first")
+    number = late.pk
+    late.delete()
+    note(job, "early", "committed first")
+
+    def commits() -> None:
+        Event.objects.create(
+            id=number, at=job.submitted_at, noun="job", noun_id="1", job=job, code="late", actor="x"
+        )
+
+    found = told(watcher, len(ids(job)) + 1, commits)
+    assert [data["code"] for _, data in found][-2:] == ["early", "late"]
+    assert len({number for number, _ in found}) == len(found)
+
+
+def test_nobody_is_told_of_another_project(job):
+    ott = a_user("ott")
+    a_project("speech", ott)
+    assert told(of(ott)) == []
+    root = a_user("root", is_superuser=True)
+    assert [number for number, _ in told(of(root))] == ids(job)
+
+
+def test_a_stream_of_one_job_tells_of_no_other(job):
+    other = a_job(job.owner, job.project)
+    assert [number for number, _ in told(of(job.owner, job=other.pk))] == ids(other)
+
+
+def test_who_leaves_the_project_hears_nothing_more(job):
+    def leave() -> None:
+        Membership.objects.filter(user=job.owner).delete()
+        note(job, "secret", "after leaving")
+
+    assert "secret" not in [data["code"] for _, data in told(of(job.owner), change=leave)]
+
+
+def test_a_stream_ends_when_its_caller_may_not_sign_in(job):
+    User.objects.filter(pk=job.owner_id).update(is_active=False)
+    assert told(of(job.owner)) == []
+
+
+def test_a_stream_is_opened_with_a_session_or_a_token_and_says_what_it_is(job):
+    client = APIClient()
+    client.force_login(job.owner)
+    answer = client.get(f"/api/v1/events/stream?job={job.label}&since=0")
+    assert (answer.status_code, answer["Content-Type"]) == (200, "text/event-stream")
+    assert answer["Cache-Control"] == "no-store"
+    assert client.get("/api/v1/events/stream?job=J-999").status_code == 404
+    assert client.get("/api/v1/events/stream?since=-1").status_code == 400
+
+
+def test_a_long_poll_answers_at_once_where_there_is_something_new(job):
+    client = APIClient()
+    client.force_login(job.owner)
+    address = f"/api/v1/jobs/{job.label}"
+    newest = client.get(address).json()["last_event"]
+    assert newest == ids(job)[-1]
+    assert client.get(address, {"wait": 30, "since": newest - 1}).json()["last_event"] == newest
+    assert client.get(address, {"wait": 31}).status_code == 400
+
+
+def test_a_long_poll_is_woken_by_an_event(job, monkeypatch):
+    looks = []
+    real = waiting.newest_event
+
+    def look(row: Job) -> int:
+        looks.append(row.pk)
+        if len(looks) == 2:
+            note(row, "later", "it happened")
+        return real(row)
+
+    monkeypatch.setattr(waiting, "newest_event", look)
+    client = APIClient()
+    client.force_login(job.owner)
+    before = ids(job)[-1]
+    answer = client.get(f"/api/v1/jobs/{job.label}", {"wait": 30}).json()
+    assert answer["last_event"] > before and len(looks) >= 2
+
+
+def test_a_long_poll_of_a_job_that_is_over_does_not_wait(job, monkeypatch):
+    monkeypatch.setattr(waiting, "newest_event", None)
+    client = APIClient()
+    client.force_login(job.owner)
+    assert client.post(f"/api/v1/jobs/{job.label}/cancel").status_code == 200
+    answer = client.get(f"/api/v1/jobs/{job.label}", {"wait": 30})
+    assert answer.json()["status"] == "cancelled"

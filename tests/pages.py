@@ -1,0 +1,168 @@
+"""Every page of the portal: made from its URL names, so that a new one is listed or excused.
+
+`PAGES` are the pages that a person reads, with what stands in their address. `EXCUSED` says why an
+address is no page. `REST` are the lists of the API that are measured beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.urls import get_resolver, reverse
+from django.urls.resolvers import URLPattern, URLResolver
+
+POSTED = "it takes a form and redirects, or answers to one"
+FILE = "it is a file"
+STREAM = "it is a stream"
+ALLAUTH = "the same template as a listed page, reached in the middle of signing in"
+
+
+@dataclass(frozen=True)
+class PageOf:
+    """`as_user`: who looks: "", "alice" or "admin". Words in `args` are filled in: {job}, {node},
+    {project}. `query` is appended."""
+
+    as_user: str = "alice"
+    args: tuple[str, ...] = ()
+    query: str = ""
+
+
+A, ROOT, NOBODY = "alice", "admin", ""
+PAGES: dict[str, PageOf] = {
+    "web:sign_in": PageOf(NOBODY),
+    "web:home": PageOf(),
+    "web:request": PageOf(),
+    "web:jobs": PageOf(),
+    "web:queue": PageOf(),
+    "web:job": PageOf(args=("{job}",)),
+    "web:job_logs": PageOf(args=("{job}",)),
+    "web:job_metrics": PageOf(args=("{job}",)),
+    "web:job_events": PageOf(args=("{job}",)),
+    "web:job_spec": PageOf(args=("{job}",)),
+    "web:job_results": PageOf(args=("{job}",)),
+    "web:cancel": PageOf(args=("{job}",)),
+    "web:cluster": PageOf(),
+    "web:cluster_node": PageOf(args=("{node}",), query="?gpu=0&at=0"),
+    "web:usage": PageOf(),
+    "web:account": PageOf(),
+    "web:webhooks": PageOf(),
+    "account_change_password": PageOf(),
+    "web:console": PageOf(ROOT),
+    "web:approvals": PageOf(ROOT),
+    "web:approval": PageOf(ROOT, ("{asked}",)),
+    "web:projects": PageOf(ROOT),
+    "web:project": PageOf(ROOT, ("{project}",)),
+    "web:templates": PageOf(ROOT),
+    "web:template_new": PageOf(ROOT),
+    "web:limits": PageOf(ROOT),
+    "web:node_list": PageOf(ROOT),
+    "web:drain": PageOf(ROOT, ("{node}",)),
+    "web:preview": PageOf(ROOT, ("{node}",)),
+    "web:images": PageOf(ROOT),
+    "web:image_policy": PageOf(ROOT, ("{project}",)),
+    "web:audit": PageOf(ROOT),
+    "api:docs": PageOf(),
+}
+EXCUSED: dict[str, str] = {
+    "web:sign_out": POSTED,
+    "web:language": POSTED,
+    "web:check": POSTED,
+    "web:cancel_many": POSTED,
+    "web:hold": POSTED,
+    "web:extend": POSTED,
+    "web:release": POSTED,
+    "web:instead": POSTED,
+    "web:tokens": POSTED,
+    "web:token_revoke": POSTED,
+    "web:webhook": "one that somebody added; test_webhooks looks at it",
+    "web:webhook_test": POSTED,
+    "web:webhook_remove": POSTED,
+    "web:webhook_again": POSTED,
+    "web:browser_end": POSTED,
+    "web:browsers_end": POSTED,
+    "web:member": POSTED,
+    "web:quota": POSTED,
+    "web:budget": POSTED,
+    "web:budget_remove": POSTED,
+    "web:template": "a template that somebody made; the same form as template_new",
+    "web:uncordon": POSTED,
+    "web:jobs_csv": FILE,
+    "web:usage_file": FILE,
+    "web:audit_csv": FILE,
+    "web:log": FILE,
+    "web:stream": STREAM,
+    "web:jobs_stream": STREAM,
+    "web:queue_stream": STREAM,
+    "web:cluster_stream": STREAM,
+    "account_login": "web:sign_in is the same address",
+    "account_logout": POSTED,
+    "account_signup": "closed: an admin makes accounts",
+    "mfa_index": "it leads to web:account",
+    "mfa_list_webauthn": "it leads to web:account",
+    "healthz": "for programs",
+    **dict.fromkeys(
+        (
+            "account_inactive",
+            "mfa_authenticate",
+            "mfa_login_webauthn",
+            "account_reauthenticate",
+            "mfa_reauthenticate",
+            "mfa_reauthenticate_webauthn",
+            "openid_connect_login",
+            "openid_connect_callback",
+            "socialaccount_login_cancelled",
+            "socialaccount_login_error",
+            "socialaccount_signup",
+            "socialaccount_connections",
+            "account_set_password",
+            "mfa_activate_totp",
+            "mfa_deactivate_totp",
+            "mfa_view_recovery_codes",
+            "mfa_generate_recovery_codes",
+            "mfa_add_webauthn",
+            "mfa_remove_webauthn",
+        ),
+        ALLAUTH,
+    ),
+}
+REST = (
+    "/api/v1/jobs",
+    "/api/v1/jobs/{job}",
+    "/api/v1/jobs/{job}/events",
+    "/api/v1/nodes",
+    "/api/v1/gpus",
+    "/api/v1/slices",
+    "/api/v1/projects",
+    "/api/v1/quotas",
+)
+
+
+def names() -> set[str]:
+    """The names of all addresses that are neither REST nor Django's own console."""
+    return set(_names(get_resolver().url_patterns, ""))
+
+
+def unlisted() -> set[str]:
+    return names() - set(PAGES) - set(EXCUSED)
+
+
+def gone() -> set[str]:
+    """Listed or excused, and no longer there."""
+    return (set(PAGES) | set(EXCUSED)) - names() - {"api:docs"}
+
+
+def address(name: str, known: dict[str, str]) -> str:
+    page = PAGES[name]
+    return reverse(name, args=[arg.format(**known) for arg in page.args]) + page.query
+
+
+def _names(patterns: list[URLPattern | URLResolver], space: str) -> Iterator[str]:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            inner = pattern.namespace or ""
+            if inner not in ("admin", "api"):
+                yield from _names(pattern.url_patterns, inner or space)
+        else:
+            name = pattern.name or str(pattern.pattern)
+            yield f"{space}:{name}" if space else name

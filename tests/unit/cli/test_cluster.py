@@ -1,0 +1,193 @@
+"""What is free, from nodes and GPUs; and what admins do."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from portal.cli.commands.admin import units
+from portal.cli.outcome import Failed
+from portal.cli.stock import node_rows, offers, picture
+from tests.unit.cli.fake_rest import Rest, a_row, problem
+
+
+def a_node(name: str = "n1", **fields) -> dict:
+    row = {
+        "name": name,
+        "status": "online",
+        "schedulable": True,
+        "cordon_reason": "",
+        "gpu_count": 1,
+        "cpu_milli": 64_000,
+        "memory_mib": 512 << 10,
+    }
+    return row | fields
+
+
+def a_gpu(*slices: dict, node: str = "n1", **fields) -> dict:
+    row = {
+        "node": node,
+        "index": 0,
+        "board": "H200-141GB",
+        "memory_mib": 141 << 10,
+        "health": "ok",
+        "busy": "",
+        "slices": list(slices),
+    }
+    return row | fields
+
+
+def a_slice(profile: str = "1g.18gb", *, held: bool = False, start: int = 0, **fields) -> dict:
+    row = {
+        "kind": "mig",
+        "profile": profile,
+        "start": start,
+        "size": 1,
+        "memory_mib": 18 << 10,
+        "threads": 0,
+        "status": "ready",
+        "busy": "",
+        "held": held,
+        "holder": None,
+    }
+    return row | fields
+
+
+WHOLE_HELD = a_slice("", held=True, kind="gpu", memory_mib=141 << 10)
+
+
+def test_what_is_held_is_not_free():
+    gpus = [a_gpu(), a_gpu(WHOLE_HELD, index=1), a_gpu(a_slice(), a_slice(held=True), index=2)]
+    (row,) = node_rows([a_node()], gpus)
+    assert (row["free_gpus"], row["free_slices"]) == (1, {"1g.18gb": 1})
+
+
+@pytest.mark.parametrize(
+    ("node", "gpu"),
+    [
+        ({"schedulable": False}, {}),
+        ({"status": "lost"}, {}),
+        ({}, {"health": "faulted"}),
+        ({}, {"busy": "a process of nobody"}),
+    ],
+)
+def test_nothing_is_offered_where_nothing_may_start(node: dict, gpu: dict):
+    nodes, gpus = [a_node(**node)], [a_gpu(a_slice(), **gpu)]
+    assert {row["free"] for row in offers(nodes, gpus)} == {0}
+    assert node_rows(nodes, gpus)[0]["free_gpus"] == 0
+
+
+def test_offers_are_by_size_and_only_of_the_memory_asked_for():
+    nodes, gpus = [a_node()], [a_gpu(a_slice()), a_gpu(a_slice(held=True), index=1)]
+    rows = offers(nodes, gpus)
+    assert [(r["kind"], r["free"], r["all"]) for r in rows] == [("mig", 1, 2), ("gpu", 1, 2)]
+    assert [r["kind"] for r in offers(nodes, gpus, 20 << 10)] == ["gpu"]
+
+
+def test_the_picture_has_every_slice_where_it_is():
+    carved = a_gpu(a_slice(held=True), a_slice(start=3, size=2))
+    shares = a_gpu(a_slice("", kind="mps", threads=25, held=True))
+    drawn = picture([a_gpu(), a_gpu(WHOLE_HELD), carved, shares, a_gpu(health="faulted")])
+    assert drawn == "[........] [########] [#..--...] [mps 25%] [xxxxxxxx]"
+
+
+def a_cluster() -> Rest:
+    rest = Rest().on("GET", "nodes", {"results": [a_node()]})
+    return rest.on("GET", "gpus", {"results": [a_gpu(a_slice())]})
+
+
+def test_info_and_offers_are_printed():
+    rest = a_cluster()
+    assert "1 x 1g.18gb" in rest.run("info").stdout
+    assert "[-.......]" in rest.run("info", "-o", "wide").stdout
+    assert rest.run("info", "-o", "name").stdout == "n1\n"
+    done = rest.run("offers", "--mem", "18GB")
+    assert "1g.18gb" in done.stdout and "carved" in done.stderr
+    assert json.loads(rest.run("offers", "--mem", "100GB", "-o", "json").stdout)[0]["kind"] == "gpu"
+    assert rest.run("offers", "--mem", "much").exit_code == 2
+
+
+def test_top_off_a_terminal_is_printed_once():
+    rest = a_cluster().on("GET", "jobs", {"results": [a_row(), a_row("J-11", status="running")]})
+    out = rest.run("top").stdout
+    assert "1 of 1 GPUs wholly free · 1 running · 1 waiting" in out
+    assert out.index("J-11") < out.index("J-12")
+    assert json.loads(rest.run("top", "-o", "json").stdout)["waiting"] == 1
+
+
+def test_drain_cordons_and_waits_until_nothing_is_held():
+    holder = {"job": "J-7"}
+    held = {"results": [a_slice(held=True, holder=holder, node="n1"), a_slice(node="n1")]}
+    rest = Rest().on("POST", "nodes/n1/cordon", a_node(schedulable=False))
+    rest.on("GET", "slices", held, held, {"results": [a_slice(node="n1")]})
+    done = rest.run("admin", "node", "drain", "n1", "-m", "new driver", "--wait")
+    assert rest.body("POST", "nodes/n1/cordon") == {"reason": "new driver"}
+    assert (done.exit_code, done.stdout) == (0, "n1\n")
+    assert "J-7" in done.stderr and "is empty" in done.stderr
+    rest.on("GET", "slices", held)
+    words = ("admin", "node", "drain", "n1", "-m", "x", "--wait", "--timeout", "9")
+    assert rest.run(*words).exit_code == 6
+
+
+def a_quota(limit: int = 8, version: int = 3) -> dict:
+    return {
+        "project": "vision",
+        "user": None,
+        "model": "",
+        "limit_units": limit * 56_000,
+        "used_units": 56_000,
+        "borrow_units": 0,
+        "lend_units": 0,
+        "version": version,
+    }
+
+
+def test_a_quota_is_set_from_the_version_that_was_read():
+    rest = Rest().on("GET", "quotas/vision", a_quota()).on("PUT", "quotas/vision", a_quota(2, 4))
+    done = rest.run("admin", "quota", "set", "vision", "--gpus", "2")
+    assert "8 -> 2 GPUs" in done.stderr
+    assert rest.body("PUT", "quotas/vision") == {"limit_units": 112_000, "model": ""}
+    assert rest.sent("PUT", "quotas/vision")[0].headers["If-Match"] == '"3"'
+
+
+def test_a_new_quota_overwrites_none():
+    rest = Rest().on("PUT", "quotas/vision", a_quota(2, 1))
+    assert rest.run("admin", "quota", "set", "vision", "--gpus", "2").exit_code == 0
+    assert rest.sent("PUT", "quotas/vision")[0].headers["If-None-Match"] == "*"
+
+
+def test_a_stale_change_shows_both_versions():
+    rest = Rest().on("GET", "quotas/vision", a_quota(8, 3), a_quota(5, 4))
+    rest.on("PUT", "quotas/vision", problem(412, "version_stale", "It was changed"))
+    done = rest.run("admin", "quota", "set", "vision", "--gpus", "2")
+    assert done.exit_code == 5 and "now 5 GPUs (version 4), wanted 2" in done.stderr
+
+
+@pytest.mark.parametrize(("text", "amount"), [("2", 112_000), ("2.5", 140_000), ("0", 0)])
+def test_gpus_are_whole_units(text: str, amount: int):
+    assert units(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "-1", "x", "0.00001", "NaN", "Infinity"])
+def test_other_amounts_are_refused(text: str):
+    with pytest.raises(Failed):
+        units(text)
+
+
+def test_approving_several_and_refusing_with_a_reason():
+    rest = Rest()
+    for job in ("J-1", "J-2"):
+        rest.on("POST", f"jobs/{job}/approve", a_row(job))
+    rest.on("POST", "jobs/J-3/refuse", a_row("J-3", status="cancelled"))
+    assert rest.run("admin", "approve", "J-1", "J-2").stdout == "J-1\nJ-2\n"
+    assert rest.run("admin", "refuse", "J-3").exit_code == 2
+    assert rest.run("admin", "refuse", "J-3", "--because", "not now").exit_code == 0
+    assert rest.body("POST", "jobs/J-3/refuse") == {"because": "not now"}
+
+
+def test_a_stop_of_the_portal_is_code_1():
+    rest = Rest().on("GET", "nodes", httpx.ConnectError("refused"))
+    done = rest.run("info")
+    assert done.exit_code == 1 and "unreachable" in done.stderr

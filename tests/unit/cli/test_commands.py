@@ -1,0 +1,330 @@
+"""Commands over a REST in memory: what is sent, what is printed where, and with which code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.cli.fake_rest import NOW, Rest, a_row, an_end, problem
+
+PROJECTS = {"results": [{"slug": "vision", "archived": False}]}
+POSSIBLE = {"possible": True, "reason": None, "approval": None, "request": {"project": "vision"}}
+FLAGS = ("--image", "pytorch:2.7", "--gpus", "2", "--", "python", "train.py")
+
+
+def a_rest() -> Rest:
+    rest = Rest().on("GET", "projects", PROJECTS)
+
+    def post(request):
+        return POSSIBLE if "dry_run" in request.url.params else a_row()
+
+    return rest.on("POST", "jobs", post).on("GET", "jobs/J-12", a_row())
+
+
+def test_submit_sends_what_the_flags_say_and_prints_the_name_alone():
+    rest = a_rest()
+    done = rest.run("submit", "--time", "1:30:00", "-N", "2", "-e", "A=1", "--mem", "64G", *FLAGS)
+    assert (done.exit_code, done.stdout) == (0, "J-12\n")
+    assert rest.body("POST", "jobs") == {
+        "project": "vision",
+        "name": "train",
+        "image": "pytorch:2.7",
+        "command": ["python", "train.py"],
+        "replicas": 2,
+        "device": {"gpus": 2},
+        "memory": "64GiB",
+        "time_limit": "5400s",
+        "env": {"A": "1"},
+    }
+    assert len(rest.sent("POST", "jobs")[0].headers["Idempotency-Key"]) == 36
+
+
+def test_the_command_keeps_its_own_flags():
+    rest = a_rest()
+    rest.run("submit", "--mig", "1g.18gb", "--image", "i", "python", "-u", "x.py", "--gpus", "9")
+    assert rest.body("POST", "jobs")["command"] == ["python", "-u", "x.py", "--gpus", "9"]
+    assert rest.body("POST", "jobs")["device"] == {"mig": "1g.18gb"}
+
+
+def test_flags_win_over_the_file_and_a_device_is_taken_whole(tmp_path: Path):
+    rest, file = a_rest(), tmp_path / "job.yaml"
+    wanted = {"project": "speech", "image": "a", "command": ["x"], "name": "n", "env": {"A": "1"}}
+    file.write_text(yaml.safe_dump(wanted | {"device": {"mig": "1g.18gb", "models": ["H200"]}}))
+    rest.run("submit", "-f", str(file), "--gpus", "1", "-e", "B=2", "--image", "b")
+    assert rest.body("POST", "jobs") == wanted | {
+        "image": "b",
+        "env": {"A": "1", "B": "2"},
+        "device": {"gpus": 1, "models": ["H200"]},
+    }
+
+
+def test_a_slurm_script_is_imported_and_what_was_ignored_is_said(tmp_path: Path):
+    rest, file = a_rest(), tmp_path / "train.sbatch"
+    file.write_text("#!/bin/bash\n#SBATCH --gres=gpu:4 --qos=high\npython train.py\n")
+    done = rest.run("submit", "--image", "i", str(file), "--lr", "3")
+    sent = rest.body("POST", "jobs")
+    assert sent["device"] == {"gpus": 4} and sent["name"] == "train"
+    assert sent["command"][-2:] == ["--lr", "3"]
+    assert "--qos high" in done.stderr and done.stdout == "J-12\n"
+
+
+def test_a_file_from_standard_input():
+    rest = a_rest()
+    done = rest.run("submit", "-f", "-", input="image: i\ncommand: [x]\nproject: p\n")
+    assert done.exit_code == 0 and rest.body("POST", "jobs")["project"] == "p"
+
+
+@pytest.mark.parametrize(
+    "text", ["[1, 2]", "a: [", "just words", "1: 2", "&a [*a, *a]", "!!python/object:os.x {}"]
+)
+def test_a_file_that_is_no_request_is_refused_before_anything_is_sent(tmp_path: Path, text: str):
+    rest, file = a_rest(), tmp_path / "job.yaml"
+    file.write_text(text)
+    done = rest.run("submit", "-f", str(file))
+    assert done.exit_code == 2 and "request_unreadable" in done.stderr
+    assert not rest.calls
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-f", "/nowhere/at/all.yaml"),
+        ("--mps", "lots", "--", "x"),
+        ("--env", "NOT_SET_ANYWHERE", "--", "x"),
+        ("--time", "1:2:3:4:5", "--", "x"),
+        ("--gpus", "many", "--", "x"),
+    ],
+)
+def test_flags_that_make_no_sense_are_code_2(words: tuple[str, ...]):
+    rest = a_rest()
+    assert rest.run("submit", *words).exit_code == 2
+    assert not rest.sent("POST", "jobs")
+
+
+def test_with_several_projects_one_has_to_be_said():
+    more = {"results": [{"slug": s, "archived": False} for s in ("a", "b")]}
+    done = Rest().on("GET", "projects", more).run("submit", *FLAGS)
+    assert done.exit_code == 2 and "a, b" in done.stderr
+
+
+def test_the_kept_project_needs_no_question():
+    rest = a_rest()
+    rest.run("submit", *FLAGS, env={"TESSERA_PROJECT": "kept"})
+    assert rest.body("POST", "jobs")["project"] == "kept"
+
+
+def test_a_terminal_is_shown_the_plan_and_asked():
+    rest = a_rest()
+    done = rest.run("submit", *FLAGS, asks=True, input="n\n")
+    assert done.exit_code == 1 and "Nothing was submitted" in done.stderr
+    assert [c.url.params.get("dry_run") for c in rest.sent("POST", "jobs")] == ["true"]
+    rest.run("submit", "-d", *FLAGS, asks=True, input="y\n")
+    assert len(rest.sent("POST", "jobs")) == 3
+
+
+def test_yes_asks_nothing():
+    rest = a_rest()
+    rest.run("submit", "-y", *FLAGS, asks=True)
+    assert len(rest.sent("POST", "jobs")) == 1
+
+
+def test_a_dry_run_creates_nothing_and_says_when_it_can_never_run():
+    reason = {"code": "impossible", "sentence": "no node has 64 GPUs", "class": "change"}
+    rest = a_rest().on("POST", "jobs", POSSIBLE | {"possible": False, "reason": reason})
+    done = rest.run("submit", "--dry-run", *FLAGS)
+    assert done.exit_code == 1 and "can never run: no node has 64 GPUs" in done.stdout
+    assert len(rest.sent("POST", "jobs")) == 1
+    over = reason | {"code": "quota_project"}
+    rest.on("POST", "jobs", POSSIBLE | {"possible": False, "reason": over})
+    assert rest.run("submit", "--dry-run", "-o", "json", *FLAGS).exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (an_end("succeeded", 0, 0), 0),
+        (an_end("failed", 0, 3, first=3), 3),
+        (an_end("failed", 143, 137, first=137), 137),
+        (an_end("failed", 256 + 7, first=256 + 7), 7),
+        (an_end("failed"), 1),
+        (an_end("cancelled", 143), 1),
+        (an_end("timed_out", 143), 6),
+    ],
+)
+def test_wait_ends_with_the_jobs_own_code(end: dict, code: int):
+    rest = a_rest().on("GET", "jobs/J-12", a_row(), a_row(status="running"), a_row(**end))
+    done = rest.run("submit", "--wait", *FLAGS)
+    assert (done.exit_code, done.stdout) == (code, "J-12\n")
+    assert "J-12 running" in done.stderr and end["status"] in done.stderr
+
+
+def test_waiting_has_an_end():
+    done = a_rest().run("submit", "--wait", "--timeout", "60", *FLAGS)
+    assert done.exit_code == 6 and "tessera why J-12" in done.stderr
+
+
+def test_ctrl_c_detaches_and_says_how_to_come_back():
+    def cut(request):
+        raise KeyboardInterrupt
+
+    done = a_rest().on("GET", "jobs/J-12", cut).run("submit", "--wait", *FLAGS)
+    assert done.exit_code == 130 and "tessera logs -f J-12" in done.stderr
+
+
+def test_off_a_terminal_the_same_news_is_told_once():
+    rest = a_rest().on(
+        "GET", "jobs/J-12", *[a_row()] * 9, a_row(position=2), a_row(**an_end("succeeded", 0))
+    )
+    done = rest.run("submit", "-W", *FLAGS)
+    assert done.stderr.count("position 3") == 1 and done.stderr.count("position 2") == 1
+
+
+def test_a_portal_that_holds_the_answer_is_told_what_was_seen():
+    rest = a_rest().on("POST", "jobs", a_row(last_event=41))
+    rest.on("GET", "jobs/J-12", a_row(last_event=42, **an_end("succeeded", 0)))
+    rest.run("submit", "-W", *FLAGS)
+    params = rest.sent("GET", "jobs/J-12")[0].url.params
+    assert (params["wait"], params["since"]) == ("5", "41")
+
+
+def test_a_refusal_says_code_sentence_fields_and_what_to_try():
+    errors = [
+        {"field": "device.mig", "code": "value", "message": "no such profile"},
+        {"field": "name", "code": "value", "message": "write letters"},
+    ]
+    rest = a_rest().on("POST", "jobs", problem(400, "request_invalid", "wrong", errors=errors))
+    done = rest.run("submit", *FLAGS)
+    assert (done.exit_code, done.stdout) == (2, "")
+    for told in ("request_invalid", "wrong", "device.mig: no such profile", "name: write letters"):
+        assert told in done.stderr
+    rest.on("POST", "jobs", problem(400, "project_unknown", "Yours: none"))
+    assert "Next: tessera whoami" in rest.run("submit", *FLAGS).stderr
+
+
+ROWS = {"results": [a_row(), a_row("J-11", status="running")], "next": None}
+
+
+def test_a_list_in_every_form():
+    rest = Rest().on("GET", "jobs", ROWS)
+    assert json.loads(rest.run("ps", "-o", "json").stdout) == ROWS["results"]
+    assert yaml.safe_load(rest.run("ps", "-o", "yaml").stdout) == ROWS["results"]
+    assert rest.run("ps", "-o", "name").stdout == "J-12\nJ-11\n"
+    lines = rest.run("ps").stdout.splitlines()
+    assert lines[0].split()[:3] == ["ID", "NAME", "OWNER"] and len(lines) == 3
+    assert "GPU-HOURS" in rest.run("ps", "-o", "wide").stdout
+    assert rest.run("ps", "-o", "xml").exit_code == 2
+
+
+def test_the_list_is_of_ones_own_that_are_not_over():
+    rest = Rest().on("GET", "jobs", ROWS)
+    rest.run("ps")
+    rest.run("ps", "-a", "-A")
+    mine, every = (call.url.params for call in rest.calls)
+    assert mine["mine"] == "true" and "queued" in mine.get_list("status")
+    assert "failed" not in mine.get_list("status")
+    assert "mine" not in every and not every.get_list("status")
+
+
+def test_off_a_terminal_no_row_is_cut_and_nothing_is_coloured(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "20")
+    done = Rest().on("GET", "jobs", {"results": [a_row(name="x" * 63)]}).run("ps", "-o", "wide")
+    assert "x" * 63 in done.stdout and "\x1b" not in done.stdout
+
+
+def test_nothing_that_others_wrote_reaches_the_terminal_as_a_command():
+    evil = a_row(
+        name="a\x1b]0;evil\x07b",
+        owner="[bold]x[/bold]",
+        reason={"code": "held", "class": "ask", "sentence": "\x1b[2Jlook \u202e", "unblocks": ""},
+    )
+    rest = Rest().on("GET", "jobs", {"results": [evil]}).on("GET", "jobs/J-12", evil)
+    for words in (("ps",), ("why", "J-12"), ("show", "J-12")):
+        out = rest.run(*words).stdout
+        assert "\x1b" not in out and "\u202e" not in out and "ab" in out
+    assert "[bold]x[/bold]" in rest.run("ps").stdout
+
+
+def test_an_empty_list_tells_where_the_others_are():
+    done = Rest().on("GET", "jobs", {"results": []}).run("ps")
+    assert (done.exit_code, done.stdout) == (0, "") and "tessera ps -a" in done.stderr
+
+
+WHY = {
+    "code": "resources",
+    "class": "wait",
+    "sentence": "all GPUs are held",
+    "evidence": {},
+    "unblocks": "J-3 ends",
+    "alternatives": [
+        {"kind": "profile", "sentence": "take 1g.18gb", "changes": {"device": {"mig": "1g.18gb"}}}
+    ],
+}
+
+
+def test_why_tells_the_reason_and_its_alternatives():
+    estimate = {"expected": NOW.isoformat(), "pessimistic": NOW.isoformat(), "basis": "time limits"}
+    rest = Rest().on("GET", "jobs/J-12", a_row(reason=WHY, estimate=estimate))
+    out = rest.run("why", "J-12").stdout
+    for told in ("all GPUs are held", "J-3 ends", "1. take 1g.18gb", "starts about", "time limits"):
+        assert told in out
+    assert json.loads(rest.run("why", "J-12", "-o", "json").stdout)["reason"] == WHY
+    assert rest.run("why", "J-12", "-o", "name").stdout == "resources\n"
+
+
+def test_an_alternative_is_taken_by_its_number():
+    rest = Rest().on("GET", "jobs/J-12", a_row(reason=WHY))
+    rest.on("POST", "jobs/J-12/replace", a_row("J-13"))
+    assert rest.run("replace", "J-12", "1").stdout == "J-13\n"
+    assert rest.body("POST", "jobs/J-12/replace") == {"changes": {"device": {"mig": "1g.18gb"}}}
+    assert rest.run("replace", "J-12", "2").exit_code == 2
+    assert len(rest.sent("POST", "jobs/J-12/replace")) == 1
+    rest.on("GET", "jobs/J-12", a_row())
+    none = rest.run("replace", "J-12", "1")
+    assert none.exit_code == 5 and "no alternatives now" in none.stderr
+
+
+def test_an_unknown_job_is_code_3_and_says_what_to_try():
+    done = Rest().run("show", "J-99")
+    assert done.exit_code == 3 and "Next: tessera ps -a" in done.stderr
+
+
+def test_cancelling_several_goes_on_after_one_that_fails():
+    rest = Rest().on("GET", "jobs/J-1", a_row("J-1")).on("GET", "jobs/J-3", a_row("J-3"))
+    rest.on("POST", "jobs/J-1/cancel", a_row("J-1", status="cancelled"))
+    rest.on("POST", "jobs/J-3/cancel", a_row("J-3", status="stopping"))
+    done = rest.run("cancel", "J-1", "J-2", "J-3")
+    assert done.exit_code == 3
+    assert "J-1 cancelled" in done.stderr and "J-3 stopping" in done.stderr
+
+
+def test_cancelling_what_is_over_is_no_failure():
+    over = a_row(**an_end("succeeded", 0))
+    rest = Rest().on("GET", "jobs/J-12", over).on("POST", "jobs/J-12/cancel", over)
+    done = rest.run("cancel", "J-12")
+    assert done.exit_code == 0 and "was succeeded" in done.stderr
+
+
+def test_extend_and_retry_send_what_rest_reads():
+    longer = a_row(status="running", deadline_at="2026-05-04T14:00:00Z")
+    rest = Rest().on("POST", "jobs/J-12/extend", longer)
+    rest.on("POST", "jobs/J-12/retry", a_row("J-13"))
+    assert "2h left" in rest.run("extend", "J-12", "1h").stderr
+    assert rest.body("POST", "jobs/J-12/extend") == {"by": "1h"}
+    assert rest.run("retry", "J-12").stdout == "J-13\n"
+    assert rest.sent("POST", "jobs/J-12/retry")[0].headers["Idempotency-Key"]
+
+
+def test_a_portal_without_an_address_is_not_taken_for_an_unknown_job():
+    rest = Rest().on("GET", "jobs/J-12", a_row())
+    done = rest.run("extend", "J-12", "1h")
+    assert done.exit_code == 1 and "not_offered" in done.stderr
+    assert Rest().run("extend", "J-12", "1h").exit_code == 3
+
+
+def test_usage_says_when_the_portal_has_none():
+    done = Rest().run("usage")
+    assert done.exit_code == 1 and "not_offered" in done.stderr and "quota" in done.stderr
