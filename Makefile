@@ -78,7 +78,7 @@ bench-streams: install ## pages while 300 event streams are open in one web proc
 
 lock: install ## resolve requirements/*.lock again after pyproject.toml changed
 	$(RESOLVE) --extra agent -o requirements/agent.lock
-	$(RESOLVE) --extra agent --extra portal -o requirements/portal.lock
+	$(RESOLVE) --extra agent --extra portal --extra cli -o requirements/portal.lock
 	$(RESOLVE) --extra cli -o requirements/cli.lock
 	$(RESOLVE) --extra agent --extra portal --extra cli --group dev -o requirements/dev.lock
 

@@ -23,7 +23,7 @@ SERVED_BY = {
     "dev": ("dev",),
     "portal": ("portal", "dev"),
     "agent": ("agent", "portal", "dev"),
-    "cli": ("cli", "dev"),
+    "cli": ("cli", "portal", "dev"),
 }
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 

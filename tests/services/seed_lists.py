@@ -61,7 +61,7 @@ def _user(name: str, password: str, **columns: bool) -> User:
 def _estimate() -> None:
     """As the worker writes it; it does not run here."""
     now = int(timezone.now().timestamp())
-    for place, job in enumerate(Job.objects.filter(status="queued", name__contains="sweep")):
+    for place, job in enumerate(Job.objects.filter(name__contains="sweep").order_by("pk")):
         job.estimate = {
             "optimistic": now + 1_200 * (place + 1),
             "expected": now + 2_000 * (place + 1),
