@@ -1,5 +1,6 @@
 """Many jobs at once: cancel those of a list, or those that a filter finds."""
 
+from collections.abc import Callable
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, extend_schema
@@ -9,15 +10,15 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.api.access import caller
-from portal.api.job_actions import cancelled
+from portal.api.job_actions import not_theirs
 from portal.api.job_answers import asked
 from portal.api.job_filters import JobQuery, found
 from portal.errors import Refused
+from portal.jobs.bulk import MOST_CHOSEN, cancel_right, jobs_named
 from portal.jobs.models import Job
-from portal.jobs.selectors import job_visible
+from portal.jobs.selectors import not_seen
+from portal.jobs.services import job_cancel
 from scheduler.core.states import JOB_FINAL
-
-MOST_AT_ONCE = 200
 
 
 class BulkCancelBody(serializers.Serializer[Any]):
@@ -27,7 +28,7 @@ class BulkCancelBody(serializers.Serializer[Any]):
         child=serializers.CharField(max_length=24),
         required=False,
         min_length=1,
-        max_length=MOST_AT_ONCE,
+        max_length=MOST_CHOSEN,
         help_text="such as J-12",
     )
     filter = JobQuery(required=False)
@@ -77,7 +78,9 @@ class JobsCancel(APIView):
             names, more = list(dict.fromkeys(body["ids"])), False
         else:
             names, more = _found(request, body["filter"])
-        results = [_one(request, name) for name in names]
+        user = caller(request)
+        right, named = cancel_right(user), jobs_named(user, names)
+        results = [_cancelled(name, named[name], right, user.username) for name in names]
         refused = sum(1 for result in results if result["code"])
         answer = {
             "results": results,
@@ -91,14 +94,20 @@ class JobsCancel(APIView):
 def _found(request: Request, query: dict[str, Any]) -> tuple[list[str], bool]:
     over = [str(status) for status in JOB_FINAL]
     rows = found(caller(request), query).exclude(status__in=over)
-    keys = list(rows.values_list("pk", flat=True)[: MOST_AT_ONCE + 1])
-    names = [Job(pk=key).label for key in keys[:MOST_AT_ONCE]]
-    return names, len(keys) > MOST_AT_ONCE
+    keys = list(rows.values_list("pk", flat=True)[: MOST_CHOSEN + 1])
+    names = [Job(pk=key).label for key in keys[:MOST_CHOSEN]]
+    return names, len(keys) > MOST_CHOSEN
 
 
-def _one(request: Request, name: str) -> dict[str, str]:
+def _cancelled(
+    name: str, job: Job | None, right: Callable[[Job], bool], actor: str
+) -> dict[str, str]:
     try:
-        job = cancelled(request, job_visible(caller(request), name))
+        if job is None:
+            raise not_seen()
+        if not right(job):
+            raise not_theirs()
+        job = job_cancel(job=job, actor=actor)
     except Refused as refused:
         return {"id": name, "status": "", "code": refused.code, "message": refused.sentence}
     return {"id": job.label, "status": job.status, "code": "", "message": ""}

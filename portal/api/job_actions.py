@@ -60,7 +60,10 @@ class JobCancel(JobAction):
     @extend_schema(operation_id="job_cancel", request=None, responses=JobWhole)
     def post(self, request: Request, job: str) -> Response:
         """End it: at once while it waits, else when its processes are gone. May be repeated."""
-        return done(request, cancelled(request, self.row(request, job)))
+        row, user = self.row(request, job), caller(request)
+        if not may_cancel(user, row):
+            raise not_theirs()
+        return done(request, job_cancel(job=row, actor=user.username))
 
 
 class JobExtend(JobAction):
@@ -128,9 +131,5 @@ class JobReplace(JobAction):
         return created(request, new)
 
 
-def cancelled(request: Request, job: Job) -> Job:
-    """Cancel what the caller sees. Raises Refused(forbidden)."""
-    if not may_cancel(caller(request), job):
-        sentence = "Only its owner or a project admin may cancel a job"
-        raise Refused("forbidden", sentence, "", 403)
-    return job_cancel(job=job, actor=caller(request).username)
+def not_theirs() -> Refused:
+    return Refused("forbidden", "Only its owner or a project admin may cancel a job", "", 403)

@@ -1,6 +1,6 @@
 """Several jobs at once: which of those that somebody chose they may end, and ending them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from portal.accounts.models import Membership, Role, User
@@ -33,24 +33,31 @@ def cancel_right(user: User) -> Callable[[Job], bool]:
     return lambda job: job.owner_id == user.pk or job.project_id in run
 
 
+def jobs_named(user: User, refs: Collection[str]) -> dict[str, Job | None]:
+    """The jobs of these names ("J-12" or "12"), by name; None for one that is
+    not there or not to be seen. One query."""
+    keys = {ref: int(match[1]) for ref in refs if (match := LABEL.fullmatch(ref))}
+    rows = jobs_visible_to(user).in_bulk(set(keys.values()))
+    return {ref: rows.get(keys.get(ref, 0)) for ref in refs}
+
+
 def jobs_chosen(user: User, refs: Iterable[str]) -> Chosen:
-    """What the user may end of the jobs named ("J-12" or "12"). Raises Refused(none_chosen,
-    too_many)."""
+    """What the user may end of the jobs named. Raises Refused(none_chosen, too_many)."""
     wanted = list(dict.fromkeys(refs))
     if not wanted:
         raise Refused("none_chosen", "Choose at least one job", "job")
     if len(wanted) > MOST_CHOSEN:
         raise Refused("too_many", f"Choose at most {MOST_CHOSEN} jobs at once", "job")
-    keys = {int(match[1]) for ref in wanted if (match := LABEL.fullmatch(ref))}
     right = cancel_right(user)
-    rows = list(jobs_visible_to(user).filter(pk__in=keys))
+    named = jobs_named(user, wanted)
+    rows = list({job.pk: job for job in named.values() if job}.values())
     over = [job for job in rows if _is_over(job)]
     left = [job for job in rows if not _is_over(job)]
     return Chosen(
         may=[job for job in left if right(job)],
         over=over,
         others=[job for job in left if not right(job)],
-        unknown=max(0, len(wanted) - len(rows)),
+        unknown=sum(job is None for job in named.values()),
     )
 
 

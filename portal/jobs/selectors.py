@@ -32,8 +32,12 @@ def job_visible(user: User, ref: str) -> Job:
     match = LABEL.fullmatch(ref)
     job = jobs_visible_to(user).filter(pk=int(match[1])).first() if match else None
     if job is None:
-        raise Refused("not_found", "There is no such job, or you may not see it", "", 404)
+        raise not_seen()
     return job
+
+
+def not_seen() -> Refused:
+    return Refused("not_found", "There is no such job, or you may not see it", "", 404)
 
 
 def may_cancel(user: User, job: Job) -> bool:
