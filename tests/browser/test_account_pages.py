@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from tests.environment.chromium import CHROMIUM_ARGS
 from tests.services.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -48,14 +47,6 @@ def web(tmp_path_factory):
     var: Path = tmp_path_factory.mktemp("account")
     with Web(var=var) as web:
         yield web
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

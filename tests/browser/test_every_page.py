@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from tests.browser.axe import script, serious
 from tests.browser.seeded_web import PASSWORD, Web, seeded_web
-from tests.environment.chromium import CHROMIUM_ARGS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 WIDTHS = {"wide": 1280, "narrow": 390}
@@ -21,14 +20,6 @@ def web(tmp_path_factory):
     var = tmp_path_factory.mktemp("every-page")
     with seeded_web(var, jobs=120, nodes=10, users=12, projects=3) as web:
         yield web
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
-        yield browser
-        browser.close()
 
 
 def signed_in(browser: Browser, web: Web, who: str, **options) -> Page:

@@ -2,71 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from tests.benchmarks.streams import database_files
-from tests.environment.chromium import CHROMIUM_ARGS
+from tests.browser.people import NARROW, people, seeded_stack
 from tests.services.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 SECONDS = 1_000  # Playwright counts milliseconds
-NARROW = {"width": 390, "height": 844}
 AT_END = "box => box.scrollHeight - box.scrollTop - box.clientHeight < 24"
 TABS = ("logs", "metrics", "events", "spec", "results")
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    """Only the web process: what moves is what the tests write."""
-    var: Path = tmp_path_factory.mktemp("logs")
-    stack = Stack(var=var)
-    try:
-        stack.seeded = json.loads(stack.manage_program("tests.services.seed_logs"))
-        stack.start_web()
+    with seeded_stack(tmp_path_factory.mktemp("logs"), "tests.services.seed_logs") as stack:
         yield stack
-    finally:
-        stack.__exit__()
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
-def signed_in(browser: Browser, stack: Stack):
-    """A fresh browser of somebody; nothing may complain in it."""
-    contexts, complaints = [], []
-
-    def open_as(name: str, **options) -> Page:
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20 * SECONDS)
-        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.goto(f"{stack.url}/jobs/")
-        page.get_by_label("User name").fill(name)
-        page.get_by_label("Password", exact=True).fill(stack.seeded["password"])
-        page.get_by_role("button", name="Sign in", exact=True).click()
-        expect(page).to_have_url(f"{stack.url}/jobs/")
-        return page
-
-    yield open_as
-    for context in contexts:
-        context.close()
-    assert [c for c in complaints if "404" not in c and "Failed to load" not in c] == []
+def signed_in(browser, stack):
+    with people(
+        browser, stack, "/jobs/", lambda said: "404" in said or "Failed to load" in said
+    ) as open_as:
+        yield open_as
 
 
 def write(stack: Stack, text: str, rank: int = 0) -> None:

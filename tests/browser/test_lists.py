@@ -2,66 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from tests.environment.chromium import CHROMIUM_ARGS
-from tests.services.stack import Stack
+from tests.browser.people import NARROW, people, seeded_stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 SECONDS = 1_000  # Playwright counts milliseconds
-NARROW = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    """Only the web process: what it shows stands in the database and does not move by itself."""
-    var: Path = tmp_path_factory.mktemp("lists")
-    stack = Stack(var=var)
-    try:
-        stack.seeded = json.loads(stack.manage_program("tests.services.seed_lists"))
-        stack.start_web()
+    with seeded_stack(tmp_path_factory.mktemp("lists"), "tests.services.seed_lists") as stack:
         yield stack
-    finally:
-        stack.__exit__()
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
-def signed_in(browser: Browser, stack: Stack):
-    """A fresh browser of somebody; nothing may complain in it."""
-    contexts, complaints = [], []
-
-    def open_as(name: str, **options) -> Page:
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20 * SECONDS)
-        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(f"{stack.url}/queue/")
-        page.get_by_label("User name").fill(name)
-        page.get_by_label("Password", exact=True).fill(stack.seeded["password"])
-        page.get_by_role("button", name="Sign in", exact=True).click()
-        expect(page).to_have_url(f"{stack.url}/queue/")
-        return page
-
-    yield open_as
-    for context in contexts:
-        context.close()
-    assert complaints == []
+def signed_in(browser, stack):
+    with people(browser, stack, "/queue/") as open_as:
+        yield open_as
 
 
 def line(page: Page, name: str):

@@ -6,14 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from tests.environment.chromium import CHROMIUM_ARGS
+from tests.browser.people import NARROW, SECONDS, listen, sign_in
 from tests.services.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
-SECONDS = 1_000  # Playwright counts milliseconds
-NARROW = {"width": 390, "height": 844}
 # One's own pieces on the large map.
 MINE = "svg.map rect.mine[height='43']"
 
@@ -26,14 +24,6 @@ def stack(tmp_path_factory):
         yield stack
 
 
-@pytest.fixture(scope="module")
-def browser(chromium_path):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def complaints() -> list[str]:
     """What the browser's console said: a blocked style, a failed request, an exception."""
@@ -44,16 +34,8 @@ def complaints() -> list[str]:
 def page(browser, stack, complaints):
     """A fresh browser in which alice has signed in."""
     context = browser.new_context()
-    page = context.new_page()
-    page.set_default_timeout(20 * SECONDS)
-    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(f"{stack.url}/request/")
-    assert "/sign-in/" in page.url
-    page.get_by_label("User name").fill("alice")
-    page.get_by_label("Password").fill(stack.seeded["password"])
-    page.get_by_role("button", name="Sign in", exact=True).click()
-    expect(page).to_have_url(f"{stack.url}/request/")
+    page = listen(context.new_page(), complaints)
+    sign_in(page, stack, "alice", "/request/")
     yield page
     context.close()
     assert complaints == []
