@@ -3,7 +3,8 @@
 .PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams screenshots lock clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
-LEVELS := $(wildcard $(addprefix tests/,unit property contract integration services docker browser))
+# What takes long comes early, so that the workers of `make test` end together.
+LEVELS := $(wildcard $(addprefix tests/,integration docker browser services property contract unit))
 OWN := agents portal scheduler
 SET := dev
 RESOLVE := $(BIN)/uv pip compile -q --system-certs --universal --python-version 3.11 --generate-hashes \
@@ -27,7 +28,7 @@ type: install ## static types alone
 
 test: install ## everything: install the servers that are missing, start them, test, stop them
 	$(BIN)/python -m tests.environment install
-	$(BIN)/python -m pytest --levels-must-run -q $(LEVELS)
+	$(BIN)/python -m pytest --levels-must-run -q -n auto --maxprocesses 8 $(LEVELS)
 
 test-gpu: ## read-only checks on the real NVIDIA driver of this machine; needs no install
 	@$(or $(wildcard $(BIN)/python),python3) -m tests.gpu
@@ -67,8 +68,8 @@ bench-forecasts: install ## how good expected starts are on the traces, half an 
 bench-mig: install ## the table of docs/scheduling-mig.md: MIG slices by mix, rule and moves, as JSON
 	$(BIN)/python -m tests.benchmarks.mig
 
-bench-pages: install ## server time and queries of every page on 10,000 jobs and 1,000 nodes, as JSON
-	$(BIN)/python -m tests.benchmarks.pages
+bench-pages: install ## server time and queries of every page on 10,000 jobs and 1,000 nodes, as JSON; ARGS=--help
+	$(BIN)/python -m tests.benchmarks.pages $(ARGS)
 
 screenshots: install ## every page from a seeded cluster into docs/screenshots/: light, dark, zh, narrow
 	$(BIN)/python -m tests.browser.screenshots
@@ -80,7 +81,9 @@ lock: install ## resolve requirements/*.lock again after pyproject.toml changed
 	$(RESOLVE) --extra agent -o requirements/agent.lock
 	$(RESOLVE) --extra agent --extra portal --extra cli -o requirements/portal.lock
 	$(RESOLVE) --extra cli -o requirements/cli.lock
-	$(RESOLVE) --extra agent --extra portal --extra cli --group dev -o requirements/dev.lock
+	$(RESOLVE) --extra saml -c requirements/portal.lock -o requirements/saml.lock
+	$(RESOLVE) --extra ldap -c requirements/portal.lock -o requirements/ldap.lock
+	$(RESOLVE) --extra agent --extra portal --extra cli --extra saml --group dev -o requirements/dev.lock
 
 clean: ## remove what can be made again: .venv, caches, var
 	rm -rf .venv .venv-gpu var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

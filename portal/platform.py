@@ -15,7 +15,8 @@ class Platform:
     var: Path = Path("var")
     """Folder for logs, bells and, without PostgreSQL, the database."""
     redis_url: str = ""
-    """Redis for bells between processes. Empty: datagram sockets under `var`, one machine only."""
+    """Redis for bells between processes and for counts of calls. Empty: datagram sockets and files
+    under `var`, one machine only."""
     image_allow: str = "*"
     """Comma-separated patterns of image names that may be asked for."""
     default_time_limit_seconds: int = 4 * 3600
@@ -47,12 +48,31 @@ class Platform:
     oidc_client_secret: str = field(default="", repr=False)
     oidc_name: str = "your organisation"
     """What the button says after "Sign in with"."""
+    saml_metadata_url: str = ""
+    """Where the SAML identity provider publishes its metadata. Empty: no sign-in by SAML."""
+    saml_entity_id: str = ""
+    saml_name: str = "your organisation"
+    saml_username: str = "urn:oid:0.9.2342.19200300.100.1.1"
+    """The attribute that suggests a user name; this one is `uid`."""
+    ldap_url: str = ""
+    """The directory, as `ldap://` with StartTLS or `ldaps://`. Empty: no sign-in by LDAP."""
+    ldap_people: str = ""
+    """Under which name people are looked for: `ou=people,dc=example,dc=org`."""
+    ldap_filter: str = "(uid=%(user)s)"
+    ldap_id: str = "entryUUID"
+    """The attribute that tells a person from everybody else, for ever; `objectGUID` in AD."""
+    ldap_bind_dn: str = ""
+    """Who looks people up. Empty: nobody in particular."""
+    ldap_bind_password: str = field(default="", repr=False)
+    ldap_certificates: str = ""
+    """A file with the authorities that the directory's certificate is checked against. Empty: the
+    machine's own."""
     agent_threads: int = 8
     """Database threads that serve agents in one web process."""
     rate_calls: str = "1200/min"
-    """How often one user may call REST, in each web process: a number per s, min, hour or day."""
+    """How often one user may call REST: a number per s, min, hour or day."""
     rate_submits: str = "120/min"
-    """How often one user may submit over REST, in each web process."""
+    """How often one user may submit over REST."""
     webhook_networks: str = ""
     """Comma-separated networks, such as 10.20.0.0/16, that webhooks may reach although they are
     not public. Empty: public addresses only."""

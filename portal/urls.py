@@ -4,12 +4,14 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
+from portal.failed import failed
 from portal.health import healthz
 from portal.web.account.limits import too_many
 
 # One way in: its limits and second steps hold for the console as well.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 handler429 = too_many
+handler500 = failed
 
 urlpatterns = [
     path("healthz", healthz),

@@ -1,7 +1,7 @@
 """Make .venv and install one lock file into it; a second run is instant.
 
-Usage: python3 requirements/install.py dev|portal|agent|cli. Runs on a bare machine with the
-standard library alone, and says in one sentence what is missing.
+Usage: python3 requirements/install.py dev|portal|agent|cli|saml|ldap. Runs on a bare machine with
+the standard library alone, and says in one sentence what is missing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ SERVED_BY = {
     "portal": ("portal", "dev"),
     "agent": ("agent", "portal", "dev"),
     "cli": ("cli", "portal", "dev"),
+    # On top of the portal.
+    "saml": ("saml", "dev"),
+    "ldap": ("ldap",),
 }
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.audit.transitions import advance
 from portal.duties.locks import locked
 from portal.inventory.models import Gpu
@@ -23,10 +24,10 @@ HOLDS_AT_ONCE, MOST_BELLS = 500, 1_000
 
 # What the victim's people read. They are not told for whom: it may be another project's.
 WHY_PREEMPTED = {
-    PreemptCause.PRIORITY: "stopped for a job of higher priority",
-    PreemptCause.RECLAIM: "stopped because who lent the quota wants it back",
-    PreemptCause.ORDER: "stopped for a job whose turn is earlier",
-    PreemptCause.MOVE: "stopped to start again elsewhere, so that another job fits",
+    PreemptCause.PRIORITY: Phrase("stopped for a job of higher priority"),
+    PreemptCause.RECLAIM: Phrase("stopped because who lent the quota wants it back"),
+    PreemptCause.ORDER: Phrase("stopped for a job whose turn is earlier"),
+    PreemptCause.MOVE: Phrase("stopped to start again elsewhere, so that another job fits"),
 }
 
 
@@ -38,7 +39,7 @@ def merge_commit(merge: Merge) -> bool:
         if gpu is None or gpu.pinned or len(idle) != len(merge.slices):
             return False
         for row in idle:
-            why = merge.sentence or f"for job {merge.for_job}"
+            why = merge.sentence or Phrase("for job %(job)s", job=merge.for_job)
             advance(row, SliceStatus.DELETING, code="merge", sentence=why)
         Gpu.objects.filter(pk=gpu.pk).update(settles_at=settles_at())
         ring("cluster")
@@ -60,7 +61,7 @@ def preempt_commit(preempt: Preempt) -> bool:
         status = JobStatus(job.status)
         if status not in JOB_HOLDING or status is JobStatus.STOPPING:
             return False
-        sentence = f"{WHY_PREEMPTED[preempt.cause]}; it queues again by itself"
+        sentence = Phrase("%(why)s; it queues again by itself", why=WHY_PREEMPTED[preempt.cause])
         job_stop(job=job, stop_reason=PREEMPTED, sentence=sentence)
         ring(f"job:{job.pk}")
         ring("cluster")

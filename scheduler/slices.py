@@ -7,6 +7,7 @@ from django.utils import timezone
 from agents.contract.boards import Profile
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Project
 from portal.audit.transitions import note
 from portal.duties.locks import locked
@@ -97,7 +98,14 @@ def carve_commit(carve: Carve) -> bool:
                 memory_mib=profile.memory_mib,
             ),
         )
-        note(gpu, "carve", carve.sentence or f"{carve.profile} at {carve.start}, ahead of need")
+        note(
+            gpu,
+            "carve",
+            carve.sentence
+            or Phrase(
+                "%(profile)s at %(start)s, ahead of need", profile=carve.profile, start=carve.start
+            ),
+        )
         ring("cluster")
         return True
 

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.audit.transitions import advance
 from portal.duties.locks import locked
 from portal.inventory.models import HelloNonce, Node
@@ -50,7 +51,12 @@ def _nodes_judge(now: datetime) -> None:
         heard = node.last_seen_at or gone
         to = NodeStatus.LOST if heard <= gone else NodeStatus.UNREACHABLE
         if node.status != to:
-            advance(node, to, code="silent", sentence=f"last heard {heard:%H:%M:%S}")
+            advance(
+                node,
+                to,
+                code="silent",
+                sentence=Phrase("last heard %(time)s", time=f"{heard:%H:%M:%S}"),
+            )
             ring("cluster")
 
 
@@ -61,7 +67,10 @@ def _replicas_judge(now: datetime) -> None:
     live = Replica.objects.exclude(status__in=[str(s) for s in REPLICA_ENDED])
     stranded = live.filter(node__status=NodeStatus.LOST, node__lease_until__lt=now - wait)
     for pk, name in stranded.values_list("pk", "node__name"):
-        replica_lost(replica_id=pk, sentence=f"{name} was not heard of until its lease ended")
+        replica_lost(
+            replica_id=pk,
+            sentence=Phrase("%(node)s was not heard of until its lease ended", node=name),
+        )
 
 
 def _dependencies(now: datetime) -> None:
@@ -88,7 +97,11 @@ def _dependency_failed(pk: int, never: list[str]) -> bool:
             job,
             JobStatus.FAILED,
             code="dependency",
-            sentence=f"{before.label} ended as {before.status}, and this was to run after it",
+            sentence=Phrase(
+                "%(job)s ended as %(status)s, and this was to run after it",
+                job=before.label,
+                status=before.status,
+            ),
             stop_reason="dependency",
             finished_at=timezone.now(),
             position=None,
@@ -102,7 +115,7 @@ def _dependency_failed(pk: int, never: list[str]) -> bool:
 def _deadlines(now: datetime) -> None:
     due = Job.objects.filter(status=JobStatus.RUNNING, deadline_at__lt=now)
     for pk in due.values_list("pk", flat=True):
-        _stop(pk, JobStatus.RUNNING, "timed_out", "its time limit has passed")
+        _stop(pk, JobStatus.RUNNING, "timed_out", Phrase("its time limit has passed"))
 
 
 def _unprepared(now: datetime) -> None:
@@ -111,7 +124,7 @@ def _unprepared(now: datetime) -> None:
     early = [JobStatus.PLACED, JobStatus.PREPARING]
     late = Job.objects.filter(status__in=early, attempts__created_at__lt=since)
     for job in late.filter(attempts__ended_at__isnull=True).distinct():
-        _stop(job.pk, JobStatus(job.status), "failed", "it was not ready in time")
+        _stop(job.pk, JobStatus(job.status), "failed", Phrase("it was not ready in time"))
 
 
 def _stop(pk: int, status: JobStatus, stop_reason: str, sentence: str) -> None:

@@ -1,16 +1,13 @@
-"""Loads the servers that tests may ask for, and takes the suite's temporary folder away."""
-
-import shutil
-import tempfile
-from pathlib import Path
+"""Loads the servers that tests may ask for, and gives every test a past of its own."""
 
 import pytest
-from django.conf import settings
 
-from portal.jobs import lately
+from portal.jobs import lately, world
 
 pytest_plugins = [
     "tests.environment.levels",
+    "tests.environment.workers",
+    "tests.environment.django_sqlite",
     "tests.environment.postgres",
     "tests.environment.django_postgres",
     "tests.environment.redis",
@@ -23,10 +20,4 @@ pytest_plugins = [
 def nothing_is_kept_of_another_tests_rows() -> None:
     """A worker keeps what it read of the past; every test has a database of its own."""
     lately.forget_all()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """portal.settings.test makes a folder per run; one that the caller named is kept."""
-    var = Path(settings.PLATFORM.var)
-    if var.parent == Path(tempfile.gettempdir()) and var.name.startswith("tessera-test-"):
-        shutil.rmtree(var, ignore_errors=True)
+    world.forget()

@@ -8,6 +8,7 @@ detected", NCCL's init.cc; NVIDIA MIG user guide, "Application Considerations").
 from collections.abc import Iterable
 
 from agents.contract.documents import Backend, SliceKind
+from agents.contract.phrase import Phrase
 
 
 def refusal(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> str:
@@ -15,14 +16,19 @@ def refusal(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> str:
     small = sorted({kind for kind in kinds if kind is not SliceKind.GPU})
     if backend is not Backend.NCCL or ranks < 2 or not small:
         return ""
-    what = "MIG slices" if small[0] is SliceKind.MIG else "MPS shares"
-    return f"NCCL cannot join {ranks} processes on {what}: choose backend gloo, or whole GPUs"
+    what = Phrase("MIG slices" if small[0] is SliceKind.MIG else "MPS shares")
+    return Phrase(
+        "NCCL cannot join %(n)s processes on %(what)s: choose backend gloo, or whole GPUs",
+        n=ranks,
+        what=what,
+    )
 
 
 def crowded(gpus: int, processes: int) -> str:
     """Why a replica with `gpus` whole GPUs cannot start so many processes, or "". Without a whole
     GPU there is nothing to say: on a slice or a share gloo joins several processes."""
-    return f"{processes} processes need {processes} GPUs" if 0 < gpus < processes else ""
+    fits = not 0 < gpus < processes
+    return "" if fits else Phrase("%(n)s processes need %(n)s GPUs", n=processes)
 
 
 def chosen(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> Backend:

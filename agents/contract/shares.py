@@ -5,12 +5,18 @@ processes, and both are whole numbers of at least 1 (NVIDIA's MPS guide,
 `set_default_active_thread_percentage` and `set_default_device_pinned_mem_limit`).
 """
 
+from agents.contract.phrase import Phrase
+
 
 def thin_threads(threads: int, processes: int) -> str:
     """Why `threads` percent of the SMs are too few for so many processes, or ""."""
     if threads >= processes:
         return ""
-    return f"{threads} % of the SMs is less than 1 % for each of {processes} processes"
+    return Phrase(
+        "%(threads)s %% of the SMs is less than 1 %% for each of %(n)s processes",
+        threads=threads,
+        n=processes,
+    )
 
 
 def thin_memory(memory_mib: int, processes: int) -> str:

@@ -1,11 +1,12 @@
 """One node of the drill: what outlives an agent (driver, processes, journal), and agents on it."""
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
@@ -148,13 +149,19 @@ class DrillNode:
         return alive + len(self.slices()) + len(self.phases())
 
     def end(self) -> None:
-        """Leave nothing of the drill itself."""
-        for pid in self.lives().values():
-            try:
-                os.killpg(int(pid), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        """Leave nothing of the drill itself, nor what a faulty runtime has lost sight of."""
+        for pid in {*map(int, self.lives().values()), *self._begun_here()}:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
         self._drop_journal()
+
+    def _begun_here(self) -> Iterator[int]:
+        """Every parent of a replica that was told a folder of this node, written down or not."""
+        ours = f"\0{process.CHILD}\0{self.home}/replicas/".encode()
+        for words in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if ours in words.read_bytes():
+                    yield int(words.parent.name)
 
     def _drop_journal(self) -> None:
         """What was not committed is gone, as when a process dies."""

@@ -8,26 +8,29 @@ from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from allauth.usersessions.models import UserSession
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from portal.accounts.models import ApiToken, Membership, Project, Role, User
+from portal.accounts.people import person_audit, user_save
 from portal.accounts.services import (
     SHARE_OF_MEMBER,
     SHARE_OF_PROJECT,
     membership_remove,
     membership_set,
     membership_share,
+    project_change,
     project_create,
     project_share,
     token_revoke,
 )
-from portal.audit.services import audit_record
 from portal.console import ReadOnlyAdmin, refusals_shown
 
 # Rights come from memberships and from being a platform admin; groups would be a second truth.
@@ -65,16 +68,20 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
-        """Django's console saves in one transaction: the audit line stands or falls with it."""
-        super().save_model(request, obj, form, change)
-        after = {"superuser": obj.is_superuser, "staff": obj.is_staff, "active": obj.is_active}
-        audit_record(
-            actor=request.user.get_username(),
-            action="user_change" if change else "user_add",
-            noun="user",
-            noun_id=obj.username,
-            after=after | {"changed": [n for n in form.changed_data if "password" not in n]},
-        )
+        user_save(user=obj, changed=form.changed_data, actor=request.user.get_username())
+
+    def user_change_password(
+        self, request: HttpRequest, id: str, form_url: str = ""
+    ) -> HttpResponse:
+        """Django saves it itself; a changed one has its audit line, and neither without the other.
+        A browser that signed in with the old one is signed out."""
+        with transaction.atomic():
+            before = self.get_object(request, unquote(id))
+            answer = super().user_change_password(request, id, form_url)
+            after = self.get_object(request, unquote(id))
+            if before and after and before.password != after.password:
+                person_audit(after, "password_set", actor=request.user.get_username())
+        return answer
 
 
 class MembershipInline(TabularInline):
@@ -126,15 +133,8 @@ class ProjectAdmin(ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
         if change:
-            obj.save(update_fields=["name", "archived"])
-            audit_record(
-                actor=request.user.get_username(),
-                action="project_change",
-                noun="project",
-                noun_id=obj.slug,
-                project=obj,
-                after={"name": obj.name, "archived": obj.archived},
-            )
+            by = request.user.get_username()
+            project_change(project=obj, name=obj.name, archived=obj.archived, actor=by)
         else:
             made = project_create(slug=obj.slug, name=obj.name, actor=request.user.get_username())
             obj.pk, obj._state.adding = made.pk, False

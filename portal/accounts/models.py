@@ -23,9 +23,11 @@ class Scope(StrEnum):
 
 
 class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no types
-    """A person. `is_superuser` is the platform admin."""
+    """A person. `is_superuser` is the platform admin. `directory_id` is who that is in the
+    organisation's directory; null for everybody else."""
 
     language = models.CharField(max_length=10, blank=True, default="")
+    directory_id = models.CharField(max_length=200, null=True, blank=True, unique=True)
 
     @property
     def is_platform_admin(self) -> bool:

@@ -1,5 +1,6 @@
-"""What people change about themselves, and what of it is written down."""
+"""What is changed about a person, by themselves or by an admin, and what of it is written down."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from allauth.mfa.models import Authenticator
@@ -13,6 +14,16 @@ def user_language(*, user: User, language: str) -> None:
     """The language in which the pages greet this person on a new browser."""
     user.language = language
     user.save(update_fields=["language"])
+
+
+def user_save(*, user: User, changed: Iterable[str], actor: str) -> None:
+    """Keep an account as a platform admin filled it in. `changed`: names of the form's fields."""
+    with transaction.atomic():
+        action = "user_add" if user._state.adding else "user_change"
+        user.save()
+        rights = {"superuser": user.is_superuser, "staff": user.is_staff, "active": user.is_active}
+        named = [name for name in changed if "password" not in name]
+        person_audit(user, action, actor=actor, after=rights | {"changed": named})
 
 
 def second_steps_remove(*, user: User, actor: str) -> int:

@@ -3,6 +3,7 @@
 Whether a row may be *seen* at all is a matter of selectors, and its answer is 404.
 """
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.accounts.selectors import is_project_admin
 from portal.errors import Refused
@@ -15,5 +16,5 @@ def require_platform_admin(user: User) -> None:
 
 def require_project_admin(user: User, project: Project) -> None:
     if not is_project_admin(user, project.pk):
-        sentence = f"Only an admin of {project.slug} may do this. Ask one"
+        sentence = Phrase("Only an admin of %(project)s may do this. Ask one", project=project.slug)
         raise Refused("forbidden", sentence, "", 403)

@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User
 from portal.audit.services import audit_record
@@ -48,9 +49,25 @@ def project_create(*, slug: str, name: str = "", actor: str) -> Project:
             after = {"slug": slug, "name": project.name, "limit_units": units}
             _audit(actor, "project_create", project, {}, after)
     except IntegrityError as taken:
-        sentence = f"There is a project {slug!r} already. Choose another slug"
+        sentence = Phrase(
+            "There is a project %(slug)s already. Choose another slug", slug=repr(slug)
+        )
         raise Refused("slug_taken", sentence, "slug", 409) from taken
     return project
+
+
+def project_change(*, project: Project, name: str, archived: bool, actor: str) -> Project:
+    """Call a project otherwise, or put it away: an archived one takes no new jobs, and what it used
+    stays readable. Raises Refused(name_invalid)."""
+    if not name.strip() or len(name) > 100:
+        raise Refused("name_invalid", "A name has 1 to 100 characters", "name")
+    with transaction.atomic():
+        row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+        before = {"name": row.name, "archived": row.archived}
+        row.name, row.archived = name, archived
+        row.save(update_fields=["name", "archived"])
+        _audit(actor, "project_change", row, before, {"name": name, "archived": archived})
+    return row
 
 
 def membership_set(*, project: Project, user: User, role: Role, actor: str) -> Membership:
@@ -75,7 +92,7 @@ def membership_remove(*, project: Project, user: User, actor: str) -> None:
         rows = _members(project)
         row = next((row for row in rows if row.user_id == user.pk), None)
         if row is None:
-            raise Refused("not_found", f"{user.username} is not in {project.slug}", "", 404)
+            raise _not_in(project, user)
         if row.role == Role.ADMIN:
             _require_other_admin(rows, row)
         before = {"user": user.username, "role": row.role}
@@ -107,7 +124,7 @@ def membership_share(*, project: Project, user: User, actor: str, **share: int |
     with transaction.atomic():
         row = next((row for row in _members(project) if row.user_id == user.pk), None)
         if row is None:
-            raise Refused("not_found", f"{user.username} is not in {project.slug}", "", 404)
+            raise _not_in(project, user)
         who = {"user": user.username}
         before = {name: getattr(row, name) for name in share}
         for name, value in share.items():
@@ -117,19 +134,29 @@ def membership_share(*, project: Project, user: User, actor: str, **share: int |
         ring_plan()
 
 
+def _not_in(project: Project, user: User) -> Refused:
+    sentence = Phrase("%(user)s is not in %(project)s", user=user.username, project=project.slug)
+    return Refused("not_found", sentence, "", 404)
+
+
 def _require_share(share: dict[str, int | None], known: dict[str, tuple[int, int]]) -> None:
     for name, value in share.items():
         if name not in known:
-            raise Refused("share_invalid", f"There is no {name!r} here", name)
+            raise Refused(
+                "share_invalid", Phrase("There is no %(name)s here", name=repr(name)), name
+            )
         if name in SWITCHES:
             if not isinstance(value, bool):
-                raise Refused("share_invalid", f"{name} is true or false", name)
+                raise Refused("share_invalid", Phrase("%(name)s is true or false", name=name), name)
             continue
         least, most = known[name]
         if value is None and name in APPROVALS:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise Refused("share_invalid", f"{name} is a number from {least} to {most}", name)
+            sentence = Phrase(
+                "%(name)s is a number from %(least)s to %(most)s", name=name, least=least, most=most
+            )
+            raise Refused("share_invalid", sentence, name)
 
 
 def token_create(
@@ -140,12 +167,16 @@ def token_create(
     Raises Refused(ttl_invalid, scope_forbidden, too_many_tokens).
     """
     if not timedelta(0) < ttl <= MAX_TOKEN_TTL:
-        sentence = f"A token lives at least a second and at most {MAX_TOKEN_TTL.days} days"
+        sentence = Phrase(
+            "A token lives at least a second and at most %(days)s days", days=MAX_TOKEN_TTL.days
+        )
         raise Refused("ttl_invalid", sentence, "days")
     with transaction.atomic():
         live = ApiToken.objects.filter(user=user, expiry__gt=timezone.now())
         if live.count() >= MAX_TOKENS:
-            sentence = f"You have {MAX_TOKENS} tokens. Delete one that you no longer use"
+            sentence = Phrase(
+                "You have %(n)s tokens. Delete one that you no longer use", n=MAX_TOKENS
+            )
             raise Refused("too_many_tokens", sentence, "", 409)
         token, text = ApiToken.objects.create(user=user, expiry=ttl, name=name, scope=scope)
         after = {"user": user.username, "name": name, "scope": str(scope), "days": ttl.days}

@@ -16,6 +16,7 @@ from agents.contract.calls import (
     hello_bytes,
 )
 from agents.contract.errors import Code, ContractError
+from agents.contract.phrase import Phrase
 from portal.agentapi.credentials import (
     access_token,
     digest_of,
@@ -64,7 +65,7 @@ def _key_replace(node: Node, request: EnrolRequest) -> None:
     note(
         node,
         "node_enrolled",
-        f"{node.name} enrolled with a new key",
+        Phrase("%(node)s enrolled with a new key", node=node.name),
         actor=f"node:{node.name}",
         data={"machine_id": request.machine_id},
     )
@@ -149,7 +150,12 @@ def node_seen(node: Node) -> None:
     """The node spoke: it is online. `node` is locked by the caller."""
     if node.status == NodeStatus.ONLINE:
         return
-    advance(node, NodeStatus.ONLINE, actor=f"node:{node.name}", sentence=f"{node.name} is back")
+    advance(
+        node,
+        NodeStatus.ONLINE,
+        actor=f"node:{node.name}",
+        sentence=Phrase("%(node)s is back", node=node.name),
+    )
     ring("cluster")
     ring_plan()
 
@@ -159,7 +165,7 @@ def _boot_note(node: Node, request: HelloRequest) -> None:
         note(
             node,
             "node_rebooted",
-            f"{node.name} was started anew since it was last heard",
+            Phrase("%(node)s was started anew since it was last heard", node=node.name),
             actor=f"node:{node.name}",
             data={"old": node.boot_id, "new": request.boot_id},
         )

@@ -2,14 +2,16 @@
 
 from typing import Any
 
+from django.db.models import F, Q
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from portal.api.access import caller
-from portal.api.openapi import listing
+from portal.api.job_answers import asked
+from portal.api.wire import ByName
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.selectors import Holder, gpus, holders, slices
 
@@ -94,15 +96,40 @@ class GpuShape(serializers.ModelSerializer[Gpu]):
         ]
 
 
-class GpuList(APIView):
-    @extend_schema(operation_id="gpu_list", responses=listing(GpuShape))
-    def get(self, request: Request) -> Response:
-        context = {"holders": holders(caller(request))}
-        return Response({"results": GpuShape(gpus(), many=True, context=context).data})
+class DeviceQuery(serializers.Serializer[Any]):
+    node = serializers.CharField(max_length=64, required=False, help_text="only on this node")
 
 
-class SliceList(APIView):
-    @extend_schema(operation_id="slice_list", responses=listing(SliceShape))
+class GpuList(GenericAPIView[Gpu]):
+    pagination_class = ByName
+    serializer_class = GpuShape
+    ordering = ("node_name", "index")
+
+    @extend_schema(operation_id="gpu_list", parameters=[DeviceQuery], responses=GpuShape(many=True))
     def get(self, request: Request) -> Response:
-        context = {"holders": holders(caller(request))}
-        return Response({"results": SliceShape(slices(), many=True, context=context).data})
+        """By node and index."""
+        rows = gpus().annotate(node_name=F("node__name")).filter(**_asked(request))
+        page = self.paginate_queryset(rows) or []
+        context = {"holders": holders(caller(request), of=Q(slice__gpu__in=page))}
+        return self.get_paginated_response(GpuShape(page, many=True, context=context).data)
+
+
+class SliceList(GenericAPIView[Slice]):
+    pagination_class = ByName
+    serializer_class = SliceShape
+    ordering = ("node_name", "gpu__index", "start", "id")
+
+    @extend_schema(
+        operation_id="slice_list", parameters=[DeviceQuery], responses=SliceShape(many=True)
+    )
+    def get(self, request: Request) -> Response:
+        """Live ones, by node and GPU, in the order in which they sit on the board."""
+        rows = slices().annotate(node_name=F("gpu__node__name")).filter(**_asked(request))
+        page = self.paginate_queryset(rows) or []
+        context = {"holders": holders(caller(request), of=Q(slice__in=page))}
+        return self.get_paginated_response(SliceShape(page, many=True, context=context).data)
+
+
+def _asked(request: Request) -> dict[str, str]:
+    node = asked(DeviceQuery, request.query_params).get("node")
+    return {"node_name": node} if node else {}

@@ -35,3 +35,27 @@ SUBMIT_EXAMPLES = [
         request_only=True,
     ),
 ]
+
+TEMPLATE_EXAMPLE = OpenApiExample(
+    "of a project",
+    value={
+        "name": "Small training",
+        "description": "One slice for two hours",
+        "project": "vision",
+        "request": {
+            "image": "pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime",
+            "command": ["python", "train.py"],
+            "device": {"mig": "1g.18gb"},
+            "time_limit": "2h",
+        },
+    },
+    request_only=True,
+)
+TEMPLATE_CHANGE_EXAMPLE = OpenApiExample(
+    "its name alone", value={"name": "Small training, two hours"}, request_only=True
+)
+IMAGES_EXAMPLE = OpenApiExample(
+    "two families of images",
+    value={"rule": "listed", "patterns": ["pytorch/pytorch:2.*", "registry.example/vision/*"]},
+    request_only=True,
+)

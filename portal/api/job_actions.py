@@ -10,8 +10,9 @@ from rest_framework.views import APIView
 
 from portal.accounts.models import Scope
 from portal.api.access import SubmitThrottle, caller
-from portal.api.job_answers import KEY, asked, created, done, idempotency_key, limits
+from portal.api.job_answers import asked, created, done, limits
 from portal.api.job_shapes import JobWhole
+from portal.api.once import KEY, idempotency_key, once
 from portal.errors import Refused
 from portal.jobs.extending import job_extend
 from portal.jobs.holding import job_approve, job_hold, job_refuse, job_release
@@ -81,6 +82,7 @@ class JobRetry(JobAction):
     @extend_schema(
         operation_id="job_retry", parameters=[KEY], request=None, responses={201: JobWhole}
     )
+    @once
     def post(self, request: Request, job: str) -> Response:
         """A new job of the same request, once this one is over."""
         row, key = self.row(request, job), idempotency_key(request)
@@ -123,7 +125,13 @@ class JobRefuse(JobAction):
 class JobReplace(JobAction):
     """The same request with some changes takes this waiting job's place in the queue."""
 
-    @extend_schema(operation_id="job_replace", request=ReplaceBody, responses={201: JobWhole})
+    @extend_schema(
+        operation_id="job_replace",
+        parameters=[KEY],
+        request=ReplaceBody,
+        responses={201: JobWhole},
+    )
+    @once
     def post(self, request: Request, job: str) -> Response:
         changes = asked(ReplaceBody, request.data)["changes"]
         row = self.row(request, job)

@@ -11,18 +11,11 @@ from rest_framework.response import Response
 
 from portal.api.access import caller
 from portal.api.job_shapes import JobWhole
-from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.reasons import projects_of
 from portal.jobs.selectors import attempts_of, usage_of
 from scheduler.core.request import RequestLimits
 
-KEY = OpenApiParameter(
-    "Idempotency-Key",
-    {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]([ -~]*[!-~])?$"},
-    OpenApiParameter.HEADER,
-    description="1 to 128 printable characters. The same key and body give the same job",
-)
 LOCATION = OpenApiParameter(
     "Location",
     OpenApiTypes.STR,
@@ -72,12 +65,3 @@ def asked(shape: type[serializers.Serializer[Any]], data: Any) -> dict[str, Any]
     read = shape(data=data)
     read.is_valid(raise_exception=True)
     return dict(read.validated_data)
-
-
-def idempotency_key(request: Request) -> str:
-    """The key, or "". Raises Refused(idempotency_key_invalid)."""
-    key = request.headers.get("Idempotency-Key", "")
-    if len(key) > 128 or not (key.isascii() and key.isprintable()):
-        sentence = "An Idempotency-Key has 1 to 128 printable ASCII characters"
-        raise Refused("idempotency_key_invalid", sentence, "Idempotency-Key")
-    return key

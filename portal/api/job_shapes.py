@@ -1,15 +1,20 @@
 """How a job looks on the wire, going in and coming out."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
-from portal.api.waiting_shapes import EstimateShape, NoEstimateShape, ReasonShape
+from portal.api.waiting_shapes import (
+    EstimateShape,
+    NoEstimateShape,
+    ReasonShape,
+    estimate_told,
+    no_estimate_told,
+)
 from portal.audit.selectors import newest_event
-from portal.jobs.estimates import BASIS, TIMES, why_no_estimate
+from portal.jobs.estimates import why_no_estimate
 from portal.jobs.models import Allocation, Attempt, Job, Replica
 from portal.jobs.reasons import reason_for
 from portal.jobs.selectors import gpu_hours
@@ -56,13 +61,6 @@ class JobRequestBody(serializers.Serializer[Any]):
         child=serializers.CharField(), required=False, help_text="taints of nodes"
     )
     env = serializers.DictField(child=serializers.CharField(), required=False)
-
-
-class DryRunShape(serializers.Serializer[Any]):
-    possible = serializers.BooleanField()
-    reason = ReasonShape(allow_null=True, help_text="why it can never run here")
-    approval = ReasonShape(allow_null=True, help_text="why an admin would have to approve it first")
-    request = serializers.DictField(help_text="the request with every default filled in")
 
 
 class DeviceShape(serializers.ModelSerializer[Allocation]):
@@ -193,17 +191,11 @@ class JobRow(serializers.ModelSerializer[Job]):
     def get_estimate(self, job: Job) -> dict[str, Any] | None:
         if not job.estimate or JobStatus(job.status) is not JobStatus.QUEUED:
             return None
-        times = {name: datetime.fromtimestamp(job.estimate[name], UTC) for name in TIMES}
-        basis = {name: job.estimate[name] for name in BASIS if name in job.estimate}
-        return dict(EstimateShape(times | basis).data)
+        return estimate_told(job.estimate)
 
     @extend_schema_field(NoEstimateShape(allow_null=True))
     def get_no_estimate(self, job: Job) -> dict[str, Any] | None:
-        said = why_no_estimate(job)
-        if said is None:
-            return None
-        code = said.key.removeprefix("no_estimate.")
-        return {"code": code, "sentence": said.text, "said": said.as_dict()}
+        return no_estimate_told(why_no_estimate(job))
 
     def get_gpu_hours(self, job: Job) -> str:
         return str(gpu_hours(self.context["usage"].get(job.pk, 0)))

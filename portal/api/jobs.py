@@ -12,28 +12,29 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from portal.api.access import SubmitThrottle, caller
+from portal.api.dry_run import DRY_RUN_EXAMPLE, DryRunShape, dry_run_told
 from portal.api.examples import SUBMIT_EXAMPLES
 from portal.api.job_answers import (
-    KEY,
     LOCATION,
     asked,
     context,
     created,
-    idempotency_key,
     limits,
     whole,
 )
 from portal.api.job_filters import JobPages, OrderedJobQuery, found
 from portal.api.job_queries import DryRunQuery, EventQuery, LogQuery, WaitQuery
-from portal.api.job_shapes import DryRunShape, EventShape, JobRequestBody, JobRow, JobWhole
+from portal.api.job_shapes import EventShape, JobRequestBody, JobRow, JobWhole
+from portal.api.once import KEY, idempotency_key, once
 from portal.api.openapi import listing
 from portal.api.waiting import wait_for_event
 from portal.audit.selectors import events_of
+from portal.jobs.foresight import foresee
 from portal.jobs.logs import read_log
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_visible, replica_of
-from portal.jobs.services import job_check, job_submit
-from scheduler.core.request import parse_request, request_as_dict
+from portal.jobs.services import job_submit
+from scheduler.core.request import parse_request
 from scheduler.core.states import JOB_FINAL, JobStatus
 
 MAX_EVENTS = 200
@@ -60,20 +61,14 @@ class JobList(GenericAPIView[Job]):
         parameters=[DryRunQuery, KEY, LOCATION],
         request=JobRequestBody,
         responses={201: JobWhole, 200: OpenApiResponse(DryRunShape, "only with dry_run")},
-        examples=SUBMIT_EXAMPLES,
+        examples=[*SUBMIT_EXAMPLES, DRY_RUN_EXAMPLE],
     )
+    @once
     def post(self, request: Request) -> Response:
         """Ask for a job. A full cluster never refuses: it queues."""
         wanted = parse_request(request.data, limits())
         if asked(DryRunQuery, request.query_params)["dry_run"]:
-            judged = job_check(user=caller(request), request=wanted)
-            body = {
-                "possible": judged.never is None,
-                "reason": judged.never.as_dict() if judged.never else None,
-                "approval": judged.approval.as_dict() if judged.approval else None,
-                "request": request_as_dict(wanted),
-            }
-            return Response(body)
+            return Response(dry_run_told(foresee(user=caller(request), request=wanted)))
         key = idempotency_key(request)
         return created(
             request, job_submit(user=caller(request), request=wanted, idempotency_key=key)

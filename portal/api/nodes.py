@@ -5,6 +5,7 @@ from typing import Any
 from django.db import transaction
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -13,9 +14,9 @@ from portal.accounts.models import Scope
 from portal.accounts.rights import require_platform_admin
 from portal.api.access import caller
 from portal.api.job_answers import asked
-from portal.api.openapi import listing
 from portal.api.problem import VersionStale
 from portal.api.versions import ETAG, IF_MATCH, version_seen
+from portal.api.wire import ByName
 from portal.duties.locks import locked
 from portal.errors import Refused
 from portal.inventory.changes import node_change, node_version
@@ -93,12 +94,15 @@ class JoinTokenShape(serializers.Serializer[Any]):
     join_token = serializers.CharField()
 
 
-class NodeList(APIView):
+class NodeList(GenericAPIView[Node]):
     scopes = {"POST": Scope.ADMIN}
+    pagination_class = ByName
+    serializer_class = NodeShape
 
-    @extend_schema(operation_id="node_list", responses=listing(NodeShape))
+    @extend_schema(operation_id="node_list", responses=NodeShape(many=True))
     def get(self, request: Request) -> Response:
-        return Response({"results": NodeShape(nodes(), many=True).data})
+        page = self.paginate_queryset(nodes().defer("desired", "topology")) or []
+        return self.get_paginated_response(NodeShape(page, many=True).data)
 
     @extend_schema(operation_id="node_add", request=NodeBody, responses={201: JoinTokenShape})
     def post(self, request: Request) -> Response:
@@ -202,7 +206,7 @@ def _require_seen(request: Request, node: Node, *, is_needed: bool) -> None:
     seen = version_seen(request, is_needed=is_needed)
     if seen is not None and seen != node_version(now):
         sentence = f"{node.name} was changed since you read it. Look at it again"
-        raise VersionStale(NodeShape(now).data, f'"{node_version(now)}"', sentence)
+        raise VersionStale(NodeShape(now).data, f'"{node_version(now)}"', request.data, sentence)
 
 
 def _answer(node: Node) -> Response:

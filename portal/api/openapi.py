@@ -44,8 +44,13 @@ PROBLEM_SCHEMA = {
         **{name: {"type": "string"} for name in ("type", "title", "detail", "instance", "code")},
         "status": {"type": "integer"},
         "errors": {"type": "array", "items": FIELD},
+        "request_id": {"type": "string", "description": "which lines of the log tell of it"},
+        "current": {"description": "of a 412: the row as it is now"},
+        "sent": {"description": "of a 412: the change that was sent for it"},
     },
-    "required": ["type", "title", "status", "detail", "instance", "code", "errors"],
+    "required": [
+        *("type", "title", "status", "detail", "instance", "code", "errors", "request_id"),
+    ],
 }
 METHODS = {"get", "post", "put", "patch", "delete"}
 
@@ -75,6 +80,7 @@ WITH_CHANGE = {
     "422": "The key was used for something else",
 }
 WITH_VERSION = {"412": "It was changed since you read it", "428": "Say which version you have seen"}
+WITH_SINCE = {"410": "What came after this event is no longer kept: begin anew"}
 NOT_SENT = {"description": "You have it already"}
 IF_NONE_MATCH = {
     "in": "header",
@@ -116,6 +122,8 @@ def _problems(path: str, method: str, operation: dict[str, Any]) -> dict[str, st
         found |= WITH_BODY
     if any(one["name"] == "If-Match" for one in parameters):
         found |= WITH_VERSION
+    if any(one["name"] == "Last-Event-ID" for one in parameters):
+        found |= WITH_SINCE
     return found
 
 

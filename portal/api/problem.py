@@ -9,6 +9,7 @@ from rest_framework import exceptions, status
 from rest_framework.response import Response
 
 from portal.errors import Refused
+from portal.request_id import request_id
 from scheduler.core.request import RequestRefused
 
 CONTENT_TYPE = "application/problem+json"
@@ -19,12 +20,14 @@ TITLES = {
     404: "Not found",
     405: "This method is not offered here",
     409: "Conflict",
+    410: "It is no longer kept",
     412: "It was changed meanwhile",
     413: "The body is too large",
     415: "Only JSON is read",
     422: "The request cannot be carried out",
     428: "Say which version you have seen",
     429: "Too many requests",
+    500: "The portal failed to answer",
 }
 
 
@@ -46,15 +49,15 @@ class VersionMissing(exceptions.APIException):
 
 
 class VersionStale(exceptions.APIException):
-    """The row as it is now goes with the refusal, so that both versions can be shown."""
+    """Both versions go with the refusal: the row as it is now, and what was sent for it."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
     default_code = "version_stale"
     default_detail = "Somebody changed it since you read it. Read it again"
 
-    def __init__(self, current: Any, etag: str, detail: str | None = None) -> None:
+    def __init__(self, current: Any, etag: str, sent: Any, detail: str | None = None) -> None:
         super().__init__(detail)
-        self.current, self.etag = current, etag
+        self.current, self.etag, self.sent = current, etag, sent
 
 
 def handler(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -67,6 +70,8 @@ def handler(error: Exception, context: dict[str, Any]) -> Response | None:
         case Refused():
             fields = _one(error.field, error.code, error.sentence)
             answer = _problem(error.status, error.code, error.sentence, path, fields)
+            if error.retry_seconds:
+                answer["Retry-After"] = str(error.retry_seconds)
         case RequestRefused():
             fields = [_field(e.field, e.code, e.sentence) for e in error.errors]
             answer = _problem(400, "request_invalid", _join(fields), path, fields)
@@ -96,15 +101,16 @@ def _known(error: exceptions.APIException, path: str) -> Response:
     if wait := getattr(error, "wait", None):
         answer["Retry-After"] = str(int(wait) + 1)
     if isinstance(error, VersionStale):
-        answer.data["current"] = error.current
+        answer.data |= {"current": error.current, "sent": error.sent}
         answer["ETag"] = error.etag
     return answer
 
 
-def _problem(
+def body_of(
     code: int, word: str, detail: str, path: str, fields: list[dict[str, str]] | None = None
-) -> Response:
-    body = {
+) -> dict[str, Any]:
+    """A problem as it is sent, with the name under which the log has the request."""
+    return {
         "type": f"urn:tessera:problem:{word}",
         "title": TITLES.get(code, "Refused"),
         "status": code,
@@ -112,7 +118,14 @@ def _problem(
         "instance": path,
         "code": word,
         "errors": fields or [],
+        "request_id": request_id(),
     }
+
+
+def _problem(
+    code: int, word: str, detail: str, path: str, fields: list[dict[str, str]] | None = None
+) -> Response:
+    body = body_of(code, word, detail, path, fields)
     return Response(body, status=code, content_type=CONTENT_TYPE)
 
 

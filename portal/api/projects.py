@@ -19,6 +19,7 @@ from portal.accounts.services import (
     project_create,
 )
 from portal.api.access import caller
+from portal.api.once import KEY, once
 from portal.api.openapi import listing
 from portal.errors import Refused
 
@@ -56,8 +57,12 @@ class ProjectList(APIView):
         return Response({"results": ProjectShape(projects_of(caller(request)), many=True).data})
 
     @extend_schema(
-        operation_id="project_create", request=ProjectBody, responses={201: ProjectShape}
+        operation_id="project_create",
+        parameters=[KEY],
+        request=ProjectBody,
+        responses={201: ProjectShape},
     )
+    @once
     def post(self, request: Request) -> Response:
         require_platform_admin(caller(request))
         body = ProjectBody(data=request.data)

@@ -13,9 +13,8 @@ from portal.accounts.models import Project, Scope, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
 from portal.api.access import caller
 from portal.api.openapi import listing
-from portal.api.problem import VersionStale
 from portal.api.projects import project_visible, user_named
-from portal.api.versions import ETAG, IF_MATCH, number_seen
+from portal.api.versions import ETAG, IF_MATCH, both_versions, number_seen
 from portal.errors import Refused
 from portal.quotas.models import Quota
 from portal.quotas.selectors import quotas_of
@@ -118,17 +117,14 @@ def _quota(request: Request, project: str, user: str | None) -> Quota:
 
 
 def _set(request: Request, *, project: Project, user: User | None = None) -> Response:
-    """Set it; where the version is stale, the refusal shows the quota as it is now."""
     wanted, actor = _wanted(request), caller(request).username
-    try:
+
+    def now() -> tuple[Any, int]:
+        row = Quota.objects.filter(project=project, user=user, model=wanted["model"]).first()
+        return (QuotaShape(row).data, row.version) if row else (None, 0)
+
+    with both_versions(request.data, now):
         return _shown(quota_set(project=project, user=user, actor=actor, **wanted))
-    except Refused as refused:
-        if refused.code != "version_stale":
-            raise
-        now = Quota.objects.filter(project=project, user=user, model=wanted["model"]).first()
-        shown = QuotaShape(now).data if now else None
-        etag = f'"{now.version if now else 0}"'
-        raise VersionStale(shown, etag, refused.sentence) from refused
 
 
 def _wanted(request: Request) -> dict[str, Any]:

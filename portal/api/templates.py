@@ -1,5 +1,6 @@
 """Ready requests over REST. A change names the version it was made from."""
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from django.urls import reverse
@@ -10,11 +11,18 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.api.access import caller
+from portal.api.examples import TEMPLATE_CHANGE_EXAMPLE, TEMPLATE_EXAMPLE
 from portal.api.job_answers import LOCATION, asked, limits
+from portal.api.once import KEY, once
 from portal.api.openapi import listing
-from portal.api.problem import VersionStale
 from portal.api.projects import project_visible
-from portal.api.versions import ETAG, IF_MATCH, number_seen
+from portal.api.versions import (
+    ETAG,
+    IF_MATCH,
+    IF_MATCH_OPTIONAL,
+    both_versions,
+    number_seen,
+)
 from portal.catalogue.models import Template
 from portal.catalogue.selectors import template_visible, templates_for
 from portal.catalogue.services import template_change, template_delete, template_save
@@ -64,18 +72,34 @@ class TemplateChange(serializers.Serializer[Any]):
     request = serializers.DictField(required=False)
 
 
+class TemplateQuery(serializers.Serializer[Any]):
+    project = serializers.CharField(
+        max_length=40,
+        required=False,
+        help_text="its templates and those of every project; without it, all that you see",
+    )
+
+
 class TemplateList(APIView):
-    @extend_schema(operation_id="template_list", responses=listing(TemplateShape))
+    @extend_schema(
+        operation_id="template_list",
+        parameters=[TemplateQuery],
+        responses=listing(TemplateShape),
+    )
     def get(self, request: Request) -> Response:
-        rows = templates_for(caller(request))
+        slug = asked(TemplateQuery, request.query_params).get("project")
+        project = project_visible(caller(request), slug) if slug else None
+        rows = templates_for(caller(request), project)
         return Response({"results": TemplateShape(rows, many=True).data})
 
     @extend_schema(
         operation_id="template_save",
         request=TemplateBody,
         responses={201: TemplateShape},
-        parameters=[LOCATION],
+        parameters=[KEY, LOCATION],
+        examples=[TEMPLATE_EXAMPLE],
     )
+    @once
     def post(self, request: Request) -> Response:
         body = asked(TemplateBody, request.data)
         slug = body.pop("project")
@@ -95,25 +119,24 @@ class TemplateOne(APIView):
         request=TemplateChange,
         responses=TemplateShape,
         parameters=[IF_MATCH, ETAG],
+        examples=[TEMPLATE_CHANGE_EXAMPLE],
     )
     def patch(self, request: Request, template: str) -> Response:
         row, version = _template(request, template), number_seen(request)
         body = asked(TemplateChange, request.data)
-        try:
+        with _both_versions(request, template):
             changed = template_change(
                 template=row, by=caller(request), limits=limits(), version=version, **body
             )
-        except Refused as refused:
-            if refused.code != "version_stale":
-                raise
-            row = _template(request, template)
-            shown, etag = TemplateShape(row).data, f'"{row.version}"'
-            raise VersionStale(shown, etag, refused.sentence) from refused
         return _shown(changed)
 
-    @extend_schema(operation_id="template_delete", responses={204: None})
+    @extend_schema(
+        operation_id="template_delete", parameters=[IF_MATCH_OPTIONAL], responses={204: None}
+    )
     def delete(self, request: Request, template: str) -> Response:
-        template_delete(template=_template(request, template), by=caller(request))
+        row, version = _template(request, template), number_seen(request, is_needed=False)
+        with _both_versions(request, template):
+            template_delete(template=row, by=caller(request), version=version)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -121,6 +144,14 @@ def _template(request: Request, ref: str) -> Template:
     if not (ref.isascii() and ref.isdigit() and len(ref) <= 18):
         raise Refused("not_found", "There is no such template, or you may not see it", "", 404)
     return template_visible(caller(request), int(ref))
+
+
+def _both_versions(request: Request, ref: str) -> AbstractContextManager[None]:
+    def now() -> tuple[Any, int]:
+        row = _template(request, ref)
+        return TemplateShape(row).data, row.version
+
+    return both_versions(request.data, now)
 
 
 def _shown(row: Template) -> Response:

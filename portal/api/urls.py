@@ -10,8 +10,10 @@ from rest_framework.views import APIView
 from portal.api import (
     bulk,
     devices,
+    images,
     job_actions,
     jobs,
+    me,
     nodes,
     partitions,
     projects,
@@ -59,6 +61,7 @@ urlpatterns = [
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),
     path("events/stream", watch.EventStream.as_view(), name="event-stream"),
+    path("me", me.Me.as_view(), name="me"),
     path("nodes", nodes.NodeList.as_view(), name="nodes"),
     path("nodes/<str:node>", nodes.NodeOne.as_view(), name="node"),
     path("nodes/<str:node>/cordon", nodes.NodeCordon.as_view(), name="node-cordon"),
@@ -77,6 +80,7 @@ urlpatterns = [
     path("slices", devices.SliceList.as_view(), name="slices"),
     path("projects", projects.ProjectList.as_view(), name="projects"),
     path("projects/<str:project>", projects.ProjectOne.as_view(), name="project"),
+    path("projects/<str:project>/images", images.ProjectImages.as_view(), name="project-images"),
     path(
         "projects/<str:project>/members/<str:user>",
         projects.ProjectMember.as_view(),

@@ -1,8 +1,13 @@
 """How it looks on the wire why a job waits, when it will start, and what would start now."""
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from rest_framework import serializers
+
+from portal.jobs.estimates import BASIS, TIMES
+from scheduler.core.said import Said
 
 
 class SaidShape(serializers.Serializer[Any]):
@@ -59,3 +64,18 @@ class NoEstimateShape(serializers.Serializer[Any]):
     )
     sentence = serializers.CharField(help_text="in English")
     said = SaidShape()
+
+
+def estimate_told(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """An estimate as a job's row has it, as EstimateShape does."""
+    times = {name: datetime.fromtimestamp(stored[name], UTC) for name in TIMES}
+    basis = {name: stored[name] for name in BASIS if name in stored}
+    return dict(EstimateShape(times | basis).data)
+
+
+def no_estimate_told(said: Said | None) -> dict[str, Any] | None:
+    """As NoEstimateShape has it."""
+    if said is None:
+        return None
+    code = said.key.removeprefix("no_estimate.")
+    return {"code": code, "sentence": said.text, "said": said.as_dict()}

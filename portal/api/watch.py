@@ -1,7 +1,8 @@
 """What happens, as it happens: server-sent events whose id is the event's primary key.
 
-A client that lost its stream sends `Last-Event-ID` and misses nothing. No database connection is
-held while it waits: each look is one short call in a thread of its own.
+A client that lost its stream sends `Last-Event-ID` and misses nothing; where that can no longer be
+promised it is told so (410). No database connection is held while it waits: each look is one short
+call in a thread, in its turn with those of the pages' streams. All end when the server goes down.
 """
 
 import asyncio
@@ -10,8 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from asgiref.sync import sync_to_async
-from django.db.models import Max, QuerySet
+from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -26,13 +26,12 @@ from portal.api.job_queries import StreamQuery
 from portal.api.job_shapes import EventShape
 from portal.api.waiting import release
 from portal.audit.models import Event
+from portal.errors import Refused
 from portal.jobs.selectors import job_visible
 from portal.live.listener import subscribe
+from portal.web.streaming import HEARTBEAT_SECONDS, life, look, retry, streamed
 
-HEARTBEAT_SECONDS = 15
-LIFE_SECONDS = 600
 PACE_SECONDS = 0.5
-RETRY_MILLISECONDS = 2_000
 MOST_AT_ONCE = 200
 # Two transactions may commit in another order than their events were numbered in.
 OVERLAP = 200
@@ -87,23 +86,19 @@ class EventStream(APIView):
         job = job_visible(caller(request), label).pk if label else None
         token = request.auth.pk if isinstance(request.auth, ApiToken) else None
         watcher = Watcher(caller(request).pk, token, job, _start(request, query.get("since")))
-        answer = StreamingHttpResponse(events(watcher), content_type="text/event-stream")
-        answer["Cache-Control"] = "no-store"
-        answer["X-Accel-Buffering"] = "no"
         # This thread has nothing more to ask: its connection is not kept for the stream's life.
         release()
-        return answer
+        return streamed(events(watcher))
 
 
 async def events(watcher: Watcher) -> AsyncIterator[str]:
     """The messages, until the stream has lived its time or its caller may no longer look."""
-    end = time.monotonic() + LIFE_SECONDS
-    look = sync_to_async(_look, thread_sensitive=False)
+    end = time.monotonic() + life()
     key = "job:*" if watcher.job is None else f"job:{watcher.job}"
     with subscribe(key) as bell:
-        yield f"retry: {RETRY_MILLISECONDS}\n\n"
+        yield retry()
         while time.monotonic() < end and not bell.is_closing:
-            found = await look(watcher)
+            found = await look(_look, watcher)
             if found is None:
                 return
             for message in found:
@@ -119,23 +114,32 @@ async def events(watcher: Watcher) -> AsyncIterator[str]:
 def _start(request: Request, since: int | None) -> int:
     header = request.headers.get("Last-Event-ID", "").strip()
     if header.isascii() and header.isdigit() and int(header) <= LARGEST:
-        return int(header)
-    if since is not None:
-        return since
-    return int(Event.objects.aggregate(last=Max("id"))["last"] or 0)
+        since = int(header)
+    newest = _number("-id")
+    if since is None:
+        return newest
+    if since > newest or 0 < since < _number("id") - 1:
+        sentence = (
+            f"Event {since} is not among those that are kept: what came after it cannot be told. "
+            "Read the jobs anew and watch without since"
+        )
+        raise Refused("events_gone", sentence, "since", 410)
+    return since
+
+
+def _number(order: str) -> int:
+    """Of the oldest or the newest event; 0 where there is none."""
+    return Event.objects.order_by(order).values_list("id", flat=True).first() or 0
 
 
 def _look(watcher: Watcher) -> list[str] | None:
     """What is new, as messages; None where the caller may no longer look."""
-    try:
-        user = _still_allowed(watcher)
-        if user is None:
-            return None
-        rows = _visible(user, watcher).filter(id__gt=watcher.floor).order_by("id")
-        ids = watcher.fresh(list(rows.values_list("id", flat=True)[: MOST_AT_ONCE + OVERLAP]))
-        return [_message(row) for row in Event.objects.filter(pk__in=ids).order_by("id")]
-    finally:
-        release()
+    user = _still_allowed(watcher)
+    if user is None:
+        return None
+    rows = _visible(user, watcher).filter(id__gt=watcher.floor).order_by("id")
+    ids = watcher.fresh(list(rows.values_list("id", flat=True)[: MOST_AT_ONCE + OVERLAP]))
+    return [_message(row) for row in Event.objects.filter(pk__in=ids).order_by("id")]
 
 
 def _still_allowed(watcher: Watcher) -> User | None:

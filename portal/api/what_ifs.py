@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 from portal.accounts.models import Scope
 from portal.accounts.rights import require_platform_admin
 from portal.api.access import caller
+from portal.api.once import KEY, once
 from portal.api.openapi import listing
 from portal.what_if.models import Status, WhatIf
 from portal.what_if.selectors import what_if_visible, what_ifs_of
@@ -117,7 +118,13 @@ class WhatIfList(APIView):
         rows = what_ifs_of(caller(request)).defer("outcome")[:MOST_LISTED]
         return Response({"results": WhatIfRow(rows, many=True).data})
 
-    @extend_schema(operation_id="what_if_ask", request=WhatIfBody, responses={202: WhatIfShape})
+    @extend_schema(
+        operation_id="what_if_ask",
+        parameters=[KEY],
+        request=WhatIfBody,
+        responses={202: WhatIfShape},
+    )
+    @once
     def post(self, request: Request) -> Response:
         require_platform_admin(caller(request))
         body = WhatIfBody(data=request.data)

@@ -15,6 +15,8 @@ from rest_framework.request import Request
 from portal.api.problem import BodyTooLarge, Malformed
 
 POSITION = re.compile(r"[0-9]{1,18}")
+# The longest name that lists are ordered by.
+MOST_NAME = 64
 
 
 class BoundedJSONParser(JSONParser):
@@ -74,7 +76,7 @@ class JSONOnly(BaseContentNegotiation):
 class NewestFirst(CursorPagination):
     """Pages of 50, at most 200, that do not shift while rows are added."""
 
-    ordering = "-id"
+    ordering: str | tuple[str, ...] = "-id"
     page_size = 50
     max_page_size = 200
     page_size_query_param = "page_size"
@@ -89,3 +91,15 @@ class NewestFirst(CursorPagination):
     def is_position(self, request: Request, position: str) -> bool:
         """Whether a cursor's text can be a value of what is ordered by."""
         return bool(POSITION.fullmatch(position))
+
+
+class ByName(NewestFirst):
+    """Pages in the order of a name, such as a node's; a view's `ordering` begins with it."""
+
+    ordering = ("name",)
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        return getattr(view, "ordering", self.ordering)
+
+    def is_position(self, request: Request, position: str) -> bool:
+        return 0 < len(position) <= MOST_NAME and position.isprintable()

@@ -7,6 +7,7 @@ from typing import Any
 from django.db import models, transaction
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.audit.models import Event
 from scheduler.core.reasons import Reason
 from scheduler.core.said import Said
@@ -73,7 +74,7 @@ def note(
         code=code,
         sentence=sentence[:1024],
         actor=actor,
-        data=data or {},
+        data=_kept(sentence, data or {}),
         **_links(row),
     )
 
@@ -103,9 +104,14 @@ def _event(
         code=code,
         sentence=sentence[:1024],
         actor=actor,
-        data=data,
+        data=_kept(sentence, data),
         **_links(row),
     )
+
+
+def _kept(sentence: str, data: dict[str, Any]) -> dict[str, Any]:
+    """With what a phrase was made of, so that pages can tell it in another language."""
+    return data | {"phrase": sentence.as_dict()} if isinstance(sentence, Phrase) else data
 
 
 def _links(row: Any) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Reads templates and image policies: what a user may start from, and who changes it."""
 
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Case, F, Q, QuerySet, When
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Membership, Project, User
 from portal.accounts.selectors import is_project_admin, role_in
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
@@ -25,6 +27,17 @@ def templates_for(user: User, project: Project | None = None) -> QuerySet[Templa
     return rows.order_by(F("project__slug").asc(nulls_first=True), "name", "id")
 
 
+def templates_to_use(
+    user: User, projects: Collection[Project], first: Project | None, name: str = ""
+) -> QuerySet[Template]:
+    """Those of everybody and of these projects, with `name` in their name: those of the project
+    `first` before those of everybody, then those of other projects."""
+    rows = templates_for(user).filter(Q(project__isnull=True) | Q(project__in=projects))
+    rows = rows.filter(name__icontains=name) if name else rows
+    turn = Case(When(project__isnull=True, then=1), When(project=first, then=0), default=2)
+    return rows.order_by(turn, "project__slug", "name", "id")
+
+
 def template_visible(user: User, pk: int) -> Template:
     """Raises Refused(not_found): foreign and unknown read the same."""
     row = templates_for(user).filter(pk=pk).first()
@@ -44,8 +57,10 @@ def may_change(user: User, template: Template) -> bool:
 
 def image_policy_of(project: Project) -> ImagePolicy:
     """The project's policy; one that allows any, with version 0, where nobody set one."""
-    row = ImagePolicy.objects.filter(project=project).first()
-    return row or ImagePolicy(project=project, version=0)
+    try:
+        return project.image_policy
+    except ImagePolicy.DoesNotExist:
+        return ImagePolicy(project=project, version=0)
 
 
 def require_image(project: Project, image: str) -> None:
@@ -56,5 +71,9 @@ def require_image(project: Project, image: str) -> None:
     if any(fnmatchcase(image, pattern) for pattern in policy.patterns):
         return
     allowed = ", ".join(policy.patterns) or "none"
-    sentence = f"{project.slug} may use only the images of its list: {allowed}"
+    sentence = Phrase(
+        "%(project)s may use only the images of its list: %(allowed)s",
+        project=project.slug,
+        allowed=allowed,
+    )
     raise Refused("image_not_listed", sentence, "image")

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
 from portal.accounts.selectors import is_project_admin, role_in
@@ -45,12 +46,16 @@ def template_save(
     try:
         with transaction.atomic():
             if Template.objects.filter(project=project).count() >= MOST_OF_A_PROJECT:
-                sentence = f"There are {MOST_OF_A_PROJECT} templates here. Delete one first"
+                sentence = Phrase(
+                    "There are %(n)s templates here. Delete one first", n=MOST_OF_A_PROJECT
+                )
                 raise Refused("too_many", sentence, "", 409)
             row.save(force_insert=True)
             _audit("template_save", row, by, {}, _facts(row))
     except IntegrityError as taken:
-        sentence = f"There is a template {name!r} here already. Choose another name"
+        sentence = Phrase(
+            "There is a template %(name)s here already. Choose another name", name=repr(name)
+        )
         raise Refused("name_taken", sentence, "name", 409) from taken
     return row
 
@@ -71,9 +76,7 @@ def template_change(
     try:
         with transaction.atomic():
             row = _locked(template)
-            if version is not None and version != row.version:
-                sentence = "Somebody changed this template since you read it. Read it again"
-                raise Refused("version_stale", sentence, "", 412)
+            _require_seen(row, version)
             before = _facts(row)
             row.name = row.name if name is None else _named(name)
             row.description = row.description if description is None else _described(description)
@@ -83,16 +86,19 @@ def template_change(
             row.save()
             _audit("template_change", row, by, before, _facts(row))
     except IntegrityError as taken:
-        sentence = f"There is a template {name!r} here already. Choose another name"
+        sentence = Phrase(
+            "There is a template %(name)s here already. Choose another name", name=repr(name)
+        )
         raise Refused("name_taken", sentence, "name", 409) from taken
     return row
 
 
-def template_delete(*, template: Template, by: User) -> None:
-    """Jobs that were started from it go on. Raises Refused(forbidden, not_found)."""
+def template_delete(*, template: Template, by: User, version: int | None = None) -> None:
+    """Jobs that were started from it go on. Raises Refused(forbidden, not_found, version_stale)."""
     _require_may_change(by, template)
     with transaction.atomic():
         row = _locked(template)
+        _require_seen(row, version)
         _audit("template_delete", row, by, _facts(row), {})
         row.delete()
 
@@ -136,7 +142,12 @@ def _require_may_add(by: User, project: Project | None) -> None:
     if project is None:
         require_platform_admin(by)
     elif role_in(by, project.pk) not in WORKING and not is_project_admin(by, project.pk):
-        raise Refused("forbidden", f"Only members of {project.slug} save templates in it", "", 403)
+        raise Refused(
+            "forbidden",
+            Phrase("Only members of %(project)s save templates in it", project=project.slug),
+            "",
+            403,
+        )
 
 
 def _require_may_change(by: User, template: Template) -> None:
@@ -154,6 +165,12 @@ def _locked(template: Template) -> Template:
     if found is None:
         raise Refused("not_found", "There is no such template any more", "", 404)
     return found
+
+
+def _require_seen(row: Template, version: int | None) -> None:
+    if version is not None and version != row.version:
+        sentence = "Somebody changed this template since you read it. Read it again"
+        raise Refused("version_stale", sentence, "", 412)
 
 
 def _checked(
@@ -186,11 +203,15 @@ def _described(text: str) -> str:
 def _patterns(patterns: Iterable[str]) -> list[str]:
     wanted = list(dict.fromkeys(filter(None, (p.strip() for p in patterns))))
     if len(wanted) > MOST_PATTERNS:
-        raise Refused("pattern_invalid", f"Name at most {MOST_PATTERNS} images", "patterns")
+        sentence = Phrase("Name at most %(n)s images", n=MOST_PATTERNS)
+        raise Refused("pattern_invalid", sentence, "patterns")
     for pattern in wanted:
         if not PATTERN.fullmatch(pattern):
-            sentence = f"{pattern!r} is no name of an image, such as registry/pytorch:2.*"
-            raise Refused("pattern_invalid", sentence[:300], "patterns")
+            sentence = Phrase(
+                "%(pattern)s is no name of an image, such as registry/pytorch:2.*",
+                pattern=repr(pattern[:200]),
+            )
+            raise Refused("pattern_invalid", sentence, "patterns")
     return wanted
 
 

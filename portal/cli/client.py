@@ -13,6 +13,8 @@ from portal.cli.outcome import Exit, Failed, failed_from
 BUSY = frozenset((429, 502, 503, 504))
 TRIES = 4
 LONGEST_PAUSE = 30.0
+# What asks for all of a list asks as few times as it can.
+LARGEST_PAGE = {"page_size": 200}
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 
@@ -74,7 +76,7 @@ class Client:
     def rows(self, path: str, most: int = 0, **params: Any) -> list[dict[str, Any]]:
         """The rows of a list over all of its pages, at most `most` of them (0: all)."""
         found: list[dict[str, Any]] = []
-        for page in self._pages(path, _given(params)):
+        for page in self._pages(path, LARGEST_PAGE | _given(params)):
             found += page
             if most and len(found) >= most:
                 return found[:most]
@@ -103,7 +105,7 @@ class Client:
                     raise _unreachable(self.access.url, error) from error
                 self.pause(2.0 ** (TRIES - left) / 4)
                 continue
-            if answer.status_code not in BUSY or not left:
+            if not left or not _is_busy(answer):
                 break
             self.pause(_retry_after(answer, 2.0 ** (TRIES - left) / 4))
         if answer.is_success:
@@ -126,6 +128,13 @@ def at(*parts: str) -> str:
         if not part or part in (".", ".."):
             raise Failed("name_invalid", f"{part!r} is not a name", "tessera ps", Exit.USAGE)
     return "/".join(quote(part, safe="") for part in parts)
+
+
+def _is_busy(answer: httpx.Response) -> bool:
+    """Whether the same call may be answered in a moment. A 409 that says when: the first of two
+    calls under one key is still being carried out."""
+    is_running = answer.status_code == 409 and "Retry-After" in answer.headers
+    return answer.status_code in BUSY or is_running
 
 
 def _given(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,8 @@ def failed_from(status: int, problem: Mapping[str, Any], hint: str = "") -> Fail
     """problem+json (RFC 9457) as a failure. `hint`: what the command would try next."""
     code = str(problem.get("code") or f"http_{status}")
     sentence = str(problem.get("detail") or problem.get("title") or f"HTTP {status}")
+    if status >= 500 and (name := problem.get("request_id")):
+        sentence += f" (request {name})"
     errors = problem.get("errors")
     fields = tuple(
         (str(error.get("field", "")), str(error.get("message", "")))

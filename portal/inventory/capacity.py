@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Exists, OuterRef, Q
+from django.db.models import Count, Q
 
 from agents.contract.documents import SliceKind
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.selectors import LIVE
-from portal.jobs.models import Allocation
 from scheduler.core.states import GpuHealth, NodeStatus, SliceStatus
 
 
@@ -26,7 +25,9 @@ class Free:
 def free_now() -> Free:
     """Four queries. The same rules as `portal.web.health.takes_work`."""
     columns = ("pk", "status", "schedulable", "facts__blocks")
-    nodes = list(Node.objects.exclude(status=NodeStatus.RETIRED).values_list(*columns))
+    every = list(Node.objects.values_list(*columns))
+    retired = [pk for pk, status, *_ in every if status == NodeStatus.RETIRED]
+    nodes = [row for row in every if row[1] != NodeStatus.RETIRED]
     shut = [
         pk
         for pk, status, schedulable, blocks in nodes
@@ -36,11 +37,11 @@ def free_now() -> Free:
     takes = ~Q(node_id__in=shut) & in_service & Q(busy="")
     listed = Gpu.objects.exclude(node__status=NodeStatus.RETIRED)
     found = listed.aggregate(gpus=Count("pk", filter=takes), out=Count("pk", filter=~in_service))
-    usable = listed.filter(takes)
-    held = Allocation.objects.filter(status__in=LIVE, slice__gpu__in=usable)
-    taken = held.order_by().values("slice__gpu_id").distinct().count()
-    mine = Allocation.objects.filter(slice=OuterRef("pk"), status__in=LIVE)
-    ready = Slice.objects.filter(
-        ~Exists(mine), gpu__in=usable, kind=SliceKind.MIG, status=SliceStatus.READY
+    usable = Q(gpu__health=GpuHealth.OK, gpu__busy="") & ~Q(gpu__node_id__in=[*shut, *retired])
+    made = Q(kind=SliceKind.MIG, status=SliceStatus.READY)
+    # A slice has at most one live allocation, so those that nobody holds are the others.
+    held = Slice.objects.filter(usable, allocations__status__in=LIVE).aggregate(
+        gpus=Count("gpu_id", distinct=True), made=Count("pk", filter=made)
     )
-    return Free(len(nodes), found["gpus"], found["gpus"] - taken, ready.count(), found["out"])
+    ready = Slice.objects.filter(usable, made).count() - held["made"]
+    return Free(len(nodes), found["gpus"], found["gpus"] - held["gpus"], ready, found["out"])

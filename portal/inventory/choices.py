@@ -7,12 +7,14 @@ from collections.abc import Iterable
 
 from django.db import transaction
 
+from agents.contract.phrase import Phrase, one_after_another
 from portal.audit.services import audit_record
 from portal.audit.transitions import note
 from portal.duties.locks import locked
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
 from portal.live.bell import ring, ring_plan
+from portal.plain import one_line
 from scheduler.core.request.conditions import MAX_NODE_WORDS, read_node_words
 from scheduler.core.request.values import Problem
 
@@ -27,18 +29,19 @@ def node_taint(*, node: Node, taints: Iterable[str], reason: str, actor: str) ->
     """Keep the node for jobs that tolerate every one of `taints`; none opens it to all. What runs
     there goes on. Raises Refused(taints_invalid, reason_missing)."""
     words = _words("taints", taints)
-    if words and not reason.strip():
+    because = one_line(reason) if words else ""
+    if words and not because:
         raise Refused("reason_missing", "Say why: people whose jobs wait will read it", "reason")
-    because = reason.strip()[:200] if words else ""
     return _node_set(node, actor, "node_taint", taints=words, taint_reason=because)
 
 
 def gpu_pin(*, gpu: Gpu, reason: str, actor: str) -> Gpu:
     """Keep the GPU's partitions as they are: nothing is merged or carved there. Raises
     Refused(reason_missing)."""
-    if not reason.strip():
+    because = one_line(reason)
+    if not because:
         raise Refused("reason_missing", "Say why: people whose jobs wait will read it", "reason")
-    return _gpu_set(gpu, actor, "gpu_pin", True, actor[:150], reason.strip()[:200])
+    return _gpu_set(gpu, actor, "gpu_pin", True, actor[:150], because)
 
 
 def gpu_unpin(*, gpu: Gpu, actor: str) -> Gpu:
@@ -54,7 +57,7 @@ def _node_set(node: Node, actor: str, action: str, **columns: object) -> Node:
             setattr(row, name, value)
         row.save(update_fields=list(columns))
         said = ", ".join(f"{name}: {value}" for name, value in columns.items())
-        note(row, action, f"{actor} set {said}", actor=actor)
+        note(row, action, Phrase("%(user)s set %(what)s", user=actor, what=said), actor=actor)
         audit_record(
             actor=actor, action=action, noun="node", noun_id=row.name, before=before, after=columns
         )
@@ -68,7 +71,12 @@ def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, by: str, because: 
         before = {"pinned": row.pinned, "reason": row.pinned_because}
         row.pinned, row.pinned_by, row.pinned_because = pinned, by, because
         row.save(update_fields=["pinned", "pinned_by", "pinned_because"])
-        note(row, action, because or f"{actor} lets it be partitioned again", actor=actor)
+        note(
+            row,
+            action,
+            because or Phrase("%(user)s lets it be partitioned again", user=actor),
+            actor=actor,
+        )
         after = {"pinned": pinned, "reason": because}
         audit_record(
             actor=actor, action=action, noun="gpu", noun_id=row.uuid, before=before, after=after
@@ -81,11 +89,11 @@ def _words(field: str, words: Iterable[str]) -> list[str]:
     wrong: list[str] = []
 
     def refuse(where: str, code: Problem, sentence: str) -> None:
-        wrong.append(f"{where}: {sentence}")
+        wrong.append(Phrase("%(where)s: %(why)s", where=where, why=sentence))
 
     found = list(read_node_words(field, list(words)[: MAX_NODE_WORDS + 1], refuse))
     if wrong:
-        raise Refused(f"{field}_invalid", "; ".join(wrong), field)
+        raise Refused(f"{field}_invalid", one_after_another(wrong), field)
     return found
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from django.db import transaction
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import User
 from portal.accounts.rights import require_platform_admin
 from portal.audit.services import audit_record
@@ -20,6 +21,7 @@ from portal.inventory.services import node_cordon
 from portal.jobs.lifecycle import DRAINED, PREEMPTED, job_stop
 from portal.jobs.models import Job, Replica
 from portal.live.bell import ring
+from portal.plain import one_line
 from scheduler.core.states import JOB_HOLDING, REPLICA_ENDED, JobStatus
 
 
@@ -67,13 +69,16 @@ def node_drain(*, node: Node, by: User, reason: str, stop: Collection[str] = ())
     run there than were named, so that nobody stops what they have not read.
     """
     require_platform_admin(by)
-    if node.schedulable or node.cordon_reason != reason.strip()[:200]:
+    reason = one_line(reason)
+    if node.schedulable or node.cordon_reason != reason:
         node = node_cordon(node=node, reason=reason, actor=by.username)
     if not stop:
         return []
     there = {one.job.label: one.job for one in load_of(node) if not _is_stopping(one.job)}
     if set(stop) != set(there):
-        sentence = f"What runs on {node.name} has changed since you read it. Read it again"
+        sentence = Phrase(
+            "What runs on %(node)s has changed since you read it. Read it again", node=node.name
+        )
         raise Refused("drain_stale", sentence, "stop", 409)
     stopped = [label for label, job in there.items() if _stop(job, node, by)]
     audit_record(
@@ -81,7 +86,7 @@ def node_drain(*, node: Node, by: User, reason: str, stop: Collection[str] = ())
         action="node_drain",
         noun="node",
         noun_id=node.name,
-        after={"reason": reason.strip()[:200], "stopped": stopped},
+        after={"reason": reason, "stopped": stopped},
     )
     return stopped
 
@@ -96,7 +101,12 @@ def _is_stopping(job: Job) -> bool:
 
 def _stop(job: Job, node: Node, by: User) -> bool:
     """False where it has ended meanwhile."""
-    sentence = f"{by.username} drains {node.name}: {node.cordon_reason}"
+    sentence = Phrase(
+        "%(user)s drains %(node)s: %(because)s",
+        user=by.username,
+        node=node.name,
+        because=node.cordon_reason,
+    )
     with transaction.atomic():
         (row,) = locked(Job.objects.filter(pk=job.pk))
         if JobStatus(row.status) not in JOB_HOLDING or _is_stopping(row):

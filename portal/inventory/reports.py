@@ -13,6 +13,7 @@ from agents.contract.documents import (
     ObservedSlice,
     SliceKind,
 )
+from agents.contract.phrase import Phrase
 from portal.audit.transitions import advance, note
 from portal.duties.locks import locked
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
@@ -79,7 +80,9 @@ def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
     Gpu.objects.filter(pk=row.pk).update(health=health, health_reason=reason)
     if row.health == health:
         return False
-    sentence = reason or f"GPU {row.index} is {health}"
+    sentence = reason or Phrase(
+        "GPU %(gpu)s is %(health)s", gpu=row.index, health=Phrase(str(health))
+    )
     note(row, f"health_{health}", sentence, actor=f"node:{row.node.name}")
     return True
 

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from portal.accounts.models import Membership, User
 from portal.inventory.models import Gpu, Node, Slice
@@ -14,6 +15,7 @@ from portal.jobs.models import Allocation
 from scheduler.core.states import ALLOCATION_LIVE, SLICE_LIVE
 
 LIVE = [str(status) for status in ALLOCATION_LIVE]
+LIVE_SLICES = [str(status) for status in SLICE_LIVE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,15 @@ class Holder:
 
 def nodes() -> QuerySet[Node]:
     """Every node with its number of GPUs (`gpu_count`), and without its large documents."""
-    return Node.objects.annotate(gpu_count=Count("gpus")).defer("desired").order_by("name")
+    own = Gpu.objects.filter(node=OuterRef("pk")).order_by().values("node")
+    count = Coalesce(Subquery(own.annotate(n=Count("pk")).values("n")), 0)
+    return Node.objects.annotate(gpu_count=count).defer("desired").order_by("name")
 
 
 def gpus() -> QuerySet[Gpu]:
     """Every GPU with its node and live slices (`live_slices`). Two queries."""
-    ready = Prefetch("slices", queryset=slices(), to_attr="live_slices")
+    live = Slice.objects.filter(status__in=LIVE_SLICES).order_by("start", "id")
+    ready = Prefetch("slices", queryset=live, to_attr="live_slices")
     rows = (
         Gpu.objects.select_related("node")
         .defer("node__desired", "node__topology")
@@ -47,7 +52,7 @@ def gpus() -> QuerySet[Gpu]:
 
 def slices() -> QuerySet[Slice]:
     """Every live slice with its GPU and node, in the order in which they sit on the board."""
-    rows = Slice.objects.filter(status__in=[str(status) for status in SLICE_LIVE])
+    rows = Slice.objects.filter(status__in=LIVE_SLICES)
     rows = rows.select_related("gpu__node").defer("gpu__node__desired", "gpu__node__topology")
     return rows.order_by("gpu__node__name", "gpu__index", "start", "id")
 
@@ -58,28 +63,19 @@ def holders(user: User, *, of: Q | None = None) -> dict[UUID, Holder]:
     Everyone sees that a slice is held; the job's name only people of its project and platform
     admins.
     """
-    rows = Allocation.objects.filter(of or Q(), status__in=LIVE)
-    rows = rows.select_related("replica__attempt__job", "project", "user")
+    job = "replica__attempt__job__"
+    rows = Allocation.objects.filter(of or Q(), status__in=LIVE).values_list(
+        *("slice_id", "project_id", job + "pk", job + "name", "project__slug"),
+        *("user__username", "replica__rank", job + "deadline_at"),
+    )
     known: set[Any] = set(Membership.objects.filter(user=user).values_list("project_id", flat=True))
     is_known = user.is_platform_admin
     return {
-        row.slice_id: _holder(row) if is_known or row.project_id in known else Holder()
-        for row in rows
+        held: Holder(f"J-{job_id}", *told) if is_known or project in known else Holder()
+        for held, project, job_id, *told in rows
     }
 
 
 def holders_on(user: User, nodes: Iterable[str]) -> dict[UUID, Holder]:
     """The same, of slices on these nodes."""
     return holders(user, of=Q(slice__gpu__node__name__in=list(nodes)))
-
-
-def _holder(row: Allocation) -> Holder:
-    job = row.replica.attempt.job
-    return Holder(
-        job=job.label,
-        name=job.name,
-        project=row.project.slug,
-        owner=row.user.username,
-        rank=row.replica.rank,
-        until=job.deadline_at,
-    )

@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.agentapi.credentials import digest_of
 from portal.audit.services import audit_record
 from portal.audit.transitions import advance, note
@@ -20,6 +21,7 @@ from portal.errors import Refused
 from portal.inventory.models import JoinToken, Node
 from portal.jobs.models import Allocation, Replica
 from portal.live.bell import ring, ring_drive, ring_plan
+from portal.plain import one_line
 from scheduler.core.states import (
     ALLOCATION_LIVE,
     REPLICA_ENDED,
@@ -45,7 +47,10 @@ def node_add(*, name: str, actor: str) -> tuple[Node, str]:
             token = _join_token(node)
             _audit(actor, "node_add", node, {"name": name})
     except IntegrityError as taken:
-        sentence = f"There is a node {name!r} already. Ask for a new join token of it instead"
+        sentence = Phrase(
+            "There is a node %(name)s already. Ask for a new join token of it instead",
+            name=repr(name),
+        )
         raise Refused("name_taken", sentence, "name", 409) from taken
     ring("cluster")
     return node, token
@@ -63,9 +68,10 @@ def node_invite(*, node: Node, actor: str) -> str:
 
 def node_cordon(*, node: Node, reason: str, actor: str) -> Node:
     """Give the node no new work; what runs there goes on."""
-    if not reason.strip():
+    reason = one_line(reason)
+    if not reason:
         raise Refused("reason_missing", "Say why: people whose jobs wait will read it", "reason")
-    return _schedulable(node, False, reason.strip()[:200], actor)
+    return _schedulable(node, False, reason, actor)
 
 
 def node_uncordon(*, node: Node, actor: str) -> Node:
@@ -86,7 +92,7 @@ def node_retire(*, node: Node, actor: str) -> Node:
         for row in held:
             if row.status != AllocationStatus.RELEASING:
                 advance(row, AllocationStatus.RELEASING, actor=actor, code="node_retired")
-        sentence = f"{actor} retired it"
+        sentence = Phrase("%(user)s retired it", user=actor)
         advance(
             node,
             NodeStatus.RETIRED,
@@ -109,7 +115,12 @@ def node_allow_mass_removal(*, node: Node, actor: str) -> Node:
         node = _live(node)
         node.allow_mass_removal = True
         node.save(update_fields=["allow_mass_removal"])
-        note(node, "mass_removal_allowed", f"{actor} allowed it to remove most work", actor=actor)
+        note(
+            node,
+            "mass_removal_allowed",
+            Phrase("%(user)s allowed it to remove most work", user=actor),
+            actor=actor,
+        )
         _audit(actor, "node_allow_mass_removal", node, {})
         ring_drive([node.pk])
     return node
@@ -126,7 +137,8 @@ def _live(node: Node) -> Node:
     """The node's row, locked. A retired one is never changed again."""
     (row,) = locked(Node.objects.filter(pk=node.pk))
     if row.status == NodeStatus.RETIRED:
-        raise Refused("node_retired", f"{row.name} is retired. Add a new node", "", 409)
+        sentence = Phrase("%(node)s is retired. Add a new node", node=row.name)
+        raise Refused("node_retired", sentence, "", 409)
     return row
 
 
@@ -138,7 +150,12 @@ def _schedulable(node: Node, schedulable: bool, reason: str, actor: str) -> Node
         node.cordon_reason = reason
         node.cordon_by = "" if schedulable else actor[:150]
         node.save(update_fields=["schedulable", "cordon_reason", "cordon_by"])
-        note(node, action, reason or f"{actor} lets it take work again", actor=actor)
+        note(
+            node,
+            action,
+            reason or Phrase("%(user)s lets it take work again", user=actor),
+            actor=actor,
+        )
         _audit(actor, action, node, {"reason": reason})
         _rings(node)
     return node
@@ -149,11 +166,17 @@ def _require_idle(node: Node) -> None:
     ended = [str(status) for status in REPLICA_ENDED]
     live = Replica.objects.filter(node=node).exclude(status__in=ended).count()
     if live:
-        sentence = f"{live} replicas may still run on {node.name}. Cordon it and let them end first"
+        sentence = Phrase(
+            "%(n)s replicas may still run on %(node)s. Cordon it and let them end first",
+            n=live,
+            node=node.name,
+        )
         raise Refused("node_busy", sentence, "", 409)
     is_gone = node.status == NodeStatus.LOST or node.last_seen_at is None
     if not is_gone and _held(node).exists():
-        sentence = f"{node.name} is still giving devices back. Try again in a minute"
+        sentence = Phrase(
+            "%(node)s is still giving devices back. Try again in a minute", node=node.name
+        )
         raise Refused("node_busy", sentence, "", 409)
 
 

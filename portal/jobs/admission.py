@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from agents.contract.boards import Board
+from agents.contract.phrase import Phrase
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import Membership, Project, User
 from portal.errors import Refused
@@ -19,23 +20,30 @@ _WAITING = [str(s) for s in JOB_WAITING]
 NEVER = frozenset(JOB_FINAL - {JobStatus.SUCCEEDED})
 
 
-def require_room(user: User, project: Project) -> None:
+def require_room(user: User, project: Project, *, is_locking: bool = True) -> None:
     """Raises Refused(pending_limit) where the user, or the project, has as many waiting jobs as may
-    be. The project's row is locked, so that two submits see each other."""
+    be. The project's row is locked, so that two submits see each other; a question locks none."""
     own = Membership.objects.get(project=project, user=user).max_pending
     if not own and not project.max_pending:
         return
-    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    if is_locking:
+        Project.objects.select_for_update(no_key=True).get(pk=project.pk)
     waiting = Job.objects.filter(project=project, status__in=_WAITING)
     mine = waiting.filter(owner=user)
     if own and mine.count() >= own:
-        raise _full(f"You have {own} jobs waiting in {project.slug}")
+        raise _full(
+            Phrase("You have %(n)s jobs waiting in %(project)s", n=own, project=project.slug)
+        )
     if project.max_pending and waiting.count() >= project.max_pending:
-        raise _full(f"{project.slug} has {project.max_pending} jobs waiting")
+        has = {"project": project.slug, "n": project.max_pending}
+        raise _full(Phrase("%(project)s has %(n)s jobs waiting", **has))
 
 
-def _full(sentence: str) -> Refused:
-    sentence += ", as many as may wait at once. Cancel one, or ask again when one has started"
+def _full(waiting: Phrase) -> Refused:
+    sentence = Phrase(
+        "%(waiting)s, as many as may wait at once. Cancel one, or ask again when one has started",
+        waiting=waiting,
+    )
     return Refused("pending_limit", sentence, "project", 409)
 
 
@@ -46,10 +54,18 @@ def jobs_before(request: JobRequest, project: Project) -> list[Job]:
     for pk, label in ids.items():
         job = found.get(pk)
         if job is None:
-            sentence = f"{label} is not a job of {project.slug}. Name jobs of the same project"
+            sentence = Phrase(
+                "%(job)s is not a job of %(project)s. Name jobs of the same project",
+                job=label,
+                project=project.slug,
+            )
             raise Refused("after_unknown", sentence, "after")
         if JobStatus(job.status) in NEVER:
-            sentence = f"{label} ended as {job.status}: what runs after it would never start"
+            sentence = Phrase(
+                "%(job)s ended as %(status)s: what runs after it would never start",
+                job=label,
+                status=JobStatus(job.status),
+            )
             raise Refused("after_failed", sentence, "after")
     return list(found.values())
 

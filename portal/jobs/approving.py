@@ -12,43 +12,28 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Membership, Role, User
 from portal.errors import Refused
 from portal.inventory.boards import boards_there
 from portal.jobs.admission import units_of
 from portal.jobs.asked import as_if_queued
-from portal.jobs.estimates import as_dict, questions
+from portal.jobs.estimates import as_dict
 from portal.jobs.holding import job_approve, job_refuse
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_visible, jobs_visible_to
-from portal.jobs.snapshot import cluster_snapshot, queue
+from portal.jobs.snapshot import quotas_now
+from portal.jobs.world import world_now
+from portal.plain import one_line
+from portal.quotas.against import Against, against
 from portal.quotas.budgets import budgets_now
-from portal.quotas.models import Quota
-from portal.quotas.policy import policy_now
 from scheduler.core.forecast.of_pass import starts_of
-from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.plan import plan_with_questions
 from scheduler.core.request import parse_stored
 from scheduler.core.states import JobStatus
 
 # So many are decided in one go: each is a transaction of its own.
 MOST_AT_ONCE = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Against:
-    """A limit that the job would count against. Units, or unit-seconds for a budget; `held`: what
-    counts now, without the job. `user` "" is the whole project."""
-
-    is_budget: bool
-    user: str
-    limit: int
-    held: int
-    after: int
-
-    @property
-    def is_over(self) -> bool:
-        return self.after > self.limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,50 +75,29 @@ def askings(jobs: Sequence[Job]) -> list[Asking]:
     """What each would count against. A fixed number of queries."""
     if not jobs:
         return []
-    boards = boards_there()
-    projects = {job.project_id for job in jobs}
-    rows = Quota.objects.filter(project_id__in=projects, model="").select_related("user")
-    quotas: dict[int, list[Quota]] = {}
-    for row in rows.order_by("user_id"):
-        quotas.setdefault(row.project_id, []).append(row)
-    budgets = budgets_now(timezone.now())
+    boards, quotas, budgets = boards_there(), quotas_now(), budgets_now(timezone.now())
     found = []
     for job in jobs:
         units = units_of(parse_stored(job.request), boards)
-        used = units * job.time_limit_seconds
-        against = [
-            Against(
-                False,
-                row.user.username if row.user else "",
-                row.limit_units + row.borrow_units,
-                row.used_units,
-                row.used_units + units,
-            )
-            for row in quotas.get(job.project_id, [])
-            if row.user_id in (None, job.owner_id)
-        ]
-        for view in budgets:
-            if view.project == job.project.slug and view.user in ("", job.owner.username):
-                held = view.used_unit_seconds + view.held_unit_seconds
-                limit = view.limit_unit_seconds
-                against.append(Against(True, view.user, limit, held, held + used))
-        found.append(Asking(job, units, used, tuple(against)))
+        seconds = job.time_limit_seconds
+        owner = {"project": job.project.slug, "user": job.owner.username}
+        limits = against(quotas, budgets, **owner, units=units, seconds=seconds)
+        found.append(Asking(job, units, units * seconds, limits))
     return found
 
 
 def starts_if_approved(jobs: Sequence[Job]) -> dict[int, Start]:
     """By job: what the next pass would do if all of these were approved now. The production planner
     on the rows of now."""
-    now, policy = timezone.now(), policy_now()
-    snapshot = cluster_snapshot(now=now, jobs=queue(), half_life_seconds=policy.half_life_seconds)
-    asked = {
-        int(one.id): replace(one, held_because="", queued_at=snapshot.now)
-        for one in as_if_queued(jobs)
-    }
-    snapshot = replace(snapshot, jobs=(*snapshot.jobs, *asked.values()))
-    outlook = Outlook.of(snapshot)
-    decided, _ = plan_with_questions(snapshot, policy, outlook)
-    foretold = starts_of(snapshot, policy, outlook, decided, questions(now))
+    with world_now().asking() as world:
+        asked = {
+            int(one.id): replace(one, held_because="", queued_at=world.snapshot.now)
+            for one in as_if_queued(jobs)
+        }
+        snapshot = replace(world.snapshot, jobs=(*world.snapshot.jobs, *asked.values()))
+        how = (snapshot, world.policy, world.outlook)
+        decided, _ = plan_with_questions(*how)
+        foretold = starts_of(*how, decided, world.questions)
     reasons = {hold.job: hold.reason for hold in decided.holds}
     return {pk: _start(one.id, reasons, foretold) for pk, one in asked.items()}
 
@@ -156,8 +120,9 @@ def approvals_decide(
     if not wanted:
         raise Refused("none_chosen", "Choose at least one job", "job")
     if len(wanted) > MOST_AT_ONCE:
-        raise Refused("too_many", f"Decide about at most {MOST_AT_ONCE} jobs at once", "job")
-    if not approve and not because.strip():
+        sentence = Phrase("Decide about at most %(n)s jobs at once", n=MOST_AT_ONCE)
+        raise Refused("too_many", sentence, "job")
+    if not approve and not one_line(because):
         raise Refused("reason_missing", "Say why: its owner will read it", "because")
     return [(ref, _decide(ref, by, approve, because)) for ref in wanted]
 

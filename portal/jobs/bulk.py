@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Membership, Role, User
 from portal.errors import Refused
 from portal.jobs.models import Job
@@ -47,7 +48,8 @@ def jobs_chosen(user: User, refs: Iterable[str]) -> Chosen:
     if not wanted:
         raise Refused("none_chosen", "Choose at least one job", "job")
     if len(wanted) > MOST_CHOSEN:
-        raise Refused("too_many", f"Choose at most {MOST_CHOSEN} jobs at once", "job")
+        sentence = Phrase("Choose at most %(n)s jobs at once", n=MOST_CHOSEN)
+        raise Refused("too_many", sentence, "job")
     right = cancel_right(user)
     named = jobs_named(user, wanted)
     rows = list({job.pk: job for job in named.values() if job}.values())

@@ -5,6 +5,7 @@ from datetime import timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from agents.contract.units import as_gpus
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
@@ -39,12 +40,20 @@ def job_extend(*, job: Job, by: User, seconds: int, most: int) -> Job:
     with transaction.atomic():
         (row,) = locked(Job.objects.filter(pk=job.pk).select_related("project", "owner"))
         if JobStatus(row.status) is not JobStatus.RUNNING or row.deadline_at is None:
-            sentence = f"{row.label} is {row.status}: only a running job is extended"
+            sentence = Phrase(
+                "%(job)s is %(status)s: only a running job is extended",
+                job=row.label,
+                status=JobStatus(row.status),
+            )
             raise Refused("not_running", sentence, "", 409)
         wanted = row.time_limit_seconds + seconds
         if wanted > most:
             left = write_seconds(max(0, most - row.time_limit_seconds)) or "0s"
-            sentence = f"A job runs at most {write_seconds(most)} here: {left} more at most"
+            sentence = Phrase(
+                "A job runs at most %(most)s here: %(left)s more at most",
+                most=write_seconds(most),
+                left=left,
+            )
             raise Refused("over_time_limit", sentence, "by")
         units = _units(row)
         _require_approved(row, by, units, wanted)
@@ -68,7 +77,11 @@ def _require_approved(job: Job, by: User, units: int, seconds: int) -> None:
     )
     # What a job of this priority needs at any length was given when it was admitted.
     if needed and set(needed.evidence) - {"priority", "needed_units", "approval_units"}:
-        sentence = f"{needed.sentence}. Ask an admin of {job.project.slug} to extend it"
+        sentence = Phrase(
+            "%(needed)s. Ask an admin of %(project)s to extend it",
+            needed=needed.said or needed.sentence,
+            project=job.project.slug,
+        )
         raise Refused("approval", sentence, "by", 403)
 
 
@@ -80,7 +93,10 @@ def _require_budget(job: Job, unit_seconds: int) -> None:
         left = budget.limit_unit_seconds - budget.used_unit_seconds - budget.held_unit_seconds
         if unit_seconds > left:
             hours = as_gpus(max(0, left) // 3600)
-            sentence = f"The budget has {hours} GPU-hours left. Extend it by less, or ask an admin"
+            sentence = Phrase(
+                "The budget has %(hours)s GPU-hours left. Extend it by less, or ask an admin",
+                hours=hours,
+            )
             raise Refused("budget", sentence, "by", 409)
 
 
@@ -89,7 +105,9 @@ def _extend(job: Job, by: User, seconds: int) -> None:
     job.time_limit_seconds += seconds
     job.deadline_at = (job.deadline_at or timezone.now()) + timedelta(seconds=seconds)
     job.save(update_fields=["time_limit_seconds", "deadline_at"])
-    note(job, "extended", f"{by.username} gave it {write_seconds(seconds)} more", actor=by.username)
+    more = write_seconds(seconds)
+    said = Phrase("%(user)s gave it %(more)s more", user=by.username, more=more)
+    note(job, "extended", said, actor=by.username)
     audit_record(
         actor=by.username,
         action="job_extend",

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.audit.services import audit_record
@@ -15,8 +16,9 @@ from portal.audit.transitions import advance, note
 from portal.duties.locks import locked
 from portal.errors import Refused
 from portal.jobs.models import Job
-from portal.jobs.selectors import may_cancel
+from portal.jobs.selectors import may_cancel, not_waiting
 from portal.live.bell import ring, ring_plan
+from portal.plain import one_line
 from scheduler.core.states import JOB_WAITING, JobStatus
 
 
@@ -27,12 +29,18 @@ def job_hold(*, job: Job, by: User, because: str) -> Job:
     """
     if not may_cancel(by, job):
         raise Refused("forbidden", "Only its owner or an admin may hold a job", "", 403)
-    if not because.strip():
+    because = one_line(because)
+    if not because:
         raise Refused("reason_missing", "Say why: whoever waits for it will read it", "because")
     with transaction.atomic():
         job = _waiting(job)
-        _set_hold(job, by.username, because.strip()[:200])
-        _told(job, "job_hold", f"{by.username} holds it: {job.held_because}", by)
+        _set_hold(job, by.username, because)
+        _told(
+            job,
+            "job_hold",
+            Phrase("%(user)s holds it: %(because)s", user=by.username, because=job.held_because),
+            by,
+        )
     return job
 
 
@@ -48,17 +56,18 @@ def job_release(*, job: Job, by: User) -> Job:
         if not job.held_by:
             return job
         if by.username != job.held_by and not is_project_admin(by, job.project_id):
-            raise Refused("forbidden", f"{job.held_by} holds it: only an admin can", "", 403)
+            sentence = Phrase("%(user)s holds it: only an admin can", user=job.held_by)
+            raise Refused("forbidden", sentence, "", 403)
         _set_hold(job, "", "")
-        _told(job, "job_release", f"{by.username} released it", by)
+        _told(job, "job_release", Phrase("%(user)s released it", user=by.username), by)
     return job
 
 
 def job_approve(*, job: Job, by: User, because: str = "") -> Job:
     """Queue a job that waits for an approval; `because` is said with it, where somebody says why.
     Raises Refused(forbidden, not_awaiting)."""
-    because = because.strip()[:200]
-    said = f"{by.username} approved it"
+    because = one_line(because)
+    said = Phrase("%(user)s approved it", user=by.username)
     with transaction.atomic():
         job = _awaiting(job, by)
         advance(
@@ -66,7 +75,7 @@ def job_approve(*, job: Job, by: User, because: str = "") -> Job:
             JobStatus.QUEUED,
             actor=by.username,
             code="approved",
-            sentence=f"{said}: {because}" if because else said,
+            sentence=Phrase("%(where)s: %(why)s", where=said, why=because) if because else said,
             queued_at=timezone.now(),
         )
         asked = _asked(job) | ({"because": because} if because else {})
@@ -78,7 +87,8 @@ def job_approve(*, job: Job, by: User, because: str = "") -> Job:
 def job_refuse(*, job: Job, by: User, because: str) -> Job:
     """End a job that waits for an approval. Raises Refused(forbidden, reason_missing,
     not_awaiting)."""
-    if not because.strip():
+    because = one_line(because)
+    if not because:
         raise Refused("reason_missing", "Say why: its owner will read it", "because")
     with transaction.atomic():
         job = _awaiting(job, by)
@@ -87,20 +97,20 @@ def job_refuse(*, job: Job, by: User, because: str) -> Job:
             JobStatus.CANCELLED,
             actor=by.username,
             code="refused",
-            sentence=f"{by.username} refused it: {because.strip()}",
+            sentence=Phrase("%(user)s refused it: %(because)s", user=by.username, because=because),
             stop_reason="refused",
             finished_at=timezone.now(),
         )
         asked = _asked(job)
         Job.objects.filter(pk=job.pk).update(reason=None)
-        _told(job, "job_refuse", "", by, because=because.strip()[:200], **asked)
+        _told(job, "job_refuse", "", by, because=because, **asked)
     return job
 
 
 def _waiting(job: Job) -> Job:
     (row,) = locked(Job.objects.filter(pk=job.pk))
     if JobStatus(row.status) not in JOB_WAITING:
-        raise Refused("not_waiting", f"{row.label} is {row.status}, not waiting", "", 409)
+        raise not_waiting(row)
     return row
 
 
@@ -110,7 +120,11 @@ def _awaiting(job: Job, by: User) -> Job:
         raise Refused("forbidden", sentence, "", 403)
     (row,) = locked(Job.objects.filter(pk=job.pk))
     if row.status != JobStatus.AWAITING_APPROVAL:
-        sentence = f"{row.label} is {row.status}: it waits for no approval"
+        sentence = Phrase(
+            "%(job)s is %(status)s: it waits for no approval",
+            job=row.label,
+            status=JobStatus(row.status),
+        )
         raise Refused("not_awaiting", sentence, "", 409)
     return row
 

@@ -11,8 +11,10 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.audit.transitions import SYSTEM, advance, note
 from portal.duties.locks import locked
+from portal.jobs.failures import failure_said
 from portal.jobs.models import Attempt, Job, Replica, Wish
 from portal.jobs.release import SECOND
 from portal.live.bell import ring, ring_drive, ring_plan
@@ -132,7 +134,7 @@ def _fail(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     attempt.first_failure = first
     attempt.save(update_fields=["first_failure"])
     stop_reason = "lost" if first["status"] == ReplicaStatus.LOST else "failed"
-    job_stop(job=job, stop_reason=stop_reason, sentence=first["sentence"])
+    job_stop(job=job, stop_reason=stop_reason, sentence=failure_said(first))
 
 
 def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
@@ -165,7 +167,7 @@ def _replica_stop(replica: Replica) -> None:
         replica,
         ReplicaStatus.FAILED,
         code="never_started",
-        sentence="stopped before it ran",
+        sentence=Phrase("stopped before it ran"),
         wish=Wish.GONE,
         finished_at=timezone.now(),
     )
@@ -200,7 +202,7 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
             job,
             end,
             code=job.stop_reason,
-            sentence=str(failure.get("sentence", "")),
+            sentence=failure_said(failure),
             finished_at=now,
             stop_reason=job.stop_reason,
         )
@@ -224,7 +226,11 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
         job,
         JobStatus.QUEUED,
         code="retry",
-        sentence=f"{failure.get('sentence', '')}. Queued again, {left - 1} retries left",
+        sentence=Phrase(
+            "%(why)s. Queued again, %(left)s retries left",
+            why=failure_said(failure),
+            left=left - 1,
+        ),
         stop_reason="",
         started_at=None,
         deadline_at=None,
@@ -241,7 +247,7 @@ def _make_way(job: Job) -> bool:
         job,
         JobStatus.QUEUED,
         code=PREEMPTED,
-        sentence="it made way, and waits at its old place in the queue",
+        sentence=Phrase("it made way, and waits at its old place in the queue"),
         stop_reason="",
         started_at=None,
         deadline_at=None,

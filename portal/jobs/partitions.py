@@ -6,24 +6,20 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from django.utils import timezone
-
 from agents.contract.documents import GpuMode, SliceKind
-from portal.errors import Refused
+from agents.contract.phrase import Phrase
 from portal.inventory.models import Gpu
 from portal.jobs.models import Job
-from portal.jobs.snapshot import cluster_snapshot, queue, waiting_job
-from portal.quotas.policy import policy_now
+from portal.jobs.selectors import not_waiting
+from portal.jobs.snapshot import waiting_job
+from portal.jobs.world import world_now
 from scheduler.core.carving.preview import preview_with_plan
 from scheduler.core.carving.repartition import Proposals
 from scheduler.core.decisions import Plan, SlicePlace
-from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.states import JobStatus
 from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
 
-# As many waiting jobs as a pass looks at.
-MOST_JOBS = 10_000
-IN_ITS_WAY = "Idle slices in its way are deleted"
+IN_ITS_WAY = Phrase("Idle slices in its way are deleted")
 MODE_OF = {
     SliceKind.GPU: GpuMode.WHOLE,
     SliceKind.MIG: GpuMode.MIG,
@@ -101,15 +97,13 @@ class PartitionPreview:
 def partition_preview(*, job: Job | None = None, node: str = "") -> PartitionPreview:
     """What one pass would do now, of one node by name or of all; with `job` as if it were approved
     and released, if it is not. Raises Refused(not_waiting)."""
-    now, policy = timezone.now(), policy_now()
-    snapshot = cluster_snapshot(
-        now=now, jobs=queue()[:MOST_JOBS], half_life_seconds=policy.half_life_seconds
-    )
-    asked = _as_queued(job, snapshot.now) if job else None
-    if asked:
-        others = tuple(other for other in snapshot.jobs if other.id != asked.id)
-        snapshot = replace(snapshot, jobs=others)
-    plan, proposals = preview_with_plan(snapshot, policy, asked, Outlook.of(snapshot))
+    with world_now().asking() as world:
+        snapshot, policy = world.snapshot, world.policy
+        asked = _as_queued(job, snapshot.now) if job else None
+        if asked:
+            others = tuple(other for other in snapshot.jobs if other.id != asked.id)
+            snapshot = replace(snapshot, jobs=others)
+        plan, proposals = preview_with_plan(snapshot, policy, asked, world.outlook)
     fate = _fate(job.label, asked.id, plan) if job and asked else None
     steps = _Steps(asked.id if asked else "", plan, proposals)
     return PartitionPreview(policy.warm, fate, tuple(_changes(snapshot, steps, node)))
@@ -118,7 +112,7 @@ def partition_preview(*, job: Job | None = None, node: str = "") -> PartitionPre
 def _as_queued(job: Job, now: int) -> WaitingJob:
     status = JobStatus(job.status)
     if status not in (JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL):
-        raise Refused("not_waiting", f"{job.label} is {job.status}, not waiting", "job", 409)
+        raise not_waiting(job, "job")
     asked = replace(waiting_job(job), held_because="")
     return asked if status is JobStatus.QUEUED else replace(asked, queued_at=now)
 
@@ -142,7 +136,7 @@ class _Steps:
             if place.job == key:
                 for device in (d for replica in place.replicas for d in replica.devices):
                     self.given.setdefault(device.gpu, []).append(device)
-                self.why = place.sentence
+                self.why = Phrase("%(words)s", words=place.said)
         own = tuple(merge for merge in plan.merges if key and merge.for_job == key)
         self.merges = {merge.gpu: merge for merge in (*own, *proposals.merges)}
         self.modes = {change.gpu: change for change in proposals.modes}

@@ -10,11 +10,13 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import User
 from portal.audit.transitions import note
 from portal.duties.locks import locked
 from portal.errors import Refused
 from portal.jobs.models import Job
+from portal.jobs.selectors import not_waiting
 from portal.jobs.services import job_cancel, job_submit
 from portal.live.bell import ring
 from scheduler.core.request import RequestLimits, parse_request
@@ -41,14 +43,14 @@ def job_replace(*, job: Job, by: User, changes: Mapping[str, Any], limits: Reque
         raise Refused("forbidden", "Only its owner may make another job of it", "", 403)
     if not changes or not changes.keys() <= CHANGEABLE:
         told = ", ".join(sorted(CHANGEABLE))
-        raise Refused("changes_unknown", f"Change one or more of {told}", "changes")
+        sentence = Phrase("Change one or more of %(names)s", names=told)
+        raise Refused("changes_unknown", sentence, "changes")
     with transaction.atomic():
         (old,) = locked(Job.objects.filter(pk=job.pk))
         if JobStatus(old.status) not in JOB_WAITING:
-            sentence = f"{old.label} is {old.status}, not waiting"
-            raise Refused("not_waiting", sentence, "", 409)
+            raise not_waiting(old)
         if old.attempts.exists():
-            sentence = f"{old.label} has run already: cancel it and ask again"
+            sentence = Phrase("%(job)s has run already: cancel it and ask again", job=old.label)
             raise Refused("has_run", sentence, "", 409)
         request = parse_request(_asked(old, changes), limits)
         job_cancel(job=old, actor=by.username)
@@ -75,5 +77,5 @@ def _take_over(old: Job, new: Job, by: User) -> None:
         new.queued_at = old.queued_at
     new.save(update_fields=["bypassed", "held_by", "held_because", "queued_at"])
     Job.after.through.objects.filter(to_job=old).update(to_job=new)
-    note(old, "replaced", f"{new.label} takes its place", actor=by.username)
-    note(new, "replaces", f"it takes the place of {old.label}", actor=by.username)
+    note(old, "replaced", Phrase("%(job)s takes its place", job=new.label), actor=by.username)
+    note(new, "replaces", Phrase("it takes the place of %(job)s", job=old.label), actor=by.username)

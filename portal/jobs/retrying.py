@@ -3,6 +3,7 @@
 from django.db import transaction
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import User
 from portal.audit.transitions import note
 from portal.errors import Refused
@@ -27,14 +28,18 @@ def job_retry(*, job: Job, by: User, limits: RequestLimits, idempotency_key: str
         sentence = "Only its owner or a project admin may retry a job"
         raise Refused("forbidden", sentence, "", 403)
     if JobStatus(job.status) not in JOB_FINAL:
-        sentence = f"{job.label} is {job.status}: cancel it first, or wait until it is over"
+        sentence = Phrase(
+            "%(job)s is %(status)s: cancel it first, or wait until it is over",
+            job=job.label,
+            status=JobStatus(job.status),
+        )
         raise Refused("not_over", sentence, "", 409)
     request = parse_request(_asked(job), limits)
     with transaction.atomic():
         new = job_submit(user=by, request=request, idempotency_key=idempotency_key)
         if not new.events.filter(code="retries").exists():
-            note(job, "retried", f"{new.label} tries it again", actor=by.username)
-            note(new, "retries", f"it tries {job.label} again", actor=by.username)
+            note(job, "retried", Phrase("%(job)s tries it again", job=new.label), actor=by.username)
+            note(new, "retries", Phrase("it tries %(job)s again", job=job.label), actor=by.username)
     return new
 
 

@@ -9,10 +9,12 @@ from decimal import ROUND_UP, Decimal
 from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Membership, User
 from portal.accounts.selectors import is_project_admin
 from portal.errors import Refused
 from portal.jobs.models import Allocation, Attempt, Job, Replica
+from scheduler.core.states import JobStatus
 
 # 18 digits fit every database's bigint.
 LABEL = re.compile(r"(?:[Jj]-)?([0-9]{1,18})")
@@ -38,6 +40,13 @@ def job_visible(user: User, ref: str) -> Job:
 
 def not_seen() -> Refused:
     return Refused("not_found", "There is no such job, or you may not see it", "", 404)
+
+
+def not_waiting(job: Job, field: str = "") -> Refused:
+    values = {"job": job.label, "status": JobStatus(job.status)}
+    return Refused(
+        "not_waiting", Phrase("%(job)s is %(status)s, not waiting", **values), field, 409
+    )
 
 
 def may_cancel(user: User, job: Job) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Membership, Project, Role, User
 from portal.audit.transitions import advance, note
 from portal.catalogue.selectors import require_image
@@ -17,8 +18,7 @@ from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job
 from portal.jobs.snapshot import as_waiting, cluster_snapshot
 from portal.live.bell import ring, ring_plan
-from scheduler.core.placement.capacity import impossible
-from scheduler.core.placement.wants import gpu_board
+from scheduler.core.placement.capacity import Capacity
 from scheduler.core.reasons import Reason
 from scheduler.core.request import JobRequest, parse_stored, request_as_dict
 from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
@@ -33,12 +33,19 @@ class Judged:
     approval: Reason | None
 
 
-def job_check(*, user: User, request: JobRequest) -> Judged:
-    """The same checks that submit makes. Raises Refused where the user has no such project."""
-    return _judged(_project(user, request.project), user, request)
+def job_check(*, user: User, request: JobRequest, capacity: Capacity | None = None) -> Judged:
+    """The same checks that submit makes, and Refused as it raises it. `capacity`: of the cluster,
+    where the caller has read it."""
+    project = _project(user, request.project)
+    judged = _judged(project, user, request, capacity)
+    require_room(user, project, is_locking=False)
+    jobs_before(request, project)
+    return judged
 
 
-def _judged(project: Project, user: User, request: JobRequest) -> Judged:
+def _judged(
+    project: Project, user: User, request: JobRequest, capacity: Capacity | None = None
+) -> Judged:
     require_image(project, request.image)
     now = timezone.now()
     waiting = as_waiting(
@@ -48,9 +55,8 @@ def _judged(project: Project, user: User, request: JobRequest) -> Judged:
         user=user.username,
         queued_at=int(now.timestamp()),
     )
-    snapshot = cluster_snapshot(now=now)
-    boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
-    return Judged(impossible(waiting, snapshot), approval(request, project, boards))
+    capacity = capacity or Capacity(cluster_snapshot(now=now))
+    return Judged(capacity.never(waiting), approval(request, project, capacity.boards))
 
 
 def job_submit(
@@ -91,7 +97,7 @@ def job_cancel(*, job: Job, actor: str) -> Job:
                 JobStatus.CANCELLED,
                 actor=actor,
                 code="cancelled",
-                sentence=f"{actor} cancelled it",
+                sentence=Phrase("%(user)s cancelled it", user=actor),
                 stop_reason="cancelled",
                 finished_at=timezone.now(),
                 position=None,
@@ -102,10 +108,19 @@ def job_cancel(*, job: Job, actor: str) -> Job:
             ring_plan()
         elif status not in JOB_FINAL:
             job_stop(
-                job=job, stop_reason="cancelled", sentence=f"{actor} cancelled it", actor=actor
+                job=job,
+                stop_reason="cancelled",
+                sentence=Phrase("%(user)s cancelled it", user=actor),
+                actor=actor,
             )
         ring(f"job:{job.pk}")
     return job
+
+
+def job_keys_expire(*, before: datetime) -> None:
+    """The keys of jobs that were submitted by then are free to be used again."""
+    old = Job.objects.filter(submitted_at__lte=before).exclude(idempotency_key="")
+    old.update(idempotency_key="")
 
 
 def _project(user: User, slug: str) -> Project:
@@ -115,7 +130,11 @@ def _project(user: User, slug: str) -> Project:
     membership = mine.filter(project__slug=slug).select_related("project").first()
     if membership is None:
         names = ", ".join(mine.values_list("project__slug", flat=True)) or "none"
-        sentence = f"{slug!r} is not a project you can start work in. Yours: {names}"
+        sentence = Phrase(
+            "%(slug)s is not a project you can start work in. Yours: %(names)s",
+            slug=repr(slug),
+            names=names,
+        )
         raise Refused("project_unknown", sentence, "project", 400)
     return membership.project
 
@@ -126,7 +145,9 @@ def _earlier(user: User, key: str) -> Job | None:
 
 def _same_or_refused(job: Job, request: JobRequest) -> Job:
     if parse_stored(job.request) != request:
-        sentence = f"This Idempotency-Key made {job.label} from another request. Use a new key"
+        sentence = Phrase(
+            "This Idempotency-Key made %(job)s from another request. Use a new key", job=job.label
+        )
         raise Refused("idempotency_mismatch", sentence, "", 422)
     return job
 
@@ -135,7 +156,7 @@ def _job_create(user: User, project: Project, request: JobRequest, key: str, act
     before = jobs_before(request, project)
     job = Job.objects.create(project=project, owner=user, idempotency_key=key, **_columns(request))
     job.after.set(before)
-    note(job, "submitted", f"asked by {actor}", actor=actor)
+    note(job, "submitted", Phrase("asked by %(user)s", user=actor), actor=actor)
     return job
 
 

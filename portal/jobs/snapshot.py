@@ -43,7 +43,7 @@ from scheduler.core.values import (
     SliceView,
 )
 
-__all__ = ["as_waiting", "cluster_snapshot", "queue", "waiting_job"]
+__all__ = ["as_waiting", "cluster_snapshot", "queue", "quotas_now", "waiting_job"]
 
 HALF_LIFE_SECONDS = Policy().half_life_seconds
 
@@ -62,7 +62,7 @@ def cluster_snapshot(
     there = ClusterSnapshot(
         now=int(now.timestamp()),
         nodes=_nodes(list(nodes) if nodes is not None else None),
-        quotas=_quotas(),
+        quotas=quotas_now(),
     )
     if jobs is None:
         return there
@@ -86,7 +86,8 @@ def queue() -> QuerySet[Job]:
     return Job.objects.filter(status=JobStatus.QUEUED).order_by("queued_at", "id")
 
 
-def _quotas() -> tuple[QuotaView, ...]:
+def quotas_now() -> tuple[QuotaView, ...]:
+    """Every quota, and what is held of it. One query."""
     rows: Iterable[tuple[Any, ...]] = Quota.objects.order_by("id").values_list(
         "project__slug",
         "user__username",

@@ -10,7 +10,7 @@ A wake may be for nothing (after a lost connection everybody is woken): always r
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from django.conf import settings
 
@@ -21,12 +21,17 @@ from portal.live.redis_ear import listen_redis
 class Bell:
     """What one waiter holds. `is_closing`: the process is going down; answer and end."""
 
-    __slots__ = ("_rung", "is_closing", "is_superseded")
+    __slots__ = ("_closing", "_rung", "is_superseded", "keys")
 
-    def __init__(self, *, is_closing: bool = False) -> None:
+    def __init__(self) -> None:
         self._rung = asyncio.Event()
-        self.is_closing = is_closing
+        self._closing = asyncio.Event()
         self.is_superseded = False
+        self.keys: frozenset[str] = frozenset()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing.is_set()
 
     @property
     def is_ended(self) -> bool:
@@ -48,8 +53,18 @@ class Bell:
         self._rung.clear()
         return True
 
+    async def pause(self, seconds: float) -> None:
+        """Let so much time go by, whatever rings; no more once the process goes down."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+
     def wake(self) -> None:
         self._rung.set()
+
+    def close(self) -> None:
+        self._closing.set()
+        self.wake()
 
     def supersede(self) -> None:
         """End this wait because a newer one took its place."""
@@ -62,20 +77,37 @@ class Listener:
 
     def __init__(self) -> None:
         self._bells: dict[str, set[Bell]] = defaultdict(set)
+        # All of them: one that waits for no key is told as well that the process goes down.
+        self._held: set[Bell] = set()
         self._is_closing = False
         self._loop = asyncio.get_running_loop()
         self._task = self._start()
 
     @contextmanager
     def subscribe(self, *keys: str) -> Iterator[Bell]:
-        bell = Bell(is_closing=self._is_closing)
-        for key in keys:
-            self._bells[key].add(bell)
+        bell = Bell()
+        if self._is_closing:
+            bell.close()
+        self._held.add(bell)
+        self.turn(bell, keys)
         try:
             yield bell
         finally:
-            for key in keys:
-                self._forget(key, bell)
+            self.turn(bell, ())
+            self._held.discard(bell)
+
+    def turn(self, bell: Bell, keys: Iterable[str]) -> None:
+        """Let it ring for these keys from now on, and for no others."""
+        wanted = frozenset(keys)
+        for key in bell.keys - wanted:
+            self._forget(key, bell)
+        for key in wanted:
+            self._bells[key].add(bell)
+        bell.keys = wanted
+
+    @property
+    def is_closing(self) -> bool:
+        return self._is_closing
 
     def keys(self) -> set[str]:
         """What is waited for."""
@@ -94,10 +126,8 @@ class Listener:
     def drain(self) -> None:
         """Tell everyone who waits, and whoever comes later, that the process is going down."""
         self._is_closing = True
-        for bells in tuple(self._bells.values()):
-            for bell in tuple(bells):
-                bell.is_closing = True
-        self.wake_all()
+        for bell in tuple(self._held):
+            bell.close()
 
     def drain_soon(self) -> None:
         """`drain`, from a signal handler or another thread."""

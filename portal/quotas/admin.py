@@ -1,66 +1,26 @@
-"""The console's view of quotas. Saving goes through quota_set, which locks, audits and rings."""
+"""The rows of quotas and budgets, which the console's pages change, and the planner's policy."""
 
 from typing import Any
+from urllib.parse import urlencode
 
-from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 
-from portal.console import SeenForm, refusals_shown
-from portal.quotas.budgets import MAX_UNIT_SECONDS, budget_add, budget_remove
+from portal.console import ReadOnlyAdmin, SeenForm, refusals_shown
 from portal.quotas.models import Budget, PlannerPolicy, Quota
 from portal.quotas.policy import OPTIONS, policy_set
-from portal.quotas.services import MAX_LIMIT_UNITS, MODEL, quota_set
-
-
-class QuotaForm(SeenForm):
-    """Refuses what quota_set would refuse, beside the field."""
-
-    limit_units = forms.IntegerField(
-        min_value=0, max_value=MAX_LIMIT_UNITS, help_text="One GPU is 56,000 units."
-    )
-
-    borrow_units = forms.IntegerField(
-        min_value=0, max_value=MAX_LIMIT_UNITS, required=False, help_text="Of projects only."
-    )
-    lend_units = forms.IntegerField(
-        min_value=0, max_value=MAX_LIMIT_UNITS, required=False, help_text="Of projects only."
-    )
-
-    class Meta:
-        model = Quota
-        fields = ("project", "user", "model", "limit_units", "borrow_units", "lend_units")
-
-    def clean(self) -> dict[str, Any]:
-        values = super().clean() or {}
-        project = values.get("project", getattr(self.instance, "project", None))
-        user = values.get("user", self.instance.user)
-        limit = values.get("limit_units")
-        model = values.get("model", self.instance.model)
-        if not MODEL.fullmatch(model):
-            raise forms.ValidationError({"model": "Write a model of GPU, such as H200."})
-        rows = Quota.objects.filter(project=project, model=model)
-        if self.instance.pk is None and rows.filter(user=user).exists():
-            raise forms.ValidationError("There is such a quota already. Change that one.")
-        whole = rows.filter(user=None).first()
-        if user and whole and limit is not None and limit > whole.limit_units:
-            raise forms.ValidationError(
-                {"limit_units": f"The project itself may hold {whole.limit_units} units."}
-            )
-        given = {"borrow_units", "lend_units"} & set(self.changed_data)
-        if user and given:
-            raise forms.ValidationError(
-                {min(given): "Users borrow and lend with their project. Set it there."}
-            )
-        return values
 
 
 @admin.register(Quota)
-class QuotaAdmin(ModelAdmin):
-    form = QuotaForm
+class QuotaAdmin(ReadOnlyAdmin):
+    """Looked at here; the console's page changes it, and first shows what that does to running
+    work."""
+
     list_display = (
         "project",
         "user",
@@ -71,80 +31,37 @@ class QuotaAdmin(ModelAdmin):
         "used_units",
         "guard_units",
         "version",
+        "in_console",
     )
     list_filter = ("project",)
     search_fields = ("project__slug", "user__username")
     list_select_related = ("project", "user")
-    readonly_fields = ("used_units", "guard_units", "version")
-    fields = (*QuotaForm.Meta.fields, *readonly_fields, "seen")
-    autocomplete_fields = ("project", "user")
+    readonly_fields = ("in_console",)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Quota | None = None) -> Any:
-        keys = ("project", "user", "model")
-        return (*self.readonly_fields, *keys) if obj else self.readonly_fields
-
-    def has_delete_permission(self, request: HttpRequest, obj: Quota | None = None) -> bool:
-        return False
-
-    def save_model(self, request: HttpRequest, obj: Quota, form: Any, change: bool) -> None:
-        """The form's row is never saved itself: its counters may be old by now."""
-        lending = {"borrow_units": obj.borrow_units, "lend_units": obj.lend_units}
-        row = quota_set(
-            project=obj.project,
-            user=obj.user,
-            model=obj.model,
-            limit_units=obj.limit_units,
-            version=form.cleaned_data.get("seen") if change else None,
-            **({} if obj.user else lending),
-            actor=request.user.get_username(),
-        )
-        obj.pk, obj.version = row.pk, row.version
-        obj._state.adding = False
-
-
-class BudgetForm(forms.ModelForm):
-    limit_unit_seconds = forms.IntegerField(
-        min_value=0,
-        max_value=MAX_UNIT_SECONDS,
-        help_text="One GPU-hour is 201,600,000 unit-seconds.",
-    )
-
-    class Meta:
-        model = Budget
-        fields = ("project", "user", "limit_unit_seconds", "starts_at", "ends_at")
-
-    def clean(self) -> dict[str, Any]:
-        values = super().clean() or {}
-        first, last = values.get("starts_at"), values.get("ends_at")
-        if first and last and last <= first:
-            raise forms.ValidationError({"ends_at": "A budget ends after it starts."})
-        return values
+    @admin.display(description=_("To change it"))
+    def in_console(self, row: Quota) -> SafeString:
+        of = {"user": row.user.username if row.user else "", "model": row.model}
+        query = urlencode({name: value for name, value in of.items() if value})
+        page = reverse("web:quota", args=[row.project.slug])
+        return _link(f"{page}?{query}" if query else page)
 
 
 @admin.register(Budget)
-class BudgetAdmin(ModelAdmin):
-    """Added and removed, never changed: what was promised stays readable in the audit lines."""
+class BudgetAdmin(ReadOnlyAdmin):
+    """Looked at here; the project's page adds one, after showing what it leaves, and removes it."""
 
-    form = BudgetForm
-    list_display = ("project", "user", "limit_unit_seconds", "starts_at", "ends_at")
+    list_display = ("project", "user", "limit_unit_seconds", "starts_at", "ends_at", "in_console")
     list_filter = ("project",)
     list_select_related = ("project", "user")
-    autocomplete_fields = ("project", "user")
+    readonly_fields = ("in_console",)
 
-    def has_change_permission(self, request: HttpRequest, obj: Budget | None = None) -> bool:
-        return False
+    @admin.display(description=_("To change it"))
+    def in_console(self, row: Budget) -> SafeString:
+        return _link(reverse("web:project", args=[row.project.slug]))
 
-    def save_model(self, request: HttpRequest, obj: Budget, form: Any, change: bool) -> None:
-        given = {name: getattr(obj, name) for name in BudgetForm.Meta.fields}
-        row = budget_add(**given, actor=request.user.get_username())
-        obj.pk, obj._state.adding = row.pk, False
 
-    def delete_model(self, request: HttpRequest, obj: Budget) -> None:
-        budget_remove(budget=obj, actor=request.user.get_username())
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Budget]) -> None:
-        for budget in queryset.select_related("project", "user"):
-            self.delete_model(request, budget)
+def _link(address: str) -> SafeString:
+    return format_html('<a href="{}">{}</a>', address, _("Open in the console"))
 
 
 # What each option of the policy does, beside its field.

@@ -3,16 +3,19 @@
 Each change is one transaction with its audit line.
 """
 
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q, Sum
-from django.db.models.functions import Coalesce
+from django.db.models import F, QuerySet, Sum, Value
+from django.db.models.functions import Coalesce, Greatest, Least
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.audit.services import audit_record
 from portal.errors import Refused
+from portal.jobs.lease_seconds import NextSecond, cost, number, overlap
 from portal.jobs.models import Allocation
 from portal.live.bell import ring_plan
 from portal.quotas.models import Budget
@@ -21,7 +24,8 @@ from scheduler.core.values import BudgetView
 
 # A hundred thousand GPUs for ten years: far from the column's end.
 MAX_UNIT_SECONDS = 56_000 * 100_000 * 10 * 366 * 86_400
-SECOND = timedelta(seconds=1)
+
+Sums = list[dict[str, Any]]
 
 
 def budget_add(
@@ -35,7 +39,7 @@ def budget_add(
 ) -> Budget:
     """A budget beside those there are: all of them count. Raises Refused(budget_invalid)."""
     if not 0 <= limit_unit_seconds <= MAX_UNIT_SECONDS:
-        sentence = f"A budget is 0 to {MAX_UNIT_SECONDS} unit-seconds"
+        sentence = Phrase("A budget is 0 to %(most)s unit-seconds", most=MAX_UNIT_SECONDS)
         raise Refused("budget_invalid", sentence, "limit_unit_seconds")
     if ends_at <= starts_at:
         raise Refused("budget_invalid", "A budget ends after it starts", "ends_at")
@@ -75,84 +79,63 @@ def budget_views(rows: list[Budget], now: datetime) -> tuple[BudgetView, ...]:
     """The same of these budgets, in their order, which have their project and user. Two queries."""
     if not rows:
         return ()
-    ended = _ended(rows)
-    open_rows = list(_open(rows))
-    return tuple(_view(row, ended, open_rows, now) for row in rows)
-
-
-def _ended(budgets: list[Budget]) -> list[dict[str, Any]]:
-    """Unit-seconds of what was bound and released inside each window, by project and user."""
-    used = F("units") * F("used_seconds")
-    sums = {
-        _window(start): Sum(used, filter=Q(bound_at__gte=start))
-        for start in {b.starts_at for b in budgets}
-    }
-    first = min(b.starts_at for b in budgets)
-    rows = Allocation.objects.filter(
-        project_id__in={b.project_id for b in budgets}, bound_at__gte=first
-    ).exclude(released_at=None)
-    return [dict(row) for row in rows.order_by().values("project_id", "user_id").annotate(**sums)]
-
-
-def _open(budgets: list[Budget]) -> list[tuple[Any, ...]]:
-    """What is held now, or began before a window and ended inside it."""
-    straddling = Q()
-    for start in {b.starts_at for b in budgets}:
-        straddling |= Q(bound_at__lt=start, released_at__gt=start)
-    live = Q(status__in=[str(s) for s in ALLOCATION_LIVE])
-    rows = Allocation.objects.filter(
-        live | straddling, project_id__in={b.project_id for b in budgets}
-    )
-    job = "replica__attempt__job__"
-    limit = F(job + "time_limit_seconds") - F(job + "attained_seconds")
-    return list(
-        rows.order_by("id").values_list(
-            "project_id",
-            "user_id",
-            "units",
-            "bound_at",
-            "released_at",
-            Coalesce(F(job + "started_at"), F("reserved_at")),
-            limit,
-            job + "status",
+    used, held = _used(rows, now), _held(rows, now)
+    return tuple(
+        BudgetView(
+            project=row.project.slug,
+            user=row.user.username if row.user else "",
+            limit_unit_seconds=row.limit_unit_seconds,
+            used_unit_seconds=_of(row, used, row.starts_at),
+            held_unit_seconds=_of(row, held, row.ends_at),
+            ends_at=int(row.ends_at.timestamp()),
         )
+        for row in rows
     )
 
 
-def _view(
-    row: Budget, ended: list[dict[str, Any]], open_rows: list[tuple[Any, ...]], now: datetime
-) -> BudgetView:
-    used = sum(
-        int(sums[_window(row.starts_at)] or 0)
-        for sums in ended
-        if _counts(row, sums["project_id"], sums["user_id"])
+def _used(budgets: list[Budget], now: datetime) -> Sums:
+    """Unit-seconds by project and user since each time at which a budget starts."""
+    starts = {budget.starts_at for budget in budgets}
+    sums = {}
+    for at in starts:
+        until = max(at, now)
+        sums[_name(at)] = Sum(cost(at, until), filter=overlap(at, until))
+    return _by_owner(budgets, Allocation.objects.filter(overlap(min(starts), now)), sums)
+
+
+def _held(budgets: list[Budget], now: datetime) -> Sums:
+    """What running work may still use until each time at which a budget ends, by project and
+    user."""
+    job = "replica__attempt__job__"
+    started = NextSecond(Coalesce(F(job + "started_at"), F("reserved_at")))
+    limit = F(job + "time_limit_seconds") - F(job + "attained_seconds")
+    ends = {budget.ends_at for budget in budgets}
+    sums = {}
+    for at in ends:
+        left = Least(started + limit, Value(number(at))) - Value(number(now))
+        sums[_name(at)] = Sum(F("units") * Greatest(left, Value(0)))
+    live = Allocation.objects.filter(
+        status__in=[str(s) for s in ALLOCATION_LIVE], released_at__isnull=True
     )
-    held = 0
-    for project_id, user_id, units, bound_at, released_at, started_at, limit, status in open_rows:
-        if not _counts(row, project_id, user_id):
-            continue
-        if bound_at and (released_at is None or bound_at < row.starts_at):
-            end = released_at or now
-            used += units * max(0, (end - max(bound_at, row.starts_at)) // SECOND)
-        if released_at is None and status != JobStatus.STOPPING:
-            end = min(started_at + timedelta(seconds=limit), row.ends_at)
-            held += units * max(0, (end - now) // SECOND)
-    return BudgetView(
-        project=row.project.slug,
-        user=row.user.username if row.user else "",
-        limit_unit_seconds=row.limit_unit_seconds,
-        used_unit_seconds=used,
-        held_unit_seconds=held,
-        ends_at=int(row.ends_at.timestamp()),
-    )
+    return _by_owner(budgets, live.exclude(**{job + "status": JobStatus.STOPPING}), sums)
+
+
+def _by_owner(budgets: list[Budget], rows: QuerySet[Allocation], sums: Mapping[str, Sum]) -> Sums:
+    rows = rows.filter(project_id__in={budget.project_id for budget in budgets}).order_by()
+    return [dict(row) for row in rows.values("project_id", "user_id").annotate(**sums)]
+
+
+def _of(budget: Budget, sums: Sums, at: datetime) -> int:
+    owners = (owner for owner in sums if _counts(budget, owner["project_id"], owner["user_id"]))
+    return sum(int(owner[_name(at)] or 0) for owner in owners)
 
 
 def _counts(row: Budget, project_id: int, user_id: int) -> bool:
     return row.project_id == project_id and row.user_id in (None, user_id)
 
 
-def _window(start: datetime) -> str:
-    return f"since_{int(start.timestamp() * 1_000_000)}"
+def _name(at: datetime) -> str:
+    return f"at_{number(at)}"
 
 
 def _facts(row: Budget) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
+from agents.contract.phrase import Phrase
 from portal.audit.services import audit_record
 from portal.errors import Refused
 from portal.live.bell import ring_plan
@@ -60,18 +61,23 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
 
 def _require_sane(name: str, value: Any) -> None:
     if name not in OPTIONS:
-        sentence = f"There is no option {name!r}. There are: {', '.join(OPTIONS)}"
+        sentence = Phrase(
+            "There is no option %(name)s. There are: %(options)s",
+            name=repr(name),
+            options=", ".join(OPTIONS),
+        )
         raise Refused("policy_invalid", sentence, name)
     if name in WORDS:
         return
     if name in SWITCHES:
         if not isinstance(value, bool):
-            raise Refused("policy_invalid", f"{name} is true or false", name)
+            raise Refused("policy_invalid", Phrase("%(name)s is true or false", name=name), name)
         return
     most = MOST.get(name, MOST_OF_ANY)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 <= value <= most:
-        raise Refused("policy_invalid", f"{name} is a number up to {most}", name)
+        sentence = Phrase("%(name)s is a number up to %(most)s", name=name, most=most)
+        raise Refused("policy_invalid", sentence, name)
 
 
 def _save(row: PlannerPolicy) -> None:

@@ -4,6 +4,7 @@ import re
 
 from django.db import transaction
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.audit.services import audit_record
 from portal.duties.locks import locked
@@ -72,7 +73,9 @@ def quota_set(
 def _require_sane(user: User | None, model: str, wanted: dict[str, int]) -> None:
     for name, units in wanted.items():
         if not 0 <= units <= MAX_LIMIT_UNITS:
-            sentence = f"A limit is 0 to {MAX_LIMIT_UNITS} units; one GPU is 56,000"
+            sentence: str = Phrase(
+                "A limit is 0 to %(most)s units; one GPU is 56,000", most=MAX_LIMIT_UNITS
+            )
             raise Refused("limit_invalid", sentence, name)
     if not MODEL.fullmatch(model):
         raise Refused("model_invalid", "Write a model of GPU, such as H200", "model")
@@ -103,7 +106,9 @@ def _require_version(row: Quota | None, version: int | None) -> None:
 
 def _require_within(whole: Quota | None, limit_units: int) -> None:
     if whole and limit_units > whole.limit_units:
-        sentence = f"The project itself may hold {whole.limit_units} units. Ask for no more"
+        sentence = Phrase(
+            "The project itself may hold %(n)s units. Ask for no more", n=whole.limit_units
+        )
         raise Refused("over_project_limit", sentence, "limit_units")
 
 

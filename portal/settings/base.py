@@ -10,6 +10,7 @@ from django.templatetags.static import static
 from portal.platform import platform_from
 from portal.settings.sign_in import *  # noqa: F403 - a part of these settings in a file of its own
 from portal.settings.sign_in import SIGN_IN_APPS
+from portal.shared_cache import cache_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 env = environ.Env()
@@ -44,11 +45,13 @@ INSTALLED_APPS = [
     "portal.what_if",
     "portal.webhooks",
     "portal.usage",
+    "portal.idempotency",
     "portal.web",
     "portal.demo",
 ]
 
 MIDDLEWARE = [
+    "portal.request_id.name_requests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -127,6 +130,8 @@ STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "portal" / "static"]
 STATIC_ROOT = PLATFORM.var / "static"
 
+CACHES = cache_settings(PLATFORM.redis_url, PLATFORM.var)
+
 # The body limit of REST and pages; agents have their own (agents.contract.calls.MAX_BODY_BYTES).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1 << 20
 
@@ -172,6 +177,7 @@ REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.wire.JSONOnly",
     "DEFAULT_THROTTLE_CLASSES": ["portal.api.access.CallThrottle"],
     "DEFAULT_THROTTLE_RATES": {"call": PLATFORM.rate_calls, "submit": PLATFORM.rate_submits},
+    "NUM_PROXIES": PLATFORM.trusted_proxies,
     "EXCEPTION_HANDLER": "portal.api.problem.handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
@@ -221,6 +227,26 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
+# Failures and refusals to standard error, each line with the name of its request.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"request": {"()": "portal.request_id.WithRequestId"}},
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}
+    },
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "filters": ["request"],
+            "formatter": "line",
+        }
+    },
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    # Django's own handlers mail to nobody: without this a failure is told nowhere.
+    "loggers": {"django": {"handlers": [], "level": "INFO", "propagate": True}},
+}
+
 # Without a mail server's address, such as smtp+tls://user:password@host:587, nothing is mailed.
 MAIL_IS_SET = bool(env("TESSERA_EMAIL_URL", default=""))
 if MAIL_IS_SET:
@@ -235,6 +261,7 @@ CELERY_IMPORTS = [
     "portal.what_if.tasks",
     "portal.webhooks.tasks",
     "portal.usage.tasks",
+    "portal.idempotency.tasks",
 ]
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = None
@@ -254,6 +281,11 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "scheduler.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
     "monthly_report": {
         "task": "portal.usage.tasks.monthly_report",
+        "schedule": 600.0,
+        "options": {"expires": 600.0},
+    },
+    "idempotency": {
+        "task": "portal.idempotency.tasks.expire",
         "schedule": 600.0,
         "options": {"expires": 600.0},
     },

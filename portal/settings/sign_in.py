@@ -1,4 +1,5 @@
-"""Signing in: django-allauth with local accounts, second steps, passkeys and OpenID Connect.
+"""Signing in: django-allauth with local accounts, second steps, passkeys and OpenID Connect; SAML
+and LDAP where their packages are installed.
 
 Pages of ours stand in front of all of it: `portal.web.account`, `templates/account`,
 `templates/mfa` and `templates/socialaccount`. What an operator sets is in
@@ -6,7 +7,10 @@ Pages of ours stand in front of all of it: `portal.web.account`, `templates/acco
 """
 
 import os
+from importlib.util import find_spec
 from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
 
 from portal.platform import Platform, platform_from
 
@@ -33,15 +37,84 @@ def provider_apps(platform: Platform) -> list[dict[str, Any]]:
     ]
 
 
+def saml_apps(platform: Platform) -> list[dict[str, Any]]:
+    """The organisation's SAML identity provider as allauth has it; none where none is named.
+
+    Raises ImproperlyConfigured where what it needs is not installed or not set.
+    """
+    if not platform.saml_metadata_url:
+        return []
+    _require("TESSERA_SAML_METADATA_URL", "saml", "onelogin")
+    if not platform.saml_entity_id:
+        raise ImproperlyConfigured("TESSERA_SAML_METADATA_URL needs TESSERA_SAML_ENTITY_ID as well")
+    own = {
+        "idp": {
+            "metadata_url": platform.saml_metadata_url,
+            "entity_id": platform.saml_entity_id,
+        },
+        "attribute_mapping": {
+            "uid": "urn:oasis:names:tc:SAML:attribute:subject-id",
+            "username": platform.saml_username,
+            "email": "urn:oid:0.9.2342.19200300.100.1.3",
+            "first_name": "urn:oid:2.5.4.42",
+            "last_name": "urn:oid:2.5.4.4",
+        },
+        "advanced": {
+            "strict": True,
+            # A portal inside is often called `gpu`, with no dot.
+            "allow_single_label_domains": True,
+            "want_assertion_signed": True,
+            "reject_deprecated_algorithm": True,
+            "reject_idp_initiated_sso": True,
+            "name_id_format": "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent",
+            "want_name_id": True,
+            "want_attribute_statement": False,
+        },
+    }
+    return [
+        {
+            "provider_id": platform.saml_entity_id,
+            "name": platform.saml_name,
+            "client_id": "sso",
+            "settings": own,
+        }
+    ]
+
+
+def directory(platform: Platform) -> dict[str, Any]:
+    """What django-auth-ldap reads of the settings; nothing where no directory is named.
+
+    Raises ImproperlyConfigured where what it needs is not installed or not set.
+    """
+    if not platform.ldap_url:
+        return {}
+    _require("TESSERA_LDAP_URL", "ldap", "django_auth_ldap")
+    if not platform.ldap_people:
+        raise ImproperlyConfigured("TESSERA_LDAP_URL needs TESSERA_LDAP_PEOPLE as well")
+    from portal.settings.directory import told  # noqa: PLC0415 - its packages may be missing
+
+    return told(platform)
+
+
+def _require(variable: str, extra: str, module: str) -> None:
+    if find_spec(module) is None:
+        sentence = f"{variable} is set, but what it needs is not installed: see docs/accounts.md"
+        raise ImproperlyConfigured(f"{sentence}, and requirements/{extra}.lock")
+
+
 SIGN_IN_APPS = [
     "allauth",
     "allauth.account",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.openid_connect",
+    "allauth.socialaccount.providers.saml",
     "allauth.mfa",
     "allauth.usersessions",
 ]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+if _directory := directory(_platform):
+    AUTHENTICATION_BACKENDS.append("portal.web.account.directory.DirectoryBackend")
+    globals().update(_directory)
 
 ACCOUNT_ADAPTER = "portal.web.account.adapter.AccountAdapter"
 ACCOUNT_FORMS = {"login": "portal.web.account.adapter.SignInForm"}
@@ -78,6 +151,12 @@ MFA_ALLOW_UNVERIFIED_EMAIL = True
 
 USERSESSIONS_TRACK_ACTIVITY = False
 
-SOCIALACCOUNT_ADAPTER = "portal.web.account.oidc.OidcAdapter"
+SOCIALACCOUNT_ADAPTER = "portal.web.account.organisation.OrganisationAdapter"
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
-SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": provider_apps(_platform)}}
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {"APPS": provider_apps(_platform)},
+    "saml": {
+        "APPS": saml_apps(_platform),
+        "provider_class": "portal.web.account.saml_provider.Provider",
+    },
+}

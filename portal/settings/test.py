@@ -19,5 +19,7 @@ if "sqlite" in str(DATABASES["default"]["ENGINE"]):
 
 SECRET_KEY = "test"  # noqa: S105 - not a secret
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# pytest catches what is logged.
+LOGGING_CONFIG = None
 CELERY_TASK_ALWAYS_EAGER = True
 CELERY_TASK_EAGER_PROPAGATES = True

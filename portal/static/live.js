@@ -38,6 +38,7 @@ if (streamed) {
   stream.addEventListener("beat", heard);
   stream.addEventListener("page", (event) => {
     swapParts(event.data);
+    document.dispatchEvent(new CustomEvent("tessera:page"));
     heard();
   });
   stream.addEventListener("log", (event) => {
@@ -55,17 +56,54 @@ if (streamed) {
 // The request page asks for its answer while one types; without this script the form still posts.
 const form = document.querySelector("form[data-check]");
 if (form) {
-  let pause, latest = 0;
-  form.addEventListener("input", () => {
-    clearTimeout(pause);
-    pause = setTimeout(async () => {
-      const mine = ++latest;
-      const answer = await fetch(form.dataset.check, { method: "POST", body: new FormData(form) });
-      const html = await answer.text();
-      if (answer.ok && mine === latest) swapParts(html);
-    }, 250);
+  const latest = {};
+  // Of several answers to the same question only the last one counts.
+  async function ask(what, address, options) {
+    const mine = latest[what] = (latest[what] ?? 0) + 1;
+    const answer = await fetch(address, options);
+    const html = await answer.text();
+    if (answer.ok && mine === latest[what]) swapParts(html);
+  }
+  const project = () => form.elements.project.value;
+  const pauses = {};
+  const soon = (what, then) => {
+    clearTimeout(pauses[what]);
+    pauses[what] = setTimeout(then, 250);
+  };
+  let answeredAt = Date.now();
+  const answer = () => {
+    answeredAt = Date.now();
+    ask("answer", form.dataset.check, { method: "POST", body: new FormData(form) });
+  };
+  form.addEventListener("input", ({ target }) => {
+    if (target.form === form) soon("answer", answer);
+  });
+  // Of a large cluster the page comes before the planner has looked at each card.
+  if ("ask" in form.dataset) answer();
+  // What is free has changed, and with it when this could start; a page that nobody sees can wait.
+  document.addEventListener("tessera:page", () => {
+    if (!document.hidden && Date.now() - answeredAt > 30000) soon("answer", answer);
+  });
+  // Templates are found while one types, and begin in the project that is chosen by then.
+  const find = document.querySelector("[data-find]");
+  find?.addEventListener("input", () => {
+    const query = new URLSearchParams({ find: find.value, project: project() });
+    soon("find", () => ask("find", `${find.dataset.find}?${query}`));
+  });
+  form.addEventListener("click", ({ target }) => {
+    const link = target.closest("a[data-begin]");
+    if (!link) return;
+    const address = new URL(link.href);
+    address.searchParams.set("project", project());
+    link.href = address.href;
   });
 }
+
+// A form keeps its key with its place in the history: after Back it is the form that was sent, and sent again it is
+// the job that is there.
+const key = form?.elements.key;
+if (key && history.state?.key) key.value = history.state.key;
+else if (key) history.replaceState({ key: key.value }, "");
 
 for (const log of document.querySelectorAll("[data-keep-scroll]")) log.scrollTop = log.scrollHeight;
 document.addEventListener("click", (event) => {

@@ -3,26 +3,44 @@ const MOST_LINES = 5000;
 const NEAR = 24;
 const box = document.querySelector("[data-log]");
 
-// Wrap and times: without this script the same links ask the server.
+// Wrap and times: without this script the same links ask the server. The address says how it looks now, and every
+// link and search in the log's card takes that along.
+const LOOKS = { wrap: "unwrapped", times: "untimed" };
+const log = document.querySelector(".log.full");
+const card = log?.closest(".card");
+
+function withLook(address) {
+  const there = new URL(address, location.href);
+  for (const [name, off] of Object.entries(LOOKS)) {
+    if (log.classList.contains(off)) there.searchParams.set(name, "0");
+    else there.searchParams.delete(name);
+  }
+  return there.pathname + there.search + there.hash;
+}
+
 for (const link of document.querySelectorAll("[data-log-toggle]")) {
-  const log = document.querySelector(".log.full");
   const tell = () => link.setAttribute("aria-pressed", String(!log.classList.contains(link.dataset.logToggle)));
   link.setAttribute("role", "button");
   link.addEventListener("click", (event) => {
     event.preventDefault();
     log.classList.toggle(link.dataset.logToggle);
     tell();
-    const now = new URL(link.href);
-    const here = new URL(location.href);
-    const name = link.dataset.logToggle === "unwrapped" ? "wrap" : "times";
-    if (log.classList.contains(link.dataset.logToggle)) here.searchParams.set(name, "0");
-    else here.searchParams.delete(name);
-    history.replaceState(null, "", here.pathname + here.search);
-    link.href = now.pathname + now.search;
+    history.replaceState(null, "", withLook(location.href));
   });
   link.addEventListener("keydown", (event) => { if (event.key === " ") { event.preventDefault(); link.click(); } });
   tell();
 }
+
+card?.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href]:not([data-log-toggle], [download])");
+  if (link) link.href = withLook(link.href);
+});
+card?.querySelector("form")?.addEventListener("formdata", (event) => {
+  for (const [name, off] of Object.entries(LOOKS)) {
+    if (log.classList.contains(off)) event.formData.set(name, "0");
+    else event.formData.delete(name);
+  }
+});
 
 if (box) {
   const list = box.querySelector("ol");

@@ -7,6 +7,7 @@ from datetime import date, datetime, time, timedelta
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
+from agents.contract.phrase import Phrase
 from portal.errors import Refused
 from portal.usage.ledger import Window
 
@@ -113,7 +114,9 @@ def moments(query: Mapping[str, str], now: datetime) -> Window:
     if end < start:
         raise Refused("invalid_field", "`to` is before `from`", "to")
     if end - start > LONGEST:
-        sentence = f"A window is at most {LONGEST.days} days: ask in parts, they add up"
+        sentence = Phrase(
+            "A window is at most %(days)s days: ask in parts, they add up", days=LONGEST.days
+        )
         raise Refused("invalid_field", sentence, "from")
     return Window(start, end, now)
 

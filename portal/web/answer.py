@@ -1,6 +1,8 @@
-"""The request's answer before anyone submits it: the planner's own, on the rows of now."""
+"""The request's answer before anyone submits it, in words: what `foresight` found."""
 
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,38 +10,28 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from agents.contract.units import as_gpus
+from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import User
 from portal.errors import Refused
-from portal.jobs.estimates import as_dict, no_estimate, questions
-from portal.jobs.reasons import projects_of, reason_for
-from portal.jobs.services import job_check
-from portal.jobs.snapshot import as_waiting, cluster_snapshot, queue
-from portal.quotas.policy import policy_now
+from portal.jobs.estimates import as_dict, no_estimate
+from portal.jobs.foresight import Foreseen, Given, Verdict, foresee
+from portal.quotas.against import Against
 from portal.web.evidence import evidence_of
 from portal.web.expected import expected
-from portal.web.instead import Offer, runnable, startable
 from portal.web.panel import LOOK
 from portal.web.request_form import Asked
 from portal.web.telling import here, told, told_refusal
+from portal.web.templatetags.console import gpu_hours
 from portal.web.words import duration, memory, share
-from scheduler.core.decisions import SlicePlace
-from scheduler.core.forecast.of_pass import Foretold, starts_of
-from scheduler.core.forecast.outlook import Outlook
-from scheduler.core.plan import plan_with_questions
-from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.request import JobRequest
-from scheduler.core.values import ClusterSnapshot, WaitingJob
+from scheduler.core.reasons import ReasonClass
 
-# No stored job has this id.
-ASKED = "0"
 # What the form calls its fields.
 LABELS = {
     "name": gettext_lazy("Name"),
     "project": gettext_lazy("Project"),
     "image": gettext_lazy("Image"),
     "command": gettext_lazy("Command"),
-    "amount": gettext_lazy("How much GPU?"),
+    "amount": gettext_lazy("How much GPU memory?"),
     "replicas": gettext_lazy("Replicas"),
     "gpus": gettext_lazy("Whole GPUs for each"),
     "threads": gettext_lazy("Threads of a share, in percent"),
@@ -70,10 +62,15 @@ LABELS = {
 }
 
 
+# In words, and the fields of the request that it changes, as JSON.
+Offer = tuple[str, str]
+
+
 @dataclass(slots=True)
 class Answer:
     """The panel beside the form. `figures`: name, value, unit. `verb` is what the button says.
-    `wrong`: a field's label and what is wrong with it. `instead`: other requests, under a title."""
+    `limits`: what each limit has left after it, and whether it is over. `wrong`: a field's label
+    and what is wrong with it. `instead`: other requests, under a title."""
 
     cls: str
     icon: str
@@ -82,6 +79,7 @@ class Answer:
     verb: str
     figures: list[tuple[str, str, str]] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
+    limits: list[tuple[str, bool]] = field(default_factory=list)
     code: str = ""
     evidence: list[tuple[str, str]] = field(default_factory=list)
     wrong: list[tuple[str, str]] = field(default_factory=list)
@@ -90,49 +88,55 @@ class Answer:
 
 def answer_to(user: User, asked: Asked) -> Answer:
     """What would happen if the form were submitted now. Changes nothing."""
-    request = asked.request
-    if request is None:
+    if asked.request is None:
         return _incomplete(asked.errors)
     try:
-        judged = job_check(user=user, request=request)
+        found = foresee(user=user, request=asked.request)
     except Refused as refused:
         return Answer("bad", "x", _("This is refused"), told_refusal(refused), _("Request"))
-    now = timezone.now()
-    if judged.never:
-        reason = reason_for(judged.never.as_dict(), projects_of(user)) or {}
-        answer = _because(reason, "bad", "x", _("This can never run here"))
-        snapshot = _with(cluster_snapshot(now=now), request, user)
-        answer.instead = _("Could run here"), runnable(snapshot.jobs[-1], snapshot)
-        return answer
-    if judged.approval:
-        cls, icon = LOOK[judged.approval.cls]
-        title, verb = _("An admin would have to approve it first"), _("Request and ask")
-        return _because(judged.approval.as_dict(), cls, icon, title, verb)
-    policy = policy_now()
-    snapshot = _with(cluster_snapshot(now=now, jobs=queue()), request, user)
-    outlook = Outlook.of(snapshot)
-    decided, can_start = plan_with_questions(snapshot, policy, outlook)
-    for place in decided.places:
-        if place.job == ASKED:
-            return _placed(place, snapshot, request)
-    why = next(hold.reason for hold in decided.holds if hold.job == ASKED)
-    reason = reason_for(why.as_dict(), projects_of(user)) or {}
-    if why.code is ReasonCode.REPARTITION:
-        return _because(reason, "ok", "check", _("Can start in a moment"), _("Request and start"))
-    cls, icon = LOOK[why.cls]
-    wanted = snapshot.jobs[-1]
-    instead = startable(wanted, why.code, snapshot, can_start)
-    start = starts_of(snapshot, policy, outlook, decided, questions(now)).get(ASKED)
-    answer = _because(reason, cls, icon, _would_wait(start, why, wanted), _("Request and wait"))
-    answer.instead = _("Would start now"), instead
+    answer = _told(found)
+    if found.verdict is not Verdict.NEVER:
+        answer.figures = _figures(found)
+    answer.limits = limits(found)
+    title = _("Could run here") if found.verdict is Verdict.NEVER else _("Would start now")
+    offers = [(here(one.said), json.dumps(one.changes, sort_keys=True)) for one in found.instead]
+    answer.instead = title, offers
     return answer
 
 
-def _would_wait(start: Foretold | None, why: Reason, wanted: WaitingJob) -> str:
-    if start is None or not start.is_told:
-        begin_at = datetime.fromtimestamp(wanted.begin_at, UTC) if wanted.begin_at else None
-        return _("Would wait; %(why)s") % {"why": here(no_estimate(why.code, begin_at))}
-    wait = expected(as_dict(start))
+def answer_later(asked: Asked) -> Answer:
+    """What stands there until the planner was asked."""
+    if asked.request is None:
+        return _incomplete(asked.errors)
+    sentence = _("The cluster is large: its answer is here in a moment")
+    return Answer("wait", "clock", _("The planner looks at it"), sentence, _("Request"))
+
+
+def _told(found: Foreseen) -> Answer:
+    reason = found.reason or {}
+    match found.verdict:
+        case Verdict.NEVER:
+            return _because(reason, "bad", "x", _("This can never run here"), _("Request"))
+        case Verdict.NOW:
+            return _placed(found)
+        case Verdict.SOON:
+            title, verb = _("Can start in a moment"), _("Request and start")
+            return _because(reason, "ok", "check", title, verb)
+        case Verdict.APPROVAL:
+            reason = found.approval.as_dict() if found.approval else {}
+            title, verb = _("An admin would have to approve it first"), _("Request and ask")
+        case Verdict.WAIT:
+            title, verb = _would_wait(found), _("Request and wait")
+    cls, icon = LOOK[ReasonClass(reason["class"])]
+    return _because(reason, cls, icon, title, verb)
+
+
+def _would_wait(found: Foreseen) -> str:
+    if found.start is None:
+        begin_at = found.begins_at
+        code = (found.reason or {}).get("code", "")
+        return _("Would wait; %(why)s") % {"why": here(no_estimate(code, begin_at))}
+    wait = expected(as_dict(found.start))
     if wait.low == wait.high:
         return _("Would wait, probably about %(about)s") % {"about": wait.about}
     words = {"about": wait.about, "low": wait.low, "high": wait.high}
@@ -147,62 +151,69 @@ def _incomplete(errors: dict[str, str]) -> Answer:
     return Answer("warn", "alert", title, sentence % {"n": count}, verb, wrong=wrong)
 
 
-def _with(snapshot: ClusterSnapshot, request: JobRequest, user: User) -> ClusterSnapshot:
-    """The snapshot with this request as the last of the queue."""
-    waiting = as_waiting(
-        request,
-        id=ASKED,
-        project=request.project,
-        user=user.username,
-        queued_at=snapshot.now,
-    )
-    return replace(snapshot, jobs=(*snapshot.jobs, waiting))
-
-
-def _because(said: dict[str, Any], cls: str, icon: str, title: str, verb: str = "") -> Answer:
+def _because(said: Mapping[str, Any], cls: str, icon: str, title: str, verb: str) -> Answer:
     """With a reason as the user may read it."""
     sentence, helps = told(said), told(said, "unblocks")
     if helps:
         sentence = _("%(first)s. %(then)s") % {"first": sentence, "then": helps}
-    return Answer(
-        cls,
-        icon,
-        title,
-        sentence,
-        verb or _("Request"),
-        code=said["code"],
-        evidence=evidence_of(said),
-    )
+    answer = Answer(cls, icon, title, sentence, verb, code=said["code"])
+    answer.evidence = evidence_of(dict(said))
+    return answer
 
 
-def _part(device: SlicePlace) -> str:
+def _placed(found: Foreseen) -> Answer:
+    if found.carves:
+        sentence = _("Its slices are carved in seconds; what runs beside them goes on")
+    else:
+        sentence = _("What it needs is free and ready")
+    places = [f"{one.node}, GPU {one.gpu}{_part(one)}" for one in found.given]
+    title, verb = _("Can start now"), _("Request and start")
+    return Answer("ok", "check", title, sentence, verb, places=places)
+
+
+def _figures(found: Foreseen) -> list[tuple[str, str, str]]:
+    return [
+        (_("Holds"), as_gpus(found.units), "GPU"),
+        (_("For at most"), duration(found.request.time_limit_seconds), ""),
+        (_("Uses at most"), gpu_hours(found.unit_seconds), _("GPU-hours")),
+    ]
+
+
+def _part(device: Given) -> str:
     """Which part of its GPU; nothing of a whole one."""
     if device.threads:
         return f", {share(device.threads, memory(device.memory_mib))}"
     return f", {device.profile}" if device.profile else ""
 
 
-def _placed(place: Any, snapshot: ClusterSnapshot, request: JobRequest) -> Answer:
-    devices = [device for replica in place.replicas for device in replica.devices]
-    carves = any(device.profile and not device.slice for device in devices)
-    if carves:
-        sentence = _("Its slices are carved in seconds; what runs beside them goes on")
-    else:
-        sentence = _("What it needs is free and ready")
-    units = sum(device.units for device in devices)
-    # Unit-seconds at most; 1,000 units times hours keep two decimals of a GPU-hour.
-    at_most = -(-units * request.time_limit_seconds // 3600)
-    figures = [
-        (_("Holds"), as_gpus(units), "GPU"),
-        (_("For at most"), duration(request.time_limit_seconds), ""),
-        (_("Uses at most"), as_gpus(at_most), _("GPU-hours")),
-    ]
-    nodes = {node.id: node.name for node in snapshot.nodes}
-    indexes = {gpu.id: gpu.index for node in snapshot.nodes for gpu in node.gpus}
-    places = [
-        f"{nodes[replica.node]}, GPU {indexes[device.gpu]}{_part(device)}"
-        for replica in place.replicas
-        for device in replica.devices
-    ]
-    title, verb = _("Can start now"), _("Request and start")
-    return Answer("ok", "check", title, sentence, verb, figures, places)
+def limits(found: Foreseen) -> list[tuple[str, bool]]:
+    """What each quota and budget has used after it; that there is none is told, too."""
+    if not found.against:
+        said = _("%(project)s has no quota and no budget: nothing limits it")
+        return [(said % {"project": found.request.project}, False)]
+    return [(_limit(found.request.project, one), one.is_over) for one in found.against]
+
+
+def _limit(project: str, one: Against) -> str:
+    whose = _("project %(project)s") % {"project": project}
+    if one.user:
+        whose = _("you in %(project)s") % {"project": project}
+    if one.is_budget:
+        ends = timezone.localtime(datetime.fromtimestamp(one.ends_at or 0, UTC))
+        words = {
+            "after": gpu_hours(one.after),
+            "limit": gpu_hours(one.limit),
+            "left": as_gpus(one.left // SECONDS_PER_HOUR, up=False),
+            "whose": whose,
+            "until": ends.strftime("%Y-%m-%d"),
+        }
+        return (
+            _(
+                "At most %(after)s of %(limit)s GPU-hours used by %(whose)s after this; "
+                "%(left)s left until %(until)s"
+            )
+            % words
+        )
+    gpus = f"{one.model} GPU" if one.model else "GPU"
+    words = {"after": as_gpus(one.after), "limit": as_gpus(one.limit), "gpus": gpus, "whose": whose}
+    return _("%(after)s of %(limit)s %(gpus)s used by %(whose)s after this") % words

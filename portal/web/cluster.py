@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from agents.contract.topology import NodeTopology
 from portal.accounts.models import Membership, User
 from portal.inventory.digest import NodeDigest, cluster_digest
 from portal.inventory.models import Node
@@ -45,10 +46,10 @@ Drawn = tuple[Node, NodeMap | None, list[Note]]
 def cluster(request: HttpRequest) -> HttpResponse:
     want = wanted(request.GET)
     context = live_parts(person(request), request.GET)
-    context |= _fixed(context["rows"]) | {
-        "want": want,
+    context |= _fixed(context["topologies"]) | {
         "states": STATES.items(),
         "groups_by": GROUPS.items(),
+        "all_groups": want.within("").query,
         "before": want.on(context["shown"].page - 1).query,
         "after": want.on(context["shown"].page + 1).query,
     }
@@ -66,7 +67,11 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     at = _place(request.GET)
     piece = piece_told(found, *at) if found and at else None
     query = {"node": name} | {key: request.GET[key] for key in ("gpu", "at") if key in request.GET}
-    context |= _fixed(context["rows"]) | {"node": row, "piece": piece, "query": urlencode(query)}
+    context |= _fixed(context["topologies"]) | {
+        "node": row,
+        "piece": piece,
+        "query": urlencode(query),
+    }
     return render(request, "web/cluster/page.html", context)
 
 
@@ -78,13 +83,14 @@ def live_parts(user: User, given: Mapping[str, str]) -> dict[str, Any]:
     digests = cluster_digest()
     page = shown(digests, want)
     told = summary(page.matching, want)
-    return _parts(user, page.matching, page.drawn, None) | {
+    some = len(page.matching) > len(page.drawn)
+    return _parts(user, page.matching, page.drawn, None, is_brief=some) | {
         "shown": page,
-        "want_group": want.group,
+        "want": want,
         "models": told,
         "all_models": _models(digests),
         "profiles": _profiles(told),
-        "has_more_rows": any(n.name not in page.drawn for g in page.groups for n in g.nodes),
+        "has_more_rows": any(node.name not in page.drawn for node in page.nodes),
     }
 
 
@@ -93,19 +99,24 @@ def _parts(
     digests: Iterable[NodeDigest],
     drawn: Iterable[str],
     place: tuple[int, int] | None,
+    *,
+    is_brief: bool = False,
 ) -> dict[str, Any]:
+    """`is_brief`: without sensors, which stand on each node's own page."""
     digests, names = list(digests), list(drawn)
     maps = {found.name: found for found in node_maps(user, names, place)}
     known = {row.name: row for row in nodes().filter(name__in=names)}
-    rows = [_row(known[name], maps.get(name)) for name in names if name in known]
-    rows = [row for row in rows if row[0].status != NodeStatus.RETIRED]
+    there = [known[name] for name in names if name in known]
+    there = [row for row in there if row.status != NodeStatus.RETIRED]
+    topologies = {row.name: topology_of(row) for row in there}
     by_name = {digest.name: digest for digest in digests}
     return {
-        "rows": rows,
+        "rows": [_row(row, maps.get(row.name), topologies[row.name]) for row in there],
+        "topologies": topologies,
         "digests": by_name,
         "headline": headline(sum(d.free for d in digests), sum(d.idle for d in digests)),
         "sentence": sentence(sum(d.gpus for d in digests), len(digests)),
-        "sensors": sensor_rows(readings(user, nodes=names)),
+        "sensors": {} if is_brief else sensor_rows(readings(user, nodes=names)),
     }
 
 
@@ -120,16 +131,16 @@ def node_maps(user: User, names: list[str], place: tuple[int, int] | None) -> li
     )
 
 
-def _row(row: Node, found: NodeMap | None) -> Drawn:
+def _row(row: Node, found: NodeMap | None, topology: NodeTopology) -> Drawn:
     if found:
-        found.brackets = brackets(topology_of(row), (line.gpu.index for line in found.rows))
+        found.brackets = brackets(topology, (line.gpu.index for line in found.rows))
     return row, found, notes(row, (line.gpu for line in found.rows) if found else ())
 
 
-def _fixed(rows: Iterable[Drawn]) -> dict[str, Any]:
+def _fixed(topologies: Mapping[str, NodeTopology]) -> dict[str, Any]:
     """What does not change while one looks."""
     return {
-        "joined": joined_nodes(row for row, _map, _notes in rows),
+        "joined": joined_nodes(topologies),
         "legend": [(cls, PATTERNS.get(cls, ""), word) for cls, word in LEGEND.items()],
     }
 

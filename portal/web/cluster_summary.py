@@ -1,9 +1,9 @@
 """What is free now by model of GPU, and what could be made of it: the head of the cluster page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from portal.inventory.digest import NodeDigest, by_board
+from portal.inventory.digest import NodeDigest, OfBoard, by_board
 from portal.web.cluster_filter import Wanted
 from portal.web.words import gigabytes
 
@@ -46,20 +46,23 @@ def summary(nodes: Iterable[NodeDigest], want: Wanted) -> list[OfModel]:
             free=of.empty,
             idle=of.idle,
             out=of.out,
-            fits=tuple(
-                Fit(
-                    profile=profile.name,
-                    size=gigabytes(profile.name),
-                    ready=of.made[profile.name],
-                    carvable=of.fits[profile.name],
-                    query=replace(want, fits=profile.name, page=1).query,
-                    is_chosen=want.fits == profile.name,
-                )
-                for profile in of.board.profiles
-                if not profile.has_media_extensions
-                and profile.memory_slices < of.board.memory_slices
-            ),
+            fits=tuple(_fits(of, want)),
             query=replace(want, model=of.board.model, page=1).query,
         )
         for of, count in by_board(nodes)
     ]
+
+
+def _fits(of: OfBoard, want: Wanted) -> Iterator[Fit]:
+    made, fits = of.made, of.fits
+    for profile in of.board.profiles:
+        if profile.has_media_extensions or profile.memory_slices == of.board.memory_slices:
+            continue
+        yield Fit(
+            profile=profile.name,
+            size=gigabytes(profile.name),
+            ready=made[profile.name],
+            carvable=fits[profile.name],
+            query=replace(want, fits=profile.name, page=1).query,
+            is_chosen=want.fits == profile.name,
+        )

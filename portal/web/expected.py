@@ -37,7 +37,7 @@ def expected(estimate: Mapping[str, Any]) -> Expected:
     """Of an estimate as a job's row has it."""
     low, middle, high = range_left(estimate)
     return Expected(
-        _wait(middle),
+        duration(max(60, middle)),
         _wait(low),
         _wait(high),
         datetime.fromtimestamp(int(estimate["expected"]), UTC),

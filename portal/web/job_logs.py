@@ -28,6 +28,14 @@ class JobLog:
     on: str = ""
 
     @property
+    def hits(self) -> list[tuple[LogLine, str]]:
+        """The lines, each with the address of its place where it was looked for."""
+        view = self.view
+        return [
+            (one, view.at_line(one.rank, one.number) if view.words else "") for one in self.lines
+        ]
+
+    @property
     def ranks(self) -> list[tuple[int, str]]:
         return [(r.rank, self.view.of_rank(r.rank)) for r in self.replicas]
 

@@ -1,29 +1,32 @@
 """One job: why it is where it is and its timeline, beside one of its parts. Each has an address."""
 
 import shlex
-from typing import Any
 from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.replacing import job_replace
+from portal.jobs.retrying import job_retry, may_retry
 from portal.jobs.selectors import job_visible, may_cancel
 from portal.jobs.services import job_cancel
 from portal.web.job_parts import part_of
 from portal.web.job_story import TABS, story
+from portal.web.job_stream import stream_address
 from portal.web.log_view import log_view
 from portal.web.person import person
 from portal.web.request_extras import changes_in
-from portal.web.request_form import limits
+from portal.web.request_form import limits, new_key
 from scheduler.core.request import RequestRefused, parse_stored
-from scheduler.core.states import JOB_FINAL, JobStatus
+from scheduler.core.states import JOB_FINAL, JOB_WAITING, JobStatus
 
 
 @login_required
@@ -37,25 +40,14 @@ def job(request: HttpRequest, ref: str, tab: str = "") -> HttpResponse:
     found = visible(request, ref)
     tab = tab or "logs"
     page = story(person(request), found)
-    view = log_view(reverse("web:job_logs", args=[found.label]), request.GET.dict())
+    paths = [reverse(name, args=[found.label]) for name in ("web:job_logs", "web:logs_full")]
+    view = log_view(paths[0], request.GET.dict(), paths[1])
     context = page | part_of(tab, found, page, view)
-    context |= {"tab": tab, "tabs": TABS, "stream": _stream(found, tab, context)}
+    stream = "" if page["is_final"] else stream_address(found, tab, context.get("log"))
+    context |= {"tab": tab, "tabs": TABS, "stream": stream}
     context["command"] = shlex.join(parse_stored(found.request).command)
+    context["key"] = new_key()
     return render(request, "web/job.html", context)
-
-
-def _stream(found: Job, tab: str, context: dict[str, Any]) -> str:
-    """Where the page goes on live; nowhere once the job has ended."""
-    if context["is_final"]:
-        return ""
-    fields: dict[str, Any] = {"tab": tab}
-    if log := context.get("log"):
-        if log.view.is_end and log.is_last_attempt:
-            fields["from"] = str(log.cursor)
-            fields |= {} if log.view.rank is None else {"rank": log.view.rank}
-        else:
-            fields["tab"] = "page"
-    return f"{reverse('web:stream', args=[found.label])}?{urlencode(fields)}"
 
 
 @login_required
@@ -70,7 +62,31 @@ def cancel(request: HttpRequest, ref: str) -> HttpResponse:
         return render(request, "web/cancel.html", {"job": found})
     if not is_over:
         job_cancel(job=found, actor=person(request).username)
+        _tell_how_to_undo(request, found)
     return HttpResponseRedirect(reverse("web:job", args=[found.label]))
+
+
+def _tell_how_to_undo(request: HttpRequest, job: Job) -> None:
+    if JobStatus(job.status) in JOB_WAITING:
+        said = _("%(job)s is cancelled. To undo it, ask again: the same request, as a new job")
+    else:
+        said = _("%(job)s is asked to stop. Once it has ended you can ask again")
+    messages.success(request, said % {"job": job.label})
+
+
+@login_required
+@require_POST
+def again(request: HttpRequest, ref: str) -> HttpResponse:
+    """The request of a job that is over, as a new job. Where that cannot be, the form says why."""
+    found, user = visible(request, ref), person(request)
+    if not may_retry(user, found):
+        raise PermissionDenied
+    key = request.POST.get("key", "")[:64]
+    try:
+        new = job_retry(job=found, by=user, limits=limits(), idempotency_key=key)
+    except (Refused, RequestRefused):
+        return HttpResponseRedirect(f"{reverse('web:request')}?{urlencode({'like': found.label})}")
+    return HttpResponseRedirect(reverse("web:job", args=[new.label]))
 
 
 @login_required

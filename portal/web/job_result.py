@@ -8,6 +8,7 @@ from typing import Any
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.selectors import gpu_hours, usage_of
 from portal.web.log_lines import TOGETHER, LogLine, tail
+from portal.web.telling import told_failure
 
 LAST_LINES = 20
 
@@ -49,6 +50,6 @@ def _ended(attempt: Attempt) -> Ended:
         outcome=attempt.outcome,
         replicas=list(attempt.replicas.all()),
         first=rank if isinstance(rank, int) else None,
-        sentence=str(failure.get("sentence", "")),
+        sentence=told_failure(failure),
         code=str(failure.get("code", "")),
     )

@@ -6,11 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from portal.accounts.models import User
+from portal.accounts.selectors import projects_to_work_in
 from portal.audit.models import Event
 from portal.audit.selectors import events_of
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.reasons import projects_of
 from portal.jobs.replacing import may_replace
+from portal.jobs.retrying import may_retry
 from portal.jobs.selectors import attempts_of, may_cancel
 from portal.web.log_lines import TOGETHER, LogLine, tail
 from portal.web.panel import panel_of
@@ -57,6 +59,7 @@ def story(user: User, job: Job) -> dict[str, Any]:
     last: Attempt | None = attempts[-1] if attempts else None
     replicas = list(last.replicas.all()) if last else []
     is_final = JobStatus(job.status) in JOB_FINAL
+    may_ask = projects_to_work_in(user).exists()
     return {
         "job": job,
         "steps": timeline(job, own),
@@ -67,6 +70,8 @@ def story(user: User, job: Job) -> dict[str, Any]:
         "replicas": replicas,
         "is_final": is_final,
         "may_cancel": not is_final and may_cancel(user, job),
+        "may_ask": may_ask,
+        "may_retry": may_ask and may_retry(user, job),
         "panel": panel_of(job, last, replicas, projects_of(user), may_take=may_replace(user, job)),
         "failure_lines": last_words(replicas) if job.status == JobStatus.FAILED else [],
     }

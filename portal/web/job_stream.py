@@ -10,8 +10,8 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
-from django.contrib.auth.models import AnonymousUser
 from django.db.models import Max
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -23,9 +23,9 @@ from portal.accounts.models import User
 from portal.audit.models import Event
 from portal.errors import Refused
 from portal.jobs.models import Job, Replica
-from portal.jobs.selectors import job_visible
+from portal.jobs.selectors import attempts_of, job_visible
 from portal.live.listener import subscribe
-from portal.web.job_logs import log_bar
+from portal.web.job_logs import JobLog, log_bar
 from portal.web.job_parts import part_of
 from portal.web.job_story import TABS, story
 from portal.web.log_cursor import Cursor, cursor_in
@@ -33,15 +33,19 @@ from portal.web.log_follow import followed
 from portal.web.log_view import LogView, number
 from portal.web.streaming import (
     HEARTBEAT_SECONDS,
-    RETRY_MILLISECONDS,
+    GoingDown,
     life,
     look,
     message,
-    released,
+    reader_of,
+    retry,
+    seen_by,
     streamed,
 )
 from scheduler.core.states import JOB_FINAL, JobStatus
 
+# Where lines of the log come by themselves.
+WITH_LINES = ("logs", "full")
 # A log that pours is shown at most this often, and one that waits to be sent this soon.
 PACE_SECONDS = 0.3
 # Durations on the page grow old: it is made anew at least this often.
@@ -52,7 +56,7 @@ LOGS_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What one page follows. `page`: a tab without live parts of its own."""
+    """What one page follows. `page`: a tab without live parts of its own; `full`: the log alone."""
 
     ref: str
     tab: str
@@ -62,20 +66,20 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found. `state`: what the parts were made from; `has_more`: lines wait."""
+    """What one look found. `state`: what the parts were made from; `has_parts`: they are among the
+    messages; `has_more`: lines wait."""
 
     messages: list[str]
     cursor: Cursor
     state: tuple[Any, ...]
-    made_at: float
+    has_parts: bool = False
     has_more: bool = False
     is_over: bool = False
 
 
 async def job_stream(request: HttpRequest, ref: str) -> HttpResponseBase:
-    user = await request.auser()
-    await released()
-    if isinstance(user, AnonymousUser):
+    user = await reader_of(request)
+    if user is None:
         return HttpResponse(status=401)
     try:
         pk = await look(_pk, user, ref)
@@ -84,13 +88,22 @@ async def job_stream(request: HttpRequest, ref: str) -> HttpResponseBase:
     tab = request.GET.get("tab", "logs")
     watched = Watched(
         ref=ref,
-        tab=tab if tab in TABS else "page",
+        tab=tab if tab in (*TABS, *WITH_LINES) else "page",
         rank=number(request.GET.get("rank", ""), 4),
         language=getattr(request, "LANGUAGE_CODE", "en"),
     )
-    # A browser that comes back says how far it got; the address says how far the page was.
-    seen = request.headers.get("Last-Event-ID", "") or request.GET.get("from", "")
-    return streamed(job_events(user, pk, watched, cursor_in(seen)))
+    return streamed(job_events(user, pk, watched, cursor_in(seen_by(request))))
+
+
+def stream_address(job: Job, tab: str, log: JobLog | None) -> str:
+    """Where a page of the job goes on live."""
+    fields: dict[str, Any] = {"tab": tab}
+    if log and log.view.is_end and log.is_last_attempt:
+        fields["from"] = str(log.cursor)
+        fields |= {} if log.view.rank is None else {"rank": log.view.rank}
+    elif log:
+        fields["tab"] = "page"
+    return f"{reverse('web:stream', args=[job.label])}?{urlencode(fields)}"
 
 
 async def job_events(
@@ -98,16 +111,21 @@ async def job_events(
 ) -> AsyncIterator[str]:
     """What changed since `cursor`, and then again whenever the job's bell rings."""
     end = time.monotonic() + life()
-    yield f"retry: {RETRY_MILLISECONDS}\n\n"
-    last = Look([], cursor or Cursor(), (), 0.0)
+    yield retry()
+    last, made_at = Look([], cursor or Cursor(), ()), 0.0
     with subscribe(f"job:{pk}") as bell:
         while time.monotonic() < end and not bell.is_closing:
+            is_old = time.monotonic() - made_at > FRESH_SECONDS
+            same = (user.pk, watched, str(last.cursor), last.state, is_old)
             try:
-                last = await look(_look, user, watched, last)
+                last = await look(_look, user, watched, last, is_old, same=same)
             except Refused:
                 # No member any more: the page learns no more, and does not come back.
                 yield message("done", id=str(last.cursor))
                 return
+            except GoingDown:
+                return
+            made_at = time.monotonic() if last.has_parts else made_at
             for text in last.messages:
                 yield text
             if last.is_over:
@@ -117,16 +135,16 @@ async def job_events(
                 await asyncio.sleep(0)
             elif not await bell.wait(HEARTBEAT_SECONDS):
                 yield message("beat")
-            elif not bell.is_closing:
-                await asyncio.sleep(PACE_SECONDS)
+            else:
+                await bell.pause(PACE_SECONDS)
 
 
 def _pk(user: User, ref: str) -> int:
     return job_visible(user, ref).pk
 
 
-def _look(user: User, watched: Watched, before: Look) -> Look:
-    """One look: three queries where nothing changed."""
+def _look(user: User, watched: Watched, before: Look, is_old: bool) -> Look:
+    """One look: three queries where nothing changed and the parts are not old."""
     if not User.objects.filter(pk=user.pk, is_active=True).exists():
         raise Refused("not_found", "There is no such job, or you may not see it", "", 404)
     job = job_visible(user, watched.ref)
@@ -137,22 +155,27 @@ def _look(user: User, watched: Watched, before: Look) -> Look:
     is_final = JobStatus(job.status) in JOB_FINAL
     has_more = False
     with translation.override(watched.language):
-        if watched.tab == "logs":
+        if watched.tab in WITH_LINES:
             news = followed(replicas, cursor, rank=watched.rank, is_final=is_final)
             cursor, has_more = news.cursor, news.has_more
             is_other = news.is_new_attempt and before.cursor.attempt > 0
             if is_other or news.lines or news.skipped:
                 html = render_to_string("web/job/log_news.html", {"news": news})
                 messages.append(message("log", html, id=str(cursor)))
-        made_at = before.made_at
-        if state != before.state or time.monotonic() - made_at > FRESH_SECONDS:
-            made_at = time.monotonic()
+        has_parts = is_old or state != before.state
+        if has_parts:
             messages.append(message("page", _parts(user, job, watched), id=str(cursor)))
     is_over = is_final and not has_more and _logs_are_in(job)
-    return Look(messages, cursor, state, made_at, has_more, is_over)
+    return Look(messages, cursor, state, has_parts, has_more, is_over)
 
 
 def _parts(user: User, job: Job, watched: Watched) -> str:
+    if watched.tab == "full":
+        view = LogView(reverse("web:logs_full", args=[job.label]), rank=watched.rank)
+        log = log_bar(view, attempts_of(job))
+        is_final = JobStatus(job.status) in JOB_FINAL
+        context = {"job": job, "log": log, "is_final": is_final}
+        return render_to_string("web/logs_live.html", context)
     page = story(user, job)
     view = LogView(reverse("web:job_logs", args=[job.label]), rank=watched.rank)
     # Lines come by themselves; the log's own part would send all of them again.

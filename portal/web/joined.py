@@ -31,10 +31,9 @@ class Joined:
     rows: tuple[Row, ...]
 
 
-def joined_nodes(nodes: Iterable[Node]) -> dict[str, Joined]:
-    """By the node's name; without nodes that told nothing."""
-    told = {node.name: topology_of(node) for node in nodes}
-    domains = nvlink_domains(told | _elsewhere(told))
+def joined_nodes(told: Mapping[str, NodeTopology]) -> dict[str, Joined]:
+    """By the node's name, as given; without nodes that told nothing."""
+    domains = nvlink_domains({**told, **_elsewhere(told)})
     return {
         name: Joined(
             lines=(*map(_line, topology.groups), *_spanning(name, topology, domains)),

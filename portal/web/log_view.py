@@ -5,15 +5,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from portal.web.log_text import UNSAFE
+
 MOST_WORDS = 200
+# A line that was found is shown with so many before it.
+BEFORE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
     """`rank` and `attempt` None: all replicas of the last attempt. `line`: a page from there;
-    `words`: what to look for, `on`: where to look on. `wrap`, `times`: how it is shown."""
+    `words`: what to look for, `on`: where to look on. `wrap`, `times`: how it is shown. `beside`:
+    the path of the other page that shows logs: at full width, or beside the job."""
 
     path: str
+    beside: str = ""
     rank: int | None = None
     attempt: int | None = None
     line: int | None = None
@@ -45,6 +51,11 @@ class LogView:
         return f"{view.path}?{query}" if query else view.path
 
     @property
+    def beside_address(self) -> str:
+        """The same lines on the other page."""
+        return self.but(path=self.beside)
+
+    @property
     def end_address(self) -> str:
         return self.but(line=None, words="", on="")
 
@@ -67,17 +78,19 @@ class LogView:
         return self.but(attempt=number, line=None, on="")
 
     def at_line(self, rank: int, line: int) -> str:
-        return self.but(rank=rank, line=line, words="", on="")
+        """Where the line stands, with some before it."""
+        return self.but(rank=rank, line=max(1, line - BEFORE), words="", on="") + f"#r{rank}-{line}"
 
 
-def log_view(path: str, fields: Mapping[str, str]) -> LogView:
+def log_view(path: str, fields: Mapping[str, str], beside: str = "") -> LogView:
     """Of an address's query. What makes no sense is left out."""
     return LogView(
         path=path,
+        beside=beside,
         rank=number(fields.get("rank", ""), 4),
         attempt=number(fields.get("attempt", ""), 9),
         line=number(fields.get("line", ""), 12),
-        words=fields.get("q", "")[:MOST_WORDS],
+        words=UNSAFE.sub("", fields.get("q", ""))[:MOST_WORDS],
         on=fields.get("on", "")[:32],
         wrap=fields.get("wrap") != "0",
         times=fields.get("times") != "0",

@@ -1,23 +1,49 @@
-"""A replica's log whole, as it came: sent in pieces, never read at once."""
+"""A job's log by itself: at the full width of the window, and whole, as it came."""
 
 from collections.abc import AsyncIterator
 
 from asgiref.sync import sync_to_async
+from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.auth.views import redirect_to_login
 from django.db import connection
-from django.http import Http404, HttpRequest, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
 
 from portal.accounts.models import User
+from portal.audit.selectors import newest_event
 from portal.errors import Refused
 from portal.jobs.logs import read_log
 from portal.jobs.models import Replica
-from portal.jobs.selectors import job_visible, replica_of
+from portal.jobs.selectors import attempts_of, job_visible, replica_of
+from portal.web.job_logs import job_log
+from portal.web.job_stream import stream_address
 from portal.web.log_view import log_view
+from portal.web.person import person
 from portal.web.streaming import released, unheld
+from scheduler.core.states import JOB_FINAL, JobStatus
 
 PIECE_BYTES = 256 * 1024
+
+
+@login_required
+@require_safe
+def logs_full(request: HttpRequest, ref: str) -> HttpResponse:
+    """The log and nothing beside it. The address says which lines, and how they are shown."""
+    try:
+        job = job_visible(person(request), ref)
+    except Refused as refused:
+        raise Http404 from refused
+    paths = [reverse(name, args=[job.label]) for name in ("web:logs_full", "web:job_logs")]
+    view = log_view(paths[0], request.GET.dict(), paths[1])
+    log = job_log(view, attempts_of(job), last_event=newest_event(job))
+    is_final = JobStatus(job.status) in JOB_FINAL
+    stream = "" if is_final else stream_address(job, "full", log)
+    context = {"job": job, "log": log, "is_final": is_final, "stream": stream}
+    return render(request, "web/logs.html", context)
 
 
 async def raw_log(request: HttpRequest, ref: str) -> HttpResponseBase:

@@ -13,7 +13,7 @@ from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.reasons import reason_for
 from portal.web.evidence import evidence_of
 from portal.web.expected import Expected, expected_of
-from portal.web.telling import here, told
+from portal.web.telling import here, told, told_failure
 from portal.web.words import between, exit_meaning
 from scheduler.core.reasons import ReasonClass
 from scheduler.core.states import JobStatus, SliceStatus
@@ -119,7 +119,7 @@ def _starting(replicas: list[Replica]) -> Panel:
 
 def _failed(attempt: Attempt | None) -> Panel:
     failure = (attempt.first_failure if attempt else None) or {}
-    title = str(failure.get("sentence") or _("It failed"))
+    title = told_failure(failure) or _("It failed")
     sentence = ""
     if failure.get("exit_code") is not None:
         memory_kill = failure.get("code") == "memory_kill"

@@ -28,6 +28,7 @@ from portal.web.order_words import order_told
 from portal.web.person import person
 from portal.web.queue_rows import leaving_row, queue_row, reader_of
 from portal.web.reason_words import REASONS
+from portal.web.telling import told_refusal
 from scheduler.core.states import JOB_WAITING, JobStatus
 
 LEAVING_SHOWN = 8
@@ -178,4 +179,4 @@ def _why_not(refused: Refused) -> str:
             return _("Say why in a few words: whoever waits for it will read it")
         case "not_waiting":
             return _("It does not wait any more, so there is nothing to hold")
-    return refused.sentence
+    return told_refusal(refused)

@@ -51,30 +51,36 @@ def number(text: str) -> int | str:
     return int(text) if text.strip().lstrip("-").isdecimal() and len(text) < 10 else text
 
 
-def amounts_like(job: Job, asked: Mapping[str, Any]) -> dict[str, str]:
-    """The form's fields, of a job's request. A number of processes that nobody chose is left out,
-    as it follows the GPUs."""
+def amounts_like(asked: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, str]:
+    """The form's fields, of a request for this device. A number of processes that nobody chose is
+    left out, as it follows the GPUs."""
     filled = {name: str(asked[name]) for name in ("shm", "disk", "grace", "kind") if name in asked}
     retries = asked.get("retries", {})
     filled |= {name: str(retries[word]) for name, word in RETRIES.items() if word in retries}
-    gpus = job.request["device"].get("gpus", 0)
+    gpus = device.get("gpus", 0)
     usual = gpus if gpus and asked.get("launcher") == Launcher.TORCHRUN else 1
     if (processes := asked.get("processes", usual)) != usual:
         filled["processes"] = str(processes)
     return filled
 
 
-def conditions_like(job: Job, asked: Mapping[str, Any]) -> dict[str, str]:
-    """The form's fields, of a job's request. What is over by now is left out: a time that has
-    passed, and other jobs to wait for once it waits no more."""
+def conditions_like(asked: Mapping[str, Any]) -> dict[str, str]:
+    """The form's fields, of a request, but for `still_ahead`."""
     filled = {name: " ".join(asked.get(name, ())) for name in ("needs", "tolerates")}
-    if job.begin_at and job.begin_at > timezone.now():
-        filled["begin_at"] = job.begin_at.isoformat(timespec="seconds")
-    if JobStatus(job.status) in JOB_WAITING:
-        filled["after"] = " ".join(asked.get("after", ()))
     by_priority = asked["priority"] == "low"
     if (makes_way := asked.get("preemptible", by_priority)) != by_priority:
         filled["preemptible"] = "yes" if makes_way else "no"
+    return filled
+
+
+def still_ahead(job: Job) -> dict[str, str]:
+    """When and after what it was to begin. What is over by now is left out: a time that has passed,
+    and other jobs to wait for once it waits no more."""
+    filled = {}
+    if job.begin_at and job.begin_at > timezone.now():
+        filled["begin_at"] = job.begin_at.isoformat(timespec="seconds")
+    if JobStatus(job.status) in JOB_WAITING:
+        filled["after"] = " ".join(job.request.get("after", ()))
     return filled
 
 

@@ -19,8 +19,10 @@ from portal.web.request_extras import (
     conditions,
     conditions_like,
     number,
+    still_ahead,
     words_of,
 )
+from portal.web.telling import told_sentence
 from scheduler.core.request import (
     JobRequest,
     RequestLimits,
@@ -29,7 +31,7 @@ from scheduler.core.request import (
     request_as_dict,
 )
 
-# Amounts that are no profile.
+# Amounts that are no profile. Whole GPUs of one model are "gpus:H200".
 WHOLE, SHARE, MEMORY = "gpus", "mps", "memory"
 # Runs in every runtime and image: it tells which device it was given.
 EXAMPLE = ("sh", "-c", 'echo "Hello from $NVIDIA_VISIBLE_DEVICES"; sleep 20; echo done')
@@ -80,14 +82,27 @@ def limits() -> RequestLimits:
     )
 
 
+def new_key() -> str:
+    """Of one form: sent twice, it is one job."""
+    return secrets.token_urlsafe(16)
+
+
 def fresh(project: str) -> dict[str, str]:
     """A new form, with a key that makes a double submit one job."""
-    return DEFAULTS | {"project": project, "key": secrets.token_urlsafe(16)}
+    return DEFAULTS | {"project": project, "key": new_key()}
 
 
 def like(job: Job, project: str, changes: Mapping[str, Any] | None = None) -> dict[str, str]:
     """A new form filled in as the job was asked for, with these fields of the request changed."""
     asked = job.request | (changes or {})
+    return filled_with(asked, project, job.request["device"]) | still_ahead(job)
+
+
+def filled_with(
+    asked: Mapping[str, Any], project: str, device: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """A new form filled in with a request as it is stored. `device`: of the request as it was first
+    made, where `asked` has changes."""
     filled = {
         name: str(asked[name])
         for name in ("name", "image", "replicas", "time_limit", "topology", "launcher")
@@ -96,7 +111,7 @@ def like(job: Job, project: str, changes: Mapping[str, Any] | None = None) -> di
     filled["backend"] = asked.get("backend", DEFAULTS["backend"])
     filled["command"] = shlex.join(asked["command"])
     filled["env"] = "\n".join(f"{name}={value}" for name, value in asked["env"].items())
-    extras = amounts_like(job, asked) | conditions_like(job, asked)
+    extras = amounts_like(asked, device or asked["device"]) | conditions_like(asked)
     return fresh(project) | filled | _device_like(asked["device"]) | extras
 
 
@@ -139,7 +154,7 @@ def read(form: Mapping[str, str]) -> Asked:
         request = parse_request(body, limits())
     except RequestRefused as refused:
         for error in refused.errors:
-            asked.refuse(error.field, error.sentence)
+            asked.refuse(error.field, told_sentence(error.sentence))
     else:
         asked.request = request if not asked.errors else None
     return asked
@@ -155,15 +170,21 @@ def _body(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     body["replicas"] = number(values["replicas"])
     body["command"] = _words(values["command"], errors)
     body["env"] = _env(values["env"], errors)
-    if device := _device(values):
+    if device := _device(values, errors):
         body["device"] = device
     return body | amounts(values) | conditions(values)
 
 
-def _device(values: dict[str, str]) -> dict[str, Any]:
+def _device(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     amount = values["amount"]
     device: dict[str, Any] = {}
-    if amount == WHOLE:
+    models = words_of(values["models"])
+    if model := of_model(amount):
+        if models and models != [model]:
+            said = _("The card says %(model)s: leave this empty, or choose any whole GPU")
+            errors["models"] = said % {"model": model}
+        models = [model]
+    if is_whole(amount):
         device = {"gpus": number(values["gpus"])}
     elif amount == SHARE:
         threads = number(values["threads"])
@@ -173,9 +194,18 @@ def _device(values: dict[str, str]) -> dict[str, Any]:
         device = {"memory": values["device_memory"], "isolation": isolation}
     elif amount:
         device = {"mig": amount}
-    if device and (models := words_of(values["models"])):
+    if device and models:
         device["models"] = models
     return device
+
+
+def is_whole(amount: str) -> bool:
+    return amount.partition(":")[0] == WHOLE
+
+
+def of_model(amount: str) -> str:
+    """The model that an amount of whole GPUs names."""
+    return amount.partition(":")[2] if is_whole(amount) else ""
 
 
 def _words(text: str, errors: dict[str, str]) -> list[str]:
@@ -208,7 +238,7 @@ def _form_field(path: str, amount: str) -> str:
         }
         if path.startswith("device.models"):
             return "models"
-        return "gpus" if amount == WHOLE else parts.get(path, "amount")
+        return "gpus" if is_whole(amount) else parts.get(path, "amount")
     if head == "retries":
         fields = {word: name for name, word in RETRIES.items()}
         return fields.get(path.removeprefix("retries."), "infrastructure_retries")

@@ -16,6 +16,7 @@ from portal.web import (
     logs_page,
     queue_page,
     request_page,
+    request_stream,
     sign_in,
     stream,
     usage_page,
@@ -56,6 +57,8 @@ urlpatterns = [
     path("account/browsers/end", browsers.end_others, name="browsers_end"),
     path("request/", request_page.request_page, name="request"),
     path("request/check", request_page.check, name="check"),
+    path("request/stream", request_stream.request_stream, name="request_stream"),
+    path("request/templates", request_page.templates_found, name="templates_found"),
     path("jobs/", jobs_page.jobs, name="jobs"),
     path("jobs.csv", job_list_csv.jobs_csv, name="jobs_csv"),
     path("jobs/cancel", jobs_page.cancel_many, name="cancel_many"),
@@ -67,11 +70,13 @@ urlpatterns = [
     path("jobs/<str:ref>/", job_page.job, name="job"),
     path("jobs/<str:ref>/extend", extend.extend, name="extend"),
     path("jobs/<str:ref>/cancel", job_page.cancel, name="cancel"),
+    path("jobs/<str:ref>/again", job_page.again, name="again"),
     path("jobs/<str:ref>/instead", job_page.instead, name="instead"),
     *(
         path(f"jobs/<str:ref>/{tab}", job_page.job, {"tab": tab}, name=f"job_{tab}")
         for tab in job_page.TABS
     ),
+    path("jobs/<str:ref>/logs/full", logs_page.logs_full, name="logs_full"),
     path("jobs/<str:ref>/log", logs_page.raw_log, name="log"),
     path("jobs/<str:ref>/stream", job_stream.job_stream, name="stream"),
     path("usage/", usage_page.usage_page, name="usage"),

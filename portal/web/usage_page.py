@@ -172,13 +172,14 @@ Key = Callable[[Entry], tuple[str, ...]]
 
 def _columns(scope: Scope) -> list[tuple[str, str, tuple[str, ...], Key]]:
     """The tables of a scope: id, title, columns and what each line is of."""
+    kinds = {kind: str(word) for kind, word in KINDS.items()}
     project = ("project", _("By project"), (_("Project"),), lambda e: (e.project,))
     user = ("user", _("By user"), (_("User"),), lambda e: (e.user,))
     device = (
         "device",
         _("By model and kind"),
         (_("Model"), _("Kind")),
-        lambda e: (e.model, str(KINDS.get(e.kind, e.kind))),
+        lambda e: (e.model, kinds.get(e.kind, e.kind)),
     )
     if scope.of == ALL:
         return [project, user, device]
@@ -187,5 +188,8 @@ def _columns(scope: Scope) -> list[tuple[str, str, tuple[str, ...], Key]]:
 
 def _part(found: Usage, key: str, title: str, columns: tuple[str, ...], of: Key) -> Part:
     sums = found.by(of)
-    lines = [Share(names, used, hours(used), percent(used, found.used)) for names, used in sums]
-    return Part(key, title, columns, tuple(lines[:MOST_LINES]), len(lines[MOST_LINES:]))
+    lines = (
+        Share(names, used, hours(used), percent(used, found.used))
+        for names, used in sums[:MOST_LINES]
+    )
+    return Part(key, title, columns, tuple(lines), len(sums[MOST_LINES:]))

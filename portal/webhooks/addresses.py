@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from agents.contract.phrase import Phrase
 from portal.errors import Refused
 from portal.webhooks.models import MAX_URL
 
@@ -55,10 +56,11 @@ def target_of(url: str, named: Iterable[Network], look_up: Resolve = resolve) ->
     try:
         found = [_address(text) for text in look_up(host, port)]
     except (OSError, UnicodeError) as wrong:
-        raise Refused("host_unknown", f"No address was found for {host}", "url") from wrong
+        sentence: str = Phrase("No address was found for %(host)s", host=host)
+        raise Refused("host_unknown", sentence, "url") from wrong
     named = tuple(named)
     if not found or not all(is_allowed(address, named) for address in found):
-        sentence = f"{host} is not a public address. Webhooks reach only those"
+        sentence = Phrase("%(host)s is not a public address. Webhooks reach only those", host=host)
         raise Refused("address_forbidden", sentence, "url")
     if scheme == "http" and not all(_is_in(address, named) for address in found):
         sentence = "Write https: without it anybody on the way reads and changes the message"
@@ -99,7 +101,7 @@ def _address(text: str) -> Address:
 
 def _parts(url: str) -> tuple[str, str, int, str]:
     if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
-        raise _invalid(f"An address has at most {MAX_URL} characters, without spaces")
+        raise _invalid(Phrase("An address has at most %(n)s characters, without spaces", n=MAX_URL))
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -11,9 +11,11 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.accounts.models import Membership, Project, Role, User
+from portal.console import refusals_shown
 from portal.errors import Refused
 from portal.web.person import person
-from portal.webhooks.models import MAX_URL, Endpoint
+from portal.web.telling import told_refusal
+from portal.webhooks.models import MAX_URL, Delivery, Endpoint
 from portal.webhooks.selectors import (
     deliveries_of,
     delivery_visible,
@@ -21,6 +23,7 @@ from portal.webhooks.selectors import (
     endpoints_of,
 )
 from portal.webhooks.services import endpoint_add, endpoint_remove, endpoint_test, redeliver
+from portal.webhooks.values import DeliveryStatus
 from scheduler.core.states import JOB_FINAL
 
 SHOWN = 25
@@ -41,7 +44,7 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     try:
         row, secret = _add(person(request), asked)
     except Refused as refused:
-        errors = {refused.field or "name": refused.sentence}
+        errors = {refused.field or "name": told_refusal(refused)}
         return _page(request, asked=asked, errors=errors, status=refused.status)
     return render(request, "web/webhook_made.html", {"hook": row, "secret": secret})
 
@@ -52,7 +55,9 @@ def webhooks(request: HttpRequest) -> HttpResponse:
 def webhook(request: HttpRequest, ref: str) -> HttpResponse:
     """One of them, and what it was told lately."""
     row = _visible(request, ref)
-    shown = {"hook": row, "deliveries": deliveries_of(row)[:SHOWN]}
+    deliveries = list(deliveries_of(row)[:SHOWN])
+    tried = next((one for one in deliveries if one.tries), None)
+    shown = {"hook": row, "deliveries": deliveries, "title": _title(row, tried)}
     return render(request, "web/webhook.html", shown)
 
 
@@ -65,8 +70,9 @@ def act(request: HttpRequest, ref: str, action: str) -> HttpResponse:
         endpoint_remove(endpoint=row, by=person(request))
         messages.success(request, _("Removed. It is told nothing any more"))
         return redirect("web:webhooks")
-    endpoint_test(endpoint=row)
-    messages.success(request, _("A test message goes out within seconds. Reload to see it"))
+    with refusals_shown(request):
+        endpoint_test(endpoint=row)
+        messages.success(request, _("A test message goes out within seconds. Reload to see it"))
     return redirect("web:webhook", ref)
 
 
@@ -76,11 +82,25 @@ def again(request: HttpRequest, ref: str, delivery: str) -> HttpResponse:
     """Send a message once more."""
     row = _visible(request, ref)
     try:
-        redeliver(delivery=delivery_visible(row, delivery))
+        found = delivery_visible(row, delivery)
     except Refused as refused:
         raise Http404 from refused
-    messages.success(request, _("It is sent again within seconds. Reload to see it"))
+    with refusals_shown(request):
+        redeliver(delivery=found)
+        messages.success(request, _("It is sent again within seconds. Reload to see it"))
     return redirect("web:webhook", ref)
+
+
+def _title(hook: Endpoint, tried: Delivery | None) -> str:
+    """Whether what is sent arrives. `tried`: the newest message that was sent at all."""
+    name = {"name": hook.name}
+    if hook.off_because:
+        return _("%(name)s is told nothing any more") % name
+    if tried is None:
+        return _("%(name)s was told nothing yet") % name
+    if tried.status == DeliveryStatus.DELIVERED:
+        return _("%(name)s takes what it is told") % name
+    return _("%(name)s did not take the last message") % name
 
 
 def _add(user: User, asked: dict[str, str]) -> tuple[Endpoint, str]:

@@ -29,7 +29,7 @@ def endpoint_visible(user: User, ref: str) -> Endpoint:
 
 def deliveries_of(endpoint: Endpoint) -> QuerySet[Delivery]:
     """What was sent, newest first."""
-    return Delivery.objects.filter(endpoint=endpoint).order_by("-id")
+    return Delivery.objects.filter(endpoint=endpoint).select_related("endpoint").order_by("-id")
 
 
 def delivery_visible(endpoint: Endpoint, ref: str) -> Delivery:

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_project_admin
 from portal.audit.models import Event
@@ -40,7 +41,9 @@ def endpoint_add(
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         if Endpoint.objects.filter(owner=user).count() >= MOST_ENDPOINTS:
-            sentence = f"You have {MOST_ENDPOINTS} webhooks. Remove one that you no longer use"
+            sentence = Phrase(
+                "You have %(n)s webhooks. Remove one that you no longer use", n=MOST_ENDPOINTS
+            )
             raise Refused("too_many_webhooks", sentence, "", 409)
         newest = Event.objects.aggregate(last=Max("id"))["last"] or 0
         row = Endpoint.objects.create(
@@ -65,7 +68,12 @@ def endpoint_remove(*, endpoint: Endpoint, by: User) -> None:
 
 
 def endpoint_test(*, endpoint: Endpoint) -> Delivery:
-    """Send it a message that says it is a test, within seconds."""
+    """Send it a message that says it is a test, within seconds. A test that still waits is tried at
+    once instead: whoever asks often does not flood a stranger. Raises Refused(webhook_off)."""
+    _require_on(endpoint)
+    waits = endpoint.deliveries.filter(kind=TEST, status=DeliveryStatus.WAITING).first()
+    if waits is not None:
+        return redeliver(delivery=waits)
     now = timezone.now()
     body = {"id": 0, "type": TEST, "at": now.isoformat(), "sentence": "This is a test"}
     return Delivery.objects.create(endpoint=endpoint, kind=TEST, body=json.dumps(body), next_at=now)
@@ -73,18 +81,29 @@ def endpoint_test(*, endpoint: Endpoint) -> Delivery:
 
 def redeliver(*, delivery: Delivery) -> Delivery:
     """Send the same once more, with the same id: whoever has seen it knows. A delivery that still
-    waits is tried at once."""
+    waits is tried at once. Raises Refused(webhook_off)."""
+    _require_on(delivery.endpoint)
     delivery.status = DeliveryStatus.WAITING
     delivery.tries, delivery.next_at, delivery.problem = 0, timezone.now(), ""
     delivery.save(update_fields=["status", "tries", "next_at", "problem"])
     return delivery
 
 
+def _require_on(endpoint: Endpoint) -> None:
+    if endpoint.off_because:
+        sentence = Phrase("It is told nothing any more: %(because)s", because=endpoint.off_because)
+        raise Refused("webhook_off", sentence, "", 409)
+
+
 def _kinds(kinds: Iterable[str]) -> list[str]:
     wanted = sorted(set(kinds))
     known = {str(status) for status in JobStatus}
     if wrong := [word for word in wanted if word not in known]:
-        sentence = f"{wrong[0]!r} is no status of a job. Choose of {', '.join(sorted(known))}"
+        sentence = Phrase(
+            "%(word)s is no status of a job. Choose of %(known)s",
+            word=repr(wrong[0]),
+            known=", ".join(sorted(known)),
+        )
         raise Refused("kinds_invalid", sentence, "kinds")
     return wanted
 

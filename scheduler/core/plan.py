@@ -3,7 +3,7 @@
 Deterministic: the same snapshot gives the same plan, in whatever order its parts are listed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from scheduler.core.carving.ahead import prepare
@@ -50,7 +50,7 @@ def plan(
 
     `outlook`: what is known of run times, for the fair order; None goes by the limits. `kept`: what
     the last pass over this cluster left, to be quicker."""
-    return _Pass(snapshot, policy, outlook, kept or Kept()).run()
+    return Pass(snapshot, policy, outlook, kept or Kept()).run()
 
 
 def plan_with_questions(
@@ -58,21 +58,27 @@ def plan_with_questions(
 ) -> tuple[Plan, Callable[[WaitingJob], bool]]:
     """The same plan, and a function for as long as it is current: whether a waiting job would start
     at once, at the end of this pass, if it asked for what the given job with its id asks for."""
-    done = _Pass(snapshot, policy, outlook, Kept())
+    done = Pass(snapshot, policy, outlook, Kept())
     return done.run(), done.could_start
 
 
-class _Pass:
+class Pass:
     """The state of one pass. `failed` remembers requests that found no place: the ledger only
     fills up, so the same request cannot find one later in the pass."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, policy: Policy, outlook: Outlook | None, kept: Kept
+        self,
+        snapshot: ClusterSnapshot,
+        policy: Policy,
+        outlook: Outlook | None,
+        kept: Kept,
+        asking: Collection[tuple[str, str]] | None = None,
     ) -> None:
+        """`asking`: (project, user) of who waits; None: of the snapshot's jobs."""
         self.snapshot = snapshot
         self.policy = policy
         self.ledger, self.asks = kept.of(snapshot)
-        self.shares = _shares(snapshot, policy, self.ledger)
+        self.shares = _shares(snapshot, policy, self.ledger, asking)
         self.keys = Keys(policy, snapshot.now, self.asks.gpus, self.shares, outlook)
         running = Running(snapshot, policy, self.keys)
         self.occupants = running.occupants
@@ -95,11 +101,7 @@ class _Pass:
         self.kept_quota = KeptQuota(self.ledger.accounts)
 
     def run(self) -> Plan:
-        turns = Turns(self.snapshot.jobs, self.keys)
-        for job, rank in self.borrowers.after_lenders(turns, self.asks.ways):
-            reason = self._turn(job, rank)
-            if reason is not None:
-                self.holds.append(Hold(job.id, reason, len(self.holds) + 1))
+        self.walk()
         promised = self.promises.answers()
         more = prepare(self.policy, self.ledger, self.occupants, promised)
         return Plan(
@@ -111,6 +113,14 @@ class _Pass:
             bypassed=self.contest.overtaken(),
             carves=more.carves,
         )
+
+    def walk(self) -> None:
+        """Every waiting job has its turn."""
+        turns = Turns(self.snapshot.jobs, self.keys)
+        for job, rank in self.borrowers.after_lenders(turns, self.asks.ways):
+            reason = self._turn(job, rank)
+            if reason is not None:
+                self.holds.append(Hold(job.id, reason, len(self.holds) + 1))
 
     def could_start(self, job: WaitingJob) -> bool:
         """Whether the job would start if it came last. The pass stays as it is."""
@@ -136,6 +146,11 @@ class _Pass:
     def _starting(self, job: WaitingJob, rank: Rank) -> Occupant:
         once = self.keys.once_running(job, rank)
         return occupant(job, (), once, self.snapshot.now, self.policy)
+
+    def started(self, job: WaitingJob, found: Found) -> None:
+        """An earlier pass gave it these places, which the ledger holds: so far nobody used them."""
+        rank = self.keys.rank(job, self.keys.waiting(job), self.keys.factor(job))
+        self.occupants[job.id] = replace(self._starting(job, rank), replicas=tuple(found.replicas))
 
     def _turn(self, job: WaitingJob, rank: Rank) -> Reason | None:
         """Place the job; or the reason that it stays in the queue."""
@@ -324,7 +339,12 @@ class _Pass:
                 self.merges.append(Merge(gpu, ready, job.id))
 
 
-def _shares(snapshot: ClusterSnapshot, policy: Policy, ledger: Ledger) -> Shares:
+def _shares(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    ledger: Ledger,
+    asking: Collection[tuple[str, str]] | None = None,
+) -> Shares:
     """By what owners used lately, where that is told; else by what they hold of their quotas."""
     if not snapshot.owners:
         return QuotaShares(ledger)
@@ -332,7 +352,7 @@ def _shares(snapshot: ClusterSnapshot, policy: Policy, ledger: Ledger) -> Shares
         snapshot.owners,
         capacity_of(snapshot),
         half_life_seconds=policy.half_life_seconds,
-        asking={(job.project, job.user) for job in snapshot.jobs},
+        asking={(j.project, j.user) for j in snapshot.jobs} if asking is None else asking,
     )
 
 

@@ -23,15 +23,12 @@ from scheduler.replay import mig_baselines
 from scheduler.replay.mig_moves import HOLE, RETURN, reach
 from scheduler.replay.mig_world import Figures, Rule, Stream, churn, inflation
 from scheduler.replay.mig_world import run as run_world
+from scheduler.replay.refused import Refused
 
 MIXES = ("uniform", "small", "large", "bimodal")
 POLICIES = ("tessera", "firstfit", "bestfit", "leastfrag")
 # A plan with a move must be better by more than this than the best one without: nearly nothing.
 GAIN = 0.001
-
-
-class Refused(Exception):
-    """What is wrong with the options, in one sentence."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -54,14 +51,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """0, or 2 with one sentence on stderr where the options make no sense."""
-    try:
-        here = _shape(options.board)
-        weights, seeds = mix_weights(here, options.mix), seeds_of(options.seeds)
-        _check(options)
-    except Refused as refused:
-        print(f"replay mig: {refused}", file=sys.stderr)
-        return 2
+    """0. Raises Refused where the options make no sense."""
+    here = _shape(options.board)
+    weights, seeds = mix_weights(here, options.mix), seeds_of(options.seeds)
+    _check(options)
     rows = []
     rule = rule_of(options.policy, here, weights, options.moves, options.move_gain)
     for seed in tqdm(seeds, desc="seeds", file=sys.stderr, disable=not sys.stderr.isatty()):

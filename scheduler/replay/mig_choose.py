@@ -5,13 +5,28 @@ costs; `starts` (P + 1): where each profile's spots begin. Ties go to the lowest
 lowest start.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
 from scheduler.core.carving.prices import Floats
-from scheduler.core.carving.shape import Ints
+from scheduler.core.carving.shape import Ints, Shape
 
 NOWHERE = -1
+
+
+class Tables(NamedTuple):
+    """What of a `Shape` compiled code reads; its words are the same."""
+
+    after: Ints
+    before: Ints
+    starts: Ints
+    profile_of: Ints
+
+
+def tables(shape: Shape) -> Tables:
+    return Tables(shape.after, shape.before, shape.starts, shape.profile_of)
 
 
 @njit(cache=True)
@@ -54,14 +69,7 @@ def two_cheapest(lay: Ints, falls: Floats, starts: Ints) -> tuple[Ints, Floats]:
 
 @njit(cache=True)
 def room_by_move(
-    lay: Ints,
-    movable: Ints,
-    after: Ints,
-    before: Ints,
-    falls: Floats,
-    starts: Ints,
-    profile_of: Ints,
-    kind: int,
+    lay: Ints, movable: Ints, board: Tables, falls: Floats, kind: int
 ) -> tuple[int, int, int, float]:
     """The one running instance whose move makes room for one of profile `kind` with the least total
     fall: (GPU, its spot, the new one's spot, cost), or GPU -1 and inf.
@@ -69,6 +77,7 @@ def room_by_move(
     `movable` (G x S): above 0 where a restartable instance stands. It goes to another GPU, or
     elsewhere on its own: wherever `cheapest` says once the new one is there.
     """
+    after, before, starts, profile_of = board
     where, least = two_cheapest(lay, falls, starts)
     best_gpu, best_old, best_new, best = NOWHERE, NOWHERE, NOWHERE, np.inf
     for gpu in range(len(lay)):
@@ -90,19 +99,12 @@ def room_by_move(
 
 @njit(cache=True)
 def room_by_moves(
-    lay: Ints,
-    movable: Ints,
-    after: Ints,
-    before: Ints,
-    falls: Floats,
-    starts: Ints,
-    profile_of: Ints,
-    kind: int,
-    most: int,
+    lay: Ints, movable: Ints, board: Tables, falls: Floats, kind: int, most: int
 ) -> tuple[Ints, float]:
     """As `room_by_move`, with two to `most` instances of one GPU that move: rows (GPU, spot, GPU,
     spot) of where each is and goes, the last row (GPU, spot, -1, -1) for the new one; and the cost.
     No rows where nothing helps. All that move leave before the first arrives."""
+    after, before, starts, _ = board
     best, best_cost = np.empty((0, 4), np.int32), np.inf
     work = lay.copy()
     for gpu in range(len(lay)):
@@ -119,7 +121,7 @@ def room_by_moves(
                 if after[left, new] < 0:
                     continue
                 work[gpu] = after[left, new]
-                rows, cost = _rehoused(work, gpu, out, after, falls, starts, profile_of)
+                rows, cost = _rehoused(work, gpu, out, board, falls)
                 work[:] = lay
                 cost += falls[left, new] - gain
                 if cost < best_cost:
@@ -129,16 +131,9 @@ def room_by_moves(
 
 
 @njit(cache=True)
-def _rehoused(
-    work: Ints,
-    gpu: int,
-    out: Ints,
-    after: Ints,
-    falls: Floats,
-    starts: Ints,
-    profile_of: Ints,
-) -> tuple[Ints, float]:
+def _rehoused(work: Ints, gpu: int, out: Ints, board: Tables, falls: Floats) -> tuple[Ints, float]:
     """Each of `out` of `gpu` in turn to where it costs least; changes `work`."""
+    after, _, starts, profile_of = board
     rows, total = np.full((len(out) + 1, 4), NOWHERE, np.int32), 0.0
     for number in range(len(out)):
         kind = profile_of[out[number]]

@@ -14,7 +14,7 @@ from numba import njit
 
 from scheduler.core.carving.prices import Floats
 from scheduler.core.carving.shape import Ints, Shape
-from scheduler.replay.mig_choose import two_cheapest
+from scheduler.replay.mig_choose import Tables, two_cheapest
 
 # V where slices may move: holes count little, as they can be gathered.
 HOLE, RETURN = 1.0, 3.0
@@ -92,29 +92,29 @@ def _reach(
 
 
 @njit(cache=True)
-def ahead(lay: Ints, tables: Reach, depth: Floats) -> float:
+def ahead(lay: Ints, reaches: Reach, depth: Floats) -> float:
     """What the next request would find on GPUs in the layouts `lay` (G), in slices of V."""
     some, more, free, total = 0, 0, 0, 0.0
     for gpu in range(len(lay)):
-        here = tables.room[lay[gpu]]
+        here = reaches.room[lay[gpu]]
         more |= some & here
         some |= here
-        free += tables.free[lay[gpu]]
-    for kind in range(len(tables.worth)):
-        if tables.worth[kind] <= 0:
+        free += reaches.free[lay[gpu]]
+    for kind in range(len(reaches.worth)):
+        if reaches.worth[kind] <= 0:
             continue
         moves = 0 if some >> kind & 1 else len(depth)
         for gpu in range(len(lay)):
             if moves <= 1:
                 break
             here = lay[gpu]
-            elsewhere = more | (some & ~tables.room[here])
-            if tables.within[here] >> kind & 1 or tables.out[here, kind] & elsewhere:
+            elsewhere = more | (some & ~reaches.room[here])
+            if reaches.within[here] >> kind & 1 or reaches.out[here, kind] & elsewhere:
                 moves = 1
-            elif tables.weight[here, kind] <= free - tables.free[here]:
-                moves = min(moves, max(2, tables.clear[here, kind]))
+            elif reaches.weight[here, kind] <= free - reaches.free[here]:
+                moves = min(moves, max(2, reaches.clear[here, kind]))
         if moves < len(depth):
-            total += tables.worth[kind] * depth[moves]
+            total += reaches.worth[kind] * depth[moves]
     return total
 
 
@@ -122,13 +122,10 @@ def ahead(lay: Ints, tables: Reach, depth: Floats) -> float:
 def joint(
     lay: Ints,
     movable: Ints,
-    after: Ints,
-    before: Ints,
+    board: Tables,
     falls: Floats,
-    starts: Ints,
-    profile_of: Ints,
     kind: int,
-    tables: Reach,
+    reaches: Reach,
     depth: Floats,
     gain: float,
 ) -> Ints:
@@ -136,13 +133,14 @@ def joint(
     before that one (GPU, spot, GPU, spot) for where another one is and goes; no rows where even a
     move makes no room. `movable` (G x S): above 0 where an instance stands that may be moved. A
     plan with a move must be better by more than `gain`."""
+    after, before, starts, profile_of = board
     work, twin = lay.copy(), np.empty(len(lay), np.int32)
     first_in = np.full(len(after), -1, np.int32)
     for gpu in range(len(lay)):  # of equal GPUs the first is tried
         if first_in[lay[gpu]] < 0:
             first_in[lay[gpu]] = gpu
         twin[gpu] = first_in[lay[gpu]]
-    most = tables.worth.sum() * depth[0]
+    most = reaches.worth.sum() * depth[0]
     best, plan = -np.inf, np.full((2, 4), -1, np.int32)
     places = _places(lay, twin, falls, starts[kind], starts[kind + 1])
     for row in range(-1, len(places)):
@@ -153,7 +151,7 @@ def joint(
             at, spot, first, last = places[row, 0], places[row, 1], -1, 0
             fall = falls[work[at], spot]
             work[at] = after[work[at], spot]
-            worth = gain - fall + ahead(work, tables, depth)
+            worth = gain - fall + ahead(work, reaches, depth)
             if worth > best:
                 best, plan[0, 0], plan[1, 0], plan[1, 1] = worth, -1, at, spot
         where, least = two_cheapest(work, falls, starts)
@@ -184,7 +182,7 @@ def joint(
                         there = falls[beside, starts[moved] : starts[moved + 1]]
                         to = starts[moved] + there.argmin()
                     work[home] = after[beside, to]
-                    worth = ahead(work, tables, depth) - lost - cost
+                    worth = ahead(work, reaches, depth) - lost - cost
                     work[home] = beside
                     work[gpu] = here
                     if worth > best:

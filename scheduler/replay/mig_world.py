@@ -13,7 +13,7 @@ from numba import njit
 from scheduler.core.carving.prices import Floats
 from scheduler.core.carving.shape import Ints, Shape
 from scheduler.core.carving.windows import many_empty
-from scheduler.replay.mig_choose import cheapest, room_by_move, room_by_moves
+from scheduler.replay.mig_choose import Tables, cheapest, room_by_move, room_by_moves, tables
 from scheduler.replay.mig_moves import DEPTH, Reach, joint, reach
 
 # Of a run with lifetimes: mean lifetimes until the cluster has filled, and those that are counted.
@@ -107,13 +107,9 @@ def run(shape: Shape, stream: Stream, gpus: int, rule: Rule) -> Figures:
         rule.prefer,
         rule.moves,
         np.inf if rule.together is None else rule.gain,
-        shape.after,
-        shape.before,
+        tables(shape),
         _clashes(shape),
-        shape.starts,
-        shape.profile_of,
         shape.size,
-        shape.used,
         nothing if rule.together is None else rule.together,
         np.array(DEPTH),
     )
@@ -152,16 +148,13 @@ def _run(
     prefer: float,
     moves: int,
     gain: float,
-    after: Ints,
-    before: Ints,
+    board: Tables,
     clashes: Ints,
-    starts: Ints,
-    profile_of: Ints,
     size: Ints,
-    used: Ints,
-    tables: Reach,
+    reaches: Reach,
     depth: Floats,
 ) -> tuple[float, float, float, float, float, float, float]:
+    after, before, starts, profile_of = board
     spots = len(size)
     lay = np.zeros(gpus, np.int32)
     warm = np.zeros((gpus, spots), np.int32)
@@ -191,19 +184,13 @@ def _run(
         counts = number >= counted
         plan = np.array(((gpu, spot, -1, -1),), dtype=np.int32)
         if moves > 0 and gain < np.inf:
-            plan = joint(
-                lay, holder, after, before, costs, starts, profile_of, kind, tables, depth, gain
-            )
+            plan = joint(lay, holder, board, costs, kind, reaches, depth, gain)
         elif moves > 0 and gpu < 0:
-            gpu, old, new, _ = room_by_move(
-                lay, holder, after, before, costs, starts, profile_of, kind
-            )
+            gpu, old, new, _ = room_by_move(lay, holder, board, costs, kind)
             if gpu >= 0:
                 plan = np.array(((gpu, old, -1, -1), (gpu, new, -1, -1)), dtype=np.int32)
         if moves > 1 and (len(plan) == 0 or plan[-1, 0] < 0):
-            plan, _ = room_by_moves(
-                lay, holder, after, before, costs, starts, profile_of, kind, moves
-            )
+            plan, _ = room_by_moves(lay, holder, board, costs, kind, moves)
         if len(plan) > 0 and plan[-1, 0] >= 0:
             # Those that move go first, together: what one leaves may be where another goes.
             last = len(plan) - 1

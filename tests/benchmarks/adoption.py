@@ -116,9 +116,9 @@ def killed_once(stack: Stack, job: str) -> tuple[float, float]:
     stood = standing(stack, uid)
     began = time.monotonic()
     stack.start_agent(NODE)
-    until(lambda: standing(stack, uid).goes_on(stood), what="the new agent's report")
+    until(lambda: standing(stack, uid).goes_on(stood), what="the new agent's report", every=0.02)
     reported = time.monotonic() - began
-    until(lambda: standing(stack, uid).logs_go_on(stood), what="the logs to go on")
+    until(lambda: standing(stack, uid).logs_go_on(stood), what="the logs to go on", every=0.02)
     adopted = time.monotonic() - began
     now = standing(stack, uid)
     assert now.goes_on(stood)

@@ -49,7 +49,7 @@ def main() -> int:
         asked = os.environ.get("LATENCY_KINDS", "docker,process").split(",")
         kinds = {"docker": containers, "process": processes}
         for kind, measure in ((kind, kinds[kind]) for kind in asked):
-            redis_url, database_url = redis.url(), postgres.create_database()
+            redis_url, database_url = redis.url(), postgres.create_database(migrated=True)
             result[kind] = measure(runs, database_url, redis_url)
     print(json.dumps(result))
     return 0

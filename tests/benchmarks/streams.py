@@ -1,171 +1,212 @@
 """`make bench-streams`: pages while STREAMS (300) event streams are open in one web process.
 
-One job writes a line a second; every stream follows it from a second process, as 300 open pages
-would. Prints one JSON object: what pages took before, meanwhile and after, what the streams got,
-and how many connections to the database the web process held while they were only waiting.
+Real PostgreSQL with 10,000 jobs, 1,000 nodes and 8,000 GPUs. READERS (30) people share the streams:
+each follows the log of a running job, the Jobs list, the queue and the cluster; each such job
+writes a line a second. Prints one JSON object: what pages took before, meanwhile and after, what
+the streams got, the processor time that they cost, the connections that were open, and how long
+the process took to end with all of them open. `over` names what is beyond its bound. STREAMS_JOBS
+and STREAMS_NODES are the size.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import platform
+import select
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.services.stack import ROOT, Stack
+from tests.benchmarks.latency import machine
+from tests.benchmarks.stream_readers import COOKIE
+from tests.environment.postgres import running_postgres
+from tests.environment.programs import Program, free_port
 
-COOKIE = "sessionid"
-PAGES = ("/", "/jobs/", "/cluster/")
-# Of each page, one after another.
-ASKED = 20
-WRITES = "n=0; while true; do n=$((n+1)); echo line $n; sleep 1; done"
+ROOT = Path(__file__).resolve().parents[2]
+# Of each page, one after another; the first of them warm the process up.
+ASKED, WARM_UP = 20, 3
+# How long streams are watched while nobody asks for a page, with lines being written and without.
+WATCHED_SECONDS = 10
+READY_SECONDS, OPEN_SECONDS = 180, 240
+# A process has a pool of 16, and the program that writes lines another connection.
+MOST_MS, MOST_CONNECTIONS, MOST_STOP_SECONDS = 150, 17, 10
 
 
 def main() -> int:
     streams = int(os.environ.get("STREAMS", "300"))
-    with (
-        tempfile.TemporaryDirectory(prefix="tessera-streams-") as folder,
-        Stack(var=Path(folder) / "var", nodes=("node-a",)) as stack,
-    ):
-        result = measure(stack, streams)
-    print(json.dumps({"streams": streams, "machine": machine()} | result))
+    with running_postgres() as postgres, tempfile.TemporaryDirectory() as folder:
+        environ = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "portal.settings.test",
+            "TESSERA_DATABASE_URL": postgres.create_database(migrated=True),
+            "TESSERA_VAR": folder,
+            "PYTHONPATH": str(ROOT),
+            "STREAMS": str(streams),
+        }
+        found = Measured(environ, Path(folder)).all()
+    verdict = {"streams": streams, "machine": machine(), **found, "over": over(found)}
+    print(json.dumps(verdict, indent=1))
     return 0
 
 
-def measure(stack: Stack, streams: int) -> dict[str, Any]:
-    job = stack.submit(["sh", "-c", WRITES])
-    stack.until_status(job, "running", seconds=240)
-    cookie = stack.manage_program("tests.benchmarks.streams", "session")
-    pages = (*PAGES, f"/jobs/{job}/")
-    with httpx.Client(base_url=stack.url, cookies={COOKIE: cookie}, trust_env=False) as client:
-        result: dict[str, Any] = {"before": timed(client, pages)}
-        command = [sys.executable, "-m", "tests.benchmarks.streams", "readers"]
-        command += [str(stack.port), cookie, f"/jobs/{job}/stream", str(streams)]
-        readers = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert readers.stdin
-        assert readers.stdout
+def over(found: dict[str, Any]) -> list[str]:
+    """What is beyond its bound."""
+    slow = [page for page, took in found["meanwhile"].items() if took["p95_ms"] > MOST_MS]
+    held = ["connections"] if found["connections"] > MOST_CONNECTIONS else []
+    late = ["stop_seconds"] if found["stop_seconds"] > MOST_STOP_SECONDS else []
+    return [*slow, *held, *late]
+
+
+class Measured:
+    """One web process and the programs around it, each ended whatever happens."""
+
+    def __init__(self, environ: dict[str, str], folder: Path) -> None:
+        self.environ, self.folder = environ, folder
+        self.url = f"http://127.0.0.1:{free_port()}"
+
+    def all(self) -> dict[str, Any]:
+        seed = self.program("tests.benchmarks.streams_seeded", "seed")
+        with seed:
+            told = json.loads(seed.communicate()[0].splitlines()[-1])
+        (self.folder / "streams.json").write_text(json.dumps(told["streams"]))
+        with self.web() as web:
+            found = {"before": self.timed(told)}
+            with self.talking("tests.benchmarks.stream_readers", "read", self.url) as readers:
+                opened = json.loads(readers.line(OPEN_SECONDS))
+                with self.talking("tests.benchmarks.streams_seeded", "change") as changes:
+                    changes.line(60)
+                    found["meanwhile"] = self.timed(told)
+                    found["cpu_share_while_lines_come"] = used(web)
+                    found |= json.loads(changes.end())
+                found["cpu_share_while_nothing_comes"] = used(web)
+                found["memory_mib"] = memory(web)
+                begun = time.monotonic()
+                web.stop(signal.SIGTERM)
+                found["stop_seconds"] = round(time.monotonic() - begun, 2)
+                found["readers"] = opened | json.loads(readers.end())
+        with self.web():
+            found["after"] = self.timed(told)
+        return found | {"ratio": ratio(found)}
+
+    @contextmanager
+    def web(self) -> Iterator[Program]:
+        command = [sys.executable, "-m", "uvicorn", "portal.asgi:application"]
+        command += ["--host", "127.0.0.1", "--port", self.url.rpartition(":")[2]]
+        command += ["--log-level", "warning", "--timeout-graceful-shutdown", "20"]
+        program = Program(command, log=self.folder / "web.log", environ=self.environ)
         try:
-            opened = json.loads(readers.stdout.readline())
-            result["meanwhile"] = timed(client, pages)
-            stack.call("POST", f"/jobs/{job}/cancel")
-            # Nothing rings any more for the seconds in which logs may still come in.
-            stack.until_status(job, "cancelled", seconds=240)
-            result["web"] = of_process(stack)
-            told, _ = readers.communicate("\n", timeout=60)
-            result["readers"] = opened | json.loads(told.splitlines()[-1])
+            program.wait_ready(self.answers, seconds=READY_SECONDS)
+            yield program
         finally:
-            readers.kill()
-            readers.wait()
-        result["after"] = timed(client, pages)
-    return result
+            program.kill()
 
-
-def timed(client: httpx.Client, pages: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path in pages:
-        took = []
-        for _ in range(ASKED):
-            begun = time.perf_counter()
-            answer = client.get(path)
-            took.append((time.perf_counter() - begun) * 1000)
-            assert answer.status_code == 200, (path, answer.status_code)
-        name = "/jobs/J/" if path.startswith("/jobs/J-") else path
-        cuts = statistics.quantiles(took, n=20)
-        found[name] = {"p50_ms": round(cuts[9], 1), "p95_ms": round(cuts[18], 1)}
-    return found
-
-
-def of_process(stack: Stack) -> dict[str, int]:
-    """Memory of the web process, and its descriptors of the database's file."""
-    process = Path("/proc") / str(stack.running["web"].pid)
-    pages = int((process / "statm").read_text().split()[1])
-    return {
-        "memory_mib": pages * os.sysconf("SC_PAGE_SIZE") >> 20,
-        "database_files": database_files(process),
-    }
-
-
-def database_files(process: Path) -> int:
-    held = 0
-    for descriptor in (process / "fd").iterdir():
+    def answers(self) -> bool:
         try:
-            held += str(descriptor.readlink()).endswith("tessera.sqlite3")
-        except OSError:
-            continue
-    return held
+            return httpx.get(f"{self.url}/healthz", trust_env=False).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def timed(self, told: dict[str, Any]) -> dict[str, Any]:
+        """What each page took, asked in turn so that a busy moment meets all."""
+        took: dict[str, list[float]] = {path: [] for path in told["pages"]}
+        with httpx.Client(
+            base_url=self.url, cookies={COOKIE: told["cookie"]}, trust_env=False, timeout=60
+        ) as client:
+            for turn in range(WARM_UP + ASKED):
+                for path, times in took.items():
+                    begun = time.perf_counter()
+                    answer = client.get(path)
+                    if turn >= WARM_UP:
+                        times.append((time.perf_counter() - begun) * 1000)
+                    if answer.status_code != 200:
+                        raise RuntimeError(f"{path} answered {answer.status_code}")
+        return {
+            "/jobs/J/" if "/J-" in path else path: spread(times) for path, times in took.items()
+        }
+
+    def program(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", *words],
+            cwd=ROOT,
+            env=self.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    @contextmanager
+    def talking(self, *words: str) -> Iterator[Talking]:
+        process = self.program(*words)
+        try:
+            yield Talking(process)
+        finally:
+            process.kill()
+            process.wait()
 
 
-async def readers(port: int, cookie: str, path: str, count: int) -> None:
-    """Open `count` streams, say when each has had its first event, and count until told to end."""
-    events, lines = [0] * count, [0] * count
-    first = asyncio.Event()
+class Talking:
+    """A child that says one line when it is ready, and another one when its input has ended."""
 
-    async def read(place: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {COOKIE}={cookie}\r\n\r\n"
-        writer.write(head.encode())
-        while data := await reader.read(1 << 16):
-            events[place] += data.count(b"event: ")
-            lines[place] += data.count(b"<li")
-            if all(events):
-                first.set()
-        writer.close()
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
 
-    begun = time.perf_counter()
-    tasks = [asyncio.create_task(read(place)) for place in range(count)]
-    await asyncio.wait_for(first.wait(), 120)
-    opened = round(time.perf_counter() - begun, 2)
-    print(json.dumps({"open_with_first_event_seconds": opened}), flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
-    for task in tasks:
-        task.cancel()
-    said = {"fewest_events": min(events), "fewest_lines": min(lines), "most_lines": max(lines)}
-    print(json.dumps(said), flush=True)
+    def line(self, seconds: float) -> str:
+        assert self.process.stdout
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            raise TimeoutError(f"{self.process.args} said nothing in {seconds:.0f} s")
+        return self.process.stdout.readline()
+
+    def end(self) -> str:
+        return self.process.communicate("", timeout=60)[0].splitlines()[-1]
 
 
-def session() -> None:
-    """A session of alice, as a signed-in browser has one."""
-    import django  # noqa: PLC0415 - the settings are named by whoever starts this
-
-    django.setup()
-    from django.conf import settings  # noqa: PLC0415 - after setup
-    from django.contrib.auth import (  # noqa: PLC0415 - after setup
-        BACKEND_SESSION_KEY,
-        HASH_SESSION_KEY,
-        SESSION_KEY,
-        get_user_model,
-    )
-    from django.contrib.sessions.backends.db import SessionStore  # noqa: PLC0415 - after setup
-
-    alice = get_user_model().objects.get(username="alice")
-    store = SessionStore()
-    store[SESSION_KEY] = str(alice.pk)
-    store[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
-    store[HASH_SESSION_KEY] = alice.get_session_auth_hash()
-    store.save()
-    print(store.session_key)
+def named(path: str) -> str:
+    return "/jobs/J/" if "/J-" in path else path
 
 
-def machine() -> str:
-    return f"{os.cpu_count()} cores, Python {platform.python_version()}"
+def spread(times: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(times, n=20, method="inclusive")
+    return {"p50_ms": round(cuts[9], 1), "p95_ms": round(cuts[18], 1)}
+
+
+def ratio(found: dict[str, Any]) -> dict[str, float]:
+    """How many times longer each page took beside the streams than without, before and after."""
+    alone = {
+        page: (took["p50_ms"] + found["after"][page]["p50_ms"]) / 2
+        for page, took in found["before"].items()
+    }
+    return {page: round(found["meanwhile"][page]["p50_ms"] / alone[page], 2) for page in alone}
+
+
+def used(web: Program) -> float:
+    """Processor time of the web process in a while, as a part of one core."""
+    begun = spent(web)
+    time.sleep(WATCHED_SECONDS)
+    return round((spent(web) - begun) / WATCHED_SECONDS, 2)
+
+
+def spent(web: Program) -> float:
+    fields = (proc(web) / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(web: Program) -> int:
+    pages = int((proc(web) / "statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def proc(web: Program) -> Path:
+    """`setpriv` becomes what it starts: the same pid."""
+    return Path("/proc") / str(web.process.pid)
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["session"]:
-            session()
-        case ["readers", port, cookie, path, count]:
-            asyncio.run(readers(int(port), cookie, path, int(count)))
-        case _:
-            sys.exit(main())
+    sys.exit(main())

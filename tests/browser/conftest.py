@@ -1,11 +1,16 @@
-"""One Chromium a module; every test opens fresh contexts in it."""
+"""One Chromium a module, whose every test opens fresh contexts in it; one running product for all
+modules whose people start jobs."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.browser.seeded_web import Web, seeded_web
 from tests.environment.chromium import CHROMIUM_ARGS
+from tests.services.stack import Stack
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +19,19 @@ def browser(chromium_path):
         browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def running_stack(tmp_path_factory) -> Iterator[Stack]:
+    """The whole product on SQLite, with two simulated nodes that run jobs as processes. Everybody
+    leaves it as it was: what they started has ended."""
+    with Stack(var=tmp_path_factory.mktemp("running")) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def seeded_pages(tmp_path_factory) -> Iterator[Web]:
+    """A seeded cluster behind the web process alone, for whoever only looks at its pages."""
+    var = tmp_path_factory.mktemp("seeded")
+    with seeded_web(var, jobs=120, nodes=10, users=12, projects=3) as web:
+        yield web

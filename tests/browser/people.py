@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ def seeded_stack(var: Path, program: str) -> Iterator[Stack]:
     """Only the web process: what it shows stands in the database and moves when a test writes."""
     stack = Stack(var=var)
     try:
-        stack.seeded = json.loads(stack.manage_program(program))
+        stack.seed(program)
         stack.start_web()
         yield stack
     finally:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.environment.django_sqlite import copy_migrated
 from tests.environment.programs import Program, free_port
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -21,17 +22,26 @@ PASSWORD = "a long password of nobody"
 SEED = """
 import json, sys, django
 django.setup()
-from django.core.management import call_command
 from django.utils import timezone
-call_command("migrate", verbosity=0)
 from portal.demo.scale import Size
 from tests.scale_rows import known, seeded
 jobs, nodes, users, projects = map(int, sys.argv[2:])
 seeded(Size(jobs, nodes, users, projects), now=timezone.now(), password=sys.argv[1])
 from tests.pages import PAGES, address
+from tests.browser.shown_rows import shown
 words = known()
-print(json.dumps({name: [page.as_user, address(name, words)] for name, page in PAGES.items()}))
+pages = {name: [page.as_user, address(name, words)] for name, page in PAGES.items()}
+print(json.dumps(pages | shown(words)))
 """
+
+
+# Pages that show others than their first reader something else: a project's admin, the platform's.
+COMMON = ("web:home", "web:request", "web:jobs", "web:job", "web:queue", "web:cluster", "web:usage")
+LED = ("web:approvals", "web:projects", "web:project", "web:templates")
+ALSO = {
+    "paul": (*COMMON, *LED),
+    "admin": (*COMMON, "web:cluster_node", "web:job_events", "web:cancel"),
+}
 
 
 @dataclass
@@ -41,22 +51,35 @@ class Web:
     url: str
     pages: dict[str, tuple[str, str]]
 
+    def readers(self) -> list[str]:
+        """Who looks at a page first."""
+        return sorted({reader for reader, _ in self.pages.values()})
+
+    def seen_by(self, who: str) -> dict[str, str]:
+        """The addresses that somebody looks at, by the page's name."""
+        return {
+            name: address
+            for name, (reader, address) in self.pages.items()
+            if reader == who or name in ALSO.get(who, ())
+        }
+
 
 @contextmanager
 def seeded_web(var: Path, *, jobs: int, nodes: int, users: int, projects: int) -> Iterator[Web]:
     environ = os.environ | {
-        "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
+        "DJANGO_SETTINGS_MODULE": "tests.services.settings",
         "TESSERA_VAR": str(var),
         "TESSERA_SECRET_KEY": "of a test",
         "PYTHONPATH": str(REPOSITORY),
     }
     environ.pop("TESSERA_DATABASE_URL", None)
     (var / "static").mkdir(parents=True, exist_ok=True)
+    copy_migrated(var / "tessera.sqlite3")
     sizes = [str(number) for number in (jobs, nodes, users, projects)]
     told = subprocess.run(
         [sys.executable, "-c", SEED, PASSWORD, *sizes],
         check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         env=environ,
         cwd=REPOSITORY,
     )

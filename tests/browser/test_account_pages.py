@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -11,10 +10,10 @@ from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.browser.people import SECONDS
 from tests.services.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
-SECONDS = 1_000  # Playwright counts milliseconds
 NARROW = {"width": 390, "height": 844}
 DEVICE = {
     "protocol": "ctap2",
@@ -31,8 +30,7 @@ class Web(Stack):
 
     def __enter__(self) -> Web:
         self.nodes = ()
-        self.var.mkdir(parents=True, exist_ok=True)
-        self.seeded = json.loads(self.manage_program("tests.services.seed"))
+        self.seed("tests.services.seed")
         self.start_web()
         return self
 

@@ -9,7 +9,6 @@ from playwright.sync_api import expect
 from tests.browser.people import NARROW, people, seeded_stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
-SECONDS = 1_000  # Playwright counts milliseconds
 PAGES = (
     "/console/",
     "/approvals/",

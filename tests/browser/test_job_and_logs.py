@@ -10,12 +10,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.benchmarks.streams import database_files
-from tests.browser.people import NARROW, people, seeded_stack
+from tests.browser.people import NARROW, SECONDS, people, seeded_stack
 from tests.services.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
-SECONDS = 1_000  # Playwright counts milliseconds
+# What a browser writes when the server goes away under a stream, and while it stays away.
+AWAY = re.compile(
+    r"Failed to load resource: net::ERR_(CONNECTION_(REFUSED|RESET)|INCOMPLETE_CHUNKED_ENCODING)"
+)
 AT_END = "box => box.scrollHeight - box.scrollTop - box.clientHeight < 24"
 TABS = ("logs", "metrics", "events", "spec", "results")
 
@@ -28,14 +30,29 @@ def stack(tmp_path_factory):
 
 @pytest.fixture
 def signed_in(browser, stack):
-    with people(
-        browser, stack, "/jobs/", lambda said: "404" in said or "Failed to load" in said
-    ) as open_as:
+    with people(browser, stack, "/jobs/") as open_as:
+        yield open_as
+
+
+@pytest.fixture
+def signed_in_through_outages(browser, stack):
+    with people(browser, stack, "/jobs/", lambda said: bool(AWAY.fullmatch(said))) as open_as:
         yield open_as
 
 
 def write(stack: Stack, text: str, rank: int = 0) -> None:
     stack.manage_program("tests.services.seed_logs", "write", str(rank), text)
+
+
+def database_files(process: Path) -> int:
+    """How often a process has the database open."""
+    held = 0
+    for descriptor in (process / "fd").iterdir():
+        try:
+            held += str(descriptor.readlink()).endswith("tessera.sqlite3")
+        except OSError:
+            continue
+    return held
 
 
 def logs(page: Page, stack: Stack, **fields) -> None:
@@ -69,8 +86,10 @@ def test_alice_follows_a_log_scrolls_up_in_peace_and_comes_back(signed_in, stack
     assert log.evaluate(AT_END)
 
 
-def test_a_stream_that_was_cut_goes_on_without_a_line_lost_or_doubled(signed_in, stack):
-    page = signed_in("alice")
+def test_a_stream_that_was_cut_goes_on_without_a_line_lost_or_doubled(
+    signed_in_through_outages, stack
+):
+    page = signed_in_through_outages("alice")
     logs(page, stack, rank=1)
     line = page.get_by_role("log").get_by_role("listitem")
     write(stack, "before\\n", rank=1)
@@ -129,6 +148,39 @@ def test_words_are_found_and_lines_wrap_as_one_likes(signed_in, stack):
     page.get_by_role("link", name="Back to the end").click()
     page.get_by_role("link", name="Older lines").click()
     expect(log.get_by_role("listitem")).to_have_count(1_000)
+
+
+def test_a_log_fills_the_window_and_its_look_goes_along_on_every_way(signed_in, stack):
+    page = signed_in("alice")
+    page.goto(f"{stack.url}/jobs/{stack.seeded['talks']}/logs")
+    page.get_by_role("link", name="Full width").click()
+    log = page.get_by_role("log")
+    box, window = log.bounding_box(), page.viewport_size
+    assert box["width"] > window["width"] - 100 and box["height"] > window["height"] / 2
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    page.get_by_role("button", name="Wrap").click()
+    page.get_by_role("button", name="Times").click()
+    for _ in range(2):
+        expect(page).to_have_url(re.compile(r"/logs/full\?.*wrap=0&times=0"))
+        expect(log).to_have_class("log full unwrapped untimed")
+        page.reload()
+    page.get_by_role("link", name="r0", exact=True).click()
+    page.get_by_role("searchbox").fill("step 1234 ")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"rank=0&wrap=0&times=0&q=step\+1234\+$"))
+    log.get_by_role("link", name="1234").click()
+    expect(page.locator("li:target")).to_contain_text("step 1234 ")
+    expect(page.locator("li:target")).to_be_in_viewport()
+    with page.expect_download() as got:
+        page.get_by_role("link", name="Raw").click()
+    assert b"step 2499 " in got.value.path().read_bytes()
+
+    page.get_by_role("link", name="Back to the end").click()
+    write(stack, "came at full width\\n")
+    expect(log.get_by_role("listitem").last).to_contain_text("came at full width")
+    assert log.evaluate(AT_END)
+    page.get_by_role("link", name="Beside the job").click()
+    expect(page).to_have_url(re.compile(r"/logs\?rank=0&wrap=0&times=0$"))
 
 
 def test_a_project_admin_reads_why_it_failed_and_how_to_run_it_again(signed_in, stack):

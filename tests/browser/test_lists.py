@@ -8,10 +8,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.people import NARROW, people, seeded_stack
+from tests.browser.people import NARROW, SECONDS, people, seeded_stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
-SECONDS = 1_000  # Playwright counts milliseconds
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -17,11 +16,8 @@ MINE = "svg.map rect.mine[height='43']"
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory):
-    """The whole product on SQLite, with two simulated nodes that run jobs as processes."""
-    var: Path = tmp_path_factory.mktemp("browser")
-    with Stack(var=var) as stack:
-        yield stack
+def stack(running_stack):
+    return running_stack
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from tests.browser.people import NARROW, listen, sign_in
 from tests.services.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
-SECONDS = 1_000  # Playwright counts milliseconds
 WAITS = ["sh", "-c", 'trap "exit 0" TERM; while true; do sleep 0.1; done']
 
 

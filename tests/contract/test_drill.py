@@ -9,6 +9,8 @@ from agents.drill.play import play
 from agents.drill.walk import random_walk
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import uninstall
+from tests.environment.docker_engine import strays
+from tests.services.stack import until
 
 EVERY = 131  # a prime: over the runs of one step, every kind of point is met
 
@@ -78,3 +80,4 @@ def test_the_drill_tells_of_a_runtime_that_forgets_what_it_prepared(tmp_path, mo
     told = play(tmp_path / "told", calm.points // 3)
     assert not told.converged
     assert told.stuck
+    until(lambda: not strays(tmp_path), what="the forgotten processes to end with the drill")

@@ -12,10 +12,17 @@ from pathlib import Path
 from tests.environment import debian
 
 MAX_LINES = 400
+COMPILE = "from scheduler.warm import warm; warm()"
 
 
 def install(levels: list[str]) -> None:
-    """Install what is missing, where that is allowed; say what will be skipped elsewhere."""
+    """Install what is missing, where that is allowed; say what will be skipped elsewhere. The
+    planner is compiled beside it: once, and not by every worker of the tests that follow."""
+    with subprocess.Popen([sys.executable, "-c", COMPILE]):
+        _install(levels)
+
+
+def _install(levels: list[str]) -> None:
     wanted = {tool for level in levels for tool in debian.missing(level) if _worth_it(level)}
     if wanted and debian.can_install():
         print(f"tessera: installing {' '.join(sorted(t.package for t in wanted))}", flush=True)

@@ -23,18 +23,21 @@ def skip_without(tool: debian.Tool) -> None:
 
 
 class Levels:
-    """Counts outcomes by the first folder under tests/."""
+    """Counts outcomes, and the seconds that they took, by the first folder under tests/. Of what
+    several workers ran at once, every worker's seconds count."""
 
     def __init__(self, *, must_run: bool) -> None:
         self.must_run = must_run
         self.outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.reasons: dict[str, Counter[str]] = defaultdict(Counter)
         self.holes: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        level = level_of(report.fspath)
+        self.seconds[level] += report.duration
         if report.when != "call" and report.outcome == "passed":
             return
-        level = level_of(report.fspath)
         self.outcomes[level][report.outcome] += 1
         if report.skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else "no reason"
@@ -46,7 +49,7 @@ class Levels:
         terminalreporter.section("levels")
         for level, counts in sorted(self.outcomes.items()):
             said = ", ".join(f"{counts[word]} {word}" for word in ("passed", "failed", "skipped"))
-            terminalreporter.line(f"{level:<12} {said}")
+            terminalreporter.line(f"{level:<12} {said} in {self.seconds[level]:.0f} s")
             for reason, times in self.reasons[level].most_common():
                 terminalreporter.line(f"{'':<12} {times} skipped: {reason}")
         for level in self.broken():

@@ -37,7 +37,8 @@ class PostgresServer:
         self._as_user = _unprivileged(home)
         self._program: Program | None = None
         self._templated = False
-        self._make_cluster()
+        if not (home / "data").exists():
+            self._make_cluster()
 
     def start(self) -> None:
         """Start it, or start it again on the same port."""

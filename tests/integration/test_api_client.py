@@ -78,8 +78,8 @@ def client(made: Path, monkeypatch: pytest.MonkeyPatch):
     return client
 
 
-def operation(name: str):
-    return importlib.import_module(f"tessera_client.api.jobs.{name}")
+def operation(name: str, noun: str = "jobs"):
+    return importlib.import_module(f"tessera_client.api.{noun}.{name}")
 
 
 def test_the_typed_client_submits_reads_lists_and_cancels_a_job(client):
@@ -102,3 +102,34 @@ def test_the_typed_client_reads_a_problem(client):
     refused = operation("job_show").sync_detailed("J-999999", client=client)
     assert refused.status_code == 404
     assert isinstance(refused.parsed, models.Problem) and refused.parsed.code == "not_found"
+
+
+def test_the_typed_client_reads_who_it_is(client):
+    mine = operation("me", "me").sync(client=client)
+    assert (mine.user, mine.token.scope, mine.projects[0].slug) == ("olga", "write", "vision")
+    assert mine.projects[0].quotas[0].limit_units > 0
+
+
+def test_the_typed_client_keeps_a_template_from_the_version_it_read(client):
+    models = importlib.import_module("tessera_client.models")
+    request = a_request(Project.objects.get(slug="vision"))
+    wanted = {"name": "Train", "project": "vision", "request": request}
+    save = operation("template_save", "templates").sync_detailed
+    body = models.TemplateBody.from_dict(wanted)
+    made, again = (save(client=client, body=body, idempotency_key="k-1") for _ in range(2))
+    assert (made.status_code, again.parsed) == (201, made.parsed)
+    listed = operation("template_list", "templates").sync(client=client, project="vision")
+    assert [row.name for row in listed.results] == ["Train"]
+    change = operation("template_change", "templates").sync_detailed
+    args = (str(made.parsed.id),)
+    better = models.PatchedTemplateChange.from_dict({"description": "better"})
+    first = change(*args, client=client, body=better, if_match='"1"')
+    assert (first.status_code, first.headers["ETag"]) == (200, '"2"')
+    stale = change(*args, client=client, body=better, if_match='"1"')
+    assert isinstance(stale.parsed, models.Problem) and stale.status_code == 412
+    assert stale.parsed.current["version"] == 2
+
+
+def test_the_typed_client_reads_a_projects_images(client):
+    images = operation("project_images", "projects").sync("vision", client=client)
+    assert (str(images.rule), images.patterns, images.version) == ("any", [], 0)

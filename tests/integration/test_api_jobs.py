@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import timedelta
 
 import pytest
 from django.core.cache import cache
-from django.db import connection, connections
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -98,31 +97,6 @@ def test_the_same_key_and_body_is_the_same_job(client, project):
 def test_a_bad_key_is_refused(client, project, key):
     answer = client.post(URL, a_request(project), format="json", headers={"Idempotency-Key": key})
     assert (answer.status_code, answer.json()["code"]) == (400, "idempotency_key_invalid")
-
-
-@pytest.mark.django_db(transaction=True)
-def test_one_key_from_many_threads_makes_one_job():
-    cache.clear()
-    user = a_user("olga")
-    project = a_project("vision", user)
-    a_node("n1")
-    body, ids, gate = a_request(project), [], threading.Barrier(4)
-
-    def send() -> None:
-        client = APIClient()
-        client.force_authenticate(user)
-        gate.wait()
-        answer = client.post(URL, body, format="json", headers={"Idempotency-Key": "k"})
-        ids.append((answer.status_code, answer.json().get("id")))
-        connections.close_all()
-
-    threads = [threading.Thread(target=send) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(ids) == 4 and len(set(ids)) == 1 and ids[0][0] == 201
-    assert Job.objects.count() == 1
 
 
 def test_a_list_takes_as_many_queries_for_twenty_jobs_as_for_one(client, olga, project):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from contextlib import aclosing
 
 import pytest
@@ -14,11 +15,12 @@ from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, User
 from portal.api import waiting, watch
+from portal.api.waiting import wait_for_event
 from portal.api.watch import Watcher, events
 from portal.audit.models import Event
 from portal.audit.transitions import note
 from portal.jobs.models import Job
-from portal.live.listener import listener
+from portal.live.listener import _listeners, listener
 from tests.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -143,6 +145,57 @@ def test_a_stream_is_opened_with_a_session_or_a_token_and_says_what_it_is(job):
     assert answer["Cache-Control"] == "no-store"
     assert client.get("/api/v1/events/stream?job=J-999").status_code == 404
     assert client.get("/api/v1/events/stream?since=-1").status_code == 400
+
+
+@pytest.mark.parametrize("how", ["since", "header"])
+def test_what_came_after_an_event_that_is_not_kept_is_not_told_as_if_it_were_all(job, how):
+    client = APIClient()
+    client.force_login(job.owner)
+
+    def status(number: int) -> int:
+        query, headers = ({"since": number}, {}) if how == "since" else ({}, {})
+        headers = {"Last-Event-ID": str(number)} if how == "header" else headers
+        return client.get("/api/v1/events/stream", query, headers=headers).status_code
+
+    first, last = ids(job)[0], ids(job)[-1]
+    assert [status(number) for number in (0, first, last, last + 1)] == [200, 200, 200, 410]
+    Event.objects.filter(pk=first).delete()
+    note(job, "later", "it happened")
+    Event.objects.filter(pk__lte=last).delete()
+    assert [status(number) for number in (first, last)] == [410, 200]
+
+
+def test_a_stream_ends_when_the_server_goes_down(job, monkeypatch):
+    monkeypatch.setattr(watch, "HEARTBEAT_SECONDS", 60)
+
+    async def until_it_ends() -> list[str]:
+        found: list[str] = []
+        async with aclosing(events(of(job.owner, since=ids_seen))) as stream:
+            async for part in stream:
+                found.append(part)
+                asyncio.get_running_loop().call_later(0.05, listener().drain)
+        await listener().close()
+        return found
+
+    ids_seen = ids(job)[-1]
+    assert asyncio.run(until_it_ends()) == ["retry: 1000\n\n"]
+
+
+@pytest.mark.timeout(120)
+def test_a_long_poll_answers_when_the_server_goes_down(job, monkeypatch):
+    def drains(row: Job) -> int:
+        if not drained:
+            (ear,) = _listeners.values()
+            threading.Timer(0.1, ear.drain_soon).start()
+        drained.append(row.pk)
+        return real(row)
+
+    drained: list[int] = []
+    real = waiting.newest_event
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 60)
+    monkeypatch.setattr(waiting, "newest_event", drains)
+    wait_for_event(job, None, 3600)
+    assert drained, "it answered without a look"
 
 
 def test_a_long_poll_answers_at_once_where_there_is_something_new(job):

@@ -293,6 +293,7 @@ def test_quota_and_who_one_is(cli: Person):
     assert "vision" in cli("quota").stdout
     told = json.loads(cli("whoami", "-o", "json").stdout)
     assert told["token"]["name"] == "cli" and told["projects"] == ["vision"]
+    assert told["user"] == "olga"
 
 
 def test_signing_in_keeps_a_token_that_works(cli: Person):

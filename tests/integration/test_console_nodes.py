@@ -1,5 +1,7 @@
 """Nodes in the console: cordon, drain with every job named, and what a pass would partition."""
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -71,6 +73,20 @@ def test_nothing_stops_before_every_job_is_named(alice, vision, boss, root):
     for job in (one, two):
         job.refresh_from_db()
         assert job.status == JobStatus.RUNNING
+
+
+def test_who_read_an_older_node_sees_both_versions_and_changes_nothing(root):
+    a_node("n1")
+    page = "/console/nodes/n1/drain"
+    (seen,) = re.findall(r'name="seen" value="(\w+)"', root.get(page).content.decode())
+    answer = root.post(page, {"step": "cordon", "reason": "first fan", "seen": seen})
+    assert answer.status_code == 302
+    answer = root.post(page, {"step": "cordon", "reason": "second fan", "seen": seen})
+    said = answer.content.decode()
+    assert answer.status_code == 412
+    assert "Somebody changed it since you read it" in said
+    assert "first fan" in said and "second fan" in said
+    assert Node.objects.get().cordon_reason == "first fan"
 
 
 def test_what_is_named_is_stopped_with_its_grace_and_waits_again_where_it_may(alice, vision, root):

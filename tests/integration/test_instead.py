@@ -163,7 +163,7 @@ def test_beside_the_form_stands_what_would_start_now_and_a_click_fills_it_in(cli
 def test_enter_in_a_field_submits_the_form_and_takes_no_alternative(client, waiting):
     page = client.get("/request/", {"like": waiting.label}).content.decode()
     first = page.index("<button", page.index('id="request"'))
-    assert page[first:].startswith('<button type="submit" hidden>')
+    assert page[first:].startswith('<button type="submit" name="enter" hidden>')
 
 
 @pytest.mark.parametrize(

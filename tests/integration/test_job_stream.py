@@ -17,6 +17,7 @@ from portal.live.listener import listener
 from portal.web import job_stream, log_follow
 from portal.web.job_stream import Watched, job_events
 from portal.web.log_cursor import Cursor, cursor_in
+from portal.web.streaming import retry
 from tests.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -241,7 +242,7 @@ def test_a_stream_ends_by_itself_after_its_life(olga, running, monkeypatch):
     monkeypatch.setattr(job_stream, "life", lambda: 0.0)
     reader = Reader(olga, running)
     follow((reader, lambda _: False, None))
-    assert reader.texts == [f"retry: {job_stream.RETRY_MILLISECONDS}\n\n"]
+    assert reader.texts == [retry()]
 
 
 @pytest.mark.parametrize("change", ["membership", "active"])

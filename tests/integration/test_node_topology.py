@@ -58,12 +58,16 @@ def told(name: str, topology: NodeTopology) -> Node:
 def page(client):
     client.force_login(a_user("olga"))
 
-    def get(language: str = "en") -> str:
-        answer = client.get("/cluster/", headers={"accept-language": language})
+    def get(language: str = "en", path: str = "/cluster/") -> str:
+        answer = client.get(path, headers={"accept-language": language})
         assert answer.status_code == 200
         return answer.content.decode()
 
     return get
+
+
+def topologies() -> dict[str, NodeTopology]:
+    return {node.name: topology_of(node) for node in Node.objects.all()}
 
 
 def test_the_row_holds_what_the_node_told_last():
@@ -79,7 +83,7 @@ def test_the_row_holds_what_the_node_told_last():
 def test_a_row_of_another_version_shows_nothing_instead_of_failing(page, kept):
     node = told("n1", BRIDGED)
     Node.objects.filter(pk=node.pk).update(topology=kept or {})
-    assert joined_nodes(Node.objects.all()) == {}
+    assert joined_nodes(topologies()) == {}
     assert "Paths between" not in page()
 
 
@@ -101,12 +105,12 @@ def test_the_page_says_it_in_chinese(page):
     text = page("zh-hans")
     assert "NVLink：GPU 0-1，每方向 100 GB/s" in text
     assert "NUMA 1：GPU 2" in text
-    assert "GPU 与网卡之间的路径" in text
+    assert "GPU 与网卡之间的路径" in page("zh-hans", "/cluster/n1/")
 
 
 def test_the_table_has_a_row_for_each_gpu_and_each_nic(page):
     told("n1", BRIDGED)
-    table = re.search(r"Paths between.*?</details>", page(), re.S)
+    table = re.search(r"Paths between.*?</details>", page(path="/cluster/n1/"), re.S)
     assert table
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table[0], re.S)
     cells = {name: re.findall(r"<td[^>]*>(.*?)</td>", rest) for name, rest in rows}
@@ -124,7 +128,7 @@ def test_nodes_of_one_nvlink_domain_name_each_other(page):
     for name in ("rack1", "rack2"):
         told(name, SWITCHED)
     told("alone", replace(SWITCHED, cliques=(FabricClique("c-1", 4, (0,)),)))
-    found = {name: joined.lines[-1] for name, joined in joined_nodes(Node.objects.all()).items()}
+    found = {name: joined.lines[-1] for name, joined in joined_nodes(topologies()).items()}
     assert found["rack1"] == "One NVLink domain with rack2: GPUs 0-7"
     assert found["rack2"] == "One NVLink domain with rack1: GPUs 0-7"
     assert "domain" not in found["alone"]
@@ -133,7 +137,7 @@ def test_nodes_of_one_nvlink_domain_name_each_other(page):
 def test_closed_links_have_no_rate():
     node = told("n1", NodeTopology(gpus=(0, 1), groups=(GpuGroup(GroupKind.NVLINK, (0, 1)),)))
     with translation.override("en"):
-        lines = joined_nodes([node])["n1"].lines
+        lines = joined_nodes({"n1": topology_of(node)})["n1"].lines
     assert lines == ("GPUs 0-1 are wired by NVLink, but it is closed now",)
 
 
@@ -157,7 +161,7 @@ def test_more_nodes_take_no_more_queries(page):
     few = queries()
     for number in range(6, 12):
         told(f"n{number}", SWITCHED)
-    assert queries() == few
+    assert queries() <= few
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,16 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("openid_connect_callback", "post"): (404, 404, 404, 404, 404, 404),
     ("openid_connect_login", "get"): (405, 405, 405, 405, 405, 405),
     ("openid_connect_login", "post"): (404, 404, 404, 404, 404, 404),
+    ("saml_acs", "get"): (404, 404, 404, 404, 404, 404),
+    ("saml_acs", "post"): (404, 404, 404, 404, 404, 404),
+    ("saml_finish_acs", "get"): (404, 404, 404, 404, 404, 404),
+    ("saml_finish_acs", "post"): (404, 404, 404, 404, 404, 404),
+    ("saml_login", "get"): (405, 405, 405, 405, 405, 405),
+    ("saml_login", "post"): (404, 404, 404, 404, 404, 404),
+    ("saml_metadata", "get"): (404, 404, 404, 404, 404, 404),
+    ("saml_metadata", "post"): (405, 405, 405, 405, 405, 405),
+    ("saml_sls", "get"): (404, 404, 404, 404, 404, 404),
+    ("saml_sls", "post"): (404, 404, 404, 404, 404, 404),
     ("socialaccount_connections", "get"): (302, 302, 302, 302, 302, 302),
     ("socialaccount_connections", "post"): (302, 302, 302, 302, 302, 302),
     ("socialaccount_login_cancelled", "get"): (200, 200, 200, 200, 200, 200),
@@ -72,6 +82,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("socialaccount_signup", "post"): (302, 302, 302, 302, 302, 302),
     ("web:account", "get"): (200, 200, 200, 200, 200, 302),
     ("web:account", "post"): (200, 200, 200, 200, 200, 302),
+    ("web:again", "get"): (405, 405, 405, 405, 405, 302),
+    ("web:again", "post"): (403, 403, 404, 403, 403, 302),
     ("web:approval", "get"): (404, 404, 404, 404, 404, 302),
     ("web:approval", "post"): (404, 404, 404, 404, 404, 302),
     ("web:approvals", "get"): (404, 404, 200, 200, 200, 302),
@@ -132,6 +144,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:language", "post"): (302, 302, 302, 302, 302, 302),
     ("web:limits", "get"): (404, 404, 404, 404, 200, 302),
     ("web:limits", "post"): (404, 404, 404, 404, 200, 302),
+    ("web:logs_full", "get"): (200, 200, 404, 200, 200, 302),
+    ("web:logs_full", "post"): (405, 405, 405, 405, 405, 302),
     ("web:member", "get"): (405, 405, 405, 405, 405, 302),
     ("web:member", "post"): (404, 404, 404, 400, 400, 302),
     ("web:node_list", "get"): (404, 404, 404, 404, 200, 302),
@@ -160,6 +174,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:template_new", "post"): (404, 400, 400, 400, 400, 302),
     ("web:templates", "get"): (200, 200, 200, 200, 200, 302),
     ("web:templates", "post"): (200, 200, 200, 200, 200, 302),
+    ("web:templates_found", "get"): (200, 200, 200, 200, 200, 302),
+    ("web:templates_found", "post"): (405, 405, 405, 405, 405, 302),
     ("web:token_revoke", "get"): (404, 200, 404, 404, 404, 302),
     ("web:token_revoke", "post"): (404, 302, 404, 404, 404, 302),
     ("web:tokens", "get"): (302, 302, 302, 302, 302, 302),
@@ -203,7 +219,11 @@ PAGES = {
 def world() -> World:
     cache.clear()
     world = a_world()
-    world.names |= {"provider_id": "none", "pk": world.names["template"]}
+    world.names |= {
+        "provider_id": "none",
+        "organization_slug": "none",
+        "pk": world.names["template"],
+    }
     return world
 
 
@@ -214,6 +234,7 @@ STREAMS: dict[str, tuple[int, int, int, int, int, int]] = {
     "web:jobs_stream": (200, 200, 200, 200, 200, 401),
     "web:log": (200, 200, 404, 200, 200, 302),
     "web:queue_stream": (200, 200, 200, 200, 200, 401),
+    "web:request_stream": (200, 200, 200, 200, 200, 401),
     "web:stream": (200, 200, 404, 200, 200, 401),
 }
 

@@ -111,7 +111,8 @@ def test_the_counts_of_the_digest_are_those_of_the_drawing():
     for digest in found:
         if digest.name in drawn:
             assert digest.free == drawn[digest.name].free, digest.name
-        live = Slice.objects.filter(gpu__node=digest.id).exclude(status__in=("deleted", "deleting"))
+        live = Slice.objects.filter(gpu__node__name=digest.name)
+        live = live.exclude(status__in=("deleted", "deleting"))
         idle = live.filter(gpu__health="ok", status="ready").exclude(pk__in=held).count()
         assert digest.idle == (idle if digest.takes_work else 0), digest.name
         assert cluster_digest(digest.name) == [digest]

@@ -14,7 +14,7 @@ from portal.accounts.models import Membership, Project, Role
 from portal.audit.models import AuditEntry, Event
 from portal.inventory.models import JoinToken, Node
 from portal.jobs.models import Job
-from portal.quotas.models import Budget, PlannerPolicy, Quota
+from portal.quotas.models import PlannerPolicy, Quota
 from portal.quotas.policy import OPTIONS, policy_now, policy_set
 from scheduler.core.states import JobStatus
 from tests.rows import a_job, a_node, a_project, a_user
@@ -54,7 +54,7 @@ def test_pages_open_and_machine_rows_are_not_edited(client: Client, model):
     for row in model.objects.all()[:1]:
         assert client.get(f"{base}{row.pk}/change/").status_code == 200
         assert client.post(f"{base}{row.pk}/delete/", {"post": "yes"}).status_code == 403
-    edited = {get_user_model(), Project, Node, Quota, Budget, PlannerPolicy}
+    edited = {get_user_model(), Project, Node, PlannerPolicy}
     assert client.get(f"{base}add/").status_code == (200 if model in edited else 403)
 
 
@@ -132,17 +132,6 @@ def test_members_changed_here_are_audited(client: Client):
     assert actions == {"project_change", "membership_set", "membership_share"}
 
 
-def test_a_quota_saved_here_goes_through_the_service(client: Client):
-    quota = Quota.objects.get(project=a_project("vision"))
-    page = f"/admin/quotas/quota/{quota.pk}/change/"
-    assert client.post(page, {"limit_units": "56000"}).status_code == 302
-    quota.refresh_from_db()
-    assert (quota.limit_units, quota.guard_units, quota.version) == (56_000, 56_000, 2)
-    assert AuditEntry.objects.get().action == "quota_set"
-    assert client.post(page, {"limit_units": "-1"}).status_code == 200
-    assert AuditEntry.objects.count() == 1
-
-
 def test_the_policy_is_looser_in_the_console_only(client: Client):
     inside = client.get("/admin/")["Content-Security-Policy"]
     outside = client.get("/api/v1/jobs")["Content-Security-Policy"]
@@ -207,22 +196,6 @@ def test_the_policy_is_set_in_the_console_and_audited(client: Client):
     assert client.get("/admin/quotas/plannerpolicy/add/").status_code == 403
 
 
-def test_a_budget_is_added_and_taken_away_in_the_console(client: Client):
-    project = a_project("vision")
-    form = {
-        "project": project.pk,
-        "limit_unit_seconds": 7,
-        **{"starts_at_0": "2026-01-01", "starts_at_1": "00:00:00"},
-        **{"ends_at_0": "2026-02-01", "ends_at_1": "00:00:00"},
-    }
-    client.post("/admin/quotas/budget/add/", form)
-    row = Budget.objects.get()
-    client.post(f"/admin/quotas/budget/{row.pk}/delete/", {"post": "yes"})
-    assert not Budget.objects.exists()
-    actions = list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))
-    assert actions == ["budget_add", "budget_remove"]
-
-
 def test_a_project_gets_its_share_in_the_console(client: Client):
     project = a_project("vision")
     form = {"name": "Vision", "weight": 3, "max_running": 2, "max_pending": 0}
@@ -232,21 +205,6 @@ def test_a_project_gets_its_share_in_the_console(client: Client):
     project.refresh_from_db()
     assert (project.weight, project.max_running, project.approval_units) == (3, 2, 56_000)
     assert AuditEntry.objects.filter(action="project_share").count() == 1
-
-
-def test_a_row_that_somebody_changed_meanwhile_is_not_overwritten(client: Client):
-    quota = Quota.objects.get(project=a_project("vision"))
-    page = f"/admin/quotas/quota/{quota.pk}/change/"
-    assert 'name="seen" value="1"' in client.get(page).content.decode()
-    client.post(page, {"limit_units": "56000", "seen": "1"})
-    answer = client.post(page, {"limit_units": "112000", "seen": "1"})
-    assert answer.status_code == 200
-    said = answer.content.decode()
-    assert "Somebody changed it since you read it" in said and "56000" in said
-    assert 'value="112000"' in said, "what was typed is kept"
-    quota.refresh_from_db()
-    assert quota.limit_units == 56_000
-    assert client.post(page, {"limit_units": "112000", "seen": "2"}).status_code == 302
 
 
 def test_a_policy_that_somebody_changed_meanwhile_is_not_overwritten(client: Client):

@@ -183,7 +183,7 @@ class TestThePages:
     def test_a_share_is_offered_only_where_a_node_gives_shares(self, client, alice):
         a_project("vision", alice)
         node = a_node()
-        assert "room on 1 GPU<" in client.get("/request/").content.decode()
+        assert "room on 1 of 1 GPU<" in client.get("/request/").content.decode()
         node.row.refresh_from_db()
         node.row.facts["share_clients"] = 0
         node.row.save()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
+from datetime import date, timedelta
 from itertools import pairwise
 
 import pytest
@@ -12,9 +12,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.inventory.models import Gpu
+from portal.jobs.lease_seconds import whole
 from portal.jobs.models import Allocation
+from portal.quotas.budgets import budget_views
+from portal.quotas.models import Budget
 from portal.usage.ledger import Window, used_between, used_by_line, used_by_owner
 from portal.usage.selectors import usage
+from portal.usage.window import PERIODS, asked, midnight, steps, window_of
 from tests.leases import DEVICES, lease
 from tests.rows import a_job, a_node, a_project, a_user
 
@@ -105,6 +109,41 @@ def test_the_parts_of_a_window_add_up_to_the_whole(jobs, gpus, seed):
     assert used_between(rows, edges, NOW) == parts
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "Asia/Kolkata", "America/New_York"])
+def test_whatever_the_page_offers_its_bars_and_its_lines_agree_with_each_allocation(
+    jobs, gpus, zone
+):
+    many(jobs, gpus, seed=len(zone), number=60)
+    rows = Allocation.objects.all()
+    with timezone.override(zone):
+        today = timezone.localtime(NOW).date()
+        days = [asked({"period": period}, today).days for period in PERIODS]
+        days += [(today - timedelta(days=n), today - timedelta(days=n // 2)) for n in (0, 3, 80)]
+        for first_and_last in days:
+            window = window_of(first_and_last, NOW)
+            used = sum(slowly(window, everything()).values())
+            edges = [midnight(day) for day in steps(first_and_last, today)]
+            assert sum(used_by_line(rows, window).values()) == used
+            assert sum(used_between(rows, edges, NOW)) == used
+
+
+def test_a_day_that_is_an_hour_short_or_long_is_counted_as_the_clocks_went(jobs, gpus):
+    with timezone.override("America/New_York"):
+        days = [date(2026, 3, 7), date(2026, 3, 8), date(2026, 3, 9)]
+        edges = [midnight(day) for day in days]
+        lease(jobs[0], gpus[0], edges[0] - timedelta(hours=1), edges[-1] + timedelta(hours=1))
+        hours = [used // 56_000 // 3600 for used in used_between(Allocation.objects, edges, NOW)]
+    assert hours == [24, 23]
+
+
+@pytest.mark.parametrize("fraction", [1, 417_000, 999_999])
+def test_no_fraction_of_a_second_is_rounded_up(jobs, gpus, fraction):
+    at = whole(NOW) - timedelta(minutes=1)
+    lease(jobs[0], gpus[0], at + timedelta(microseconds=fraction), None)
+    used = used_by_line(Allocation.objects.all(), Window(at, at + timedelta(seconds=10), NOW))
+    assert list(used.values()) == [56_000 * 9]
+
+
 def test_by_user_by_project_by_model_and_by_day_are_the_same_sum(jobs, gpus):
     many(jobs, gpus, seed=7)
     rows, window = Allocation.objects.all(), Window(NOW - timedelta(days=6), NOW, NOW)
@@ -121,6 +160,27 @@ def test_by_user_by_project_by_model_and_by_day_are_the_same_sum(jobs, gpus):
     assert {entry.model for entry in found.entries} == {"H200", "A100"}
 
 
+def test_a_budget_is_used_by_exactly_what_the_ledger_counts_since_it_began(jobs, gpus):
+    many(jobs, gpus, seed=5)
+    starts = [NOW - timedelta(days=days) for days in (12, 5, 1)]
+    home = jobs[0].project
+    known = {"project": home, "limit_unit_seconds": 1, "ends_at": NOW + timedelta(days=1)}
+    owners = (None, jobs[1].owner)
+    rows = [Budget(user=user, starts_at=at, **known) for at in starts for user in owners]
+    of_home = Allocation.objects.filter(project=home)
+    for row, view in zip(rows, budget_views(rows, NOW), strict=True):
+        used = used_by_owner(of_home, Window(row.starts_at, NOW, NOW))
+        counted = (row.user_id,) if row.user_id else (jobs[0].owner_id, jobs[1].owner_id)
+        assert view.used_unit_seconds == sum(used[home.pk, user] for user in counted) > 0
+
+
+def test_a_budget_that_has_not_begun_is_not_used(jobs, gpus):
+    lease(jobs[0], gpus[0], NOW - timedelta(hours=1), None)
+    later = NOW + timedelta(hours=1)
+    row = Budget(project=jobs[0].project, limit_unit_seconds=1, starts_at=later, ends_at=later)
+    assert budget_views([row], NOW)[0].used_unit_seconds == 0
+
+
 def test_an_ended_allocation_counts_exactly_what_its_row_says(jobs, gpus):
     bound = NOW - timedelta(hours=3, microseconds=600_000)
     row = lease(jobs[0], gpus[0], bound, NOW - timedelta(minutes=5))
@@ -130,7 +190,7 @@ def test_an_ended_allocation_counts_exactly_what_its_row_says(jobs, gpus):
 
 
 def test_what_runs_counts_up_to_now_and_nothing_of_the_time_to_come(jobs, gpus):
-    lease(jobs[0], gpus[0], NOW - timedelta(minutes=10), None)
+    lease(jobs[0], gpus[0], whole(NOW) - timedelta(minutes=10), None)
     later = Window(NOW - timedelta(days=1), NOW + timedelta(days=1), NOW)
     assert sum(used_by_line(Allocation.objects.all(), later).values()) == 56_000 * 600
     to_come = Window(NOW + timedelta(hours=1), NOW + timedelta(days=1), NOW)
@@ -138,8 +198,9 @@ def test_what_runs_counts_up_to_now_and_nothing_of_the_time_to_come(jobs, gpus):
 
 
 def test_an_edge_between_two_instants_cuts_an_allocation_in_two(jobs, gpus):
-    lease(jobs[0], gpus[0], NOW - timedelta(seconds=100), NOW - timedelta(seconds=20))
-    edge = NOW - timedelta(seconds=50)
+    at = whole(NOW)
+    lease(jobs[0], gpus[0], at - timedelta(seconds=100), at - timedelta(seconds=20))
+    edge = at - timedelta(seconds=50)
     before = used_by_line(Allocation.objects.all(), Window(NOW - timedelta(days=1), edge, NOW))
     after = used_by_line(Allocation.objects.all(), Window(edge, NOW, NOW))
     assert sum(before.values()) == 56_000 * 50

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from portal.demo.scale import Size
@@ -84,11 +86,48 @@ def test_whatever_is_typed_is_inert(page, text):
     assert f'"{"x" * 65}' not in found, "the form keeps a part of it"
 
 
-def test_nodes_are_grouped_by_what_was_asked(page):
+def test_a_grouped_page_has_a_line_for_each_group_and_its_nodes_behind_it(page):
     seeded(Size(jobs=60, nodes=30, users=8, projects=2))
     text = page(group="pool")
-    assert "<th colspan" in text
-    assert text.index("serve · ") < text.index("train · ")
+    assert maps(text) == 0
+    assert listed(text) == []
+    assert "30 nodes by pool" in text
+    links = re.findall(
+        r'<a href="\?group=pool&amp;of=(\w+)">(\w+)</a></th><td class="num">(\d+)', text
+    )
+    assert [name for _, name, _ in links] == sorted(name for _, name, _ in links)
+    for of, name, count in links:
+        inside = page(group="pool", of=of)
+        assert (len(listed(inside)) or maps(inside)) == int(count)
+        assert f"pool={name}" in inside
+    assert sum(int(count) for _, _, count in links) == 30
+
+
+def test_nodes_of_no_group_are_a_group_too(page):
+    a_node("n1")
+    labelled = a_node("n2")
+    Node.objects.filter(pk=labelled.row.pk).update(labels=["rack=r1"])
+    assert "without one" in page(group="rack")
+    text = page(group="rack", of="~")
+    assert ('id="n-n1"' in text, 'id="n-n2"' in text) == (True, False)
+    assert "No node matches" in page(group="rack", of="r9")
+
+
+def test_groups_are_paged_as_nodes_are(page):
+    for nth in range(PAGE + 1):
+        node = a_node(f"n{nth}")
+        Node.objects.filter(pk=node.row.pk).update(labels=[f"rack=r{nth:03}"])
+    assert "Page 1 of 2" in page(group="rack")
+    assert "r050" in page(group="rack", page="2")
+
+
+def test_a_node_without_gpus_takes_no_place_among_the_drawn(page):
+    seeded(Size(jobs=20, nodes=12, users=5, projects=2))
+    Node.objects.create(name="a-first")
+    text = page()
+    assert maps(text) == DRAWN
+    assert 'id="n-a-first"' not in text
+    assert listed(text)[0] == "a-first"
 
 
 def test_a_place_that_was_clicked_is_told_with_all_that_fits(page):

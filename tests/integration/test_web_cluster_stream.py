@@ -13,6 +13,7 @@ from agents.contract.telemetry import GpuSample
 from portal.inventory.models import Gpu, LatestSample
 from portal.live.listener import listener
 from portal.web import stream
+from portal.web.part_stream import Pace
 from tests.rows import a_node, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,14 +22,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
     """The same loop without its waits."""
-    monkeypatch.setattr(stream, "CLUSTER_PACE_SECONDS", 0)
-    monkeypatch.setattr(stream, "CLUSTER_LOOK_SECONDS", 0)
+    monkeypatch.setattr(stream, "PACE", Pace(busy=0, quiet=0))
 
 
 async def told(user, changes, language: str = "en") -> list[str]:
     """The first event, then one after each change."""
     found = []
-    async with aclosing(stream._cluster_events(user, language)) as events:
+    async with aclosing(stream.cluster_events(user, language, {})) as events:
+        assert (await anext(events)).startswith("retry: ")
         found.append(await anext(events))
         for change in changes:
             await asyncio.to_thread(_closing, change)
@@ -58,7 +59,7 @@ def test_a_new_sample_and_a_new_fault_reach_an_open_page():
         node.report()
 
     first, second, third = asyncio.run(told(olga, [sample, fault]))
-    assert first.startswith("event: page\n")
+    assert "\nevent: page\n" in first
     assert "1 GPU free now" in first
     assert "°C" not in first
     assert "77\N{NO-BREAK SPACE}°C" in second
@@ -70,7 +71,7 @@ def test_where_nothing_changed_only_a_beat_is_sent():
     olga = a_user("olga")
     a_node("n1")
     first, second = asyncio.run(told(olga, [lambda: None]))
-    assert first.startswith("event: page\n")
+    assert "\nevent: page\n" in first
     assert second.startswith("event: beat\n")
     assert "<" not in second
 

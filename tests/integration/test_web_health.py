@@ -81,7 +81,7 @@ def test_a_gpu_that_a_stranger_uses_is_neither_free_nor_broken(page, olga):
     assert "Nothing is free now" in text
     assert "a process of no job" in text
     assert (drawn(text, "free"), drawn(text, "fault")) == (0, 0)
-    assert "none free now" in page("/request/")
+    assert "none in service now" in page("/request/")
 
 
 def test_a_stranger_hides_nobodys_job(page, olga):
@@ -107,7 +107,7 @@ def test_a_cordoned_node_says_why_and_has_nothing_free(page):
 def test_whole_gpus_of_different_sizes_are_not_shown_as_one_size(page, olga):
     a_project("vision", olga)
     a_node("n1")
-    assert '>141\N{NO-BREAK SPACE}GB</b><span class="small mute">whole GPUs' in page("/request/")
+    assert '>141\N{NO-BREAK SPACE}GB</b><span class="small mute">whole H200<' in page("/request/")
     a_node("n2", board="L40S-48GB")
     assert "44–140\N{NO-BREAK SPACE}GiB" in page("/request/")
 

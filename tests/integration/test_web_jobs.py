@@ -16,19 +16,11 @@ from portal.jobs.models import Job
 from portal.jobs.selectors import jobs_visible_to
 from portal.web.job_list_csv import harmless
 from scheduler.core.states import JobStatus
+from tests.event_stream import first_event
+from tests.many_jobs import many_jobs
 from tests.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def olga():
-    return a_user("olga")
-
-
-@pytest.fixture
-def team(olga):
-    return a_project("vision", olga)
 
 
 @pytest.fixture
@@ -43,34 +35,10 @@ def page(client, olga):
 
 
 def many(owner, project, count, **columns) -> list[Job]:
-    """Queued jobs, written at once."""
-    first = a_job(owner, project)
-    Job.objects.filter(pk=first.pk).delete()
-    rows = []
-    for number in range(count):
-        fields = {
-            "status": JobStatus.QUEUED,
-            "name": f"job-{number:05}",
-            "position": number + 1,
-            "queued_at": timezone.now(),
-            "reason": {"code": "resources", "class": "wait", "sentence": "All is taken"},
-        }
-        asked = dict(first.request, name=f"job-{number:05}")
-        rows.append(
-            Job(
-                project=project,
-                owner=owner,
-                kind="batch",
-                image=first.image,
-                request=asked,
-                replicas_wanted=1,
-                cpu_milli=1000,
-                memory_mib=1024,
-                time_limit_seconds=3600,
-                **(fields | columns),
-            )
-        )
-    return Job.objects.bulk_create(rows, batch_size=500)
+    """Queued jobs of somebody, and nothing else."""
+    like = a_job(owner, project)
+    Job.objects.filter(pk=like.pk).delete()
+    return many_jobs(like, count, **columns)
 
 
 def names(text: str) -> list[str]:
@@ -323,25 +291,15 @@ def test_usual_words_stay_as_they_are():
     assert harmless("a-b=c") == "a-b=c"
 
 
-async def first_event(user, path):
-    client = AsyncClient()
-    await client.aforce_login(user)
-    answer = await client.get(path)
-    assert answer.status_code == 200
-    stream = aiter(answer.streaming_content)
-    text = (await anext(stream)).decode()
-    await stream.aclose()
-    return text
-
-
 def test_the_stream_refreshes_the_rows_that_stand_there_and_tells_of_new_ones(olga, team):
     shown = a_job(olga, team, name="shown")
     eve = a_user("eve")
     foreign = a_job(eve, a_project("secret", eve), name="zebra")
     a_job(olga, team, name="newer")
     path = f"/jobs/stream?row={shown.pk}&row={foreign.pk}&row=x"
-    text = asyncio.run(first_event(olga, path))
-    assert text.startswith("event: page\n")
+    event = first_event(olga, path)
+    text = event.data
+    assert event.name == "page"
     assert f'data-part="{shown.label}-status"' in text
     assert "zebra" not in text
     assert "1 newer job" in text

@@ -1,34 +1,23 @@
 """The Queue page: everybody's waiting jobs in the order of the last pass, nobody's secrets."""
 
-import asyncio
 import re
 from dataclasses import replace
 
 import pytest
 from django.conf import settings
 from django.db import connection
-from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.accounts.models import Role
 from portal.jobs.models import Job
 from portal.quotas.policy import policy_set
-from scheduler.core.states import JobStatus
 from scheduler.tasks import plan_once
+from tests.event_stream import first_event
+from tests.many_jobs import many_jobs
 from tests.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def olga():
-    return a_user("olga")
-
-
-@pytest.fixture
-def team(olga):
-    return a_project("vision", olga)
 
 
 @pytest.fixture
@@ -253,13 +242,13 @@ def test_what_an_admin_holds_only_an_admin_releases(client, full, olga, team):
 
 
 def test_a_queue_of_ten_thousand_asks_as_little_as_a_short_one_and_is_paged_whole(
-    client, full, olga, team
+    client, full, olga
 ):
     client.force_login(olga)
     client.get("/queue/")
     with CaptureQueriesContext(connection) as few:
         client.get("/queue/")
-    many(olga, team, 10_000)
+    many_jobs(Job.objects.get(name="alpha"), 10_000, first=3)
     with CaptureQueriesContext(connection) as asked:
         text = client.get("/queue/").content.decode()
     assert len(asked) == len(few) <= 14
@@ -274,38 +263,10 @@ def test_a_queue_of_ten_thousand_asks_as_little_as_a_short_one_and_is_paged_whol
     assert len(seen) == 200
 
 
-def many(owner, project, count) -> None:
-    like = Job.objects.get(name="alpha")
-    rows = []
-    for number in range(count):
-        rows.append(
-            Job(
-                **{
-                    field.attname: getattr(like, field.attname)
-                    for field in Job._meta.concrete_fields
-                    if field.name not in ("id", "uid", "name", "position")
-                },
-                name=f"job-{number:05}",
-                position=number + 3,
-            )
-        )
-    Job.objects.bulk_create(rows, batch_size=500)
-    assert Job.objects.filter(status=JobStatus.QUEUED).count() == count + 2
-
-
-async def first_event(user, path):
-    client = AsyncClient()
-    await client.aforce_login(user)
-    answer = await client.get(path)
-    stream = aiter(answer.streaming_content)
-    text = (await anext(stream)).decode()
-    await stream.aclose()
-    return text
-
-
 def test_the_stream_tells_the_same_as_the_page_and_holds_no_token(full, olga):
-    text = asyncio.run(first_event(olga, "/queue/stream?whose=mine"))
-    assert text.startswith("event: page\n")
+    event = first_event(olga, "/queue/stream?whose=mine")
+    text = event.data
+    assert event.name == "page"
     for part in ("head", "queue", "leaving"):
         assert f'data-part="{part}"' in text
     assert "alpha" in text

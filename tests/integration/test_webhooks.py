@@ -222,6 +222,53 @@ def test_a_test_message_is_sent_and_shown_in_the_log_and_can_be_sent_again(clien
     assert first[2] == second[2]
 
 
+def test_many_tests_asked_for_at_once_are_one_message(client, receiver, home):
+    hook = add(client, receiver.url).json()["id"]
+    asked = [client.post(f"/api/v1/webhooks/{hook}/test").json()["id"] for _ in range(3)]
+    deliver_once()
+    assert (len(set(asked)), len(receiver.seen)) == (1, 1)
+    client.post(f"/api/v1/webhooks/{hook}/test")
+    deliver_once()
+    assert len(receiver.seen) == 2
+
+
+def test_one_that_is_told_nothing_any_more_says_why_and_sends_nothing(client, receiver, home):
+    hook = add(client, receiver.url).json()["id"]
+    client.post(f"/api/v1/webhooks/{hook}/test")
+    deliver_once()
+    why = "olga no longer runs vision"
+    Endpoint.objects.update(off_because=why)
+    row = Delivery.objects.get()
+    for path in ("test", f"deliveries/{row.pk}/redeliver"):
+        answer = client.post(f"/api/v1/webhooks/{hook}/{path}")
+        assert (answer.status_code, answer.json()["code"]) == (409, "webhook_off")
+        assert why in answer.json()["detail"]
+    page = client.get(f"/account/webhooks/{hook}/").content.decode()
+    assert "ci is told nothing any more</h1>" in page and why in page
+    assert "Send a test" not in page and "Send again" not in page
+    answer = client.post(f"/account/webhooks/{hook}/test", follow=True)
+    assert why in answer.content.decode()
+    deliver_once()
+    assert len(receiver.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "title"),
+    [
+        ([], "was told nothing yet"),
+        ([(200, {})], "takes what it is told"),
+        ([(500, {})], "did not take the last message"),
+    ],
+)
+def test_the_title_says_whether_messages_arrive(client, receiver, home, answers, title):
+    hook = add(client, receiver.url).json()["id"]
+    receiver.answers = list(answers)
+    if answers:
+        client.post(f"/api/v1/webhooks/{hook}/test")
+        deliver_once()
+    assert f"ci {title}</h1>" in client.get(f"/account/webhooks/{hook}/").content.decode()
+
+
 def test_what_happened_before_it_was_added_is_not_told(client, olga, receiver, home):
     a_job(olga, a_project("vision", olga))
     add(client, receiver.url)
@@ -250,6 +297,7 @@ def test_the_page_adds_one_shows_the_secret_once_tries_it_and_removes_it(
     deliver_once()
     shown = client.get(page).content
     assert b"delivered" in shown and b"whs_" not in shown
+    assert b'<h1 class="wraps">&lt;b&gt;ci&lt;/b&gt; takes what it is told</h1>' in shown
     assert client.post(f"{page}{Delivery.objects.get().pk}/again").status_code == 302
     deliver_once()
     assert len(receiver.seen) == 2

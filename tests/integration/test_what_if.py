@@ -29,7 +29,7 @@ from tests.rows import a_job, a_node, a_project, a_user, settle
 pytestmark = pytest.mark.django_db(transaction=True)
 
 HOUR = timedelta(hours=1)
-# One moment for all of a run: what is compared to the second must not be counted from two.
+# One moment for all of a test: what is compared to the second must not be counted from two.
 TODAY = timezone.now().replace(microsecond=0)
 SLICE = {"device": {"mig": "3g.71gb"}}
 
@@ -49,6 +49,11 @@ def ran(job, *, queued, waited=0, hours=1.0):
     times = {"created_at": start, "ended_at": end}
     Attempt.objects.update_or_create(job=job, number=1, defaults=times)
     return job
+
+
+@pytest.fixture(autouse=True)
+def today(monkeypatch):
+    monkeypatch.setitem(globals(), "TODAY", timezone.now().replace(microsecond=0))
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django.setup()
 
-from django.core.management import call_command  # noqa: E402 - after setup
 from django.db import IntegrityError, connection  # noqa: E402
 
 from agents.contract.documents import SliceKind  # noqa: E402
@@ -29,7 +28,6 @@ from tests.rows import a_job, a_node, a_project, a_user  # noqa: E402
 
 
 def main(rounds: int, mode: str) -> None:
-    call_command("migrate", verbosity=0)
     alice, bob = a_user("alice"), a_user("bob")
     project = a_project("vision", alice, bob, gpus=64)
     node = a_node("only")

@@ -12,20 +12,26 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django.setup()
 
-from django.core.management import call_command  # noqa: E402 - after setup
 from django.utils import timezone  # noqa: E402
 
 from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User  # noqa: E402
 from portal.inventory.models import JoinToken, Node  # noqa: E402
 from portal.quotas.models import Quota  # noqa: E402
 
+# People who have never asked for anything: one for each module that looks at somebody's own work.
+NEWCOMERS = ("nora", "wren", "theo", "june")
+OTHERS = dict.fromkeys(NEWCOMERS, Role.MEMBER) | {"ada": Role.ADMIN}
+
 
 def main(nodes: list[str]) -> None:
-    call_command("migrate", verbosity=0)
     password = secrets.token_urlsafe(12)
     alice = User.objects.create_user("alice", password=password)
-    project = Project.objects.create(slug="vision", name="Vision")
+    # A job of more than half a day waits until ada, who leads the project, approves it.
+    project = Project.objects.create(slug="vision", name="Vision", approval_seconds=12 * 3600)
     Membership.objects.create(project=project, user=alice, role=Role.MEMBER)
+    for name, role in OTHERS.items():
+        user = User.objects.create(username=name, password=alice.password)
+        Membership.objects.create(project=project, user=user, role=role)
     units = 64 * 56_000
     Quota.objects.create(project=project, limit_units=units, guard_units=units)
     _, token = ApiToken.objects.create(user=alice, name="tests", scope=Scope.WRITE)

@@ -13,15 +13,12 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django.setup()
 
-from django.core.management import call_command  # noqa: E402 - after setup
-
 from portal.accounts.models import Membership, Role, User  # noqa: E402
 from portal.accounts.services import project_share  # noqa: E402
 from tests.rows import a_job, a_node, a_project, settle  # noqa: E402
 
 
 def main() -> None:
-    call_command("migrate", verbosity=0)
     password = secrets.token_urlsafe(12)
     alice = User.objects.create_user("alice", password=password)
     ada = User.objects.create_user("ada", password=password)

@@ -15,7 +15,6 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django.setup()
 
-from django.core.management import call_command  # noqa: E402 - after setup
 from django.utils import timezone  # noqa: E402
 
 from portal.accounts.models import Membership, Role, User  # noqa: E402
@@ -29,7 +28,6 @@ GPU = {"gpus": 1}
 
 
 def main(more: int) -> None:
-    call_command("migrate", verbosity=0)
     password = secrets.token_urlsafe(12)
     alice, ada, eve = (_user(name, password) for name in ("alice", "ada", "eve"))
     _user("root", password, is_superuser=True)

@@ -16,7 +16,6 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django.setup()
 
-from django.core.management import call_command  # noqa: E402 - after setup
 from django.db import transaction  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
@@ -37,7 +36,6 @@ HOSTILE = (
 
 
 def main() -> None:
-    call_command("migrate", verbosity=0)
     password = secrets.token_urlsafe(12)
     alice, ada, eve = (User.objects.create_user(n, password=password) for n in USERS)
     vision = a_project("vision", alice)

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,29 +19,30 @@ from typing import Any, TypeVar
 
 import httpx
 
+from tests.environment.django_sqlite import copy_migrated
+from tests.environment.programs import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 
 
-def until(check: Callable[[], T], *, seconds: float = 30, what: str = "it") -> T:
-    """The first true answer of `check`, asked every 20 ms; AssertionError when time is up."""
+def until(
+    check: Callable[[], T], *, seconds: float = 30, what: str = "it", every: float = 0.1
+) -> T:
+    """The first true answer of `check`; AssertionError when time is up. Who asks more often takes
+    the processor from those that it waits for."""
     end = time.monotonic() + seconds
     while True:
         if answer := check():
             return answer
         assert time.monotonic() < end, f"waited {seconds} s for {what}"
-        time.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        time.sleep(every)
 
 
 @dataclass
 class Stack:
-    """`docker_url` empty: agents run jobs as plain processes."""
+    """`database_url`: of a migrated database; empty: SQLite. `docker_url` empty: agents run jobs as
+    plain processes."""
 
     var: Path
     database_url: str = ""
@@ -58,11 +58,10 @@ class Stack:
     http: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False))
 
     def __enter__(self) -> Stack:
-        self.var.mkdir(parents=True, exist_ok=True)
         try:
-            self.seeded = json.loads(self.manage_program("tests.services.seed", *self.nodes))
-            self.start_web()
+            self.seed("tests.services.seed", *self.nodes)
             self.start_worker()
+            self.start_web()
             for name in self.nodes:
                 self.start_agent(name)
             self.until_online()
@@ -72,10 +71,18 @@ class Stack:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in reversed(list(self.running)):
-            self.stop(name)
+        """Nothing of it is wanted any more, so nothing is asked to end by itself."""
+        for name in list(self.running):
+            self.kill(name)
         self._end_what_is_left()
         self.http.close()
+
+    def seed(self, program: str, *arguments: str) -> None:
+        """Its database, with what the program writes into it; what that prints is `seeded`."""
+        self.var.mkdir(parents=True, exist_ok=True)
+        if not self.database_url:
+            copy_migrated(self.var / "tessera.sqlite3")
+        self.seeded = json.loads(self.manage_program(program, *arguments))
 
     def _end_what_is_left(self) -> None:
         """Jobs and MPS daemons outlive their agent, as they should; not this stack. They are known
@@ -94,7 +101,7 @@ class Stack:
     @property
     def env(self) -> dict[str, str]:
         extra = {
-            "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
+            "DJANGO_SETTINGS_MODULE": "tests.services.settings",
             "TESSERA_VAR": str(self.var),
             "TESSERA_SECRET_KEY": "s" * 60,
             "TESSERA_PARTITION_DWELL_SECONDS": "0",
@@ -235,5 +242,5 @@ class Stack:
         process = self.running["web"]
         assert process.poll() is None, self.log("web")
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/healthz").is_success
+            return self.http.get(f"{self.url}/healthz").is_success
         return False

@@ -19,7 +19,7 @@ def test_two_committers_never_both_win(mode, tmp_path, postgres_server):
     """`unchecked`: even a committer without its own check is stopped by the database."""
     env = os.environ | {
         "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
-        "TESSERA_DATABASE_URL": postgres_server.create_database(),
+        "TESSERA_DATABASE_URL": postgres_server.create_database(migrated=True),
         "TESSERA_BROKER_URL": "memory://",
         "TESSERA_VAR": str(tmp_path),
         "PYTHONPATH": str(ROOT),

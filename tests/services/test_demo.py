@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.stack import ROOT, free_port, until
+from tests.environment.programs import free_port
+from tests.services.stack import ROOT, until
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
 DEMO = [sys.executable, "manage.py", "demo"]

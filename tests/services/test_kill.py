@@ -27,7 +27,7 @@ print("done", flush=True)
 
 @pytest.fixture
 def stack(tmp_path, postgres_server, redis_server):
-    url = postgres_server.create_database()
+    url = postgres_server.create_database(migrated=True)
     with Stack(var=tmp_path / "var", database_url=url, redis_url=redis_server.url()) as running:
         yield running
 
@@ -123,7 +123,7 @@ def _free(stack: Stack) -> bool:
 
 def test_redis_is_away_while_a_job_is_asked_for(tmp_path, postgres_server):
     """The submit is taken at once; what was not rung meanwhile is found when Redis is back."""
-    url = postgres_server.create_database()
+    url = postgres_server.create_database(migrated=True)
     with (
         running_redis() as own,
         Stack(var=tmp_path / "var", database_url=url, redis_url=own.url(), nodes=("node-a",)) as it,

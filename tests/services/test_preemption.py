@@ -32,7 +32,7 @@ WHOLE = {"device": {"gpus": 1}}
 
 @pytest.fixture
 def stack(tmp_path, postgres_server, redis_server):
-    url = postgres_server.create_database()
+    url = postgres_server.create_database(migrated=True)
     only = {"nodes": ("node-a",), "gpus": 1}
     with Stack(
         var=tmp_path / "var", database_url=url, redis_url=redis_server.url(), **only

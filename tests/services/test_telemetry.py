@@ -9,7 +9,8 @@ from functools import cached_property
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.services.stack import Stack, free_port, until
+from tests.environment.programs import free_port
+from tests.services.stack import Stack, until
 
 NODE = "node-a"
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from portal.cli.client import Client
 from portal.cli.config import (
     Access,
     access,
@@ -44,7 +43,7 @@ def login(
         say(f"Note: {address} is not https: whoever listens on the way reads the token.")
     token = _token(at_hand, token_stdin, address)
     who = Access(address, token, project or (kept.project if address == kept.url else ""))
-    projects = at_hand.client_for(who).rows("projects")
+    projects = at_hand.client_for(who).get("me")["projects"]
     if project and project not in {row["slug"] for row in projects}:
         sentence = f"{project!r} is not among your projects: {_names(projects)}"
         raise Failed("project_unknown", sentence, "tessera login, without --project", Exit.USAGE)
@@ -64,8 +63,9 @@ def logout(
     at_hand = tools(context)
     if revoke:
         who = access(replace_env(at_hand, "TESSERA_TOKEN"))
-        row = _own_token(at_hand.client_for(who), who.token)
-        at_hand.client_for(who).call("DELETE", f"tokens/{row['id']}", hint="tessera logout")
+        client = at_hand.client_for(who)
+        token = client.get("me")["token"]
+        client.call("DELETE", f"tokens/{token['id']}", hint="tessera logout")
     was_there = forget(at_hand.env)
     say("Signed out." if was_there else f"Nothing was kept in {config_path(at_hand.env)}.")
     if at_hand.env.get("TESSERA_TOKEN"):
@@ -73,30 +73,31 @@ def logout(
 
 
 def whoami(context: typer.Context, output: Output = Format.TABLE) -> None:
-    """The portal, the token with its scope and end, and your projects."""
+    """The portal, who you are, the token with its scope and end, and your projects."""
     at_hand = tools(context)
-    token = _own_token(at_hand.client, at_hand.access.token)
-    projects = at_hand.client.rows("projects")
-    names = [str(row["slug"]) for row in projects]
+    mine = at_hand.client.get("me")
+    token, projects = mine["token"], mine["projects"]
     found = {
         "url": at_hand.access.url,
+        "user": mine["user"],
         "token": token,
-        "projects": names,
+        "projects": [str(row["slug"]) for row in projects],
         "project": at_hand.access.project or None,
     }
     if output in (Format.JSON, Format.YAML):
         data(found, output)
         return
     if output is Format.NAME:
-        typer.echo(token["name"])
+        typer.echo(mine["user"])
         return
     end = moment(token["expires_at"])
     pairs = [
         ("Portal", at_hand.access.url),
+        ("User", mine["user"] + (" (platform admin)" if mine["is_platform_admin"] else "")),
         ("Token", f"{token['name']} ({token['id']}…)"),
         ("Scope", token["scope"]),
         ("Expires", clock(end, at_hand.now()) if end else "never"),
-        ("Projects", _names(projects)),
+        ("Projects", ", ".join(f"{row['slug']} ({row['role']})" for row in projects) or "none yet"),
         ("Submits to", at_hand.access.project),
     ]
     console(sys.stdout).print(facts(pairs))
@@ -104,15 +105,6 @@ def whoami(context: typer.Context, output: Output = Format.TABLE) -> None:
 
 def replace_env(at_hand: Tools, without: str) -> dict[str, str]:
     return {name: value for name, value in at_hand.env.items() if name != without}
-
-
-def _own_token(client: Client, text: str) -> dict[str, Any]:
-    """A token is known by its first characters, which REST lists."""
-    rows = client.rows("tokens")
-    found = [row for row in rows if row["id"] and text.startswith(row["id"])]
-    if not found:
-        raise Failed("not_found", "The portal does not list this token", "tessera login")
-    return max(found, key=lambda row: len(row["id"]))
 
 
 def _asked(at_hand: Tools) -> str:

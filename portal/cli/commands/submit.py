@@ -12,7 +12,7 @@ from portal.cli import request
 from portal.cli.follow import has_started, is_over, watch
 from portal.cli.outcome import Exit, Failed, exit_of
 from portal.cli.output import Format, Output, console, data, facts, is_terminal, one, say
-from portal.cli.plan import plan_facts
+from portal.cli.plan import plan_facts, verdict_name
 from portal.cli.sbatch import is_script
 from portal.cli.text import plain
 from portal.cli.tools import Tools, tools
@@ -236,7 +236,7 @@ def _dry_run(at_hand: Tools, body: dict[str, Any], output: Format) -> None:
     if output in (Format.JSON, Format.YAML):
         data(answer, output)
     elif output is Format.NAME:
-        typer.echo(plain((answer.get("reason") or {}).get("code", "possible")))
+        typer.echo(plain(verdict_name(answer)))
     else:
         console(sys.stdout).print(facts(plan_facts(answer, at_hand.now())))
     if not answer["possible"]:

@@ -2,70 +2,31 @@
 
 The provider's answer is believed only when its ID token is signed with a key of the provider's own
 (asymmetric algorithms alone), issued by the configured issuer for us, and of the same subject as
-the user info. Nobody becomes an existing account by name or by mail address.
+the user info.
 """
 
 from typing import Any
 
 import jwt
 import requests
-import structlog
 from allauth.account.internal.decorators import login_not_required
-from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, get_adapter
+from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.helpers import render_authentication_error
 from allauth.socialaccount.models import SocialApp, SocialLogin, SocialToken
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from portal.accounts.models import User
+from portal.web.account.organisation import leaving
 
-log = structlog.get_logger()
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri")
 CLOCKS_APART_SECONDS = 30
 CLAIMS = ("preferred_username", "email", "name", "given_name", "family_name")
-SUBJECT_LENGTH, NAME_LENGTH, LENGTH = 191, 150, 254
-
-
-class OidcAdapter(DefaultSocialAccountAdapter):
-    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
-        """Whoever the provider knows gets an account, in no project until an admin adds it."""
-        return True
-
-    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Mail addresses identify nobody here, so none is compared or confirmed."""
-        sociallogin.email_addresses = []
-
-    def populate_user(
-        self, request: HttpRequest, sociallogin: SocialLogin, data: dict[str, Any]
-    ) -> User:
-        """A suggestion: a name that is taken, or not plain ASCII, is replaced by a free one."""
-        user: User = super().populate_user(request, sociallogin, data)
-        user.first_name, user.last_name = (
-            user.first_name[:NAME_LENGTH],
-            user.last_name[:NAME_LENGTH],
-        )
-        return user
-
-    def on_authentication_error(
-        self,
-        request: HttpRequest,
-        provider: Any,
-        error: Any = None,
-        exception: Any = None,
-        **_: Any,
-    ) -> None:
-        """The reason is for the log and no page: it may be somebody's attempt to learn."""
-        log.warning("oidc_failed", provider=provider.name, error=str(error), why=str(exception))
-
-    def get_connect_redirect_url(self, request: HttpRequest, socialaccount: Any) -> str:
-        return reverse("web:account")
+SUBJECT_LENGTH, LENGTH = 191, 254
 
 
 def kept(told: dict[str, Any]) -> dict[str, str]:
@@ -135,7 +96,7 @@ AWAY = (requests.RequestException, OAuth2Error, ValueError)
 @never_cache
 @login_not_required
 def start(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Go to the provider by a page of ours: `form-action 'self'` lets no form lead elsewhere."""
+    """Off to the provider, by a page of ours."""
     provider = Provider(request, provider_id)
     try:
         # Asked here because allauth's own view does not ask whose discovery document it is.
@@ -145,11 +106,7 @@ def start(request: HttpRequest, provider_id: str) -> HttpResponse:
         raise Http404 from unknown
     except AWAY as away:
         return _failed(request, provider, away)
-    address = answer.headers.get("Location", "")
-    if not address.startswith(("https://", "http://")):
-        return answer
-    name = provider.get_provider().name
-    return render(request, "socialaccount/leaving.html", {"address": address, "name": name})
+    return leaving(request, answer, provider.get_provider().name)
 
 
 @never_cache

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.models import SocialAccount
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -39,6 +39,14 @@ class SecondSteps:
         return bool(self.app or self.passkeys)
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A sign-in of the organisation; `provider` is allauth's."""
+
+    provider: Any
+    is_connected: bool
+
+
 @never_cache
 @login_required
 def account(request: HttpRequest) -> HttpResponse:
@@ -63,8 +71,7 @@ def facts(user: User, request: HttpRequest) -> dict[str, Any]:
         "browsers": browsers,
         "steps": second_steps(user),
         "memberships": memberships_of(user),
-        "connected": SocialAccount.objects.filter(user=user).first(),
-        "provider": provider_name(),
+        "ways": ways_of(user, request),
         "scopes": scopes(user),
         "lives": LIVES_DAYS,
         "most_days": MAX_TOKEN_TTL.days,
@@ -110,7 +117,10 @@ def memberships_of(user: User) -> QuerySet[Membership]:
     return Membership.objects.filter(user=user).select_related("project").order_by("project__slug")
 
 
-def provider_name() -> str:
-    """The organisation's own sign-in, as people know it; empty where none is configured."""
-    apps = settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"]
-    return str(apps[0]["name"]) if apps else ""
+def ways_of(user: User, request: HttpRequest) -> list[Way]:
+    """The organisation's sign-ins, as they are configured, and which of them are this user's."""
+    connected = set(SocialAccount.objects.filter(user=user).values_list("provider", flat=True))
+    return [
+        Way(provider, not connected.isdisjoint({provider.id, provider.sub_id}))
+        for provider in get_adapter().list_providers(request)
+    ]

@@ -17,6 +17,7 @@ from portal.accounts.services import MAX_TOKEN_TTL, MAX_TOKENS, token_create, to
 from portal.errors import Refused
 from portal.web.account.page import page
 from portal.web.person import person
+from portal.web.telling import told_refusal
 
 NAME_LENGTH = 64
 
@@ -62,7 +63,7 @@ def told(refused: Refused) -> str:
     if refused.code == "too_many_tokens":
         most = {"n": MAX_TOKENS}
         return _("You have %(n)s tokens that work. Revoke one that you no longer use") % most
-    return refused.sentence
+    return told_refusal(refused)
 
 
 @require_http_methods(["GET", "POST"])

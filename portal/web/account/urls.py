@@ -3,6 +3,8 @@
 Of allauth only what has a page of ours is served: no sign-up, no mail addresses, no reset by mail.
 """
 
+from importlib.util import find_spec
+
 from allauth.account import views as account
 from allauth.mfa.base import views as factors
 from allauth.mfa.recovery_codes import views as codes
@@ -13,7 +15,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LogoutView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import path
+from django.urls import URLPattern, path
 from django.views.decorators.cache import never_cache
 
 from portal.web.account import oidc
@@ -77,4 +79,22 @@ OWN = [
         name="mfa_remove_webauthn",
     ),
 ]
-urlpatterns = [*SIGN_IN, *PROVIDER, *OWN]
+SAML = "sign-in/saml/<slug:organization_slug>/"
+
+
+def saml_patterns() -> list[URLPattern]:
+    """Nothing where the packages are not installed: they are an extra of 25 MB."""
+    if find_spec("onelogin") is None:
+        return []
+    from portal.web.account import saml  # noqa: PLC0415
+
+    return [
+        path(SAML, saml.start, name="saml_login"),
+        path(f"{SAML}back/", saml.received, name="saml_acs"),
+        path(f"{SAML}back/finish/", saml.finish, name="saml_finish_acs"),
+        path(f"{SAML}metadata/", saml.metadata, name="saml_metadata"),
+        path(f"{SAML}sign-out/", saml.no_sign_out, name="saml_sls"),
+    ]
+
+
+urlpatterns = [*SIGN_IN, *PROVIDER, *saml_patterns(), *OWN]

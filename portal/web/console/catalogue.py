@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.accounts.selectors import projects_of, projects_to_work_in
 from portal.catalogue.models import ImageRule, Template
@@ -27,7 +28,7 @@ from portal.errors import Refused
 from portal.web.console.guard import platform_admins_only, project_or_404, refusals_told
 from portal.web.person import person
 from portal.web.request_form import limits
-from portal.web.telling import told_refusal
+from portal.web.telling import told_refusal, told_request
 from scheduler.core.request import RequestRefused
 
 EXAMPLE = """name: train
@@ -215,8 +216,9 @@ def _request(form: Form) -> Mapping[str, Any]:
     try:
         found = yaml.load(form.values["request"], Loader=_Plain)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError, RecursionError) as wrong:
-        sentence = f"That is no YAML: {str(wrong).splitlines()[0] if str(wrong) else 'unreadable'}"
-        raise Refused("request_unreadable", sentence[:200], "request") from wrong
+        why = str(wrong).splitlines()[0] if str(wrong) else "?"
+        sentence: str = Phrase("That is no YAML: %(why)s", why=why[:180])
+        raise Refused("request_unreadable", sentence, "request") from wrong
     try:
         json.dumps(found)
     except (TypeError, ValueError, RecursionError):
@@ -230,8 +232,7 @@ def _request(form: Form) -> Mapping[str, Any]:
 def _note(form: Form, refused: Refused | RequestRefused) -> int:
     """Beside the field; the status that fits."""
     if isinstance(refused, RequestRefused):
-        said = (f"{e.field}: {e.sentence}" if e.field else e.sentence for e in refused.errors)
-        form.errors["request"] = "; ".join(said)
+        form.errors["request"] = told_request(refused)
         return 400
     name = refused.field if refused.field in form.values else "name"
     form.errors[name] = told_refusal(refused)

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_POST
 
 from portal.errors import Refused
+from portal.inventory.changes import node_version
 from portal.inventory.draining import load_of, node_drain
 from portal.inventory.models import Gpu, Node
 from portal.inventory.selectors import nodes
@@ -85,17 +86,18 @@ def uncordon(request: HttpRequest, name: str) -> HttpResponse:
 @platform_admins_only
 def drain(request: HttpRequest, name: str) -> HttpResponse:
     """First no new work; then, once every job was read by name, stopping what runs."""
-    node, reason, error = _node(name), "", ""
+    node, reason, error, status = _node(name), "", "", 200
     if request.method == "POST":
         reason = request.POST.get("reason", "")[:200]
         stop = request.POST.getlist("stop")
         try:
             if request.POST.get("step") == "stop":
                 return _stopped(request, node, stop)
+            _require_seen(request, node)
             node_cordon(node=node, reason=reason, actor=person(request).username)
             return redirect("web:drain", node.name)
         except Refused as refused:
-            error = told_refusal(refused)
+            error, status = told_refusal(refused), refused.status if refused.status == 412 else 400
             node = _node(name)
     load = load_of(node)
     context = {
@@ -104,9 +106,11 @@ def drain(request: HttpRequest, name: str) -> HttpResponse:
         "stoppable": [one for one in load if one.job.status != "stopping"],
         "reason": reason,
         "error": error,
+        "is_stale": status == 412,
+        "seen": node_version(node),
         "headline": _headline(node, len(load)),
     }
-    return render(request, "web/console/drain.html", context, status=400 if error else 200)
+    return render(request, "web/console/drain.html", context, status=status)
 
 
 @platform_admins_only
@@ -117,6 +121,12 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
         found = partition_preview(node=node.name)
         context |= {"changes": drawn(found.changes), "warm": found.warm}
     return render(request, "web/console/preview.html", context)
+
+
+def _require_seen(request: HttpRequest, node: Node) -> None:
+    """Whoever cordons a node has read how it stands now."""
+    if request.POST.get("seen") not in (None, node_version(node)):
+        raise Refused("version_stale", _("Somebody changed it since you read it"), "", 412)
 
 
 def _stopped(request: HttpRequest, node: Node, stop: list[str]) -> HttpResponse:

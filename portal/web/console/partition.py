@@ -9,6 +9,7 @@ from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu
 from portal.jobs.partitions import Change, Part
 from portal.web.block import Block
+from portal.web.telling import told_sentence
 from portal.web.words import NBSP
 
 ROW = 50
@@ -50,7 +51,7 @@ def _drawn(change: Change, slots: int) -> Drawn:
         mode=str(change.mode),
         before=_row(change.before, slots, old),
         after=_row(change.after, slots, old),
-        says=tuple(step.sentence for step in change.steps),
+        says=tuple(told_sentence(step.sentence) for step in change.steps),
     )
 
 

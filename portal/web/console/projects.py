@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, Role, User
 from portal.accounts.selectors import is_project_admin, projects_of
 from portal.accounts.services import membership_remove, membership_set
@@ -113,13 +114,16 @@ def _role(project: Project, user: User) -> str:
 
 def _read_role(word: str) -> Role:
     if word not in ROLES:
-        raise Refused("role_invalid", f"A role is one of {', '.join(ROLES)}", "role")
+        sentence = Phrase("A role is one of %(roles)s", roles=", ".join(ROLES))
+        raise Refused("role_invalid", sentence, "role")
     return Role(word)
 
 
 def _user(name: str) -> User:
     row = User.objects.filter(username=name, is_active=True).first()
     if row is None:
-        sentence = f"There is no user {name!r}. Write the name they sign in with"
+        sentence = Phrase(
+            "There is no user %(name)s. Write the name they sign in with", name=repr(name)
+        )
         raise Refused("not_found", sentence, "user", 404)
     return row

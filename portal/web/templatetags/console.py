@@ -4,6 +4,8 @@ from django import template
 from django.utils.translation import gettext as _
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
+from portal.accounts.models import User
+from portal.jobs import approving
 
 register = template.Library()
 
@@ -26,3 +28,9 @@ def role_word(role: str) -> str:
     """What somebody is in a project."""
     words = {"viewer": _("viewer"), "member": _("member"), "admin": _("admin")}
     return words.get(role, role)
+
+
+@register.filter
+def decides(user: User) -> bool:
+    """May approve what somebody asks for: the inbox is there for them."""
+    return approving.decides(user)

@@ -9,5 +9,6 @@ register = template.Library()
 
 @register.inclusion_tag("web/joined.html", takes_context=True)
 def joined(context: dict[str, Any], node: str) -> dict[str, Any]:
-    """Nothing where the node has not told."""
-    return {"node": node, "joined": context["joined"].get(node)}
+    """Nothing where the node has not told. All paths only on the node's own page."""
+    is_whole = not context.get("half")
+    return {"node": node, "joined": context["joined"].get(node), "is_whole": is_whole}

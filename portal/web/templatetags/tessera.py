@@ -7,8 +7,10 @@ from typing import Any
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 
 from agents.contract.units import as_gpus
+from portal import plain
 from portal.audit.models import Event
 from portal.inventory.models import Node, Slice
 from portal.jobs.estimates import why_no_estimate
@@ -53,6 +55,12 @@ def told_event(event: Event) -> str:
 
 
 @register.filter
+def status_word(status: str) -> str:
+    """Of any noun, as history names it: "running"."""
+    return gettext(status) if status else ""
+
+
+@register.filter
 def no_estimate(job: Job) -> str:
     """What stands in place of an estimate."""
     said = why_no_estimate(job)
@@ -72,6 +80,12 @@ def gpus(units: int) -> str:
 @register.filter
 def gpus_free(units: int) -> str:
     return as_gpus(units, up=False)
+
+
+@register.filter
+def one_line(text: str, most: int) -> str:
+    """What is typed into a field, where it is said outside of it."""
+    return plain.one_line(text, most)
 
 
 @register.filter

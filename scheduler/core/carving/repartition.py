@@ -16,6 +16,7 @@ from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
+from agents.contract.phrase import Phrase
 from scheduler.core.carving.demand import Tables
 from scheduler.core.carving.likely import Likely, likely_on
 from scheduler.core.carving.mode import change_seconds, may_change_mode, untouchable
@@ -31,6 +32,8 @@ ACT_SECONDS = 2.0
 KEEP = 2.0
 # Proposals of each kind in one pass: more can follow once these are done.
 BATCH = 16
+ONE_GOES = "%(n)s idle slice makes room on GPU %(gpu)s that %(share)s of the requests want"
+MANY_GO = "%(n)s idle slices make room on GPU %(gpu)s that %(share)s of the requests want"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +108,9 @@ class _Board:
             lost = sum(self.likely.share(s.profile) for s in goes) * CARVE_SECONDS
             if goes and gained * MERGE_SECONDS > lost + ACT_SECONDS:
                 ids = tuple(sorted(s.id for s in goes))
-                word = "slice makes" if len(ids) == 1 else "slices make"
-                sentence = (
-                    f"{len(ids)} idle {word} room on GPU {gpu.index} that {gained:.0%} of the "
-                    f"requests want"
-                )
+                said = ONE_GOES if len(ids) == 1 else MANY_GO
+                share = f"{gained:.0%}"
+                sentence = Phrase(said, n=len(ids), gpu=gpu.index, share=share)
                 yield Merge(gpu.id, ids, "", sentence)
 
     def _unwanted(self, profile: str) -> bool:
@@ -132,9 +133,14 @@ class _Board:
                 gain = self.likely.needs_more(have[mode], mode)
                 saved = (gain - old) * change_seconds(self.board)
                 if mode is not gpu.mode and self._can_be(node, mode) and saved > ACT_SECONDS:
-                    sentence = (
-                        f"GPU {gpu.index} is empty; with {gain:.0%} chance the next requests need "
-                        f"one more in mode {mode}, with {old:.0%} in mode {gpu.mode}"
+                    sentence = Phrase(
+                        "GPU %(gpu)s is empty; with %(gain)s chance the next requests need "
+                        "one more in mode %(mode)s, with %(old)s in mode %(now)s",
+                        gpu=gpu.index,
+                        gain=f"{gain:.0%}",
+                        mode=mode,
+                        old=f"{old:.0%}",
+                        now=gpu.mode,
                     )
                     return [ChangeMode(gpu.id, mode, sentence)]
         return []
@@ -199,9 +205,13 @@ class _Board:
         saved = chance * CARVE_SECONDS
         if saved <= cost:
             return None
-        sentence = (
-            f"With {chance:.0%} chance the next requests want one more {name} than is ready; "
-            f"made now it saves {saved:.0f} s of waiting for {cost:.0f} s"
+        sentence = Phrase(
+            "With %(chance)s chance the next requests want one more %(profile)s than is ready; "
+            "made now it saves %(saved)s s of waiting for %(cost)s s",
+            chance=f"{chance:.0%}",
+            profile=name,
+            saved=f"{saved:.0f}",
+            cost=f"{cost:.0f}",
         )
         return Carve(gpu.id, name, place.start, place.size, sentence), place
 

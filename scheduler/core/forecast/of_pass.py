@@ -12,7 +12,7 @@ from scheduler.core.forecast.calibration import (
     Waits,
 )
 from scheduler.core.forecast.outlook import Outlook
-from scheduler.core.forecast.queue_state import Factor, queue_state
+from scheduler.core.forecast.queue_state import Factor, KeptQueue, queue_state
 from scheduler.core.forecast.queue_values import QueueState
 from scheduler.core.forecast.starts import BASIS, RUNS, start_estimates
 from scheduler.core.policy import Order, Policy, Preemption
@@ -37,6 +37,8 @@ simulated: a quota, a budget, an approval, another job's end, a node that is awa
 FEWEST_RUNS = 8
 WORK_OF_A_PASS = 30_000_000
 """Runs x jobs x (nodes + jobs / 6) that are simulated, about a second of one core."""
+WORK_OF_AN_ANSWER = 3_000_000
+"""The same for one newcomer, while somebody waits for the answer."""
 LONGEST = 4_000
 """Who stands further back in the order of the pass is neither simulated nor told anything."""
 LATE_SECONDS = 600
@@ -104,6 +106,46 @@ def starts_of(
     }
 
 
+class NewcomersStarts:
+    """When somebody who joins the queue now would start: as `starts_of` tells it in the next pass,
+    from fewer forecasts where the queue is long."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        policy: Policy,
+        outlook: Outlook,
+        plan: Plan,
+        questions: Sequence[Question] = (),
+    ) -> None:
+        self._now, self._policy, self._questions = snapshot.now, policy, questions
+        self._is_known = outlook.runs >= BASIS
+        after = carried_out(snapshot, plan)
+        waits = {hold.job for hold in plan.holds[:LONGEST] if hold.reason.code in FORETOLD}
+        jobs = tuple(job for job in after.jobs if job.id in waits)
+        self._queue = KeptQueue(
+            replace(after, jobs=jobs), policy, outlook, _factor(snapshot, policy)
+        )
+
+    def of(self, job: WaitingJob, code: ReasonCode, promised: int | None) -> Foretold | None:
+        """`code`: why it would wait; `promised`: from when on it has its place for sure. None where
+        there is no basis."""
+        if not self._is_known or code not in FORETOLD:
+            return None
+        kind = kind_of(job, self._policy)
+        corrections = Corrections.of(self._questions, kind)
+        by_turn = self._policy.preemption is Preemption.ORDER
+        if by_turn and corrections.known < NEEDS:
+            return None
+        state = self._queue.with_job(job)
+        runs = runs_for(state, WORK_OF_AN_ANSWER)
+        found = start_estimates(state, runs=runs, ask={job.id}).get(job.id)
+        if found is None:
+            return None
+        begins = max(0, job.begin_at - self._now)
+        return _told(found, self._now, corrections, kind, promised, begins)
+
+
 def question_of(
     own: Waits, calibrated: Waits, asked_at: float, started_at: float | None, kind: str, now: float
 ) -> Question:
@@ -117,11 +159,11 @@ def kind_of(job: WaitingJob, policy: Policy) -> str:
     return f"{policy.order}/{policy.preemption}/{job.priority}"
 
 
-def runs_for(state: QueueState) -> int:
+def runs_for(state: QueueState, work: int = WORK_OF_A_PASS) -> int:
     """RUNS, or fewer on a large cluster with a long queue, at least FEWEST_RUNS."""
     jobs = len(state.waiting) + len(state.arrivals)
     size = max(1, jobs * (len(state.total) + jobs // 6))
-    return max(FEWEST_RUNS, min(RUNS, WORK_OF_A_PASS // size))
+    return max(FEWEST_RUNS, min(RUNS, work // size))
 
 
 def carried_out(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:

@@ -1,7 +1,7 @@
 """From a snapshot to the QueueState that starts are forecast from."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agents.contract.boards import Board
 from agents.contract.units import UNITS_PER_GPU
@@ -40,6 +40,29 @@ def queue_state(
     the GPUs asked for. Left out: jobs that are held or wait for others, quotas, preemption, and
     where on a node slices could be. Calibration can correct for a constant part of that."""
     return _Builder(snapshot, policy, outlook, factor or _even).build()
+
+
+class KeptQueue:
+    """As `queue_state`, kept to be asked about one more job at a time."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        policy: Policy,
+        outlook: Outlook,
+        factor: Factor | None = None,
+    ) -> None:
+        self._builder = _Builder(snapshot, policy, outlook, factor or _even)
+        self._state = self._builder.build()
+
+    def with_job(self, job: WaitingJob) -> QueueState:
+        """The queue with this job behind the others."""
+        state, builder = self._state, self._builder
+        queued = builder.queued(job)
+        curves, pools = tuple(builder.curves), tuple(builder.pools)
+        del builder.curves[len(state.curves) :]
+        waiting = (*state.waiting, queued) if queued.units else state.waiting
+        return replace(state, waiting=waiting, curves=curves, pools=pools)
 
 
 def _even(project: str, user: str) -> float:
@@ -93,7 +116,7 @@ class _Builder:
             for node, units in holding.places:
                 free[node] = max(0, free[node] - units)
         waiting = [
-            self._queued(job) for job in snapshot.jobs if not job.held_because and not job.after
+            self.queued(job) for job in snapshot.jobs if not job.held_because and not job.after
         ]
         aging = policy.order is Order.FAIR
         return QueueState(
@@ -130,7 +153,7 @@ class _Builder:
             stopping=held.stopping,
         )
 
-    def _queued(self, job: WaitingJob) -> Queued:
+    def queued(self, job: WaitingJob) -> Queued:
         units, pool = self._shape(job)
         gpus = units * job.replicas / UNITS_PER_GPU
         units = max(units, self._host_share(job, pool)) if units else 0
@@ -199,7 +222,7 @@ class _Builder:
         found += [(job.queued_at, job) for job in snapshot.jobs]
         found.sort(key=lambda pair: pair[0])
         return [
-            self._past(run, at) if isinstance(run, PastRun) else self._queued(run)
+            self._past(run, at) if isinstance(run, PastRun) else self.queued(run)
             for at, run in found[-RECENT:]
         ]
 

@@ -52,11 +52,14 @@ class Capacity:
         """Whether its owner's quota could never pay for it."""
         return _over_quota(job, wants(job.device, self.boards), self.quotas)
 
+    def never(self, job: WaitingJob) -> Reason | None:
+        """Either of them."""
+        return self.impossible(job) or self.over_quota(job)
+
 
 def impossible(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
     """Why the job can never run here, for want of devices or of quota; or None."""
-    capacity = Capacity(snapshot)
-    return capacity.impossible(job) or capacity.over_quota(job)
+    return Capacity(snapshot).never(job)
 
 
 def _kind(node: NodeView) -> object:

@@ -25,6 +25,10 @@ class KeptQuota:
             for key in short:
                 self._for.setdefault(key, job.id)
 
+    def jobs(self) -> set[str]:
+        """For whom something is kept."""
+        return set(self._for.values())
+
     def allows(self, job: WaitingJob, ways: list[Want]) -> tuple[list[Want], str]:
         """The ways that take of nothing that is kept, and for whom the first other one is kept."""
         if not self._for:

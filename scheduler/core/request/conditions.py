@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from agents.contract.phrase import Phrase
 from scheduler.core.request.quantities import read_seconds
 from scheduler.core.request.values import Problem
 
@@ -37,7 +38,7 @@ def _begin_in(value: str, refuse: Refuse) -> int:
     try:
         seconds = read_seconds(value[1:])
     except ValueError as wrong:
-        refuse("begin_at", Problem.VALUE, f"{wrong}, after the +")
+        refuse("begin_at", Problem.VALUE, Phrase("%(why)s, after the +", why=wrong.args[0]))
         return 0
     if seconds > MAX_BEGIN_IN_SECONDS:
         refuse("begin_at", Problem.RANGE, "at most a year from now")
@@ -72,7 +73,11 @@ def write_begin(at: int, after: str) -> str:
 def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
     """Labels of jobs, each once, in the order given: ["j-12", "13"] -> ("J-12", "J-13")."""
     if not isinstance(value, list) or len(value) > MAX_AFTER:
-        refuse("after", Problem.TYPE, f'write a list of at most {MAX_AFTER} jobs, such as ["J-12"]')
+        refuse(
+            "after",
+            Problem.TYPE,
+            Phrase('write a list of at most %(n)s jobs, such as ["J-12"]', n=MAX_AFTER),
+        )
         return ()
     found: dict[str, None] = {}
     for index, word in enumerate(value):
@@ -87,7 +92,9 @@ def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
 def read_node_words(field: str, value: Any, refuse: Refuse) -> tuple[str, ...]:
     """Labels or taints of nodes, each once: ["nvme", "zone=a"]."""
     if not isinstance(value, list) or len(value) > MAX_NODE_WORDS:
-        sentence = f'write a list of at most {MAX_NODE_WORDS} words, such as ["nvme", "zone=a"]'
+        sentence = Phrase(
+            'write a list of at most %(n)s words, such as ["nvme", "zone=a"]', n=MAX_NODE_WORDS
+        )
         refuse(field, Problem.TYPE, sentence)
         return ()
     found: dict[str, None] = {}

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agents.contract.phrase import Phrase
 from scheduler.core.request.quantities import read_memory_mib
 from scheduler.core.request.values import Problem
 from scheduler.core.values import DeviceRequest, Isolation
@@ -29,7 +30,9 @@ def read_device(value: Any, refuse: Refuse) -> DeviceRequest:
     ways = [way for way in WAYS if way in value]
     if len(ways) != 1:
         told = " and ".join(ways) or "none"
-        sentence = f"write exactly one of gpus, mig, mps or memory; here: {told}"
+        sentence: str = Phrase(
+            "write exactly one of gpus, mig, mps or memory; here: %(told)s", told=told
+        )
         refuse("device", Problem.COMBINATION, sentence)
         return DeviceRequest()
     models = _models(value.get("models", []), refuse)
@@ -55,7 +58,11 @@ def _amount(way: str, value: Any, refuse: Refuse) -> dict[str, Any]:
 
 def _gpus(value: Any, refuse: Refuse) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_GPUS:
-        refuse("device.gpus", Problem.RANGE, f"write a whole number from 1 to {MAX_GPUS}")
+        refuse(
+            "device.gpus",
+            Problem.RANGE,
+            Phrase("write a whole number from %(least)s to %(most)s", least=1, most=MAX_GPUS),
+        )
         return 1
     return value
 
@@ -83,7 +90,7 @@ def _memory(path: str, value: Any, refuse: Refuse) -> int:
     try:
         return read_memory_mib(value)
     except ValueError as wrong:
-        refuse(path, Problem.VALUE, str(wrong))
+        refuse(path, Problem.VALUE, wrong.args[0])
         return 1
 
 
@@ -99,5 +106,9 @@ def _isolation(value: Any, refuse: Refuse) -> Isolation:
     try:
         return Isolation(value)
     except ValueError:
-        refuse("device.isolation", Problem.VALUE, f"write one of {', '.join(Isolation)}")
+        refuse(
+            "device.isolation",
+            Problem.VALUE,
+            Phrase("write one of %(words)s", words=", ".join(Isolation)),
+        )
         return Isolation.HARDWARE

@@ -5,6 +5,8 @@ Every reader raises ValueError with a sentence that says what to write.
 
 import re
 
+from agents.contract.phrase import Phrase
+
 # Keeps every amount inside a 32-bit column, and far above any machine.
 LARGEST = 2_000_000_000
 
@@ -17,34 +19,34 @@ _TIME = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([
 
 def read_memory_mib(value: object) -> int:
     """ "64GiB" -> 65536 MiB. Only binary units: GB is the vendor's word for another number."""
-    return _size_mib(value, "memory", '"64GiB" or "512MiB"')
+    return _size_mib(value, Phrase("memory"), Phrase('"64GiB" or "512MiB"'))
 
 
 def read_disk_mib(value: object) -> int:
     """ "200GiB" -> 204800 MiB, in the units of memory."""
-    return _size_mib(value, "disk", '"200GiB" or "2TiB"')
+    return _size_mib(value, Phrase("disk"), Phrase('"200GiB" or "2TiB"'))
 
 
 def read_cpu_milli(value: object) -> int:
     """8 or "8" cores, "500m" thousandths of a core -> millicores."""
     if isinstance(value, str) and (match := _CPU.fullmatch(value.strip())):
-        return _bounded(int(match[1]), "cpu")
+        return _bounded(int(match[1]), Phrase("cpu"))
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError('write whole cores, such as 8, or thousandths, such as "500m"')
-    return _bounded(value * 1_000, "cpu")
+    return _bounded(value * 1_000, Phrase("cpu"))
 
 
 def read_seconds(value: object) -> int:
     """ "4h", "1h30m", "90s", or whole seconds as a number -> seconds."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return _bounded(value, "a time")
+        return _bounded(value, Phrase("a time"))
     match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or not any(match.groups()):
         raise ValueError('write a time with its unit, such as "4h", "1h30m" or "90s"')
     parts = zip(match.groups(), _SECONDS.values(), strict=True)
-    return _bounded(sum(int(n) * unit for n, unit in parts if n), "a time")
+    return _bounded(sum(int(n) * unit for n, unit in parts if n), Phrase("a time"))
 
 
 def write_memory(mib: int) -> str:
@@ -69,13 +71,15 @@ def write_seconds(seconds: int) -> str:
 def _size_mib(value: object, what: str, such_as: str) -> int:
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"write {what} with its unit, such as {such_as}")
+        raise ValueError(
+            Phrase("write %(what)s with its unit, such as %(such_as)s", what=what, such_as=such_as)
+        )
     return _bounded(int(match[1]) * _MEMORY_MIB[match[2]], what)
 
 
 def _bounded(amount: int, what: str) -> int:
     if amount < 1:
-        raise ValueError(f"{what} must be more than 0")
+        raise ValueError(Phrase("%(what)s must be more than 0", what=what))
     if amount > LARGEST:
-        raise ValueError(f"{what} is larger than anything there is")
+        raise ValueError(Phrase("%(what)s is larger than anything there is", what=what))
     return amount

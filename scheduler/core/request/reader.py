@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from agents.contract.backends import crowded, refusal
 from agents.contract.documents import Backend, SliceKind
 from agents.contract.environment import is_name, is_reserved
+from agents.contract.phrase import Phrase
 from agents.contract.shares import thin_threads
 from scheduler.core.request.conditions import read_after, read_begin, read_node_words
 from scheduler.core.request.device import read_device
@@ -130,7 +131,11 @@ class Reader:
     def _known_only(self) -> None:
         for name in self.data:
             if name in NOT_YET:
-                self.refuse(name, Problem.UNSUPPORTED, f"{name} is not offered yet: leave it out")
+                self.refuse(
+                    name,
+                    Problem.UNSUPPORTED,
+                    Phrase("%(name)s is not offered yet: leave it out", name=name),
+                )
             elif name not in FIELDS:
                 self.refuse(str(name)[:64], Problem.UNKNOWN, "no such field: leave it out")
 
@@ -153,7 +158,13 @@ class Reader:
             return ""
         if not any(fnmatchcase(value, pattern) for pattern in self.limits.image_allow):
             allowed = ", ".join(self.limits.image_allow)
-            self.refuse("image", Problem.FORBIDDEN, f"{value} is not allowed here. Use: {allowed}")
+            self.refuse(
+                "image",
+                Problem.FORBIDDEN,
+                Phrase(
+                    "%(image)s is not allowed here. Use: %(allowed)s", image=value, allowed=allowed
+                ),
+            )
         return value
 
     def _command(self) -> tuple[str, ...]:
@@ -165,7 +176,7 @@ class Reader:
             self.refuse("command", Problem.TYPE, sentence)
             return ()
         if len(value) > MAX_COMMAND:
-            self.refuse("command", Problem.RANGE, f"at most {MAX_COMMAND} words")
+            self.refuse("command", Problem.RANGE, Phrase("at most %(n)s words", n=MAX_COMMAND))
             return ()
         for index, word in enumerate(value):
             if not isinstance(word, str):
@@ -173,7 +184,7 @@ class Reader:
                     f"command.{index}", Problem.TYPE, "each word is a text: put it in quotes"
                 )
             elif "\0" in word or len(word) > MAX_WORD:
-                sentence = f"no NUL character, and at most {MAX_WORD} characters"
+                sentence = Phrase("no NUL character, and at most %(n)s characters", n=MAX_WORD)
                 self.refuse(f"command.{index}", Problem.VALUE, sentence)
         return tuple(str(word) for word in value)
 
@@ -182,7 +193,7 @@ class Reader:
         seconds = self._amount("time_limit", read_seconds, limits.default_time_limit_seconds)
         if seconds > limits.max_time_limit_seconds:
             most = write_seconds(limits.max_time_limit_seconds)
-            self.refuse("time_limit", Problem.RANGE, f"at most {most} here")
+            self.refuse("time_limit", Problem.RANGE, Phrase("at most %(most)s here", most=most))
         return seconds
 
     def _preemptible(self, priority: Priority) -> bool:
@@ -199,13 +210,21 @@ class Reader:
     def _memory(self) -> int:
         memory_mib = self._amount("memory", read_memory_mib, 4_096)
         if memory_mib < MIN_MEMORY_MIB:
-            self.refuse("memory", Problem.RANGE, f"at least {write_memory(MIN_MEMORY_MIB)}")
+            self.refuse(
+                "memory",
+                Problem.RANGE,
+                Phrase("at least %(least)s", least=write_memory(MIN_MEMORY_MIB)),
+            )
         return memory_mib
 
     def _grace(self) -> int:
         seconds = self._amount("grace", read_seconds, 30)
         if seconds > MAX_GRACE_SECONDS:
-            self.refuse("grace", Problem.RANGE, f"at most {write_seconds(MAX_GRACE_SECONDS)}")
+            self.refuse(
+                "grace",
+                Problem.RANGE,
+                Phrase("at most %(most)s", most=write_seconds(MAX_GRACE_SECONDS)),
+            )
         return seconds
 
     def _retries(self, kind: str, default: int) -> int:
@@ -220,7 +239,9 @@ class Reader:
     def _env(self) -> dict[str, str]:
         env = self.data.get("env", {})
         if not isinstance(env, Mapping) or len(env) > MAX_ENV:
-            sentence = f'write env as names and texts, such as {{"BATCH": "64"}}, at most {MAX_ENV}'
+            sentence = Phrase(
+                'write env as names and texts, such as {"BATCH": "64"}, at most %(n)s', n=MAX_ENV
+            )
             self.refuse("env", Problem.TYPE, sentence)
             return {}
         return {str(k): str(v) for k, v in env.items() if self._is_env(k, v)}
@@ -231,7 +252,11 @@ class Reader:
         if not isinstance(name, str) or not is_name(name):
             self.refuse(path, Problem.VALUE, "a name has letters, digits and underscores only")
         elif is_reserved(name):
-            self.refuse(path, Problem.RESERVED, f"{name} is set by Tessera: leave it out")
+            self.refuse(
+                path,
+                Problem.RESERVED,
+                Phrase("%(name)s is set by Tessera: leave it out", name=name),
+            )
         elif not isinstance(value, str) or "\0" in value or len(value) > MAX_WORD:
             self.refuse(path, Problem.TYPE, 'the value is a text: put it in quotes, such as "64"')
         return len(self.errors) == before
@@ -255,7 +280,11 @@ class Reader:
         default = gpus if torchrun and gpus else 1
         processes = self._count("processes", default, 1, 64)
         if why := crowded(gpus, processes):
-            self.refuse("processes", Problem.COMBINATION, f"{why}; device.gpus is {gpus}")
+            self.refuse(
+                "processes",
+                Problem.COMBINATION,
+                Phrase("%(why)s; device.gpus is %(gpus)s", why=why, gpus=gpus),
+            )
         if device.mps_threads and (why := thin_threads(device.mps_threads, processes)):
             self.refuse("processes", Problem.COMBINATION, why)
         if processes > 1 and not torchrun:
@@ -265,9 +294,9 @@ class Reader:
 
     def _given(self, field: str) -> Any:
         if field not in self.data:
-            self.refuse(field, Problem.MISSING, f"{field} is needed")
+            self.refuse(field, Problem.MISSING, Phrase("%(field)s is needed", field=field))
         elif self.data[field] is None:
-            self.refuse(field, Problem.TYPE, f"{field} is needed, not null")
+            self.refuse(field, Problem.TYPE, Phrase("%(field)s is needed, not null", field=field))
         return self.data.get(field)
 
     def _word(self, field: str, words: type[Word], default: Word) -> Word:
@@ -275,7 +304,9 @@ class Reader:
         try:
             return words(value)
         except ValueError:
-            self.refuse(field, Problem.VALUE, f"write one of {', '.join(words)}")
+            self.refuse(
+                field, Problem.VALUE, Phrase("write one of %(words)s", words=", ".join(words))
+            )
             return default
 
     def _count(self, field: str, default: int, least: int, most: int) -> int:
@@ -283,10 +314,18 @@ class Reader:
 
     def _bounded(self, field: str, value: Any, least: int, most: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
-            self.refuse(field, Problem.TYPE, f"write a whole number from {least} to {most}")
+            self.refuse(
+                field,
+                Problem.TYPE,
+                Phrase("write a whole number from %(least)s to %(most)s", least=least, most=most),
+            )
             return least
         if not least <= value <= most:
-            self.refuse(field, Problem.RANGE, f"write a whole number from {least} to {most}")
+            self.refuse(
+                field,
+                Problem.RANGE,
+                Phrase("write a whole number from %(least)s to %(most)s", least=least, most=most),
+            )
             return least
         return value
 
@@ -296,5 +335,5 @@ class Reader:
         try:
             return read(self.data[field])
         except ValueError as wrong:
-            self.refuse(field, Problem.VALUE, str(wrong))
+            self.refuse(field, Problem.VALUE, wrong.args[0])
             return default

@@ -60,6 +60,27 @@ def test_a_lost_answer_to_a_post_with_a_key_is_asked_for_again_with_the_same_key
     assert rest.calls[0].content == rest.calls[1].content
 
 
+def test_a_post_whose_first_try_is_still_carried_out_waits_for_its_answer():
+    busy = problem(409, "idempotency_running")
+    busy.headers["Retry-After"] = "2"
+    rest = Rest().on("POST", "jobs", httpx.ReadError("cut"), busy, {"id": "J-1"})
+    assert a_client(rest).post("jobs", {"a": 1}, key="k") == {"id": "J-1"}
+    assert rest.pauses[-1] == 2 and len(rest.calls) == 3
+
+
+def test_a_conflict_that_names_no_time_is_not_tried_again():
+    rest = Rest().on("POST", "jobs", problem(409, "pending_limit"))
+    with pytest.raises(Failed, match="pending_limit"):
+        a_client(rest).post("jobs", {"a": 1}, key="k")
+    assert len(rest.calls) == 1
+
+
+def test_a_failure_of_the_portal_names_the_request_to_look_for():
+    failed = problem(500, "server_error", "It failed", request_id="r-7")
+    with pytest.raises(Failed, match=r"It failed \(request r-7\)"):
+        a_client(Rest().on("GET", "jobs", failed)).get("jobs")
+
+
 def test_a_post_without_a_key_is_sent_once():
     rest = Rest().on("POST", "jobs/J-1/replace", httpx.ReadError("cut"), {"id": "J-2"})
     with pytest.raises(Failed, match="unreachable"):

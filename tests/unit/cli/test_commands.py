@@ -142,6 +142,64 @@ def test_a_dry_run_creates_nothing_and_says_when_it_can_never_run():
     assert rest.run("submit", "--dry-run", "-o", "json", *FLAGS).exit_code == 4
 
 
+def foreseen(**fields) -> dict:
+    """As a portal of today answers a dry run."""
+    share = {"of": "quota", "user": "", "model": "", "used": 644_000, "would_be": 700_000}
+    return (
+        POSSIBLE
+        | {
+            "verdict": "now",
+            "placement": [
+                {"node": "a1", "gpu": 2, "profile": "1g.18gb", "threads": 0, "carved": True},
+                {"node": "a1", "gpu": 3, "profile": "", "threads": 0, "carved": False},
+            ],
+            "units": 56_000,
+            "gpu_hours": "4.0000",
+            "estimate": None,
+            "no_estimate": None,
+            "limits": [share | {"limit": 896_000, "is_over": False, "ends_at": None}],
+            "alternatives": [],
+        }
+        | fields
+    )
+
+
+def test_a_dry_run_says_where_it_would_start_and_what_that_leaves_of_quotas():
+    rest = a_rest().on("POST", "jobs", foreseen())
+    told = rest.run("submit", "--dry-run", *FLAGS)
+    assert told.exit_code == 0
+    for words in (
+        "starts at once",
+        "a1 GPU 2 (1g.18gb, carved for it), a1 GPU 3",
+        "1 GPU, at most 4.0000 GPU-hours",
+        "project vision: 12.5 of 16 GPUs",
+    ):
+        assert words in told.stdout
+    assert rest.run("submit", "--dry-run", "-o", "name", *FLAGS).stdout == "now\n"
+    as_yaml = rest.run("submit", "--dry-run", "-o", "yaml", *FLAGS).stdout
+    assert yaml.safe_load(as_yaml) == foreseen()
+
+
+def test_a_dry_run_of_a_full_cluster_says_until_when_and_what_would_start_now():
+    reason = {"code": "resources", "sentence": "no GPU is free", "class": "wait"}
+    none = {"code": "nothing", "sentence": "nothing is known yet"}
+    budget = {"of": "budget", "user": "olga", "model": "", "used": 0, "ends_at": None}
+    over = budget | {"would_be": 56_000 * 3_600 * 3, "limit": 56_000 * 3_600, "is_over": True}
+    answer = foreseen(
+        verdict="wait",
+        placement=[],
+        reason=reason,
+        no_estimate=none,
+        limits=[over],
+        alternatives=[{"kind": "limit", "sentence": "a limit of 1h", "changes": {}}],
+    )
+    told = a_rest().on("POST", "jobs", answer).run("submit", "--dry-run", *FLAGS)
+    assert told.exit_code == 0
+    assert "waits: no GPU is free; nothing is known yet" in told.stdout
+    assert "olga in vision: at most 3 of 1 GPU-hours, OVER" in told.stdout
+    assert "a limit of 1h" in told.stdout
+
+
 @pytest.mark.parametrize(
     ("end", "code"),
     [

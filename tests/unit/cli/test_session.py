@@ -20,8 +20,13 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 def a_rest() -> Rest:
-    rest = Rest().on("GET", "projects", {"results": [{"slug": "vision", "archived": False}]})
-    return rest.on("GET", "tokens", {"results": [TOKEN]})
+    mine = {
+        "user": "olga",
+        "is_platform_admin": False,
+        "projects": [{"slug": "vision", "role": "member"}],
+        "token": TOKEN,
+    }
+    return Rest().on("GET", "me", mine)
 
 
 def kept(env: dict[str, str]) -> dict:
@@ -44,7 +49,7 @@ def test_a_prompt_does_not_echo_the_token(env):
 
 
 def test_a_token_that_is_refused_is_not_kept(env):
-    rest = Rest().on("GET", "projects", problem(401, "authentication_failed"))
+    rest = Rest().on("GET", "me", problem(401, "authentication_failed"))
     done = rest.run("login", URL, "--token-stdin", env=env, input="tsr_x\n")
     assert done.exit_code == 4 and not Path(env["TESSERA_CONFIG"]).exists()
 
@@ -85,11 +90,11 @@ def test_signing_out_can_delete_the_token(env):
 def test_whoami_tells_the_token_and_the_projects(env):
     mine = {"TESSERA_TOKEN": "tsr_abcdefg"}
     out = a_rest().run("whoami", env=mine).stdout
-    for told in (URL, "laptop", "write", "vision", "never"):
+    for told in (URL, "olga", "laptop", "write", "vision (member)", "never"):
         assert told in out
     assert "tsr_abcdefg" not in out
     told = json.loads(a_rest().run("whoami", "-o", "json", env=mine).stdout)
-    assert told["projects"] == ["vision"] and told["token"] == TOKEN
+    assert (told["user"], told["projects"], told["token"]) == ("olga", ["vision"], TOKEN)
 
 
 def test_version_and_completion_need_no_portal(env):

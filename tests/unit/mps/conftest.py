@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from agents.devices import device_key
+from agents.mps.grants import home_of
 from agents.simdriver.install import uninstall
-from tests.docker.docker_node import docker_node
-from tests.unit.mps.stage import Stage
+from tests.unit.mps.contained import DEVICE
+from tests.unit.mps.stage import Stage, a_share
 
 
 @pytest.fixture
@@ -20,11 +22,16 @@ def var():
 
 
 @pytest.fixture
+def home(var):
+    """The folders of one daemon, for a share of DEVICE."""
+    home = home_of(var / "mps", "p-1", device_key(a_share(DEVICE, 40, 8_000)))
+    yield home
+    shutil.rmtree(home.shm, ignore_errors=True)
+
+
+@pytest.fixture
 def stage(var):
     stage = Stage(var)
     yield stage
     stage.close()
     uninstall()
-
-
-__all__ = ["docker_node", "stage", "var"]

@@ -1,7 +1,6 @@
 """Shares of containers: one user, two folders mounted one by one, and nobody else's memory."""
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,32 +16,12 @@ from agents.mps.control import ControlCode, ControlFailure
 from agents.mps.daemons import LAUNCH, Daemon
 from agents.mps.grants import grant, home_of, share_of
 from agents.mps.record import Record
-from tests.contract.replicas import Watch, a_replica, go
+from tests.contract.replicas import a_replica
+from tests.unit.mps.contained import DEVICE, NOBODY, a_shared
 from tests.unit.mps.stage import a_share
 
-NOBODY = 65_534
-DEVICE = "GPU-5a1d"
-LOOK = """
-import os
-print(sorted(os.listdir("/dev/shm")), sorted(os.listdir(os.environ["CUDA_MPS_PIPE_DIRECTORY"])))
-open("/dev/shm/mine", "w").close()
-print(os.environ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], os.environ["CUDA_VISIBLE_DEVICES"])
-"""
 can_mount = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 needs_mounts = pytest.mark.skipif(not can_mount, reason="needs a root that may mount")
-
-
-@pytest.fixture
-def home(var):
-    """The folders of one daemon, for a share of DEVICE."""
-    share = a_share(DEVICE, 40, 8_000)
-    home = home_of(var / "mps", "p-1", device_key(share))
-    yield home
-    shutil.rmtree(home.shm, ignore_errors=True)
-
-
-def a_shared(program="pass", **fields):
-    return a_replica(program, project="p-1", devices=(a_share(DEVICE, 40, 8_000),), **fields)
 
 
 def test_a_container_is_given_the_two_folders_of_its_daemon_and_limits_for_each_process(home):
@@ -112,27 +91,3 @@ def test_a_node_whose_folder_is_too_long_for_sockets_gives_no_share(tmp_path):
     long = tmp_path / ("x" * 90)
     found = ability_of(("true",), RuntimeKind.PROCESS, 0, "13.0", long)
     assert "too long for MPS sockets" in found.unable
-
-
-@pytest.mark.docker
-def test_a_container_sees_its_daemons_folders_and_nothing_else_of_the_host(docker_node, home):
-    home.root.mkdir()
-    home.folder.mkdir()
-    for folder in (home.pipe, home.shm):
-        folder.mkdir(mode=0o700)
-        os.chown(folder, NOBODY, NOBODY)
-    (home.pipe / "control").touch()
-    (home.shm / "cuda.shm").touch()
-    # The engine has no such GPU: the device itself is left out, what MPS needs is given.
-    runtime = docker_node.runtime(
-        lambda replica, devices: grant(home.root, replica, [DEVICE], contained=True)
-    )
-    replica = a_shared(LOOK)
-    watch = Watch(runtime)
-    go(runtime, replica)
-    assert watch.ended(replica).exit_code == 0, runtime.log(replica.id, 0, 4_096)
-    said = runtime.log(replica.id, 0, 4_096).decode().splitlines()
-    assert said == ["['cuda.shm'] ['control']", f"40 {DEVICE}"]
-    assert (home.shm / "mine").stat().st_uid == NOBODY
-    host = docker_node.container(replica).attrs["HostConfig"]
-    assert host["IpcMode"] == "private" and not host["Privileged"]

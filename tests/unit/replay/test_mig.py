@@ -17,11 +17,13 @@ from scheduler.core.values import Demand, DeviceRequest, Mix
 from scheduler.replay import mig
 from scheduler.replay.__main__ import main
 from scheduler.replay.mig_baselines import free_repacking, packing, repacks
-from scheduler.replay.mig_choose import cheapest, room_by_move, room_by_moves
+from scheduler.replay.mig_choose import cheapest, room_by_move, room_by_moves, tables
 from scheduler.replay.mig_moves import DEPTH, ahead, joint, reach
 from scheduler.replay.mig_world import churn, inflation, run, sizes
 from tests.builders import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
+# In a fresh clone the first that runs compiles the replay.
+pytestmark = pytest.mark.timeout(300)
 KEY = "H100-80GB"
 BOARD = boards()[KEY]
 HERE = shape(BOARD)
@@ -205,8 +207,8 @@ def standing(*gpus):
 
 def moves_for(choose, gpus, profile, *more):
     lay, holder = standing(*gpus)
-    arrays = (HERE.after, HERE.before, values(BOARD).falls, HERE.starts, HERE.profile_of)
-    return choose(lay, holder, *arrays, HERE.names.index(profile), *more)
+    falls, kind = values(BOARD).falls, HERE.names.index(profile)
+    return choose(lay, holder, tables(HERE), falls, kind, *more)
 
 
 def test_room_is_made_by_the_move_that_costs_least():
@@ -251,13 +253,13 @@ def test_a_move_is_chosen_with_the_place_so_that_the_largest_finds_an_empty_gpu(
 
 def test_what_comes_next_counts_less_the_more_has_to_move_for_it():
     only = np.array([name == "4g.40gb" for name in HERE.names], dtype=float)
-    tables, depth = reach(HERE, only), np.array(DEPTH)
+    reaches, depth = reach(HERE, only), np.array(DEPTH)
     three, four = place("3g.40gb", 4), place("4g.40gb", 0)
     spare = (four,)
     ones = [place("1g.10gb", start) for start in range(4)]
 
     def worth(*gpus):
-        return ahead(standing(*gpus)[0], tables, depth) / tables.worth.max()
+        return ahead(standing(*gpus)[0], reaches, depth) / reaches.worth.max()
 
     found = [worth((*ones[:many], three), spare) for many in range(5)]
     assert found == pytest.approx([*DEPTH, 0.0])

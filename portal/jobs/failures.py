@@ -1,0 +1,18 @@
+"""Why an attempt failed, as its row has it and as people are told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agents.contract.phrase import Phrase
+
+
+def failure_said(failure: Mapping[str, Any]) -> str:
+    """The words of the node, or of who stopped it; else what is known of the end, as a phrase."""
+    sentence = str(failure.get("sentence", ""))
+    plain = Phrase(
+        "rank %(rank)s ended with exit code %(exit_code)s",
+        rank=failure.get("rank"),
+        exit_code=failure.get("exit_code"),
+    )
+    is_known = failure.get("exit_code") is not None
+    return plain if is_known and sentence in ("", plain) else sentence

@@ -1,0 +1,36 @@
+"""What django-auth-ldap reads of the settings. Imported only where a directory is named, for its
+packages are an extra."""
+
+from typing import Any
+
+import ldap
+from django_auth_ldap.config import LDAPSearch
+
+from portal.platform import Platform
+
+SECONDS = 5
+
+
+def told(platform: Platform) -> dict[str, Any]:
+    """Look the person up, then bind as them; always over TLS, and no group makes an admin."""
+    options = {
+        ldap.OPT_NETWORK_TIMEOUT: SECONDS,
+        ldap.OPT_TIMEOUT: SECONDS,
+        ldap.OPT_REFERRALS: 0,
+        ldap.OPT_X_TLS_REQUIRE_CERT: ldap.OPT_X_TLS_DEMAND,
+    }
+    if platform.ldap_certificates:
+        options[ldap.OPT_X_TLS_CACERTFILE] = platform.ldap_certificates
+    # Takes the options above into use; it has to be the last.
+    options[ldap.OPT_X_TLS_NEWCTX] = 0
+    search = LDAPSearch(platform.ldap_people, ldap.SCOPE_SUBTREE, platform.ldap_filter, ["*", "+"])
+    return {
+        "AUTH_LDAP_SERVER_URI": platform.ldap_url,
+        "AUTH_LDAP_START_TLS": not platform.ldap_url.startswith("ldaps://"),
+        "AUTH_LDAP_CONNECTION_OPTIONS": options,
+        "AUTH_LDAP_BIND_DN": platform.ldap_bind_dn,
+        "AUTH_LDAP_BIND_PASSWORD": platform.ldap_bind_password,
+        "AUTH_LDAP_USER_SEARCH": search,
+        "AUTH_LDAP_USER_ATTR_MAP": {"first_name": "givenName", "last_name": "sn", "email": "mail"},
+        "AUTH_LDAP_IDENTIFIER": platform.ldap_id,
+    }

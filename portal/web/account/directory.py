@@ -1,0 +1,64 @@
+"""Sign-in with the password of the organisation's LDAP directory. Needs requirements/ldap.lock.
+
+A person is who the directory's own identifier says, never who has the same name: a local account is
+not taken over by somebody of that name, nor an account by a later person of an earlier name.
+"""
+
+from typing import Any
+
+from django.contrib.auth.validators import ASCIIUsernameValidator
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.dispatch import receiver
+from django_auth_ldap.backend import LDAPBackend, populate_user
+
+from portal.accounts.models import User
+from portal.accounts.people import person_audit
+
+LENGTHS = {"first_name": 150, "last_name": 150, "email": 254}
+
+
+class DirectoryBackend(LDAPBackend):
+    # Read as AUTH_LDAP_IDENTIFIER.
+    default_settings = {"IDENTIFIER": "entryUUID"}
+
+    def get_or_build_user(self, username: str, ldap_user: Any) -> tuple[User, bool]:
+        """The account of this person, or a new one in no project.
+
+        Raises the backend's own AuthenticationFailed where the directory tells no identifier, or
+        the name is not a user name or somebody else's.
+        """
+        attribute = self.settings.IDENTIFIER
+        identifier = _as_text((ldap_user.attrs or {}).get(attribute) or [""])
+        if not identifier:
+            raise ldap_user.AuthenticationFailed(f"it has no {attribute}")
+        if known := User.objects.filter(directory_id=identifier).first():
+            return known, False
+        try:
+            ASCIIUsernameValidator()(username)
+        except ValidationError as wrong:
+            raise ldap_user.AuthenticationFailed("its name is not a user name") from wrong
+        if User.objects.filter(username__iexact=username).exists():
+            raise ldap_user.AuthenticationFailed("another account has this name")
+        return _added(User(username=username.lower(), directory_id=identifier)), True
+
+
+def _added(user: User) -> User:
+    with transaction.atomic():
+        user.set_unusable_password()
+        user.save()
+        person_audit(user, "user_add", after={"by": "ldap", "projects": 0})
+    return user
+
+
+@receiver(populate_user)
+def cut(user: User, **_: Any) -> None:
+    """A directory's texts may be longer than a column, or hold what no page should show."""
+    for name, length in LENGTHS.items():
+        plain = "".join(c for c in str(getattr(user, name)) if c.isprintable())
+        setattr(user, name, plain[:length])
+
+
+def _as_text(values: list[Any]) -> str:
+    """The first; Active Directory's identifiers are 16 bytes."""
+    return values[0].hex() if isinstance(values[0], bytes) else str(values[0])

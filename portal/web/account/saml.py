@@ -1,0 +1,98 @@
+"""Sign-in through the organisation's SAML identity provider. Needs requirements/saml.lock.
+
+Only an assertion that is signed by the configured provider, for this portal, in answer to this
+browser's own question, and of now, lets anybody in. There is no single sign-out.
+"""
+
+from typing import Any
+from urllib.error import URLError
+from xml.etree.ElementTree import ParseError
+
+from allauth.account.internal.decorators import login_not_required
+from allauth.socialaccount.helpers import render_authentication_error
+from allauth.socialaccount.providers.saml import views
+from allauth.socialaccount.providers.saml.utils import build_saml_config, get_app_or_404
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_POST
+from lxml.etree import LxmlError
+from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError
+from onelogin.saml2.settings import OneLogin_Saml2_Settings
+
+from portal.web.account.organisation import leaving
+from portal.web.account.saml_provider import NobodyInParticular
+
+AWAY = (
+    URLError,
+    OSError,
+    KeyError,
+    ParseError,
+    LxmlError,
+    OneLogin_Saml2_Error,
+    OneLogin_Saml2_ValidationError,
+)
+# What allauth raises where the state was not this browser's, or nobody was named.
+REFUSED = (PermissionDenied, NobodyInParticular)
+
+
+@require_POST
+@never_cache
+@login_not_required
+def start(request: HttpRequest, organization_slug: str) -> HttpResponse:
+    """Off to the provider, by a page of ours."""
+    provider = _provider(request, organization_slug)
+    try:
+        answer = provider.redirect_from_request(request)
+    except AWAY as away:
+        return _failed(request, provider, away)
+    return leaving(request, answer, provider.name)
+
+
+@csrf_exempt
+@never_cache
+@login_not_required
+def received(request: HttpRequest, organization_slug: str) -> HttpResponse:
+    """What the provider's page posts. It comes from another site, hence without the browser's
+    session: it is laid by, and read at `finish`."""
+    _provider(request, organization_slug)
+    answer: HttpResponse = views.acs(request, organization_slug=organization_slug)
+    return answer
+
+
+@never_cache
+@login_not_required
+def finish(request: HttpRequest, organization_slug: str) -> HttpResponse:
+    """What the provider posted is read here, where the browser's session is."""
+    provider = _provider(request, organization_slug)
+    try:
+        answer: HttpResponse = views.finish_acs(request, organization_slug=organization_slug)
+    except (*AWAY, *REFUSED) as wrong:
+        return _failed(request, provider, wrong)
+    return answer
+
+
+@require_GET
+@login_not_required
+def metadata(request: HttpRequest, organization_slug: str) -> HttpResponse:
+    """What the provider has to know about this portal, as XML."""
+    provider = _provider(request, organization_slug)
+    told = build_saml_config(request, provider.app.settings, organization_slug)
+    del told["sp"]["singleLogoutService"]
+    ours = OneLogin_Saml2_Settings(settings=told, sp_validation_only=True)
+    return HttpResponse(ours.get_sp_metadata(), content_type="application/samlmetadata+xml")
+
+
+def no_sign_out(request: HttpRequest, organization_slug: str) -> HttpResponse:
+    """allauth wants an address for single sign-out; there is none."""
+    raise Http404
+
+
+def _provider(request: HttpRequest, organization_slug: str) -> Any:
+    return get_app_or_404(request, organization_slug).get_provider(request)
+
+
+def _failed(request: HttpRequest, provider: Any, why: Exception) -> HttpResponse:
+    shown: HttpResponse = render_authentication_error(request, provider, exception=why)
+    return shown

@@ -1,0 +1,152 @@
+"""What pages show beyond the seeded cluster: a log, measurements, templates, webhooks, images."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.urls import reverse
+from django.utils import timezone
+
+from agents.contract.documents import SliceKind
+from agents.contract.telemetry import GpuSample
+from portal.accounts.models import Project, User
+from portal.catalogue.models import ImageRule, Template
+from portal.catalogue.services import image_policy_set, template_save
+from portal.inventory.models import Gpu, Node
+from portal.jobs.logs import write_log
+from portal.jobs.models import Job, Replica
+from portal.jobs.samples import samples_keep
+from portal.webhooks.models import Delivery, Endpoint
+from portal.webhooks.values import DeliveryStatus
+from scheduler.core.request import RequestLimits
+from scheduler.core.states import JobStatus
+
+STEPS = 240
+MINUTES = 35
+WORK = {
+    "image": "pytorch:2.9",
+    "command": ["torchrun", "train.py", "--epochs", "90"],
+    "cpu": 8,
+    "memory": "64GiB",
+    "time_limit": "12h",
+}
+TEMPLATES = (
+    ("Train on one GPU", "ResNet and friends, with the data set mounted", {"gpus": 1}),
+    ("Fine-tune on a node", "Eight GPUs joined by NVLink", {"gpus": 8}),
+    ("Notebook on a slice", "Enough for a small model", {"mig": "2g.35gb"}),
+)
+# When, what, what became of it, and what was answered.
+TOLD = (
+    (3, "job.running", DeliveryStatus.DELIVERED, 200, ""),
+    (26, "job.succeeded", DeliveryStatus.DELIVERED, 204, ""),
+    (41, "job.failed", DeliveryStatus.FAILED, 503, "503 Service Unavailable"),
+    (90, "test", DeliveryStatus.DELIVERED, 200, ""),
+)
+
+
+def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Write it. Who looks at which address, by the name of a picture, beside the listed pages."""
+    alice, admin = (User.objects.get(username=name) for name in ("alice", "admin"))
+    vision = Project.objects.get(slug="vision")
+    mine = Job.objects.filter(owner=alice).order_by("-pk")
+    waits = mine.filter(status=JobStatus.QUEUED)[0]
+    _log(known["job"])
+    busy = _on_whole_gpus(alice)
+    _measured(busy.node)
+    gang = _templates(admin, vision)
+    _images(admin, vision)
+    hook = _webhook(alice, vision)
+    failed = mine.filter(status=JobStatus.FAILED)[0]
+    return {
+        "request-answer": ("alice", f"{reverse('web:request')}?template={gang.pk}"),
+        "web:job_metrics": ("alice", reverse("web:job_metrics", args=[busy.attempt.job.label])),
+        "job-waiting": ("alice", reverse("web:job", args=[waits.label])),
+        "job-failed": ("alice", reverse("web:job", args=[failed.label])),
+        "template": ("admin", reverse("web:template", args=[gang.pk])),
+        "webhook": ("alice", reverse("web:webhook", args=[hook.uid])),
+    }
+
+
+def _log(label: str) -> None:
+    """Of the first replica: what a training says."""
+    rows = Replica.objects.filter(attempt__job_id=label.removeprefix("J-"))
+    replica = rows.select_related("attempt__job").order_by("rank")[0]
+    lines = [
+        f"epoch {n // 40}  step {n % 40:>2}/40  loss {2.41 / (1 + n / 60):.4f}  1,9{n % 90:02}/s"
+        for n in range(STEPS)
+    ]
+    lines[90] = "\x1b[33mWARNING\x1b[0m gradient norm 12.8 clipped to 1.0"
+    data = "\n".join(lines).encode() + b"\n"
+    write_log(replica, 0, data)
+    Replica.objects.filter(pk=replica.pk).update(log_bytes=len(data))
+
+
+def _on_whole_gpus(alice: User) -> Replica:
+    """Of a running job of hers whose GPUs are measured whole; of any, where she has none."""
+    rows = Replica.objects.filter(attempt__job__status=JobStatus.RUNNING, attempt__job__owner=alice)
+    rows = rows.select_related("node", "attempt__job").order_by("pk")
+    return rows.filter(allocations__slice__kind=SliceKind.GPU).first() or rows[0]
+
+
+def _measured(node: Node) -> None:
+    """Half an hour of what the sensors of a node said."""
+    gpus = list(Gpu.objects.filter(node=node))
+    for minute in range(MINUTES):
+        samples = {
+            gpu.uuid: GpuSample(
+                uuid=gpu.uuid,
+                utilization_percent=55 + (minute * 7 + gpu.index * 13) % 40,
+                memory_used_mib=20_000 + min(minute, 20) * 2_500,
+                memory_total_mib=144_384,
+                temperature_c=50 + minute % 12,
+                power_mw=300_000 + (minute * 37) % 200 * 1_000,
+                power_limit_mw=700_000,
+            )
+            for gpu in gpus
+        }
+        samples_keep(node, samples, timezone.now() - timedelta(minutes=MINUTES - minute))
+
+
+def _templates(admin: User, vision: Project) -> Template:
+    """The one that asks for most."""
+    for name, description, device in TEMPLATES:
+        template_save(
+            by=admin,
+            project=vision,
+            name=name,
+            description=description,
+            request=WORK | {"device": device},
+            limits=RequestLimits(),
+        )
+    return Template.objects.get(name="Fine-tune on a node")
+
+
+def _images(admin: User, vision: Project) -> None:
+    patterns = ["pytorch:2.*", "jax:0.6*", "tessera-example:*"]
+    image_policy_set(
+        by=admin, project=vision, rule=ImageRule.LISTED, patterns=patterns, version=None
+    )
+
+
+def _webhook(alice: User, vision: Project) -> Endpoint:
+    """Without asking for the address of its host."""
+    address = "https://chat.example.org/hooks/gpu"
+    row = Endpoint.objects.create(owner=alice, name="Team chat", url=address, sealed="of nobody")
+    Endpoint.objects.create(
+        owner=alice, name="Pager", url="https://pager.example.org/in", kinds=["failed"], sealed="-"
+    )
+    for minutes, kind, status, answer, problem in reversed(TOLD):
+        at = timezone.now() - timedelta(minutes=minutes)
+        made = Delivery.objects.create(
+            endpoint=row,
+            event=0 if kind == "test" else 1_000 + minutes,
+            kind=kind,
+            body="{}",
+            status=status,
+            tries=1 if status == DeliveryStatus.DELIVERED else 7,
+            tried_at=at,
+            answer=answer,
+            problem=problem,
+        )
+        Delivery.objects.filter(pk=made.pk).update(created_at=at)
+    return row

@@ -1,0 +1,163 @@
+"""Each page as a member, as who leads a project, and as the platform's admin: what each must see,
+and what the others must not. A page without a row here fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.browser.people import listen
+from tests.browser.test_every_page import signed_in
+from tests.pages import PAGES
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+ALICE, PAUL, ADMIN = "alice", "paul", "admin"
+PEOPLE = (ALICE, PAUL, ADMIN)
+ALL, TEAM, LEADERS, ROOT = {*PEOPLE}, {ALICE, PAUL}, {PAUL, ADMIN}, {ADMIN}
+# Swagger's own page has no bar of ours.
+NOT_OURS = {"api:docs"}
+WORDS = ("Home", "Jobs", "Queue", "Cluster", "Usage", "API", "Account of")
+BAR = {
+    **dict.fromkeys((f"link {word}" for word in WORDS), ALL),
+    **{"button Sign out": ALL, "link Console": ROOT},
+}
+TABS_OF_JOB = {
+    **dict.fromkeys((f"link {tab}" for tab in ("Logs", "Metrics", "Spec", "Results")), ALL),
+    **{"link Cancel job": ALL, "link Clone": TEAM, "link Save as template": TEAM},
+}
+TABS_OF_CONSOLE = {
+    **dict.fromkeys((f"link {tab}" for tab in ("Attention", "Nodes", "Images", "Audit")), ROOT),
+    **{"link Policy": ROOT, "link All rows": ROOT, "link Approvals": LEADERS},
+    **{"link Projects": ALL, "link Templates": ALL},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """`sees`: a role with the beginning of its name, or a text, and who has it on the page: nobody
+    else. `open_to`: for others the page is not there."""
+
+    sees: dict[str, set[str]] = field(default_factory=dict)
+    open_to: set[str] = field(default_factory=lambda: ALL)
+
+
+def console(**sees: set[str]) -> Row:
+    """A page that only the platform's admins have."""
+    words = {name.replace("__", " "): ROOT for name in sees}
+    return Row(TABS_OF_CONSOLE | words, ROOT)
+
+
+TABLE: dict[str, Row] = {
+    "web:sign_in": Row(),
+    "web:home": Row(
+        {
+            "link New request": TEAM,
+            "button Extend": TEAM,
+            "text: You are in no project": ROOT,
+            "heading Quota of vision": TEAM,
+            "heading Cluster now": ALL,
+        }
+    ),
+    "web:request": Row(
+        {
+            "textbox Name": TEAM,
+            "button Request": TEAM,
+            "link All templates": TEAM,
+            "heading You are in no project yet": ROOT,
+        }
+    ),
+    "web:jobs": Row(
+        {
+            "button Filter": ALL,
+            "link CSV": ALL,
+            "checkbox Choose unet-probe-90": ALL,
+            "button Cancel chosen jobs": ALL,
+        }
+    ),
+    "web:queue": Row(
+        {"link Hold llama-embed-74": ALL, "link Hold gnn-eval-50": LEADERS, "tomas · ": ROOT}
+    ),
+    **dict.fromkeys(("web:job", "web:job_logs"), Row(TABS_OF_JOB | {"searchbox": ALL})),
+    "web:job_metrics": Row(TABS_OF_JOB),
+    "web:job_events": Row(TABS_OF_JOB | {"heading Timeline": ALL}),
+    "web:job_spec": Row(TABS_OF_JOB | {"link Run it again": ALL}),
+    "web:job_results": Row(TABS_OF_JOB | {"heading Attempt 1": ALL}),
+    "web:logs_full": Row({"link Raw": ALL, "button Wrap": ALL, "link Beside the job": ALL}),
+    "web:cancel": Row({"button Cancel job": ALL, "link Keep it": ALL}),
+    "web:cluster": Row({"link Table": ALL, "button Filter": ALL, "another project": TEAM}),
+    "web:cluster_node": Row(
+        {"link Drain": ROOT, "link Partition preview": ROOT, "another project": TEAM}
+    ),
+    "web:usage": Row({"heading By project": TEAM, "link CSV": TEAM, "heading Quotas": ALL}),
+    "web:account": Row({"button Make the token": ALL, "heading Where you are signed in": ALL}),
+    "web:webhooks": Row({"button Add the webhook": ALL, "link Pager": {ALICE}}),
+    "account_change_password": Row({"button Change password": ALL}),
+    "web:console": console(),
+    "web:approvals": Row(
+        TABS_OF_CONSOLE | {"button Approve the chosen": ROOT, "heading The inbox is empty": {PAUL}},
+        LEADERS,
+    ),
+    "web:approval": console(button__Approve=ROOT, button__Refuse=ROOT),
+    "web:projects": Row(
+        TABS_OF_CONSOLE | {"link vision": ALL, "link speech": ROOT, "link New project": ROOT}
+    ),
+    "web:project": Row(
+        TABS_OF_CONSOLE
+        | {
+            "button Set role": LEADERS,
+            "button Take alice out": LEADERS,
+            "button Set a limit": LEADERS,
+            "heading History": LEADERS,
+            "link Limit of the project": ROOT,
+            "link Add a budget": ROOT,
+            "link Weights, caps and thresholds": ROOT,
+        }
+    ),
+    "web:templates": Row(
+        TABS_OF_CONSOLE | {"link New template": ALL, "link Train on one GPU": LEADERS}
+    ),
+    "web:template_new": Row(TABS_OF_CONSOLE | {"button Save the template": ALL}),
+    "web:limits": console(heading__Quotas=ROOT, link__Edit=ROOT),
+    "web:node_list": console(link__Cordon__or__drain=ROOT),
+    "web:drain": console(button__Cordon=ROOT),
+    "web:preview": console(),
+    "web:images": console(link__Edit=ROOT),
+    "web:image_policy": console(button__Save=ROOT),
+    "web:audit": console(link__CSV=ROOT),
+    "api:docs": Row(),
+}
+
+
+def has(snapshot: str, thing: str) -> bool:
+    """`thing`: "link New request" as its role and the beginning of its name, or any words."""
+    role, _, name = thing.partition(" ")
+    if role in ("link", "button", "heading", "checkbox", "textbox", "searchbox"):
+        return f'- {role} "{name}' in snapshot or f"- '{role} \"{name}" in snapshot
+    return thing.removeprefix("text: ") in snapshot
+
+
+def test_every_page_has_a_row():
+    assert set(TABLE) == set(PAGES)
+
+
+@pytest.mark.parametrize("who", PEOPLE)
+def test_everybody_sees_what_is_theirs_and_nothing_else(browser, seeded_pages, who):
+    page = signed_in(browser, seeded_pages, who)
+    complaints: list[str] = []
+    listen(page, complaints)
+    wrong = []
+    for name, row in TABLE.items():
+        address = f"{seeded_pages.url}{seeded_pages.pages[name][1]}"
+        if who not in row.open_to:
+            status = page.request.get(address).status
+            wrong += [f"{name} answers {status}"] if status != 404 else []
+            continue
+        page.goto(address, wait_until="domcontentloaded")
+        snapshot = page.locator("body").aria_snapshot()
+        for thing, people in (row.sees | ({} if name in NOT_OURS else BAR)).items():
+            if has(snapshot, thing) != (who in people):
+                wrong.append(f"{name} {'lacks' if who in people else 'shows'} {thing!r}")
+    page.context.close()
+    assert not wrong, "\n".join(wrong)
+    assert complaints == []

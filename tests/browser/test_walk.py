@@ -1,0 +1,138 @@
+"""The usability walk of docs/walk.md, each click counted: from a new account to a running job, and
+from a job that waits to an alternative that runs. With WALK_PICTURES=1 it draws its pictures."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.people import SECONDS, listen
+from tests.services.stack import Stack, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "walk"
+SMALL = {"width": 960, "height": 640}
+RUNNING = 60 * SECONDS
+UNTIL_TOLD = ["sh", "-c", 'trap "exit 0" TERM; while true; do sleep 0.1; done']
+
+
+@pytest.fixture(scope="module")
+def stack(running_stack):
+    return running_stack
+
+
+@dataclass
+class Walk:
+    """Somebody with a mouse: nothing is opened by its address but the front door, and what is
+    pressed is kept by its name."""
+
+    page: Page
+    name: str
+    clicks: list[str] = field(default_factory=list)
+
+    def click(self, role: str, name: str | re.Pattern[str]) -> None:
+        target = self.page.get_by_role(role, name=name).first
+        self.clicks.append(told(target))
+        target.click()
+
+    def picture(self, title: str) -> None:
+        if os.environ.get("WALK_PICTURES"):
+            PICTURES.mkdir(exist_ok=True)
+            self.page.screenshot(path=PICTURES / f"{self.name}-{title}.png", animations="disabled")
+
+
+def told(target: Locator) -> str:
+    return target.get_attribute("aria-label") or target.inner_text()
+
+
+@pytest.fixture
+def walker(browser, stack):
+    """A fresh browser at the front door, with name and password typed in."""
+    complaints: list[str] = []
+    contexts = []
+
+    def begin(who: str, name: str) -> Walk:
+        contexts.append(browser.new_context(viewport=SMALL))
+        page = listen(contexts[-1].new_page(), complaints)
+        page.goto(stack.url)
+        page.get_by_label("User name").fill(who)
+        page.get_by_label("Password", exact=True).fill(stack.seeded["password"])
+        return Walk(page, name)
+
+    yield begin
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@contextmanager
+def full(stack: Stack) -> Iterator[None]:
+    """No GPU is whole any more: three are held, of the fourth a slice."""
+    held = [
+        stack.submit(UNTIL_TOLD, device={"gpus": 1}, replicas=3, topology="any"),
+        stack.submit(UNTIL_TOLD, device={"mig": "1g.18gb"}),
+    ]
+    try:
+        for job in held:
+            stack.until_status(job, "running", seconds=60)
+        yield
+    finally:
+        for job in held:
+            stack.call("POST", f"/jobs/{job}/cancel")
+        for job in held:
+            stack.until_status(job, "cancelled", seconds=60)
+
+
+def end(page: Page) -> None:
+    """What was started is stopped, so that whoever comes next finds the cluster free."""
+    page.get_by_role("link", name="Cancel job").click()
+    page.get_by_role("button", name="Cancel job").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Cancelled", timeout=RUNNING)
+
+
+def test_a_new_account_has_a_running_job_after_at_most_four_clicks(walker):
+    walk = walker("nora", "first-job")
+    walk.click("button", re.compile("^Sign in$"))
+    expect(walk.page.get_by_role("heading", name="You have no jobs yet")).to_be_visible()
+    walk.picture("2-home")
+    walk.click("link", re.compile("Fill in the request: A slice"))
+    expect(walk.page.locator("[data-part=answer]")).to_contain_text("Can start now")
+    walk.picture("3-request")
+    walk.click("button", "Request and start")
+    title = walk.page.get_by_role("heading", level=1)
+    expect(title).to_contain_text(re.compile("Running|Succeeded"), timeout=RUNNING)
+    expect(walk.page.get_by_role("log")).to_contain_text("Hello from MIG-", timeout=RUNNING)
+    walk.picture("4-job")
+    assert len(walk.clicks) <= 4, walk.clicks
+    expect(title).to_contain_text("Succeeded", timeout=RUNNING)
+
+
+def test_a_job_that_waits_becomes_an_alternative_that_runs_in_two_clicks(walker, stack):
+    walk = walker("alice", "alternative")
+    page = walk.page
+    with full(stack):
+        waits = stack.submit(UNTIL_TOLD, name="waits", device={"gpus": 1})
+        until(lambda: stack.job(waits)["reason"], what="the reason")
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        sooner = "What would start waits sooner"
+        expect(page.get_by_role("link", name=sooner)).to_be_visible()
+        walk.picture("1-home")
+        walk.click("link", sooner)
+        choices = page.locator("[data-part=reason] button[name=change]")
+        expect(choices.first).to_be_visible(timeout=RUNNING)
+        walk.picture("2-job")
+        walk.click("button", choices.first.inner_text())
+        title = page.get_by_role("heading", level=1)
+        expect(title).to_contain_text("Running", timeout=RUNNING)
+        expect(page.get_by_role("log")).to_contain_text("Nothing written yet")
+        walk.picture("3-runs")
+        assert len(walk.clicks) <= 2, walk.clicks
+        assert stack.job(waits)["status"] == "cancelled"
+        end(page)

@@ -1,0 +1,63 @@
+"""A migrated SQLite database in the time that a copy takes: for Django of this very process, and
+for products that tests start, of whose start migrating would be half."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+KEPT = REPOSITORY / "var" / "tests"
+# Migrations, and what fills tables after them (permissions, content types), stand in these.
+SOURCES = ("portal/**/*.py", "requirements/portal.lock")
+
+
+def copy_migrated(to: Path) -> None:
+    """Write the file `to`. The first who asks for this state of the code migrates, others wait."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept = KEPT / f"migrated-{_digest()}.sqlite3"
+    with (KEPT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            for old in KEPT.glob("migrated-*"):
+                old.unlink()
+            _migrate(kept)
+        shutil.copyfile(kept, to)
+
+
+def _digest() -> str:
+    state = hashlib.sha256()
+    for path in sorted(path for pattern in SOURCES for path in REPOSITORY.glob(pattern)):
+        state.update(f"{path}\n".encode() + path.read_bytes())
+    return state.hexdigest()[:16]
+
+
+def _migrate(to: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=KEPT) as var:
+        own = {"TESSERA_VAR": var, "DJANGO_SETTINGS_MODULE": "portal.settings.dev"}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
+        command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
+        subprocess.run(command, check=True, env=kept | own, cwd=REPOSITORY)
+        (Path(var) / "tessera.sqlite3").rename(to)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """The database of `django_db` tests begins as a copy; `migrate` then finds nothing to do."""
+    database = settings.DATABASES["default"]
+    if "sqlite" in database["ENGINE"]:
+        copy_migrated(Path(database["TEST"]["NAME"]))
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    return True

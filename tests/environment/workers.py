@@ -1,0 +1,58 @@
+"""Several workers at once (`-n auto`): what stays together on one of them, and what each has alone.
+
+A worker has databases, servers, ports and folders of its own, as a run without workers has. Only
+the Docker Engine may be the machine's: tests that count what is left on it follow one another.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+from tests.environment.levels import level_of
+
+
+class Together(LoadScopeScheduling):
+    """Groups go to whoever is free, in the order of the command line: what takes long first."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def group_of(nodeid: str) -> str:
+    """A file, for what its tests share; a property alone, as it shares nothing and takes long."""
+    file, _, name = nodeid.partition("::")
+    level = level_of(file)
+    if level == "docker" or "[docker" in name:
+        return "docker"
+    return nodeid if level == "property" else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    config.option.loadscopereorder = False
+    return Together(config, log)
+
+
+def own_folder() -> Path | None:
+    """The one that portal.settings.test made for this process; None where the caller named one."""
+    var = Path(settings.PLATFORM.var)
+    made = var.parent == Path(tempfile.gettempdir()) and var.name.startswith("tessera-test-")
+    return var if made else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers take this process's environment: without its folder, each makes its own."""
+    if config.getoption("tx", None) and own_folder():
+        os.environ.pop("TESSERA_VAR", None)
+
+
+def pytest_unconfigure() -> None:
+    if folder := own_folder():
+        shutil.rmtree(folder, ignore_errors=True)

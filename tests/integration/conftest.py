@@ -1,0 +1,16 @@
+"""Who most tests of pages are about: olga, and the project that she works in."""
+
+import pytest
+
+from portal.accounts.models import Project, User
+from tests.rows import a_project, a_user
+
+
+@pytest.fixture
+def olga() -> User:
+    return a_user("olga")
+
+
+@pytest.fixture
+def team(olga: User) -> Project:
+    return a_project("vision", olga)

@@ -1,0 +1,120 @@
+"""When each card of the request page could start, beside how many are free."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from portal.inventory.models import Node
+from portal.jobs.models import Job
+from portal.web.request_stream import live_cards
+from tests.integration.test_web_request import a_form
+from tests.rows import a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def olga(client: Client):
+    olga = a_user("olga")
+    client.force_login(olga)
+    return olga
+
+
+@pytest.fixture
+def team(olga):
+    return a_project("vision", olga)
+
+
+def told(text: str, kind: str) -> dict[str, str]:
+    """What the parts of this kind say, by amount."""
+    parts = re.findall(rf'<span[^>]*data-part="{kind}-([^"]*)">(.*?)</span>', text, re.DOTALL)
+    return {amount: re.sub(r"<[^>]*>", "", said).strip() for amount, said in parts}
+
+
+def page(client: Client) -> str:
+    return client.get("/request/").content.decode()
+
+
+def checked(client: Client, **fields) -> str:
+    return client.post("/request/check", a_form(**fields)).content.decode()
+
+
+def test_an_idle_cluster_starts_every_card_now(client, team):
+    a_node("n1", gpus=2)
+    text = page(client)
+    starts = told(text, "start")
+    assert set(starts.values()) == {"starts now"}
+    assert {"1g.18gb", "gpus", "mps", "memory"} <= starts.keys()
+    assert told(text, "stock")["1g.18gb"] == "14 of 14 free: 14 to carve"
+    assert told(text, "stock")["gpus"] == "2 of 2 free"
+
+
+def test_a_full_cluster_offers_every_card_and_hides_no_unknown(client, olga, team):
+    node = a_node("n1")
+    a_job(olga, team, device={"gpus": 1})
+    settle(node)
+    text = page(client)
+    assert set(told(text, "start").values()) == {"no estimate yet: not enough free"}
+    assert told(text, "stock")["1g.18gb"] == "none of 7 free"
+    assert "disabled" not in text
+
+
+def test_a_quota_is_why_a_free_card_waits(client, olga):
+    bio = a_project("bio", olga, gpus=1)
+    node = a_node("n1", gpus=2)
+    a_job(olga, bio, device={"gpus": 1})
+    settle(node)
+    text = page(client)
+    assert told(text, "stock")["gpus"] == "1 of 2 free"
+    assert told(text, "start")["gpus"] == "no estimate yet: project quota"
+
+
+def test_the_cards_follow_what_is_typed(client, team):
+    a_node("n1", gpus=2)
+    assert told(checked(client), "start")["gpus"] == "starts now"
+    assert told(checked(client, replicas="3"), "start")["gpus"] == "Never fits here"
+    assert told(checked(client, replicas="3"), "start")["1g.18gb"] == "starts now"
+    assert told(checked(client, replicas="none"), "start")["gpus"] == "no estimate yet"
+
+
+def test_a_node_that_takes_no_work_is_told_and_not_counted(client, team):
+    a_node("n1", gpus=2)
+    Node.objects.update(schedulable=False)
+    text = page(client)
+    assert told(text, "stock")["gpus"] == "none in service now"
+    assert "2 GPUs are out of service or on nodes that take no work now" in text
+
+
+def test_a_profile_that_cannot_be_made_here_is_not_offered(client, team):
+    a_node("n1", board="L40S-48GB")
+    text = page(client)
+    assert told(text, "stock").keys() == {"gpus", "mps", "memory"}
+    assert "whole L40S" in text
+
+
+def test_the_stream_counts_again_in_the_readers_language(olga, team):
+    node = a_node("n1")
+    assert told(live_cards(olga, "en"), "stock")["gpus"] == "1 of 1 free"
+    a_job(olga, team, device={"gpus": 1})
+    settle(node)
+    assert told(live_cards(olga, "en"), "stock")["gpus"] == "none of 1 free"
+    assert told(live_cards(olga, "zh-hans"), "stock")["gpus"] == "共 1，无空闲"
+
+
+def test_a_large_cluster_is_shown_before_the_planner_looked_at_each_card(client, team, monkeypatch):
+    monkeypatch.setattr("portal.web.stock.LARGE", 2)
+    a_node("n1", gpus=2)
+    text = page(client)
+    assert set(told(text, "start").values()) == {"choose it to see when"}
+    assert "data-ask" in text and "The planner looks at it" in text
+    assert told(checked(client), "start")["gpus"] == "starts now"
+
+
+def test_without_scripts_a_button_asks_the_planner_and_submits_nothing(client, team, monkeypatch):
+    monkeypatch.setattr("portal.web.stock.LARGE", 2)
+    a_node("n1", gpus=2)
+    answer = client.post("/request/", a_form(ask="1"))
+    assert answer.status_code == 200
+    assert "Can start now" in answer.content.decode()
+    assert not Job.objects.exists()

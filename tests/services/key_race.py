@@ -1,0 +1,77 @@
+"""The same submit sent by several at the same moment under one key, again and again: run as a
+program against PostgreSQL.
+
+Prints how many jobs each key made, which statuses were answered, and how many keys had two
+different answers. `unkept` leaves out the kept answers, so that only the jobs' own guard stands in
+the way.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections import Counter
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+django.setup()
+
+from django.core.management import call_command  # noqa: E402 - after setup
+from django.db import connection  # noqa: E402
+from rest_framework.test import APIClient  # noqa: E402
+
+from portal.accounts.models import User  # noqa: E402
+from portal.api import once  # noqa: E402
+from portal.idempotency.services import Claim  # noqa: E402
+from portal.jobs.models import Job  # noqa: E402
+from tests.rows import a_node, a_project, a_request, a_user  # noqa: E402
+
+CALLERS = 4
+
+
+def main(rounds: int, mode: str) -> None:
+    call_command("migrate", verbosity=0)
+    olga = a_user("olga")
+    project = a_project("vision", olga)
+    a_node("only")
+    if mode == "unkept":
+        once.key_claim = lambda **_: Claim(0, olga.date_joined)
+    made: Counter[int] = Counter()
+    statuses: Counter[int] = Counter()
+    torn = 0
+    for number in range(rounds):
+        key, before = f"key-{number}", Job.objects.count()
+        told = _race(olga, a_request(project), key)
+        made[Job.objects.count() - before] += 1
+        statuses.update(status for status, _ in told)
+        torn += len({job for _, job in told if job}) != 1
+    print(json.dumps({"mode": mode, "made": made, "statuses": statuses, "torn": torn}))
+
+
+def _race(user: User, body: dict[str, object], key: str) -> list[tuple[int, str]]:
+    """(status, job) of callers that all start at the same moment."""
+    start = threading.Barrier(CALLERS)
+    told: list[tuple[int, str]] = []
+
+    def run() -> None:
+        client = APIClient(HTTP_HOST="localhost")
+        client.force_authenticate(user)
+        headers = {"Idempotency-Key": key}
+        start.wait()
+        try:
+            answer = client.post("/api/v1/jobs", body, format="json", headers=headers)
+            told.append((answer.status_code, answer.json().get("id", "")))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run) for _ in range(CALLERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return told
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
