@@ -14,7 +14,9 @@ from django.utils import translation
 
 from portal.accounts.models import User
 from portal.live.listener import listener, subscribe
-from portal.web.streaming import GoingDown, life, look, message, retry
+from portal.web.streaming import HEARTBEAT_SECONDS, GoingDown, life, look, message, retry
+
+QUIET_MOST_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +29,25 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The same as an event, with its id."""
+    """The same as an event, with its id, and how long it took to read."""
 
     event: str
     id: str
     bells: tuple[str, ...]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What rings is shown at most, and what is quiet looked at again at least, this often."""
+    """What rings is shown at most, and what is quiet looked at again at least, this often; what
+    takes long to read only after so many `times` of it, or a minute."""
 
     busy: float
     quiet: float
+    times: int = 1_000
+
+    def quiet_after(self, seconds: float) -> float:
+        return max(self.quiet, min(QUIET_MOST_SECONDS, seconds * self.times))
 
 
 async def part_events(
@@ -70,7 +78,13 @@ async def part_events(
             yield message("beat") if told.id == seen else told.event
             seen = told.id
             listener().turn(bell, told.bells)
-            if await bell.wait(pace.quiet):
+            quiet = pace.quiet_after(told.seconds)
+            again = time.monotonic() + quiet
+            while not await bell.wait(min(quiet, HEARTBEAT_SECONDS)):
+                if time.monotonic() >= again:
+                    break
+                yield message("beat")
+            else:
                 await bell.pause(pace.busy)
 
 
@@ -80,7 +94,9 @@ def _look(pk: int, read: Callable[[User], Parts], language: str) -> Told | None:
     user = User.objects.filter(pk=pk, is_active=True).first()
     if user is None:
         return None
+    begun = time.monotonic()
     with translation.override(language):
         parts = read(user)
     mark = blake2s(parts.html.encode(), digest_size=9).hexdigest()
-    return Told(message("page", parts.html, id=mark), mark, parts.bells)
+    event = message("page", parts.html, id=mark)
+    return Told(event, mark, parts.bells, time.monotonic() - begun)

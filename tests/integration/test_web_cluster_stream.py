@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
     """The same loop without its waits."""
-    monkeypatch.setattr(stream, "PACE", Pace(busy=0, quiet=0))
+    monkeypatch.setattr(stream, "PACE", Pace(busy=0, quiet=0, times=0))
 
 
 async def told(user, changes, language: str = "en") -> list[str]:
