@@ -71,15 +71,20 @@ if (form) {
     pauses[what] = setTimeout(then, 250);
   };
   let answeredAt = Date.now();
-  const answer = () => {
+  const check = (what, of) => ask(what, form.dataset.check + of, { method: "POST", body: new FormData(form) });
+  const isLarge = "ask" in form.dataset;
+  const answer = async () => {
     answeredAt = Date.now();
-    ask("answer", form.dataset.check, { method: "POST", body: new FormData(form) });
+    if (!isLarge) return check("answer", "");
+    // The planner takes a while over a large cluster: the cards come after the answer.
+    await check("answer", "?of=answer");
+    soon("cards", () => check("cards", "?of=cards"));
   };
   form.addEventListener("input", ({ target }) => {
     if (target.form === form) soon("answer", answer);
   });
-  // Of a large cluster the page comes before the planner has looked at each card.
-  if ("ask" in form.dataset) answer();
+  // Of a large cluster the page comes before its answer.
+  if (isLarge) answer();
   // What is free has changed, and with it when this could start; a page that nobody sees can wait.
   document.addEventListener("tessera:page", () => {
     if (!document.hidden && Date.now() - answeredAt > 30000) soon("answer", answer);

@@ -38,7 +38,9 @@ MOST_MS, MOST_QUERIES = 150, 20
 # Pages that must be faster than the others.
 FASTER_MS = {"web:jobs": 60}
 ANCHOR = "(empty view)"
+# What the request page asks while one types, on a large cluster each apart.
 CHECK = "web:check"
+CHECKS = {f"{CHECK}?of={of}": f"?of={of}" for of in ("answer", "cards")}
 MINUTES = itertools.count(30)
 # Each is asked so often whatever it takes.
 LEAST = 3
@@ -151,7 +153,7 @@ def _pages(only: set[str]) -> list[Asked]:
     asked = {ANCHOR: ("", "/healthz")}
     asked |= {name: (page.as_user, address(name, words)) for name, page in PAGES.items()}
     asked |= {path: ("alice", path.format(**words)) for path in REST}
-    asked[CHECK] = ("alice", reverse(CHECK))
+    asked |= {name: ("alice", reverse(CHECK) + of) for name, of in CHECKS.items()}
     if unknown := only - set(asked):
         raise SystemExit(f"no page is called {', '.join(sorted(unknown))}; see tests/pages.py")
     chosen = {name: who for name, who in asked.items() if not only or name in only | {ANCHOR}}
@@ -161,7 +163,7 @@ def _pages(only: set[str]) -> list[Asked]:
 
 def _form(name: str) -> dict[str, str]:
     """What the request page would ask its answer with; of a page, nothing."""
-    if name != CHECK:
+    if name not in CHECKS:
         return {}
     page = client_of("alice").get(reverse("web:request")).content.decode()
     return next(form.fields for form in Markup(page).forms if "image" in form.fields)
@@ -170,7 +172,7 @@ def _form(name: str) -> dict[str, str]:
 def _costliest(page: Asked, count: int) -> list[str]:
     """The functions that took most of one answer, their own time first."""
     profile = cProfile.Profile()
-    profile.runcall(page.client.get, page.path)
+    profile.runcall(page.ask)
     stats: Any = pstats.Stats(profile)
     lines = sorted(stats.stats.items(), key=lambda item: -item[1][2])[:count]
     return [

@@ -111,6 +111,16 @@ def test_a_large_cluster_is_shown_before_the_planner_looked_at_each_card(client,
     assert told(checked(client), "start")["gpus"] == "starts now"
 
 
+def test_the_answer_and_the_cards_can_be_asked_for_apart(client, team):
+    a_node("n1")
+    answer, cards = (
+        client.post(f"/request/check?of={of}", a_form()).content.decode()
+        for of in ("answer", "cards")
+    )
+    assert "Can start now" in answer and not told(answer, "start")
+    assert told(cards, "start")["gpus"] == "starts now" and "Can start now" not in cards
+
+
 def test_without_scripts_a_button_asks_the_planner_and_submits_nothing(client, team, monkeypatch):
     monkeypatch.setattr("portal.web.stock.LARGE", 2)
     a_node("n1", gpus=2)
