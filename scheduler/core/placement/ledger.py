@@ -165,7 +165,7 @@ class Ledger:
         self._remembered.clear()
         self.has_idle = any(not s.held for gpu in self.gpus.values() for s in gpu.slices.values())
         if self._counts:
-            self.accounts = Accounts(snapshot)
+            self.accounts = Accounts(snapshot, self.accounts)
         if self.fleet:
             self.fleet.begin()
 

@@ -22,7 +22,8 @@ class Accounts:
     beside that; `borrow_units` of a user's quota lets the user go beyond it with the project.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, before: "Accounts | None" = None) -> None:
+        """`before`: of the pass before."""
         self._pools: dict[str, Pool] = {}
         self._users: dict[tuple[str, str, str], Account] = {}
         for quota in snapshot.quotas:
@@ -38,6 +39,8 @@ class Accounts:
         self._budgets = Budgets(snapshot.budgets, snapshot.now)
         self._caps = Caps(snapshot.owners, snapshot.running)
         self._holders = Holders(snapshot.running, snapshot.nodes)
+        if before is not None:
+            self._holders.after(before._holders)
 
     def __bool__(self) -> bool:
         """Whether anybody has a quota at all."""

@@ -151,6 +151,18 @@ def test_of_a_quota_of_one_model_only_who_holds_that_model_is_named():
         assert said.evidence["held_by"] == {"vera": GPU}
 
 
+def test_the_next_pass_says_who_holds_what_by_then_and_not_what_the_last_one_placed():
+    quota, nodes = a_nominal("p", 4, used=4), (a_node(a_gpu()),)
+    first = replace(a_cluster(quotas=[quota]), running=(a_run("7", user="vera"),), nodes=nodes)
+    before = Accounts(first)
+    before.charge("p", "kim", GPU, H200)
+    assert before.reason(a_job(), GPU, H200).evidence["held_by"] == {"vera": GPU, "kim": GPU}
+    again = Accounts(replace(first, jobs=()), before)
+    assert again.reason(a_job(), GPU, H200).evidence["held_by"] == {"vera": GPU}
+    later = Accounts(replace(first, running=(a_run("8", user="otto"),)), again)
+    assert later.reason(a_job(), GPU, H200).evidence["held_by"] == {"otto": GPU}
+
+
 def test_what_was_placed_in_this_pass_is_told_as_held_until_it_is_undone():
     accounts = accounts_of(a_nominal("p", 1))
     undo = accounts.charge("p", "vera", GPU, H200)
