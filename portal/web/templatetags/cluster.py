@@ -6,6 +6,7 @@ from typing import Any
 from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from agents.contract.units import UNITS_PER_GPU, as_gpus
@@ -44,9 +45,16 @@ def fullness(of: NodeDigest | Group) -> SafeString:
     """A bar of its GPUs: held, free and out of service; what is left of it is idle in parts."""
     if not of.gpus:
         return SafeString("")
-    whole, free, out = (count * UNITS_PER_GPU for count in (of.gpus, of.free, of.out))
-    held = min(of.held_units, whole - out)
-    parts = {"other": held, "idle": max(0, whole - out - held - free), "free": free, "fault": out}
+    return _bar(of.gpus, of.free, of.out, of.held_units, get_language() or "")
+
+
+@lru_cache(4_096)
+def _bar(gpus: int, free: int, out: int, held: int, _language: str) -> SafeString:
+    """Most nodes of a cluster look like some other one."""
+    whole = gpus * UNITS_PER_GPU
+    parts = {"free": free * UNITS_PER_GPU, "fault": out * UNITS_PER_GPU}
+    other = min(held, whole - parts["fault"])
+    parts = {"other": other, "idle": max(0, whole - other - sum(parts.values())), **parts}
     at, found = 0, []
     for cls, units in parts.items():
         if units:
@@ -54,7 +62,7 @@ def fullness(of: NodeDigest | Group) -> SafeString:
             found.append((cls, x, width, PATTERNS.get(cls, "none")))
             at += units
     rect = '<rect class="{}" x="{}" y="0.5" width="{}" height="9" fill="{}"/>'
-    words = {"held": as_gpus(of.held_units), "free": of.free, "out": of.out}
+    words = {"held": as_gpus(held), "free": free, "out": out}
     told = _("%(held)s held, %(free)s free, %(out)s out of service") % words
     bar = '<svg class="map bar" viewBox="0 0 {} 10" role="img" aria-label="{}">{}</svg>'
     return format_html(bar, BAR, told, format_html_join("", rect, found))
