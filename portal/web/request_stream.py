@@ -1,47 +1,36 @@
 """How many of each card are free, while somebody fills in the request form: fragments over
 server-sent events, rung by the nodes' reports. When it could start is told with the answer."""
 
-import asyncio
-import time
-from collections.abc import AsyncIterator
-
-from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
-from django.utils import translation
 
 from portal.accounts.models import User
-from portal.live.listener import subscribe
+from portal.web.part_stream import Pace, Parts, part_events
 from portal.web.stock import cards_now
-from portal.web.streaming import life, look, message, released, streamed
+from portal.web.streaming import reader_of, seen_by, streamed
 
-# A cluster that is busy is counted at most, and one that is quiet at least, this often.
-PACE_SECONDS = 5
-LOOK_SECONDS = 15
+PACE = Pace(busy=5, quiet=15)
+BELL = "cluster"
 
 
 async def request_stream(request: HttpRequest) -> HttpResponseBase:
-    user = await request.auser()
-    await released()
-    if isinstance(user, AnonymousUser):
+    user = await reader_of(request)
+    if user is None:
         return HttpResponse(status=401)
-    return streamed(_events(user, getattr(request, "LANGUAGE_CODE", "en")))
+    events = part_events(
+        user,
+        live_cards,
+        same="request",
+        language=getattr(request, "LANGUAGE_CODE", "en"),
+        pace=PACE,
+        bells=(BELL,),
+        seen=seen_by(request),
+    )
+    return streamed(events)
 
 
-async def _events(user: User, language: str) -> AsyncIterator[str]:
-    end = time.monotonic() + life()
-    with subscribe("cluster") as bell:
-        last = ""
-        while time.monotonic() < end and not bell.is_closing:
-            html = await look(live_cards, user, language)
-            yield message("beat") if html == last else message("page", html)
-            last = html
-            if await bell.wait(LOOK_SECONDS) and not bell.is_closing:
-                await asyncio.sleep(PACE_SECONDS)
-
-
-def live_cards(user: User, language: str) -> str:
+def live_cards(user: User) -> Parts:
     """The parts that are counted anew."""
-    with translation.override(language):
-        return render_to_string("web/request/live.html", {"stock": cards_now(user)})
+    html = render_to_string("web/request/live.html", {"stock": cards_now(user)})
+    return Parts(html, (BELL,))
