@@ -45,7 +45,7 @@ migrate: install ## bring the database that TESSERA_DATABASE_URL names up to dat
 	$(BIN)/python manage.py migrate
 
 docs: install ## write the generated pages under docs/ again
-	$(BIN)/python -m scheduler.core.diagrams > docs/state-machines.md
+	$(BIN)/python -m scheduler.core.model.diagrams > docs/state-machines.md
 
 bench-latency: install ## how long a change takes from the portal to a node, as JSON
 	$(BIN)/python -m tests.benchmarks.latency

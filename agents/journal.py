@@ -14,7 +14,7 @@ from typing import Any
 from agents.contract.calls import AgentEvent, EventType
 from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, read_desired
-from agents.partitioning.survey import Claim
+from agents.partitioning.ownership import Claim
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);

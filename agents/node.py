@@ -16,6 +16,7 @@ from agents.contract.documents import (
     ReplicaState,
 )
 from agents.journal import Failure, Journal
+from agents.local_checks import refused, short_of_disk
 from agents.mps.shares import Shares, View
 from agents.nvml.session import NvmlFailure
 from agents.observe import Hardware, in_the_dark, observed
@@ -34,7 +35,6 @@ from agents.reconcile import (
     actions,
     removes_too_much,
 )
-from agents.refusals import refused, short_of_disk
 from agents.runtime.base import Phase, Runtime, RuntimeFailure, Seen
 
 TICK_SECONDS = 5.0

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.contract.boards import Board
-from agents.contract.discovered import told
+from agents.contract.discovered_boards import told
 from agents.contract.documents import (
     DesiredReplica,
     GpuMode,
@@ -23,7 +23,7 @@ from agents.contract.documents import (
     SliceProblem,
 )
 from agents.contract.topology import NodeTopology
-from agents.devices import DeviceKey, whole_gpu
+from agents.device_keys import DeviceKey, whole_gpu
 from agents.doctor.machine import RealMachine
 from agents.doctor.preflight import Preflight
 from agents.health import disk

@@ -11,7 +11,7 @@ from agents.contract.documents import (
     Rendezvous,
     ReplicaWish,
 )
-from agents.devices import DeviceKey, device_key
+from agents.device_keys import DeviceKey, device_key
 from agents.journal import Failure
 from agents.runtime.base import Phase, Seen
 

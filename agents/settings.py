@@ -8,7 +8,7 @@ from pathlib import Path
 from agents.contract.documents import RuntimeKind
 from agents.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, JobDisk, Reserve, reserve
 from agents.simdriver.arguments import describe
-from agents.telemetry.options import Address, address, look_seconds
+from agents.telemetry.settings import Address, address, look_seconds
 
 # Commands that only read the node's hardware; they need no portal.
 READING = {

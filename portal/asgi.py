@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django: Any = get_asgi_application()
 
 from portal.agentapi.endpoint import PREFIX, endpoint  # noqa: E402 - models need Django set up
-from portal.agentapi.wire import Receive, Scope, Send  # noqa: E402
+from portal.agentapi.http import Receive, Scope, Send  # noqa: E402
 from portal.live.listener import Listener, listener  # noqa: E402
 
 Handler = Callable[[int, FrameType | None], Any]

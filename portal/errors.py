@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.core.said import Said
+from scheduler.core.model.sentences import Said
 
 
 @dataclass

@@ -4,9 +4,9 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
-from portal.failed import failed
+from portal.error_views import failed
 from portal.health import healthz
-from portal.web.account.limits import too_many
+from portal.web.account.rate_limits import too_many
 
 # One way in: its limits and second steps hold for the console as well.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]

@@ -19,13 +19,13 @@ from agents.contract.documents import (
     ReplicaWish,
     SliceKind,
 )
-from portal.duties.locks import locked
+from portal.database.locks import locked
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Allocation, Replica, Wish
 from portal.live.bell import ring
+from scheduler.core.model.states import ALLOCATION_LIVE, SliceStatus
 from scheduler.core.request import parse_stored
-from scheduler.core.states import ALLOCATION_LIVE, SliceStatus
 
 WANTED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
 LIVE = [str(s) for s in ALLOCATION_LIVE]

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from portal.jobs.lately import Lately
-from portal.jobs.snapshot import cluster_snapshot, queue
-from scheduler.core.policy import Policy
-from scheduler.core.values import ClusterSnapshot
+from portal.planning.history_cache import Lately
+from portal.planning.snapshot import cluster_snapshot, queue
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import ClusterSnapshot
 
 # One pass looks at this many waiting jobs, the oldest ones: nobody is left out for ever.
 MAX_JOBS_PER_PASS = 10_000

@@ -8,15 +8,15 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.phrase import Phrase
+from portal.allocations.services import allocations_release
 from portal.audit.transitions import advance
-from portal.duties.locks import locked
+from portal.database.locks import locked
 from portal.inventory.models import HelloNonce, Node
-from portal.jobs.admission import NEVER
 from portal.jobs.lifecycle import job_rollup, job_stop, replica_lost
 from portal.jobs.models import Job, Replica
-from portal.jobs.release import allocations_release
 from portal.live.bell import ring, ring_drive, ring_plan
-from scheduler.core.states import (
+from portal.submission.admission import NEVER
+from scheduler.core.model.states import (
     JOB_HOLDING,
     JOB_WAITING,
     REPLICA_ENDED,

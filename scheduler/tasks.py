@@ -7,19 +7,19 @@ from celery.signals import worker_init
 from django.utils import timezone
 
 from portal.celery import app
-from portal.duties.services import duty_do
-from portal.jobs.lately import lately_here
+from portal.leases.services import duty_do
 from portal.live.bell import ring_foretell
+from portal.planning.history_cache import lately_here
 from portal.quotas.policy import policy_now
 from scheduler import sweeper
-from scheduler.committer import commit
-from scheduler.core.forecast.outlook import Outlook
+from scheduler.commit.placements import commit
+from scheduler.core.forecast.runtime_model import Outlook
 from scheduler.core.plan import plan as decide
 from scheduler.driver import drive as drive_node
-from scheduler.foretell import Pace, foretell_once
+from scheduler.estimates import Pace, foretell_once
+from scheduler.gc_pause import without_collector
+from scheduler.jit_warmup import before_fork
 from scheduler.loader import load
-from scheduler.quiet import without_collector
-from scheduler.warm import before_fork
 
 _pace = Pace()
 worker_init.connect(before_fork)

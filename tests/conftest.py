@@ -2,7 +2,8 @@
 
 import pytest
 
-from portal.jobs import lately, world
+from portal.planning import history_cache as lately
+from portal.planning import snapshot_cache as world
 
 pytest_plugins = [
     "tests.environment.levels",

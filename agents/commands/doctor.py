@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
+from agents.doctor.checks import Finding, Verdict
 from agents.doctor.examination import examine, worst
-from agents.doctor.finding import Finding, Verdict
 from agents.doctor.machine import RealMachine
 from agents.nvml.session import Nvml, NvmlFailure
 from agents.settings import simulated_driver

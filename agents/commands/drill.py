@@ -15,7 +15,7 @@ from typing import Any
 from agents.contract.documents import RuntimeKind
 from agents.drill.crash import crash_drill
 from agents.drill.docker_crash import IMAGE, NoEngine, docker_drill
-from agents.drill.walk import random_walk
+from agents.drill.random_walk import random_walk
 
 
 def main(options: argparse.Namespace) -> int:

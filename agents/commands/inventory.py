@@ -11,7 +11,7 @@ from agents.nvml.profiles import ProfileFacts, read_profiles
 from agents.nvml.session import GpuFacts, InstanceFacts, Nvml
 from agents.nvml.topology import read_topology
 from agents.settings import job_disk, simulated_driver
-from agents.topology.as_json import fabric, nics
+from agents.topology.json_format import fabric, nics
 
 SCHEMA = 1
 

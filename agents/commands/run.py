@@ -17,26 +17,26 @@ from agents.commands.hardware import network_of
 from agents.contract.documents import RuntimeKind
 from agents.contract.errors import ContractError
 from agents.contract.topology import NodeTopology
-from agents.health.detached import DetachedProbe
+from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_named
 from agents.identity import Identity
 from agents.job_disk import JobDisk
 from agents.journal import Journal, JournalError
-from agents.mps.ability import ability_of, program_words
 from agents.mps.shares import Shares
+from agents.mps.support import ability_of, program_words
 from agents.node import NodeLoop
 from agents.nvml.health import Heard
 from agents.nvml.session import Nvml, NvmlFailure
 from agents.nvml.topology import read_topology
 from agents.observe import Hardware
-from agents.occupied import Occupied, occupy
 from agents.policy import Policy, PolicyError, read_policy
 from agents.runtime.base import Runtime, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
-from agents.runtime.docker_options import LABEL
+from agents.runtime.docker_recipe import LABEL
 from agents.runtime.process import ProcessRuntime
 from agents.settings import Settings, settings_from
 from agents.simdriver.install import install
+from agents.single_instance import Occupied, occupy
 from agents.sync import Conversation, Retired, enrol
 from agents.telemetry.endpoint import EndpointFailure
 from agents.telemetry.sampler import Sampler

@@ -63,7 +63,7 @@ class ReplicaState(StrEnum):
 class Backend(StrEnum):
     """Which library carries a gang's messages: the words of torch.distributed.
 
-    `auto`: nccl where every rank has whole GPUs, else gloo (agents.contract.backends)."""
+    `auto`: nccl where every rank has whole GPUs, else gloo (agents.contract.collectives)."""
 
     AUTO = "auto"
     NCCL = "nccl"

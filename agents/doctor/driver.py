@@ -2,7 +2,7 @@
 
 import re
 
-from agents.doctor.finding import Answer, Check, Verdict, block, ok, unknown, warn
+from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.machine import Driver, Machine
 from agents.doctor.versions import Version
 

@@ -3,7 +3,7 @@ anything from running jobs."""
 
 import re
 
-from agents.doctor.finding import Answer, Check, Verdict, block, ok, unknown, warn
+from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.machine import Machine
 
 NO_ENGINE = "The Docker Engine does not answer; see engine.answers."

@@ -2,7 +2,7 @@
 
 from agents.contract.documents import RuntimeKind
 from agents.doctor import driver, engine, fabric, host, runc, toolkit
-from agents.doctor.finding import Answer, Check, Finding, Verdict, ok, unknown
+from agents.doctor.checks import Answer, Check, Finding, Verdict, ok, unknown
 from agents.doctor.machine import Machine
 
 CHECKS: tuple[Check, ...] = (

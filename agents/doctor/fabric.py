@@ -2,8 +2,8 @@
 
 import re
 
+from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.driver import KERNEL_MODULE, loaded_modules, module_version
-from agents.doctor.finding import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.machine import Command, Machine
 from agents.doctor.versions import Version
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from agents.doctor.checks import Finding, Verdict
 from agents.doctor.examination import examine, sentences
-from agents.doctor.finding import Finding, Verdict
 from agents.doctor.machine import Machine
 
 EVERY_SECONDS = 600.0

@@ -2,8 +2,8 @@
 
 import re
 
+from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.escapes import RUNC, RUNC_GOOD, Escape, names_of, open_in
-from agents.doctor.finding import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.machine import Command, Machine
 from agents.doctor.versions import Version
 

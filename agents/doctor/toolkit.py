@@ -4,8 +4,8 @@ import re
 import tomllib
 from typing import Any
 
+from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.escapes import TOOLKIT, TOOLKIT_GOOD, names_of, open_in
-from agents.doctor.finding import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.machine import Command, Machine
 from agents.doctor.versions import Version
 

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from agents.drill.play import Outcome, play
+from agents.drill.run import Outcome, play
 
 SHOWN = 5
 

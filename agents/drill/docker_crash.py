@@ -15,10 +15,10 @@ from docker.errors import DockerException, ImageNotFound
 from agents.drill.crash import Report
 from agents.drill.docker_node import DockerDrillNode, engine_client, life, remove_all
 from agents.drill.docker_script import docker_script
-from agents.drill.fuse import fused_journal
-from agents.drill.lanes import LaneFuse, Point
-from agents.drill.play import Outcome, perform
-from agents.runtime.docker_options import LABEL
+from agents.drill.kill_points import fused_journal
+from agents.drill.run import Outcome, perform
+from agents.drill.threaded_kill_points import LaneFuse, Point
+from agents.runtime.docker_recipe import LABEL
 
 IMAGE = "tessera-example:latest"
 # Drills of one engine may take away each other's empty networks: then a round has a call less.

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from agents.health.cautions import caution
 from agents.health.events import Listener
+from agents.health.slowdowns import caution
 from agents.health.verdict import (
     GpuEvent,
     Reads,

@@ -20,16 +20,16 @@ from agents.contract.documents import (
     GpuMode,
     ReplicaWish,
 )
-from agents.devices import device_key
+from agents.device_keys import device_key
 from agents.journal import Failure, Journal
-from agents.mps.ability import UNABLE, Ability
+from agents.mps.capacities import rooms
 from agents.mps.control import ControlCode, ControlFailure
 from agents.mps.daemons import Daemon
+from agents.mps.fault_isolation import may_have_hurt, of_gpu, of_neighbour
 from agents.mps.grants import Grant, Home, grant, home_of, per_client, share_of
 from agents.mps.record import Holder, Record, load
 from agents.mps.refusals import Place, ShareCode, claims_of, refusals, touch
-from agents.mps.risk import may_have_hurt, of_gpu, of_neighbour
-from agents.mps.rooms import rooms
+from agents.mps.support import UNABLE, Ability
 from agents.nvml.session import GpuFacts, InstanceFacts, NvmlFailure
 from agents.runtime.base import Phase, RuntimeFailure, Seen
 

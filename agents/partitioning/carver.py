@@ -12,19 +12,20 @@ from pathlib import Path
 
 from agents.contract.calls import EventType
 from agents.contract.documents import DesiredDocument
-from agents.devices import DeviceKey
+from agents.device_keys import DeviceKey
+from agents.device_users import Files
 from agents.doctor.machine import Files as RealFiles
-from agents.holders import Files
 from agents.identity import boot_id
 from agents.journal import Journal
 from agents.nvml.clients import clients, is_passed_through
 from agents.nvml.session import GpuFacts, NvmlCode, NvmlFailure
 from agents.observe import Hardware
 from agents.partitioning import cdi, modes
-from agents.partitioning.blame import explain
-from agents.partitioning.carry import carry_out
+from agents.partitioning.backoff import News, Patience
+from agents.partitioning.busy_reason import explain
 from agents.partitioning.diff import diff
-from agents.partitioning.patience import News, Patience
+from agents.partitioning.execute import carry_out
+from agents.partitioning.ownership import Claim, Survey, survey, unmanaged
 from agents.partitioning.steps import (
     Create,
     Destroy,
@@ -35,7 +36,6 @@ from agents.partitioning.steps import (
     WantedSlice,
     gpu_of,
 )
-from agents.partitioning.survey import Claim, Survey, survey, unmanaged
 from agents.policy import Policy
 from agents.runtime.injection import CDI
 

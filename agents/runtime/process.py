@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.launch import command, environment
 from agents.mps.grants import Granting, nothing
-from agents.rendezvous import command, environment
 from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name, free_port
 from agents.runtime.child import write
 

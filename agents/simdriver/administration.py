@@ -7,7 +7,7 @@ and the brand of each board.
 from collections.abc import Callable
 from typing import Any
 
-from agents.simdriver import load
+from agents.simdriver import utilisation as load
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.driver import require_root
 from agents.simdriver.handles import gpu_of

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agents.simdriver import load
+from agents.simdriver import utilisation as load
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.handles import Ref
 from agents.simdriver.telemetry import whole

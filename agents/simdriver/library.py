@@ -20,11 +20,11 @@ from agents.simdriver.gpm import GPM_SYMBOLS, Sample
 from agents.simdriver.handles import Handles, Ref
 from agents.simdriver.health import HEALTH_SYMBOLS
 from agents.simdriver.links import LINK_SYMBOLS
-from agents.simdriver.load import Meters
 from agents.simdriver.mig import MIG_SYMBOLS
 from agents.simdriver.state import CUDA_VERSION, DRIVER_VERSION, NVML_VERSION, Node
 from agents.simdriver.store import Store
 from agents.simdriver.telemetry import TELEMETRY_SYMBOLS
+from agents.simdriver.utilisation import Meters
 
 
 class Library:

@@ -8,7 +8,7 @@ them (INVALID_ARGUMENT here), and that Blackwell alone counts NVLink bytes by li
 from collections.abc import Callable
 from typing import Any
 
-from agents.simdriver import load
+from agents.simdriver import utilisation as load
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.handles import gpu_of
 from agents.simdriver.state import Gpu, Node

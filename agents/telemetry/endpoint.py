@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from agents.telemetry.options import Address
+from agents.telemetry.settings import Address
 
 
 @dataclass

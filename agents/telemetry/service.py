@@ -12,8 +12,8 @@ from agents.contract.errors import Code, ContractError
 from agents.contract.telemetry import TelemetryRequest
 from agents.telemetry.endpoint import Endpoint
 from agents.telemetry.metrics import State, families
-from agents.telemetry.options import Address
 from agents.telemetry.sampler import Sampler
+from agents.telemetry.settings import Address
 
 # A look that is older is not told to Prometheus any more: the driver hangs, and nobody knows.
 STALE_LOOKS = 3

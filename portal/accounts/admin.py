@@ -19,7 +19,7 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from portal.accounts.models import ApiToken, Membership, Project, Role, User
-from portal.accounts.people import person_audit, user_save
+from portal.accounts.profiles import person_audit, user_save
 from portal.accounts.services import (
     SHARE_OF_MEMBER,
     SHARE_OF_PROJECT,
@@ -31,7 +31,7 @@ from portal.accounts.services import (
     project_share,
     token_revoke,
 )
-from portal.console import ReadOnlyAdmin, refusals_shown
+from portal.admin_base import ReadOnlyAdmin, refusals_shown
 
 # Rights come from memberships and from being a platform admin; groups would be a second truth.
 admin.site.unregister(Group)

@@ -7,4 +7,4 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         # Models of other apps are needed, and those stand only now.
-        from portal.accounts import changes  # noqa: F401, PLC0415
+        from portal.accounts import sign_in_audit as changes  # noqa: F401, PLC0415

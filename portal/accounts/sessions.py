@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from portal.accounts.models import User
-from portal.accounts.people import person_audit
+from portal.accounts.profiles import person_audit
 
 SEEN_EVERY_SECONDS = 300
 SEEN = "seen_at"

@@ -23,12 +23,7 @@ from agents.contract.codec import decode
 from agents.contract.errors import Code, ContractError
 from agents.contract.telemetry import TelemetryRequest
 from portal.agentapi import enrolment, sync
-from portal.agentapi.credentials import node_of
-from portal.agentapi.holds import hold, only_hold
-from portal.agentapi.logs import log_append
-from portal.agentapi.telemetry import telemetry_take
-from portal.agentapi.threads import in_thread
-from portal.agentapi.wire import (
+from portal.agentapi.http import (
     Disconnected,
     Receive,
     Scope,
@@ -38,6 +33,11 @@ from portal.agentapi.wire import (
     read_json,
     send_json,
 )
+from portal.agentapi.logs import log_append
+from portal.agentapi.long_poll import hold, only_hold
+from portal.agentapi.telemetry import telemetry_take
+from portal.agentapi.threads import in_thread
+from portal.inventory.credentials import node_of
 from portal.live.listener import subscribe
 
 PREFIX = "/agent/v1/"

@@ -17,18 +17,18 @@ from agents.contract.calls import (
 )
 from agents.contract.errors import Code, ContractError
 from agents.contract.phrase import Phrase
-from portal.agentapi.credentials import (
+from portal.audit.transitions import advance, note
+from portal.database.locks import locked
+from portal.inventory.credentials import (
     access_token,
     digest_of,
     is_signed,
     public_key_read,
     require_not_retired,
 )
-from portal.audit.transitions import advance, note
-from portal.duties.locks import locked
 from portal.inventory.models import HelloNonce, JoinToken, Node
 from portal.live.bell import ring, ring_plan
-from scheduler.core.states import NodeStatus
+from scheduler.core.model.states import NodeStatus
 
 # Twice the accepted skew: a hello from the future can be replayed that long.
 NONCE_KEPT = timedelta(seconds=2 * MAX_CLOCK_SKEW_SECONDS)

@@ -6,10 +6,10 @@ from django.db import transaction
 
 from agents.contract.calls import LogAnswer
 from agents.contract.errors import Code, ContractError
-from portal.agentapi.credentials import node_authenticate
-from portal.duties.locks import locked
+from portal.database.locks import locked
+from portal.inventory.credentials import node_authenticate
 from portal.inventory.models import Node
-from portal.jobs.logs import write_log
+from portal.job_logs.storage import write_log
 from portal.jobs.models import Replica
 from portal.live.bell import ring
 

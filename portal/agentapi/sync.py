@@ -17,13 +17,13 @@ from agents.contract.documents import (
     read_desired,
 )
 from agents.contract.errors import Code, ContractError
-from portal.agentapi.credentials import node_authenticate, require_not_retired
 from portal.agentapi.enrolment import node_seen
+from portal.agentapi.node_report import node_report
+from portal.allocations.services import is_release_due
 from portal.audit.models import Event
+from portal.inventory.credentials import node_authenticate, require_not_retired
 from portal.inventory.models import Node
 from portal.jobs.models import Replica
-from portal.jobs.release import is_release_due
-from portal.jobs.reports import node_report
 
 # The largest number that a BIGINT column holds.
 LARGEST = 2**63 - 1

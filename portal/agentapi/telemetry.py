@@ -10,9 +10,9 @@ from django.utils import timezone
 from agents.contract.codec import encode
 from agents.contract.errors import Code, ContractError
 from agents.contract.telemetry import GpuSample, TelemetryAnswer, TelemetryRequest
-from portal.agentapi.credentials import node_authenticate
+from portal.inventory.credentials import node_authenticate
 from portal.inventory.models import Gpu, LatestSample, Node
-from portal.jobs.samples import samples_keep
+from portal.telemetry.job_samples import samples_keep
 
 
 def telemetry_take(*, authorization: str, request: TelemetryRequest) -> TelemetryAnswer:

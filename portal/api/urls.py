@@ -7,24 +7,18 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api import (
-    bulk,
-    devices,
-    images,
-    job_actions,
-    jobs,
-    me,
-    nodes,
-    partitions,
-    projects,
-    quotas,
-    templates,
-    tokens,
-    usage,
-    watch,
-    webhooks,
-    what_ifs,
-)
+from portal.api.accounts import projects, tokens
+from portal.api.catalogue import images, templates
+from portal.api.inventory import devices, nodes, partitions
+from portal.api.jobs import actions as job_actions
+from portal.api.jobs import bulk_cancel as bulk
+from portal.api.jobs import event_stream as watch
+from portal.api.jobs import views as jobs
+from portal.api.me import views as me
+from portal.api.quotas import views as quotas
+from portal.api.usage import views as usage
+from portal.api.webhooks import views as webhooks
+from portal.api.what_ifs import views as what_ifs
 from portal.errors import Refused
 
 app_name = "api"

@@ -2,8 +2,8 @@
 
 from django.contrib import admin
 
+from portal.admin_base import ReadOnlyAdmin
 from portal.audit.models import AuditEntry, Event
-from portal.console import ReadOnlyAdmin
 
 
 @admin.register(Event)

@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from portal.audit.models import Event
-from scheduler.core.reasons import Reason
-from scheduler.core.said import Said
-from scheduler.core.states import EDGES, is_allowed
+from scheduler.core.model.reasons import Reason
+from scheduler.core.model.sentences import Said
+from scheduler.core.model.states import EDGES, is_allowed
 
 SYSTEM = "system"
 

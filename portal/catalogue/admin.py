@@ -2,8 +2,8 @@
 
 from django.contrib import admin
 
+from portal.admin_base import ReadOnlyAdmin
 from portal.catalogue.models import ImagePolicy, Template
-from portal.console import ReadOnlyAdmin
 
 
 @admin.register(Template)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import httpx
 
 from portal.cli.config import Access
-from portal.cli.outcome import Exit, Failed, failed_from
+from portal.cli.exit_codes import Exit, Failed, failed_from
 
 BUSY = frozenset((429, 502, 503, 504))
 TRIES = 4

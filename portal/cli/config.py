@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from portal.cli.outcome import Exit, Failed
+from portal.cli.exit_codes import Exit, Failed
 
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 

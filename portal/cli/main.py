@@ -6,10 +6,11 @@ import typer
 from typer.completion import get_completion_script
 from typer.core import TyperGroup
 
-from portal.cli.commands import admin, change, cluster, logs, look, people, session, submit
-from portal.cli.outcome import Exit, Failed
+from portal.cli.commands import admin, change, cluster, logs, people, session, submit
+from portal.cli.commands import inspect as look
+from portal.cli.context import Tools, own_version
+from portal.cli.exit_codes import Exit, Failed
 from portal.cli.output import show_failure
-from portal.cli.tools import Tools, own_version
 
 SHELLS = ("bash", "zsh", "fish")
 

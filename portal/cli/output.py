@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from portal.cli.outcome import Failed
+from portal.cli.exit_codes import Failed
 from portal.cli.text import plain
 
 # Off a terminal nobody's window sets a width: rows are never cut or folded there.

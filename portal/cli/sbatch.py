@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from portal.cli.outcome import Exit, Failed
+from portal.cli.exit_codes import Exit, Failed
 
 # One word of a command, as REST takes it.
 LONGEST_SCRIPT = 32_768

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 
-from portal.demo.engine import IMAGE
 from portal.demo.processes import ROOT, Children, DemoFailed
+from portal.demo.runtime_choice import IMAGE
 from portal.demo.terminal import Screen
-from scheduler.core.states import JOB_FINAL, JobStatus, SliceStatus
+from scheduler.core.model.states import JOB_FINAL, JobStatus, SliceStatus
 
 PROGRAM = ROOT / "docs" / "examples" / "distributed_sum.py"
 REPLICAS = 2

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from portal.demo.tether import STOP_SECONDS
+from portal.demo.child_guard import STOP_SECONDS
 
 TETHER = Path(__file__).with_name("tether.py")
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, U
 from portal.accounts.services import membership_set, project_create, token_create, token_revoke
 from portal.inventory.models import Node
 from portal.inventory.services import node_add, node_invite
-from scheduler.core.states import NodeStatus
+from scheduler.core.model.states import NodeStatus
 
 ACTOR = "demo"
 PROJECT = "vision"

@@ -3,9 +3,9 @@
 from django.utils import timezone
 
 from portal.celery import app
-from portal.duties.services import duty_do
 from portal.idempotency.services import KEPT_FOR, answers_expire
-from portal.jobs.services import job_keys_expire
+from portal.leases.services import duty_do
+from portal.submission.services import job_keys_expire
 
 
 @app.task(name="portal.idempotency.tasks.expire")

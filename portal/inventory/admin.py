@@ -9,9 +9,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
-from portal.console import ReadOnlyAdmin, refusals_shown
-from portal.inventory.choices import gpu_pin, gpu_unpin, node_label, node_taint
+from portal.admin_base import ReadOnlyAdmin, refusals_shown
 from portal.inventory.models import Gpu, JoinToken, Node, Slice, SlotClaim
+from portal.inventory.node_settings import gpu_pin, gpu_unpin, node_label, node_taint
 from portal.inventory.services import (
     node_add,
     node_allow_mass_removal,

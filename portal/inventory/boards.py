@@ -2,7 +2,7 @@
 
 from agents.contract.boards import Board, Profile, boards, unknown_board
 from agents.contract.codec import decode
-from agents.contract.discovered import believed
+from agents.contract.discovered_boards import believed
 from agents.contract.documents import ObservedProfile
 from portal.inventory.models import Gpu
 

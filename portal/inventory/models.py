@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from agents.contract.documents import GpuMode, SliceKind
-from scheduler.core.states import SLICE_LIVE, GpuHealth, NodeStatus, SliceStatus
+from scheduler.core.model.states import SLICE_LIVE, GpuHealth, NodeStatus, SliceStatus
 
 NODE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]*\Z", "Use a-z, 0-9, dots and hyphens.")
 

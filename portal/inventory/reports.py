@@ -15,9 +15,9 @@ from agents.contract.documents import (
 )
 from agents.contract.phrase import Phrase
 from portal.audit.transitions import advance, note
-from portal.duties.locks import locked
+from portal.database.locks import locked
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
-from scheduler.core.states import SLICE_LIVE, GpuHealth, SliceStatus
+from scheduler.core.model.states import SLICE_LIVE, GpuHealth, SliceStatus
 
 Place = tuple[str, str, int, int]
 

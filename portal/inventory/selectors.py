@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 from portal.accounts.models import Membership, User
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Allocation
-from scheduler.core.states import ALLOCATION_LIVE, SLICE_LIVE
+from scheduler.core.model.states import ALLOCATION_LIVE, SLICE_LIVE
 
 LIVE = [str(status) for status in ALLOCATION_LIVE]
 LIVE_SLICES = [str(status) for status in SLICE_LIVE]

@@ -13,21 +13,16 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from agents.contract.phrase import Phrase
-from portal.agentapi.credentials import digest_of
 from portal.audit.services import audit_record
 from portal.audit.transitions import advance, note
-from portal.duties.locks import locked
+from portal.database.locks import locked
 from portal.errors import Refused
+from portal.inventory.credentials import digest_of
 from portal.inventory.models import JoinToken, Node
 from portal.jobs.models import Allocation, Replica
 from portal.live.bell import ring, ring_drive, ring_plan
-from portal.plain import one_line
-from scheduler.core.states import (
-    ALLOCATION_LIVE,
-    REPLICA_ENDED,
-    AllocationStatus,
-    NodeStatus,
-)
+from portal.text import one_line
+from scheduler.core.model.states import ALLOCATION_LIVE, REPLICA_ENDED, AllocationStatus, NodeStatus
 
 
 def node_add(*, name: str, actor: str) -> tuple[Node, str]:

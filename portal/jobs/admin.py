@@ -8,10 +8,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from portal.accounts.models import User
-from portal.console import ReadOnlyAdmin, refusals_shown
-from portal.jobs.holding import job_approve, job_hold, job_refuse, job_release
+from portal.admin_base import ReadOnlyAdmin, refusals_shown
+from portal.jobs.holds import job_approve, job_hold, job_refuse, job_release
 from portal.jobs.models import Allocation, Attempt, Job, Replica, StartEstimate
-from portal.jobs.services import job_cancel
+from portal.submission.services import job_cancel
 
 IN_CONSOLE = "decided in the console"
 

@@ -22,8 +22,8 @@ from django_filters.fields import IsoDateTimeField
 from portal.accounts.models import User
 from portal.jobs.models import Job, Replica
 from portal.jobs.selectors import LABEL
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.states import JOB_WAITING, JobStatus
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.states import JOB_WAITING, JobStatus
 
 KINDS = ("batch", "notebook", "service")
 # By what lists may be sorted: only columns that have an index. Rows without a value are left out.

@@ -12,13 +12,13 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.phrase import Phrase
+from portal.allocations.services import SECOND
 from portal.audit.transitions import SYSTEM, advance, note
-from portal.duties.locks import locked
+from portal.database.locks import locked
 from portal.jobs.failures import failure_said
 from portal.jobs.models import Attempt, Job, Replica, Wish
-from portal.jobs.release import SECOND
 from portal.live.bell import ring, ring_drive, ring_plan
-from scheduler.core.states import (
+from scheduler.core.model.states import (
     JOB_HOLDING,
     REPLICA_ENDED,
     JobStatus,

@@ -8,13 +8,8 @@ from django.db.models import F, Q
 
 from portal.accounts.models import Project
 from portal.inventory.models import Node, Slice, one_of, words
-from scheduler.core.states import (
-    ALLOCATION_LIVE,
-    AllocationStatus,
-    JobStatus,
-    ReplicaStatus,
-)
-from scheduler.core.values import Priority
+from scheduler.core.model.snapshot import Priority
+from scheduler.core.model.states import ALLOCATION_LIVE, AllocationStatus, JobStatus, ReplicaStatus
 
 
 class Job(models.Model):
@@ -27,8 +22,8 @@ class Job(models.Model):
     `attained_seconds`: running time that later attempts build on; the limit counts it. `preempted`
     and `bypassed`: how often it was stopped for others, and overtaken while it waited. `after`:
     jobs that must succeed first. `reserved_at`: the planner lets nobody delay it beyond this time.
-    `estimate`: when it will start, as `portal.jobs.estimates.as_dict` writes it; null where there
-    is nothing to go by.
+    `estimate`: when it will start, as `portal.planning.estimates.as_dict` writes it; null where
+    there is nothing to go by.
     """
 
     NOUN = "job"

@@ -14,7 +14,7 @@ from portal.accounts.models import Membership, User
 from portal.accounts.selectors import is_project_admin
 from portal.errors import Refused
 from portal.jobs.models import Allocation, Attempt, Job, Replica
-from scheduler.core.states import JobStatus
+from scheduler.core.model.states import JobStatus
 
 # 18 digits fit every database's bigint.
 LABEL = re.compile(r"(?:[Jj]-)?([0-9]{1,18})")

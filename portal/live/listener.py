@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from django.conf import settings
 
 from portal.live import sockets
-from portal.live.redis_ear import listen_redis
+from portal.live.redis_listener import listen_redis
 
 
 class Bell:

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 
-from portal.console import ReadOnlyAdmin, SeenForm, refusals_shown
+from portal.admin_base import ReadOnlyAdmin, SeenForm, refusals_shown
 from portal.quotas.models import Budget, PlannerPolicy, Quota
 from portal.quotas.policy import OPTIONS, policy_set
 

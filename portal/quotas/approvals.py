@@ -4,10 +4,10 @@ from typing import Any
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import Project
-from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.sentences import Said, say
+from scheduler.core.model.snapshot import Priority
 from scheduler.core.request.quantities import write_seconds
-from scheduler.core.said import Said, say
-from scheduler.core.values import Priority
 
 
 def approval_needed(

@@ -14,13 +14,13 @@ from django.db.models.functions import Coalesce, Greatest, Least
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.audit.services import audit_record
+from portal.database.intervals import NextSecond, cost, number, overlap
 from portal.errors import Refused
-from portal.jobs.lease_seconds import NextSecond, cost, number, overlap
 from portal.jobs.models import Allocation
 from portal.live.bell import ring_plan
 from portal.quotas.models import Budget
-from scheduler.core.states import ALLOCATION_LIVE, JobStatus
-from scheduler.core.values import BudgetView
+from scheduler.core.model.snapshot import BudgetView
+from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
 
 # A hundred thousand GPUs for ten years: far from the column's end.
 MAX_UNIT_SECONDS = 56_000 * 100_000 * 10 * 366 * 86_400

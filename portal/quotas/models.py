@@ -7,7 +7,7 @@ from django.db.models import F, Q
 
 from portal.accounts.models import Project
 from portal.inventory.models import one_of, words
-from scheduler.core import policy
+from scheduler.core.model import policy
 
 
 class Quota(models.Model):
@@ -95,7 +95,7 @@ _BY_DEFAULT = policy.Policy()
 
 
 class PlannerPolicy(models.Model):
-    """The one row (id 1) of what the planner may do; see `scheduler.core.policy.Policy`."""
+    """The one row (id 1) of what the planner may do; see `scheduler.core.model.policy.Policy`."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
     order = models.CharField(

@@ -12,7 +12,7 @@ from portal.audit.services import audit_record
 from portal.errors import Refused
 from portal.live.bell import ring_plan
 from portal.quotas.models import PlannerPolicy
-from scheduler.core.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
 
 WORDS = {"order": Order, "backfill": Backfill, "preemption": Preemption}
 # Options of Policy that nobody sets: they keep their defaults. Every other one has a column.

@@ -7,13 +7,13 @@ from django.db import transaction
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.audit.services import audit_record
-from portal.duties.locks import locked
+from portal.database.locks import locked
 from portal.errors import Refused
 from portal.inventory.boards import quota_names
 from portal.jobs.models import Allocation
 from portal.live.bell import ring, ring_plan
 from portal.quotas.models import Quota
-from scheduler.core.states import ALLOCATION_LIVE
+from scheduler.core.model.states import ALLOCATION_LIVE
 
 # A hundred thousand GPUs: far from the columns' end, so that no sum overflows.
 MAX_LIMIT_UNITS = 56_000 * 100_000

@@ -41,7 +41,7 @@ INSTALLED_APPS = [
     "portal.quotas",
     "portal.catalogue",
     "portal.audit",
-    "portal.duties",
+    "portal.leases",
     "portal.what_if",
     "portal.webhooks",
     "portal.usage",
@@ -66,7 +66,7 @@ MIDDLEWARE = [
     "portal.accounts.sessions.SeenMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "portal.api.conditional.ConditionalLists",
+    "portal.api.protocol.conditional.ConditionalLists",
 ]
 
 ROOT_URLCONF = "portal.urls"
@@ -164,21 +164,21 @@ UNFOLD = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "portal.api.access.BearerToken",
+        "portal.api.protocol.authentication.BearerToken",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": [
         "rest_framework.permissions.IsAuthenticated",
-        "portal.api.access.ScopeAllows",
+        "portal.api.protocol.authentication.ScopeAllows",
     ],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["portal.api.wire.BoundedJSONParser"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.wire.JSONOnly",
-    "DEFAULT_THROTTLE_CLASSES": ["portal.api.access.CallThrottle"],
+    "DEFAULT_PARSER_CLASSES": ["portal.api.protocol.content.BoundedJSONParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.protocol.content.JSONOnly",
+    "DEFAULT_THROTTLE_CLASSES": ["portal.api.protocol.authentication.CallThrottle"],
     "DEFAULT_THROTTLE_RATES": {"call": PLATFORM.rate_calls, "submit": PLATFORM.rate_submits},
     "NUM_PROXIES": PLATFORM.trusted_proxies,
-    "EXCEPTION_HANDLER": "portal.api.problem.handler",
+    "EXCEPTION_HANDLER": "portal.api.protocol.problems.handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 - a model's name
@@ -197,7 +197,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "ENUM_NAME_OVERRIDES": {
-        name: f"portal.api.openapi.{path}"
+        name: f"portal.api.protocol.openapi.{path}"
         for name, path in {
             "JobStatus": "JOB_STATUS",
             "ReplicaStatus": "REPLICA_STATUS",
@@ -212,7 +212,7 @@ SPECTACULAR_SETTINGS = {
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "portal.api.openapi.with_problems",
+        "portal.api.protocol.openapi.with_problems",
     ],
 }
 

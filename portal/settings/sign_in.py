@@ -151,7 +151,7 @@ MFA_ALLOW_UNVERIFIED_EMAIL = True
 
 USERSESSIONS_TRACK_ACTIVITY = False
 
-SOCIALACCOUNT_ADAPTER = "portal.web.account.organisation.OrganisationAdapter"
+SOCIALACCOUNT_ADAPTER = "portal.web.account.single_sign_on.OrganisationAdapter"
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 SOCIALACCOUNT_PROVIDERS = {
     "openid_connect": {"APPS": provider_apps(_platform)},

@@ -13,7 +13,7 @@ from portal.quotas.models import Budget, Quota
 from portal.usage.forecast import PACE_DAYS, Forecast, forecast, pace_since
 from portal.usage.ledger import Window, used_and_first
 from portal.usage.selectors import ALL, Scope
-from scheduler.core.values import BudgetView
+from scheduler.core.model.snapshot import BudgetView
 
 Owner = tuple[int, int]
 

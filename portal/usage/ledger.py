@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db.models import F, Min, QuerySet, Sum
 
-from portal.jobs.lease_seconds import BOUND, SECOND, cost, number, overlap, place, whole
+from portal.database.intervals import BOUND, SECOND, cost, number, overlap, place, whole
 from portal.jobs.models import Allocation
 
 Owner = tuple[int, int]

@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 
 from portal.accounts.models import Project, User
 from portal.jobs.models import Allocation
-from portal.usage.figures import hours, percent
 from portal.usage.ledger import Window, used_by_owner
+from portal.usage.rounding import hours, percent
 from portal.usage.selectors import Usage, usage
 from portal.usage.window import month_of, window_of
 

@@ -4,7 +4,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from portal.celery import app
-from portal.duties.services import duty_do
+from portal.leases.services import duty_do
 from portal.usage.report import last_month
 from portal.usage.services import reports_send
 

@@ -4,25 +4,25 @@ from allauth.account.views import login
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from portal.web import (
-    cluster,
-    extend,
-    home,
-    job_list_csv,
-    job_page,
-    job_stream,
-    jobs_page,
-    list_stream,
-    logs_page,
-    queue_page,
-    request_page,
-    request_stream,
-    sign_in,
-    stream,
-    usage_page,
-)
-from portal.web.account import browsers, page, tokens
-from portal.webhooks import pages as webhook_pages
+from portal.web import language as sign_in
+from portal.web.account import sessions as browsers
+from portal.web.account import tokens
+from portal.web.account import views as page
+from portal.web.cluster import stream
+from portal.web.cluster import views as cluster
+from portal.web.home import views as home
+from portal.web.job import extension as extend
+from portal.web.job import log_page as logs_page
+from portal.web.job import stream as job_stream
+from portal.web.job import views as job_page
+from portal.web.jobs import export as job_list_csv
+from portal.web.jobs import stream as list_stream
+from portal.web.jobs import views as jobs_page
+from portal.web.queue import views as queue_page
+from portal.web.request import stream as request_stream
+from portal.web.request import views as request_page
+from portal.web.usage import views as usage_page
+from portal.web.webhooks import views as webhook_pages
 
 app_name = "web"
 urlpatterns = [

@@ -18,7 +18,7 @@ from portal.webhooks.addresses import networks, target_of
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import new_secret, seal
 from portal.webhooks.values import DeliveryStatus
-from scheduler.core.states import JobStatus
+from scheduler.core.model.states import JobStatus
 
 MOST_ENDPOINTS = 20
 TEST = "test"

@@ -1,8 +1,8 @@
 """The bell of webhooks."""
 
 from portal.celery import app
-from portal.duties.services import duty_do
-from portal.webhooks.duty import deliver_once
+from portal.leases.services import duty_do
+from portal.webhooks.delivery import deliver_once
 
 
 @app.task(name="portal.webhooks.tasks.deliver")

@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from portal.console import ReadOnlyAdmin
+from portal.admin_base import ReadOnlyAdmin
 from portal.what_if.models import WhatIf
 
 

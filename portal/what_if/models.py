@@ -25,8 +25,8 @@ CUT_OFF = "It was cut off, or no worker took it up. Ask again"
 
 
 class WhatIf(models.Model):
-    """The jobs of the last `days` on a changed cluster. `changes` as scheduler.what_if.wire reads
-    them; `outcome` is a scheduler.what_if.comparing.Comparison, once it is done.
+    """The jobs of the last `days` on a changed cluster. `changes` as
+    scheduler.what_if.json_format reads them; `outcome` is a Comparison, once it is done.
 
     `progress` is in percent. `stamped_at`: when it was last heard of. It is a computation, not a
     thing of the cluster: its status has no history in the events.

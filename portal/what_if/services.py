@@ -15,12 +15,12 @@ from portal.audit.services import audit_record
 from portal.errors import Refused
 from portal.live.bell import ring_what_if
 from portal.what_if.models import LEASE, OPEN, Status, WhatIf
-from portal.what_if.reading import require_jobs, setting_now, week_of
-from portal.what_if.stamps import NobodyAsks, Stamps
+from portal.what_if.progress import NobodyAsks, Stamps
+from portal.what_if.recorded_week import require_jobs, setting_now, week_of
 from scheduler.what_if.changes import Change
-from scheduler.what_if.comparing import Comparison, Progress, changed_by, compare
-from scheduler.what_if.refused import ChangeRefusedError
-from scheduler.what_if.wire import read_changes, write_change
+from scheduler.what_if.comparison import Comparison, Progress, changed_by, compare
+from scheduler.what_if.errors import ChangeRefusedError
+from scheduler.what_if.json_format import read_changes, write_change
 
 MOST_OPEN = 3
 MOST_CHARACTERS = 400

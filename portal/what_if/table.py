@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler.what_if.comparing import Comparison, numbers_of
+from scheduler.what_if.comparison import Comparison, numbers_of
 
 WORDS = {
     "ended": "jobs that ended",

@@ -6,21 +6,21 @@ Deterministic: the same snapshot gives the same plan, in whatever order its part
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from scheduler.core.carving.ahead import prepare
-from scheduler.core.decisions import Hold, Merge, Place, Plan, Preempt, PreemptCause
+from scheduler.core.carving.prewarm import prepare
+from scheduler.core.devices.options import Want
+from scheduler.core.explain.reasons import explain, repartition
+from scheduler.core.model.decisions import Hold, Merge, Place, Plan, Preempt, PreemptCause
+from scheduler.core.model.policy import Backfill, Policy
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
+from scheduler.core.pass_cache import Kept
 from scheduler.core.placement.fits import quota_reason
-from scheduler.core.placement.kept import Kept
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.place import Found, find
-from scheduler.core.placement.wants import Want
-from scheduler.core.policy import Backfill, Policy
-from scheduler.core.queue.asks import Ask
-from scheduler.core.queue.due import not_due
+from scheduler.core.placement.search import Found, find
+from scheduler.core.queue.eligibility import not_due
 from scheduler.core.queue.fairshare import FairShares, capacity_of
-from scheduler.core.queue.kept_quota import KeptQuota, kept_for
-from scheduler.core.queue.leaving import Leaving
+from scheduler.core.queue.messages import BEHIND, preempt, reserved, until_stopped, why_here
 from scheduler.core.queue.order import Keys, Outlook, QuotaShares, Rank, Shares, Turns
-from scheduler.core.queue.overtaken import Contest
 from scheduler.core.queue.preemption import (
     Room,
     Victims,
@@ -28,13 +28,13 @@ from scheduler.core.queue.preemption import (
     make_room,
     make_room_by_moving,
 )
+from scheduler.core.queue.quota_reservation import KeptQuota, kept_for
+from scheduler.core.queue.reclaim import Borrowers
+from scheduler.core.queue.requirements import Ask
 from scheduler.core.queue.reservation import Promise, Promises, beside, hold
 from scheduler.core.queue.running import Occupant, Running, Victim, occupant
-from scheduler.core.queue.take_back import Borrowers
-from scheduler.core.queue.told import BEHIND, preempt, reserved, until_stopped, why_here
-from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.values import ClusterSnapshot, WaitingJob
-from scheduler.core.why.explain import explain, repartition
+from scheduler.core.queue.starvation import Contest
+from scheduler.core.queue.stopping import Leaving
 
 # Conservative backfill promises a time to so many; who comes later may still fill what is left.
 MOST_PROMISES = 100

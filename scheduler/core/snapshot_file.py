@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from agents.contract.codec import decode, encode
 from agents.contract.errors import ContractError
-from scheduler.core.placement.links import UNKNOWN, Links, shared_links
-from scheduler.core.policy import Policy
-from scheduler.core.values import ClusterSnapshot
+from scheduler.core.model.links import UNKNOWN, Links, shared_links
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import ClusterSnapshot
 
 FORMAT = "tessera-planning-pass-1"
 

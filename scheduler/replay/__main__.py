@@ -5,7 +5,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from scheduler.replay.refused import Refused
+from scheduler.replay.errors import Refused
 
 KINDS = {
     "openb": "placements on Alibaba's openb nodes, by arrived load",

@@ -15,15 +15,15 @@ import numpy as np
 from tqdm import tqdm
 
 from agents.contract.boards import Profile, boards
-from scheduler.core.carving.prices import Floats
-from scheduler.core.carving.shape import Shape, shape
-from scheduler.core.carving.windows import READY, Values, values, weights_of
-from scheduler.core.carving.windows import RETURN as PLANNER_RETURN
+from scheduler.core.geometry.arrival_prices import Floats
+from scheduler.core.geometry.layout_graph import Shape, shape
+from scheduler.core.geometry.placement_value import READY, Values, values, weights_of
+from scheduler.core.geometry.placement_value import RETURN as PLANNER_RETURN
 from scheduler.replay import mig_baselines
+from scheduler.replay.errors import Refused
 from scheduler.replay.mig_moves import HOLE, RETURN, reach
 from scheduler.replay.mig_world import Figures, Rule, Stream, churn, inflation
 from scheduler.replay.mig_world import run as run_world
-from scheduler.replay.refused import Refused
 
 MIXES = ("uniform", "small", "large", "bimodal")
 POLICIES = ("tessera", "firstfit", "bestfit", "leastfrag")

@@ -3,9 +3,9 @@
 import numpy as np
 from numba import njit
 
-from scheduler.core.carving.prices import Floats
-from scheduler.core.carving.shape import Ints, Shape
-from scheduler.core.carving.windows import NEVER
+from scheduler.core.geometry.arrival_prices import Floats
+from scheduler.core.geometry.layout_graph import Ints, Shape
+from scheduler.core.geometry.placement_value import NEVER
 from scheduler.replay.mig_world import Figures, Stream, figures, sizes
 
 

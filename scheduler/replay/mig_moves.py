@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from scheduler.core.carving.prices import Floats
-from scheduler.core.carving.shape import Ints, Shape
-from scheduler.replay.mig_choose import Tables, two_cheapest
+from scheduler.core.geometry.arrival_prices import Floats
+from scheduler.core.geometry.layout_graph import Ints, Shape
+from scheduler.replay.mig_choices import Tables, two_cheapest
 
 # V where slices may move: holes count little, as they can be gathered.
 HOLE, RETURN = 1.0, 3.0

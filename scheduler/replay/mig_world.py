@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from scheduler.core.carving.prices import Floats
-from scheduler.core.carving.shape import Ints, Shape
-from scheduler.core.carving.windows import many_empty
-from scheduler.replay.mig_choose import Tables, cheapest, room_by_move, room_by_moves, tables
+from scheduler.core.geometry.arrival_prices import Floats
+from scheduler.core.geometry.layout_graph import Ints, Shape
+from scheduler.core.geometry.placement_value import many_empty
+from scheduler.replay.mig_choices import Tables, cheapest, room_by_move, room_by_moves, tables
 from scheduler.replay.mig_moves import DEPTH, Reach, joint, reach
 
 # Of a run with lifetimes: mean lifetimes until the cluster has filled, and those that are counted.

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.learning import Extent
-from scheduler.replay.refused import Refused
+from scheduler.core.packing.tables import Extent
+from scheduler.replay.errors import Refused
 
 WHOLE = 1_000  # thousandths of a GPU
 INFLATE_TO = 1.3  # of the cluster's GPUs: how much work arrives

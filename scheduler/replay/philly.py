@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 from agents.contract.boards import Board, boards
 from agents.contract.documents import GpuMode
-from scheduler.core.decisions import Plan
-from scheduler.core.forecast.asking import Forecaster
-from scheduler.core.policy import DAY, Backfill, Order, Policy, Preemption
-from scheduler.core.values import (
+from scheduler.core.forecast.evaluation import Forecaster
+from scheduler.core.model.decisions import Plan
+from scheduler.core.model.policy import DAY, Backfill, Order, Policy, Preemption
+from scheduler.core.model.snapshot import (
     ClusterSnapshot,
     DeviceRequest,
     GpuView,
@@ -28,8 +28,8 @@ from scheduler.core.values import (
     Priority,
     WaitingJob,
 )
+from scheduler.replay.errors import Refused
 from scheduler.replay.philly_data import TraceJob, drawn_limits, read_trace
-from scheduler.replay.refused import Refused
 from scheduler.virtual.values import Recorded, Setting, Stops, Week
 from scheduler.virtual.world import Watch, World
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scheduler.replay.refused import Refused
+from scheduler.replay.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import numpy as np
 
 from scheduler.core.packing.engine import Engine
 from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.learning import Extent, learn_holes
 from scheduler.core.packing.mix import Recent, prior_mix
-from scheduler.core.packing.shares import Thousandths
+from scheduler.core.packing.tables import Extent, learn_holes
+from scheduler.core.packing.thousandths import Thousandths
 from scheduler.core.packing.weights import weights_for
 from scheduler.replay.openb_data import Ints, Pods
 from scheduler.replay.placement_record import NOWHERE, Decisions

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.codec import encode
-from scheduler.core.decisions import Plan
-from scheduler.core.forecast.outlook import Outlook
+from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.model.decisions import Plan
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import ClusterSnapshot
 from scheduler.core.plan import plan
-from scheduler.core.policy import Policy
 from scheduler.core.snapshot_file import read_pass
-from scheduler.core.values import ClusterSnapshot
-from scheduler.replay.refused import Refused
-from scheduler.replay.snapshot_told import Telling
+from scheduler.replay.errors import Refused
+from scheduler.replay.snapshot_text import Telling
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from scheduler.core.decisions import Carve, Merge, Place
-from scheduler.core.placement.wants import gpu_board
+from scheduler.core.devices.options import gpu_board
+from scheduler.core.model.decisions import Carve, Merge, Place
+from scheduler.core.model.snapshot import ClusterSnapshot, Mix, RunningJob, WaitingJob
 from scheduler.core.quota.holders import board_of_gpus
-from scheduler.core.values import ClusterSnapshot, Mix, RunningJob, WaitingJob
 from scheduler.virtual.devices import Devices
-from scheduler.virtual.tally import Tally
+from scheduler.virtual.totals import Tally
 from scheduler.virtual.usage import Usage
 from scheduler.virtual.values import Setting, Week
 

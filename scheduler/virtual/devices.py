@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import count
 
 from agents.contract.documents import GpuMode, SliceKind
-from scheduler.core.decisions import Carve, Merge, ReplicaPlace, SlicePlace
-from scheduler.core.placement.shares import share_of
-from scheduler.core.values import GpuView, NodeView, RunningJob, SliceView, WaitingJob
+from scheduler.core.model.decisions import Carve, Merge, ReplicaPlace, SlicePlace
+from scheduler.core.model.snapshot import GpuView, NodeView, RunningJob, SliceView, WaitingJob
+from scheduler.core.placement.mps_shares import share_of
 
 Change = Callable[[GpuView], GpuView]
 

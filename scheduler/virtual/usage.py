@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from scheduler.core.model.snapshot import OwnerView, QuotaView, RunningJob
 from scheduler.core.queue.fairshare import decayed
 from scheduler.core.quota.holders import models_of, units_by_board
-from scheduler.core.values import OwnerView, QuotaView, RunningJob
 
 Key = tuple[str, str]
 Amounts = tuple[int, int, int]
@@ -66,7 +66,7 @@ class Usage:
         )
 
     def owners(self, now: int) -> tuple[OwnerView, ...]:
-        """What is still held counts whole, as in portal.jobs.past."""
+        """What is still held counts whole, as in portal.planning.history."""
         if not self._owners:
             return ()
         used = {key: seen.by(now, self._half_life) for key, seen in self._used.items()}

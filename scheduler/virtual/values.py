@@ -1,12 +1,12 @@
 """What a World is told: the jobs that were recorded, and the cluster to play them on. Frozen.
 
-Times in whole seconds since the epoch, amounts as in `scheduler.core.values`.
+Times in whole seconds since the epoch, amounts as in `scheduler.core.model.snapshot`.
 """
 
 from dataclasses import dataclass, field
 
-from scheduler.core.policy import Policy
-from scheduler.core.values import NodeView, OwnerView, PastRun, QuotaView, WaitingJob
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import NodeView, OwnerView, PastRun, QuotaView, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,18 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from scheduler.core.decisions import Carve, Hold, Merge, Place, Plan, Preempt, PreemptCause
-from scheduler.core.forecast.outlook import Outlook, gpus_of
+from scheduler.core.forecast.runtime_model import Outlook, gpus_of
+from scheduler.core.model.decisions import Carve, Hold, Merge, Place, Plan, Preempt, PreemptCause
+from scheduler.core.model.policy import Order, Preemption
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import ClusterSnapshot, Mix, WaitingJob
+from scheduler.core.pass_cache import Kept
 from scheduler.core.placement.fits import check
-from scheduler.core.placement.kept import Kept
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.plan import plan
-from scheduler.core.policy import Order, Preemption
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import ClusterSnapshot, Mix, WaitingJob
 from scheduler.virtual.clock import Clock
 from scheduler.virtual.cluster import Cluster
-from scheduler.virtual.fates import Fate
+from scheduler.virtual.job_ends import Fate
 from scheduler.virtual.values import Setting, Stops, Week
 
 # How long it takes until idle slices are deleted, or one is made: a round or two of a node's agent.

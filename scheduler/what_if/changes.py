@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 from agents.contract.documents import GpuMode
 from agents.contract.units import as_gpus
-from scheduler.core.placement.wants import gpu_board
-from scheduler.core.values import GpuView, NodeView, QuotaView
+from scheduler.core.devices.options import gpu_board
+from scheduler.core.model.snapshot import GpuView, NodeView, QuotaView
 from scheduler.virtual.values import Setting
+from scheduler.what_if.errors import ChangeRefusedError, names_there, require
 from scheduler.what_if.layout import pinned_as
 from scheduler.what_if.policy_options import option
-from scheduler.what_if.refused import ChangeRefusedError, names_there, require
 
 MOST_NODES = 1_000
 # A hundred thousand GPUs, as in portal.quotas.services.

@@ -7,9 +7,9 @@ from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from scheduler.core.placement.wants import gpu_board
-from scheduler.core.values import GpuView, SliceView
-from scheduler.what_if.refused import ChangeRefusedError
+from scheduler.core.devices.options import gpu_board
+from scheduler.core.model.snapshot import GpuView, SliceView
+from scheduler.what_if.errors import ChangeRefusedError
 
 
 def pinned_as(gpu: GpuView, profiles: Sequence[str]) -> GpuView:

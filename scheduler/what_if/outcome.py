@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.placement.wants import gpu_board
-from scheduler.core.values import NodeView
-from scheduler.virtual.fates import Fate
+from scheduler.core.devices.options import gpu_board
+from scheduler.core.model.snapshot import NodeView
+from scheduler.virtual.job_ends import Fate
 from scheduler.virtual.values import Week
 from scheduler.virtual.world import World
 

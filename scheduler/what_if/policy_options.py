@@ -4,8 +4,8 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 
-from scheduler.core.policy import Policy
-from scheduler.what_if.refused import ChangeRefusedError, names_there, require
+from scheduler.core.model.policy import Policy
+from scheduler.what_if.errors import ChangeRefusedError, names_there, require
 
 # These are divided by or counted down from.
 AT_LEAST_1 = ("hysteresis", "patience_seconds", "bypass_limit", "half_life_seconds")

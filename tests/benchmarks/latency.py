@@ -25,7 +25,7 @@ from docker.types import DeviceRequest
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.policy import Policy
 from agents.runtime.docker import API_VERSION, DockerRuntime
-from agents.runtime.docker_options import PORT
+from agents.runtime.docker_recipe import PORT
 from docs.examples.build_image import IMAGE, build_image
 from tests.environment import debian
 from tests.environment.docker_engine import running_engine, standing_engine

@@ -20,7 +20,7 @@ from typing import Any
 from agents.contract.boards import boards
 from agents.contract.geometry import Placement
 from agents.contract.layouts import Layouts, layouts
-from tests.slow_geometry import fits_together, room_left
+from tests.support.slow_geometry import fits_together, room_left
 
 BOARD = boards()["H200-141GB"]
 

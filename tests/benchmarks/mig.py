@@ -18,7 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from agents.contract.boards import boards
-from scheduler.core.carving.shape import shape
+from scheduler.core.geometry.layout_graph import shape
 from scheduler.replay.mig import GAIN, MIXES, mix_weights, rule_of, seeds_of
 from scheduler.replay.mig_baselines import free_repacking
 from scheduler.replay.mig_world import churn, inflation, run

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from agents.contract.boards import boards
-from scheduler.core.carving.shape import shape
+from scheduler.core.geometry.layout_graph import shape
 from scheduler.replay.mig import mix_weights, rule_of
 from scheduler.replay.mig_baselines import free_repacking
 from scheduler.replay.mig_world import ARRIVED_PCT, inflation, run, sizes

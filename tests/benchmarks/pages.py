@@ -23,7 +23,12 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     """What the command takes; both halves read it."""
     parser = argparse.ArgumentParser(prog="make bench-pages", description=__doc__)
     add = parser.add_argument
-    add("--pages", default="", metavar="A,B", help="only these names, as tests/pages.py has them")
+    add(
+        "--pages",
+        default="",
+        metavar="A,B",
+        help="only these names of tests/support/pages.py",
+    )
     add("--size", default="10000x1000", metavar="JOBSxNODES", help="of a database seeded anew")
     add("--runs", type=int, default=20, help="how often each is asked")
     add("--seconds", type=float, default=20, help="the most spent on one, after three times")

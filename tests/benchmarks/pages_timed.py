@@ -30,9 +30,9 @@ from portal.inventory.models import Gpu, Node  # noqa: E402
 from portal.jobs.models import Job  # noqa: E402
 from tests.benchmarks.latency import machine  # noqa: E402
 from tests.benchmarks.pages import options  # noqa: E402
-from tests.markup import Markup  # noqa: E402
-from tests.pages import PAGES, REST, address  # noqa: E402
-from tests.scale_rows import client_of, known  # noqa: E402
+from tests.support.markup import Markup  # noqa: E402
+from tests.support.pages import PAGES, REST, address  # noqa: E402
+from tests.support.scale_rows import client_of, known  # noqa: E402
 
 MOST_MS, MOST_QUERIES = 150, 20
 # Pages that must be faster than the others.
@@ -155,7 +155,9 @@ def _pages(only: set[str]) -> list[Asked]:
     asked |= {path: ("alice", path.format(**words)) for path in REST}
     asked |= {name: ("alice", reverse(CHECK) + of) for name, of in CHECKS.items()}
     if unknown := only - set(asked):
-        raise SystemExit(f"no page is called {', '.join(sorted(unknown))}; see tests/pages.py")
+        raise SystemExit(
+            f"no page is called {', '.join(sorted(unknown))}; see tests/support/pages.py"
+        )
     chosen = {name: who for name, who in asked.items() if not only or name in only | {ANCHOR}}
     clients = {who: client_of(who) for who, _ in chosen.values()}
     return [Asked(name, path, clients[who], _form(name)) for name, (who, path) in chosen.items()]

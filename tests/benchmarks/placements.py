@@ -17,8 +17,8 @@ import numpy as np
 from numba import njit
 
 from scheduler.core.packing.engine import Engine
-from scheduler.core.packing.learning import Extent, learn_holes
-from scheduler.core.packing.shares import Thousandths
+from scheduler.core.packing.tables import Extent, learn_holes
+from scheduler.core.packing.thousandths import Thousandths
 from scheduler.core.packing.weights import FILLING, STEADY
 from scheduler.replay.openb_data import read_cluster, read_pods
 

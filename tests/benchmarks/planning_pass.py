@@ -13,10 +13,9 @@ import time
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.plan import plan
-from scheduler.core.policy import Policy
-from scheduler.core.values import (
+from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import (
     ClusterSnapshot,
     DeviceRequest,
     GpuView,
@@ -28,7 +27,8 @@ from scheduler.core.values import (
     SliceView,
     WaitingJob,
 )
-from scheduler.quiet import without_collector
+from scheduler.core.plan import plan
+from scheduler.gc_pause import without_collector
 
 NOW = 1_000_000
 # As many GPUs to a node, and as often, as in Alibaba's openb (1,213 nodes with 6,212 GPUs).

@@ -24,10 +24,10 @@ import json, sys, django
 django.setup()
 from django.utils import timezone
 from portal.demo.scale import Size
-from tests.scale_rows import known, seeded
+from tests.support.scale_rows import known, seeded
 jobs, nodes, users, projects = map(int, sys.argv[2:])
 seeded(Size(jobs, nodes, users, projects), now=timezone.now(), password=sys.argv[1])
-from tests.pages import PAGES, address
+from tests.support.pages import PAGES, address
 from tests.browser.shown_rows import shown
 words = known()
 pages = {name: [page.as_user, address(name, words)] for name, page in PAGES.items()}

@@ -13,13 +13,13 @@ from portal.accounts.models import Project, User
 from portal.catalogue.models import ImageRule, Template
 from portal.catalogue.services import image_policy_set, template_save
 from portal.inventory.models import Gpu, Node
-from portal.jobs.logs import write_log
+from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
-from portal.jobs.samples import samples_keep
+from portal.telemetry.job_samples import samples_keep
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus
+from scheduler.core.model.states import JobStatus
 from scheduler.core.request import RequestLimits
-from scheduler.core.states import JobStatus
 
 STEPS = 240
 MINUTES = 35

@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.people import listen
 from tests.browser.test_every_page import signed_in
-from tests.pages import PAGES
+from tests.support.pages import PAGES
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 ALICE, PAUL, ADMIN = "alice", "paul", "admin"

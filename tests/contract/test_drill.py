@@ -4,9 +4,9 @@ import pytest
 
 from agents.drill.crash import crash_drill
 from agents.drill.engine import MemoryEngine
-from agents.drill.fuse import Fuse, Killed
-from agents.drill.play import play
-from agents.drill.walk import random_walk
+from agents.drill.kill_points import Fuse, Killed
+from agents.drill.random_walk import random_walk
+from agents.drill.run import play
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import uninstall
 from tests.environment.docker_engine import strays

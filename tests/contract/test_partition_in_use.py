@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from agents.contract.documents import GpuMode, ReplicaState
-from agents.drill.fuse import Killed
-from agents.partitioning.patience import QUARANTINE_SECONDS
+from agents.drill.kill_points import Killed
+from agents.partitioning.backoff import QUARANTINE_SECONDS
 from agents.simdriver.faults import hold, release
 from agents.simdriver.state import Process
 from tests.contract.carving import HIGH, LOW, Carving

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from agents.contract.documents import GpuMode, ReplicaState
-from agents.drill.fuse import Killed
+from agents.drill.kill_points import Killed
 from agents.policy import Policy
 from tests.contract.carving import HIGH, LOW, Carving
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import docker
 import pytest
 
-from agents.health.detached import DetachedProbe
+from agents.health.lost_devices import DetachedProbe
 
 pytestmark = pytest.mark.docker
 

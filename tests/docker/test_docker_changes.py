@@ -8,7 +8,7 @@ import pytest
 from docker.models.containers import Container
 
 from agents.contract.documents import Rendezvous
-from agents.drill.fuse import Killed
+from agents.drill.kill_points import Killed
 from agents.policy import Policy
 from agents.runtime.base import Phase, RuntimeFailure
 from agents.runtime.docker import DockerRuntime

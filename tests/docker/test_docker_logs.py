@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-import agents.runtime.docker_options as options_module
+import agents.runtime.docker_recipe as options_module
 from tests.contract.replicas import Watch, a_replica, go, whole_log
 
 pytestmark = pytest.mark.docker

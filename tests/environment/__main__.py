@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.environment import debian
 
 MAX_LINES = 400
-COMPILE = "from scheduler.warm import warm; warm()"
+COMPILE = "from scheduler.jit_warmup import warm; warm()"
 
 
 def install(levels: list[str]) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from portal.accounts.models import Project, User
-from tests.rows import a_project, a_user
+from tests.support.rows import a_project, a_user
 
 
 @pytest.fixture

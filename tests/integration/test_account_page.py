@@ -15,8 +15,8 @@ from portal.accounts import sessions
 from portal.accounts.models import ApiToken, Role, Scope
 from portal.accounts.services import MAX_TOKENS, token_create
 from portal.audit.models import AuditEntry
-from portal.web.account.browsers import words
-from tests.rows import a_project, a_user
+from portal.web.account.sessions import words
+from tests.support.rows import a_project, a_user
 
 pytestmark = pytest.mark.django_db
 TOKEN = {"name": "laptop", "scope": "write", "days": "30"}

@@ -16,7 +16,7 @@ from portal.accounts.models import ApiToken, Role, Scope, User
 from portal.accounts.services import token_create
 from portal.web import urls as web
 from portal.web.account import urls as account
-from tests.rows import a_project, a_user
+from tests.support.rows import a_project, a_user
 
 pytestmark = pytest.mark.django_db
 

@@ -17,9 +17,9 @@ from portal.jobs.models import Job
 from portal.quotas.budgets import budget_add
 from portal.quotas.models import Budget, PlannerPolicy, Quota
 from portal.quotas.policy import policy_set
-from tests.rights_world import World, a_world
-from tests.rows import a_job
-from tests.times import ago, ahead
+from tests.support.rights import World, a_world
+from tests.support.rows import a_job
+from tests.support.times import ago, ahead
 
 pytestmark = pytest.mark.django_db
 # Looking, searching and reading what was done; deleting is asked of has_delete_permission.

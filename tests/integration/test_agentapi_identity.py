@@ -9,8 +9,8 @@ from django.utils import timezone
 from agents.contract.calls import HELLO_PATH, SYNC_PATH
 from portal.audit.models import Event
 from portal.inventory.models import JoinToken, Node
-from scheduler.core.states import NodeStatus
-from tests.agent_calls import Agent, a_join_token, an_agent, run
+from scheduler.core.model.states import NodeStatus
+from tests.support.agent_calls import Agent, a_join_token, an_agent, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,10 +9,10 @@ from django.utils import timezone
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES
 from portal.accounts.models import Project, User
 from portal.agentapi import logs
-from portal.jobs.logs import log_path, read_log, tail_lines
+from portal.job_logs.storage import log_path, read_log, tail_lines
 from portal.jobs.models import Attempt, Job, Replica
 from portal.live.listener import subscribe
-from tests.agent_calls import an_agent, run
+from tests.support.agent_calls import an_agent, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

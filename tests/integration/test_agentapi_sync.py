@@ -10,13 +10,13 @@ from django.db import OperationalError
 from agents.contract.calls import SYNC_PATH
 from agents.contract.documents import NodeFacts
 from portal.agentapi import sync
-from portal.agentapi.holds import is_held
+from portal.agentapi.long_poll import is_held
 from portal.audit.models import Event
 from portal.inventory.models import Node
 from portal.live.bell import ring
 from portal.live.listener import listener
-from scheduler.core.states import NodeStatus
-from tests.agent_calls import an_agent, run, until
+from scheduler.core.model.states import NodeStatus
+from tests.support.agent_calls import an_agent, run, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOLD = {"hold_seconds": 60}

@@ -12,7 +12,7 @@ from agents.contract.codec import decode, encode
 from agents.contract.documents import ObservedGpu
 from agents.contract.telemetry import GpuSample, Missing, SliceSample, TelemetryRequest, Why
 from portal.inventory.models import LatestSample, Node
-from tests.agent_calls import Agent, an_agent, run
+from tests.support.agent_calls import Agent, an_agent, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,7 @@ from rest_framework.test import APIClient
 
 from portal.accounts.models import Project, User
 from portal.catalogue.models import ImagePolicy, Template
-from tests.rows import a_project, a_request, a_user
+from tests.support.rows import a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
 

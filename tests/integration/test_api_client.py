@@ -14,7 +14,7 @@ from django.test import Client
 
 from portal.accounts.models import Project, Scope
 from portal.accounts.services import MAX_TOKEN_TTL, token_create
-from tests.rows import a_node, a_project, a_request, a_user
+from tests.support.rows import a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,7 @@ from django.core.cache import cache
 from rest_framework.test import APIClient
 
 from portal.inventory.models import Gpu
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 
 @pytest.fixture

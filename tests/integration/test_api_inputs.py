@@ -14,7 +14,7 @@ from portal.audit.models import AuditEntry, Event
 from portal.jobs.models import Allocation, Attempt, Job
 from portal.platform import Platform
 from scheduler.core.request import RequestLimits, RequestRefused, parse_request
-from tests.rows import a_node, a_project, a_request, a_user
+from tests.support.rows import a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
 COUNTED = (Job, Attempt, Allocation, Event, AuditEntry)

@@ -12,8 +12,8 @@ from portal.accounts.models import Membership, Project, Role, User
 from portal.audit.models import AuditEntry
 from portal.jobs.models import Job
 from portal.quotas.budgets import budget_add
-from scheduler.core.states import JobStatus
-from tests.rows import HonestNode, a_job, a_node, a_project, a_user, settle
+from scheduler.core.model.states import JobStatus
+from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)

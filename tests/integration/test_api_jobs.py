@@ -13,11 +13,11 @@ from rest_framework.test import APIClient
 
 from portal.audit.transitions import note
 from portal.inventory.models import Gpu, Slice
-from portal.jobs.logs import write_log
+from portal.job_logs.storage import write_log
 from portal.jobs.models import Allocation, Attempt, Job, Replica
 from portal.jobs.selectors import gpu_hours, usage_of
-from scheduler.core.states import JobStatus, SliceStatus
-from tests.rows import a_job, a_node, a_project, a_request, a_user
+from scheduler.core.model.states import JobStatus, SliceStatus
+from tests.support.rows import a_job, a_node, a_project, a_request, a_user
 
 URL = "/api/v1/jobs"
 

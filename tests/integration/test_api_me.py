@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from portal.accounts.models import Membership, Project, Role, Scope, User
 from portal.accounts.services import token_create
 from portal.quotas.models import Quota
-from tests.rows import a_project, a_user
+from tests.support.rows import a_project, a_user
 
 pytestmark = pytest.mark.django_db
 ME = "/api/v1/me"

@@ -12,13 +12,13 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from portal.accounts.models import Project, User
-from portal.api import jobs as job_views
+from portal.api.jobs import views as job_views
 from portal.idempotency.models import KeptAnswer
 from portal.idempotency.services import GIVEN_UP_AFTER, KEPT_FOR
 from portal.idempotency.tasks import expire, expire_once
 from portal.jobs.models import Job
 from portal.what_if.models import WhatIf
-from tests.rows import a_job, a_node, a_project, a_request, a_user
+from tests.support.rows import a_job, a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
 JOBS, UNDER = "/api/v1/jobs", {"Idempotency-Key": "k-1"}

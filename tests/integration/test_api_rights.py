@@ -10,10 +10,10 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from portal.api.urls import urlpatterns
-from portal.inventory.changes import node_version
 from portal.inventory.models import Node
-from tests.rights_world import KINDS, OUTSIDE, PEOPLE, World, a_world
-from tests.rows import a_user
+from portal.inventory.versions import node_version
+from tests.support.rights import KINDS, OUTSIDE, PEOPLE, World, a_world
+from tests.support.rows import a_user
 
 pytestmark = pytest.mark.django_db
 METHODS = ("get", "post", "put", "patch", "delete")

@@ -7,7 +7,7 @@ from io import StringIO
 import yaml
 from django.core.management import call_command
 
-from portal.api.job_filters import OrderedJobQuery
+from portal.api.jobs.filters import OrderedJobQuery
 from portal.jobs.filters import JobFilters
 from scheduler.core.request import RequestLimits, parse_request
 

@@ -30,15 +30,15 @@ from schemathesis.specs.openapi.checks import (
 
 from portal.accounts.models import Membership, Project, Role, Scope, User
 from portal.accounts.services import token_create
-from portal.api import jobs as job_views
-from portal.api.access import CallThrottle, SubmitThrottle
+from portal.api.jobs import views as job_views
+from portal.api.protocol.authentication import CallThrottle, SubmitThrottle
 from portal.api.urls import urlpatterns
 from portal.catalogue.models import Template
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
 from tests.integration.test_api_rights import offered
-from tests.rows import a_job, a_node, a_project, a_request, a_user, settle
+from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db
 EXAMPLES = 8

@@ -15,7 +15,7 @@ from portal.accounts.models import ApiToken, Scope
 from portal.accounts.services import MAX_TOKENS, token_create
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
-from tests.rows import a_project, a_user
+from tests.support.rows import a_project, a_user
 
 DAY = timedelta(days=1)
 

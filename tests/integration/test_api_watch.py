@@ -14,14 +14,15 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, User
-from portal.api import waiting, watch
-from portal.api.waiting import wait_for_event
-from portal.api.watch import Watcher, events
+from portal.api.jobs import event_stream as watch
+from portal.api.jobs import long_poll as waiting
+from portal.api.jobs.event_stream import Watcher, events
+from portal.api.jobs.long_poll import wait_for_event
 from portal.audit.models import Event
 from portal.audit.transitions import note
 from portal.jobs.models import Job
 from portal.live.listener import _listeners, listener
-from tests.rows import a_job, a_node, a_project, a_user
+from tests.support.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,10 +8,10 @@ from portal.accounts.models import Role
 from portal.accounts.services import project_share
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
-from portal.jobs.holding import job_approve, job_refuse
-from portal.web.evidence import evidence_of
-from scheduler.core.states import JobStatus
-from tests.rows import a_job, a_node, a_project, a_request, a_user, settle
+from portal.jobs.holds import job_approve, job_refuse
+from portal.web.wording.evidence import evidence_of
+from scheduler.core.model.states import JobStatus
+from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

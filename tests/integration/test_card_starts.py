@@ -8,9 +8,9 @@ from django.utils import translation
 
 from portal.inventory.models import Node
 from portal.jobs.models import Job
-from portal.web.request_stream import live_cards
+from portal.web.request.stream import live_cards
 from tests.integration.test_web_request import a_form
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -106,7 +106,7 @@ def test_the_stream_counts_again_in_the_readers_language(olga, team):
 
 
 def test_a_large_cluster_is_shown_before_the_planner_looked_at_each_card(client, team, monkeypatch):
-    monkeypatch.setattr("portal.web.stock.LARGE", 2)
+    monkeypatch.setattr("portal.web.request.cards.LARGE", 2)
     a_node("n1", gpus=2)
     text = page(client)
     assert set(told(text, "start").values()) == {"choose it to see when"}
@@ -125,7 +125,7 @@ def test_the_answer_and_the_cards_can_be_asked_for_apart(client, team):
 
 
 def test_without_scripts_a_button_asks_the_planner_and_submits_nothing(client, team, monkeypatch):
-    monkeypatch.setattr("portal.web.stock.LARGE", 2)
+    monkeypatch.setattr("portal.web.request.cards.LARGE", 2)
     a_node("n1", gpus=2)
     answer = client.post("/request/", a_form(ask="1"))
     assert answer.status_code == 200

@@ -16,7 +16,7 @@ from portal.catalogue.services import (
 from portal.errors import Refused
 from portal.jobs.models import Job
 from scheduler.core.request import RequestRefused, parse_request
-from tests.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
 

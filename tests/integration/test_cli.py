@@ -23,13 +23,13 @@ from typer.testing import CliRunner
 
 from portal.accounts.models import Project, Role, Scope, User
 from portal.accounts.services import token_create
+from portal.cli.context import Tools
 from portal.cli.main import app
-from portal.cli.tools import Tools
-from portal.jobs.logs import write_log
+from portal.job_logs.storage import write_log
 from portal.jobs.models import Allocation, Job, Replica
 from portal.quotas.models import Quota
-from scheduler.core.states import JobStatus
-from tests.rows import HonestNode, a_job, a_node, a_project, a_request, a_user, settle
+from scheduler.core.model.states import JobStatus
+from tests.support.rows import HonestNode, a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db
 REQUEST = (request_started, request_finished)

@@ -14,7 +14,7 @@ from django.core.cache import cache
 from portal.accounts.models import Scope
 from portal.accounts.services import token_create
 from portal.jobs.models import Job
-from tests.rows import a_node, a_project, a_user
+from tests.support.rows import a_node, a_project, a_user
 
 ROOT = Path(__file__).resolve().parents[2]
 

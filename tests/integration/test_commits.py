@@ -7,18 +7,18 @@ from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from portal.inventory.choices import gpu_pin
 from portal.inventory.models import Gpu, Slice, SlotClaim
+from portal.inventory.node_settings import gpu_pin
 from portal.jobs.models import Allocation, Job
-from scheduler.changes import holds_write
-from scheduler.committer import commit
-from scheduler.core.decisions import Carve, Hold, Merge, Plan
-from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.said import words
-from scheduler.core.states import JobStatus, SliceStatus
+from scheduler.commit.changes import holds_write
+from scheduler.commit.placements import commit
+from scheduler.core.model.decisions import Carve, Hold, Merge, Plan
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.sentences import words
+from scheduler.core.model.states import JobStatus, SliceStatus
 from scheduler.driver import drive
-from tests.rows import a_job, a_node, a_project, a_user, settle
-from tests.times import at_epoch
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.times import at_epoch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -6,15 +6,15 @@ from portal.accounts.models import Role
 from portal.accounts.services import membership_share, project_share
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
-from portal.jobs.holding import job_approve, job_hold, job_refuse, job_release
+from portal.jobs.holds import job_approve, job_hold, job_refuse, job_release
 from portal.jobs.models import Job
-from portal.jobs.services import job_cancel
+from portal.submission.services import job_cancel
 from scheduler import sweeper
-from scheduler.core.policy import Policy
-from scheduler.core.states import JobStatus
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.states import JobStatus
 from scheduler.loader import load
-from tests.rows import a_job, a_node, a_project, a_user, settle
-from tests.times import ago
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.times import ago
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,15 +14,15 @@ from portal.accounts.models import Membership, Role
 from portal.accounts.services import project_share
 from portal.audit.models import AuditEntry
 from portal.audit.services import audit_record
-from portal.duties.models import Duty
 from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job
+from portal.leases.models import Duty
 from portal.quotas.budgets import budget_add
-from portal.web.console.attention import attention
+from portal.web.console.alerts import attention
 from portal.web.console.audit import safe
-from scheduler.core.states import GpuHealth, JobStatus, NodeStatus
-from tests.rows import a_job, a_node, a_project, a_user
-from tests.times import ago, ahead
+from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
+from tests.support.rows import a_job, a_node, a_project, a_user
+from tests.support.times import ago, ahead
 
 pytestmark = pytest.mark.django_db
 

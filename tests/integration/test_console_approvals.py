@@ -8,12 +8,12 @@ from django.test.utils import CaptureQueriesContext
 from portal.accounts.models import Membership, Role
 from portal.accounts.services import project_share
 from portal.audit.models import AuditEntry, Event
-from portal.jobs.approving import approvals_decide, askings, awaiting_for, starts_if_approved
 from portal.jobs.models import Job
 from portal.quotas.budgets import budget_add
-from scheduler.core.states import JobStatus
-from tests.rows import a_job, a_node, a_project, a_user
-from tests.times import ago, ahead
+from portal.submission.approvals import approvals_decide, askings, awaiting_for, starts_if_approved
+from scheduler.core.model.states import JobStatus
+from tests.support.rows import a_job, a_node, a_project, a_user
+from tests.support.times import ago, ahead
 
 pytestmark = pytest.mark.django_db
 HOUR_OF_A_GPU = 56_000 * 3_600

@@ -9,13 +9,13 @@ from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import Membership, Role
 from portal.audit.models import AuditEntry
 from portal.jobs.models import Job
+from portal.planning.quota_effect import budget_effect, quota_effect
 from portal.quotas.budgets import budget_add
-from portal.quotas.effect import budget_effect, quota_effect
 from portal.quotas.models import Budget, Quota
 from portal.quotas.services import quota_set
 from portal.web.console.amounts import GPU, read_amount, write_amount
-from tests.rows import a_job, a_node, a_project, a_user, settle
-from tests.times import ago, ahead
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.times import ago, ahead
 
 pytestmark = pytest.mark.django_db
 HOUR = UNITS_PER_GPU * 3_600

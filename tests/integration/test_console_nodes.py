@@ -5,13 +5,13 @@ import re
 import pytest
 from django.test import Client
 
+from portal.allocations.draining import load_of, node_drain
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
-from portal.inventory.draining import load_of, node_drain
 from portal.inventory.models import Gpu, Node
-from portal.jobs.services import job_cancel
-from scheduler.core.states import GpuHealth, JobStatus, NodeStatus
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.submission.services import job_cancel
+from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db
 

@@ -20,8 +20,8 @@ from portal.accounts.models import User
 from portal.audit.models import AuditEntry
 from portal.platform import platform_from
 from portal.settings import sign_in
-from tests.certificates import pair
-from tests.rows import a_user
+from tests.support.certificates import pair
+from tests.support.rows import a_user
 
 SLAPD = shutil.which("slapd", path="/usr/sbin:/usr/lib/openldap")
 PEOPLE = "ou=people,dc=example,dc=org"

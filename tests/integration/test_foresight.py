@@ -9,18 +9,18 @@ from rest_framework.test import APIClient
 from portal.accounts.services import project_share
 from portal.errors import Refused
 from portal.inventory.models import Gpu
-from portal.jobs import world
-from portal.jobs.foresight import Verdict, expected_starts, foresee
-from portal.jobs.lately import lately_here
 from portal.jobs.models import Job
+from portal.planning import snapshot_cache as world
+from portal.planning.history_cache import lately_here
 from portal.quotas.budgets import budget_add
 from portal.quotas.models import Quota
+from portal.submission.dry_run import Verdict, expected_starts, foresee
+from scheduler.core.model.states import JobStatus
 from scheduler.core.request import parse_request
-from scheduler.core.states import JobStatus
 from scheduler.tasks import plan_once
-from tests.ended import ended_jobs
-from tests.rows import LIMITS, a_job, a_node, a_project, a_request, a_user, settle
-from tests.times import ago, ahead
+from tests.support.ended_jobs import ended_jobs
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user, settle
+from tests.support.times import ago, ahead
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GPU, HOUR = 56_000, 3_600

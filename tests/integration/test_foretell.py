@@ -6,25 +6,25 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from portal.jobs.estimates import estimates_tidy, estimates_write, questions, why_no_estimate
 from portal.jobs.models import Job, StartEstimate
-from portal.jobs.services import job_cancel
-from scheduler.changes import holds_write
-from scheduler.core.decisions import Hold, Plan
+from portal.planning.estimates import estimates_tidy, estimates_write, questions, why_no_estimate
+from portal.submission.services import job_cancel
+from scheduler.commit.changes import holds_write
+from scheduler.core.explain.alternatives import Kind
 from scheduler.core.forecast.calibration import Waits
-from scheduler.core.forecast.of_pass import Foretold
+from scheduler.core.forecast.pass_estimates import Foretold
 from scheduler.core.forecast.starts import BASIS
-from scheduler.core.policy import Policy
-from scheduler.core.reasons import Reason, ReasonCode
+from scheduler.core.model.decisions import Hold, Plan
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.sentences import words
+from scheduler.core.model.states import JobStatus
 from scheduler.core.request import parse_request
-from scheduler.core.said import words
-from scheduler.core.states import JobStatus
-from scheduler.core.why.alternatives import Kind
-from scheduler.foretell import MOST_JOBS, Pace, Tried, alternatives_of, foretell_once
+from scheduler.estimates import MOST_JOBS, Pace, Tried, alternatives_of, foretell_once
 from scheduler.loader import load
 from scheduler.tasks import plan_once
-from tests.ended import ended_jobs
-from tests.rows import LIMITS, a_job, a_node, a_project, a_user, settle
+from tests.support.ended_jobs import ended_jobs
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -227,7 +227,7 @@ def test_answers_to_jobs_that_never_started_are_dropped(alice, vision):
 
 
 def test_only_the_newest_answers_are_kept(alice, vision, monkeypatch):
-    monkeypatch.setattr("portal.jobs.estimates.QUESTIONS_KEPT", 2)
+    monkeypatch.setattr("portal.planning.estimates.QUESTIONS_KEPT", 2)
     jobs = [a_job(alice, vision) for _ in range(4)]
     for job in jobs:
         estimates_write({str(job.pk): foretold(1, 2, 3)}, timezone.now())

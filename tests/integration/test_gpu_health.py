@@ -3,8 +3,8 @@
 import pytest
 
 from portal.inventory.models import Gpu
-from scheduler.core.states import GpuHealth, JobStatus
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from scheduler.core.model.states import GpuHealth, JobStatus
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,10 +13,10 @@ from django.test import Client
 from django.urls import resolve
 
 from portal.accounts.models import Membership, Project, Role
-from tests.markup import Form, Markup
-from tests.pages import PAGES, address
-from tests.rights_world import World, a_world
-from tests.rows import a_job
+from tests.support.markup import Form, Markup
+from tests.support.pages import PAGES, address
+from tests.support.rights import World, a_world
+from tests.support.rows import a_job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]
 HOSTILE = {

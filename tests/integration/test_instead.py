@@ -8,15 +8,15 @@ import pytest
 from django.utils import timezone
 
 from portal.errors import Refused
-from portal.jobs.estimates import why_no_estimate
-from portal.jobs.holding import job_hold
+from portal.jobs.holds import job_hold
 from portal.jobs.models import Job
-from portal.jobs.replacing import job_replace
+from portal.planning.estimates import why_no_estimate
+from portal.submission.replacement import job_replace
+from scheduler.core.model.states import JobStatus
 from scheduler.core.request import RequestRefused
-from scheduler.core.states import JobStatus
-from scheduler.foretell import foretell_once
+from scheduler.estimates import foretell_once
 from scheduler.tasks import plan_once
-from tests.rows import LIMITS, a_job, a_node, a_project, a_user, settle
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -10,15 +10,16 @@ from django.db import connection
 from django.test import AsyncClient
 
 from portal.accounts.models import Membership, User
-from portal.jobs.logs import write_log
+from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
 from portal.live.bell import ring
 from portal.live.listener import listener
-from portal.web import job_stream, log_follow
-from portal.web.job_stream import Watched, job_events
-from portal.web.log_cursor import Cursor, cursor_in
-from portal.web.streaming import retry
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.web.job import stream as job_stream
+from portal.web.job.stream import Watched, job_events
+from portal.web.logs import updates as log_follow
+from portal.web.logs.cursor import Cursor, cursor_in
+from portal.web.streaming.event_stream import retry
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LINE = re.compile(r"<span>r(\d)</span><span>([^<]*)")

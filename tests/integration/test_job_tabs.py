@@ -16,13 +16,13 @@ from django.utils import timezone
 from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
 from portal.cli.main import app
 from portal.inventory.models import Gpu, Node
-from portal.jobs import samples
-from portal.jobs.logs import write_log
+from portal.job_logs.storage import write_log
 from portal.jobs.models import Allocation, AllocationSample, Job, Replica
-from portal.jobs.samples import samples_keep
-from portal.web.job_story import TABS
+from portal.telemetry import job_samples as samples
+from portal.telemetry.job_samples import samples_keep
+from portal.web.job.timeline import TABS
 from scheduler.core.request import parse_request, request_as_dict
-from tests.rows import LIMITS, a_job, a_node, a_project, a_user, settle
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NBSP = "\N{NO-BREAK SPACE}"

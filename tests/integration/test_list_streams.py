@@ -10,11 +10,12 @@ from portal.accounts.models import User
 from portal.jobs.models import Job
 from portal.live.bell import ring
 from portal.live.listener import listener, subscribe
-from portal.web import list_stream, streaming
-from portal.web.part_stream import Pace
-from portal.web.streaming import GoingDown, look
-from tests.event_stream import first_event, opened
-from tests.rows import a_job
+from portal.web.jobs import stream as list_stream
+from portal.web.streaming import event_stream as streaming
+from portal.web.streaming.event_stream import GoingDown, look
+from portal.web.streaming.page_parts import Pace
+from tests.support.event_stream import first_event, opened
+from tests.support.rows import a_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LISTS = ("/jobs/stream", "/queue/stream")

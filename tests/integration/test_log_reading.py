@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from portal.jobs import log_reading, logs
-from portal.jobs.log_index import BLOCK, arrival_noted, arrivals, blocks, lines_before, offset_of
-from portal.jobs.log_reading import last_lines, lines_from, lines_in, lines_since, search
-from portal.jobs.logs import log_path, write_log
+from portal.job_logs import reading as log_reading
+from portal.job_logs import storage as logs
+from portal.job_logs.index import BLOCK, arrival_noted, arrivals, blocks, lines_before, offset_of
+from portal.job_logs.reading import last_lines, lines_from, lines_in, lines_since, search
+from portal.job_logs.storage import log_path, write_log
 from portal.jobs.models import Replica
-from portal.web.log_lines import found, merged, tail
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.web.logs.lines import found, merged, tail
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MIB = 1 << 20

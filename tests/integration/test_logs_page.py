@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.test import Client
 
-from portal.jobs.logs import write_log
+from portal.job_logs.storage import write_log
 from portal.jobs.models import Attempt, Job, Replica
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 STATE = {"rank": "0", "wrap": "0", "times": "0"}

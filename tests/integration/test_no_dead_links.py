@@ -13,9 +13,9 @@ from django.test import Client
 from django.urls import resolve
 
 from portal.demo.scale import Size
-from tests.markup import Markup
-from tests.pages import EXCUSED, FILE, PAGES, address
-from tests.scale_rows import client_of, known, seeded
+from tests.support.markup import Markup
+from tests.support.pages import EXCUSED, FILE, PAGES, address
+from tests.support.scale_rows import client_of, known, seeded
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 SIZE = Size(jobs=120, nodes=8, users=12, projects=3)

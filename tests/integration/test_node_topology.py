@@ -17,10 +17,10 @@ from agents.contract.topology import (
     NodeTopology,
     ReportedNic,
 )
+from portal.agentapi.node_report import node_report
 from portal.inventory.models import Node
-from portal.jobs.reports import node_report
-from portal.web.joined import joined_nodes, span, topology_of
-from tests.rows import a_node, a_user
+from portal.web.cluster.interconnect import joined_nodes, span, topology_of
+from tests.support.rows import a_node, a_user
 
 pytestmark = pytest.mark.django_db
 

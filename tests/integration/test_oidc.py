@@ -15,8 +15,8 @@ from portal.accounts.models import User
 from portal.audit.models import AuditEntry
 from portal.platform import platform_from
 from portal.settings.sign_in import provider_apps
-from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, KEY, STRANGER, Running
-from tests.rows import a_project, a_user
+from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, KEY, STRANGER, Running
+from tests.support.rows import a_project, a_user
 
 pytestmark = pytest.mark.django_db
 START = "/sign-in/oidc/sso/"

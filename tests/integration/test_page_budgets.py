@@ -13,8 +13,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from portal.demo.scale import Size
-from tests.pages import PAGES, REST, address, gone, unlisted
-from tests.scale_rows import client_of, known, seeded
+from tests.support.pages import PAGES, REST, address, gone, unlisted
+from tests.support.scale_rows import client_of, known, seeded
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 FILE = Path(__file__).with_name("page_budgets.json")
@@ -47,7 +47,7 @@ def _queries(who: str, path: str) -> tuple[int, int]:
 
 
 def test_every_address_is_a_listed_page_or_excused():
-    assert unlisted() == set(), "list it in tests/pages.py, or say there why it is no page"
+    assert unlisted() == set(), "list it in tests/support/pages.py, or say there why it is no page"
     assert gone() == set()
 
 

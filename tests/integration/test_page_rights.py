@@ -10,7 +10,7 @@ from django.core.cache import cache
 from django.urls import URLPattern, get_resolver
 from django.urls.resolvers import URLResolver
 
-from tests.rights_world import OUTSIDE, PEOPLE, World, a_world
+from tests.support.rights import OUTSIDE, PEOPLE, World, a_world
 
 pytestmark = pytest.mark.django_db
 # They have matrices of their own: REST beside this one, the admin console below.

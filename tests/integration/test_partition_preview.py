@@ -6,11 +6,11 @@ from rest_framework.test import APIClient
 from portal.accounts.services import project_share
 from portal.audit.models import AuditEntry
 from portal.inventory.models import Gpu, Slice
-from portal.jobs.holding import job_approve
+from portal.jobs.holds import job_approve
 from portal.jobs.models import Job
-from portal.jobs.services import job_cancel
-from scheduler.core.states import JobStatus, SliceStatus
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.submission.services import job_cancel
+from scheduler.core.model.states import JobStatus, SliceStatus
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,14 +14,14 @@ from django.utils import timezone
 
 from agents.contract.documents import GpuMode
 from portal.audit.models import Event
-from portal.inventory.choices import gpu_pin
 from portal.inventory.models import Gpu, Slice
+from portal.inventory.node_settings import gpu_pin
 from portal.jobs.models import Allocation, Job
 from portal.quotas.policy import policy_set
-from scheduler.core.states import ALLOCATION_LIVE, JobStatus, SliceStatus
+from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus, SliceStatus
 from scheduler.driver import drive
 from scheduler.tasks import plan_once
-from tests.rows import HonestNode, a_job, a_node, a_project, a_user
+from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,16 +8,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from portal.jobs.lately import FORGET_AFTER, LOOK_AFTER, TOO_OLD, Lately
 from portal.jobs.models import Allocation, Attempt, Job, Replica
-from portal.jobs.past import LATE, mix, past_runs
-from portal.jobs.used import SETTLED_AFTER, Used
-from scheduler import committer
+from portal.planning.history import LATE, mix, past_runs
+from portal.planning.history_cache import FORGET_AFTER, LOOK_AFTER, TOO_OLD, Lately
+from portal.planning.usage import SETTLED_AFTER, Used
+from scheduler.commit import placements as committer
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.states import JobStatus
 from scheduler.core.plan import plan
-from scheduler.core.policy import Policy
-from scheduler.core.states import JobStatus
 from scheduler.loader import load
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -137,8 +137,8 @@ def test_what_was_committed_late_is_not_missed(ran):
 
 
 def test_only_the_last_runs_and_requests_are_kept(ran, monkeypatch):
-    monkeypatch.setattr("portal.jobs.past.LAST_ENDED", 4)
-    monkeypatch.setattr("portal.jobs.past.LAST_SUBMITTED", 3)
+    monkeypatch.setattr("portal.planning.history.LAST_ENDED", 4)
+    monkeypatch.setattr("portal.planning.history.LAST_SUBMITTED", 3)
     now, lately = timezone.now(), Lately()
     for number in range(6):
         a_past(ran, [now + timedelta(minutes=number)])
@@ -190,7 +190,7 @@ def test_nodes_hear_of_placements_before_the_rest_of_a_plan_is_written(alice, vi
     """And of the first placements of many before the last ones are made."""
     node = a_node("n1", gpus=3)
     with monkeypatch.context() as silent:
-        silent.setattr("portal.jobs.services.ring_plan", lambda: None)
+        silent.setattr("portal.submission.services.ring_plan", lambda: None)
         waits = [a_job(alice, vision, device={"gpus": 1}) for _ in range(4)]
     monkeypatch.setattr(committer, "TOLD_AFTER", 2)
     said: list[object] = []

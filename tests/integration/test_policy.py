@@ -12,8 +12,8 @@ from portal.errors import Refused
 from portal.quotas.admin import POLICY_HELP
 from portal.quotas.models import PlannerPolicy
 from portal.quotas.policy import INTERNAL, OPTIONS, policy_now, policy_set
-from scheduler.core.policy import Policy
-from tests.rows import a_user
+from scheduler.core.model.policy import Policy
+from tests.support.rows import a_user
 
 pytestmark = pytest.mark.django_db
 

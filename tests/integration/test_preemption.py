@@ -9,10 +9,11 @@ from portal.audit.models import Event
 from portal.inventory.models import Gpu, Node
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Job
-from portal.jobs.services import job_cancel
 from portal.quotas.models import Quota
-from scheduler import changes, committer
-from scheduler.core.decisions import (
+from portal.submission.services import job_cancel
+from scheduler.commit import changes
+from scheduler.commit import placements as committer
+from scheduler.core.model.decisions import (
     Hold,
     Place,
     Plan,
@@ -22,12 +23,12 @@ from scheduler.core.decisions import (
     Reservation,
     SlicePlace,
 )
-from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.said import words
-from scheduler.core.states import JobStatus
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.sentences import words
+from scheduler.core.model.states import JobStatus
 from scheduler.driver import drive
-from tests.rows import a_job, a_node, a_project, a_user, settle
-from tests.times import ago, at_epoch
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.times import ago, at_epoch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,10 +12,10 @@ from django.core.cache import cache
 from django.test import AsyncClient, Client
 
 from portal import health
-from portal.api import nodes
+from portal.api.inventory import nodes
 from portal.request_id import PLAIN, WithRequestId
 from portal.settings.base import LOGGING
-from tests.rows import a_user
+from tests.support.rows import a_user
 
 pytestmark = pytest.mark.django_db
 LOST = "/api/v1/nothing"

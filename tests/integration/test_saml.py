@@ -14,8 +14,8 @@ from lxml import etree
 from portal.accounts.models import User
 from portal.platform import platform_from
 from portal.settings import sign_in
-from tests.rows import a_user
-from tests.saml_provider import FORMAT, MAIL, OWN, STRANGER, UID, Running
+from tests.support.rows import a_user
+from tests.support.saml_provider import FORMAT, MAIL, OWN, STRANGER, UID, Running
 
 pytestmark = pytest.mark.django_db
 START = "/sign-in/saml/sso/"

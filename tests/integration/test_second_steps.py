@@ -13,9 +13,9 @@ from allauth.mfa.totp.internal.auth import (
 from django.core.cache import cache
 from django.test import Client
 
-from portal.accounts.people import second_steps_remove
+from portal.accounts.profiles import second_steps_remove
 from portal.audit.models import AuditEntry
-from tests.rows import a_user
+from tests.support.rows import a_user
 
 pytestmark = pytest.mark.django_db
 PASSWORD = {"username": "olga", "password": "pw"}

@@ -15,19 +15,19 @@ from django.utils import timezone
 
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
+from portal.availability.nodes import cluster_digest
 from portal.demo.scale import Size
 from portal.inventory.boards import board_of
-from portal.inventory.digest import cluster_digest
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.inventory.selectors import gpus
 from portal.jobs.models import Allocation, Job
-from portal.jobs.snapshot import cluster_snapshot, queue
+from portal.planning.snapshot import cluster_snapshot, queue
 from portal.quotas.models import Quota
-from portal.web.drawing import Viewer, draw
+from portal.web.cluster.map import Viewer, draw
+from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
 from scheduler.core.request import parse_stored
-from scheduler.core.states import ALLOCATION_LIVE, JobStatus
-from tests.rows import a_node, a_user
-from tests.scale_rows import NOW, seeded
+from tests.support.rows import a_node, a_user
+from tests.support.scale_rows import NOW, seeded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SIZE = Size(jobs=500, nodes=30, users=30, projects=5)

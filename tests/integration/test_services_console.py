@@ -16,8 +16,8 @@ from portal.inventory.models import JoinToken, Node
 from portal.jobs.models import Job
 from portal.quotas.models import PlannerPolicy, Quota
 from portal.quotas.policy import OPTIONS, policy_now, policy_set
-from scheduler.core.states import JobStatus
-from tests.rows import a_job, a_node, a_project, a_user
+from scheduler.core.model.states import JobStatus
+from tests.support.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db
 OURS = ("accounts", "inventory", "jobs", "quotas", "catalogue", "audit", "duties")

@@ -29,8 +29,8 @@ from portal.inventory.services import (
 from portal.jobs.models import Allocation, Attempt, Replica
 from portal.quotas.models import Quota
 from portal.quotas.services import quota_set
-from scheduler.core.states import NodeStatus, ReplicaStatus
-from tests.rows import a_job, a_node, a_project, a_user
+from scheduler.core.model.states import NodeStatus, ReplicaStatus
+from tests.support.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db
 

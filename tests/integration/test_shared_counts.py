@@ -15,7 +15,7 @@ from django.test import Client
 from portal import shared_cache
 from portal.shared_cache import OneMachine, RedisOrLocal, cache_settings
 from tests.integration.calling import let_through
-from tests.rows import a_user
+from tests.support.rows import a_user
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES, CALLS, MOST = 2, 80, 100

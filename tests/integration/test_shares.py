@@ -10,11 +10,11 @@ from portal.errors import Refused
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.jobs.models import Allocation, Job
 from portal.quotas.models import Quota
-from portal.web.words import NBSP
-from scheduler.core.decisions import SlicePlace
-from scheduler.core.states import JobStatus
-from scheduler.slices import slice_create
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.web.wording.labels import NBSP
+from scheduler.commit.partitions import slice_create
+from scheduler.core.model.decisions import SlicePlace
+from scheduler.core.model.states import JobStatus
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,8 +13,8 @@ from django.urls import reverse
 
 from portal.accounts.models import User
 from portal.audit.models import AuditEntry
-from portal.web.account import limits
-from tests.rows import a_user
+from portal.web.account import rate_limits as limits
+from tests.support.rows import a_user
 
 pytestmark = pytest.mark.django_db
 RIGHT = {"username": "olga", "password": "pw"}

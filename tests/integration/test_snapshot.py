@@ -10,20 +10,20 @@ from django.utils import timezone
 
 from portal.accounts.services import membership_share, project_share
 from portal.errors import Refused
-from portal.inventory.choices import gpu_pin, gpu_unpin, node_label, node_taint
 from portal.inventory.models import Gpu
+from portal.inventory.node_settings import gpu_pin, gpu_unpin, node_label, node_taint
 from portal.jobs.models import Allocation, Job
-from portal.jobs.services import job_cancel
-from portal.jobs.used import SCALE, decay
+from portal.planning.usage import SCALE, decay
 from portal.quotas.budgets import budget_add, budget_remove
 from portal.quotas.models import Budget, Quota
 from portal.quotas.policy import policy_now, policy_set
 from portal.quotas.services import quota_set
-from scheduler.core.policy import Backfill, Policy, Preemption
-from scheduler.core.values import DeviceRequest
+from portal.submission.services import job_cancel
+from scheduler.core.model.policy import Backfill, Policy, Preemption
+from scheduler.core.model.snapshot import DeviceRequest
 from scheduler.loader import load
-from tests.rows import a_job, a_node, a_project, a_user, settle
-from tests.times import ago, ahead, at_epoch
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.times import ago, ahead, at_epoch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -4,10 +4,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from portal.inventory.digest import by_board, cluster_digest
+from portal.availability.nodes import by_board, cluster_digest
+from portal.availability.offers import Stock, stock_now
 from portal.inventory.models import Gpu, Node
-from portal.inventory.stock import Stock, stock_now
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SHARE = {"mps": {"threads": 25, "memory": "8GiB"}}

@@ -10,11 +10,11 @@ from django.test import Client
 
 from portal.accounts.models import Membership, Role
 from portal.accounts.services import project_share
-from portal.jobs.holding import job_hold, job_release
+from portal.jobs.holds import job_hold, job_release
 from portal.jobs.models import Job
-from portal.jobs.services import job_cancel
-from scheduler.core.states import JobStatus
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.submission.services import job_cancel
+from scheduler.core.model.states import JobStatus
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db
 

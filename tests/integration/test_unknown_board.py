@@ -6,8 +6,8 @@ from agents.contract.boards import boards
 from agents.contract.documents import ObservedProfile
 from portal.errors import Refused
 from portal.inventory.models import Gpu
-from scheduler.core.states import JobStatus
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from scheduler.core.model.states import JobStatus
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,16 +11,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from portal.database.intervals import whole
 from portal.inventory.models import Gpu
-from portal.jobs.lease_seconds import whole
 from portal.jobs.models import Allocation
 from portal.quotas.budgets import budget_views
 from portal.quotas.models import Budget
 from portal.usage.ledger import Window, used_between, used_by_line, used_by_owner
 from portal.usage.selectors import usage
 from portal.usage.window import PERIODS, asked, midnight, steps, window_of
-from tests.leases import DEVICES, lease
-from tests.rows import a_job, a_node, a_project, a_user
+from tests.support.held_time import DEVICES, lease
+from tests.support.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now().replace(microsecond=417_000)

@@ -20,9 +20,9 @@ from portal.accounts.models import Role
 from portal.inventory.models import Gpu, LatestSample, Slice
 from portal.jobs.models import Allocation, AllocationSample, Job
 from portal.quotas.budgets import budget_add
-from portal.web.words import NBSP
-from tests.leases import DEVICES, lease
-from tests.rows import a_job, a_node, a_project, a_user
+from portal.web.wording.labels import NBSP
+from tests.support.held_time import DEVICES, lease
+from tests.support.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOUR = timedelta(hours=1)

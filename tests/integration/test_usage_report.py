@@ -17,8 +17,8 @@ from portal.usage.models import MonthlyReport
 from portal.usage.services import reports_due, reports_send
 from portal.usage.tasks import monthly_report
 from portal.usage.window import midnight
-from tests.leases import lease
-from tests.rows import a_job, a_node, a_project, a_user
+from tests.support.held_time import lease
+from tests.support.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db
 OCTOBER = date(2026, 10, 1)

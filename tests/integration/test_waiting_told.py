@@ -10,15 +10,15 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from portal.jobs.models import Job
-from portal.jobs.reasons import projects_of, reason_for
-from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.said import words
+from portal.planning.visible_reasons import projects_of, reason_for
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.sentences import words
+from scheduler.core.model.states import JobStatus
 from scheduler.core.snapshot_file import read_pass
-from scheduler.core.states import JobStatus
-from scheduler.foretell import foretell_once
+from scheduler.estimates import foretell_once
 from scheduler.replay.__main__ import main
-from tests.ended import ended_jobs
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.ended_jobs import ended_jobs
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 from django.utils import timezone
 
-from portal.inventory.choices import gpu_pin
 from portal.inventory.models import Gpu, Slice
+from portal.inventory.node_settings import gpu_pin
 from portal.jobs.models import Allocation
 from portal.quotas.policy import policy_now
-from scheduler.committer import commit
+from scheduler.commit.placements import commit
+from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from scheduler.core.model.states import JobStatus, SliceStatus
 from scheduler.core.plan import plan
-from scheduler.core.states import JobStatus, SliceStatus
-from scheduler.core.values import Demand, DeviceRequest, Mix
 from scheduler.driver import drive
 from scheduler.loader import load
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,9 +8,9 @@ import pytest
 
 from portal.demo.scale import Size
 from portal.inventory.models import Node
-from portal.web.cluster_filter import DRAWN, PAGE
-from tests.rows import a_job, a_node, a_project, a_user, settle
-from tests.scale_rows import seeded
+from portal.web.cluster.filter import DRAWN, PAGE
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.scale_rows import seeded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,9 +12,9 @@ from agents.contract.codec import encode
 from agents.contract.telemetry import GpuSample
 from portal.inventory.models import Gpu, LatestSample
 from portal.live.listener import listener
-from portal.web import stream
-from portal.web.part_stream import Pace
-from tests.rows import a_node, a_user
+from portal.web.cluster import stream
+from portal.web.streaming.page_parts import Pace
+from tests.support.rows import a_node, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from portal.inventory.models import Gpu, Node
-from portal.web.health import notes
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.web.cluster.node_health import notes
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LOST = "the GPU has fallen off the bus: reset its bus, or reboot the node"

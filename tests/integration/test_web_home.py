@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job
-from portal.web.words import NBSP
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.web.wording.labels import NBSP
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,11 +14,11 @@ from portal.accounts.models import Role
 from portal.jobs.filters import ORDERS, JobFilters
 from portal.jobs.models import Job
 from portal.jobs.selectors import jobs_visible_to
-from portal.web.job_list_csv import harmless
-from scheduler.core.states import JobStatus
-from tests.event_stream import first_event
-from tests.many_jobs import many_jobs
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.web.jobs.export import harmless
+from scheduler.core.model.states import JobStatus
+from tests.support.event_stream import first_event
+from tests.support.many_jobs import many_jobs
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -10,10 +10,10 @@ from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from portal.jobs.logs import write_log
+from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
-from portal.web.log_text import plain
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.web.logs.text import plain
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PAGES = ("/", "/jobs/", "/queue/", "/request/", "/cluster/")

@@ -13,9 +13,9 @@ from portal.accounts.models import Role
 from portal.jobs.models import Job
 from portal.quotas.policy import policy_set
 from scheduler.tasks import plan_once
-from tests.event_stream import first_event
-from tests.many_jobs import many_jobs
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.event_stream import first_event
+from tests.support.many_jobs import many_jobs
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

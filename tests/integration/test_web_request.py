@@ -6,7 +6,7 @@ import pytest
 
 from portal.accounts.services import project_share
 from portal.jobs.models import Job
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

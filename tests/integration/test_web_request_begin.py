@@ -9,7 +9,7 @@ from portal.catalogue.models import ImagePolicy, ImageRule, Template
 from portal.catalogue.services import template_save
 from portal.jobs.models import Job
 from tests.integration.test_web_request import a_form
-from tests.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TYPED = {"template_name": "Nightly", "template_description": "every night"}

@@ -13,9 +13,9 @@ from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
 from portal.inventory.models import Gpu, LatestSample
 from portal.inventory.selectors import LIVE
 from portal.jobs.models import Allocation
-from portal.web.sensors import WHYS
-from portal.web.words import NBSP
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from portal.web.cluster.sensors import WHYS
+from portal.web.wording.labels import NBSP
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -19,10 +19,10 @@ from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, Role
 from portal.platform import Platform
-from portal.webhooks.duty import deliver_once
+from portal.webhooks.delivery import deliver_once
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import BACK_OFF, DeliveryStatus
-from tests.rows import a_job, a_node, a_project, a_user
+from tests.support.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db
 HOME = {"webhook_networks": "127.0.0.0/8"}

@@ -13,18 +13,20 @@ from rest_framework.test import APIClient
 
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
-from portal.jobs import asked
 from portal.jobs.models import Attempt, Job
-from portal.jobs.services import job_cancel
+from portal.planning import requests as asked
 from portal.quotas.models import Quota
 from portal.quotas.services import quota_set
-from portal.what_if import reading, services, stamps
+from portal.submission.services import job_cancel
+from portal.what_if import progress as stamps
+from portal.what_if import recorded_week as reading
+from portal.what_if import services
 from portal.what_if.models import LEASE, Status, WhatIf
-from portal.what_if.reading import setting_now, week_of
+from portal.what_if.recorded_week import setting_now, week_of
 from portal.what_if.services import what_if, what_if_ask, what_if_cancel, what_if_carry_out
 from portal.what_if.tasks import carry_out, process_for
 from scheduler.what_if.changes import QuotaSet
-from tests.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -22,10 +22,10 @@ from django.db import connection  # noqa: E402
 from rest_framework.test import APIClient  # noqa: E402
 
 from portal.accounts.models import User  # noqa: E402
-from portal.api import once  # noqa: E402
+from portal.api.protocol import idempotency as once  # noqa: E402
 from portal.idempotency.services import Claim  # noqa: E402
 from portal.jobs.models import Job  # noqa: E402
-from tests.rows import a_node, a_project, a_request, a_user  # noqa: E402
+from tests.support.rows import a_node, a_project, a_request, a_user  # noqa: E402
 
 CALLERS = 4
 

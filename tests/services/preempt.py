@@ -12,8 +12,8 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django.setup()
 
-from scheduler.changes import preempt_commit  # noqa: E402 - after setup
-from scheduler.core.decisions import Preempt, PreemptCause  # noqa: E402
+from scheduler.commit.changes import preempt_commit  # noqa: E402 - after setup
+from scheduler.core.model.decisions import Preempt, PreemptCause  # noqa: E402
 
 
 def main(victim: str, other: str) -> None:

@@ -21,10 +21,10 @@ from agents.contract.documents import SliceKind  # noqa: E402
 from portal.inventory.models import Gpu, Slice, SlotClaim  # noqa: E402
 from portal.jobs.models import Allocation, Attempt, Job  # noqa: E402
 from portal.quotas.models import Quota  # noqa: E402
-from scheduler import committer  # noqa: E402
-from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace  # noqa: E402
-from scheduler.core.states import JobStatus  # noqa: E402
-from tests.rows import a_job, a_node, a_project, a_user  # noqa: E402
+from scheduler.commit import placements as committer  # noqa: E402
+from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace  # noqa: E402
+from scheduler.core.model.states import JobStatus  # noqa: E402
+from tests.support.rows import a_job, a_node, a_project, a_user  # noqa: E402
 
 
 def main(rounds: int, mode: str) -> None:

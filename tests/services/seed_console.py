@@ -15,7 +15,7 @@ django.setup()
 
 from portal.accounts.models import Membership, Role, User  # noqa: E402
 from portal.accounts.services import project_share  # noqa: E402
-from tests.rows import a_job, a_node, a_project, settle  # noqa: E402
+from tests.support.rows import a_job, a_node, a_project, settle  # noqa: E402
 
 
 def main() -> None:

@@ -18,11 +18,11 @@ django.setup()
 from django.utils import timezone  # noqa: E402
 
 from portal.accounts.models import Membership, Role, User  # noqa: E402
-from portal.jobs.holding import job_hold  # noqa: E402
+from portal.jobs.holds import job_hold  # noqa: E402
 from portal.jobs.models import Job  # noqa: E402
 from portal.quotas.policy import policy_set  # noqa: E402
 from scheduler.tasks import plan_once  # noqa: E402
-from tests.rows import a_job, a_node, a_project, settle  # noqa: E402
+from tests.support.rows import a_job, a_node, a_project, settle  # noqa: E402
 
 GPU = {"gpus": 1}
 

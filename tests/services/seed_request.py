@@ -18,7 +18,7 @@ from django.core.management import call_command  # noqa: E402 - after setup
 from portal.accounts.models import User  # noqa: E402
 from portal.catalogue.services import template_save  # noqa: E402
 from scheduler.tasks import plan_once  # noqa: E402
-from tests.rows import LIMITS, a_job, a_node, a_project, a_request, settle  # noqa: E402
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, settle  # noqa: E402
 
 READY = ("PyTorch", "DeepSpeed", "vLLM", "Ollama", "NCCL test", "Evaluate", "Sweep")
 

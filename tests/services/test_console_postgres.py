@@ -6,9 +6,9 @@ from portal.accounts.services import project_share
 from portal.catalogue.services import template_change, template_save
 from portal.inventory.boards import boards_there
 from portal.inventory.models import Node
-from portal.jobs.approving import approvals_decide, askings, starts_if_approved
-from portal.web.console.attention import attention
-from tests.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
+from portal.submission.approvals import approvals_decide, askings, starts_if_approved
+from portal.web.console.alerts import attention
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
 
 pytestmark = [pytest.mark.services, pytest.mark.usefixtures("postgres_django")]
 

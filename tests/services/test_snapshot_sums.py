@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from portal.inventory.choices import node_label
+from portal.inventory.node_settings import node_label
 from portal.jobs.models import Allocation
 from portal.quotas.budgets import budget_add
-from scheduler.core.policy import Policy
+from scheduler.core.model.policy import Policy
 from scheduler.loader import load
-from tests.rows import a_job, a_node, a_project, a_user, settle
-from tests.times import at_epoch
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.times import at_epoch
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
 

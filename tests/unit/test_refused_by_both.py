@@ -8,13 +8,11 @@ import pytest
 
 from agents.contract.codec import decode, encode
 from agents.contract.documents import Backend, DesiredDocument, Device, RuntimeKind, SliceKind
+from agents.local_checks import refused
 from agents.nvml.session import InstanceFacts
 from agents.policy import Policy
-from agents.refusals import refused
 from scheduler.core.request import RequestLimits, parse_request
-from tests.builders import H200, L40S, a_gpu, a_share, a_slice
-from tests.unit.agents.documents import a_desired, a_replica
-from tests.unit.two_sides import (
+from tests.support.both_sides import (
     GPU,
     MEMORY,
     MPS,
@@ -34,6 +32,8 @@ from tests.unit.two_sides import (
     share,
     shared,
 )
+from tests.support.snapshots import H200, L40S, a_gpu, a_share, a_slice
+from tests.unit.agents.documents import a_desired, a_replica
 
 HELD = InstanceFacts(GPU, 5, "1g.18gb", 19, 6, 1, "MIG-1")
 HALF = InstanceFacts(GPU, 1, "4g.71gb", 5, 0, 4, "MIG-2")

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from scheduler.core.diagrams import diagram, page
-from scheduler.core.states import EDGES, JOB_EDGES
+from scheduler.core.model.diagrams import diagram, page
+from scheduler.core.model.states import EDGES, JOB_EDGES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "state-machines.md"
 
 
 def test_the_page_is_current():
-    assert PAGE.read_text("utf-8") == page(), "run: python -m scheduler.core.diagrams"
+    assert PAGE.read_text("utf-8") == page(), "run: python -m scheduler.core.model.diagrams"
 
 
 def test_every_arrow_of_every_table_is_drawn_once():

@@ -5,16 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
+from portal.cli.availability import node_rows
 from portal.cli.client import at
 from portal.cli.commands.cluster import NODE_COLUMNS
 from portal.cli.commands.people import QUOTA_COLUMNS
-from portal.cli.follow import LOOK_EVERY, Line
-from portal.cli.jobs import columns
-from portal.cli.outcome import Exit, Failed
+from portal.cli.context import Tools, tools
+from portal.cli.exit_codes import Exit, Failed
+from portal.cli.job_text import columns
 from portal.cli.output import Format, Output, emit, one, say
-from portal.cli.stock import node_rows
+from portal.cli.progress import LOOK_EVERY, Line
 from portal.cli.text import UNITS_PER_GPU, gpus, plain
-from portal.cli.tools import Tools, tools
 
 app = typer.Typer(help="For admins: nodes, quotas, approvals.", no_args_is_help=True)
 nodes = typer.Typer(help="Nodes: list, cordon, uncordon, drain.", no_args_is_help=True)

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from portal.cli.client import at
-from portal.cli.commands.look import chosen
-from portal.cli.follow import job_of
-from portal.cli.jobs import OVER, columns, time_left
-from portal.cli.outcome import Exit, Failed
+from portal.cli.commands.inspect import chosen
+from portal.cli.context import Tools, tools
+from portal.cli.exit_codes import Exit, Failed
+from portal.cli.job_text import OVER, columns, time_left
 from portal.cli.output import Format, Output, emit, one, say, show_failure
+from portal.cli.progress import job_of
 from portal.cli.text import plain
-from portal.cli.tools import Tools, tools
 
 Job = Annotated[str, typer.Argument(help="such as J-12")]
 

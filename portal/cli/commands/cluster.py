@@ -8,13 +8,13 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from portal.cli import jobs as words
-from portal.cli.outcome import Exit, Failed
+from portal.cli import job_text as words
+from portal.cli.availability import is_whole_free, node_rows, offers
+from portal.cli.context import Tools, tools
+from portal.cli.exit_codes import Exit, Failed
 from portal.cli.output import Column, Format, Output, console, data, emit, is_terminal, say, table
-from portal.cli.request import mib
-from portal.cli.stock import is_whole_free, node_rows, offers
+from portal.cli.request_builder import mib
 from portal.cli.text import memory
-from portal.cli.tools import Tools, tools
 
 TOP_EVERY = 2.0
 MOST_IN_TOP = 200

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from portal.cli.client import at
-from portal.cli.follow import has_started, is_over, job_of, watch
-from portal.cli.jobs import own_code
-from portal.cli.outcome import Exit, Failed
+from portal.cli.context import Tools, tools
+from portal.cli.exit_codes import Exit, Failed
+from portal.cli.job_text import own_code
 from portal.cli.output import is_terminal, say
+from portal.cli.progress import has_started, is_over, job_of, watch
 from portal.cli.text import harmless, plain
-from portal.cli.tools import Tools, tools
 
 # What REST gives at once; a line of a log that is looked for from behind is thought this long.
 MOST_BYTES, LINE_BYTES = 1 << 18, 256

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from portal.cli.outcome import Exit, Failed
+from portal.cli.context import tools
+from portal.cli.exit_codes import Exit, Failed
 from portal.cli.output import Column, Format, Output, data, emit, say
 from portal.cli.text import gpus, plain
-from portal.cli.tools import tools
 
 QUOTA_COLUMNS = [
     Column("PROJECT", lambda quota: quota["project"]),

@@ -15,10 +15,10 @@ from portal.cli.config import (
     store,
     stored,
 )
-from portal.cli.outcome import Exit, Failed
+from portal.cli.context import Tools, tools
+from portal.cli.exit_codes import Exit, Failed
 from portal.cli.output import Format, Output, console, data, facts, say
 from portal.cli.text import clock, moment
-from portal.cli.tools import Tools, tools
 
 
 def add_to(app: typer.Typer) -> None:

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from portal.cli import jobs as words
-from portal.cli import request
-from portal.cli.follow import has_started, is_over, watch
-from portal.cli.outcome import Exit, Failed, exit_of
+from portal.cli import job_text as words
+from portal.cli import request_builder as request
+from portal.cli.context import Tools, tools
+from portal.cli.dry_run_text import plan_facts, verdict_name
+from portal.cli.exit_codes import Exit, Failed, exit_of
 from portal.cli.output import Format, Output, console, data, facts, is_terminal, one, say
-from portal.cli.plan import plan_facts, verdict_name
+from portal.cli.progress import has_started, is_over, watch
 from portal.cli.sbatch import is_script
 from portal.cli.text import plain
-from portal.cli.tools import Tools, tools
 
 # What a shell says of a program that Ctrl-C ended.
 INTERRUPTED = 130

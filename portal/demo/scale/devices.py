@@ -14,7 +14,7 @@ from portal.accounts.models import Project
 from portal.demo.scale.size import Chance
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Slice, SlotClaim
-from scheduler.core.states import GpuHealth, NodeStatus, SliceStatus
+from scheduler.core.model.states import GpuHealth, NodeStatus, SliceStatus
 
 SHARES = (10, 20, 25, 25, 40, 50)
 # Percent of the GPUs that are carved, shared, and left alone; the rest are given whole.

@@ -7,12 +7,12 @@ from typing import Any
 from agents.contract.codec import encode
 from agents.contract.telemetry import GpuSample
 from portal.audit.models import AuditEntry, Event
+from portal.demo.scale.jobs import Work
 from portal.demo.scale.people import ADMIN, People
 from portal.demo.scale.size import DAYS, Chance
-from portal.demo.scale.work import Work
 from portal.inventory.models import Gpu, LatestSample
 from portal.jobs.models import Job, StartEstimate
-from scheduler.core.states import JOB_FINAL, GpuHealth, JobStatus
+from scheduler.core.model.states import JOB_FINAL, GpuHealth, JobStatus
 
 AT_ONCE = 1_000
 SECOND = timedelta(seconds=1)

@@ -8,16 +8,16 @@ from django.db import transaction
 from django.db.models import F
 
 from agents.contract.units import UNITS_PER_GPU
-from portal.demo.scale.asked import Asker
 from portal.demo.scale.devices import devices_made, slices_write
 from portal.demo.scale.history import history_write
-from portal.demo.scale.machines import gpus_write, machines_write
+from portal.demo.scale.jobs import LIVE, WAITING, Work, Writer
+from portal.demo.scale.nodes import gpus_write, machines_write
 from portal.demo.scale.people import People, people_write
+from portal.demo.scale.requests import Asker
 from portal.demo.scale.size import Chance, Say, Size
-from portal.demo.scale.work import LIVE, WAITING, Work, Writer
 from portal.jobs.models import Allocation, Attempt, Job, Replica
 from portal.quotas.models import Quota
-from scheduler.core.states import ALLOCATION_LIVE, JobStatus
+from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
 
 AT_ONCE = 500
 # Units held by (project, user or None).

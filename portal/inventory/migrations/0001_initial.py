@@ -3,7 +3,7 @@
 import agents.contract.documents
 import django.core.validators
 import django.db.models.deletion
-import scheduler.core.states
+import scheduler.core.model.states
 import uuid
 from django.db import migrations, models
 
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=64, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9][a-z0-9.-]*\\Z', 'Use a-z, 0-9, dots and hyphens.')])),
-                ('status', models.CharField(choices=[('enrolled', 'enrolled'), ('online', 'online'), ('unreachable', 'unreachable'), ('lost', 'lost'), ('retired', 'retired')], default=scheduler.core.states.NodeStatus['ENROLLED'], editable=False, max_length=16)),
+                ('status', models.CharField(choices=[('enrolled', 'enrolled'), ('online', 'online'), ('unreachable', 'unreachable'), ('lost', 'lost'), ('retired', 'retired')], default=scheduler.core.model.states.NodeStatus['ENROLLED'], editable=False, max_length=16)),
                 ('schedulable', models.BooleanField(default=True)),
                 ('cordon_reason', models.CharField(blank=True, default='', max_length=200)),
                 ('cordon_by', models.CharField(blank=True, default='', max_length=150)),
@@ -70,7 +70,7 @@ class Migration(migrations.Migration):
                 ('memory_mib', models.PositiveIntegerField()),
                 ('desired_mode', models.CharField(choices=[('whole', 'whole'), ('mig', 'mig'), ('mps', 'mps')], default=agents.contract.documents.GpuMode['WHOLE'], editable=False, max_length=8)),
                 ('observed_mode', models.CharField(choices=[('whole', 'whole'), ('mig', 'mig'), ('mps', 'mps')], default=agents.contract.documents.GpuMode['WHOLE'], editable=False, max_length=8)),
-                ('health', models.CharField(choices=[('ok', 'ok'), ('faulted', 'faulted'), ('missing', 'missing')], default=scheduler.core.states.GpuHealth['OK'], editable=False, max_length=16)),
+                ('health', models.CharField(choices=[('ok', 'ok'), ('faulted', 'faulted'), ('missing', 'missing')], default=scheduler.core.model.states.GpuHealth['OK'], editable=False, max_length=16)),
                 ('health_reason', models.CharField(blank=True, default='', editable=False, max_length=512)),
                 ('pci_bus_id', models.CharField(blank=True, default='', max_length=32)),
                 ('numa_node', models.SmallIntegerField(blank=True, null=True)),
@@ -92,7 +92,7 @@ class Migration(migrations.Migration):
                 ('size', models.PositiveSmallIntegerField(default=1)),
                 ('memory_mib', models.PositiveIntegerField()),
                 ('units', models.PositiveIntegerField()),
-                ('status', models.CharField(choices=[('planned', 'planned'), ('creating', 'creating'), ('ready', 'ready'), ('deleting', 'deleting'), ('deleted', 'deleted'), ('failed', 'failed'), ('faulted', 'faulted')], default=scheduler.core.states.SliceStatus['PLANNED'], editable=False, max_length=16)),
+                ('status', models.CharField(choices=[('planned', 'planned'), ('creating', 'creating'), ('ready', 'ready'), ('deleting', 'deleting'), ('deleted', 'deleted'), ('failed', 'failed'), ('faulted', 'faulted')], default=scheduler.core.model.states.SliceStatus['PLANNED'], editable=False, max_length=16)),
                 ('device_uuid', models.CharField(blank=True, default='', editable=False, max_length=96)),
                 ('problem', models.CharField(blank=True, default='', editable=False, max_length=512)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),

@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from portal.accounts.models import User
-from portal.web.account.limits import ACCOUNT, seconds_left, wait_sentence
-from portal.web.sign_in import remember_language
+from portal.web.account.rate_limits import ACCOUNT, seconds_left, wait_sentence
+from portal.web.language import remember_language
 
 USERNAME_VALIDATORS = [ASCIIUsernameValidator()]
 # Coming and going is seen by itself, and so are the codes.

@@ -13,7 +13,7 @@ from django.dispatch import receiver
 from django_auth_ldap.backend import LDAPBackend, populate_user
 
 from portal.accounts.models import User
-from portal.accounts.people import person_audit
+from portal.accounts.profiles import person_audit
 
 LENGTHS = {"first_name": 150, "last_name": 150, "email": 254}
 

@@ -21,8 +21,8 @@ from lxml.etree import LxmlError
 from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError
 from onelogin.saml2.settings import OneLogin_Saml2_Settings
 
-from portal.web.account.organisation import leaving
 from portal.web.account.saml_provider import NobodyInParticular
+from portal.web.account.single_sign_on import leaving
 
 AWAY = (
     URLError,

@@ -15,9 +15,9 @@ from portal.accounts.models import Scope
 from portal.accounts.selectors import tokens_of
 from portal.accounts.services import MAX_TOKEN_TTL, MAX_TOKENS, token_create, token_revoke
 from portal.errors import Refused
-from portal.web.account.page import page
-from portal.web.person import person
-from portal.web.telling import told_refusal
+from portal.web.account.views import page
+from portal.web.http import person
+from portal.web.wording.messages import told_refusal
 
 NAME_LENGTH = 64
 

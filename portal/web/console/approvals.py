@@ -12,7 +12,14 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
 
 from portal.errors import Refused
-from portal.jobs.approving import (
+from portal.planning.partition_preview import (
+    Change,
+    Fate,
+    PartitionPreview,
+    Step,
+    partition_preview,
+)
+from portal.submission.approvals import (
     MOST_AT_ONCE,
     Start,
     approvals_decide,
@@ -21,13 +28,12 @@ from portal.jobs.approving import (
     decides,
     starts_if_approved,
 )
-from portal.jobs.partitions import Change, Fate, PartitionPreview, Step, partition_preview
-from portal.web.console.partition import drawn
+from portal.web.console.partition_drawing import drawn
 from portal.web.console.planner import is_asked
-from portal.web.evidence import evidence_of
-from portal.web.expected import Expected, expected
-from portal.web.person import person
-from portal.web.telling import told, told_refusal
+from portal.web.http import person
+from portal.web.wording.evidence import evidence_of
+from portal.web.wording.messages import told, told_refusal
+from portal.web.wording.start_estimates import Expected, expected
 
 ON_A_PAGE = 50
 

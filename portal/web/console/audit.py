@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from portal.accounts.models import Project
 from portal.audit.models import AuditEntry
 from portal.audit.selectors import audit_trail
-from portal.web.console.guard import platform_admins_only
+from portal.web.console.access import platform_admins_only
 from portal.web.console.history import lines
 
 COLUMNS = ("at", "actor", "action", "noun", "noun_id", "project", "before", "after")

@@ -15,13 +15,13 @@ from django.views.decorators.http import require_POST
 
 from portal.accounts.models import Project, User
 from portal.errors import Refused
+from portal.planning.quota_effect import Effect, budget_effect
 from portal.quotas.budgets import MAX_UNIT_SECONDS, budget_add, budget_remove, budget_views
-from portal.quotas.effect import Effect, budget_effect
 from portal.quotas.models import Budget
+from portal.web.console.access import platform_admins_only, project_or_404, refusals_told
 from portal.web.console.amounts import GPU_HOUR, read_amount
-from portal.web.console.guard import platform_admins_only, project_or_404, refusals_told
-from portal.web.person import person
-from portal.web.telling import told_refusal
+from portal.web.http import person
+from portal.web.wording.messages import told_refusal
 
 FIELDS = ("user", "hours", "starts_at", "ends_at")
 

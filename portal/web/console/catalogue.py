@@ -25,10 +25,10 @@ from portal.catalogue.services import (
     template_save,
 )
 from portal.errors import Refused
-from portal.web.console.guard import platform_admins_only, project_or_404, refusals_told
-from portal.web.person import person
-from portal.web.request_form import limits
-from portal.web.telling import told_refusal, told_request
+from portal.web.console.access import platform_admins_only, project_or_404, refusals_told
+from portal.web.http import person
+from portal.web.request.form import limits
+from portal.web.wording.messages import told_refusal, told_request
 from scheduler.core.request import RequestRefused
 
 EXAMPLE = """name: train

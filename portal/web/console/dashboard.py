@@ -7,9 +7,9 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from portal.web.console.attention import Need, attention
-from portal.web.console.guard import platform_admins_only
-from portal.web.person import person
+from portal.web.console.access import platform_admins_only
+from portal.web.console.alerts import Need, attention
+from portal.web.http import person
 
 
 @platform_admins_only

@@ -7,8 +7,8 @@ from django.utils.translation import gettext as _
 
 from agents.contract.units import as_gpus
 from portal.quotas.models import Budget, Quota
+from portal.web.console.access import platform_admins_only
 from portal.web.console.budgets import standings
-from portal.web.console.guard import platform_admins_only
 
 MOST = 200
 

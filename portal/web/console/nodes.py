@@ -12,20 +12,20 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_POST
 
+from portal.allocations.draining import load_of, node_drain
 from portal.errors import Refused
-from portal.inventory.changes import node_version
-from portal.inventory.draining import load_of, node_drain
 from portal.inventory.models import Gpu, Node
 from portal.inventory.selectors import nodes
 from portal.inventory.services import node_cordon, node_uncordon
+from portal.inventory.versions import node_version
 from portal.jobs.models import Replica
-from portal.jobs.partitions import partition_preview
-from portal.web.console.guard import platform_admins_only, refusals_told
-from portal.web.console.partition import drawn
+from portal.planning.partition_preview import partition_preview
+from portal.web.console.access import platform_admins_only, refusals_told
+from portal.web.console.partition_drawing import drawn
 from portal.web.console.planner import is_asked
-from portal.web.person import person
-from portal.web.telling import told_refusal
-from scheduler.core.states import REPLICA_ENDED, GpuHealth, NodeStatus
+from portal.web.http import person
+from portal.web.wording.messages import told_refusal
+from scheduler.core.model.states import REPLICA_ENDED, GpuHealth, NodeStatus
 
 STATES = {
     "away": gettext_lazy("Not heard of"),

@@ -4,7 +4,7 @@ from django.http import HttpRequest
 
 from portal.inventory.models import Node
 from portal.jobs.models import Job
-from scheduler.core.states import JobStatus
+from scheduler.core.model.states import JobStatus
 
 SHORT_QUEUE, FEW_NODES = 200, 50
 

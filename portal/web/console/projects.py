@@ -18,14 +18,14 @@ from portal.accounts.selectors import is_project_admin, projects_of
 from portal.accounts.services import membership_remove, membership_set
 from portal.catalogue.selectors import image_policy_of, may_change, templates_for
 from portal.errors import Refused
-from portal.jobs.approving import awaiting_for
 from portal.quotas.models import Budget
 from portal.quotas.selectors import quotas_of
+from portal.submission.approvals import awaiting_for
+from portal.web.console.access import led_or_404, project_or_404
 from portal.web.console.budgets import standings
-from portal.web.console.guard import led_or_404, project_or_404
 from portal.web.console.history import history_of
-from portal.web.person import person
-from portal.web.telling import told_refusal
+from portal.web.http import person
+from portal.web.wording.messages import told_refusal
 
 ROLES = [str(role) for role in Role]
 

@@ -11,13 +11,13 @@ from django.utils.translation import gettext as _
 from portal.accounts.models import Project, User
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
-from portal.quotas.effect import Effect, quota_effect
+from portal.planning.quota_effect import Effect, quota_effect
 from portal.quotas.models import Quota
 from portal.quotas.services import MAX_LIMIT_UNITS, MODEL, quota_set
+from portal.web.console.access import led_or_404
 from portal.web.console.amounts import GPU, read_amount, write_amount
-from portal.web.console.guard import led_or_404
-from portal.web.person import person
-from portal.web.telling import told_refusal
+from portal.web.http import person
+from portal.web.wording.messages import told_refusal
 
 WHOLE = ("limit", "borrow", "lend")
 COLUMNS = {"limit": "limit_units", "borrow": "borrow_units", "lend": "lend_units"}

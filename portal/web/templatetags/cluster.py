@@ -10,11 +10,11 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from agents.contract.units import UNITS_PER_GPU, as_gpus
-from portal.inventory.digest import NodeDigest
-from portal.web.block import PATTERNS
-from portal.web.cluster_filter import Group
+from portal.availability.nodes import NodeDigest
+from portal.web.cluster.cell import PATTERNS
+from portal.web.cluster.filter import Group
 from portal.web.templatetags.tessera import icon
-from portal.web.words import node_badge
+from portal.web.wording.labels import node_badge
 
 register = template.Library()
 # How wide the bar of `fullness` is, in SVG user units.

@@ -5,7 +5,7 @@ from django.utils.translation import gettext as _
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import User
-from portal.jobs import approving
+from portal.submission import approvals as approving
 
 register = template.Library()
 

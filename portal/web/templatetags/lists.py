@@ -8,9 +8,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from portal.jobs.models import Job
-from portal.web.reason_words import reason_badge as badge_of
 from portal.web.templatetags.tessera import icon
-from scheduler.core.states import JOB_WAITING, JobStatus
+from portal.web.wording.reason_badges import reason_badge as badge_of
+from scheduler.core.model.states import JOB_WAITING, JobStatus
 
 register = template.Library()
 

@@ -1,4 +1,4 @@
-"""Filters for templates: the words of portal.web.words."""
+"""Filters for templates: the words of portal.web.wording.labels."""
 
 import re
 from datetime import datetime
@@ -10,13 +10,14 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
 from agents.contract.units import as_gpus
-from portal import plain
+from portal import text as plain
 from portal.audit.models import Event
 from portal.inventory.models import Node, Slice
-from portal.jobs.estimates import why_no_estimate
 from portal.jobs.models import Job, Replica
-from portal.web import telling, words
-from portal.web.expected import Expected, expected_of
+from portal.planning.estimates import why_no_estimate
+from portal.web.wording import labels as words
+from portal.web.wording import messages as telling
+from portal.web.wording.start_estimates import Expected, expected_of
 
 register = template.Library()
 # Between the number and the unit of "8GiB", as it was asked for.

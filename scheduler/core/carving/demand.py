@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
-from scheduler.core.carving.windows import (
+from scheduler.core.devices.options import gpu_board, wants
+from scheduler.core.geometry.placement_value import (
     NEVER,
     READY,
     Values,
@@ -19,8 +20,7 @@ from scheduler.core.carving.windows import (
     values,
     weights_of,
 )
-from scheduler.core.placement.wants import gpu_board, wants
-from scheduler.core.values import ClusterSnapshot, Mix
+from scheduler.core.model.snapshot import ClusterSnapshot, Mix
 
 if TYPE_CHECKING:
     from scheduler.core.placement.ledger import Ledger

@@ -18,11 +18,11 @@ from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
 from agents.contract.phrase import Phrase
 from scheduler.core.carving.demand import Tables
-from scheduler.core.carving.likely import Likely, likely_on
-from scheduler.core.carving.mode import change_seconds, may_change_mode, untouchable
-from scheduler.core.decisions import Carve, Merge
-from scheduler.core.placement.wants import gpu_board
-from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView
+from scheduler.core.carving.demand_forecast import Likely, likely_on
+from scheduler.core.carving.mode_changes import change_seconds, may_change_mode, untouchable
+from scheduler.core.devices.options import gpu_board
+from scheduler.core.model.decisions import Carve, Merge
+from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, SliceView
 
 CARVE_SECONDS = 10.0
 MERGE_SECONDS = 20.0

@@ -5,14 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from agents.contract.boards import Board
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.forecast.draws import ENOUGH
+from scheduler.core.devices.options import gpu_board, wants
 from scheduler.core.forecast.hazard import Floats
-from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
-from scheduler.core.placement.eligible import why_not
-from scheduler.core.placement.wants import gpu_board, wants
-from scheduler.core.policy import Order, Policy
-from scheduler.core.values import (
+from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.forecast.sampling import ENOUGH
+from scheduler.core.model.policy import Order, Policy
+from scheduler.core.model.snapshot import (
     PRIORITY_RANK,
     ClusterSnapshot,
     DeviceRequest,
@@ -22,6 +21,7 @@ from scheduler.core.values import (
     RunningJob,
     WaitingJob,
 )
+from scheduler.core.placement.node_eligibility import why_not
 
 RECENT = 200
 """So many of the last arrivals stand for the future ones."""

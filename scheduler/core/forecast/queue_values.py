@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from scheduler.core.forecast.hazard import Floats
-from scheduler.core.policy import Backfill
+from scheduler.core.model.policy import Backfill
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core.decisions import Estimate
-from scheduler.core.forecast.draws import (
+from scheduler.core.forecast.hazard import BINS, Floats, Ints
+from scheduler.core.forecast.queue_kernel import EASY, NONE, SKIP, Flags, run_queue
+from scheduler.core.forecast.queue_values import Queued, QueueState
+from scheduler.core.forecast.sampling import (
     Jobs,
     arrivals,
     chances_of,
@@ -19,11 +21,9 @@ from scheduler.core.forecast.draws import (
     part_of,
     rest,
 )
-from scheduler.core.forecast.hazard import BINS, Floats, Ints
-from scheduler.core.forecast.queue_kernel import EASY, NONE, SKIP, Flags, run_queue
-from scheduler.core.forecast.queue_values import Queued, QueueState
-from scheduler.core.policy import Backfill
-from scheduler.core.said import Said, say
+from scheduler.core.model.decisions import Estimate
+from scheduler.core.model.policy import Backfill
+from scheduler.core.model.sentences import Said, say
 
 RUNS = 30
 BASIS = 30

@@ -9,9 +9,9 @@ import numpy.typing as npt
 from scheduler.core.packing import winners
 from scheduler.core.packing.kernels import Bools, Fills, Ints, Scores, columns, picked
 from scheduler.core.packing.kinds import Choice, Geometry, Kind, Mix, NodeRoom
-from scheduler.core.packing.learning import CPU_STEP, MEMORY_STEP, Extent, learn
 from scheduler.core.packing.registry import Registry, node_arrays
 from scheduler.core.packing.scarcity import USABLE, scarcity
+from scheduler.core.packing.tables import CPU_STEP, MEMORY_STEP, Extent, learn
 from scheduler.core.packing.weights import FILLING, Weights
 
 SCARCITY_EVERY = 250  # changes of nodes

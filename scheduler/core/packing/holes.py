@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.core.linear import maximised
+from scheduler.core.linear_programs import maximised
 
 GRID = 100  # a GPU in hundredths
 Values = npt.NDArray[np.float64]

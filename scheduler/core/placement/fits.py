@@ -6,14 +6,14 @@ rows of the touched nodes.
 
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
-from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace
-from scheduler.core.placement.eligible import why_away, why_not
+from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace
+from scheduler.core.model.links import ring_by_nvlink
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.sentences import say
+from scheduler.core.model.snapshot import ClusterSnapshot, Topology, WaitingJob
 from scheduler.core.placement.ledger import Ledger, NodeSpace, starts
-from scheduler.core.placement.links import ring_by_nvlink
+from scheduler.core.placement.node_eligibility import why_away, why_not
 from scheduler.core.quota.budgets import seconds_left
-from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.said import say
-from scheduler.core.values import ClusterSnapshot, Topology, WaitingJob
 
 NEAR = frozenset({Topology.SAME_NODE, Topology.NVLINK})
 

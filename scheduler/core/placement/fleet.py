@@ -13,18 +13,18 @@ import numpy as np
 from agents.contract.documents import SliceKind
 from agents.contract.layouts import layouts
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.carving.windows import weights_of
+from scheduler.core.devices.options import Want, wants
+from scheduler.core.geometry.placement_value import weights_of
+from scheduler.core.model.snapshot import ClusterSnapshot, Demand, DeviceRequest, WaitingJob
 from scheduler.core.packing.engine import Engine
 from scheduler.core.packing.kernels import Bools
 from scheduler.core.packing.kinds import Kind, NodeRoom
 from scheduler.core.packing.kinds import Mix as KindMix
-from scheduler.core.packing.learning import Extent, learn_holes
+from scheduler.core.packing.tables import Extent, learn_holes
 from scheduler.core.packing.weights import weights_for
-from scheduler.core.placement.eligible import why_not
 from scheduler.core.placement.gpu_states import Cut, Shape, state_of
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
-from scheduler.core.placement.wants import Want, wants
-from scheduler.core.values import ClusterSnapshot, Demand, DeviceRequest, WaitingJob
+from scheduler.core.placement.node_eligibility import why_not
 
 # What is asked for where nobody knows: one whole GPU, with as much CPU and memory as is usual.
 PRIOR = Demand(DeviceRequest(gpus=1), cpu_milli=8_000, memory_mib=65_536, count=1)

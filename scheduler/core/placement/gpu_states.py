@@ -12,12 +12,12 @@ from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from scheduler.core.carving.windows import Weights as ProfileWeights
-from scheduler.core.carving.windows import fall, values
+from scheduler.core.geometry.placement_value import Weights as ProfileWeights
+from scheduler.core.geometry.placement_value import fall, values
+from scheduler.core.model.snapshot import SliceView
 from scheduler.core.packing.holes import GRID, Values
 from scheduler.core.packing.kinds import Facts, Step
 from scheduler.core.placement.ledger import GpuSpace
-from scheduler.core.values import SliceView
 
 # What it is worth, in GPUs, not to wait until a slice is made, or until idle ones are deleted.
 READY = 0.05

@@ -12,11 +12,11 @@ from agents.contract.boards import Board, Profile
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from scheduler.core.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.placement.shares import Left, left, share_of
-from scheduler.core.placement.wants import gpu_board
+from scheduler.core.devices.options import gpu_board
+from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
+from scheduler.core.placement.mps_shares import Left, left, share_of
 from scheduler.core.quota.accounts import Accounts
-from scheduler.core.values import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
 
 if TYPE_CHECKING:
     from scheduler.core.placement.fleet import Fleet

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from math import log
 
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.policy import DAY
-from scheduler.core.values import ClusterSnapshot, OwnerView
+from scheduler.core.model.policy import DAY
+from scheduler.core.model.snapshot import ClusterSnapshot, OwnerView
 
 # A sibling that used less than this part of the largest one, and asks for nothing, is away.
 AWAY = 1e-3

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
+from scheduler.core.model.policy import Order, Policy
+from scheduler.core.model.snapshot import PRIORITY_RANK, RunningJob, WaitingJob
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.policy import Order, Policy
-from scheduler.core.values import PRIORITY_RANK, RunningJob, WaitingJob
 
 # band, whether overtaken too often (0) or not (1), key; smallest first. The key of whoever was
 # overtaken too often is when it came, so that each of them is the first one day.

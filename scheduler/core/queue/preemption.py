@@ -6,15 +6,15 @@ Only jobs that say they may be stopped, and that had their protected time, are a
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from scheduler.core.devices.options import Want
+from scheduler.core.model.policy import Policy, Preemption
+from scheduler.core.model.snapshot import PRIORITY_RANK, WaitingJob
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.place import Found
-from scheduler.core.placement.wants import Want
-from scheduler.core.policy import Policy, Preemption
-from scheduler.core.queue.counting import Counts
+from scheduler.core.placement.search import Found
+from scheduler.core.queue.gpu_counts import Counts
 from scheduler.core.queue.order import Rank
 from scheduler.core.queue.reservation import find_later
 from scheduler.core.queue.running import Running, Victim
-from scheduler.core.values import PRIORITY_RANK, WaitingJob
 
 Ways = Callable[[WaitingJob], list[Want]]
 

@@ -12,17 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from agents.contract.documents import SliceKind
-from scheduler.core.decisions import Place, ReplicaPlace, Reservation, SlicePlace
+from scheduler.core.devices.options import Want
+from scheduler.core.model.decisions import Place, ReplicaPlace, Reservation, SlicePlace
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.fits import check
 from scheduler.core.placement.ledger import GpuSpace, Ledger
-from scheduler.core.placement.place import Found, find
-from scheduler.core.placement.wants import Want
-from scheduler.core.policy import Policy
-from scheduler.core.queue.counting import Counts
+from scheduler.core.placement.search import Found, find
+from scheduler.core.queue.gpu_counts import Counts
 from scheduler.core.queue.order import Rank
 from scheduler.core.queue.running import Occupant
 from scheduler.core.quota.budgets import seconds_left
-from scheduler.core.values import WaitingJob
 
 Leaving = list[tuple[int, Occupant]]
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from scheduler.core.decisions import PreemptCause, ReplicaPlace
-from scheduler.core.policy import Policy, Preemption
+from scheduler.core.model.decisions import PreemptCause, ReplicaPlace
+from scheduler.core.model.policy import Policy, Preemption
+from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob
 from scheduler.core.queue.order import Keys, Rank
-from scheduler.core.values import ClusterSnapshot, RunningJob, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)

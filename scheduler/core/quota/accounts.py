@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable
 
-from scheduler.core.quota import sentences
+from scheduler.core.model.reasons import Reason
+from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
+from scheduler.core.quota import messages as sentences
 from scheduler.core.quota.budgets import Budgets
 from scheduler.core.quota.caps import Caps
 from scheduler.core.quota.holders import Holders, models_of
 from scheduler.core.quota.pools import Account, Pool
-from scheduler.core.reasons import Reason
-from scheduler.core.values import ClusterSnapshot, WaitingJob
 
 Undo = Callable[[], None]
 # Project, user ("" = the project), model of GPU ("" = all).

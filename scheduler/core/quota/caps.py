@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from scheduler.core.reasons import Reason, ReasonCode
-from scheduler.core.said import say, whose
-from scheduler.core.values import OwnerView, RunningJob, WaitingJob
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.sentences import say, whose
+from scheduler.core.model.snapshot import OwnerView, RunningJob, WaitingJob
 
 Key = tuple[str, str]
 

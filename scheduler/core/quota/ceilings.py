@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from scheduler.core.model.snapshot import QuotaView, WaitingJob
 from scheduler.core.quota.holders import models_of
-from scheduler.core.values import QuotaView, WaitingJob
 
 
 def too_low(

@@ -6,9 +6,9 @@ from functools import cache
 
 from agents.contract.boards import boards
 from agents.contract.units import as_gpus
-from scheduler.core.placement.wants import gpu_board
-from scheduler.core.said import Said, say
-from scheduler.core.values import NodeView, RunningJob
+from scheduler.core.devices.options import gpu_board
+from scheduler.core.model.sentences import Said, say
+from scheduler.core.model.snapshot import NodeView, RunningJob
 
 NAMED = 3
 # By project and board: units by user.

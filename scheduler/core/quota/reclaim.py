@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from math import comb
 
+from scheduler.core.model.snapshot import PRIORITY_RANK, RunningJob, WaitingJob
 from scheduler.core.quota.accounts import Accounts
 from scheduler.core.quota.holders import units_by_board
-from scheduler.core.values import PRIORITY_RANK, RunningJob, WaitingJob
 
 Enough = Callable[[Sequence[RunningJob]], bool]
 # The smallest set is looked for among so many: all sets of 6 candidates, pairs of 10.

@@ -6,7 +6,7 @@ request for storage and for people.
 
 from typing import Any
 
-from scheduler.core.request.forms import request_as_dict, request_as_yaml
+from scheduler.core.request.formats import request_as_dict, request_as_yaml
 from scheduler.core.request.reader import Reader
 from scheduler.core.request.values import (
     FieldError,

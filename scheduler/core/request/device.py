@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agents.contract.phrase import Phrase
+from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request.quantities import read_memory_mib
 from scheduler.core.request.values import Problem
-from scheduler.core.values import DeviceRequest, Isolation
 
 Refuse = Callable[[str, Problem, str], None]
 

@@ -6,11 +6,12 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from agents.contract.backends import crowded, refusal
+from agents.contract.collectives import crowded, refusal
 from agents.contract.documents import Backend, SliceKind
 from agents.contract.environment import is_name, is_reserved
 from agents.contract.phrase import Phrase
 from agents.contract.shares import thin_threads
+from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request.conditions import read_after, read_begin, read_node_words
 from scheduler.core.request.device import read_device
 from scheduler.core.request.quantities import (
@@ -29,7 +30,6 @@ from scheduler.core.request.values import (
     Problem,
     RequestLimits,
 )
-from scheduler.core.values import DeviceRequest, Priority, Topology
 
 T = TypeVar("T")
 Word = TypeVar("Word", bound=StrEnum)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.contract.documents import Backend
-from scheduler.core.values import DeviceRequest, Priority, Topology
+from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 
 
 class Kind(StrEnum):

@@ -15,7 +15,7 @@ import pytest
 from agents.contract.boards import boards
 from agents.contract.geometry import Placement, free_placements, is_legal
 from agents.contract.layouts import layouts
-from tests.slow_geometry import fits_together, room_left
+from tests.support.slow_geometry import fits_together, room_left
 
 MODELS = json.loads(files("agents.contract").joinpath("boards.json").read_text("utf-8"))["models"]
 every_board = pytest.mark.parametrize("key", sorted(MODELS))

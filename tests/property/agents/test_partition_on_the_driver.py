@@ -13,13 +13,13 @@ from agents.contract.boards import boards
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
 from agents.nvml.session import Nvml
-from agents.partitioning.carry import carry_out
 from agents.partitioning.diff import diff
+from agents.partitioning.execute import carry_out
 from agents.partitioning.steps import Create, Destroy, SetMode, WantedSlice
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import Process, new_node
 from agents.simdriver.store import Store
-from tests.slow_geometry import fits_together
+from tests.support.slow_geometry import fits_together
 
 WITH_MIG = sorted(key for key, board in boards().items() if board.supports_mig)
 DRIVER = settings(max_examples=25, deadline=None, derandomize=True, database=None)

@@ -26,7 +26,7 @@ from agents.contract.geometry import Placement
 from agents.partitioning.steps import place_of
 from agents.runtime.base import Phase
 from tests.property.agents.worlds import BOARD, GPUS, World
-from tests.slow_geometry import fits_together
+from tests.support.slow_geometry import fits_together
 
 MEETING = Rendezvous("10.0.0.1", 29_500)
 # Stop, see the end, remove, change the mode, carve, prepare, start, and one that finds nothing.

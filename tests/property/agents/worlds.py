@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from agents.contract.boards import boards
 from agents.contract.documents import DesiredDocument, ReplicaWish
 from agents.contract.geometry import Placement, free_placements
-from agents.devices import device_key
+from agents.device_keys import device_key
 from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import (

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 from agents.contract.documents import GpuMode, SliceKind
-from scheduler.core.values import SliceView
+from scheduler.core.model.snapshot import SliceView
 
 
 def carried_out(snapshot, places):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scheduler.core.values import RunningJob
+from scheduler.core.model.snapshot import RunningJob
 from tests.property.core.after import carried_out
 
 

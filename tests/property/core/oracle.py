@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 
 from agents.contract.boards import boards
 from agents.contract.documents import SliceKind
-from scheduler.core.values import Isolation, Topology
+from scheduler.core.model.snapshot import Isolation, Topology
 
 WHOLE = ""
 Share = namedtuple("Share", "number job kind")

@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.model.snapshot import PRIORITY_RANK
 from scheduler.core.plan import plan
-from scheduler.core.values import PRIORITY_RANK
-from tests.queue_worlds import a_busy_cluster, a_run
+from tests.support.queue_worlds import a_busy_cluster, a_run
 
 # Passes of one moment: who stops makes room for who starts in the next one.
 AT_ONCE = 20

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.policy import Backfill, Order, Policy, Preemption
-from scheduler.core.values import PRIORITY_RANK, Priority, QuotaView
-from tests.builders import NOW
+from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.model.snapshot import PRIORITY_RANK, Priority, QuotaView
 from tests.property.core.streams import arrival, overtakes, play_stream
-from tests.queue_worlds import waiting
+from tests.support.queue_worlds import waiting
+from tests.support.snapshots import NOW
 
 some = settings(max_examples=60, deadline=None, derandomize=True)
 LEAST, LONGEST = 50, 400

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
 from scheduler.core.carving.repartition import propose
-from scheduler.core.placement.wants import gpu_board
+from scheduler.core.devices.options import gpu_board
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
 from scheduler.core.plan import plan
-from scheduler.core.policy import Policy
-from scheduler.core.values import Demand, DeviceRequest, Mix
-from tests.builders import A30, H200, NOW
 from tests.property.core.worlds import PROFILES, worlds
+from tests.support.snapshots import A30, H200, NOW
 
 few = settings(max_examples=150, deadline=None, derandomize=True)
 

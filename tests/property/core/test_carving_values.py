@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from agents.contract.boards import boards
 from agents.contract.geometry import placements
-from scheduler.core.carving.shape import shape
-from scheduler.core.carving.windows import HOLE_UNKNOWN, RETURN, fall, values, weights_of
-from tests.slow_geometry import fits_together
+from scheduler.core.geometry.layout_graph import shape
+from scheduler.core.geometry.placement_value import HOLE_UNKNOWN, RETURN, fall, values, weights_of
+from tests.support.slow_geometry import fits_together
 
 KEYS = sorted(key for key, board in boards().items() if board.supports_mig)
 some = settings(max_examples=150, deadline=None, derandomize=True)

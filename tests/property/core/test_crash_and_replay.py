@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.model.snapshot import OwnerView, Priority
 from scheduler.core.placement.fits import fits
 from scheduler.core.plan import plan
-from scheduler.core.policy import Backfill, Order, Policy, Preemption
-from scheduler.core.values import OwnerView, Priority
-from tests.builders import NOW
 from tests.property.core.half_committed import begun, stopped
 from tests.property.core.worlds import worlds
-from tests.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.snapshots import NOW
 
 many = settings(max_examples=60, deadline=None, derandomize=True)
 WORLDS = 120

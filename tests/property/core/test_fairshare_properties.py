@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.model.snapshot import OwnerView
 from scheduler.core.queue.fairshare import Capacity, FairShares, decayed
-from scheduler.core.values import OwnerView
 
 many = settings(max_examples=200, deadline=None, derandomize=True)
 CAPACITY = Capacity(8 * 56_000, 256_000, 2_000_000)

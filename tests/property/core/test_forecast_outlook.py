@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.forecast.outlook import Outlook
-from scheduler.core.values import ClusterSnapshot, PastRun, RunningJob
+from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.model.snapshot import ClusterSnapshot, PastRun, RunningJob
 from tests.unit.forecast.jobs import a_job
 
 NOW = 10_000_000

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.forecast.starts import start_estimates
-from scheduler.core.policy import Backfill
+from scheduler.core.model.policy import Backfill
 from tests.unit.forecast.queues import a_holding, a_queue, a_queued
 
 NODES = (4, 4, 2)

@@ -5,16 +5,16 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.forecast.outlook import Outlook
-from scheduler.core.newcomer import Standing
+from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import RunningJob
 from scheduler.core.plan import plan_with_questions
-from scheduler.core.policy import Policy
-from scheduler.core.values import RunningJob
-from tests.builders import NOW
+from scheduler.core.queue_trial import Standing
 from tests.property.core.after import carried_out
 from tests.property.core.test_queue_lawful import POLICIES, queues
 from tests.property.core.worlds import jobs, worlds
-from tests.queue_worlds import play, waiting
+from tests.support.queue_worlds import play, waiting
+from tests.support.snapshots import NOW
 
 some = settings(max_examples=60, deadline=None, derandomize=True)
 few = settings(max_examples=20, deadline=None, derandomize=True)

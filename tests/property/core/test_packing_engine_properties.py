@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from scheduler.core.packing.engine import Engine
 from scheduler.core.packing.fragmentation import fragment, typical
 from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.learning import Extent, learn_holes
-from scheduler.core.packing.shares import Thousandths
+from scheduler.core.packing.tables import Extent, learn_holes
+from scheduler.core.packing.thousandths import Thousandths
 from scheduler.core.packing.weights import FILLING, STEADY
 
 SIZES = (200, 330, 500, 810, 1_000)

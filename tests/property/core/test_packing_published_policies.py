@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.packing.fragmentation import fragment, typical
 from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.shares import Thousandths
+from scheduler.core.packing.thousandths import Thousandths
 from scheduler.replay.openb_data import Pods
 from scheduler.replay.placement_baselines import decide
 from scheduler.replay.placement_events import only_arrivals

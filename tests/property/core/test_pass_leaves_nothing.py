@@ -5,17 +5,17 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.placement.kept import Kept
+from scheduler.core.model.policy import Backfill, Policy
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import DeviceRequest
+from scheduler.core.pass_cache import Kept
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.plan import plan, plan_with_questions
-from scheduler.core.policy import Backfill, Policy
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import DeviceRequest
-from tests.builders import as_bytes, plan_of
 from tests.property.core.after import carried_out
 from tests.property.core.test_queue_lawful import POLICIES, queues
 from tests.property.core.worlds import worlds
-from tests.queue_worlds import play
+from tests.support.queue_worlds import play
+from tests.support.snapshots import as_bytes, plan_of
 
 some = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.placement.capacity import impossible
-from scheduler.core.policy import Backfill, Order
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Priority
-from tests.builders import A30, H200, a_cluster, a_job, plan_of
+from scheduler.core.model.policy import Backfill, Order
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Priority
+from scheduler.core.placement.feasibility import impossible
 from tests.property.core.after import carried_out, emptied, without_idle
 from tests.property.core.oracle import kinds, most, possible, price
 from tests.property.core.worlds import PROFILES, nodes, worlds
+from tests.support.snapshots import A30, H200, a_cluster, a_job, plan_of
 
 few = settings(max_examples=200, deadline=None, derandomize=True)
 small = worlds(max_nodes=3, max_gpus=2, max_jobs=4, with_quotas=False)

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from agents.contract.boards import boards
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement, is_legal
+from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.placement.fits import NEAR, fits
-from scheduler.core.reasons import ReasonCode
-from tests.builders import as_bytes, plan_of
 from tests.property.core.after import carried_out, when_gone
 from tests.property.core.oracle import may_run
 from tests.property.core.worlds import worlds
+from tests.support.snapshots import as_bytes, plan_of
 
 many = settings(max_examples=100, deadline=None, derandomize=True)
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.policy import Backfill, Order, Preemption
-from tests.builders import NOW, as_bytes, plan_of
-from tests.queue_worlds import play, waiting
+from scheduler.core.model.policy import Backfill, Order, Preemption
+from tests.support.queue_worlds import play, waiting
+from tests.support.snapshots import NOW, as_bytes, plan_of
 
 some = settings(max_examples=60, deadline=None, derandomize=True)
 POLICIES = st.fixed_dictionaries(

@@ -6,9 +6,9 @@ The plan chooses the node; the reference says at every turn which nodes are righ
 
 import random
 
-from scheduler.core.policy import Backfill, Order
-from tests.builders import NOW, plan_of
-from tests.queue_worlds import a_busy_cluster, a_run, waiting
+from scheduler.core.model.policy import Backfill, Order
+from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.snapshots import NOW, plan_of
 
 WORLDS = 1_000
 

@@ -10,10 +10,8 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.quota.accounts import Accounts
-from scheduler.core.quota.reclaim import candidates, victims
-from scheduler.core.values import (
+from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.snapshot import (
     BudgetView,
     ClusterSnapshot,
     OwnerView,
@@ -21,7 +19,9 @@ from scheduler.core.values import (
     QuotaView,
     RunningJob,
 )
-from tests.builders import H200, NOW, a_job
+from scheduler.core.quota.accounts import Accounts
+from scheduler.core.quota.reclaim import candidates, victims
+from tests.support.snapshots import H200, NOW, a_job
 
 many = settings(max_examples=200, deadline=None, derandomize=True)
 PROJECTS = "pqrs"

@@ -7,13 +7,13 @@ from itertools import combinations
 
 from hypothesis import event, given, settings
 
-from scheduler.core.decisions import PreemptCause
+from scheduler.core.model.decisions import PreemptCause
+from scheduler.core.model.policy import Preemption
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.policy import Preemption
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import candidates
-from tests.builders import H200, UNITS_PER_GPU, placed, plan_of
 from tests.property.core.test_take_back_lawful import size_of, without, worlds
+from tests.support.snapshots import H200, UNITS_PER_GPU, placed, plan_of
 
 many = settings(max_examples=120, deadline=None, derandomize=True)
 

@@ -7,6 +7,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.model.snapshot import Priority, Topology
 from scheduler.core.request import (
     Kind,
     Problem,
@@ -26,7 +27,6 @@ from scheduler.core.request.quantities import (
     write_memory,
     write_seconds,
 )
-from scheduler.core.values import Priority, Topology
 
 many = settings(max_examples=200, deadline=None, derandomize=True)
 LIMITS = RequestLimits()

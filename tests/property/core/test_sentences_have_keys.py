@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.codec import encode
-from scheduler.core.placement.capacity import Capacity, impossible
+from scheduler.core.explain.alternatives import alternatives
+from scheduler.core.model.policy import Backfill, Policy
+from scheduler.core.model.sentences import read_said, tell
+from scheduler.core.model.snapshot import BudgetView, OwnerView
+from scheduler.core.model.templates import TEMPLATES
+from scheduler.core.placement.feasibility import Capacity, impossible
 from scheduler.core.plan import plan_with_questions
-from scheduler.core.policy import Backfill, Policy
-from scheduler.core.said import read_said, tell
-from scheduler.core.templates import TEMPLATES
-from scheduler.core.values import BudgetView, OwnerView
-from scheduler.core.why.alternatives import alternatives
-from tests.builders import NOW
 from tests.property.core.worlds import worlds
+from tests.support.snapshots import NOW
 from tests.unit.web.test_sentences import in_chinese
 
 many = settings(max_examples=100, deadline=None, derandomize=True)

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.units import UNITS_PER_GPU as GPU
-from scheduler.core.decisions import PreemptCause
-from scheduler.core.policy import Preemption
-from scheduler.core.values import Priority, QuotaView
-from tests.builders import as_bytes, placed, plan_of
-from tests.queue_worlds import a_busy_cluster, a_run, waiting
+from scheduler.core.model.decisions import PreemptCause
+from scheduler.core.model.policy import Preemption
+from scheduler.core.model.snapshot import Priority, QuotaView
+from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.snapshots import as_bytes, placed, plan_of
 
 many = settings(max_examples=150, deadline=None, derandomize=True)
 PROJECTS = ("p", "q", "r")

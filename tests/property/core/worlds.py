@@ -5,9 +5,19 @@ from hypothesis import strategies as st
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.values import Priority, QuotaView, Topology
-from tests.builders import A30, H200, L40S, a_cluster, a_gpu, a_job, a_node, a_share, a_slice
-from tests.slow_geometry import fits_together
+from scheduler.core.model.snapshot import Priority, QuotaView, Topology
+from tests.support.slow_geometry import fits_together
+from tests.support.snapshots import (
+    A30,
+    H200,
+    L40S,
+    a_cluster,
+    a_gpu,
+    a_job,
+    a_node,
+    a_share,
+    a_slice,
+)
 
 BOARDS = (H200, A30, L40S)
 # Mostly more than a job needs: a quota that no job can have hides every other rule.

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.boards import boards, unknown_board
-from agents.contract.discovered import MOST_PLACEMENTS, believed, told
+from agents.contract.discovered_boards import MOST_PLACEMENTS, believed, told
 from agents.contract.documents import ObservedProfile
 from agents.contract.layouts import layouts
 

@@ -14,7 +14,7 @@ import pytest
 
 from agents.contract.boards import board_named, boards
 from agents.contract.geometry import Placement, free_placements, is_legal, occupied, placements
-from tests.slow_geometry import fits_together, room_left
+from tests.support.slow_geometry import fits_together, room_left
 
 TABLES = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "mig_profiles.json"
 if not TABLES.is_file():

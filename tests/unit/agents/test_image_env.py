@@ -4,7 +4,7 @@ import pytest
 
 from agents.contract.documents import Rendezvous
 from agents.contract.environment import IMAGE_NAMES, IMAGE_PREFIXES, is_barred_from_images
-from agents.rendezvous import environment
+from agents.launch import environment
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.image import refusal, require_harmless
 from tests.unit.agents.documents import a_replica

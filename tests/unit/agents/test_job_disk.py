@@ -19,8 +19,8 @@ from agents.contract.documents import (
 )
 from agents.doctor.host import LEAST_FREE_MIB, LEAST_FREE_PERCENT
 from agents.job_disk import DEFAULT_RESERVE, JobDisk, Reserve, reserve
+from agents.local_checks import short_of_disk
 from agents.policy import Policy
-from agents.refusals import short_of_disk
 from agents.settings import job_disk, parser
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_replica

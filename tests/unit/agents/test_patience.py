@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.partitioning.patience import (
+from agents.partitioning.backoff import (
     LONGEST_PAUSE_SECONDS,
     QUARANTINE_SECONDS,
     QUARANTINED_PAUSE_SECONDS,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.documents import Rendezvous, ReplicaWish, SliceKind
-from agents.devices import device_key
+from agents.device_keys import device_key
 from agents.journal import Failure
 from agents.reconcile import (
     Fail,

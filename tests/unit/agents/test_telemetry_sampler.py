@@ -16,9 +16,9 @@ from agents.contract.errors import Code, ContractError
 from agents.contract.telemetry import GpuSample, TelemetryAnswer
 from agents.nvml.session import NvmlCode, NvmlFailure
 from agents.telemetry.endpoint import Endpoint, EndpointFailure
-from agents.telemetry.options import Address, address, look_seconds
 from agents.telemetry.sampler import LEAST_SECONDS, Sampler
 from agents.telemetry.service import Telemetry
+from agents.telemetry.settings import Address, address, look_seconds
 
 PATIENCE = 20
 SAMPLE = GpuSample(uuid="GPU-1", power_mw=1_000)

@@ -6,12 +6,12 @@ import pytest
 
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
-from scheduler.core.carving.preview import preview
-from scheduler.core.placement.wants import gpu_board
-from scheduler.core.policy import Policy
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Demand, DeviceRequest, Mix, RunningJob
-from tests.builders import (
+from scheduler.core.carving_preview import preview
+from scheduler.core.devices.options import gpu_board
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix, RunningJob
+from tests.support.snapshots import (
     NOW,
     a_cluster,
     a_gpu,

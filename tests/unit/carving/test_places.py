@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Demand, DeviceRequest, Mix
-from tests.builders import (
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from tests.support.snapshots import (
     NOW,
     a_cluster,
     a_gpu,

@@ -5,10 +5,10 @@ from dataclasses import replace
 from agents.contract.boards import boards
 from agents.contract.geometry import Placement
 from scheduler.core.carving.demand import roomy_boards, tables_of
-from scheduler.core.carving.windows import many_empty
+from scheduler.core.geometry.placement_value import many_empty
+from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.values import Demand, DeviceRequest, Mix
-from tests.builders import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
+from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
 KEY = "H100-80GB"
 BOARD = boards()[KEY]

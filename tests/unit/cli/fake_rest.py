@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import httpx
 from typer.testing import CliRunner
 
+from portal.cli.context import Tools
 from portal.cli.main import app
-from portal.cli.tools import Tools
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 URL = "https://gpu.example.org"

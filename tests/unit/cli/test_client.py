@@ -7,7 +7,7 @@ import pytest
 
 from portal.cli.client import Client, at
 from portal.cli.config import Access
-from portal.cli.outcome import Exit, Failed
+from portal.cli.exit_codes import Exit, Failed
 from tests.unit.cli.fake_rest import URL, Rest, problem
 
 

@@ -7,9 +7,9 @@ import json
 import httpx
 import pytest
 
+from portal.cli.availability import node_rows, offers, picture
 from portal.cli.commands.admin import units
-from portal.cli.outcome import Failed
-from portal.cli.stock import node_rows, offers, picture
+from portal.cli.exit_codes import Failed
 from tests.unit.cli.fake_rest import Rest, a_row, problem
 
 

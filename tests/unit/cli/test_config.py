@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from portal.cli.config import Access, access, config_path, forget, read_url, store, stored
-from portal.cli.outcome import Exit, Failed
+from portal.cli.exit_codes import Exit, Failed
 
 KEPT = Access("https://gpu.example.org", "tsr_kept", "vision")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portal.cli.outcome import Failed
+from portal.cli.exit_codes import Failed
 from portal.cli.sbatch import job_name, read_header, read_memory, read_script, read_time
 
 SCRIPT = """#!/bin/bash

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from portal.cli.written import as_command
+from portal.cli.as_command import as_command
 from scheduler.core.request import RequestLimits, parse_request, request_as_dict
 from tests.unit.cli.fake_rest import Rest, a_row
 

@@ -3,10 +3,10 @@
 import pytest
 
 from agents.contract.boards import boards
+from scheduler.core.explain.alternatives import MOST_TRIED, Kind, alternatives
+from scheduler.core.model.snapshot import Topology
 from scheduler.core.request import RequestLimits, parse_request
-from scheduler.core.values import Topology
-from scheduler.core.why.alternatives import MOST_TRIED, Kind, alternatives
-from tests.builders import A30, H200, a_job
+from tests.support.snapshots import A30, H200, a_job
 
 HERE = [boards()[H200], boards()[A30]]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler.core.policy import Backfill, Order
-from scheduler.core.reasons import ReasonCode
-from tests.builders import NOW, placed, plan_of, reason
-from tests.queue_worlds import a_busy_cluster, a_run, waiting
+from scheduler.core.model.policy import Backfill, Order
+from scheduler.core.model.reasons import ReasonCode
+from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.snapshots import NOW, placed, plan_of, reason
 
 FIFO = {"order": Order.FIFO}
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from scheduler.core.explain.alternatives import Kind, alternatives
+from scheduler.core.model.policy import Backfill, Order, Policy
+from scheduler.core.model.snapshot import DeviceRequest
 from scheduler.core.plan import plan, plan_with_questions
-from scheduler.core.policy import Backfill, Order, Policy
-from scheduler.core.values import DeviceRequest
-from scheduler.core.why.alternatives import Kind, alternatives
-from tests.builders import H200, NOW, a_cluster, a_gpu, a_node, a_quota, as_bytes, boards
-from tests.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.snapshots import H200, NOW, a_cluster, a_gpu, a_node, a_quota, as_bytes, boards
 
 FIRST_COME = Policy(order=Order.FIFO)
 

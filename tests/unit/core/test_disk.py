@@ -6,18 +6,28 @@ import pytest
 
 from agents.contract.boards import boards
 from agents.contract.documents import SliceKind
-from scheduler.core.decisions import Place, ReplicaPlace, SlicePlace
-from scheduler.core.placement.capacity import impossible
+from scheduler.core.devices.options import wants
+from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Priority, RunningJob, Topology
+from scheduler.core.pass_cache import Kept, is_alike
+from scheduler.core.placement.feasibility import impossible
 from scheduler.core.placement.fits import fits
 from scheduler.core.placement.fleet import fleet_of
-from scheduler.core.placement.kept import Kept, is_alike
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.wants import wants
 from scheduler.core.plan import plan
-from scheduler.core.policy import Policy
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Priority, RunningJob, Topology
-from tests.builders import H200, NOW, a_cluster, a_gpu, a_job, a_node, a_slice, plan_of, reason
+from tests.support.snapshots import (
+    H200,
+    NOW,
+    a_cluster,
+    a_gpu,
+    a_job,
+    a_node,
+    a_slice,
+    plan_of,
+    reason,
+)
 
 GIB = 1 << 10
 

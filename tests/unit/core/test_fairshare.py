@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from scheduler.core.model.snapshot import OwnerView
 from scheduler.core.queue.fairshare import Capacity, FairShares, capacity_of, decayed
-from scheduler.core.values import OwnerView
-from tests.builders import UNITS_PER_GPU, a_cluster, a_gpu, a_node, away
+from tests.support.snapshots import UNITS_PER_GPU, a_cluster, a_gpu, a_node, away
 
 DAY = 86_400
 HALF_LIFE = 7 * DAY

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.documents import SliceKind
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Topology
 from scheduler.core.placement.fits import fits
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Topology
-from tests.builders import (
+from tests.support.snapshots import (
     L40S,
     a_cluster,
     a_gpu,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract.topology import GpuPair, NodeTopology
-from scheduler.core.placement.links import (
+from scheduler.core.model.links import (
     MOST_EXACT,
     UNKNOWN,
     Links,

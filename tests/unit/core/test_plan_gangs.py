@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from scheduler.core.policy import Order
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Topology
-from tests.builders import (
+from scheduler.core.model.policy import Order
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Topology
+from tests.support.snapshots import (
     L40S,
     a_cluster,
     a_gpu,

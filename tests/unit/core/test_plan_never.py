@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler.core.placement.capacity import impossible
-from scheduler.core.reasons import ReasonClass, ReasonCode
-from scheduler.core.values import Topology
-from tests.builders import (
+from scheduler.core.model.reasons import ReasonClass, ReasonCode
+from scheduler.core.model.snapshot import Topology
+from scheduler.core.placement.feasibility import impossible
+from tests.support.snapshots import (
     A30,
     L40S,
     a_cluster,

@@ -2,10 +2,10 @@
 
 import itertools
 
-from scheduler.core.policy import DAY
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Priority
-from tests.builders import (
+from scheduler.core.model.policy import DAY
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Priority
+from tests.support.snapshots import (
     NOW,
     a_cluster,
     a_gpu,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.placement.capacity import impossible
-from scheduler.core.policy import Backfill, Order
-from scheduler.core.reasons import ReasonCode
-from tests.builders import a_cluster, a_gpu, a_job, a_node, plan_of
+from scheduler.core.model.policy import Backfill, Order
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.placement.feasibility import impossible
+from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, plan_of
 
 OPENB = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "openb"
 NODES, PODS = OPENB / "openb_node_list_gpu_node.csv", OPENB / "openb_pod_list_gpuspec10.csv.gz"

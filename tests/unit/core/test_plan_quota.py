@@ -1,8 +1,8 @@
 """Quotas hold, at once and to the unit, and the answer tells what is held and what is left."""
 
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.reasons import ReasonCode
-from tests.builders import (
+from scheduler.core.model.reasons import ReasonCode
+from tests.support.snapshots import (
     a_cluster,
     a_gpu,
     a_job,

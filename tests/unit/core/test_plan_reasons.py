@@ -1,10 +1,10 @@
 """Why a job waits: one dominant reason that is true, with the numbers by node."""
 
 from agents.contract.documents import SliceKind
-from scheduler.core.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.reasons import CLASS_OF, ReasonClass, ReasonCode
-from scheduler.core.values import RunningJob
-from tests.builders import (
+from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.reasons import CLASS_OF, ReasonClass, ReasonCode
+from scheduler.core.model.snapshot import RunningJob
+from tests.support.snapshots import (
     A30,
     L40S,
     NOW,

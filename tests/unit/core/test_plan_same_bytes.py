@@ -4,7 +4,7 @@ import itertools
 import random
 from dataclasses import replace
 
-from tests.builders import (
+from tests.support.snapshots import (
     A30,
     a_cluster,
     a_gpu,

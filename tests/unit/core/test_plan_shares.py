@@ -6,13 +6,13 @@ import pytest
 
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode, SliceKind
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Isolation
+from scheduler.core.pass_cache import Kept
 from scheduler.core.placement.fits import fits
-from scheduler.core.placement.kept import Kept
 from scheduler.core.plan import plan
-from scheduler.core.policy import Policy
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Isolation
-from tests.builders import (
+from tests.support.snapshots import (
     A30,
     H200,
     L40S,

@@ -3,9 +3,9 @@
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, free_placements
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Priority, Topology
-from tests.builders import (
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Priority, Topology
+from tests.support.snapshots import (
     A30,
     H200,
     L40S,

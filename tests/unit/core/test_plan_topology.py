@@ -5,11 +5,11 @@ from itertools import combinations
 import pytest
 
 from agents.contract.topology import GpuPair, NodeTopology
+from scheduler.core.model.links import links_of
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Topology
 from scheduler.core.placement.fits import fits
-from scheduler.core.placement.links import links_of
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Topology
-from tests.builders import (
+from tests.support.snapshots import (
     a_cluster,
     a_gpu,
     a_job,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from scheduler.core.decisions import PreemptCause
-from scheduler.core.policy import Order, Preemption
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Priority
-from tests.builders import placed, plan_of, reason
-from tests.queue_worlds import a_busy_cluster, a_run, waiting
+from scheduler.core.model.decisions import PreemptCause
+from scheduler.core.model.policy import Order, Preemption
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Priority
+from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.snapshots import placed, plan_of, reason
 
 ORDER = {"preemption": Preemption.ORDER, "order": Order.SMALLEST}
 LONG = 1_000_000

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import RunningJob
 from scheduler.core.quota.accounts import Accounts
 from scheduler.core.quota.holders import models_of
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import RunningJob
-from tests.builders import (
+from tests.support.snapshots import (
     A30,
     H200,
     NOW,

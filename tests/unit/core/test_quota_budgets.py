@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from scheduler.core.model.reasons import ReasonClass, ReasonCode
+from scheduler.core.model.snapshot import BudgetView, OwnerView
 from scheduler.core.quota.accounts import Accounts
-from scheduler.core.reasons import ReasonClass, ReasonCode
-from scheduler.core.values import BudgetView, OwnerView
-from tests.builders import NOW, UNITS_PER_GPU, a_cluster, a_job, a_quota
+from tests.support.snapshots import NOW, UNITS_PER_GPU, a_cluster, a_job, a_quota
 from tests.unit.core.test_quota_borrowing import a_run
 
 GPU = UNITS_PER_GPU

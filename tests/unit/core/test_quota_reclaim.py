@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from scheduler.core.model.snapshot import Priority
 from scheduler.core.quota.accounts import Accounts
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import candidates, sentence, victims
-from scheduler.core.values import Priority
-from tests.builders import A30, H200, NOW, UNITS_PER_GPU, a_cluster, a_gpu, a_job, a_node
+from tests.support.snapshots import A30, H200, NOW, UNITS_PER_GPU, a_cluster, a_gpu, a_job, a_node
 from tests.unit.core.test_quota_borrowing import a_nominal, a_run
 
 GPU = UNITS_PER_GPU

@@ -2,8 +2,8 @@
 
 import pytest
 
+from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request import Problem, RequestLimits, RequestRefused, parse_request
-from scheduler.core.values import DeviceRequest, Isolation
 
 GOOD = {"project": "p", "name": "n", "image": "i", "command": ["c"]}
 

@@ -7,6 +7,7 @@ import yaml
 
 from agents.contract.codec import decode, encode
 from agents.contract.documents import Backend, DesiredReplica
+from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request import (
     JobRequest,
     Kind,
@@ -17,7 +18,6 @@ from scheduler.core.request import (
     request_as_dict,
     request_as_yaml,
 )
-from scheduler.core.values import DeviceRequest, Priority, Topology
 
 LEAST = {
     "project": "vision",

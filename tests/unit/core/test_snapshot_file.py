@@ -8,14 +8,24 @@ from itertools import combinations
 import pytest
 
 from agents.contract.topology import GpuPair, NodeTopology
-from scheduler.core.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.placement.links import links_of
+from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.links import links_of
+from scheduler.core.model.policy import Order, Policy
+from scheduler.core.model.snapshot import PastRun, RunningJob
 from scheduler.core.plan import plan
-from scheduler.core.policy import Order, Policy
 from scheduler.core.snapshot_file import read_pass, saved_pass
-from scheduler.core.values import PastRun, RunningJob
 from scheduler.replay.__main__ import main
-from tests.builders import NOW, a_cluster, a_gpu, a_job, a_node, a_quota, a_slice, as_bytes, idle
+from tests.support.snapshots import (
+    NOW,
+    a_cluster,
+    a_gpu,
+    a_job,
+    a_node,
+    a_quota,
+    a_slice,
+    as_bytes,
+    idle,
+)
 
 PAIRS = tuple(GpuPair(a, b, "NODE", 0, False, 25_000) for a, b in combinations(range(3), 2))
 LINKS = links_of(NodeTopology(gpus=(0, 1, 2), pairs=PAIRS))

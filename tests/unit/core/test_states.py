@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from agents.contract.documents import ReplicaState
-from scheduler.core.states import (
+from scheduler.core.model.states import (
     ALLOCATION_EDGES,
     ALLOCATION_LIVE,
     EDGES,

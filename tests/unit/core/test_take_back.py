@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from scheduler.core.decisions import PreemptCause
+from scheduler.core.model.decisions import PreemptCause
+from scheduler.core.model.policy import Order, Policy, Preemption
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Priority
 from scheduler.core.plan import plan
-from scheduler.core.policy import Order, Policy, Preemption
-from scheduler.core.reasons import ReasonCode
-from scheduler.core.values import Priority
-from tests.builders import placed, plan_of, reason
-from tests.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.snapshots import placed, plan_of, reason
 from tests.unit.core.test_quota_borrowing import a_nominal
 
 

@@ -4,7 +4,7 @@ from numba.core.dispatcher import Dispatcher
 
 from scheduler.core.forecast import hazard, queue_kernel
 from scheduler.core.packing import kernels, winners
-from scheduler.warm import warm
+from scheduler.jit_warmup import warm
 
 # What Python calls of what is compiled; these call the rest. Only clusters of thousands of nodes
 # hold tournaments.

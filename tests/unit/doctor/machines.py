@@ -8,8 +8,8 @@ import gzip
 from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
+from agents.doctor.checks import Verdict
 from agents.doctor.examination import CHECKS, examine
-from agents.doctor.finding import Verdict
 from agents.doctor.machine import Command, Disk, Driver, Files, Output
 from agents.nvml.session import GpuFacts, Versions
 

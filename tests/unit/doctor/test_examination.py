@@ -10,8 +10,8 @@ import pytest
 
 from agents.commands.doctor import as_json, as_text
 from agents.contract.documents import NodeFacts, RuntimeKind
+from agents.doctor.checks import Verdict
 from agents.doctor.examination import CHECKS, examine, sentences, table, worst
-from agents.doctor.finding import Verdict
 from agents.doctor.machine import Command, Files, Output, RealMachine
 from agents.doctor.preflight import EVERY_SECONDS, Preflight
 from agents.nvml.session import Nvml

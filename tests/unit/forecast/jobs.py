@@ -1,6 +1,6 @@
 """Jobs and runs for the tests of forecasts."""
 
-from scheduler.core.values import DeviceRequest, PastRun, Priority, WaitingJob
+from scheduler.core.model.snapshot import DeviceRequest, PastRun, Priority, WaitingJob
 
 
 def a_job(

@@ -3,7 +3,7 @@
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
 from scheduler.core.forecast.starts import BASIS
-from scheduler.core.policy import Backfill
+from scheduler.core.model.policy import Backfill
 
 ALWAYS_TO_THE_LIMIT = ((100.0, 1.0),) * 20
 ANY_PART_OF_THE_LIMIT = tuple((100.0, (i + 5) / 55) for i in range(51))

@@ -2,12 +2,12 @@
 
 import pytest
 
-from scheduler.core.decisions import Place, Plan
-from scheduler.core.forecast.asking import Forecaster
 from scheduler.core.forecast.calibration import NEEDS
+from scheduler.core.forecast.evaluation import Forecaster
 from scheduler.core.forecast.starts import BASIS
-from scheduler.core.policy import Order, Policy
-from scheduler.core.values import ClusterSnapshot
+from scheduler.core.model.decisions import Place, Plan
+from scheduler.core.model.policy import Order, Policy
+from scheduler.core.model.snapshot import ClusterSnapshot
 from tests.unit.forecast.jobs import a_job
 from tests.unit.forecast.test_queue_state import a_node, running
 

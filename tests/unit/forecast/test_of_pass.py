@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.forecast.calibration import NEEDS, Question, Waits
-from scheduler.core.forecast.of_pass import (
+from scheduler.core.forecast.pass_estimates import (
     FEWEST_RUNS,
     LATE_SECONDS,
     Foretold,
@@ -15,13 +15,13 @@ from scheduler.core.forecast.of_pass import (
     runs_for,
     starts_of,
 )
-from scheduler.core.forecast.outlook import Outlook
+from scheduler.core.forecast.runtime_model import Outlook
 from scheduler.core.forecast.starts import BASIS, RUNS
+from scheduler.core.model.policy import Order, Policy, Preemption
+from scheduler.core.model.snapshot import PastRun, QuotaView
 from scheduler.core.plan import plan
-from scheduler.core.policy import Order, Policy, Preemption
-from scheduler.core.values import PastRun, QuotaView
-from tests.builders import NOW
-from tests.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.snapshots import NOW
 from tests.unit.forecast.queues import a_queue, a_queued
 
 HOUR = 3_600

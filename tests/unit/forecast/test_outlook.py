@@ -5,9 +5,9 @@ import pytest
 
 from agents.contract.boards import boards
 from scheduler.core.forecast import hazard as hz
-from scheduler.core.forecast.alike import Likeness, normalised, size_class
-from scheduler.core.forecast.outlook import Outlook, gpus_of
-from scheduler.core.values import ClusterSnapshot, DeviceRequest, RunningJob
+from scheduler.core.forecast.runtime_model import Outlook, gpus_of
+from scheduler.core.forecast.similarity import Likeness, normalised, size_class
+from scheduler.core.model.snapshot import ClusterSnapshot, DeviceRequest, RunningJob
 from tests.unit.forecast.jobs import a_job, a_run
 
 HOUR = 3_600

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from scheduler.core.forecast.draws import ENOUGH, MANY, chances_of, part_of
 from scheduler.core.forecast.population import (
     COUNT,
     POINTS,
@@ -11,6 +10,7 @@ from scheduler.core.forecast.population import (
     remaining,
     run_times,
 )
+from scheduler.core.forecast.sampling import ENOUGH, MANY, chances_of, part_of
 from tests.unit.forecast.queues import a_holding, a_queued
 
 HOUR = 3_600.0

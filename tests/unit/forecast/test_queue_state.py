@@ -5,13 +5,19 @@ from dataclasses import replace
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.forecast.draws import ENOUGH
-from scheduler.core.forecast.outlook import Outlook
 from scheduler.core.forecast.queue_state import queue_state
+from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.forecast.sampling import ENOUGH
 from scheduler.core.forecast.starts import BASIS, start_estimates
-from scheduler.core.policy import Backfill, Order, Policy
-from scheduler.core.values import ClusterSnapshot, DeviceRequest, GpuView, NodeView, RunningJob
+from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.policy import Backfill, Order, Policy
+from scheduler.core.model.snapshot import (
+    ClusterSnapshot,
+    DeviceRequest,
+    GpuView,
+    NodeView,
+    RunningJob,
+)
 from tests.unit.forecast.jobs import a_job, a_run
 
 NOW = 1_000_000

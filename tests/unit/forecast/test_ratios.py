@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from scheduler.core.forecast.draws import by_ratio, part_of
 from scheduler.core.forecast.population import COUNT
 from scheduler.core.forecast.ratios import FEW, Ratios, remaining_seconds
+from scheduler.core.forecast.sampling import by_ratio, part_of
 
 HOUR = 3_600.0
 

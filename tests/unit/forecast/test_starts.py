@@ -8,7 +8,7 @@ import pytest
 from scheduler.core.forecast import hazard as hz
 from scheduler.core.forecast.queue_kernel import NEXT_ENDS
 from scheduler.core.forecast.starts import BASIS, forecast, start_estimates
-from scheduler.core.policy import Backfill
+from scheduler.core.model.policy import Backfill
 from tests.unit.forecast.queues import ANY_PART_OF_THE_LIMIT, a_holding, a_queue, a_queued
 
 HOUR = 3_600

@@ -1,10 +1,10 @@
 """A worker compiles what forecasts run on before the first job asks for one."""
 
 from scheduler.core.forecast import hazard
+from scheduler.core.forecast.jit_warmup import warm_forecasts
 from scheduler.core.forecast.queue_kernel import run_queue
-from scheduler.core.forecast.warming import warm_forecasts
-from scheduler.core.policy import Policy, Preemption
-from scheduler.warm import warm
+from scheduler.core.model.policy import Policy, Preemption
+from scheduler.jit_warmup import warm
 from tests.unit.forecast.jobs import a_job
 from tests.unit.forecast.test_of_pass import a_world, told, waiting
 

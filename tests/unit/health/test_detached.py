@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from docker.errors import APIError, DockerException
 
-from agents.health.detached import EVERY_SECONDS, PROBE, DetachedProbe
+from agents.health.lost_devices import EVERY_SECONDS, PROBE, DetachedProbe
 
 WORDS = {  # of three shells
     "dash": b"sh: 1: cannot open /dev/nvidiactl: Operation not permitted\n",

@@ -15,7 +15,7 @@ from agents.contract.documents import (
     ReplicaState,
     SliceKind,
 )
-from agents.health.struck import CODE
+from agents.health.affected_replicas import CODE
 from agents.health.verdict import EventKind
 from agents.nvml.health import Heard
 from agents.runtime.base import Phase, RuntimeFailure

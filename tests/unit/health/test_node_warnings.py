@@ -8,7 +8,7 @@ import pytest
 
 from agents.doctor.preflight import Preflight
 from agents.health import disk
-from agents.health.cautions import HW_SLOWDOWN, HW_THERMAL
+from agents.health.slowdowns import HW_SLOWDOWN, HW_THERMAL
 from agents.observe import Hardware, observed
 from tests.unit.agents.nodes import MemoryRuntime
 from tests.unit.doctor.machines import a_machine

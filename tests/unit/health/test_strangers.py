@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.doctor.machine import Files
-from agents.health.strangers import is_of_ours, strangers
+from agents.health.foreign_processes import is_of_ours, strangers
 from agents.nvml.clients import Client
 from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.runtime.base import Phase, Seen

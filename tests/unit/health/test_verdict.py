@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.health.cautions import HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, SW_THERMAL, caution
+from agents.health.slowdowns import HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, SW_THERMAL, caution
 from agents.health.verdict import (
     QUIET_SECONDS,
     EventKind,

@@ -17,9 +17,9 @@ from agents.contract.documents import (
     SliceKind,
 )
 from agents.journal import Journal
-from agents.mps.ability import ability_of, program_words
 from agents.mps.control import PID_FILE, Control, ControlFailure
 from agents.mps.shares import Shares
+from agents.mps.support import ability_of, program_words
 from agents.node import NodeLoop
 from agents.nvml.clients import clients
 from agents.nvml.compute import is_exclusive

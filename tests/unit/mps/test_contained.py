@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from agents.contract.documents import RuntimeKind
-from agents.devices import device_key
-from agents.mps.ability import ability_of, program_words
+from agents.device_keys import device_key
 from agents.mps.control import ControlCode, ControlFailure
 from agents.mps.daemons import LAUNCH, Daemon
 from agents.mps.grants import grant, home_of, share_of
 from agents.mps.record import Record
+from agents.mps.support import ability_of, program_words
 from tests.contract.replicas import a_replica
 from tests.unit.mps.contained import DEVICE, NOBODY, a_shared
 from tests.unit.mps.stage import a_share

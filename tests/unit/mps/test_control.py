@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from agents.mps.ability import FAKE, program_words
 from agents.mps.control import PID_FILE, RUNS_ALREADY, Control, ControlCode, ControlFailure
+from agents.mps.support import FAKE, program_words
 from tests.unit.mps.stage import is_gone, until
 
 PROGRAM = program_words("", FAKE)[:4]  # without a simulated driver

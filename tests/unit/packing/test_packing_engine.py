@@ -4,8 +4,8 @@ import numpy as np
 
 from scheduler.core.packing.engine import Engine
 from scheduler.core.packing.kinds import Facts, Kind, NodeRoom, Step
-from scheduler.core.packing.learning import Extent, learn_holes
-from scheduler.core.packing.shares import Thousandths
+from scheduler.core.packing.tables import Extent, learn_holes
+from scheduler.core.packing.thousandths import Thousandths
 
 HALF = Kind(1_000, 1_024, 1, 0.5, 500)
 WHOLE = Kind(1_000, 1_024, 1, 1.0, 1_000)

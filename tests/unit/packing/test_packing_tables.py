@@ -9,10 +9,10 @@ from scheduler.core.packing.fill import fill_table, least_of_draws
 from scheduler.core.packing.fragmentation import fragment, typical
 from scheduler.core.packing.holes import hole_values
 from scheduler.core.packing.kinds import Kind
-from scheduler.core.packing.learning import Extent, learn, learn_holes
 from scheduler.core.packing.mix import LEARN_AT, WINDOW, Recent, prior_mix
 from scheduler.core.packing.scarcity import MOST, model_shares, scarcity
-from scheduler.core.packing.shares import Thousandths
+from scheduler.core.packing.tables import Extent, learn, learn_holes
+from scheduler.core.packing.thousandths import Thousandths
 from scheduler.core.packing.weights import FILLING, STEADY, weights_for
 
 

@@ -10,17 +10,17 @@ import pytest
 from ortools.sat.python import cp_model
 
 from agents.contract.boards import boards
-from scheduler.core.carving.shape import shape
-from scheduler.core.carving.windows import READY, many_empty, values, weights_of
-from scheduler.core.policy import Order
-from scheduler.core.values import Demand, DeviceRequest, Mix
+from scheduler.core.geometry.layout_graph import shape
+from scheduler.core.geometry.placement_value import READY, many_empty, values, weights_of
+from scheduler.core.model.policy import Order
+from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
 from scheduler.replay import mig
 from scheduler.replay.__main__ import main
 from scheduler.replay.mig_baselines import free_repacking, packing, repacks
-from scheduler.replay.mig_choose import cheapest, room_by_move, room_by_moves, tables
+from scheduler.replay.mig_choices import cheapest, room_by_move, room_by_moves, tables
 from scheduler.replay.mig_moves import DEPTH, ahead, joint, reach
 from scheduler.replay.mig_world import churn, inflation, run, sizes
-from tests.builders import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
+from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
 # In a fresh clone the first that runs compiles the replay.
 pytestmark = pytest.mark.timeout(300)

@@ -8,10 +8,10 @@ import sys
 import pytest
 from tqdm import tqdm
 
-from scheduler.core.policy import Policy
+from scheduler.core.model.policy import Policy
 from scheduler.core.snapshot_file import saved_pass
 from scheduler.replay.__main__ import KINDS, main
-from tests.builders import a_cluster, a_gpu, a_job, a_node
+from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node
 
 TRACE = "job_id,num_gpu,submit_time,duration\n0,1,0,9000\n1,2,1000,5000\n"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,4,T4\n"

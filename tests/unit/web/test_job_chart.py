@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from portal.web.job_chart import HEIGHT, MOST_POINTS, WIDTH, Point, chart
+from portal.web.job.chart import HEIGHT, MOST_POINTS, WIDTH, Point, chart
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -16,8 +16,8 @@ from agents.contract.phrase import Phrase, one_after_another
 from agents.mps.control import ControlCode
 from agents.mps.refusals import ShareCode
 from agents.nvml.session import NvmlCode
-from portal.web.node_words import GISTS
-from scheduler.core.states import (
+from portal.web.wording.node_messages import GISTS
+from scheduler.core.model.states import (
     AllocationStatus,
     GpuHealth,
     JobStatus,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from scheduler.core.policy import Backfill
+from scheduler.core.model.policy import Backfill
 from scheduler.what_if.changes import PolicySet, QuotaSet
-from scheduler.what_if.comparing import changed_by
-from scheduler.what_if.refused import ChangeRefusedError
-from scheduler.what_if.wire import (
+from scheduler.what_if.comparison import changed_by
+from scheduler.what_if.errors import ChangeRefusedError
+from scheduler.what_if.json_format import (
     KINDS,
     layout_word,
     mode_word,
@@ -16,7 +16,7 @@ from scheduler.what_if.wire import (
     read_changes,
     write_change,
 )
-from tests.builders import a_gpu, a_node, a_quota
+from tests.support.snapshots import a_gpu, a_node, a_quota
 from tests.unit.what_if.worlds import a_setting
 
 WORDS = [

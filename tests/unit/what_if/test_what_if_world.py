@@ -6,13 +6,13 @@ from dataclasses import asdict, replace
 import pytest
 
 from agents.contract.documents import SliceKind
-from scheduler.core.policy import Backfill, Preemption
-from scheduler.core.values import PastRun, Priority
+from scheduler.core.model.policy import Backfill, Preemption
+from scheduler.core.model.snapshot import PastRun, Priority
 from scheduler.virtual.world import CARVE_SECONDS
-from scheduler.what_if.comparing import MOST_JOBS, compare
-from scheduler.what_if.refused import ChangeRefusedError
-from scheduler.what_if.wire import read_changes
-from tests.builders import a_gpu, a_node, a_quota
+from scheduler.what_if.comparison import MOST_JOBS, compare
+from scheduler.what_if.errors import ChangeRefusedError
+from scheduler.what_if.json_format import read_changes
+from tests.support.snapshots import a_gpu, a_node, a_quota
 from tests.unit.what_if.worlds import (
     HOUR,
     SINCE,

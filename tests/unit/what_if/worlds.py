@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from scheduler.core.policy import Policy
-from scheduler.core.values import OwnerView
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import OwnerView
 from scheduler.virtual.devices import emptied
-from scheduler.virtual.fates import mix_of
+from scheduler.virtual.job_ends import mix_of
 from scheduler.virtual.values import Recorded, Setting, Week
 from scheduler.virtual.world import World
-from scheduler.what_if.comparing import compare
+from scheduler.what_if.comparison import compare
 from scheduler.what_if.outcome import outcome_of
-from tests.builders import a_gpu, a_job, a_node
+from tests.support.snapshots import a_gpu, a_job, a_node
 
 SINCE = 1_000_000
 HOUR = 3_600

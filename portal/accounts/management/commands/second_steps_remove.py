@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from portal.accounts.models import User
-from portal.accounts.people import second_steps_remove
+from portal.accounts.profiles import second_steps_remove
 
 
 class Command(BaseCommand):

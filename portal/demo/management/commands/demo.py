@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from portal.demo.house import House
+from portal.demo.demonstration import House
 from portal.demo.preflight import Unfit, check_machine, port_from
 from portal.demo.processes import DemoFailed
 from portal.demo.terminal import Screen

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from portal.jobs.snapshot import cluster_snapshot, queue
+from portal.planning.snapshot import cluster_snapshot, queue
 from portal.quotas.policy import policy_now
 from scheduler.core.snapshot_file import saved_pass
 

@@ -16,8 +16,14 @@ from portal.errors import Refused
 from portal.what_if.services import what_if, what_if_carry_out
 from portal.what_if.table import lines_of
 from scheduler.what_if.changes import Change, NodeRemoved
-from scheduler.what_if.refused import ChangeRefusedError
-from scheduler.what_if.wire import layout_word, mode_word, nodes_word, policy_word, quota_word
+from scheduler.what_if.errors import ChangeRefusedError
+from scheduler.what_if.json_format import (
+    layout_word,
+    mode_word,
+    nodes_word,
+    policy_word,
+    quota_word,
+)
 
 # Option, how a word of it is read, and its help.
 OPTIONS: dict[str, tuple[Callable[[str], Change], str]] = {

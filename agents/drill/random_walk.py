@@ -1,0 +1,278 @@
+"""A random walk of wishes and faults over one simulated node, under a clock that nobody waits for.
+
+After every step the promises of the node are checked; a fault-free stretch now and then shows that
+it also comes to rest.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pynvml
+
+import agents.node
+from agents.contract.boards import boards
+from agents.contract.documents import ReplicaState
+from agents.drill.engine import MemoryEngine
+from agents.drill.kill_points import Fuse, Killed, fused
+from agents.drill.node import BOARD, NODE, AtOnce
+from agents.drill.portal import Portal
+from agents.journal import Journal
+from agents.node import NodeLoop
+from agents.nvml.session import Nvml, NvmlFailure
+from agents.observe import Hardware
+from agents.policy import Policy
+from agents.runtime.base import RuntimeFailure
+from agents.simdriver.codes import Code
+from agents.simdriver.install import install
+from agents.simdriver.state import new_node
+from agents.simdriver.store import Store
+
+# So long in contact and without a fault: nothing unwanted is left, all that is wanted runs.
+REST_SECONDS = 30
+SHOWN = 10
+CHANGING = (
+    "nvmlDeviceCreateGpuInstanceWithPlacement",
+    "nvmlGpuInstanceCreateComputeInstance",
+    "nvmlGpuInstanceDestroy",
+    "nvmlComputeInstanceDestroy",
+)
+# The order in which a replica's states may follow each other; the last two are ends.
+ORDER = {
+    ReplicaState.PREPARING: 0,
+    ReplicaState.READY: 1,
+    ReplicaState.RUNNING: 2,
+    ReplicaState.EXITED: 3,
+    ReplicaState.FAILED: 3,
+}
+
+
+class Clock:
+    """In the place of `time` in the loop: sleeping only moves it."""
+
+    CLOCK_BOOTTIME = 7
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def clock_gettime(self, _: int) -> float:
+        return self.now
+
+
+class Walk:
+    """`violations` counts broken promises by their number in the list of invariants."""
+
+    def __init__(self, home: Path, seed: int) -> None:
+        self.home, self.random, self.clock = home, Random(seed), Clock()  # noqa: S311 - no secret
+        store = Store(home / "driver.json")
+        store.create(new_node(board=BOARD, gpus=1, seed=seed, latency=False))
+        install(store.path)
+        self.store, self.engine, self.fuse = store, MemoryEngine(), Fuse()
+        self.gpu = Nvml().devices()[0].uuid
+        self.portal = Portal(NODE, self.gpu, boards()[BOARD], self.random)
+        self.journal: Journal | None = None
+        self.loop: NodeLoop | None = None
+        self.told: dict[str, ReplicaState] = {}
+        self.done: Counter[str] = Counter()
+        self.violations: Counter[str] = Counter()
+        self.first: list[str] = []
+        self.driver_fails = 0
+        self.engine_back_at = 0.0
+
+    def take(self, operations: int) -> None:
+        ways: list[tuple[Callable[[], None], int]] = [
+            (self.portal.ask, 30),
+            (self.portal.stop, 15),
+            (self.portal.merge, 10),
+            (self._container_ends, 8),
+            (self._kill, 12),
+            (self._engine_away, 4),
+            (self._image_away, 3),
+            (self._driver_refuses, 6),
+            (self._reboot, 1),
+            (self._rest, 2),
+            (self._wait, 9),
+        ]
+        calls, weights = zip(*ways, strict=True)
+        with self._watched():
+            for _ in range(operations):
+                (way,) = self.random.choices(calls, weights)
+                self.done[way.__name__.strip("_")] += 1
+                way()
+                self._round()
+            self._rest()
+        if self.journal is not None:
+            self.journal.close()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(agents.node, "time", self.clock))
+            for name in CHANGING:
+                stack.enter_context(
+                    patch.object(pynvml.nvmlLib, name, self._maybe(getattr(pynvml.nvmlLib, name)))
+                )
+            stack.enter_context(fused(self.fuse, []))
+            yield
+
+    def _maybe(self, symbol: Callable[..., int]) -> Callable[..., int]:
+        def call(*arguments: Any) -> int:
+            if self.driver_fails > 0:
+                self.driver_fails -= 1
+                return int(Code.IN_USE)
+            return symbol(*arguments)
+
+        return call
+
+    def _round(self) -> None:
+        """One second: the agent hears the portal, acts, and is heard."""
+        self.clock.now += 1
+        self.engine.is_away = self.clock.now < self.engine_back_at
+        try:
+            loop = self.loop or self._begin()
+            desired = self.portal.document()
+            loop.in_contact(float("inf"))
+            if loop.desired != desired:
+                loop.accept(desired)
+            loop.hardware.refresh()
+            loop.round()
+            for replica in self.engine.containers:
+                loop.journal.ship(replica, 0)
+        except Killed:
+            self.loop, self.fuse.lit = None, 0
+        except (RuntimeFailure, NvmlFailure):
+            self.done["rounds that failed"] += 1
+        with self.fuse.asleep():
+            self._check()
+
+    def _begin(self) -> NodeLoop:
+        if self.journal is not None:
+            self.journal.close()
+        self.journal = Journal(self.home / "journal.sqlite3")
+        hardware = Hardware(Nvml(), self.engine, self.home, simulated=True)
+        self.loop = NodeLoop(NODE, self.journal, hardware, self.engine, Policy(), self._hear)
+        self.loop._pool.shutdown()
+        self.loop._pool = AtOnce()  # type: ignore[assignment]
+        return self.loop
+
+    def _hear(self, document: Any) -> None:
+        """The report arrives. A replica that ended stays so, and none goes back (I7)."""
+        for replica in document.replicas:
+            before = self.told.get(replica.id)
+            if before is not None and ORDER[replica.state] < ORDER[before]:
+                self._broken("I7", f"{replica.id} went from {before} to {replica.state}")
+            if before is not None and ORDER[before] == 3 and replica.state is not before:
+                self._broken("I7", f"{replica.id} had {before} and is {replica.state}")
+            self.told[replica.id] = replica.state
+        self.portal.hear(document, self.loop.desired.revision if self.loop else 0)
+
+    def _check(self) -> None:
+        """What holds at every moment, faults or not."""
+        running = self.engine.running()
+        devices = Counter(device for given in running.values() for device in given)
+        for device, count in devices.items():
+            if count > 1:
+                self._broken("I1", f"{count} containers run on {device}")
+        there = {i.uuid for i in Nvml().instances(self.gpu)} if self._is_mig() else set()
+        for replica, given in running.items():
+            if not set(given) <= there:
+                self._broken("I1", f"{replica} runs on a slice that is not there")
+        for replica, count in self.engine.starts.items():
+            if count > 1:
+                self._broken("I8", f"{replica} was started {count} times")
+        fences: dict[str, int] = {}
+        for replica in running:
+            seen = self.engine.containers[replica]
+            newest = max(fences.get(seen.job, 0), seen.fence)
+            if fences.get(seen.job, newest) != newest or seen.fence != newest:
+                self._broken("I9", f"two attempts of {seen.job} run")
+            fences[seen.job] = newest
+
+    def _rest(self) -> None:
+        """No more faults and wishes for a while: then nothing unwanted is left (I4), everything
+        wanted runs or is told as ended (I5), and hearing the same again changes nothing (I8)."""
+        self._calm()
+        for _ in range(REST_SECONDS):
+            self._round()
+        desired = self.portal.document()
+        wanted = {r.id for r in desired.replicas}
+        for replica in self.engine.containers.keys() - wanted:
+            self._broken("I4", f"{replica} is left")
+        with self.fuse.asleep():
+            there = {(i.start, i.profile) for i in Nvml().instances(self.gpu) if i.uuid}
+        if there != {(s.start, s.profile) for s in desired.slices}:
+            self._broken("I4", f"slices are {sorted(there)}")
+        for replica_id in wanted - self.engine.running().keys():
+            if self.told.get(replica_id) not in (ReplicaState.EXITED, ReplicaState.FAILED):
+                self._broken("I5", f"{replica_id} neither runs nor was told as ended")
+        before = (dict(self.engine.containers), self.store.node())
+        self._round()
+        if (dict(self.engine.containers), self.store.node()) != before:
+            self._broken("I8", "the same document changed the node")
+
+    def _calm(self) -> None:
+        self.engine_back_at, self.engine.refuses = 0.0, False
+        self.driver_fails = self.fuse.lit = 0
+
+    def _container_ends(self) -> None:
+        running = sorted(self.engine.running())
+        if running:
+            self.engine.exit(self.random.choice(running), self.random.choice((0, 1, 137)))
+
+    def _kill(self) -> None:
+        """The agent, somewhere in the rounds to come."""
+        self.fuse.lit = self.fuse.passed + self.random.randint(1, 300)
+
+    def _engine_away(self) -> None:
+        self.engine_back_at = self.clock.now + self.random.randint(1, 8)
+
+    def _image_away(self) -> None:
+        self.engine.refuses = not self.engine.refuses
+
+    def _driver_refuses(self) -> None:
+        self.driver_fails = self.random.randint(1, 4)
+
+    def _reboot(self) -> None:
+        """Containers have ended; instances are gone, as a reboot leaves them."""
+        for replica in list(self.engine.running()):
+            self.engine.exit(replica, 137)
+        with self.store.change() as node:
+            for gpu in node.gpus:
+                gpu.instances.clear()
+        self.loop = None
+
+    def _wait(self) -> None:
+        """Nothing new."""
+
+    def _is_mig(self) -> bool:
+        return bool(Nvml().devices()[0].mig_current)
+
+    def _broken(self, promise: str, sentence: str) -> None:
+        self.violations[promise] += 1
+        if len(self.first) < SHOWN:
+            self.first.append(f"{promise} at {self.clock.now:.0f} s: {sentence}")
+
+
+def random_walk(*, operations: int, seed: int) -> dict[str, Any]:
+    """What was done and how many promises were broken, as JSON data."""
+    with tempfile.TemporaryDirectory(prefix="tessera-drill-") as folder:
+        walk = Walk(Path(folder), seed)
+        walk.take(operations)
+    return {
+        "operations": operations,
+        "seed": seed,
+        "virtual_seconds": round(walk.clock.now),
+        "points": walk.fuse.passed,
+        "done": dict(sorted(walk.done.items())),
+        "violations": sum(walk.violations.values()),
+        "by_invariant": dict(sorted(walk.violations.items())),
+        "first": walk.first,
+    }

@@ -1,0 +1,105 @@
+"""Processes on our GPUs that no replica of ours started.
+
+They make no GPU unhealthy. On a device that runs a replica they are told; an idle device that has
+one is held back until it is gone, because its memory and time are not free.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agents.contract.documents import DesiredReplica
+from agents.device_keys import DeviceKey, device_key, whole_gpu
+from agents.device_users import MONITORS, Files, Holder, program_of
+from agents.nvml.clients import Client
+from agents.nvml.session import GpuFacts, InstanceFacts
+from agents.runtime.base import Phase, Seen
+
+# Servers that work for others, by the kernel's 15 characters of their names: MPS and persistence.
+SERVANTS = ("nvidia-cuda-mps", "nvidia-persiste", *MONITORS)
+
+
+@dataclass(frozen=True, slots=True)
+class Strangers:
+    """`held_back`: devices that are not given out now, with who is on each; `sentences`: what
+    people should hear."""
+
+    held_back: Mapping[DeviceKey, str] = field(default_factory=dict)
+    sentences: tuple[str, ...] = ()
+
+
+def strangers(
+    clients: Mapping[str, Iterable[Client]],
+    gpus: Iterable[GpuFacts],
+    instances: Iterable[InstanceFacts],
+    granted: frozenset[DeviceKey],
+    is_ours: Callable[[int], bool | None],
+    files: Files,
+) -> Strangers:
+    """`clients` by GPU UUID; `granted`: devices of live replicas. `is_ours` is None of a process
+    that this namespace does not show: on a granted device that is taken for the replica's own."""
+    held: dict[DeviceKey, str] = {}
+    said = []
+    instances = list(instances)
+    for gpu in gpus:
+        for client in clients.get(gpu.uuid, ()):
+            key, what = _place(gpu, instances, client)
+            ours = is_ours(client.pid)
+            if ours or (ours is None and _is_granted(key, gpu, granted)):
+                continue
+            holder = Holder(client.pid, program_of(files, client.pid))
+            if holder.program.startswith(SERVANTS):
+                continue
+            is_used = _is_granted(key, gpu, granted)
+            if key is not None:
+                held[key] = str(holder)
+            why = "its job shares it" if is_used else "it is not given out before that has ended"
+            said.append(f"{what} is used by {holder}, which belongs to no job here: {why}.")
+    return Strangers(held, tuple(said))
+
+
+def granted_to(
+    replicas: Iterable[DesiredReplica], seen: Mapping[str, Seen]
+) -> frozenset[DeviceKey]:
+    """Devices whose replica stands ready or runs; shares by what they are a share of."""
+    live = {key for key, one in seen.items() if one.phase is not Phase.EXITED}
+    devices = [d for replica in replicas if replica.id in live for d in replica.devices]
+    return frozenset(map(device_key, devices))
+
+
+def is_of_ours(files: Files, seen: Mapping[str, Seen], pid: int) -> bool | None:
+    """Whether a process belongs to a container of `seen`, by its control group, or to a replica
+    that is a plain process, by what its session's leader was called with. None: it is not shown."""
+    groups = files.text(f"/proc/{pid}/cgroup")
+    if groups is None:
+        return None
+    names = {s.container for s in seen.values() if s.container}
+    if any(re.search(rf"\b{re.escape(name)}[0-9a-f]*\b", groups) for name in names):
+        return True
+    leader = _session(files.text(f"/proc/{pid}/stat") or "")
+    called = (files.text(f"/proc/{leader}/cmdline") or "").split("\0") if leader else []
+    return any(word.endswith(f"/{replica}") for word in called for replica in seen)
+
+
+def _session(stat: str) -> int:
+    """Sixth field of proc(5)'s stat; the second may itself have blanks and brackets."""
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[3]) if len(fields) > 3 else 0
+
+
+def _place(
+    gpu: GpuFacts, instances: list[InstanceFacts], client: Client
+) -> tuple[DeviceKey | None, str]:
+    """The device that the process is on; None where that is no device: the whole of a divided
+    GPU."""
+    if not gpu.mig_current:
+        return whole_gpu(gpu.uuid), f"GPU {gpu.index}"
+    for instance in instances:
+        if (instance.gpu_uuid, instance.instance_id) == (gpu.uuid, client.gpu_instance):
+            return instance.key, f"{instance.profile} at {instance.start} of GPU {gpu.index}"
+    return None, f"GPU {gpu.index}"
+
+
+def _is_granted(key: DeviceKey | None, gpu: GpuFacts, granted: frozenset[DeviceKey]) -> bool:
+    """A process on the whole of a divided GPU stands beside any of its jobs."""
+    return key in granted if key is not None else any(g[0] == gpu.uuid for g in granted)

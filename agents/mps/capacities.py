@@ -1,0 +1,27 @@
+"""What each GPU and each MIG instance has for shares, from what the driver told. Pure."""
+
+from collections.abc import Iterable
+
+from agents.device_keys import whole_gpu
+from agents.mps.limits import clients
+from agents.mps.refusals import Place, Room
+from agents.nvml.session import GpuFacts, InstanceFacts
+
+
+def rooms(
+    gpus: Iterable[GpuFacts], instances: Iterable[InstanceFacts], cuda: str
+) -> dict[Place, Room]:
+    """By place, what exists now. The memory of an instance of a board without a table is 0: not
+    known."""
+    by_uuid = {gpu.uuid: gpu for gpu in gpus}
+    found: dict[Place, Room] = {}
+    for gpu in by_uuid.values():
+        most = clients(cuda, gpu.board.compute_capability)
+        found[whole_gpu(gpu.uuid)] = Room(gpu.memory_mib, most)
+    for instance in instances:
+        board = by_uuid[instance.gpu_uuid].board
+        profile = board.profile(instance.profile)
+        width = (profile.compute_slices, board.compute_slices) if profile else (1, 1)
+        most = clients(cuda, board.compute_capability, *width)
+        found[instance.key] = Room(profile.memory_mib if profile else 0, most)
+    return found

@@ -1,0 +1,56 @@
+"""Audit lines for what allauth does: signing in, passwords, second steps, connected accounts."""
+
+from typing import Any
+
+from allauth.account.signals import password_changed, user_logged_in, user_signed_up
+from allauth.mfa.models import Authenticator
+from allauth.mfa.signals import authenticator_added, authenticator_removed, authenticator_reset
+from allauth.socialaccount.signals import social_account_added
+from django.dispatch import receiver
+from django.http import HttpRequest
+from django.utils import timezone
+
+from portal.accounts.models import User
+from portal.accounts.profiles import person_audit
+from portal.accounts.sessions import SEEN, sessions_end_others
+
+
+@receiver(user_logged_in)
+def signed_in(request: HttpRequest, user: User, **_: Any) -> None:
+    request.session[SEEN] = int(timezone.now().timestamp())
+    records = request.session.get("account_authentication_methods") or []
+    by = [record.get("type") or record.get("method") for record in records]
+    person_audit(user, "sign_in", after={"by": [name for name in by if name]})
+
+
+@receiver(user_signed_up)
+def came(user: User, sociallogin: Any = None, **_: Any) -> None:
+    by = sociallogin.account.provider if sociallogin else ""
+    person_audit(user, "user_add", after={"by": by, "projects": 0})
+
+
+@receiver(social_account_added)
+def connected(sociallogin: Any, **_: Any) -> None:
+    person_audit(sociallogin.user, "sign_in_connect", after={"by": sociallogin.account.provider})
+
+
+@receiver(password_changed)
+def password_was_changed(request: HttpRequest, user: User, **_: Any) -> None:
+    """Every other browser is signed out: whoever knew the old password is out as well."""
+    person_audit(user, "password_change")
+    sessions_end_others(user=user, keep=request.session.session_key or "")
+
+
+@receiver(authenticator_added)
+def step_added(user: User, authenticator: Authenticator, **_: Any) -> None:
+    person_audit(user, "second_step_add", after={"kind": authenticator.type})
+
+
+@receiver(authenticator_removed)
+def step_removed(user: User, authenticator: Authenticator, **_: Any) -> None:
+    person_audit(user, "second_step_remove", before={"kind": authenticator.type})
+
+
+@receiver(authenticator_reset)
+def codes_made(user: User, **_: Any) -> None:
+    person_audit(user, "recovery_codes_new")

@@ -1,0 +1,1 @@
+"""Devices that replicas hold: bound, released, and drained from a node."""

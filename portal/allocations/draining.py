@@ -1,0 +1,127 @@
+"""Empty a node: no new work, what runs there and when it ends, and stopping what an admin named.
+
+A drained node is a cordoned one on which nothing runs. What is stopped has the grace of its job;
+preemptible work and what has an infrastructure retry left is queued again, the rest ends.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from agents.contract.phrase import Phrase
+from portal.accounts.models import User
+from portal.accounts.rights import require_platform_admin
+from portal.audit.services import audit_record
+from portal.database.locks import locked
+from portal.errors import Refused
+from portal.inventory.models import Node
+from portal.inventory.services import node_cordon
+from portal.jobs.lifecycle import DRAINED, PREEMPTED, job_stop
+from portal.jobs.models import Job, Replica
+from portal.live.bell import ring
+from portal.text import one_line
+from scheduler.core.model.states import JOB_HOLDING, REPLICA_ENDED, JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class OnNode:
+    """A job with replicas on a node. `elsewhere`: names of other nodes that it runs on as well.
+    `ends_by`: null before it has started. `comes_back`: when it is stopped, it is queued again."""
+
+    job: Job
+    replicas: int
+    elsewhere: tuple[str, ...]
+    ends_by: datetime | None
+    comes_back: bool
+
+
+def load_of(node: Node) -> list[OnNode]:
+    """What runs, or gets ready, on the node; what ends last comes last. Two queries."""
+    live = Replica.objects.exclude(status__in=[str(s) for s in REPLICA_ENDED])
+    jobs = {
+        job.pk: job
+        for job in Job.objects.filter(
+            pk__in=live.filter(node=node).values("attempt__job_id"),
+            status__in=[str(s) for s in JOB_HOLDING],
+        ).select_related("project", "owner")
+    }
+    counts = dict.fromkeys(jobs, 0)
+    others: dict[int, set[str]] = {pk: set() for pk in jobs}
+    rows = live.filter(attempt__job_id__in=jobs).select_related("node", "attempt")
+    for row in rows.defer("node__desired", "node__topology", "node__facts"):
+        if row.node_id == node.pk:
+            counts[row.attempt.job_id] += 1
+        else:
+            others[row.attempt.job_id].add(row.node.name)
+    found = [
+        OnNode(job, counts[pk], tuple(sorted(others[pk])), job.deadline_at, _comes_back(job))
+        for pk, job in jobs.items()
+    ]
+    return sorted(found, key=lambda one: (one.ends_by is None, one.ends_by or 0, one.job.pk))
+
+
+def node_drain(*, node: Node, by: User, reason: str, stop: Collection[str] = ()) -> list[str]:
+    """Cordon the node; stop exactly the jobs named, "J-12", with their grace. The labels stopped.
+
+    Raises Refused(forbidden, reason_missing, node_retired, drain_stale): the last where other jobs
+    run there than were named, so that nobody stops what they have not read.
+    """
+    require_platform_admin(by)
+    reason = one_line(reason)
+    if node.schedulable or node.cordon_reason != reason:
+        node = node_cordon(node=node, reason=reason, actor=by.username)
+    if not stop:
+        return []
+    there = {one.job.label: one.job for one in load_of(node) if not _is_stopping(one.job)}
+    if set(stop) != set(there):
+        sentence = Phrase(
+            "What runs on %(node)s has changed since you read it. Read it again", node=node.name
+        )
+        raise Refused("drain_stale", sentence, "stop", 409)
+    stopped = [label for label, job in there.items() if _stop(job, node, by)]
+    audit_record(
+        actor=by.username,
+        action="node_drain",
+        noun="node",
+        noun_id=node.name,
+        after={"reason": reason, "stopped": stopped},
+    )
+    return stopped
+
+
+def _comes_back(job: Job) -> bool:
+    return job.preemptible or job.infrastructure_retries_left > 0
+
+
+def _is_stopping(job: Job) -> bool:
+    return JobStatus(job.status) is JobStatus.STOPPING
+
+
+def _stop(job: Job, node: Node, by: User) -> bool:
+    """False where it has ended meanwhile."""
+    sentence = Phrase(
+        "%(user)s drains %(node)s: %(because)s",
+        user=by.username,
+        node=node.name,
+        because=node.cordon_reason,
+    )
+    with transaction.atomic():
+        (row,) = locked(Job.objects.filter(pk=job.pk))
+        if JobStatus(row.status) not in JOB_HOLDING or _is_stopping(row):
+            return False
+        if not row.preemptible:
+            attempt = row.attempts.latest("number")
+            attempt.first_failure = {
+                "rank": 0,
+                "status": "lost",
+                "exit_code": None,
+                "code": DRAINED,
+                "sentence": sentence,
+            }
+            attempt.save(update_fields=["first_failure"])
+        why = PREEMPTED if row.preemptible else DRAINED
+        job_stop(job=row, stop_reason=why, sentence=sentence, actor=by.username)
+        ring(f"job:{row.pk}")
+    return True

@@ -1,0 +1,96 @@
+"""Allocations from bound to released. A device is free only after its container was seen gone."""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from agents.contract.documents import SliceKind
+from portal.audit.transitions import advance
+from portal.database.locks import locked
+from portal.inventory.boards import quota_names
+from portal.inventory.models import Gpu, Node, Slice
+from portal.inventory.reports import slice_delete
+from portal.jobs.models import Allocation, Replica, Wish
+from portal.quotas.models import Quota, quotas_of
+from scheduler.core.model.states import ALLOCATION_LIVE, AllocationStatus, SliceStatus
+
+SECOND = timedelta(seconds=1)
+
+
+def allocations_bind(*, replica: Replica, at: datetime) -> None:
+    """The replica has its devices: their time counts from now."""
+    rows = replica.allocations.filter(status=AllocationStatus.RESERVED)
+    for row in locked(rows.select_related("replica__attempt")):
+        advance(row, AllocationStatus.BOUND, at=at, bound_at=at)
+
+
+def is_release_due(*, node: Node) -> bool:
+    """Whether the node was told to remove replicas whose devices are still held for them."""
+    return _told_to_go(node).exists()
+
+
+def replicas_gone(*, node: Node, seen: set[str]) -> bool:
+    """Mark the allocations of replicas that the node was told to remove and no longer lists."""
+    rows = locked(_told_to_go(node).select_related("replica__attempt"))
+    gone = [row for row in rows if str(row.replica_id) not in seen]
+    for row in gone:
+        advance(row, AllocationStatus.RELEASING)
+    return bool(gone)
+
+
+def _told_to_go(node: Node) -> QuerySet[Allocation]:
+    told = Replica.objects.filter(
+        node=node, wish=Wish.GONE, gone_revision__lte=node.applied_revision
+    )
+    held = [AllocationStatus.RESERVED, AllocationStatus.BOUND]
+    return Allocation.objects.filter(replica__in=told, status__in=held)
+
+
+def allocations_release() -> int:
+    """Release everything marked: quota back, whole GPUs and shares away, MIG slices kept warm."""
+    waiting = Allocation.objects.filter(status=AllocationStatus.RELEASING)
+    ids = list(waiting.values_list("pk", flat=True))
+    return sum(_release(pk) for pk in ids)
+
+
+def _release(pk: UUID) -> int:
+    """One allocation in one short transaction. The GPU is locked before the time is taken, so that
+    the intervals of two holders of one slice never overlap."""
+    with transaction.atomic():
+        row = Allocation.objects.select_related("slice", "replica__attempt").get(pk=pk)
+        quotas = locked(quotas_of(row.project_id, row.user_id))
+        locked(Gpu.objects.filter(pk=row.slice.gpu_id))
+        (device,) = locked(Slice.objects.filter(pk=row.slice_id).select_related("gpu"))
+        models = quota_names(device.gpu)
+        (row,) = locked(Allocation.objects.filter(pk=pk).select_related("replica__attempt"))
+        if row.status != AllocationStatus.RELEASING:
+            return 0
+        now = timezone.now()
+        used = max(0, (now - row.bound_at) // SECOND) if row.bound_at else 0
+        advance(row, AllocationStatus.RELEASED, at=now, released_at=now, used_seconds=used)
+        _quotas_return([q for q in quotas if q.model in models], row.units)
+        if device.kind != SliceKind.MIG:
+            slice_delete(device)
+        return 1
+
+
+def _quotas_return(quotas: list[Quota], units: int) -> None:
+    """Give units back; the guard falls with them towards what may be held."""
+    for quota in quotas:
+        Quota.objects.filter(pk=quota.pk).update(
+            used_units=F("used_units") - units,
+            guard_units=Greatest(F("limit_units") + F("borrow_units"), F("used_units") - units),
+        )
+
+
+def idle_slices(slices: list[str]) -> list[Slice]:
+    """Those of `slices` that are ready and held by nobody, locked."""
+    live = Allocation.objects.filter(
+        slice=OuterRef("pk"), status__in=[str(s) for s in ALLOCATION_LIVE]
+    )
+    rows = Slice.objects.filter(pk__in=slices, status=SliceStatus.READY).exclude(Exists(live))
+    return locked(rows.select_related("gpu"))

@@ -1,0 +1,1 @@
+"""REST: projects, members and API tokens."""

@@ -1,0 +1,1 @@
+"""REST: nodes, devices and partitions."""

@@ -1,0 +1,1 @@
+"""REST: jobs, their actions, logs, events and dry run."""

@@ -1,0 +1,99 @@
+"""The job list's filters over REST: those of the page, `portal.jobs.filters`, and its pages."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import QueryDict
+from django.utils.dateparse import parse_datetime
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from portal.accounts.models import User
+from portal.api.protocol.content import POSITION, NewestFirst
+from portal.jobs.filters import KINDS, ORDERS, JobFilters
+from portal.jobs.models import Job
+from portal.jobs.selectors import jobs_visible_to
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.states import JobStatus
+
+DEFAULT_ORDER = "newest"
+
+
+class JobQuery(serializers.Serializer[Any]):
+    """Filters of the job list, for the schema: `portal.jobs.filters` reads them. A test holds the
+    names equal."""
+
+    status = serializers.MultipleChoiceField(
+        choices=[(str(s), str(s)) for s in JobStatus], required=False, help_text="may be repeated"
+    )
+    reason = serializers.MultipleChoiceField(
+        choices=[(str(code), str(code)) for code in ReasonCode],
+        required=False,
+        help_text="what it waits for; may be repeated",
+    )
+    project = serializers.CharField(max_length=40, required=False)
+    owner = serializers.CharField(max_length=150, required=False)
+    mine = serializers.BooleanField(required=False, help_text="only the caller's own")
+    name = serializers.CharField(
+        max_length=63, required=False, help_text="a part of the name, or a number such as J-12"
+    )
+    node = serializers.CharField(
+        max_length=63, required=False, help_text="the node that it runs or ran on"
+    )
+    kind = serializers.ChoiceField(choices=[(kind, kind) for kind in KINDS], required=False)
+    submitted_after = serializers.CharField(
+        required=False, help_text="such as 2026-01-31, or 2026-01-31T09:30+00:00"
+    )
+    submitted_before = serializers.CharField(
+        required=False, help_text="such as 2026-01-31, or 2026-01-31T09:30+00:00"
+    )
+
+
+class OrderedJobQuery(JobQuery):
+    order = serializers.ChoiceField(
+        choices=[(order, order) for order in ORDERS],
+        required=False,
+        help_text="newest by default; started and finished: the latest first",
+    )
+
+
+class JobPages(NewestFirst):
+    """Pages in the order asked for. A cursor goes on only in the order that it came from."""
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        order = request.query_params.get("order") or DEFAULT_ORDER
+        return ORDERS.get(order, ORDERS[DEFAULT_ORDER])
+
+    def is_position(self, request: Request, position: str) -> bool:
+        order = request.query_params.get("order") or DEFAULT_ORDER
+        if ORDERS.get(order, ("-id",))[0].removeprefix("-") == "id":
+            return bool(POSITION.fullmatch(position))
+        try:
+            moment = parse_datetime(position)
+        except ValueError:
+            return False
+        return moment is not None and moment.tzinfo is not None
+
+
+def found(user: User, query: Mapping[str, Any]) -> QuerySet[Job]:
+    """The jobs that a query or a body asks for, of those the user sees. Raises ValidationError."""
+    data = query if isinstance(query, QueryDict) else _as_query(query)
+    filters = JobFilters(data, jobs_visible_to(user), user=user)
+    if filters.errors:
+        wrong = {name: [str(text) for text in texts] for name, texts in filters.errors.items()}
+        raise serializers.ValidationError(wrong)
+    rows: QuerySet[Job] = filters.qs
+    return rows
+
+
+def _as_query(body: Mapping[str, Any]) -> QueryDict:
+    data = QueryDict(mutable=True)
+    for name, value in body.items():
+        values = value if isinstance(value, list | tuple | set | frozenset) else [value]
+        data.setlist(name, [_text(one) for one in values])
+    return data
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""REST: authentication, problems, idempotency, conditional requests and the schema."""

@@ -1,0 +1,1 @@
+"""REST: GPU-hours and budgets."""

@@ -1,0 +1,1 @@
+"""REST: webhooks and their deliveries."""

@@ -1,0 +1,1 @@
+"""How many GPUs and slices are free, by model, node and layout."""

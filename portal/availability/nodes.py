@@ -1,0 +1,237 @@
+"""The whole cluster in few numbers a node, for pages that count a thousand of them.
+
+Four queries whatever the size, of plain columns: rows of whole GPUs are counted by the database,
+and only GPUs that are carved or shared are looked at one by one. Who holds what is not in it.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from django.db.models import Count, Exists, OuterRef, Q, Sum, TextField
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
+
+from agents.contract.boards import Board
+from agents.contract.layouts import layouts
+from portal.availability.layouts import OnGpu, carved_gpus, on_gpu
+from portal.inventory.boards import board_of
+from portal.inventory.models import Gpu, Node, Slice
+from portal.inventory.selectors import LIVE, LIVE_SLICES
+from portal.jobs.models import Allocation
+from scheduler.core.model.states import GpuHealth, NodeStatus
+
+# How a database writes that a list of problems is empty, or was never told.
+NOTHING = (None, "", "[]", "null")
+
+
+@dataclass(slots=True)
+class OfBoard:
+    """The GPUs of one board in a node, or in several. `empty`: healthy, and nothing is on them.
+    `open`: healthy, and nothing on them is held. `texts`: what is on the healthy ones that are
+    carved or shared, as `carved_gpus` has it, and on how many."""
+
+    board: Board
+    memory_mib: int
+    gpus: int = 0
+    out: int = 0
+    empty: int = 0
+    open: int = 0
+    idle: int = 0
+    texts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def made(self) -> Counter[str]:
+        """Idle slices by profile."""
+        found: Counter[str] = Counter()
+        for on, times in self._carved():
+            for profile in on.made:
+                found[profile] += times
+        return found
+
+    @property
+    def fits(self) -> Counter[str]:
+        """What more can be carved, by profile, each on its own."""
+        found = Counter({name: most * self.empty for name, most in self._on_empty().items()})
+        for on, times in self._carved():
+            for profile, most in on.fits.items():
+                found[profile] += most * times
+        return found
+
+    @property
+    def can_carve(self) -> bool:
+        return any(self._on_empty().values()) or any(
+            any(on.fits.values()) for on, _ in self._carved()
+        )
+
+    def has_room_for(self, profile: str) -> bool:
+        """A slice of this profile is idle or can be carved."""
+        return bool(self._on_empty().get(profile)) or any(
+            profile in on.made or on.fits.get(profile) for on, _ in self._carved()
+        )
+
+    def _carved(self) -> Iterator[tuple[OnGpu, int]]:
+        return ((on_gpu(self.board, text), times) for text, times in self.texts.items())
+
+    def _on_empty(self) -> Mapping[str, int]:
+        """What can be carved on one GPU with nothing on it."""
+        return layouts(self.board).beside(()).most if self.empty and self.board.profiles else {}
+
+
+@dataclass(slots=True)
+class NodeDigest:
+    """Nothing of a node that takes no work is counted as free, idle or fitting. `out`: GPUs out of
+    service; `free`: with nothing on them; `idle`: slices that nobody holds."""
+
+    name: str
+    status: str
+    schedulable: bool
+    blocked: bool
+    labels: tuple[str, ...]
+    driver: str = ""
+    boards: list[OfBoard] = field(default_factory=list)
+    held_units: int = 0
+    takes_work: bool = field(init=False)
+    gpus: int = 0
+    out: int = 0
+    free: int = 0
+    idle: int = 0
+
+    def __post_init__(self) -> None:
+        is_online = self.status == NodeStatus.ONLINE
+        self.takes_work = is_online and self.schedulable and not self.blocked
+
+    def add_up(self) -> None:
+        """Over its boards, once all of them are counted."""
+        for of in self.boards:
+            self.gpus, self.out = self.gpus + of.gpus, self.out + of.out
+            if self.takes_work:
+                self.free, self.idle = self.free + of.empty, self.idle + of.idle
+
+    @property
+    def models(self) -> list[str]:
+        return [of.board.model for of in self.boards]
+
+    @property
+    def can_carve(self) -> bool:
+        return self.takes_work and any(of.can_carve for of in self.boards)
+
+    def has_room_for(self, profile: str) -> bool:
+        """A slice of this profile is idle or can be carved."""
+        return self.takes_work and any(of.has_room_for(profile) for of in self.boards)
+
+    def label(self, key: str) -> str:
+        """ "train" of the label "pool=train"; empty where there is none."""
+        head = f"{key}="
+        return next((word[len(head) :] for word in self.labels if word.startswith(head)), "")
+
+
+def cluster_digest(name: str = "") -> list[NodeDigest]:
+    """Every node but retired ones, by name; or the one of this name."""
+    found = {digest.name: digest for digest in _nodes(name)}
+    if not found:
+        return []
+    counted = _boards(found, name)
+    for node, board, usable, healthy, text in _carved(name):
+        if of := counted.get((node, board)):
+            _count(of, usable, healthy, text)
+    rows = Allocation.objects.filter(status__in=LIVE).order_by()
+    rows = rows.filter(slice__gpu__node__name=name) if name else rows
+    held = rows.values_list("slice__gpu__node__name").annotate(units=Sum("units"))
+    for node, units in held:
+        if node in found:
+            found[node].held_units = units
+    for digest in found.values():
+        digest.add_up()
+    return list(found.values())
+
+
+def _nodes(name: str) -> Iterator[NodeDigest]:
+    rows = Node.objects.exclude(status=NodeStatus.RETIRED).order_by("name")
+    rows = rows.filter(name=name) if name else rows
+    facts = (KT("facts__blocks"), KT("facts__driver_version"), Cast("labels", TextField()))
+    columns = rows.values_list("name", "status", "schedulable", *facts)
+    for node, status, schedulable, blocks, driver, labels in columns:
+        blocked = blocks not in NOTHING
+        yield NodeDigest(node, status, schedulable, blocked, _words(labels), driver or "")
+
+
+@lru_cache(4_096)
+def _words(labels: str) -> tuple[str, ...]:
+    """Nodes of a rack have the same ones."""
+    return tuple(json.loads(labels))
+
+
+def _boards(nodes: dict[str, NodeDigest], name: str) -> dict[tuple[str, str], OfBoard]:
+    """The GPUs counted by node and board."""
+    live = Slice.objects.filter(gpu=OuterRef("pk"), status__in=LIVE_SLICES)
+    healthy = Q(health=GpuHealth.OK)
+    kinds = ("board", "product_name", "memory_mib", "told")
+    rows = (
+        (Gpu.objects.filter(node__name=name) if name else Gpu.objects)
+        .order_by("node__name", "board")
+        .annotate(used=Exists(live), told=Cast("profiles", TextField()))
+        .values_list("node__name", *kinds)
+        .annotate(
+            gpus=Count("id"),
+            out=Count("id", filter=~healthy),
+            empty=Count("id", filter=healthy & Q(busy="", used=False)),
+        )
+    )
+    found: dict[tuple[str, str], OfBoard] = {}
+    for node, key, product, memory, profiles, gpus, out, empty in rows:
+        if node not in nodes:
+            continue
+        of = found.get((node, key))
+        if of is None:
+            of = found[node, key] = OfBoard(_board(key, product, memory, profiles), memory)
+            nodes[node].boards.append(of)
+        of.gpus, of.out, of.empty = of.gpus + gpus, of.out + out, of.empty + empty
+        of.open += empty
+    return found
+
+
+@lru_cache(256)
+def _board(key: str, product: str, memory: int, profiles: str) -> Board:
+    told = json.loads(profiles)
+    return board_of(Gpu(board=key, product_name=product, memory_mib=memory, profiles=told))
+
+
+def _carved(name: str) -> Iterator[tuple[str, str, bool, bool, str]]:
+    """GPUs with slices on them that are not one held whole: node, board, whether it is healthy and
+    not busy, whether it is healthy, and its slices as a text."""
+    rows = Slice.objects.filter(gpu__node__name=name) if name else Slice.objects.all()
+    columns = ("gpu__node__name", "gpu__board", "gpu__health", "gpu__busy")
+    for node, board, health, busy, text in carved_gpus(rows, *columns):
+        healthy = health == GpuHealth.OK
+        yield node, board, healthy and not busy, healthy, text
+
+
+def _count(of: OfBoard, usable: bool, healthy: bool, text: str) -> None:
+    on = on_gpu(of.board, text)
+    of.idle += on.idle * healthy
+    if usable:
+        of.open += on.is_open
+        of.texts[text] += 1
+
+
+def by_board(nodes: Iterable[NodeDigest]) -> list[tuple[OfBoard, int]]:
+    """The boards over all these nodes, each with its number of nodes; larger memory first. What is
+    free counts only where the node takes work."""
+    found: dict[str, OfBoard] = {}
+    seen: dict[str, int] = defaultdict(int)
+    for node in nodes:
+        for of in node.boards:
+            key = of.board.key
+            whole = found.get(key) or found.setdefault(key, OfBoard(of.board, of.memory_mib))
+            seen[key] += 1
+            whole.gpus, whole.out = whole.gpus + of.gpus, whole.out + of.out
+            if node.takes_work:
+                whole.empty, whole.open = whole.empty + of.empty, whole.open + of.open
+                whole.idle += of.idle
+                for text, times in of.texts.items():
+                    whole.texts[text] += times
+    ordered = sorted(found.values(), key=lambda of: (-of.memory_mib, of.board.key))
+    return [(of, seen[of.board.key]) for of in ordered]

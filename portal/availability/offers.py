@@ -1,0 +1,108 @@
+"""What is free now by kind of GPU, over the whole cluster: three queries of a few rows a board,
+however many nodes there are. Who holds what is not in it."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db.models import Case, Count, Exists, OuterRef, Q, Value, When
+
+from agents.contract.boards import Board
+from agents.contract.layouts import layouts
+from portal.availability.layouts import carved_gpus, on_gpu
+from portal.inventory.boards import board_of
+from portal.inventory.models import Gpu, Node, Slice
+from portal.inventory.selectors import LIVE_SLICES
+from scheduler.core.model.states import GpuHealth, NodeStatus
+
+
+@dataclass(slots=True)
+class Stock:
+    """The GPUs of one board. `out`: faulted, busy with something else, or on a node that takes no
+    work; nothing of them is in the other numbers. `gpus`: in service; `open`: nothing on them is
+    held. `shareable`, `open_to_share`: those of both on nodes that serve MPS shares. `made`: idle
+    slices by profile; `fits`: what more can be carved, by profile, each on its own."""
+
+    board: Board
+    out: int = 0
+    gpus: int = 0
+    open: int = 0
+    shareable: int = 0
+    open_to_share: int = 0
+    made: Counter[str] = field(default_factory=Counter)
+    fits: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def most(self) -> Counter[str]:
+        """How many slices there could be if nothing else were, by profile."""
+        return _most(self.board, self.gpus)
+
+
+def stock_now() -> list[Stock]:
+    """Every kind of GPU that some node has."""
+    blocked, without_shares = _nodes()
+    live = Slice.objects.filter(gpu=OuterRef("pk"), status__in=LIVE_SLICES)
+    in_service = _in_service("", blocked)
+    shares = Case(When(node_id__in=without_shares, then=Value(False)), default=Value(True))
+    rows = (
+        Gpu.objects.exclude(node__status=NodeStatus.RETIRED)
+        .order_by("board")
+        .annotate(used=Exists(live), shares=shares)
+        .values_list("board", "product_name", "memory_mib", "profiles", "shares")
+        .annotate(
+            all=Count("id"),
+            gpus=Count("id", filter=in_service),
+            empty=Count("id", filter=in_service & Q(used=False)),
+        )
+    )
+    found: dict[str, Stock] = {}
+    for key, product, memory, profiles, shares, total, gpus, empty in rows:
+        if key not in found:
+            row = Gpu(board=key, product_name=product, memory_mib=memory, profiles=profiles)
+            found[key] = Stock(board_of(row))
+        of = found[key]
+        of.out, of.gpus, of.open = of.out + total - gpus, of.gpus + gpus, of.open + empty
+        of.fits.update(_most(of.board, empty))
+        if shares:
+            of.shareable, of.open_to_share = of.shareable + gpus, of.open_to_share + empty
+    _add_carved(found, blocked, without_shares)
+    return list(found.values())
+
+
+def _nodes() -> tuple[list[UUID], set[UUID]]:
+    """Nodes that a fault keeps from work, and nodes that serve no MPS shares."""
+    rows = Node.objects.filter(status=NodeStatus.ONLINE, schedulable=True)
+    columns = list(rows.values_list("pk", "facts__blocks", "facts__share_clients"))
+    blocked = [pk for pk, blocks, _ in columns if blocks]
+    return blocked, {pk for pk, blocks, clients in columns if not blocks and not clients}
+
+
+def _in_service(to_gpu: str, blocked: list[UUID]) -> Q:
+    """The GPUs that can serve a new request, where `to_gpu` leads to them."""
+    fine: dict[str, str | bool] = {"health": GpuHealth.OK, "busy": ""}
+    fine |= {"node__status": NodeStatus.ONLINE, "node__schedulable": True}
+    found = Q(**{f"{to_gpu}{name}": value for name, value in fine.items()})
+    return found & ~Q(**{f"{to_gpu}node_id__in": blocked}) if blocked else found
+
+
+def _add_carved(found: dict[str, Stock], blocked: list[UUID], without: set[UUID]) -> None:
+    """Count what stands and fits on GPUs that are carved or shared already."""
+    rows = Slice.objects.filter(_in_service("gpu__", blocked))
+    texts = carved_gpus(rows, "gpu__board", "gpu__node_id")
+    alike = Counter((key, node not in without, text) for key, node, text in texts)
+    for (key, shares, text), times in alike.items():
+        of = found[key]
+        on = on_gpu(of.board, text)
+        of.open += on.is_open * times
+        of.open_to_share += on.is_open * shares * times
+        for profile in on.made:
+            of.made[profile] += times
+        for profile, number in on.fits.items():
+            of.fits[profile] += number * times
+
+
+def _most(board: Board, gpus: int) -> Counter[str]:
+    if not (gpus and board.profiles):
+        return Counter()
+    most = layouts(board).beside(()).most
+    return Counter({name: number * gpus for name, number in most.items()})

@@ -1,0 +1,170 @@
+"""Nodes and their GPUs: several boards, racks and pools, some of them out of service."""
+
+from datetime import timedelta
+from functools import cache
+from itertools import combinations
+
+from agents.contract.boards import Board, boards
+from agents.contract.codec import encode
+from agents.contract.documents import GpuMode, NodeFacts
+from agents.contract.topology import (
+    GpuGroup,
+    GpuPair,
+    GroupKind,
+    NodeTopology,
+    ReportedNic,
+)
+from portal.demo.scale.size import Chance, Size
+from portal.inventory.models import Gpu, Node
+from scheduler.core.model.states import GpuHealth, NodeStatus
+
+# Which part of the nodes, in percent, has which board.
+MIX = (
+    ("H200-141GB", 35),
+    ("H100-80GB", 25),
+    ("A100-80GB", 15),
+    ("B200-180GB", 10),
+    ("L40S-48GB", 8),
+    ("T4-16GB", 7),
+)
+POOLS = ("train", "train", "train", "serve", "course")
+PER_NODE, RACK, POD = 8, 4, 32
+NVLINK_MB = {"hopper": 450_000, "ampere": 300_000, "blackwell": 900_000}
+FAULTS = ("XID 79: the GPU has fallen off the bus", "XID 48: double bit ECC error")
+CORDONS = ("new driver on Friday", "a fan is replaced", "kept for acceptance tests")
+
+
+def machines_write(chance: Chance, size: Size) -> list[Gpu]:
+    """Writes both; gives the GPUs, each with its node. One node in 500 was never heard of: its
+    eight GPUs are another node's."""
+    silent = size.nodes // 500
+    nodes = [_node(chance, nth, size.nodes) for nth in range(size.nodes)]
+    for node in nodes[:silent]:
+        node.status, node.facts, node.topology = NodeStatus.ENROLLED, {}, {}
+        node.last_seen_at = node.lease_until = None
+    Node.objects.bulk_create(nodes, batch_size=200)
+    Node.objects.update(created_at=chance.now - timedelta(days=400))
+    found = []
+    for nth, node in enumerate(nodes[silent:]):
+        count = PER_NODE * (1 + (nth >= len(nodes) - 2 * silent))
+        found += [_gpu(chance, node, _board(nth + silent, size.nodes), i) for i in range(count)]
+    return found
+
+
+def gpus_write(found: list[Gpu]) -> None:
+    """Once their modes and shares are known."""
+    Gpu.objects.bulk_create(found, batch_size=1_000)
+
+
+def _board(nth: int, of: int) -> Board:
+    at, seen = nth * 100 / of, 0
+    for key, percent in MIX:
+        seen += percent
+        if at < seen:
+            return boards()[key]
+    return boards()[MIX[-1][0]]
+
+
+def _node(chance: Chance, nth: int, of: int) -> Node:
+    board = _board(nth, of)
+    linked = board.architecture in NVLINK_MB
+    node = Node(
+        id=chance.uuid(),
+        name=f"gpu-{nth + 1:04}",
+        status=NodeStatus.ONLINE,
+        last_seen_at=chance.now,
+        lease_until=chance.now + timedelta(seconds=60),
+        labels=sorted({f"pool={POOLS[nth // 8 % 5]}", f"rack=r{nth // RACK + 1:03}"}),
+        boot_id=str(chance.uuid()),
+        fabric=f"pod-{nth // POD + 1:02}",
+        facts=encode(_facts(linked)),
+        topology=_topology(board.architecture),
+        cpu_milli=192_000 if linked else 64_000,
+        memory_mib=(2_048 if linked else 512) * 1_024,
+        disk_mib=20 * 1_024 * 1_024,
+        epoch=1,
+    )
+    if linked and chance.happens(40):
+        node.labels = [*node.labels, "nvme"]
+    if chance.happens(0.8):
+        node.status = chance.random.choice((NodeStatus.UNREACHABLE, NodeStatus.LOST))
+        node.last_seen_at = chance.back(48)
+    elif chance.happens(1.2):
+        node.schedulable, node.cordon_by = False, "admin"
+        node.cordon_reason = chance.random.choice(CORDONS)
+    elif chance.happens(1):
+        node.taints, node.taint_reason = ["dedicated=course"], "a course uses it this term"
+    elif chance.happens(0.4):
+        said = "block: the driver's module is not loaded. Mend: modprobe nvidia"
+        node.facts = node.facts | {"blocks": [said], "problems": [said]}
+    return node
+
+
+def _facts(linked: bool) -> NodeFacts:
+    return NodeFacts(
+        cpu_milli=192_000 if linked else 64_000,
+        memory_mib=(2_048 if linked else 512) * 1_024,
+        disk_free_mib=18 * 1_024 * 1_024,
+        runtime_version="28.5.1",
+        fabric="roce" if linked else "ethernet",
+        driver_version="580.159",
+        cuda_version="13.0",
+        simulated=True,
+        share_clients=48,
+    )
+
+
+@cache
+def _topology(architecture: str) -> dict[str, object]:
+    """Eight GPUs behind NVSwitches with a network card each, or on PCIe with one card."""
+    rate = NVLINK_MB.get(architecture, 0)
+    gpus = tuple(range(PER_NODE))
+    near, far = gpus[:4], gpus[4:]
+    nics = tuple(
+        ReportedNic(
+            name=f"mlx5_{i}",
+            link_layer="Ethernet",
+            rdma=bool(rate),
+            up=True,
+            mb_per_second=50_000 if rate else 12_500,
+            numa_node=i // 4,
+            levels=tuple("PIX" if g == i else "NODE" if g // 4 == i // 4 else "SYS" for g in gpus),
+            rail_of=(i,) if rate else gpus,
+        )
+        for i in (gpus if rate else (0,))
+    )
+    pairs = tuple(
+        GpuPair(
+            one=a,
+            other=b,
+            level="NODE" if a // 4 == b // 4 else "SYS",
+            nvlinks=18 * bool(rate),
+            switched=bool(rate),
+            mb_per_second=rate,
+        )
+        for a, b in combinations(gpus, 2)
+    )
+    switched = (GpuGroup(GroupKind.NVSWITCH, gpus, rate),) if rate else ()
+    numa = (GpuGroup(GroupKind.NUMA, near, 0, 0), GpuGroup(GroupKind.NUMA, far, 0, 1))
+    return encode(NodeTopology(gpus, pairs, (*switched, *numa), (), nics))
+
+
+def _gpu(chance: Chance, node: Node, board: Board, index: int) -> Gpu:
+    gpu = Gpu(
+        id=chance.uuid(),
+        node=node,
+        uuid=f"GPU-{chance.uuid()}",
+        index=index,
+        board=board.key,
+        product_name=board.product_names[0],
+        memory_mib=board.memory_mib,
+        desired_mode=GpuMode.WHOLE,
+        observed_mode=GpuMode.WHOLE,
+        pci_bus_id=f"00000000:{index * 16 + 1:02X}:00.0",
+        numa_node=index % PER_NODE // 4,
+    )
+    if chance.happens(0.5):
+        gpu.health, gpu.health_reason = GpuHealth.FAULTED, chance.random.choice(FAULTS)
+    elif chance.happens(0.2):
+        gpu.pinned, gpu.pinned_by, gpu.pinned_because = True, "admin", "slices for a course"
+    return gpu

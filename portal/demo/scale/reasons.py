@@ -1,0 +1,81 @@
+"""What waiting jobs are told: every reason of the closed list, and estimates."""
+
+from datetime import datetime
+from typing import Any
+
+from portal.demo.scale.size import Chance
+from portal.planning.estimates import as_dict
+from scheduler.core.model.decisions import Estimate
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.sentences import Said, say, then
+
+# How often each is said, out of all waiting jobs that need no approval.
+WEIGHTS = {
+    ReasonCode.RESOURCES: 40,
+    ReasonCode.PRIORITY: 22,
+    ReasonCode.FRAGMENTATION: 8,
+    ReasonCode.QUOTA_PROJECT: 8,
+    ReasonCode.QUOTA_USER: 4,
+    ReasonCode.RESERVATION: 4,
+    ReasonCode.TOPOLOGY: 4,
+    ReasonCode.DEPENDENCY: 3,
+    ReasonCode.BUDGET: 2,
+    ReasonCode.BEGIN_TIME: 2,
+    ReasonCode.HELD: 1,
+    ReasonCode.REPARTITION: 1,
+    ReasonCode.NODE_UNAVAILABLE: 1,
+}
+FORETOLD = frozenset(
+    {
+        *(ReasonCode.RESOURCES, ReasonCode.PRIORITY, ReasonCode.FRAGMENTATION),
+        *(ReasonCode.RESERVATION, ReasonCode.TOPOLOGY, ReasonCode.REPARTITION),
+    }
+)
+
+
+def any_code(chance: Chance) -> ReasonCode:
+    return chance.random.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
+
+
+def reason(
+    chance: Chance, code: ReasonCode, *, project: str, user: str, device: str, need: int
+) -> dict[str, Any]:
+    """As the planner writes it, with the evidence that its sentence has."""
+    free = chance.random.randint(0, max(0, need - 1))
+    needed = {"needed": need, "device": device, "free": free}
+    holds = say("quota.may_hold", whose=project, limit="8")
+    left = say("quota.left", left="0.5", needed=str(need))
+    limits = {"limit": "500", "used": "480", "held": "15", "left": "5", "needed": "40"}
+    said: dict[ReasonCode, Said] = {
+        ReasonCode.APPROVAL: say("approval.high", project=project),
+        ReasonCode.RESOURCES: say("resources.devices", **needed),
+        ReasonCode.PRIORITY: say("priority.behind"),
+        ReasonCode.FRAGMENTATION: say("fragmentation.apart", device=device, free=need),
+        ReasonCode.QUOTA_PROJECT: then(holds, left),
+        ReasonCode.QUOTA_USER: then(
+            say(
+                "quota.may_hold", whose=say("user.in_project", user=user, project=project), limit=2
+            ),
+            left,
+        ),
+        ReasonCode.RESERVATION: say("reservation.kept", job=f"J-{chance.random.randint(1, 900)}"),
+        ReasonCode.TOPOLOGY: say("topology.apart", device=device, free=need),
+        ReasonCode.DEPENDENCY: say("dependency", jobs=f"J-{chance.random.randint(1, 900)}"),
+        ReasonCode.BUDGET: say("budget.used_up", whose=project, day="2026-12-31", **limits),
+        ReasonCode.BEGIN_TIME: say("begin_time"),
+        ReasonCode.HELD: say("held", because="data is still copied"),
+        ReasonCode.REPARTITION: say("repartition.merging"),
+        ReasonCode.NODE_UNAVAILABLE: say(
+            "node_unavailable.all", why=say("node.cordoned", node="gpu-0001", why="new driver")
+        ),
+    }
+    numbers = needed if code in (ReasonCode.RESOURCES, ReasonCode.FRAGMENTATION) else {}
+    return Reason(code, said[code], dict(numbers)).as_dict()
+
+
+def estimate(chance: Chance, now: datetime) -> dict[str, Any]:
+    low = int(now.timestamp()) + chance.random.randint(60, 7_200)
+    middle = low + chance.random.randint(60, 5_400)
+    high = middle + chance.random.randint(60, 10_800)
+    basis = say("basis.forecasts", runs="64", ended="5,804", limits="3,100")
+    return as_dict(Estimate(low, middle, high, basis))

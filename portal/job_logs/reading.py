@@ -1,0 +1,198 @@
+"""Reads a log by lines, a bounded piece at a time, however large it is: its end, a page from a
+line, what came since, and where words stand."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from portal.job_logs.index import BLOCK, arrivals, blocks, lines_before, offset_of
+from portal.job_logs.storage import log_path, read_log
+from portal.jobs.models import Replica
+
+# What one look reads at most; lines beyond it come with the next one.
+PIECE_BYTES = 512 * 1024
+# Longer lines are cut for display. The raw log has them whole.
+LINE_BYTES = 8 * 1024
+# How much one search looks through before it asks whether to go on.
+SEARCH_BYTES = 256 << 20
+# How far beyond its block a line with a hit is read.
+REST_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line by its number (from 1). `at`: when it arrived, in milliseconds, 0 where that was not
+    noted. `more`: bytes that were cut. `is_whole`: its end has arrived."""
+
+    rank: int
+    number: int
+    data: bytes
+    at: int = 0
+    more: int = 0
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Lines that follow each other. `end`: the offset after the last whole one."""
+
+    lines: list[Line]
+    start: int
+    end: int
+
+    @property
+    def first(self) -> int:
+        return self.lines[0].number if self.lines else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Lines with what was looked for. `next`: where to look on, or None at the end."""
+
+    lines: list[Line]
+    next: int | None
+    looked_at: int
+
+
+def last_lines(replica: Replica, most: int, budget: int = PIECE_BYTES) -> Piece:
+    """The last `most` lines, fewer where they are longer than the budget."""
+    end = replica.log_bytes
+    start = max(0, end - budget)
+    data = read_log(replica, start, budget)
+    if start:
+        # The first line is only a part, unless a line begins exactly here: then one line is lost.
+        skip = data.find(b"\n") + 1
+        start, data = start + skip, data[skip:]
+    cut = len(data)
+    for _ in range(most + (not data.endswith(b"\n"))):
+        cut = data.rfind(b"\n", 0, max(0, cut - 1)) + 1
+        if cut <= 0:
+            break
+    cut = max(0, cut)
+    return _piece(replica, start + cut, data[cut:])
+
+
+def lines_from(replica: Replica, number: int, most: int, budget: int = PIECE_BYTES) -> Piece:
+    """At most `most` lines from line `number` on."""
+    start = offset_of(log_path(replica), number, replica.log_bytes)
+    return _piece(replica, start, read_log(replica, start, budget), most=most)
+
+
+def lines_since(replica: Replica, offset: int, budget: int, *, is_final: bool = False) -> Piece:
+    """What came since `offset`: whole lines, and of a log that grows no more the last one too."""
+    data = read_log(replica, offset, budget)
+    is_at_end = offset + len(data) >= replica.log_bytes
+    whole = data.rfind(b"\n") + 1
+    # A line that is longer than the budget goes out in parts, else it would never come.
+    if not whole and len(data) < budget and not (is_final and is_at_end):
+        return Piece([], offset, offset)
+    data = data if (is_final and is_at_end) or not whole else data[:whole]
+    return _piece(replica, offset, data, takes_all=True)
+
+
+def lines_in(replica: Replica) -> int:
+    """How many lines have arrived, an unfinished last one among them."""
+    end = replica.log_bytes
+    if not end:
+        return 0
+    is_open = read_log(replica, end - 1, 1) != b"\n"
+    return lines_before(log_path(replica), end) + is_open
+
+
+def search(replica: Replica, words: str, *, start: int = 0, most: int, budget: int) -> Found:
+    """Lines that contain the words, from `start` on. Small letters stand for large ones too."""
+    needle = words.encode()
+    hits: list[Line] = []
+    end = replica.log_bytes
+    known = blocks(log_path(replica), end)
+    at = start
+    while at < end and at - start < budget:
+        block = at // BLOCK
+        base = block * BLOCK
+        data = read_log(replica, base, BLOCK)
+        before = known[block - 1] if block else 0
+        place = at - base
+        for where in _hits(data, needle, place):
+            hit = _line_around(replica, base, data, where, before)
+            if hits and hits[-1].number == hit.number:
+                continue
+            if len(hits) == most:
+                return Found(hits, base + where, base + where - start)
+            hits.append(hit)
+        if not data:
+            break
+        # Words may stand across the border of two blocks.
+        edge = base + len(data)
+        at = edge
+        line = _across(replica, edge, needle, before, data) if edge < end else None
+        if line and not (hits and hits[-1].number == line.number):
+            hits.append(line)
+    return Found(hits, at if at < end else None, min(at, end) - start)
+
+
+def _hits(data: bytes, needle: bytes, start: int) -> Iterator[int]:
+    """One place for each line that has the needle."""
+    haystack = data.lower() if needle == needle.lower() else data
+    place = haystack.find(needle, start)
+    while place >= 0:
+        yield place
+        following = data.find(b"\n", place)
+        if following < 0:
+            return
+        place = haystack.find(needle, following + 1)
+
+
+def _across(replica: Replica, edge: int, needle: bytes, before: int, data: bytes) -> Line | None:
+    room = len(needle) - 1
+    if room <= 0:
+        return None
+    seam = read_log(replica, edge - room, 2 * room)
+    place = next(_hits(seam, needle, 0), None)
+    if place is None:
+        return None
+    base = edge - len(data)
+    return _line_around(replica, base, data, edge - room + place - base, before)
+
+
+def _line_around(replica: Replica, base: int, data: bytes, where: int, before: int) -> Line:
+    begin = data.rfind(b"\n", 0, where) + 1
+    number = before + data.count(b"\n", 0, begin) + 1
+    stop = data.find(b"\n", where)
+    text = data[begin:stop] if stop >= 0 else data[begin:]
+    if not begin and base:
+        back = max(0, base - REST_BYTES)
+        text = read_log(replica, back, base - back).rpartition(b"\n")[2] + text
+    if stop < 0:
+        text += read_log(replica, base + len(data), REST_BYTES).partition(b"\n")[0]
+    at = _time_of(arrivals(log_path(replica), base + begin, base + begin + 1), base + begin)
+    return Line(replica.rank, number, text[:LINE_BYTES], at, max(0, len(text) - LINE_BYTES))
+
+
+def _piece(
+    replica: Replica, start: int, data: bytes, *, most: int | None = None, takes_all: bool = False
+) -> Piece:
+    """The lines of `data`, which stands at `start`."""
+    path = log_path(replica)
+    number = lines_before(path, start) + 1
+    came = arrivals(path, start, start + len(data))
+    lines: list[Line] = []
+    place = end = start
+    passed = 0
+    for text in islice(data.split(b"\n"), most):
+        is_whole = place + len(text) - start < len(data)
+        if not is_whole and not text:
+            break
+        while passed + 1 < len(came) and came[passed + 1][0] <= place:
+            passed += 1
+        at = came[passed][1] if came and came[passed][0] <= place else 0
+        more = max(0, len(text) - LINE_BYTES)
+        lines.append(Line(replica.rank, number, text[:LINE_BYTES], at, more, is_whole))
+        place += len(text) + 1
+        number += 1
+        if is_whole or takes_all:
+            end = min(place, start + len(data))
+    return Piece(lines, start, end)
+
+
+def _time_of(came: list[tuple[int, int]], offset: int) -> int:
+    return next((at for place, at in reversed(came) if place <= offset), 0)

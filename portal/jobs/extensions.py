@@ -1,0 +1,121 @@
+"""A running job gets more time: the same right as to cancel it, the same limits as a submit."""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from agents.contract.phrase import Phrase
+from agents.contract.units import as_gpus
+from portal.accounts.models import User
+from portal.accounts.selectors import is_project_admin
+from portal.audit.services import audit_record
+from portal.audit.transitions import note
+from portal.database.locks import locked
+from portal.errors import Refused
+from portal.jobs.models import Allocation, Job
+from portal.jobs.selectors import may_cancel
+from portal.live.bell import ring, ring_drive, ring_plan
+from portal.quotas.approvals import approval_needed
+from portal.quotas.budgets import budgets_now
+from scheduler.core.model.snapshot import Priority
+from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
+from scheduler.core.request.quantities import write_seconds
+
+
+def may_extend(user: User, job: Job) -> bool:
+    """Whoever may cancel it, while it runs."""
+    return JobStatus(job.status) is JobStatus.RUNNING and may_cancel(user, job)
+
+
+def job_extend(*, job: Job, by: User, seconds: int, most: int) -> Job:
+    """Move its deadline by `seconds`, up to a time limit of `most`. It goes on as it is.
+
+    Raises Refused(forbidden, not_running, over_time_limit, approval, budget): what a submit of the
+    longer job would have to ask an admin for, its owner cannot take; a project's admin can.
+    """
+    if not may_cancel(by, job):
+        sentence = "Only its owner or a project admin may extend a job"
+        raise Refused("forbidden", sentence, "", 403)
+    with transaction.atomic():
+        (row,) = locked(Job.objects.filter(pk=job.pk).select_related("project", "owner"))
+        if JobStatus(row.status) is not JobStatus.RUNNING or row.deadline_at is None:
+            sentence = Phrase(
+                "%(job)s is %(status)s: only a running job is extended",
+                job=row.label,
+                status=JobStatus(row.status),
+            )
+            raise Refused("not_running", sentence, "", 409)
+        wanted = row.time_limit_seconds + seconds
+        if wanted > most:
+            left = write_seconds(max(0, most - row.time_limit_seconds)) or "0s"
+            sentence = Phrase(
+                "A job runs at most %(most)s here: %(left)s more at most",
+                most=write_seconds(most),
+                left=left,
+            )
+            raise Refused("over_time_limit", sentence, "by")
+        units = _units(row)
+        _require_approved(row, by, units, wanted)
+        _require_budget(row, units * seconds)
+        _extend(row, by, seconds)
+        ring_drive(row.attempts.latest("number").replicas.values_list("node_id", flat=True))
+    return row
+
+
+def _units(job: Job) -> int:
+    live = [str(status) for status in ALLOCATION_LIVE]
+    held = Allocation.objects.filter(replica__attempt__job=job, status__in=live)
+    return sum(held.values_list("units", flat=True))
+
+
+def _require_approved(job: Job, by: User, units: int, seconds: int) -> None:
+    if is_project_admin(by, job.project_id):
+        return
+    needed = approval_needed(
+        job.project, units=units, seconds=seconds, priority=Priority(job.priority)
+    )
+    # What a job of this priority needs at any length was given when it was admitted.
+    if needed and set(needed.evidence) - {"priority", "needed_units", "approval_units"}:
+        sentence = Phrase(
+            "%(needed)s. Ask an admin of %(project)s to extend it",
+            needed=needed.said or needed.sentence,
+            project=job.project.slug,
+        )
+        raise Refused("approval", sentence, "by", 403)
+
+
+def _require_budget(job: Job, unit_seconds: int) -> None:
+    """What is used, what running work may still use, and the extension, within every budget."""
+    for budget in budgets_now(timezone.now()):
+        if budget.project != job.project.slug or budget.user not in ("", job.owner.username):
+            continue
+        left = budget.limit_unit_seconds - budget.used_unit_seconds - budget.held_unit_seconds
+        if unit_seconds > left:
+            hours = as_gpus(max(0, left) // 3600)
+            sentence = Phrase(
+                "The budget has %(hours)s GPU-hours left. Extend it by less, or ask an admin",
+                hours=hours,
+            )
+            raise Refused("budget", sentence, "by", 409)
+
+
+def _extend(job: Job, by: User, seconds: int) -> None:
+    before = {"time_limit_seconds": job.time_limit_seconds}
+    job.time_limit_seconds += seconds
+    job.deadline_at = (job.deadline_at or timezone.now()) + timedelta(seconds=seconds)
+    job.save(update_fields=["time_limit_seconds", "deadline_at"])
+    more = write_seconds(seconds)
+    said = Phrase("%(user)s gave it %(more)s more", user=by.username, more=more)
+    note(job, "extended", said, actor=by.username)
+    audit_record(
+        actor=by.username,
+        action="job_extend",
+        noun="job",
+        noun_id=job.label,
+        project=job.project,
+        before=before,
+        after={"time_limit_seconds": job.time_limit_seconds},
+    )
+    ring(f"job:{job.pk}")
+    ring_plan()

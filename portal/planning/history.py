@@ -1,0 +1,154 @@
+"""What was run and asked for lately: past runs, and the mix of requests.
+
+Both are kept in memory from one look to the next, and a look reads only what is new. "New" reaches
+back by LATE, because a transaction that took its time earlier may commit later.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Q
+
+from portal.jobs.models import Job
+from portal.planning.requests import Asked, asked_for, group_of, seconds
+from portal.planning.running import SECOND
+from scheduler.core.model.snapshot import Demand, Mix, PastRun
+from scheduler.core.model.states import JobStatus
+
+LAST_SUBMITTED = 2_000
+LAST_ENDED = 5_000
+LATE = timedelta(minutes=1)
+
+RUN_COLUMNS = (
+    "id",
+    "finished_at",
+    "uid",
+    "project__slug",
+    "owner__username",
+    "name",
+    "replicas_wanted",
+    "time_limit_seconds",
+    "limit_is_chosen",
+    "attained_seconds",
+    "started_at",
+    "queued_at",
+    "status",
+)
+
+
+@dataclass(slots=True)
+class PastRuns:
+    """The last ended runs, in the order of their end."""
+
+    runs: tuple[PastRun, ...] = ()
+    _by_end: dict[tuple[datetime, int], PastRun] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Read what ended since the last look. One query; one more for requests never seen."""
+        ended = Job.objects.filter(finished_at__isnull=False, started_at__isnull=False)
+        if self._by_end:
+            ended = ended.filter(finished_at__gte=max(self._by_end)[0] - LATE)
+        rows: list[Any] = list(
+            ended.order_by("-finished_at", "-id")[:LAST_ENDED].values_list(*RUN_COLUMNS)
+        )
+        new = [row for row in rows if (row[1], row[0]) not in self._by_end]
+        if not new:
+            return
+        asked = asked_for(row[2] for row in new)
+        self._by_end |= {(row[1], row[0]): _past_run(row, asked[row[2]]) for row in new}
+        last = sorted(self._by_end)[-LAST_ENDED:]
+        self._by_end = {end: self._by_end[end] for end in last}
+        self.runs = tuple(self._by_end.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Submitted:
+    asked: Asked
+    cpu_milli: int
+    memory_mib: int
+    replicas: int
+    at: datetime
+
+
+@dataclass(slots=True)
+class Submissions:
+    """What the last submitted jobs asked for."""
+
+    mix: Mix = field(default_factory=Mix)
+    _rows: dict[int, _Submitted] = field(default_factory=dict)
+    _demands: tuple[Demand, ...] = ()
+
+    def look(self) -> None:
+        """Read who was submitted since the last look, and how many started and ended since the
+        oldest of them. Two queries; one more for requests never seen."""
+        columns = ("id", "uid", "cpu_milli", "memory_mib", "replicas_wanted", "submitted_at")
+        jobs = Job.objects.filter(id__gt=self._settled()).order_by("-id")[:LAST_SUBMITTED]
+        new = [row for row in jobs.values_list(*columns) if row[0] not in self._rows]
+        if new:
+            asked = asked_for(row[1] for row in new)
+            self._rows |= {pk: _Submitted(asked[uid], *rest) for pk, uid, *rest in new}
+            self._rows = {pk: self._rows[pk] for pk in sorted(self._rows)[-LAST_SUBMITTED:]}
+            self._demands = _demands(self._rows.values())
+        if self._rows:
+            departing = _departing(min(row.at for row in self._rows.values()))
+            self.mix = Mix(self._demands, departing)
+
+    def _settled(self) -> int:
+        """Up to here no id comes any more that is not known."""
+        if not self._rows:
+            return 0
+        newest = max(row.at for row in self._rows.values())
+        return max((pk for pk, row in self._rows.items() if row.at <= newest - LATE), default=0)
+
+
+def mix() -> Mix:
+    """What the last submitted jobs asked for, replica by replica, most frequent first."""
+    submissions = Submissions()
+    submissions.look()
+    return submissions.mix
+
+
+def past_runs() -> tuple[PastRun, ...]:
+    """The last ended runs, in the order of their end."""
+    past = PastRuns()
+    past.look()
+    return past.runs
+
+
+def _past_run(row: tuple[Any, ...], asked: Asked) -> PastRun:
+    """`row` has RUN_COLUMNS."""
+    finished_at: datetime = row[1]
+    project, user, name, replicas, limit, is_chosen, attained, *_ = row[3:]
+    started_at, queued_at, status = row[10:]
+    return PastRun(
+        project=project,
+        user=user,
+        group=group_of(name),
+        gpus=replicas * asked.device.gpus,
+        limit_seconds=limit,
+        limit_is_chosen=is_chosen,
+        ran_seconds=attained + max(0, (finished_at - started_at) // SECOND),
+        completed=status == JobStatus.SUCCEEDED,
+        ended_at=seconds(finished_at),
+        queued_at=seconds(queued_at) if queued_at else 0,
+    )
+
+
+def _demands(rows: Any) -> tuple[Demand, ...]:
+    counts: Counter[tuple[Any, int, int]] = Counter()
+    for row in rows:
+        counts[row.asked.device, row.cpu_milli, row.memory_mib] += row.replicas
+    in_order = sorted(counts.items(), key=lambda item: (-item[1], repr(item[0])))
+    return tuple(Demand(*what, count) for what, count in in_order)
+
+
+def _departing(since: datetime) -> float:
+    """Ended jobs per started one in this time; 0 where none has started."""
+    has_started, has_ended = Q(started_at__gte=since), Q(finished_at__gte=since)
+    has_ended &= Q(started_at__isnull=False)
+    counts = Job.objects.filter(has_started | has_ended).aggregate(
+        started=Count("pk", filter=has_started), ended=Count("pk", filter=has_ended)
+    )
+    return counts["ended"] / counts["started"] if counts["started"] else 0.0

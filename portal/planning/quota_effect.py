@@ -1,0 +1,188 @@
+"""What a change of a quota or a budget would do, before it is saved. Reads; changes nothing.
+
+What is held beyond a lowered limit goes on and ends by itself, except borrowed preemptible work:
+that is stopped with its grace when its owner wants the quota back.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.utils import timezone
+
+from agents.contract.boards import Board
+from portal.accounts.models import Project, User
+from portal.inventory.boards import quota_names
+from portal.jobs.models import Allocation, Job
+from portal.planning.snapshot import cluster_snapshot, queue
+from portal.quotas.budgets import MAX_UNIT_SECONDS, budget_views
+from portal.quotas.models import Budget
+from scheduler.core.devices.options import wants
+from scheduler.core.model.snapshot import ClusterSnapshot, QuotaView, WaitingJob
+from scheduler.core.model.states import ALLOCATION_LIVE
+from scheduler.core.placement.feasibility import Capacity
+
+# So many jobs are named; the others are counted.
+MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job that holds something under the quota. `is_reclaimed`: it may be stopped, with its
+    grace, because it lies beyond what the project may keep, and can be queued again."""
+
+    job: Job
+    units: int
+    is_over: bool
+    is_reclaimed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """A waiting job that could never run under it, and what it needs."""
+
+    job: Job
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """`before` and `after`: limit with borrowing, in units (unit-seconds of a budget). `used`: what
+    counts now. `holds`: who is beyond the new limit, the last to start first."""
+
+    before: int
+    after: int
+    used: int
+    holds: tuple[Held, ...] = ()
+    never: tuple[Never, ...] = ()
+    never_count: int = 0
+
+    @property
+    def over(self) -> int:
+        return max(0, self.used - self.after)
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.over and not self.never and not self.holds
+
+
+def quota_effect(
+    *,
+    project: Project,
+    user: User | None = None,
+    model: str = "",
+    limit_units: int,
+    borrow_units: int = 0,
+    lend_units: int = 0,
+) -> Effect:
+    """Who would be over a limit, and who could never run under it."""
+    snapshot = cluster_snapshot(now=timezone.now(), jobs=queue())
+    name = user.username if user else ""
+    old = next((q for q in snapshot.quotas if _is(q, project, name, model)), None)
+    borrow = borrow_units if user is None else (old.borrow_units if old else 0)
+    rows = _live(project, user, model)
+    used = sum(row.units for row in rows)
+    new = QuotaView(project.slug, name, limit_units, used, model, borrow, lend_units)
+    after = replace(snapshot, quotas=(*(q for q in snapshot.quotas if q is not old), new))
+    never = _never(snapshot, after, project, name)
+    return Effect(
+        before=old.limit_units + old.borrow_units if old else 0,
+        after=limit_units + borrow,
+        used=used,
+        holds=_beyond(rows, limit_units, limit_units + borrow),
+        never=_named(never),
+        never_count=len(never),
+    )
+
+
+def budget_effect(
+    *,
+    project: Project,
+    user: User | None = None,
+    limit_unit_seconds: int,
+    starts_at: datetime,
+    ends_at: datetime,
+) -> Effect:
+    """What is used and promised already in its time, and which waiting jobs it could never pay."""
+    now = timezone.now()
+    row = Budget(
+        project=project,
+        user=user,
+        limit_unit_seconds=limit_unit_seconds,
+        starts_at=starts_at,
+        ends_at=ends_at,
+    )
+    used = 0
+    never: dict[int, int] = {}
+    if starts_at <= now < ends_at:
+        (view,) = budget_views([row], now)
+        used = view.used_unit_seconds + view.held_unit_seconds
+        snapshot = cluster_snapshot(now=now, jobs=queue())
+        boards = Capacity(snapshot).boards
+        for job in _queued(snapshot, project, user.username if user else ""):
+            needed = _units(job, boards) * job.time_limit_seconds
+            if needed > max(0, limit_unit_seconds - view.used_unit_seconds):
+                never[int(job.id)] = needed
+    return Effect(
+        before=MAX_UNIT_SECONDS,
+        after=limit_unit_seconds,
+        used=used,
+        never=_named(never),
+        never_count=len(never),
+    )
+
+
+def _is(quota: QuotaView, project: Project, user: str, model: str) -> bool:
+    return (quota.project, quota.user, quota.model) == (project.slug, user, model)
+
+
+def _live(project: Project, user: User | None, model: str) -> list[Allocation]:
+    """What counts against the quota, by when it was reserved: the newest first."""
+    rows = Allocation.objects.filter(
+        project=project, status__in=[str(status) for status in ALLOCATION_LIVE]
+    ).select_related("slice__gpu", "replica__attempt__job")
+    if user is not None:
+        rows = rows.filter(user=user)
+    return [r for r in rows.order_by("-reserved_at", "-pk") if model in quota_names(r.slice.gpu)]
+
+
+def _beyond(rows: list[Allocation], limit: int, most: int) -> tuple[Held, ...]:
+    """The jobs that hold what lies beyond the limit, the last to start first; of those beyond the
+    limit and its borrowing, and preemptible ones, it is said so."""
+    by_job: dict[int, tuple[Job, int]] = {}
+    for row in rows:
+        job = row.replica.attempt.job
+        by_job[job.pk] = job, by_job.get(job.pk, (job, 0))[1] + row.units
+    left = sum(units for _, units in by_job.values())
+    found = []
+    for job, units in by_job.values():
+        if left <= limit:
+            break
+        found.append(Held(job, units, is_over=left > most, is_reclaimed=job.preemptible))
+        left -= units
+    return tuple(found[:MOST_NAMED])
+
+
+def _never(
+    before: ClusterSnapshot, after: ClusterSnapshot, project: Project, user: str
+) -> dict[int, int]:
+    """Units by the waiting job that could run under the old quotas and never under the new ones."""
+    was, then = Capacity(before), Capacity(after)
+    return {
+        int(job.id): _units(job, then.boards)
+        for job in _queued(before, project, user)
+        if then.over_quota(job) and not was.over_quota(job)
+    }
+
+
+def _queued(snapshot: ClusterSnapshot, project: Project, user: str) -> list[WaitingJob]:
+    return [j for j in snapshot.jobs if j.project == project.slug and user in ("", j.user)]
+
+
+def _units(job: WaitingJob, boards: list[Board]) -> int:
+    each = min((want.replica_units for want in wants(job.device, boards)), default=0)
+    return each * job.replicas
+
+
+def _named(never: dict[int, int]) -> tuple[Never, ...]:
+    jobs = Job.objects.filter(pk__in=never).select_related("owner", "project").order_by("pk")
+    return tuple(Never(job, never[job.pk]) for job in jobs[:MOST_NAMED])

@@ -1,0 +1,112 @@
+"""What is held now, as the planner's RunningJob, and by whom. Two queries."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from agents.contract.documents import SliceKind
+from portal.jobs.models import Allocation, Job
+from portal.planning.requests import COLUMNS, as_job, asked_for, seconds
+from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.snapshot import RunningJob
+from scheduler.core.model.states import ALLOCATION_LIVE, JOB_HOLDING, JobStatus
+
+SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A live allocation. `seconds`: since it was bound."""
+
+    job: int
+    attempt: int
+    rank: int
+    node: UUID
+    place: SlicePlace
+    project: str
+    user: str
+    cpu_milli: int
+    memory_mib: int
+    seconds: int
+
+
+def held_now(now: datetime) -> list[Held]:
+    """Every live allocation, by job, attempt and rank."""
+    rows = (
+        Allocation.objects.filter(status__in=[str(s) for s in ALLOCATION_LIVE])
+        .order_by("replica__attempt__job_id", "replica__attempt_id", "replica__rank", "id")
+        .values_list(
+            "replica__attempt__job_id",
+            "replica__attempt_id",
+            "replica__rank",
+            "replica__node_id",
+            "project__slug",
+            "user__username",
+            "cpu_milli",
+            "memory_mib",
+            "bound_at",
+            "units",
+            "slice_id",
+            "slice__gpu_id",
+            "slice__kind",
+            "slice__profile",
+            "slice__start",
+            "slice__size",
+            "slice__memory_mib",
+            "slice__threads",
+        )
+    )
+    return [_held(row, now) for row in rows]
+
+
+def _held(row: tuple[object, ...], now: datetime) -> Held:
+    job, attempt, rank, node, project, user, cpu, memory, bound_at, units, *device = row
+    slice_id, gpu, kind, profile, start, size, mib, threads = device
+    place = SlicePlace(
+        gpu=str(gpu),
+        kind=SliceKind(str(kind)),
+        profile=profile,  # type: ignore[arg-type]  # columns of the query above
+        start=start,  # type: ignore[arg-type]
+        size=size,  # type: ignore[arg-type]
+        units=units,  # type: ignore[arg-type]
+        memory_mib=mib,  # type: ignore[arg-type]
+        slice=str(slice_id),
+        threads=threads,  # type: ignore[arg-type]
+    )
+    used = max(0, (now - bound_at) // SECOND) if isinstance(bound_at, datetime) else 0
+    return Held(job, attempt, rank, node, place, project, user, cpu, memory, used)  # type: ignore[arg-type]
+
+
+def running_jobs(held: Iterable[Held], now: datetime) -> tuple[RunningJob, ...]:
+    """The jobs that hold devices, by id. `started_at` is when the limit began to count; for one
+    that still prepares it is now, as it cannot end before."""
+    places: dict[int, list[Held]] = defaultdict(list)
+    for row in held:
+        places[row.job].append(row)
+    holding = Job.objects.filter(status__in=[str(s) for s in JOB_HOLDING]).order_by("id")
+    rows = list(holding.values_list(*COLUMNS, "status", "started_at"))
+    asked = asked_for(row[1] for row in rows)
+    return tuple(
+        RunningJob(
+            job=as_job(row, asked[row[1]]),
+            replicas=_replicas(places[row[0]]),
+            started_at=seconds(row[-1] or now),
+            stopping=row[-2] == JobStatus.STOPPING,
+        )
+        for row in rows
+    )
+
+
+def _replicas(held: list[Held]) -> tuple[ReplicaPlace, ...]:
+    """Those of the last attempt: an earlier one may still be giving its devices back."""
+    last = max((row.attempt for row in held), default=0)
+    by_rank: dict[int, list[Held]] = defaultdict(list)
+    for row in held:
+        if row.attempt == last:
+            by_rank[row.rank].append(row)
+    return tuple(
+        ReplicaPlace(rank, str(rows[0].node), tuple(row.place for row in rows))
+        for rank, rows in sorted(by_rank.items())
+    )

@@ -1,0 +1,230 @@
+"""Rows as the planner's values, in a constant number of queries. Decides nothing."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from django.db.models import OuterRef, Q, QuerySet, Subquery, Sum, TextField
+from django.db.models.functions import Cast
+
+from agents.contract.codec import decode
+from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.errors import ContractError
+from agents.contract.topology import NodeTopology
+from portal.inventory.boards import profiles_of
+from portal.inventory.models import Gpu, Node, Slice
+from portal.jobs.models import Allocation, Job, Replica
+from portal.planning.history_cache import Lately
+from portal.planning.requests import as_waiting, seconds, waiting_job, waiting_jobs
+from portal.planning.running import held_now, running_jobs
+from portal.planning.usage import owners
+from portal.quotas.budgets import budgets_now
+from portal.quotas.models import Quota
+from scheduler.core.model.links import UNKNOWN, Links, links_of
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, QuotaView, SliceView
+from scheduler.core.model.states import (
+    ALLOCATION_LIVE,
+    SLICE_LIVE,
+    GpuHealth,
+    JobStatus,
+    NodeStatus,
+    SliceStatus,
+)
+
+__all__ = ["as_waiting", "cluster_snapshot", "queue", "quotas_now", "waiting_job"]
+
+HALF_LIFE_SECONDS = Policy().half_life_seconds
+
+
+def cluster_snapshot(
+    *,
+    now: datetime,
+    nodes: Iterable[UUID] | None = None,
+    jobs: QuerySet[Job] | None = None,
+    half_life_seconds: int = HALF_LIFE_SECONDS,
+    lately: Lately | None = None,
+) -> ClusterSnapshot:
+    """The cluster as the rows have it: all nodes or only `nodes`. With `jobs` as the queue, also
+    who runs, who owns how much, and what was asked for and run lately: from `lately` where that
+    is young enough, else all of it from the rows."""
+    there = ClusterSnapshot(
+        now=int(now.timestamp()),
+        nodes=_nodes(list(nodes) if nodes is not None else None),
+        quotas=quotas_now(),
+    )
+    if jobs is None:
+        return there
+    held, lately = held_now(now), lately or Lately()
+    with lately.lock:
+        mix, past = lately.told(now)
+        owned = owners(held, now, half_life_seconds, lately.used)
+    return replace(
+        there,
+        jobs=waiting_jobs(jobs),
+        running=running_jobs(held, now),
+        budgets=budgets_now(now),
+        owners=owned,
+        mix=mix,
+        past=past,
+    )
+
+
+def queue() -> QuerySet[Job]:
+    """The jobs that wait for a place, oldest first."""
+    return Job.objects.filter(status=JobStatus.QUEUED).order_by("queued_at", "id")
+
+
+def quotas_now() -> tuple[QuotaView, ...]:
+    """Every quota, and what is held of it. One query."""
+    rows: Iterable[tuple[Any, ...]] = Quota.objects.order_by("id").values_list(
+        "project__slug",
+        "user__username",
+        "limit_units",
+        "used_units",
+        "model",
+        "borrow_units",
+        "lend_units",
+    )
+    return tuple(QuotaView(project, user or "", *rest) for project, user, *rest in rows)
+
+
+def _nodes(only: list[UUID] | None) -> tuple[NodeView, ...]:
+    nodes = Node.objects.exclude(status=NodeStatus.RETIRED).order_by("name")
+    nodes = nodes.defer("topology", "desired").annotate(told=Cast("topology", TextField()))
+    if only is not None:
+        nodes = nodes.filter(pk__in=only)
+    gpus = _gpus(only)
+    held = _held(only)
+    return tuple(_node(row, gpus.get(row.pk, ()), held.get(row.pk, (0, 0, 0))) for row in nodes)
+
+
+def _node(row: Any, gpus: Iterable[GpuView], held: tuple[int, int, int]) -> NodeView:
+    key, because = _unavailable(row)
+    return NodeView(
+        id=str(row.pk),
+        name=row.name,
+        available=not key,
+        fabric=row.fabric,
+        cpu_free_milli=row.cpu_milli - held[0],
+        memory_free_mib=row.memory_mib - held[1],
+        cpu_total_milli=row.cpu_milli,
+        memory_total_mib=row.memory_mib,
+        gpus=tuple(gpus),
+        unavailable_because=because,
+        unavailable_key=key,
+        share_clients=row.facts.get("share_clients", 0),
+        labels=tuple(row.labels),
+        taints=tuple(row.taints),
+        links=_links(row.told),
+        disk_free_mib=0 if row.disk_mib is None else row.disk_mib - held[2],
+        disk_total_mib=row.disk_mib,
+    )
+
+
+@lru_cache(4_096)
+def _links(topology: str) -> Links:
+    """How fast its GPUs reach each other, of a stored NodeTopology. It rarely changes."""
+    stored = json.loads(topology)
+    try:
+        return links_of(decode(NodeTopology, stored)) if stored else UNKNOWN
+    except ContractError:
+        return UNKNOWN
+
+
+def _unavailable(row: Node) -> tuple[str, str]:
+    """A key of the planner's templates, and the words of who put it out of service; or nothing."""
+    if row.status != NodeStatus.ONLINE:
+        return f"node.{row.status}", ""
+    if not row.schedulable:
+        why = str(row.cordon_reason)
+        return ("node.cordoned", why) if why else ("node.cordoned_silently", "")
+    if blocks := row.facts.get("blocks"):
+        return "node.blocks", str(blocks[0])
+    return "", ""
+
+
+def _held(only: list[UUID] | None) -> dict[UUID, tuple[int, int, int]]:
+    """CPU, memory and disk that live replicas hold, by node."""
+    live = Replica.objects.filter(allocations__status__in=_live()).distinct()
+    if only is not None:
+        live = live.filter(node_id__in=only)
+    sums = (
+        Replica.objects.filter(pk__in=live.values("pk"))
+        .order_by()
+        .values("node_id")
+        .annotate(
+            cpu=Sum("attempt__job__cpu_milli"),
+            memory=Sum("attempt__job__memory_mib"),
+            disk=Sum("attempt__job__disk_mib"),
+        )
+    )
+    return {row["node_id"]: (row["cpu"], row["memory"], row["disk"]) for row in sums}
+
+
+def _gpus(only: list[UUID] | None) -> dict[UUID, list[GpuView]]:
+    rows = Gpu.objects.order_by("node_id", "index")
+    if only is not None:
+        rows = rows.filter(node_id__in=only)
+    slices = _slices(only)
+    by_node: dict[UUID, list[GpuView]] = defaultdict(list)
+    for row in rows:
+        by_node[row.node_id].append(_gpu(row, slices.get(row.pk, [])))
+    return by_node
+
+
+def _gpu(row: Gpu, slices: list[SliceView]) -> GpuView:
+    return GpuView(
+        id=str(row.pk),
+        index=row.index,
+        board=row.board,
+        product_name=row.product_name,
+        memory_mib=row.memory_mib,
+        mode=GpuMode(row.desired_mode),
+        healthy=row.health == GpuHealth.OK and not row.busy,
+        slices=tuple(slices),
+        numa_node=row.numa_node,
+        profiles=profiles_of(row),
+        pinned=row.pinned,
+        settles_at=seconds(row.settles_at) if row.settles_at else 0,
+    )
+
+
+def _slices(only: list[UUID] | None) -> dict[UUID, list[SliceView]]:
+    """Who holds a slice is read with it; shares of one GPU are of one project."""
+    allocated = Allocation.objects.filter(slice=OuterRef("pk"), status__in=_live())
+    condition = Q(status__in=[str(s) for s in SLICE_LIVE])
+    if only is not None:
+        condition &= Q(gpu__node_id__in=only)
+    rows = Slice.objects.filter(condition).annotate(
+        project=Subquery(allocated.values("project__slug")[:1])
+    )
+    by_gpu: dict[UUID, list[SliceView]] = defaultdict(list)
+    for row in rows.order_by("gpu_id", "start", "id"):
+        by_gpu[row.gpu_id].append(_slice(row))
+    return by_gpu
+
+
+def _slice(row: Any) -> SliceView:
+    return SliceView(
+        id=str(row.pk),
+        kind=SliceKind(row.kind),
+        profile=row.profile,
+        start=row.start,
+        size=row.size,
+        held=row.project is not None,
+        ready=row.status == SliceStatus.READY and not row.busy,
+        threads=row.threads,
+        memory_mib=row.memory_mib,
+        clients=row.clients,
+        project=row.project or "",
+    )
+
+
+def _live() -> list[str]:
+    return [str(s) for s in ALLOCATION_LIVE]

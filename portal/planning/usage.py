@@ -1,0 +1,167 @@
+"""What everybody used lately: owners with their weights, caps, and sums that fade by half-lives."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.db.models import F, QuerySet, Sum, Value
+from django.db.models.functions import TruncDay, TruncHour
+from django.utils import timezone
+
+from portal.accounts.models import Membership, Project
+from portal.jobs.models import Allocation
+from portal.planning.running import SECOND, Held
+from scheduler.core.model.snapshot import OwnerView
+
+# What was used longer ago than so many half-lives counts less than 1/256 of itself, and not at all.
+HALF_LIVES = 8
+# A half-life from which days are fine enough to sum what was given back.
+BY_DAYS = 2 * 86_400
+# Decay is a fraction of this, so that sums stay whole numbers.
+SCALE = 1 << 20
+# No transaction is open so long after it took its time: what was given back before is all there.
+SETTLED_AFTER = timedelta(minutes=10)
+# Sums are taken from the rows anew after this, in case a row or a name was changed by hand.
+SUMMED_AGAIN = timedelta(hours=1)
+
+Amounts = tuple[int, int, int]
+Owner = tuple[str, str]
+Piece = tuple[str, str, datetime]
+NOTHING: Amounts = (0, 0, 0)
+
+
+@dataclass(slots=True)
+class Used:
+    """Amount-seconds (units, millicores, MiB) by project, user and day or hour of their end.
+
+    Kept from one pass to the next: what was given back up to `until` is summed here, and only what
+    came later is asked of the database. Exact: the same as a new one would say.
+    """
+
+    by_days: bool = True
+    since: datetime | None = None
+    until: datetime | None = None
+    summed_at: datetime | None = None
+    settled: dict[Piece, Amounts] = field(default_factory=dict)
+
+    def given_back(self, now: datetime, half_life_seconds: int) -> dict[Piece, Amounts]:
+        """What was given back in the half-lives before `now`. One query, now and then two."""
+        by_days = half_life_seconds >= BY_DAYS
+        since = _floor(now - timedelta(seconds=HALF_LIVES * half_life_seconds), by_days=by_days)
+        until = self._settle(now, since, by_days)
+        late = _sums(_released(until, now), by_days=by_days)
+        return {
+            piece: _plus(self.settled.get(piece, NOTHING), late.get(piece, NOTHING))
+            for piece in self.settled.keys() | late.keys()
+            if piece[2] >= since
+        }
+
+    def _settle(self, now: datetime, since: datetime, by_days: bool) -> datetime:
+        """Sum up what will not change any more, where enough has come together. Up to when."""
+        if not self._is_good(now, since, by_days):
+            self.by_days, self.since, self.until, self.summed_at = by_days, since, since, now
+            self.settled = {}
+        until, settles = self.until or since, now - SETTLED_AFTER
+        if settles - until > SETTLED_AFTER:
+            more = _sums(_released(until, settles), by_days=by_days)
+            for piece, amounts in more.items():
+                self.settled[piece] = _plus(self.settled.get(piece, NOTHING), amounts)
+            self.settled = {key: sums for key, sums in self.settled.items() if key[2] >= since}
+            self.until = until = settles
+        return until
+
+    def _is_good(self, now: datetime, since: datetime, by_days: bool) -> bool:
+        if self.since is None or self.until is None or self.summed_at is None:
+            return False
+        is_young = timedelta(0) <= now - self.summed_at < SUMMED_AGAIN
+        return is_young and self.by_days == by_days and self.since <= since and self.until <= now
+
+
+def owners(
+    held: Iterable[Held], now: datetime, half_life_seconds: int, used: Used | None = None
+) -> tuple[OwnerView, ...]:
+    """Every project (user "") and every user in it, with what they used: (units, millicores, MiB)
+    times seconds, halved by the half-life since it was given back. Two queries, now and then three.
+
+    What is still held counts whole, from when it was bound. `used`: what is kept between calls.
+    """
+    spent = _spent(held, now, half_life_seconds, used or Used())
+    shares = _shares()
+    return tuple(
+        OwnerView(project, user, weight, *spent.get((project, user), NOTHING), max_running)
+        for project, user in sorted(shares.keys() | spent.keys())
+        for weight, max_running in (shares.get((project, user), (1, 0)),)
+    )
+
+
+def decay(age_seconds: int, half_life_seconds: int) -> int:
+    """What is left of SCALE after this time."""
+    return round(SCALE * 2.0 ** (-max(0, age_seconds) / half_life_seconds))
+
+
+def _shares() -> dict[Owner, tuple[int, int]]:
+    """Weight and cap of running jobs. One query."""
+    columns = ("weight", "max_running")
+    projects = Project.objects.order_by().values_list("slug", Value(""), *columns)
+    members = Membership.objects.order_by().values_list("project__slug", "user__username", *columns)
+    return {
+        (slug, user): (weight, most)
+        for slug, user, weight, most in projects.union(members, all=True)
+    }
+
+
+def _spent(
+    held: Iterable[Held], now: datetime, half_life_seconds: int, used: Used
+) -> dict[Owner, Amounts]:
+    sums: dict[Owner, list[int]] = defaultdict(lambda: [0, 0, 0])
+
+    def add(owner: Owner, amounts: Iterable[int]) -> None:
+        for key in (owner, (owner[0], "")):
+            sums[key] = [a + b for a, b in zip(sums[key], amounts, strict=True)]
+
+    pieces = used.given_back(now, half_life_seconds)
+    middle = timedelta(hours=12) if used.by_days else timedelta(minutes=30)
+    for (project, user, piece), amounts in pieces.items():
+        part = decay((now - piece - middle) // SECOND, half_life_seconds)
+        add((project, user), [amount * part for amount in amounts])
+    for row in held:
+        rates = [row.place.units, row.cpu_milli, row.memory_mib]
+        add((row.project, row.user), [rate * row.seconds * SCALE for rate in rates])
+    return {owner: (u // SCALE, c // SCALE, m // SCALE) for owner, (u, c, m) in sums.items()}
+
+
+def _released(after: datetime, until: datetime) -> QuerySet[Allocation]:
+    rows = Allocation.objects.filter(released_at__gt=after, released_at__lte=until)
+    return rows.filter(used_seconds__gt=0)
+
+
+def _sums(rows: QuerySet[Allocation], *, by_days: bool) -> dict[Piece, Amounts]:
+    """Summed in the database, by project, user and the begin of the day or hour."""
+    piece = TruncDay("released_at") if by_days else TruncHour("released_at")
+    names = ("project__slug", "user__username", "piece")
+    found = (
+        rows.order_by()
+        .annotate(piece=piece)
+        .values(*names)
+        .annotate(
+            used_units=Sum(F("used_seconds") * F("units")),
+            used_cpu=Sum(F("used_seconds") * F("cpu_milli")),
+            used_memory=Sum(F("used_seconds") * F("memory_mib")),
+        )
+        .values_list(*names, "used_units", "used_cpu", "used_memory")
+    )
+    return {
+        (project, user, at): (int(units), int(cpu), int(memory))
+        for project, user, at, units, cpu, memory in found
+    }
+
+
+def _floor(at: datetime, *, by_days: bool) -> datetime:
+    """The begin of its day or hour, in the time zone that the database counts days in."""
+    begin = timezone.localtime(at).replace(minute=0, second=0, microsecond=0)
+    return begin.replace(hour=0) if by_days else begin
+
+
+def _plus(one: Amounts, other: Amounts) -> Amounts:
+    return (one[0] + other[0], one[1] + other[1], one[2] + other[2])

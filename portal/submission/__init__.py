@@ -1,0 +1,1 @@
+"""From a request to a job: dry run, admission, submit, replace, retry and approve."""

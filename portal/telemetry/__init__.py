@@ -1,0 +1,1 @@
+"""Sensor samples of GPUs: the latest ones, and one a minute for each job."""

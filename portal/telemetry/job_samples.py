@@ -1,0 +1,106 @@
+"""What the sensors said of a job's devices: one row per device and minute, for as long as named.
+
+A whole GPU and a MIG slice are measured. What one MPS share of a GPU uses is not: its row says so.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from agents.contract.telemetry import GpuSample, SliceSample, Why
+from portal.inventory.models import Node
+from portal.jobs.models import Allocation, AllocationSample, Job
+from scheduler.core.model.states import ALLOCATION_LIVE
+
+LIVE = [str(status) for status in ALLOCATION_LIVE]
+KEPT = timedelta(days=30)
+# How many old rows go at once, with the first sample of a minute.
+GONE_AT_ONCE = 500
+NUMBERS = ("active_percent", "memory_used_mib", "memory_total_mib", "temperature_c", "power_mw")
+# MPS shares: only the whole GPU is measured.
+SHARED = "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The numbers of one device by column, and why one is missing."""
+
+    numbers: Mapping[str, int | None]
+    why: Mapping[str, str]
+
+
+def samples_keep(node: Node, samples: Mapping[str, GpuSample], taken_at: datetime) -> None:
+    """Keep what they say of the devices that jobs hold on `node`: the highest in each minute."""
+    held = Allocation.objects.filter(
+        status__in=LIVE, bound_at__isnull=False, slice__gpu__node=node
+    ).select_related("slice__gpu")
+    measured = {
+        allocation.pk: found
+        for allocation in held
+        if (found := _measured(allocation, samples.get(allocation.slice.gpu.uuid)))
+    }
+    if not measured:
+        return
+    minute = taken_at.replace(second=0, microsecond=0)
+    rows = AllocationSample.objects.filter(allocation__in=measured, minute=minute)
+    before = {row.allocation_id: row for row in rows}
+    AllocationSample.objects.bulk_create(
+        [_row(pk, minute, found, before.get(pk)) for pk, found in measured.items()],
+        update_conflicts=True,
+        unique_fields=["allocation", "minute"],
+        update_fields=[*NUMBERS, "why"],
+    )
+    if not before:
+        _forget_old(minute - KEPT)
+
+
+def samples_of(job: Job) -> dict[Any, list[AllocationSample]]:
+    """By allocation, oldest first. One query; the caller may see the job."""
+    found: dict[Any, list[AllocationSample]] = {}
+    rows = AllocationSample.objects.filter(allocation__replica__attempt__job=job)
+    for row in rows.order_by("minute"):
+        found.setdefault(row.allocation_id, []).append(row)
+    return found
+
+
+def _measured(allocation: Allocation, sample: GpuSample | None) -> Measured | None:
+    if sample is None:
+        return None
+    device = allocation.slice
+    if device.kind == "mps":
+        return Measured({}, dict.fromkeys(NUMBERS, SHARED))
+    if device.kind == "mig":
+        pieces: Iterable[SliceSample] = sample.slices
+        piece = next((p for p in pieces if p.uuid == device.device_uuid), None)
+        return _of(piece, "active_percent") if piece else None
+    return _of(sample, "utilization_percent")
+
+
+def _of(sample: GpuSample | SliceSample, activity: str) -> Measured:
+    fields = {"active_percent": activity} | {name: name for name in NUMBERS[1:]}
+    numbers = {column: getattr(sample, name, None) for column, name in fields.items()}
+    # Temperature and power are the whole GPU's: of a slice they are not asked for.
+    why = {
+        column: str(sample.why(name) or Why.OTHER)
+        for column, name in fields.items()
+        if hasattr(sample, name) and numbers[column] is None
+    }
+    return Measured(numbers, why)
+
+
+def _row(
+    allocation: Any, minute: datetime, found: Measured, before: AllocationSample | None
+) -> AllocationSample:
+    highest = {}
+    for name in NUMBERS:
+        both = [getattr(before, name, None), found.numbers.get(name)]
+        highest[name] = max((n for n in both if n is not None), default=None)
+    why = {name: text for name, text in found.why.items() if highest[name] is None}
+    return AllocationSample(allocation_id=allocation, minute=minute, why=why, **highest)
+
+
+def _forget_old(before: datetime) -> None:
+    old = AllocationSample.objects.filter(minute__lt=before).order_by("minute")
+    if keys := list(old.values_list("pk", flat=True)[:GONE_AT_ONCE]):
+        AllocationSample.objects.filter(pk__in=keys).delete()

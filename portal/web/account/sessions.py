@@ -1,0 +1,88 @@
+"""The browsers that are signed in: named in words, signed out one by one or all others."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from allauth.usersessions.models import UserSession
+from django.contrib import messages
+from django.contrib.auth import logout
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_POST
+
+from portal.accounts.sessions import session_end, sessions_end_others, sessions_of
+from portal.web.http import person
+
+# The first that fits: each of these browsers also names the ones below it.
+BROWSERS = [
+    (r"Edg/", "Edge"),
+    (r"OPR/", "Opera"),
+    (r"Firefox/", "Firefox"),
+    (r"Chrom(e|ium)/", "Chrome"),
+    (r"Safari/", "Safari"),
+    (r"^curl/", "curl"),
+    (r"^python", "Python"),
+]
+SYSTEMS = [
+    (r"Windows", "Windows"),
+    (r"Android", "Android"),
+    (r"iPhone|iPad", "iOS"),
+    (r"Mac OS X|Macintosh", "macOS"),
+    (r"Linux|X11", "Linux"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    pk: int
+    words: str
+    """Such as "Firefox, Linux"."""
+    agent: str
+    address: str
+    since: datetime
+    seen: datetime
+    is_this: bool
+
+
+def named(row: UserSession, request: HttpRequest) -> Browser:
+    is_this = row.session_key == request.session.session_key
+    times = row.created_at, row.last_seen_at
+    return Browser(row.pk, words(row.user_agent), row.user_agent, row.ip, *times, is_this)
+
+
+def words(agent: str) -> str:
+    """Browser and system out of what a browser says of itself."""
+    found = [
+        next((name for pattern, name in known if re.search(pattern, agent, re.I)), "")
+        for known in (BROWSERS, SYSTEMS)
+    ]
+    return ", ".join(name for name in found if name) or _("unknown browser")
+
+
+@require_POST
+@login_required
+def end(request: HttpRequest, pk: int) -> HttpResponse:
+    """Sign one browser out. Somebody else's looks like none."""
+    row = sessions_of(person(request)).filter(pk=pk).select_related("user").first()
+    if row is None:
+        raise Http404
+    is_this = row.session_key == request.session.session_key
+    session_end(session=row)
+    if is_this:
+        logout(request)
+        return redirect("web:sign_in")
+    messages.success(request, _("That browser is signed out"))
+    return redirect("web:account")
+
+
+@require_POST
+@login_required
+def end_others(request: HttpRequest) -> HttpResponse:
+    count = sessions_end_others(user=person(request), keep=request.session.session_key or "")
+    said = ngettext("%(n)s browser is signed out", "%(n)s browsers are signed out", count)
+    messages.success(request, said % {"n": count})
+    return redirect("web:account")

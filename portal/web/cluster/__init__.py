@@ -1,0 +1,1 @@
+"""The Cluster page: a map of every GPU and its slices, filters and node details."""

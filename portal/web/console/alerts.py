@@ -1,0 +1,140 @@
+"""What needs a platform admin now: each with its number, a sentence and the list that shows it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from urllib.parse import urlencode
+
+from django.db.models import Count, Q
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from portal.accounts.models import User
+from portal.inventory.models import Gpu, Node
+from portal.jobs.models import Job
+from portal.leases.models import Duty
+from portal.quotas.budgets import budgets_now
+from portal.submission.approvals import awaiting_for
+from portal.web.wording.labels import duration
+from scheduler.core.model.reasons import CLASS_OF, ReasonClass, ReasonCode
+from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
+
+# A budget with so many percent used or promised is near its end.
+NEAR_PERCENT = 90
+# The sweep is due every 5 s and a rung duty at once: after this long nobody does it.
+LATE = timedelta(seconds=60)
+NAMED = 4
+ASKS = [str(code) for code, cls in CLASS_OF.items() if cls is ReasonClass.ASK]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """`cls` and `icon` as statuses have them. `names`: the first of what it is about."""
+
+    key: str
+    cls: str
+    icon: str
+    count: int
+    title: str
+    href: str
+    names: tuple[str, ...] = ()
+
+    @property
+    def more(self) -> int:
+        return self.count - len(self.names)
+
+
+def attention(user: User) -> list[Need]:
+    """The most pressing first; empty: nothing needs anybody. Seven queries."""
+    found = [*_nodes(), *_gpus(), *_duties(), *_approvals(user), *_waiting(), *_budgets()]
+    return [need for need in found if need.count]
+
+
+def _approvals(user: User) -> list[Need]:
+    rows = awaiting_for(user)
+    count = rows.count()
+    title = ngettext("%(n)s job waits for approval", "%(n)s jobs wait for approval", count)
+    names = tuple(job.label for job in rows[:NAMED])
+    href = reverse("web:approvals")
+    return [Need("approvals", "ask", "ask", count, title % {"n": count}, href, names)]
+
+
+def _nodes() -> list[Need]:
+    away = Node.objects.filter(status__in=[str(NodeStatus.UNREACHABLE), str(NodeStatus.LOST)])
+    gone = list(away.values_list("name", flat=True))
+    online = Node.objects.filter(status=NodeStatus.ONLINE, facts__has_key="blocks")
+    blocked = list(online.exclude(facts__blocks=[]).values_list("name", flat=True))
+    title = ngettext("%(n)s node is not heard of", "%(n)s nodes are not heard of", len(gone))
+    told = ngettext("%(n)s node refuses work", "%(n)s nodes refuse work", len(blocked))
+    return [
+        _need("away", "bad", "x", gone, title, _nodes_in("away")),
+        _need("blocked", "bad", "stop", blocked, told, _nodes_in("blocked")),
+    ]
+
+
+def _gpus() -> list[Need]:
+    rows = Gpu.objects.exclude(health=GpuHealth.OK).exclude(node__status=NodeStatus.RETIRED)
+    names = [
+        f"{node} GPU {index}"
+        for node, index in rows.order_by("node__name", "index").values_list("node__name", "index")
+    ]
+    title = ngettext("%(n)s GPU is out of service", "%(n)s GPUs are out of service", len(names))
+    return [_need("gpus", "bad", "alert", names, title, _nodes_in("faulted"))]
+
+
+def _waiting() -> list[Need]:
+    rows = Job.objects.filter(status=JobStatus.QUEUED, reason__code__in=ASKS)
+    counts = rows.order_by().values_list("reason__code").annotate(n=Count("id"))
+    titles = {
+        ReasonCode.NODE_UNAVAILABLE: _("Jobs wait because nodes are out of service"),
+        ReasonCode.HELD: _("Jobs are held by somebody"),
+    }
+    other = _("Jobs wait for an admin")
+    return [
+        Need(
+            f"waiting-{code}",
+            "ask",
+            "clock",
+            count,
+            titles.get(ReasonCode(code), other),
+            reverse("web:jobs") + "?" + urlencode({"status": "queued", "reason": code}),
+        )
+        for code, count in sorted(counts)
+    ]
+
+
+def _budgets() -> list[Need]:
+    names = [
+        f"{view.project} / {view.user}" if view.user else view.project
+        for view in budgets_now(timezone.now())
+        if (view.used_unit_seconds + view.held_unit_seconds) * 100
+        >= view.limit_unit_seconds * NEAR_PERCENT
+    ]
+    title = ngettext("%(n)s budget is near its end", "%(n)s budgets are near their end", len(names))
+    return [_need("budgets", "warn", "coin", names, title, reverse("web:limits") + "?near=1")]
+
+
+def _duties() -> list[Need]:
+    """Rung or due, and nobody does them."""
+    now = timezone.now()
+    idle = Q(expires_at__isnull=True) | Q(expires_at__lt=now)
+    due = Q(rung=True) | Q(name="sweep")
+    late = Duty.objects.filter(idle, due, stamped_at__lt=now - LATE).order_by("name")
+    names = [
+        _("%(name)s, last done %(since)s ago")
+        % {"name": duty.name, "since": duration((now - duty.stamped_at).total_seconds())}
+        for duty in late
+        if duty.stamped_at
+    ]
+    title = ngettext("%(n)s duty is not done", "%(n)s duties are not done", len(names))
+    return [_need("duties", "bad", "alert", names, title, reverse("admin:duties_duty_changelist"))]
+
+
+def _need(key: str, cls: str, icon: str, names: list[str], title: str, href: str) -> Need:
+    count = len(names)
+    return Need(key, cls, icon, count, title % {"n": count}, href, tuple(names[:NAMED]))
+
+
+def _nodes_in(state: str) -> str:
+    return f"{reverse('web:node_list')}?state={state}"

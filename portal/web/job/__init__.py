@@ -1,0 +1,1 @@
+"""The page of one job: status panel, timeline, tabs and event stream."""

@@ -1,0 +1,108 @@
+"""The log of a job's page as values: which lines, what stands beside them, where it goes on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from portal.jobs.models import Attempt, Replica
+from portal.web.logs.address import LogView
+from portal.web.logs.cursor import Cursor
+from portal.web.logs.lines import LINES, TOGETHER, LogLine, count, found, page_of, tail
+
+
+@dataclass(frozen=True, slots=True)
+class JobLog:
+    """`replicas`: of the attempt that is shown; `shown`: those whose lines these are. `older` and
+    `newer`: addresses of the pages beside this one; `on`: of the search's next hits."""
+
+    view: LogView
+    attempt: Attempt | None
+    attempts: Sequence[Attempt]
+    replicas: Sequence[Replica]
+    shown: Sequence[Replica]
+    lines: Sequence[LogLine]
+    total: int
+    size: int
+    cursor: Cursor
+    older: str = ""
+    newer: str = ""
+    on: str = ""
+
+    @property
+    def hits(self) -> list[tuple[LogLine, str]]:
+        """The lines, each with the address of its place where it was looked for."""
+        view = self.view
+        return [
+            (one, view.at_line(one.rank, one.number) if view.words else "") for one in self.lines
+        ]
+
+    @property
+    def ranks(self) -> list[tuple[int, str]]:
+        return [(r.rank, self.view.of_rank(r.rank)) for r in self.replicas]
+
+    @property
+    def tries(self) -> list[tuple[int, str]]:
+        return [(a.number, self.view.of_attempt(a.number)) for a in self.attempts]
+
+    @property
+    def raw(self) -> Replica | None:
+        """The one whose raw log is offered: the one that is shown, or the only one."""
+        return self.shown[0] if len(self.shown) == 1 else None
+
+    @property
+    def left_out(self) -> int:
+        """Replicas that "all" does not show."""
+        return len(self.replicas) - len(self.shown) if self.view.rank is None else 0
+
+    @property
+    def is_last_attempt(self) -> bool:
+        return not self.attempts or self.attempt is self.attempts[-1]
+
+
+def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> JobLog:
+    """Reads a bounded part of the log, whatever its size."""
+    attempt = attempt_of(view, attempts)
+    replicas = list(attempt.replicas.all()) if attempt else []
+    shown = shown_of(view, replicas)
+    lines: Sequence[LogLine]
+    offsets: dict[int, int] = {}
+    older = newer = on = ""
+    total = count(shown)
+    if view.words:
+        hits = found(shown, view.words, view.on)
+        lines, on = hits.lines, view.but(on=hits.on) if hits.on else ""
+    elif view.line is not None and len(shown) == 1:
+        number = max(1, min(view.line, total))
+        lines = page_of(shown[0], number)
+        older = view.but(line=max(1, number - LINES)) if number > 1 else ""
+        last = lines[-1].number if lines else number
+        newer = view.but(line=last + 1) if last < total else ""
+    else:
+        lines, offsets = tail(shown)
+        if len(shown) == 1 and lines and lines[0].number > 1:
+            older = view.but(rank=shown[0].rank, line=max(1, lines[0].number - LINES))
+    size = sum(replica.log_bytes for replica in shown)
+    cursor = Cursor(last_event, attempt.number if attempt else 0, offsets)
+    return JobLog(
+        view, attempt, attempts, replicas, shown, lines, total, size, cursor, older, newer, on
+    )
+
+
+def log_bar(view: LogView, attempts: Sequence[Attempt]) -> JobLog:
+    """What stands above the lines, without them."""
+    attempt = attempt_of(view, attempts)
+    replicas = list(attempt.replicas.all()) if attempt else []
+    shown = shown_of(view, replicas)
+    return JobLog(view, attempt, attempts, replicas, shown, [], 0, 0, Cursor())
+
+
+def attempt_of(view: LogView, attempts: Sequence[Attempt]) -> Attempt | None:
+    """The attempt that is asked for, or the last one."""
+    asked = [attempt for attempt in attempts if attempt.number == view.attempt]
+    return asked[0] if asked else attempts[-1] if attempts else None
+
+
+def shown_of(view: LogView, replicas: Sequence[Replica]) -> list[Replica]:
+    """One replica, or as many together as a page can show."""
+    if view.rank is None:
+        return list(replicas[:TOGETHER])
+    return [replica for replica in replicas if replica.rank == view.rank]

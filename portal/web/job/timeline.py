@@ -1,0 +1,84 @@
+"""A job's page as values: its timeline, its replicas, why it waits or how it ended."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from portal.accounts.models import User
+from portal.accounts.selectors import projects_to_work_in
+from portal.audit.models import Event
+from portal.audit.selectors import events_of
+from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.selectors import attempts_of, may_cancel
+from portal.planning.visible_reasons import projects_of
+from portal.submission.replacement import may_replace
+from portal.submission.retries import may_retry
+from portal.web.job.status_panel import panel_of
+from portal.web.logs.lines import TOGETHER, LogLine, tail
+from portal.web.wording.labels import BADGES, Badge
+from portal.web.wording.messages import told_event
+from scheduler.core.model.states import JOB_FINAL, JobStatus
+
+TABS = ("logs", "metrics", "events", "spec", "results")
+# What a failure shows of each replica's log, and of all.
+LAST_LINES = 20
+# The newest events that a page shows; REST pages through all.
+MOST_EVENTS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of the timeline. `state`: past (a badge's class), now, or next."""
+
+    badge: Badge
+    state: str
+    at: datetime
+    until: datetime | None
+    sentence: str
+
+
+def timeline(job: Job, events: Iterable[Event]) -> list[Step]:
+    """The job's own status changes, at most the last seven."""
+    own = [e for e in events if e.noun == "job" and e.new]
+    steps = []
+    for event, later in zip(own, [*own[1:], None], strict=True):
+        badge = BADGES[event.new]
+        state = badge.cls if later or JobStatus(event.new) in JOB_FINAL else f"{badge.cls} now"
+        until = later.at if later else None
+        steps.append(Step(badge, state, event.at, until, told_event(event)))
+    return steps[-7:]
+
+
+def story(user: User, job: Job) -> dict[str, Any]:
+    """What every tab of the job's page shows around its own part."""
+    recent = list(events_of(job).order_by("-id")[:MOST_EVENTS])
+    events = recent[::-1]
+    own = [e for e in events if e.noun == "job" and e.new]
+    attempts = attempts_of(job)
+    last: Attempt | None = attempts[-1] if attempts else None
+    replicas = list(last.replicas.all()) if last else []
+    is_final = JobStatus(job.status) in JOB_FINAL
+    may_ask = projects_to_work_in(user).exists()
+    return {
+        "job": job,
+        "steps": timeline(job, own),
+        "events": events,
+        "event_count": len(events) if len(events) < MOST_EVENTS else events_of(job).count(),
+        "attempts": attempts,
+        "attempt": last,
+        "replicas": replicas,
+        "is_final": is_final,
+        "may_cancel": not is_final and may_cancel(user, job),
+        "may_ask": may_ask,
+        "may_retry": may_ask and may_retry(user, job),
+        "panel": panel_of(job, last, replicas, projects_of(user), may_take=may_replace(user, job)),
+        "failure_lines": last_words(replicas) if job.status == JobStatus.FAILED else [],
+    }
+
+
+def last_words(replicas: Sequence[Replica]) -> list[LogLine]:
+    """The last lines of those that failed, or of all where none did by itself."""
+    failed = [r for r in replicas if r.exit_code not in (0, None) or r.memory_kill]
+    lines, _ = tail((failed or replicas)[:TOGETHER], LAST_LINES)
+    return lines

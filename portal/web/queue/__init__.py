@@ -1,0 +1,1 @@
+"""The Queue page: waiting jobs in planner order, each with its reason."""

@@ -1,0 +1,182 @@
+"""Queue: everybody's waiting jobs in the order they will be tried, and why each waits."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+from django.views.decorators.http import require_http_methods, require_POST
+
+from portal.accounts.models import Membership, User
+from portal.errors import Refused
+from portal.jobs.holds import job_hold, job_release
+from portal.jobs.models import Job
+from portal.jobs.paging import Page, page_of
+from portal.jobs.selectors import may_cancel
+from portal.planning.queue_selectors import SORTING, Heads, heads, next_to_leave, waiting_jobs
+from portal.quotas.policy import policy_now
+from portal.web.http import person
+from portal.web.job.views import visible
+from portal.web.queue.order_labels import order_told
+from portal.web.queue.rows import leaving_row, queue_row, reader_of
+from portal.web.wording.messages import told_refusal
+from portal.web.wording.reason_badges import REASONS
+from scheduler.core.model.states import JOB_WAITING, JobStatus
+
+LEAVING_SHOWN = 8
+NOT_A_CHOICE = {"invalid_choice": gettext_lazy("%(value)s is none of the choices here")}
+MINE = "mine"
+
+
+class Narrow(forms.Form):
+    """Whose jobs, and waiting for what. Projects are only the reader's own: the list of others
+    tells nothing of who they are."""
+
+    reason = forms.ChoiceField(
+        required=False,
+        choices=[(str(code), str(code)) for code in REASONS],
+        error_messages=NOT_A_CHOICE,
+    )
+
+    def __init__(self, data: QueryDict, user: User) -> None:
+        super().__init__(data)
+        rows = Membership.objects.filter(user=user).order_by("project__slug")
+        self.projects = list(rows.values_list("project__slug", flat=True))
+        projects = [(f"project-{slug}", slug) for slug in self.projects]
+        self.fields["whose"] = forms.ChoiceField(
+            choices=[(MINE, MINE), *projects], required=False, error_messages=NOT_A_CHOICE
+        )
+        self.user = user
+
+    def of(self, rows: QuerySet[Job]) -> QuerySet[Job]:
+        if not self.is_valid():
+            return rows.none()
+        whose, reason = self.cleaned_data["whose"], self.cleaned_data["reason"]
+        if whose == MINE:
+            rows = rows.filter(owner=self.user)
+        elif whose:
+            rows = rows.filter(project__slug=whose.removeprefix("project-"))
+        return rows.filter(reason__code=reason) if reason else rows
+
+
+@login_required
+def queue(request: HttpRequest) -> HttpResponse:
+    return render(request, "web/queue.html", queue_parts(person(request), request.GET))
+
+
+def queue_parts(user: User, query: QueryDict) -> dict[str, Any]:
+    """Everything that the page shows, in a fixed number of queries."""
+    narrow = Narrow(query, user)
+    rows = narrow.of(waiting_jobs())
+    page = page_of(rows, SORTING, after=query.get("after", ""), before=query.get("before", ""))
+    reader = reader_of(user, names=settings.PLATFORM.queue_names)
+    policy, counted = policy_now(), heads(user)
+    kept = [(name, value) for name in ("whose", "reason") if (value := query.get(name, ""))]
+    return {
+        "page": Page([], page.before, page.after),
+        "rows": [queue_row(job, reader, policy.bypass_limit) for job in page.rows],
+        "leaving": [leaving_row(one, reader) for one in next_to_leave(LEAVING_SHOWN)],
+        "heads": counted,
+        "headline": headline(counted),
+        "sentence": sentence(counted),
+        "order": order_told(policy),
+        "groups": _groups(narrow, kept),
+        "whose": query.get("whose", ""),
+        "reason": query.get("reason", ""),
+        "reasons": [(str(code), badge.word) for code, badge in REASONS.items()],
+        "errors": {name: " ".join(map(str, found)) for name, found in narrow.errors.items()},
+        "is_narrowed": bool(kept),
+        "query": urlencode(kept),
+        "stream": f"{reverse('web:queue_stream')}?{query.urlencode()}",
+        "keys": [job.pk for job in page.rows],
+    }
+
+
+def headline(counted: Heads) -> str:
+    """The page's answer: how long the queue is, and where one stands in it."""
+    if not counted.waiting:
+        return _("Nobody waits")
+    waits = ngettext("%(n)s job is waiting", "%(n)s jobs are waiting", counted.waiting)
+    waits = waits % {"n": f"{counted.waiting:,}"}
+    if counted.first:
+        first = f"{counted.first:,}"
+        return _("%(waits)s; your first is at position %(first)s") % {
+            "waits": waits,
+            "first": first,
+        }
+    return waits
+
+
+def sentence(counted: Heads) -> str:
+    """What stands in order, and what holds devices now."""
+    runs = ngettext("%(n)s job holds devices", "%(n)s jobs hold devices", counted.holding)
+    runs = runs % {"n": f"{counted.holding:,}"}
+    if not counted.waiting:
+        return _("%(runs)s now. Who asks next is looked at at once.") % {"runs": runs}
+    parts = {
+        "placed": f"{counted.queued:,}",
+        "others": f"{counted.waiting - counted.queued:,}",
+        "runs": runs,
+    }
+    return _("%(placed)s in order, %(others)s not yet in order. %(runs)s now.") % parts
+
+
+def _groups(narrow: Narrow, kept: list[tuple[str, str]]) -> list[tuple[str, str, bool]]:
+    """Whose jobs, as links: (address, word, whether it is the present one)."""
+    others = [(name, value) for name, value in kept if name != "whose"]
+    present = dict(kept).get("whose", "")
+    wanted = [("", _("All")), (MINE, _("Mine"))]
+    wanted += [(f"project-{slug}", slug) for slug in narrow.projects[:4]]
+    return [
+        ("?" + urlencode([("whose", value), *others] if value else others), word, value == present)
+        for value, word in wanted
+    ]
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def hold(request: HttpRequest, ref: str) -> HttpResponse:
+    """Asks why first: whoever waits for the job will read it."""
+    found = visible(request, ref)
+    if not may_cancel(person(request), found):
+        raise PermissionDenied
+    because, error = request.POST.get("because", ""), ""
+    if request.method == "POST":
+        try:
+            job_hold(job=found, by=person(request), because=because)
+        except Refused as refused:
+            error = _why_not(refused)
+        else:
+            return HttpResponseRedirect(reverse("web:queue"))
+    is_waiting = JobStatus(found.status) in JOB_WAITING
+    context = {"job": found, "because": because, "error": error, "is_waiting": is_waiting}
+    return render(request, "web/queue/hold.html", context)
+
+
+@login_required
+@require_POST
+def release(request: HttpRequest, ref: str) -> HttpResponse:
+    found = visible(request, ref)
+    try:
+        job_release(job=found, by=person(request))
+    except Refused as refused:
+        if refused.status == 403:
+            raise PermissionDenied from refused
+    return HttpResponseRedirect(reverse("web:queue"))
+
+
+def _why_not(refused: Refused) -> str:
+    match refused.code:
+        case "reason_missing":
+            return _("Say why in a few words: whoever waits for it will read it")
+        case "not_waiting":
+            return _("It does not wait any more, so there is nothing to hold")
+    return told_refusal(refused)

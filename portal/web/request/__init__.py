@@ -1,0 +1,1 @@
+"""The request page: the form, its preview, the cards and the templates."""

@@ -1,0 +1,50 @@
+"""What the request form's lists offer, in the reader's words."""
+
+from collections.abc import Mapping
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy
+
+from agents.contract.documents import Backend
+from scheduler.core.model.snapshot import Isolation, Priority, Topology
+from scheduler.core.request.values import Launcher
+
+CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
+    "topologies": {
+        Topology.BEST: gettext_lazy("best: as near as there is room"),
+        Topology.SAME_NODE: gettext_lazy("all on one node"),
+        Topology.NVLINK: gettext_lazy("joined by NVLink"),
+        Topology.ANY: gettext_lazy("anywhere"),
+    },
+    "launchers": {
+        Launcher.NONE: gettext_lazy("none: the command as it is"),
+        Launcher.TORCHRUN: "torchrun",
+    },
+    "backends": {
+        Backend.AUTO: gettext_lazy("auto: nccl on whole GPUs, gloo on slices"),
+        Backend.NCCL: "nccl",
+        Backend.GLOO: "gloo",
+    },
+    "isolations": {
+        Isolation.HARDWARE: gettext_lazy("a slice or a whole GPU"),
+        Isolation.ANY: gettext_lazy("an MPS share will do"),
+    },
+    "makes_way": {
+        "": gettext_lazy("only at priority low"),
+        "yes": gettext_lazy("yes"),
+        "no": gettext_lazy("no"),
+    },
+    "priorities": {
+        Priority.LOW: gettext_lazy("low"),
+        Priority.NORMAL: gettext_lazy("normal"),
+        Priority.HIGH: gettext_lazy("high"),
+    },
+}
+
+
+def choices() -> dict[str, list[tuple[str, str | Promise]]]:
+    """Value and word of each, by the list's name."""
+    return {
+        name: [(str(value), word) for value, word in offered.items()]
+        for name, offered in CHOICES.items()
+    }

@@ -1,0 +1,1 @@
+"""Server-sent events: what the streams of all pages share."""

@@ -1,0 +1,1 @@
+"""The Usage page: GPU-hours over time, quotas and budgets."""

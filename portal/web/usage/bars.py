@@ -1,0 +1,100 @@
+"""GPU-hours over time as bars: sizes are attributes, colours are classes."""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from django.utils.translation import gettext as _
+
+from portal.usage.rounding import UNIT_SECONDS_PER_GPU_HOUR, hours
+
+WIDTH, HEIGHT, LEFT, TOP, FOOT = 1184, 176, 48, 12, 22
+# A label under a bar takes about so much of the width.
+LABEL = 74
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    x: float
+    y: float
+    width: float
+    height: float
+    said: str
+    label: str = ""
+    middle: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    y: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """`rows`: the same as a table, (when, GPU-hours)."""
+
+    bars: tuple[Bar, ...]
+    ticks: tuple[Tick, ...]
+    rows: tuple[tuple[str, str], ...]
+    sentence: str
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+
+
+def bars(days: list[date], used: list[int]) -> Bars:
+    """`days`: the first of each bar and the one after the last, as `portal.usage.window.steps`."""
+    most = max(used, default=0)
+    top, step = _scale(most)
+    floor, tall = HEIGHT - FOOT, HEIGHT - FOOT - TOP
+    pitch = (WIDTH - LEFT) / max(1, len(used))
+    every = max(1, -(-LABEL // max(1, int(pitch))))
+    found, rows = [], []
+    for number, units in enumerate(used):
+        height = tall * units / top
+        when = _when(days[number], days[number + 1])
+        x = LEFT + number * pitch
+        found.append(
+            Bar(
+                x=round(x + pitch * 0.14, 1),
+                y=round(floor - height, 1),
+                width=round(pitch * 0.72, 1),
+                height=round(height, 1),
+                said=_("%(when)s: %(hours)s GPU-hours") % {"when": when, "hours": hours(units)},
+                label=_short(days[number]) if number % every == 0 else "",
+                middle=round(x + pitch / 2, 1),
+            )
+        )
+        rows.append((when, hours(units)))
+    ticks = tuple(
+        Tick(round(floor - tall * at / top, 1), hours(at).removesuffix(".00"))
+        for at in range(0, top + 1, step)
+    )
+    busiest = _when(days[used.index(most)], days[used.index(most) + 1]) if most else ""
+    sentence = _("No GPU-hours in this time")
+    if most:
+        said = _("GPU-hours over time, most %(when)s with %(hours)s")
+        sentence = said % {"when": busiest, "hours": hours(most)}
+    return Bars(tuple(found), ticks, tuple(rows), sentence)
+
+
+def _scale(most: int) -> tuple[int, int]:
+    """The height of the drawing and the distance of its lines in unit-seconds, round in hours."""
+    tenth = UNIT_SECONDS_PER_GPU_HOUR // 10
+    step = tenth
+    for factor in (1, 2, 5, *(n * 10**e for e in range(1, 10) for n in (1, 2, 5))):
+        step = tenth * factor
+        if step * 4 >= most:
+            break
+    return step * max(1, -(-most // step)), step
+
+
+def _when(first: date, after: date) -> str:
+    last = after - timedelta(days=1)
+    if last == first:
+        return f"{first:%Y-%m-%d}"
+    return f"{first:%Y-%m-%d} – {last:%Y-%m-%d}"
+
+
+def _short(day: date) -> str:
+    return f"{day:%m-%d}"

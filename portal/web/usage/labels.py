@@ -1,0 +1,155 @@
+"""How usage is said: windows, budgets with their forecast, and what sensors say of held devices."""
+
+from dataclasses import dataclass
+from datetime import date
+
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from agents.contract.telemetry import Why
+from portal.quotas.models import Quota
+from portal.usage.budgets import BudgetLine
+from portal.usage.current import Absent, Holding
+from portal.usage.rounding import hours
+from portal.usage.selectors import ALL, ME, Scope
+from portal.web.cluster.sensors import WHYS
+from portal.web.wording.labels import NBSP, duration
+
+PERIODS = {
+    "7-days": gettext_lazy("7 days"),
+    "30-days": gettext_lazy("30 days"),
+    "month": gettext_lazy("This month"),
+    "last-month": gettext_lazy("Last month"),
+}
+ERRORS = {
+    "not_a_day": gettext_lazy("Write a day as year-month-day, such as 2026-11-01"),
+    "before_first": gettext_lazy("The last day is before the first: swap them"),
+    "too_long": gettext_lazy("At most 366 days at once: ask in parts, they add up"),
+    "in_future": gettext_lazy("Nothing is used yet on days to come: begin today or earlier"),
+}
+KINDS = {
+    "gpu": gettext_lazy("whole GPUs"),
+    "mig": gettext_lazy("MIG slices"),
+    "mps": gettext_lazy("MPS shares"),
+}
+ABSENT: dict[str, str | Promise] = {
+    Absent.NO_SAMPLE: gettext_lazy("waiting for a sample"),
+    Absent.SHARE: gettext_lazy("not measurable for a share"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSaid:
+    """A budget in words. `tone` is a colour class: warn where it will not last."""
+
+    line: BudgetLine
+    whose: str
+    used: str
+    limit: str
+    left: str
+    bar: int
+    outlook: str
+    basis: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingSaid:
+    holding: Holding
+    device: str
+    held: str
+    active: str | Promise
+    is_number: bool
+    lately: str
+
+
+def headline(scope: Scope, used: int) -> str:
+    """The page's answer."""
+    if not used:
+        return _("Nothing was used in this time")
+    amount = {"hours": hours(used)}
+    if scope.of == ME:
+        return _("You used %(hours)s GPU-hours") % amount
+    if scope.of == ALL or scope.project is None:
+        return _("All projects used %(hours)s GPU-hours") % amount
+    return _("%(project)s used %(hours)s GPU-hours") % {**amount, "project": scope.project.slug}
+
+
+def span(days: tuple[date, date], today: date, clock: str) -> str:
+    """Which days, and up to when what runs is counted."""
+    if days[0] <= today <= days[1]:
+        said = _("%(first)s to %(last)s, counted up to %(clock)s today")
+        return said % {"first": days[0], "last": days[1], "clock": clock}
+    return _("%(first)s to %(last)s") % {"first": days[0], "last": days[1]}
+
+
+def budget_said(line: BudgetLine) -> BudgetSaid:
+    names = {"project": line.project, "user": line.user}
+    outlook, tone = _outlook(line)
+    return BudgetSaid(
+        line=line,
+        whose=_("%(user)s in %(project)s") % names if line.user else line.project,
+        used=hours(line.used),
+        limit=hours(line.limit),
+        left=hours(max(0, line.limit - line.used)),
+        bar=min(1000, line.used * 1000 // line.limit) if line.limit else 1000,
+        outlook=outlook,
+        basis=_basis(line),
+        tone=tone,
+    )
+
+
+def _outlook(line: BudgetLine) -> tuple[str, str]:
+    ends = f"{timezone.localtime(line.ends_at):%Y-%m-%d}"
+    if line.used >= line.limit:
+        return _("It is used up until %(ends)s") % {"ends": ends}, "warn"
+    if line.by_end is None:
+        return _("No forecast yet"), ""
+    names = {"hours": hours(line.by_end), "ends": ends}
+    if line.is_enough:
+        return _("At this pace %(hours)s by %(ends)s: enough") % names, ""
+    if line.forecast.runs_out is None:
+        return _("At this pace %(hours)s by %(ends)s: too much") % names, "warn"
+    day = f"{timezone.localtime(line.forecast.runs_out):%Y-%m-%d}"
+    return _("At this pace it is used up on %(day)s, before %(ends)s") % {
+        **names,
+        "day": day,
+    }, "warn"
+
+
+def _basis(line: BudgetLine) -> str:
+    """What the forecast rests on."""
+    if line.by_end is None:
+        return _("There is less than a day of use to go by.")
+    seconds = line.forecast.over.total_seconds()
+    days = int(seconds // 86_400)
+    over = ngettext("%(n)s day", "%(n)s days", days) % {"n": days}
+    return _("Used so far, and the mean of the last %(over)s until the end.") % {"over": over}
+
+
+def holding_said(holding: Holding) -> HoldingSaid:
+    lately = holding.lately
+    device = {"gpu": "GPU", "mig": holding.profile, "mps": "MPS"}[holding.kind]
+    if holding.active is not None:
+        active: str | Promise = f"{holding.active}{NBSP}%"
+    elif isinstance(holding.why, Why):
+        active = WHYS[holding.why]
+    else:
+        active = ABSENT[holding.why or Absent.NO_SAMPLE]
+    return HoldingSaid(
+        holding=holding,
+        device=device,
+        held=duration(holding.held.total_seconds()),
+        active=active,
+        is_number=holding.active is not None,
+        lately=f"≤{NBSP}{lately.mean}{NBSP}%" if lately.minutes else "",
+    )
+
+
+def quota_whose(quota: Quota) -> str:
+    """Whose quota, and of which model."""
+    names = {"user": quota.user.username if quota.user else "", "project": quota.project.slug}
+    whose = _("%(user)s in %(project)s") % names if quota.user else quota.project.slug
+    return f"{whose}, {quota.model}" if quota.model else whose

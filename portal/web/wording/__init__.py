@@ -1,0 +1,1 @@
+"""How statuses, reasons, estimates and messages are worded on every page."""

@@ -1,0 +1,122 @@
+"""A reason's evidence in words: its numbers by name, each with its unit."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from agents.contract.units import as_gpus
+from portal.web.wording.labels import duration, memory
+
+UNIT_SECONDS_PER_HOUR = 3_600
+NAMES: dict[str, str | Promise] = {
+    "needed": gettext_lazy("Needed"),
+    "free": gettext_lazy("Free"),
+    "by_node": gettext_lazy("Free by node"),
+    "filters": gettext_lazy("Nodes"),
+    "nodes": gettext_lazy("Nodes"),
+    "largest": gettext_lazy("Largest there is"),
+    "out_of_service": gettext_lazy("Out of service"),
+    "disk_mib": gettext_lazy("Largest there is"),
+    "disk_free_mib": gettext_lazy("Most disk free on a node"),
+    "disk_not_told": gettext_lazy("Nodes that do not tell their disk"),
+    "held_by_own_jobs": gettext_lazy("Jobs of this project on such GPUs"),
+    "held_by_other_jobs": gettext_lazy("Jobs of other projects on such GPUs"),
+    "first_ends_at": gettext_lazy("First of them ends by"),
+    "held_by": gettext_lazy("Held by"),
+    "borrowed_by": gettext_lazy("Borrowed by"),
+    "borrowing_projects": gettext_lazy("Other projects that borrow"),
+    "borrowed_by_others_units": gettext_lazy("Borrowed by other projects"),
+    "limit_units": gettext_lazy("May hold"),
+    "used_units": gettext_lazy("Held now"),
+    "needed_units": gettext_lazy("Needed"),
+    "borrow_units": gettext_lazy("May borrow at most"),
+    "borrowed_units": gettext_lazy("Borrowed now"),
+    "may_borrow_units": gettext_lazy("Lent to it now"),
+    "approval_units": gettext_lazy("Without approval"),
+    "approval_seconds": gettext_lazy("Without approval"),
+    "approval_unit_seconds": gettext_lazy("Without approval"),
+    "time_limit_seconds": gettext_lazy("Time limit"),
+    "priority": gettext_lazy("Priority"),
+    "limit_unit_seconds": gettext_lazy("Budget"),
+    "used_unit_seconds": gettext_lazy("Used of it"),
+    "held_unit_seconds": gettext_lazy("Kept for running work"),
+    "needed_unit_seconds": gettext_lazy("Needed"),
+    "fitting_limit_seconds": gettext_lazy("Time limit that would fit"),
+    "ends_at": gettext_lazy("Budget ends"),
+    "max_running": gettext_lazy("May run at once"),
+    "running": gettext_lazy("Running now"),
+    "stopping": gettext_lazy("Stopping for it"),
+    "job": gettext_lazy("Place kept for"),
+    "starts_at": gettext_lazy("Which starts by"),
+    "begin_at": gettext_lazy("Begins"),
+    "after": gettext_lazy("Starts after"),
+}
+JOBS = frozenset({"job", "stopping", "after"})
+# Units by owner.
+OWNERS = frozenset({"held_by", "borrowed_by"})
+
+
+def evidence_of(reason: dict[str, Any]) -> list[tuple[str, str]]:
+    """Numbers by name, as in ("Free by node", "node-a 2, node-b 1"); units as GPUs."""
+    return [(_name(key), _value(key, value)) for key, value in reason["evidence"].items()]
+
+
+def _name(key: str) -> str:
+    plain = key.removesuffix("_units").removesuffix("_seconds").replace("_", " ")
+    return str(NAMES.get(key, plain.capitalize()))
+
+
+def _value(key: str, value: Any) -> str:
+    if key == "nodes":
+        # The sentence says why of each.
+        return ", ".join(value)
+    if key == "filters":
+        return _filters(value)
+    if key in JOBS:
+        return ", ".join(f"J-{job}" for job in ([value] if isinstance(value, str) else value))
+    if key in OWNERS:
+        return ", ".join(f"{name} {as_gpus(units)} GPU" for name, units in value.items())
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _number(key, value)
+    return _said(value)
+
+
+def _number(key: str, value: int) -> str:
+    if key.endswith("_unit_seconds"):
+        hours = as_gpus(-(-value // UNIT_SECONDS_PER_HOUR))
+        return _("%(hours)s GPU-hours") % {"hours": hours}
+    if key.endswith("_units"):
+        return f"{as_gpus(value)} GPU"
+    if key.endswith("_seconds"):
+        return duration(value)
+    if key.endswith("_mib"):
+        return memory(value)
+    if key.endswith("_at"):
+        return timezone.localtime(datetime.fromtimestamp(value, UTC)).strftime("%Y-%m-%d %H:%M")
+    return str(value)
+
+
+def _filters(counts: dict[str, int]) -> str:
+    """How many nodes are left after each question."""
+    said = {
+        "all": _("%(n)s in all"),
+        "with_this_gpu": _("%(n)s with this GPU"),
+        "that_take_it": _("%(n)s that take it"),
+        "with_cpu_and_memory": _("%(n)s with CPU and memory"),
+        "with_disk": _("%(n)s with disk"),
+        "with_room": _("%(n)s with room"),
+    }
+    words = [said.get(key, f"%(n)s {_name(key)}") % {"n": n} for key, n in counts.items()]
+    return _(", ").join(words)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_said(inner)}" for name, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(_said(inner) for inner in value)
+    return str(value)

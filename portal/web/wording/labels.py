@@ -1,0 +1,111 @@
+"""How statuses, times and amounts are said on pages: one place for words, icons and colours."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from scheduler.core.model.states import JobStatus, NodeStatus
+
+NBSP = "\u00a0"
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A status as people see it: colour class, icon and word, always all three."""
+
+    cls: str
+    icon: str
+    word: str | Promise
+
+
+BADGES: dict[str, Badge] = {
+    JobStatus.SUBMITTED: Badge("wait", "clock", gettext_lazy("Submitted")),
+    JobStatus.AWAITING_APPROVAL: Badge("ask", "clock", gettext_lazy("Awaiting approval")),
+    JobStatus.QUEUED: Badge("wait", "clock", gettext_lazy("Queued")),
+    JobStatus.PLACED: Badge("move", "bolt", gettext_lazy("Placed")),
+    JobStatus.PREPARING: Badge("move", "bolt", gettext_lazy("Preparing")),
+    JobStatus.RUNNING: Badge("ok", "play", gettext_lazy("Running")),
+    JobStatus.STOPPING: Badge("move", "stop", gettext_lazy("Stopping")),
+    JobStatus.SUCCEEDED: Badge("ok", "check", gettext_lazy("Succeeded")),
+    JobStatus.FAILED: Badge("bad", "x", gettext_lazy("Failed")),
+    JobStatus.CANCELLED: Badge("wait", "stop", gettext_lazy("Cancelled")),
+    JobStatus.TIMED_OUT: Badge("warn", "clock", gettext_lazy("Timed out")),
+}
+
+
+NODE_BADGES: dict[str, Badge] = {
+    NodeStatus.ENROLLED: Badge("wait", "clock", gettext_lazy("Not seen yet")),
+    NodeStatus.ONLINE: Badge("ok", "check", gettext_lazy("Online")),
+    NodeStatus.UNREACHABLE: Badge("warn", "alert", gettext_lazy("Unreachable")),
+    NodeStatus.LOST: Badge("bad", "x", gettext_lazy("Lost")),
+    NodeStatus.RETIRED: Badge("wait", "stop", gettext_lazy("Retired")),
+}
+
+
+def node_badge(status: str, *, schedulable: bool, blocked: bool) -> Badge:
+    """A node that is online but takes no new work says so."""
+    if status == NodeStatus.ONLINE and not schedulable:
+        return Badge("warn", "stop", gettext_lazy("Cordoned"))
+    if status == NodeStatus.ONLINE and blocked:
+        return Badge("bad", "stop", gettext_lazy("Blocked"))
+    return NODE_BADGES[status]
+
+
+def duration(seconds: float) -> str:
+    """ "2 h 38 min", "4 min", "10 s": two parts at most, no-break spaces inside."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}{NBSP}s"
+    if whole < 3600:
+        return f"{whole // 60}{NBSP}min"
+    hours, minutes = divmod(whole // 60, 60)
+    if hours >= 48:
+        return f"{hours // 24}{NBSP}d {hours % 24}{NBSP}h"
+    return f"{hours}{NBSP}h {minutes:02}{NBSP}min" if minutes else f"{hours}{NBSP}h"
+
+
+def between(start: datetime | None, end: datetime | None) -> str:
+    if start is None:
+        return ""
+    return duration(((end or timezone.now()) - start).total_seconds())
+
+
+def gigabytes(profile: str) -> str:
+    """ "35 GB" of "2g.35gb": the vendor's own round name of a slice's memory."""
+    size = profile.partition(".")[2].partition("gb")[0]
+    return f"{size}{NBSP}GB"
+
+
+def memory(mib: int) -> str:
+    """ "8 GiB" of 8192, "1536 MiB" where it is no whole number of them."""
+    return f"{mib}{NBSP}MiB" if mib % 1024 else f"{mib // 1024}{NBSP}GiB"
+
+
+def share(threads: int, size: str) -> str:
+    """ "MPS 25 % + 8 GiB": the threads and the memory of a share."""
+    return f"MPS {threads}{NBSP}% + {size}"
+
+
+def exit_meaning(code: int | None, *, memory_kill: bool) -> str:
+    """What an exit code says, for people."""
+    if memory_kill:
+        return _("Memory kill: its memory was not enough (exit 137)")
+    match code:
+        case None:
+            return _("It did not run to its end")
+        case 0:
+            return _("Ended well (exit 0)")
+        case 137:
+            return _("Killed (exit 137)")
+        case 143:
+            return _("Stopped on request (exit 143)")
+        case 139:
+            return _("Crashed: segmentation fault (exit 139)")
+        case 127:
+            return _("The command was not found (exit 127)")
+        case _:
+            return _("Ended with exit code %(code)s") % {"code": code}

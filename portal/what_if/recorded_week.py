@@ -1,0 +1,150 @@
+"""Rows as a week of recorded jobs and the cluster as it is, in a constant number of queries.
+
+A job ran from when it was placed until that attempt was over, as often as it was tried: so long it
+takes in a replay. What people did by hand is not replayed, but for one thing: who took a job back
+while it waited does so again at that time.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+
+from portal.errors import Refused
+from portal.jobs.models import Attempt, Job
+from portal.planning.history import past_runs
+from portal.planning.requests import COLUMNS, as_job, asked_for, seconds
+from portal.planning.snapshot import cluster_snapshot
+from portal.planning.usage import owners
+from portal.quotas.policy import policy_now
+from scheduler.core.model.snapshot import WaitingJob
+from scheduler.core.model.states import JobStatus
+from scheduler.virtual.devices import emptied
+from scheduler.virtual.values import Recorded, Setting, Week
+from scheduler.what_if.comparison import MOST_JOBS
+
+MOST_DAYS = 90
+# Of its limit, what a job takes that has not ended, where no job has ended to tell.
+USUAL_PART = 0.5
+
+Tries = list[tuple[int, int | None]]
+
+
+def setting_now(*, now: datetime, days: int) -> Setting:
+    """The cluster as it is, without any work, with what owners had used when the window began."""
+    since, policy = now - timedelta(days=days), policy_now()
+    there = cluster_snapshot(now=now)
+    return Setting(
+        nodes=emptied(there.nodes),
+        quotas=tuple(replace(quota, used_units=0) for quota in there.quotas),
+        policy=policy,
+        owners=owners((), since, policy.half_life_seconds),
+        dwell_seconds=settings.PLATFORM.partition_dwell_seconds,
+        past=tuple(run for run in past_runs() if run.ended_at < seconds(since)),
+    )
+
+
+def jobs_between(since: datetime, until: datetime) -> QuerySet[Job]:
+    """Who was in the queue or held devices at some time in between, oldest first."""
+    open_or_later = Q(finished_at__isnull=True) | Q(finished_at__gte=since)
+    rows = Job.objects.filter(open_or_later, queued_at__isnull=False, queued_at__lte=until)
+    return rows.order_by("queued_at", "id")
+
+
+def require_jobs(*, now: datetime, days: int) -> None:
+    """Raises Refused(days_invalid, no_jobs, too_many_jobs)."""
+    if not 1 <= days <= MOST_DAYS:
+        raise Refused("days_invalid", f"Ask about 1 to {MOST_DAYS} days", "days")
+    number = jobs_between(now - timedelta(days=days), now).count()
+    if not number:
+        sentence = f"No job waited or ran in the last {days} days: there is nothing to replay"
+        raise Refused("no_jobs", f"{sentence}. Ask about more days, at most {MOST_DAYS}", "days")
+    if number > MOST_JOBS:
+        sentence = f"There are {number} jobs in this time; at most {MOST_JOBS} are replayed"
+        raise Refused("too_many_jobs", f"{sentence}. Ask about fewer days", "days")
+
+
+def week_of(*, now: datetime, days: int) -> Week:
+    """What happened in the last days."""
+    since, until = seconds(now - timedelta(days=days)), seconds(now)
+    jobs = jobs_between(now - timedelta(days=days), now)
+    rows: list[Any] = list(jobs.values_list(*COLUMNS, "finished_at", "status"))
+    asked, tries = asked_for(row[1] for row in rows), _tries(jobs)
+    after = _after(jobs, {row[0] for row in rows})
+    read = [(as_job(row, asked[row[1]], after.get(row[0], ())), row) for row in rows]
+    part = _usual_part((job, tries[row[0]]) for job, row in read if row[-2])
+    found = (
+        _recorded(job, tries[row[0]], row[-2], row[-1], since, until, part) for job, row in read
+    )
+    return Week(since, until, tuple(found))
+
+
+def _recorded(
+    job: WaitingJob,
+    tries: Tries,
+    finished_at: datetime | None,
+    status: str,
+    since: int,
+    until: int,
+    part: float,
+) -> Recorded:
+    limit = job.time_limit_seconds
+    held = [(start, until if end is None else end) for start, end in tries]
+    before = min(limit - 1, sum(max(0, min(end, since) - start) for start, end in held))
+    ran = sum(max(0, end - max(start, since)) for start, end in held)
+    if finished_at is None or not tries:
+        ran = max(ran, round(part * limit) - before)
+    return Recorded(
+        job=replace(job, attained_seconds=before, preempted=0, bypassed=0, held_because=""),
+        ran_seconds=min(ran, limit - before),
+        completed=status == JobStatus.SUCCEEDED,
+        withdrawn_at=seconds(finished_at) if finished_at and not tries else 0,
+        waited_seconds=_waited(job.queued_at, held) if held else None,
+        was_held=any(start < since < end for start, end in held),
+        is_counted=job.queued_at >= since,
+    )
+
+
+def _waited(queued_at: int, held: list[tuple[int, int]]) -> int:
+    """Seconds in the queue: before the first try, and between tries."""
+    waited = 0
+    for start, end in held:
+        waited += max(0, start - queued_at)
+        queued_at = end
+    return waited
+
+
+def _usual_part(ended: Iterable[tuple[WaitingJob, Tries]]) -> float:
+    """Of their limits, what ended jobs took, in the middle."""
+    parts = [
+        min(1.0, sum(end - start for start, end in tries if end) / job.time_limit_seconds)
+        for job, tries in ended
+        if tries
+    ]
+    return median(parts) if parts else USUAL_PART
+
+
+def _tries(jobs: QuerySet[Job]) -> dict[int, Tries]:
+    """By job, from when to when each of its attempts held devices."""
+    rows = Attempt.objects.filter(job__in=jobs.order_by().values("pk"))
+    found: dict[int, Tries] = defaultdict(list)
+    times = rows.order_by("job_id", "number").values_list("job_id", "created_at", "ended_at")
+    for job, start, end in times:
+        found[job].append((seconds(start), seconds(end) if end else None))
+    return found
+
+
+def _after(jobs: QuerySet[Job], known: set[int]) -> dict[int, tuple[str, ...]]:
+    """By job: those of the window that had to end first. Who ended before is no hindrance."""
+    links = Job.after.through.objects.filter(from_job__in=jobs.order_by().values("pk"))
+    found: dict[int, list[str]] = defaultdict(list)
+    rows = links.order_by("from_job_id", "to_job_id").values_list("from_job_id", "to_job_id")
+    for job, other in rows:
+        if other in known:
+            found[job].append(str(other))
+    return {job: tuple(others) for job, others in found.items()}

@@ -1,0 +1,1 @@
+"""Applies a plan to rows: placements, partitions, preemptions and reasons."""

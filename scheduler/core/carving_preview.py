@@ -1,0 +1,35 @@
+"""What would be prepared under a policy: for a console to show before anybody switches it on."""
+
+from dataclasses import replace
+
+from scheduler.core.carving.repartition import Proposals, propose
+from scheduler.core.model.decisions import Place, Plan, Reservation
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
+from scheduler.core.plan import plan
+from scheduler.core.queue.order import Outlook
+
+
+def preview(snapshot: ClusterSnapshot, policy: Policy, job: WaitingJob | None = None) -> Proposals:
+    """What one pass under `policy` would prepare beyond what its jobs need, as if `policy.warm`
+    were set; `job`: as if it waited, too. `Proposals.told` gives a sentence for each.
+
+    Modes are told as advice: an empty GPU changes its mode when a placement asks for it."""
+    return preview_with_plan(snapshot, policy, job)[1]
+
+
+def preview_with_plan(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    job: WaitingJob | None = None,
+    outlook: Outlook | None = None,
+) -> tuple[Plan, Proposals]:
+    """The same, and what the pass itself would do."""
+    if job is not None:
+        snapshot = replace(snapshot, jobs=(*snapshot.jobs, job))
+    made = plan(snapshot, replace(policy, warm=True), outlook)
+    given: tuple[Place | Reservation, ...] = (*made.places, *made.reservations)
+    busy = {d.gpu for one in given for replica in one.replicas for d in replica.devices}
+    busy |= {merge.gpu for merge in made.merges} | {carve.gpu for carve in made.carves}
+    modes = propose(snapshot, frozenset(busy)).modes
+    return made, Proposals(made.carves, tuple(m for m in made.merges if not m.for_job), modes)

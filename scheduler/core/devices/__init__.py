@@ -1,0 +1,1 @@
+"""From a device request to the kinds of slice that could serve it."""

@@ -1,0 +1,109 @@
+"""From a device request to what could serve it: kinds of slice on boards, the cheapest first."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from agents.contract.boards import Board, Profile, boards, unknown_board
+from agents.contract.documents import SliceKind
+from agents.contract.units import UNITS_PER_GPU, slice_units
+from scheduler.core.model.snapshot import DeviceRequest, GpuView, Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """One way to serve a replica: `count` devices of one kind on one board.
+
+    `units` and `memory_mib` are of one device; `size` is in memory slices; `threads` is percent of
+    the SMs, for an MPS share.
+    """
+
+    board: str
+    kind: SliceKind
+    profile: str
+    count: int
+    size: int
+    units: int
+    memory_mib: int
+    threads: int = 0
+
+    @property
+    def replica_units(self) -> int:
+        return self.units * self.count
+
+
+def gpu_board(gpu: GpuView) -> Board:
+    """The board of the table, or what its driver tells of one that is not in it."""
+    return boards().get(gpu.board) or _unknown(gpu.product_name, gpu.memory_mib, gpu.profiles)
+
+
+@cache
+def _unknown(product_name: str, memory_mib: int, profiles: tuple[Profile, ...]) -> Board:
+    return unknown_board(product_name, memory_mib, profiles)
+
+
+def wants(device: DeviceRequest, present: Iterable[Board]) -> list[Want]:
+    """Every way to serve `device` on the boards that are here, cheapest in units first."""
+    found: list[Want] = []
+    for board in sorted(set(present), key=lambda b: b.key):
+        if not device.models or board.key in device.models or board.model in device.models:
+            found += _on_board(device, board)
+    return sorted(found, key=lambda w: (w.units, w.memory_mib, w.board, w.profile))
+
+
+def _on_board(device: DeviceRequest, board: Board) -> list[Want]:
+    if device.gpus:
+        return [_whole(board, device.gpus)]
+    if device.mig:
+        profile = board.profile(device.mig)
+        return [_mig(board, profile)] if profile else []
+    if device.mps_threads:
+        fits = device.mps_memory_mib <= board.memory_mib
+        return [_share(board, device.mps_threads, device.mps_memory_mib)] if fits else []
+    if device.memory_mib:
+        plain = (p for p in board.profiles if not p.has_media_extensions)
+        ways = [_mig(board, p) for p in plain] + [_whole(board, 1)]
+        if device.isolation is Isolation.ANY and device.memory_mib < board.memory_mib:
+            # As many of the threads as it has of the memory.
+            threads = -(-100 * device.memory_mib // board.memory_mib)
+            ways.append(_share(board, threads, device.memory_mib))
+        return [want for want in ways if want.memory_mib >= device.memory_mib]
+    return []
+
+
+def _whole(board: Board, count: int) -> Want:
+    return Want(
+        board=board.key,
+        kind=SliceKind.GPU,
+        profile="",
+        count=count,
+        size=board.memory_slices,
+        units=UNITS_PER_GPU,
+        memory_mib=board.memory_mib,
+    )
+
+
+def _share(board: Board, threads: int, memory_mib: int) -> Want:
+    """Costs its dominant share, max(threads, memory)."""
+    return Want(
+        board=board.key,
+        kind=SliceKind.MPS,
+        profile="",
+        count=1,
+        size=board.memory_slices,
+        units=slice_units(threads, 100, memory_mib, board.memory_mib),
+        memory_mib=memory_mib,
+        threads=threads,
+    )
+
+
+def _mig(board: Board, profile: Profile) -> Want:
+    return Want(
+        board=board.key,
+        kind=SliceKind.MIG,
+        profile=profile.name,
+        count=1,
+        size=profile.memory_slices,
+        units=board.units(profile),
+        memory_mib=profile.memory_mib,
+    )

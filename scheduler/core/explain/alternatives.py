@@ -1,0 +1,199 @@
+"""What a waiting job could be instead so that it starts sooner: small changes of its request.
+
+Nothing is promised that the planner did not try: each change comes back only when `can_start` says
+that the changed job could start now.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from agents.contract.boards import Board, Profile
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.sentences import Said, say
+from scheduler.core.model.snapshot import DeviceRequest, Isolation, Topology, WaitingJob
+from scheduler.core.request.formats import device_as_dict
+from scheduler.core.request.quantities import write_seconds
+
+CanStart = Callable[[WaitingJob], bool]
+# No more than so many changes are tried for one job, the smallest ones of each kind first.
+MOST_TRIED = 16
+SHORTEST_LIMIT = 900
+# A change of the request can help against these; others are somebody's decision, or a date.
+ALTERABLE = frozenset(
+    {
+        ReasonCode.QUOTA_USER,
+        ReasonCode.QUOTA_PROJECT,
+        ReasonCode.BUDGET,
+        ReasonCode.PRIORITY,
+        ReasonCode.RESOURCES,
+        ReasonCode.FRAGMENTATION,
+        ReasonCode.TOPOLOGY,
+        ReasonCode.RESERVATION,
+    }
+)
+
+
+class Kind(StrEnum):
+    """What is changed."""
+
+    MODEL = "model"
+    PROFILE = "profile"
+    SHARE = "share"
+    GPUS = "gpus"
+    REPLICAS = "replicas"
+    SPREAD = "spread"
+    NODE = "node"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """`changes` replaces these fields of the request, written as people write them."""
+
+    kind: Kind
+    said: Said
+    changes: dict[str, Any]
+
+    @property
+    def sentence(self) -> str:
+        """In English."""
+        return self.said.text
+
+    def as_dict(self) -> dict[str, Any]:
+        said = {"sentence": self.sentence, "said": self.said.as_dict()}
+        return {"kind": str(self.kind), **said, "changes": self.changes}
+
+
+def alternatives(
+    job: WaitingJob,
+    boards: Iterable[Board],
+    can_start: CanStart,
+    *,
+    most: int = 3,
+    tried: int = MOST_TRIED,
+) -> list[Alternative]:
+    """Up to `most` changes with which the job could start now, what changes least first, at most
+    one of each kind. `can_start` is asked at most `tried` times."""
+    found: dict[Kind, Alternative] = {}
+    for alternative, changed in _changes(job, list(boards)):
+        if len(found) == most or not tried:
+            break
+        if alternative.kind in found:
+            continue
+        tried -= 1
+        if can_start(changed):
+            found[alternative.kind] = alternative
+    return list(found.values())
+
+
+def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
+    """From what a user would hardly notice to what makes the job another one."""
+    yield from _shorter(job)
+    if job.needs:
+        changed = replace(job, needs=())
+        yield Alternative(Kind.NODE, say("instead.any_node"), {"needs": []}), changed
+    if job.device.models:
+        yield _device(Kind.MODEL, say("instead.any_model"), job, replace(job.device, models=()))
+    if job.topology in (Topology.SAME_NODE, Topology.NVLINK) and job.replicas > 1:
+        changed = replace(job, topology=Topology.ANY)
+        said = say("instead.spread")
+        yield Alternative(Kind.SPREAD, said, {"topology": str(Topology.ANY)}), changed
+    yield from _other_boards(job, boards)
+    yield from _shares(job, boards)
+    yield from _smaller(job, boards)
+    yield from _fewer(job)
+
+
+def _device(
+    kind: Kind, said: Said, job: WaitingJob, device: DeviceRequest
+) -> tuple[Alternative, WaitingJob]:
+    changes = {"device": device_as_dict(device)}
+    return Alternative(kind, said, changes), replace(job, device=device)
+
+
+def _shorter(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
+    """A job that ends before a reservation begins may start ahead of it."""
+    limit = job.time_limit_seconds
+    for seconds in (limit // 2, limit // 4, limit // 8):
+        rounded = seconds // SHORTEST_LIMIT * SHORTEST_LIMIT
+        if SHORTEST_LIMIT <= rounded < limit:
+            text = write_seconds(rounded)
+            changed = replace(job, time_limit_seconds=rounded)
+            said = say("instead.limit", limit=text)
+            yield Alternative(Kind.LIMIT, said, {"time_limit": text}), changed
+
+
+def _other_boards(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
+    """The same memory wherever it is to be had, when a profile of one board was asked for."""
+    if memory := _profile_memory(job.device, boards) or job.device.mps_memory_mib:
+        way = DeviceRequest(memory_mib=memory, models=job.device.models)
+        device = replace(way, isolation=Isolation.HARDWARE)
+        said = say("instead.memory", memory=_gib(memory))
+        yield _device(Kind.MODEL, said, job, device)
+
+
+def _shares(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
+    memory = job.device.memory_mib or _profile_memory(job.device, boards)
+    if memory and job.device.isolation is Isolation.HARDWARE:
+        device = replace(job.device, mig="", memory_mib=memory, isolation=Isolation.ANY)
+        said = say("instead.share", memory=_gib(memory))
+        yield _device(Kind.SHARE, said, job, device)
+
+
+def _smaller(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
+    """The next smaller slices; of whole GPUs fewer, and of one a slice."""
+    device = job.device
+    if device.gpus > 1:
+        for gpus in _halves(device.gpus):
+            said = say("instead.gpus", gpus=gpus)
+            yield _device(Kind.GPUS, said, job, replace(device, gpus=gpus))
+    profiles = _plain(boards, device)
+    sizes = [_size(p) for p in profiles if p.name == device.mig]
+    least = (10**9, 0) if device.gpus == 1 else min(sizes, default=_named(device.mig))
+    below = sorted((p for p in profiles if _size(p) < least), key=lambda p: p.name)
+    for profile in sorted(below, key=_size, reverse=True)[:4]:
+        changed = replace(device, gpus=0, mig=profile.name)
+        yield _device(Kind.PROFILE, say("instead.profile", profile=profile.name), job, changed)
+
+
+def _fewer(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
+    for replicas in _halves(job.replicas):
+        changed = replace(job, replicas=replicas)
+        said = say("instead.replicas", replicas=replicas)
+        yield Alternative(Kind.REPLICAS, said, {"replicas": replicas}), changed
+
+
+def _halves(amount: int) -> list[int]:
+    """Half of it, half of that, and so on down to 1."""
+    return [amount >> times for times in range(1, amount.bit_length())]
+
+
+def _gib(memory_mib: int) -> str:
+    """For people: at most one decimal."""
+    return f"{memory_mib / 1_024:.1f}".removesuffix(".0") + " GiB"
+
+
+def _profile_memory(device: DeviceRequest, boards: list[Board]) -> int:
+    """The least memory, in MiB, of the profile that was asked for; 0 where none was."""
+    found = [p.memory_mib for b in boards if device.mig and (p := b.profile(device.mig))]
+    return min(found, default=0)
+
+
+def _size(profile: Profile) -> tuple[int, int]:
+    return profile.memory_mib, profile.compute_slices
+
+
+def _named(profile: str) -> tuple[int, int]:
+    """The size that the name of a profile tells, such as "2g.35gb", where no board here has it."""
+    match = re.fullmatch(r"([0-9]{1,3})g\.([0-9]{1,5})gb.*", profile)
+    return (int(match[2]) * 1_024, int(match[1])) if match else (0, 0)
+
+
+def _plain(boards: list[Board], device: DeviceRequest) -> list[Profile]:
+    """The profiles of the boards that the request allows, one of each name."""
+    allowed = [b for b in boards if not device.models or {b.key, b.model} & set(device.models)]
+    found = {p.name: p for b in allowed for p in b.profiles if not p.has_media_extensions}
+    return list(found.values())

@@ -1,0 +1,1 @@
+"""What MIG geometry is worth: layout graphs, placement values and arrival prices."""

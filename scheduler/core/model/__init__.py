@@ -1,0 +1,1 @@
+"""The planner's values: snapshot, decisions, states, reasons, policy and sentences."""

@@ -1,0 +1,93 @@
+"""Why a job is where it is: the one reason object that page, API and CLI all show."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from scheduler.core.model.sentences import NOTHING, Said
+
+
+class ReasonCode(StrEnum):
+    """The closed list of product.md, dominant reason of a waiting job."""
+
+    APPROVAL = "approval"
+    QUOTA_USER = "quota_user"
+    QUOTA_PROJECT = "quota_project"
+    BUDGET = "budget"
+    PENDING_LIMIT = "pending_limit"
+    PRIORITY = "priority"
+    RESOURCES = "resources"
+    FRAGMENTATION = "fragmentation"
+    TOPOLOGY = "topology"
+    RESERVATION = "reservation"
+    REPARTITION = "repartition"
+    NODE_UNAVAILABLE = "node_unavailable"
+    DEPENDENCY = "dependency"
+    BEGIN_TIME = "begin_time"
+    HELD = "held"
+    IMAGE_PULL = "image_pull"
+    IMPOSSIBLE = "impossible"
+
+
+class ReasonClass(StrEnum):
+    """Who has to move: nobody, the one who asked, or an admin."""
+
+    WAIT = "wait"
+    CHANGE = "change"
+    ASK = "ask"
+
+
+CLASS_OF: dict[ReasonCode, ReasonClass] = {
+    ReasonCode.APPROVAL: ReasonClass.ASK,
+    ReasonCode.QUOTA_USER: ReasonClass.WAIT,
+    ReasonCode.QUOTA_PROJECT: ReasonClass.WAIT,
+    ReasonCode.BUDGET: ReasonClass.CHANGE,
+    ReasonCode.PENDING_LIMIT: ReasonClass.WAIT,
+    ReasonCode.PRIORITY: ReasonClass.WAIT,
+    ReasonCode.RESOURCES: ReasonClass.WAIT,
+    ReasonCode.FRAGMENTATION: ReasonClass.WAIT,
+    ReasonCode.TOPOLOGY: ReasonClass.WAIT,
+    ReasonCode.RESERVATION: ReasonClass.WAIT,
+    ReasonCode.REPARTITION: ReasonClass.WAIT,
+    ReasonCode.NODE_UNAVAILABLE: ReasonClass.ASK,
+    ReasonCode.DEPENDENCY: ReasonClass.WAIT,
+    ReasonCode.BEGIN_TIME: ReasonClass.WAIT,
+    ReasonCode.HELD: ReasonClass.ASK,
+    ReasonCode.IMAGE_PULL: ReasonClass.WAIT,
+    ReasonCode.IMPOSSIBLE: ReasonClass.CHANGE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One dominant reason: a code, what is said, the evidence in numbers, what helps against it.
+
+    `sentence` and `unblocks` are `said` and `helps` in English."""
+
+    code: ReasonCode
+    said: Said
+    evidence: dict[str, Any] = field(default_factory=dict)
+    helps: Said = NOTHING
+
+    @property
+    def sentence(self) -> str:
+        return self.said.text
+
+    @property
+    def unblocks(self) -> str:
+        return self.helps.text
+
+    @property
+    def cls(self) -> ReasonClass:
+        return CLASS_OF[self.code]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "code": str(self.code),
+            "class": str(self.cls),
+            "sentence": self.sentence,
+            "said": self.said.as_dict(),
+            "evidence": self.evidence,
+            "unblocks": self.unblocks,
+            "unblocks_said": self.helps.as_dict(),
+        }

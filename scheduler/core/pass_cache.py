@@ -1,0 +1,38 @@
+"""What a planner keeps from one pass to the next, so that the next is cheaper. Plans are the same
+without it: it holds no decision, only the ledger in the form that the last pass needed.
+"""
+
+from scheduler.core.model.snapshot import ClusterSnapshot, NodeView
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.queue.requirements import Asks
+
+
+class Kept:
+    """For one planner that sees one cluster: not for several at a time."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Ledger, Asks] | None = None
+
+    def of(self, snapshot: ClusterSnapshot) -> tuple[Ledger, Asks]:
+        """The ledger and the asks of this snapshot; what was done on those before is forgotten."""
+        if self._last is None or not is_alike(self._last[0].snapshot, snapshot):
+            self._last = Ledger(snapshot), Asks(snapshot)
+        else:
+            for each in self._last:
+                each.follow(snapshot)
+        return self._last
+
+
+def is_alike(before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
+    """Whether only what nodes hold may have changed: same nodes, GPUs, labels, links, and mix."""
+    if len(before.nodes) != len(now.nodes) or before.mix != now.mix:
+        return False
+    pairs = zip(before.nodes, now.nodes, strict=True)
+    return all(old is new or _hardware(old) == _hardware(new) for old, new in pairs)
+
+
+def _hardware(node: NodeView) -> object:
+    gpus = [(g.id, g.index, g.board, g.product_name, g.memory_mib, g.profiles) for g in node.gpus]
+    room = (node.cpu_total_milli, node.memory_total_mib, node.disk_total_mib, node.share_clients)
+    says = (node.id, node.name, node.available, node.fabric, node.labels, node.taints, node.links)
+    return (says, room, gpus)

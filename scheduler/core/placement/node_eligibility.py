@@ -1,0 +1,32 @@
+"""Which nodes a job may run on at all, by what the nodes are and what the job says."""
+
+from scheduler.core.model.sentences import Said, say, words
+from scheduler.core.model.snapshot import NodeView, WaitingJob
+
+
+def why_not(node: NodeView, job: WaitingJob) -> Said | None:
+    """Why the job may not run on the node though it had room; None where it may."""
+    if missing := next((label for label in job.needs if not _has(node.labels, label)), ""):
+        return say("node.no_label", node=node.name, label=missing)
+    if taint := next((taint for taint in node.taints if not _tolerates(job, taint)), ""):
+        return say("node.tainted", node=node.name, taint=taint)
+    return None
+
+
+def why_away(node: NodeView) -> Said:
+    """Why the node takes no work at all."""
+    if key := node.unavailable_key:
+        return say(key, node=node.name, why=node.unavailable_because)
+    return words(node.unavailable_because)
+
+
+def _has(labels: tuple[str, ...], wanted: str) -> bool:
+    """`key=value` asks for exactly that, `key` for any value of it."""
+    if "=" in wanted:
+        return wanted in labels
+    return any(label.partition("=")[0] == wanted for label in labels)
+
+
+def _tolerates(job: WaitingJob, taint: str) -> bool:
+    """`key=value` tolerates that taint, `key` every value of it."""
+    return taint in job.tolerates or taint.partition("=")[0] in job.tolerates

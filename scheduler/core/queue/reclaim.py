@@ -1,0 +1,98 @@
+"""Lenders before borrowers: whose turn it is, and who stops when a project wants its quota back.
+
+Who uses its own quota stands before those of its band who would borrow, as else a borrower could
+take again what was just taken back. See `quota.reclaim` for who stops.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+
+from scheduler.core.devices.options import Want
+from scheduler.core.model.decisions import PreemptCause
+from scheduler.core.model.policy import Policy, Preemption
+from scheduler.core.model.snapshot import ClusterSnapshot, Priority, RunningJob, WaitingJob
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.search import Found
+from scheduler.core.queue.order import Rank
+from scheduler.core.queue.preemption import Room, Ways, touched
+from scheduler.core.queue.reservation import find_later
+from scheduler.core.queue.running import Victim
+from scheduler.core.quota.holders import board_of_gpus
+from scheduler.core.quota.reclaim import candidates, victims
+
+Turn = tuple[WaitingJob, Rank]
+# Where a borrower stands does not matter: whoever lent to it comes before it.
+LAST: Rank = (len(Priority), 1, inf)
+
+
+class Borrowers:
+    """Of one pass. `can_stop`: whether work may be stopped for who lent to it."""
+
+    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._nodes = snapshot.nodes
+        self._left = {run.job.id: run for run in snapshot.running}
+        self._some = any(quota.borrow_units for quota in snapshot.quotas)
+        self.can_stop = self._some and policy.preemption is not Preemption.OFF
+
+    def after_lenders(self, turns: Iterable[Turn], ways: Ways) -> Iterator[Turn]:
+        """The turns, where those who would borrow come last in their band, in the same order. Who
+        was overtaken too often keeps its turn."""
+        if not self._some:
+            yield from turns
+            return
+        later: list[Turn] = []
+        for job, rank in turns:
+            if later and later[0][1][0] != rank[0]:
+                yield from later
+                later = []
+            if rank[1] and self._would_borrow(job, ways(job)):
+                later.append((job, rank))
+            else:
+                yield job, rank
+        yield from later
+
+    def room(self, job: WaitingJob, ways: list[Want], stopping: Sequence[Victim]) -> Room | None:
+        """Places for a job within its project's nominal quota, where borrowers go; the ledger then
+        holds the job there without them. None: the ledger is as it was."""
+        if not self.can_stop:
+            return None
+        ledger, left = self._ledger, self._left.values()
+        boards = ledger.remember("boards", lambda: board_of_gpus(self._nodes), always=True)
+        for want in ways:
+            units = want.replica_units * job.replicas
+            asked = candidates(left, ledger.accounts, job, units, want.board, boards)
+            if room := self._of(job, want, asked, stopping):
+                return room
+        return None
+
+    def _of(
+        self, job: WaitingJob, want: Want, asked: Sequence[RunningJob], stopping: Sequence[Victim]
+    ) -> Room | None:
+        ledger = self._ledger
+        mark = ledger.mark()
+
+        def without(runs: Sequence[RunningJob]) -> Found | None:
+            ledger.rollback(mark)
+            for run in (*(victim.run for victim in stopping), *runs):
+                ledger.release(run.job, run.replicas)
+            return find_later(job, [want], ledger)
+
+        chosen = victims(asked, lambda runs: without(runs) is not None)
+        found = without(chosen) if chosen else None
+        if found is None:
+            ledger.rollback(mark)
+            return None
+        stop = [Victim(run, LAST, PreemptCause.RECLAIM) for run in chosen]
+        return Room(found, [*touched(stopping, [found]), *stop])
+
+    def take(self, stopped: Iterable[Victim]) -> None:
+        """They stop already, for somebody."""
+        for victim in stopped:
+            self._left.pop(victim.run.job.id, None)
+
+    def _would_borrow(self, job: WaitingJob, ways: list[Want]) -> bool:
+        """Whether its project's quota is too small for every way."""
+        accounts = self._ledger.accounts
+        sizes = ((want.replica_units * job.replicas, want.board) for want in ways)
+        return all(accounts.would_borrow(job.project, *size) for size in sizes)

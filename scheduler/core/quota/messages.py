@@ -1,0 +1,76 @@
+"""What is told to who has no quota left: what it may hold, who holds it, what is still lent."""
+
+from typing import Any
+
+from agents.contract.units import as_gpus
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.sentences import Said, say, then, whose
+from scheduler.core.quota.holders import named
+from scheduler.core.quota.pools import Account, Pool
+
+_UNBLOCKS = say("unblocks.quota")
+_LENT = say("unblocks.lent")
+
+
+def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[str, int]) -> Reason:
+    """`held_by`: units by user of the project, the most first. No sentence names other projects;
+    whoever shows `borrowed_by` to people leaves out the names that they may not see."""
+    own = pool.projects[project]
+    evidence = _evidence(own, units)
+    told = _may_hold(project, own, model)
+    held = [say("quota.held_by", names=named(held_by))] if held_by else []
+    if held_by:
+        evidence["held_by"] = held_by
+    if not own.borrow:
+        told = say("clause.colon", first=told, then=_left(own, units))
+        return Reason(ReasonCode.QUOTA_PROJECT, then(told, *held), evidence, _UNBLOCKS)
+    further = max(0, pool.may_borrow(project) - own.borrowed)
+    others = {} if further else pool.borrowers(project)
+    evidence |= {
+        "borrow_units": own.borrow,
+        "borrowed_units": own.borrowed,
+        "may_borrow_units": further,
+    }
+    if others:
+        evidence["borrowed_by"] = others
+    if own.borrowed:
+        told = say("quota.has_borrowed", first=told, borrowed=as_gpus(own.borrowed))
+    taken = [say("quota.taken", gpus=as_gpus(sum(others.values())))] if others else []
+    said = then(told, _lent(own, further, units), *taken, *held)
+    return Reason(ReasonCode.QUOTA_PROJECT, said, evidence, _LENT)
+
+
+def of_user(project: str, user: str, units: int, model: str, own: Account) -> Reason:
+    told = _may_hold(whose(project, user), own, model, own.borrow)
+    said = say("clause.colon", first=told, then=_left(own, units, own.borrow))
+    return Reason(ReasonCode.QUOTA_USER, said, _evidence(own, units), _UNBLOCKS)
+
+
+def _may_hold(owner: Said | str, own: Account, model: str, more: int = 0) -> Said:
+    limit = as_gpus(own.limit + more)
+    if model:
+        return say("quota.may_hold_of", whose=owner, limit=limit, model=model)
+    return say("quota.may_hold", whose=owner, limit=limit)
+
+
+def _left(own: Account, units: int, more: int = 0) -> Said:
+    left = as_gpus(max(0, own.limit + more - own.used), up=False)
+    return say("quota.left", left=left, needed=as_gpus(units))
+
+
+def _lent(own: Account, further: int, units: int) -> Said:
+    key = "quota.nothing_lent"
+    values = {"needed": as_gpus(units)}
+    if further:
+        key = "quota.lent"
+        values["further"] = as_gpus(further, up=False)
+    elif own.borrowed >= own.borrow:
+        key = "quota.borrows_enough"
+    if own.left:
+        key += "_and_left"
+        values["left"] = as_gpus(own.left, up=False)
+    return say(key, **values)
+
+
+def _evidence(own: Account, units: int) -> dict[str, Any]:
+    return {"limit_units": own.limit, "used_units": own.used, "needed_units": units}

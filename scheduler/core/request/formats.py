@@ -1,0 +1,83 @@
+"""One request, two ways to write it: canonical JSON (stored) and YAML."""
+
+import json
+import re
+from typing import Any
+
+from scheduler.core.model.snapshot import DeviceRequest, Isolation
+from scheduler.core.request.conditions import write_begin
+from scheduler.core.request.quantities import write_cpu, write_memory, write_seconds
+from scheduler.core.request.values import JobRequest
+
+# Characters that JSON takes as they are and YAML would fold or refuse; both read the escape.
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def request_as_dict(request: JobRequest) -> dict[str, Any]:
+    """The canonical form, every default filled in; disk and conditions stand in it only where they
+    were asked for. Reading it again gives the same request."""
+    return {
+        "project": request.project,
+        "name": request.name,
+        "kind": str(request.kind),
+        "image": request.image,
+        "command": list(request.command),
+        "launcher": str(request.launcher),
+        "replicas": request.replicas,
+        "processes": request.processes,
+        "device": device_as_dict(request.device),
+        "cpu": write_cpu(request.cpu_milli),
+        "memory": write_memory(request.memory_mib),
+        "shm": write_memory(request.shm_mib),
+        **({"disk": write_memory(request.disk_mib)} if request.disk_mib else {}),
+        "time_limit": write_seconds(request.time_limit_seconds),
+        "priority": str(request.priority),
+        "topology": str(request.topology),
+        "backend": str(request.backend),
+        "retries": {"infrastructure": request.infrastructure_retries, "user": request.user_retries},
+        "grace": write_seconds(request.grace_seconds),
+        "env": dict(request.env),
+        "preemptible": request.preemptible,
+        **_conditions(request),
+    }
+
+
+def request_as_yaml(request: JobRequest) -> str:
+    """YAML that reads back to the same request. Values are JSON, which YAML contains."""
+    fields = request_as_dict(request).items()
+    return "".join(f"{name}: {_plain(value)}\n" for name, value in fields if value != {})
+
+
+def _conditions(request: JobRequest) -> dict[str, Any]:
+    delay = write_seconds(request.begin_in)
+    found = {
+        "begin_at": write_begin(request.begin_at, delay),
+        "after": list(request.after),
+        "needs": list(request.needs),
+        "tolerates": list(request.tolerates),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def device_as_dict(device: DeviceRequest) -> dict[str, Any]:
+    """The device of a request, as people write it."""
+    found: dict[str, Any] = {}
+    if device.gpus:
+        found["gpus"] = device.gpus
+    elif device.mig:
+        found["mig"] = device.mig
+    elif device.mps_threads:
+        memory = write_memory(device.mps_memory_mib)
+        found["mps"] = {"threads": device.mps_threads, "memory": memory}
+    else:
+        found["memory"] = write_memory(device.memory_mib)
+    if device.models:
+        found["models"] = list(device.models)
+    if device.isolation is not Isolation.HARDWARE:
+        found["isolation"] = str(device.isolation)
+    return found
+
+
+def _plain(value: Any) -> str:
+    written = json.dumps(value, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", written)

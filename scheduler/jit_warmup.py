@@ -1,0 +1,66 @@
+"""Compiles, or loads, what planning and foretelling need before the first job asks for it."""
+
+import gc
+from collections.abc import Mapping
+from typing import Any
+
+from agents.contract.boards import boards
+from agents.contract.documents import GpuMode
+from scheduler.core.forecast.pass_estimates import starts_of
+from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.forecast.starts import BASIS
+from scheduler.core.model.decisions import Estimate, Plan
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import (
+    ClusterSnapshot,
+    Demand,
+    DeviceRequest,
+    GpuView,
+    Mix,
+    NodeView,
+    PastRun,
+    Priority,
+    WaitingJob,
+)
+from scheduler.core.plan import plan
+
+NOW = 1_000_000
+
+
+def warm() -> tuple[Plan, Mapping[str, Estimate]]:
+    """One pass over a cluster of the mind, and when those who wait will start."""
+    snapshot, policy = _of_the_mind(), Policy(warm=True)
+    outlook = Outlook.of(snapshot)
+    decided = plan(snapshot, policy, outlook)
+    return decided, starts_of(snapshot, policy, outlook, decided)
+
+
+def before_fork(**_: Any) -> None:
+    """In a worker's first process, before it has others: they begin warm, whenever they begin. What
+    is there now stays, so the collector need not look at it again, nor copy its pages."""
+    warm()
+    gc.collect()
+    gc.freeze()
+
+
+def _of_the_mind() -> ClusterSnapshot:
+    """A node of four GPUs. Three jobs wait, for a slice, for two GPUs and for four, after some that
+    ran."""
+    board = boards()["H200-141GB"]
+    name, room = board.product_names[0], (8_000, 65_536, 8_000, 65_536)
+    gpus = tuple(
+        GpuView(str(index), index, board.key, name, board.memory_mib, GpuMode.WHOLE, healthy=True)
+        for index in range(4)
+    )
+    asked = (DeviceRequest(mig="1g.18gb"), DeviceRequest(gpus=2), DeviceRequest(gpus=4))
+    jobs = tuple(
+        WaitingJob(str(number), "warm", "p", "u", Priority.NORMAL, 0, 1, device, 1_000, 1_024)
+        for number, device in enumerate(asked, 1)
+    )
+    past = tuple(
+        PastRun("p", "u", "warm", 1, 3_600, True, 60 + number, True, number)
+        for number in range(BASIS)
+    )
+    mix = Mix(tuple(Demand(device, 1_000, 1_024, 1) for device in asked))
+    nodes = (NodeView("n", "n", True, "", *room, gpus),)
+    return ClusterSnapshot(now=NOW, nodes=nodes, jobs=jobs, mix=mix, past=past)

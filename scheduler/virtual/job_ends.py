@@ -1,0 +1,40 @@
+"""What becomes of a recorded job in a replay, and what all of them ask for."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from scheduler.virtual.values import Recorded
+
+
+@dataclass(slots=True)
+class Fate:
+    """What became of a job. `waited_seconds`: in the queue, in all; it grows while it waits.
+    `started_at`: the last time it started, 0 where it never did. `run`: goes up at each start and
+    stop, 0 where it never started. `left` and `done`: seconds of useful running; `done` begins with
+    what it had attained before. `restart`: seconds of this run before it is useful."""
+
+    recorded: Recorded
+    left: int
+    done: int
+    queued_at: int = 0
+    waited_seconds: int = 0
+    started_at: int = 0
+    ended_at: int = 0
+    run: int = 0
+    restart: int = 0
+    stopped: int = 0
+    bypassed: int = 0
+    refused: bool = False
+    withdrawn: bool = False
+
+
+def mix_of(jobs: Iterable[Recorded]) -> Mix:
+    """What the jobs of the window ask for, replica by replica, the most frequent first."""
+    counts: Counter[tuple[DeviceRequest, int, int]] = Counter()
+    for recorded in jobs:
+        job = recorded.job
+        counts[job.device, job.cpu_milli, job.memory_mib] += job.replicas
+    in_order = sorted(counts.items(), key=lambda item: (-item[1], repr(item[0])))
+    return Mix(tuple(Demand(*what, number) for what, number in in_order))

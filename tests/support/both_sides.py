@@ -1,0 +1,142 @@
+"""Asks the portal's side and the agent's alone about the same thing; each answers (code, sentence).
+
+Shortly: `asked(privileged=True)` is the portal's word on a request, `sent(privileged=True)` the
+agent's on a document.
+"""
+
+import pytest
+
+from agents.contract.boards import boards
+from agents.contract.codec import decode, encode
+from agents.contract.documents import DesiredDocument, Device, GpuMode, RuntimeKind, SliceKind
+from agents.contract.errors import ContractError
+from agents.local_checks import refused, short_of_disk
+from agents.mps.refusals import Claim, Room, claims_of, refusals
+from agents.nvml.session import GpuFacts
+from agents.partitioning.diff import diff
+from agents.partitioning.steps import WantedSlice
+from agents.policy import Policy
+from agents.runtime.image import CODE as IMAGE_CODE
+from agents.runtime.image import refusal as image_refusal
+from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace
+from scheduler.core.placement.feasibility import impossible
+from scheduler.core.placement.fits import fits
+from scheduler.core.request import RequestLimits, RequestRefused, parse_request
+from tests.support.snapshots import H200, a_cluster, a_job, a_node
+from tests.unit.agents.documents import a_desired, a_replica
+
+GPU = "GPU-1"
+MIG, MPS, WHOLE = GpuMode.MIG, GpuMode.MPS, GpuMode.WHOLE
+MEMORY = boards()[H200].memory_mib
+REQUEST = {
+    "project": "vision",
+    "name": "sum",
+    "image": "registry.example/sum:1",
+    "command": ["python", "sum.py"],
+    "device": {"mig": "2g.35gb"},
+}
+Told = tuple[str, str]
+
+
+def asked(**fields) -> Told:
+    """What the portal says of a request."""
+    with pytest.raises(RequestRefused) as caught:
+        parse_request(REQUEST | fields, RequestLimits(image_allow=("registry.example/*",)))
+    (error,) = caught.value.errors
+    return str(error.code), f"{error.field}: {error.sentence}"
+
+
+def never(*gpus, **fields) -> Told:
+    """What the portal says at submit of a job that no GPU here can serve."""
+    said = impossible(a_job(**fields), a_cluster(a_node(*gpus, disk_total_mib=1_024)))
+    assert said is not None
+    return str(said.code), said.sentence
+
+
+def placed(gpu, *places, **fields) -> Told:
+    """What the planner and the committer say of a placement, one replica for each of `places`."""
+    size = {SliceKind.GPU: 8, SliceKind.MPS: 8}
+    there = [
+        SlicePlace(
+            "n1/0",
+            kind,
+            profile,
+            start,
+            size.get(kind) or boards()[H200].profile(profile).memory_slices,
+            units=1,
+            memory_mib=memory,
+            threads=threads,
+        )
+        for kind, profile, start, threads, memory in places
+    ]
+    ranks = tuple(ReplicaPlace(rank, "n1", (device,)) for rank, device in enumerate(there))
+    said = fits(
+        Place("1", ranks), a_job("1", replicas=len(ranks), **fields), a_cluster(a_node(gpu))
+    )
+    assert said is not None
+    return str(said.code), said.sentence
+
+
+def mig(profile, start):
+    return (SliceKind.MIG, profile, start, 0, 0)
+
+
+def share(threads, memory_mib):
+    return (SliceKind.MPS, "", 0, threads, memory_mib)
+
+
+def carved(*places, board=H200, mode=MIG, now=MIG, live=(), held=()) -> Told:
+    """What the agent says of slices on a GPU that is in mode `now` and wanted in `mode`."""
+    known = boards()[board]
+    current = None if not known.supports_mig else now is MIG
+    gpu = GpuFacts(0, GPU, known.product_names[0], known.memory_mib, "", None, current, current)
+    wanted = [WantedSlice(GPU, *place, id=f"s-{n}") for n, place in enumerate(places)]
+    changes = diff([gpu], live, wanted, {GPU: mode}, frozenset(held))
+    problem = changes.problems[0]
+    assert not changes.steps, "what is refused changes nothing"
+    return problem.code, problem.sentence
+
+
+def shared(*claims, running=()) -> Told:
+    """What the agent says of the last of these shares."""
+    rooms = {("GPU-1", "", 0, 0): Room(MEMORY, 48)}
+    found = refusals(running, claims, rooms, {GPU: MPS})
+    (said,) = found.values()
+    return str(said.code), said.sentence
+
+
+def a_claim(replica="r-1", threads=50, memory_mib=70_000, project="p-1", **fields) -> Claim:
+    place = {"gpu_uuid": GPU, "profile": "", "start": 0, "size": 8}
+    amounts = {"threads": threads, "memory_mib": memory_mib}
+    device = Device("a-1", "s-1", SliceKind.MPS, **place, **amounts)
+    wanted = a_replica(id=replica, project=project, devices=(device,), **{"processes": 1} | fields)
+    (claim,) = claims_of(wanted)
+    return claim
+
+
+def given(policy=None, **fields) -> Told:
+    """What the agent says of a replica."""
+    said = refused(a_replica(**fields), policy or Policy(), RuntimeKind.DOCKER)
+    assert said is not None
+    return said.code, said.sentence
+
+
+def crowded(disk_mib, *replicas) -> Told:
+    """What the agent says of the last of these (id, MiB of disk)."""
+    asking = [a_replica(id=key, disk_mib=mib) for key, mib in replicas]
+    said = short_of_disk(asking, (), disk_mib)[asking[-1].id]
+    return said.code, said.sentence
+
+
+def sent(**fields) -> Told:
+    """What the agent says of a document whose first replica has fields that there are not."""
+    document = encode(a_desired())
+    document["replicas"][0] |= fields
+    with pytest.raises(ContractError) as caught:
+        decode(DesiredDocument, document)
+    return str(caught.value.code), f"{caught.value.field}: {caught.value.sentence}"
+
+
+def built(*env) -> Told:
+    """What the agent says of an image with this environment."""
+    return IMAGE_CODE, image_refusal(env, a_replica().env)

@@ -1,0 +1,28 @@
+"""Jobs that ended before a test begins: what estimates rest on."""
+
+from copy import copy
+from datetime import timedelta
+from uuid import uuid4
+
+from django.utils import timezone
+
+from portal.jobs.models import Job
+from scheduler.core.forecast.starts import BASIS
+from scheduler.core.model.states import JobStatus
+from tests.support.rows import a_job
+
+
+def ended_jobs(user, home, count=BASIS):
+    """So many jobs that took half of their limits and ended one by one until a day ago."""
+    first = a_job(user, home, name="earlier", time_limit="2h")
+    rows = [first] + [copy(first) for _ in range(count - 1)]
+    for number, row in enumerate(rows):
+        end = timezone.now() - timedelta(days=1, hours=number)
+        row.status, row.reason = JobStatus.SUCCEEDED, None
+        row.submitted_at = row.queued_at = row.started_at = end - timedelta(hours=1)
+        row.finished_at = end
+        if number:
+            row.pk, row.uid = None, uuid4()
+            row._state.adding = True
+    first.save()
+    return [first, *Job.objects.bulk_create(rows[1:])]

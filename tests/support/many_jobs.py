@@ -1,0 +1,27 @@
+"""Many waiting jobs at once, as copies of one that was asked for in the usual way."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from portal.jobs.models import Job
+from scheduler.core.model.states import JobStatus
+
+OWN = ("id", "uid", "name", "position")
+WAITS = {"code": "resources", "class": "wait", "sentence": "All is taken"}
+
+
+def many_jobs(like: Job, count: int, *, first: int = 1, **columns: object) -> list[Job]:
+    """`count` queued jobs like one, in order from position `first`; `columns` are given to each."""
+    fields = {
+        field.attname: getattr(like, field.attname)
+        for field in Job._meta.concrete_fields
+        if field.name not in OWN
+    }
+    fields |= {"status": JobStatus.QUEUED, "queued_at": timezone.now(), "reason": WAITS} | columns
+    rows = []
+    for number in range(count):
+        name = f"job-{number:05}"
+        own = {"name": name, "position": first + number} | fields
+        rows.append(Job(**(own | {"request": dict(like.request, name=own["name"])})))
+    return Job.objects.bulk_create(rows, batch_size=500)

@@ -1,0 +1,129 @@
+"""Who calls and what there is, for the matrices of rights: one project, its people, and others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User
+from portal.accounts.services import token_create
+from portal.catalogue.models import Template
+from portal.inventory.credentials import access_token, digest_of
+from portal.inventory.models import Node
+from portal.jobs.models import Job
+from portal.quotas.models import Quota
+from portal.webhooks.models import Delivery, Endpoint
+from portal.webhooks.secrets import seal
+from portal.what_if.models import WhatIf
+from tests.support.rows import a_job, a_node, a_project, a_request, a_user
+
+# Those who have an account, from the least to the most.
+PEOPLE = ("viewer", "member", "foreign", "project_admin", "platform_admin")
+# Those who have none, or none that counts: they are turned away alike.
+OUTSIDE = ("anonymous", "node", "expired")
+KINDS = (*PEOPLE, *OUTSIDE)
+
+
+@dataclass
+class World:
+    """The member `olga` owns everything that is owned."""
+
+    project: Project
+    job: Job
+    token: ApiToken
+    node: Node
+    people: dict[str, User]
+    names: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def address(self, pattern: str) -> str:
+        """The pattern of a route with the rows of this world in it."""
+        for name, value in self.names.items():
+            pattern = re.sub(rf"<(?:\w+:)?{name}>", value, pattern)
+        assert "<" not in pattern, f"{pattern}: a part that the matrix cannot fill"
+        return "/" + pattern.lstrip("/")
+
+    def client(self, kind: str) -> Client:
+        client = Client(headers=self.headers.get(kind, {}))
+        if kind in self.people:
+            client.force_login(self.people[kind])
+        return client
+
+    def status(self, kind: str, method: str, address: str, body: object, **headers: str) -> int:
+        """What a call answers. It is undone: the next caller finds the same world."""
+        with transaction.atomic():
+            point = transaction.savepoint()
+            found = self.status_kept(kind, method, address, body, **headers)
+            transaction.savepoint_rollback(point)
+        return found
+
+    def status_kept(
+        self, kind: str, method: str, address: str, body: object, **headers: str
+    ) -> int:
+        """The same, for what gives its database connection back: nothing is undone."""
+        options: dict[str, Any] = {"headers": headers}
+        if method != "get":
+            is_form = headers.get("X-Form") == "1"
+            options |= {} if is_form else {"content_type": "application/json"}
+            options["data"] = body if body is not None else {}
+        return int(getattr(self.client(kind), method)(address, **options).status_code)
+
+
+def a_world() -> World:
+    people = {
+        "viewer": a_user("vera"),
+        "member": a_user("olga"),
+        "foreign": a_user("ott"),
+        "project_admin": a_user("ada"),
+        "platform_admin": a_user("root", is_superuser=True, is_staff=True),
+    }
+    olga = people["member"]
+    project = a_project("vision", olga)
+    Membership.objects.create(project=project, user=people["viewer"], role=Role.VIEWER)
+    Membership.objects.create(project=project, user=people["project_admin"], role=Role.ADMIN)
+    a_project("speech", people["foreign"], role=Role.ADMIN)
+    Quota.objects.create(project=project, user=olga, limit_units=56_000, guard_units=56_000)
+    node = a_node("n1").row
+    secret = access_token(node.pk)
+    later = timezone.now() + timedelta(hours=1)
+    Node.objects.filter(pk=node.pk).update(token_digest=digest_of(secret), token_expires_at=later)
+    token, _ = token_create(user=olga, name="t", scope=Scope.READ, ttl=timedelta(days=1))
+    old, text = token_create(user=olga, name="old", scope=Scope.ADMIN, ttl=timedelta(days=1))
+    ApiToken.objects.filter(pk=old.pk).update(expiry=timezone.now() - timedelta(seconds=1))
+    job = a_job(olga, project)
+    hook = Endpoint.objects.create(
+        owner=olga, name="ci", url="https://ci.example.org/", sealed=seal("s")
+    )
+    delivery = Delivery.objects.create(endpoint=hook, kind="test", body="{}")
+    template = Template.objects.create(
+        project=project, name="ready", request=a_request(project), made_by="olga"
+    )
+    what_if = WhatIf.objects.create(asked_by=people["platform_admin"], days=1, changes=[])
+    names = {
+        "job": job.label,
+        "ref": job.label,
+        "node": node.name,
+        "gpu": f"GPU-{node.name}-0",
+        "project": project.slug,
+        "slug": project.slug,
+        "user": olga.username,
+        "token": token.token_key,
+        "key": token.token_key,
+        "what_if": str(what_if.pk),
+        "webhook": str(hook.uid),
+        "delivery": str(delivery.pk),
+        "template": str(template.pk),
+        "name": node.name,
+        "pk": "1",
+    }
+    headers = {
+        "node": {"Authorization": f"Agent {secret}"},
+        "expired": {"Authorization": f"Bearer {text}"},
+    }
+    return World(project, job, token, node, people, names, headers)

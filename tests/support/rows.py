@@ -1,0 +1,215 @@
+"""Builders of rows, and an honest node in memory that obeys its desired document step by step."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+from django.utils import timezone
+
+from agents.contract.boards import boards
+from agents.contract.documents import (
+    DesiredDocument,
+    DesiredReplica,
+    GpuMode,
+    NodeFacts,
+    ObservedDocument,
+    ObservedGpu,
+    ObservedProfile,
+    ObservedReplica,
+    ObservedSlice,
+    ReplicaState,
+    ReplicaWish,
+    RuntimeKind,
+    read_desired,
+)
+from portal.accounts.models import Membership, Project, Role, User
+from portal.agentapi.node_report import node_report
+from portal.inventory.models import Node
+from portal.jobs.models import Job
+from portal.quotas.models import Quota
+from portal.submission.services import job_submit
+from scheduler.core.model.states import NodeStatus
+from scheduler.core.request import RequestLimits, parse_request
+from scheduler.driver import drive
+from scheduler.tasks import plan_once
+
+_numbers = itertools.count(1)
+LIMITS = RequestLimits()
+
+
+def a_user(name: str = "", **columns) -> User:
+    return User.objects.create_user(name or f"user{next(_numbers)}", password="pw", **columns)
+
+
+def a_project(slug: str = "", *members: User, gpus: int = 8, role: Role = Role.MEMBER) -> Project:
+    project = Project.objects.create(slug=slug or f"project-{next(_numbers)}", name=slug)
+    for member in members:
+        Membership.objects.create(project=project, user=member, role=role)
+    units = gpus * 56_000
+    Quota.objects.create(project=project, limit_units=units, guard_units=units)
+    return project
+
+
+def a_request(home: Project, **fields) -> dict:
+    body = {
+        "project": home.slug,
+        "name": "sum",
+        "image": "tessera-example:latest",
+        "command": ["python", "sum.py"],
+        "device": {"mig": "2g.35gb"},
+        "cpu": 1,
+        "memory": "1GiB",
+        "time_limit": "1h",
+    }
+    return body | fields
+
+
+def a_job(user: User, home: Project, **fields) -> Job:
+    request = parse_request(a_request(home, **fields), LIMITS)
+    return job_submit(user=user, request=request)
+
+
+@dataclass
+class HonestNode:
+    """What a good agent would report: it makes slices, prepares, runs and ends what it is told."""
+
+    row: Node
+    board: str = "H200-141GB"
+    gpus: int = 1
+    replicas: dict[str, ObservedReplica] = field(default_factory=dict)
+    slices: tuple[ObservedSlice, ...] = ()
+    modes: dict[str, GpuMode] = field(default_factory=dict)
+    desired: DesiredDocument | None = None
+    makes: int = 0
+    blocks: tuple[str, ...] = ()
+    faults: dict[int, str] = field(default_factory=dict)
+    busy: dict[int, str] = field(default_factory=dict)
+    unknown: str = ""
+    profiles: tuple[ObservedProfile, ...] = ()
+    disk_mib: int | None = None
+
+    def uuid(self, index: int) -> str:
+        return f"GPU-{self.row.name}-{index}"
+
+    def observed(self) -> ObservedDocument:
+        board = boards()[self.board]
+        return ObservedDocument(
+            node=str(self.row.pk),
+            boot_id="boot",
+            facts=NodeFacts(
+                cpu_milli=64_000,
+                memory_mib=512 * 1024,
+                runtime=RuntimeKind.PROCESS,
+                fabric="test",
+                simulated=True,
+                share_clients=48,
+                problems=self.blocks,
+                blocks=self.blocks,
+                disk_mib=self.disk_mib,
+            ),
+            gpus=tuple(
+                ObservedGpu(
+                    uuid=self.uuid(i),
+                    index=i,
+                    product_name=self.unknown or board.product_names[0],
+                    board=self.unknown or self.board,
+                    profiles=self.profiles,
+                    busy=self.busy.get(i, ""),
+                    memory_mib=board.memory_mib,
+                    mode=self.modes.get(self.uuid(i), GpuMode.WHOLE),
+                    mode_pending=self.modes.get(self.uuid(i), GpuMode.WHOLE),
+                    healthy=i not in self.faults,
+                    health_reason=self.faults.get(i, ""),
+                )
+                for i in range(self.gpus)
+            ),
+            slices=self.slices,
+            replicas=tuple(self.replicas.values()),
+        )
+
+    def report(self) -> None:
+        """Say what is there, as the sync call does."""
+        revision = self.desired.revision if self.desired else 0
+        now = timezone.now()
+        Node.objects.filter(pk=self.row.pk).update(applied_revision=revision, last_seen_at=now)
+        node_report(self.row.pk, self.observed())
+
+    def hear(self) -> DesiredDocument:
+        """Take the desired document that stands in the row now."""
+        self.row.refresh_from_db()
+        self.desired = read_desired(self.row.desired) if self.row.desired else None
+        assert self.desired is not None, "the node was told nothing"
+        return self.desired
+
+    def obey(self) -> None:
+        """One round: hear, make it true, report. Running replicas go on until `finish`."""
+        desired = self.hear()
+        self.modes = {g.uuid: g.mode for g in desired.gpus}
+        kept = {(s.gpu_uuid, s.start, s.profile): s for s in self.slices}
+        self.slices = tuple(
+            kept.get((s.gpu_uuid, s.start, s.profile)) or self._made(s) for s in desired.slices
+        )
+        wanted = {r.id: r for r in desired.replicas}
+        for gone in set(self.replicas) - set(wanted):
+            del self.replicas[gone]
+        for replica in wanted.values():
+            self.replicas[replica.id] = self._moved(replica)
+        self.report()
+
+    def finish(self, exit_code: int = 0, **columns) -> None:
+        """Every running replica ends."""
+        for key, seen in self.replicas.items():
+            if seen.state is ReplicaState.RUNNING:
+                ended = {"state": ReplicaState.EXITED, "exit_code": exit_code}
+                self.replicas[key] = replace(seen, **(ended | columns))
+        self.report()
+
+    def _made(self, wanted) -> ObservedSlice:
+        self.makes += 1
+        return ObservedSlice(
+            gpu_uuid=wanted.gpu_uuid,
+            profile=wanted.profile,
+            start=wanted.start,
+            size=wanted.size,
+            uuid=f"MIG-{self.row.name}-{self.makes}",
+        )
+
+    def _moved(self, wanted: DesiredReplica) -> ObservedReplica:
+        seen = self.replicas.get(wanted.id) or ObservedReplica(
+            id=wanted.id,
+            job=wanted.job,
+            attempt=wanted.attempt,
+            rank=wanted.rank,
+            fence=wanted.fence,
+            state=ReplicaState.READY,
+            container=f"c-{wanted.id}",
+            address="127.0.0.1",
+            port=29_500,
+        )
+        if wanted.wish is ReplicaWish.RUN and seen.state is ReplicaState.READY:
+            assert wanted.rendezvous or wanted.world == 1, "told to run without a rendezvous"
+            return replace(seen, state=ReplicaState.RUNNING)
+        if wanted.wish is ReplicaWish.STOP and seen.state is ReplicaState.RUNNING:
+            return replace(seen, state=ReplicaState.EXITED, exit_code=143)
+        return seen
+
+
+def a_node(name: str = "", *, gpus: int = 1, board: str = "H200-141GB") -> HonestNode:
+    """An online node that has reported once."""
+    row = Node.objects.create(name=name or f"node-{next(_numbers)}")
+    now = timezone.now()
+    columns = {"status": NodeStatus.ONLINE, "last_seen_at": now, "lease_until": now}
+    Node.objects.filter(pk=row.pk).update(**columns)
+    node = HonestNode(row=row, board=board, gpus=gpus)
+    node.report()
+    return node
+
+
+def settle(*nodes: HonestNode, rounds: int = 6) -> None:
+    """Let planner, drivers and nodes take turns until nothing is left to say."""
+    for _ in range(rounds):
+        plan_once()
+        for node in nodes:
+            drive(node_id=node.row.pk)
+            node.obey()
