@@ -1,6 +1,6 @@
 """The small parent of one child of the demonstration. Standard library only, run by path.
 
-`tether.py <pid of our parent> <command…>`: whatever ends first (the command, us, our parent),
+`child_guard.py PARENT_PID COMMAND…`: whatever ends first (the command, us, our parent),
 nothing that the command started stays behind, also not what it put into sessions of its own.
 """
 

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from portal.demo.child_guard import STOP_SECONDS
 
-TETHER = Path(__file__).with_name("tether.py")
+CHILD_GUARD = Path(__file__).with_name("child_guard.py")
 ROOT = Path(__file__).resolve().parents[2]
 LAST_LINES = 12
-# The tether insists after STOP_SECONDS; this is for the tether itself.
+# The guard kills its child after STOP_SECONDS; this limit is for the guard itself.
 END_SECONDS = STOP_SECONDS + 10
 LOOK_SECONDS = 0.05
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Children:
         command = [sys.executable, "-m", *arguments]
         with self.log(name).open("wb") as log:
             self.running[name] = subprocess.Popen(  # noqa: S603 - our own programs
-                [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *command],
+                [sys.executable, "-I", "-S", str(CHILD_GUARD), str(os.getpid()), *command],
                 cwd=ROOT,
                 env={**self.env, **(env or {})},
                 stdin=subprocess.DEVNULL,
