@@ -15,8 +15,8 @@ from portal.planning.requests import seconds
 from scheduler.core.forecast.calibration import Question, Waits
 from scheduler.core.forecast.pass_estimates import Foretold, question_of
 from scheduler.core.model.decisions import Estimate
+from scheduler.core.model.message import Said, say
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.sentences import Said, say
 from scheduler.core.model.states import JobStatus
 
 # Older questions say nothing that newer ones do not.

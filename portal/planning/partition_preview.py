@@ -13,7 +13,7 @@ from portal.jobs.models import Job
 from portal.jobs.selectors import not_waiting
 from portal.planning.snapshot import waiting_job
 from portal.planning.snapshot_cache import world_now
-from scheduler.core.carving.repartition import Proposals
+from scheduler.core.carving.proposals import Proposals
 from scheduler.core.carving_preview import preview_with_plan
 from scheduler.core.model.decisions import Plan, SlicePlace
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob

@@ -4,8 +4,8 @@ from typing import Any
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import Project
+from scheduler.core.model.message import Said, say
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import Said, say
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.request.quantities import write_seconds
 

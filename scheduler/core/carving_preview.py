@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scheduler.core.carving.repartition import Proposals, propose
+from scheduler.core.carving.proposals import Proposals, propose
 from scheduler.core.model.decisions import Place, Plan, Reservation
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob

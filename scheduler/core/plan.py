@@ -14,8 +14,8 @@ from scheduler.core.model.policy import Backfill, Policy
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.pass_cache import Kept
-from scheduler.core.placement.fits import quota_reason
 from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.legality import quota_reason
 from scheduler.core.placement.search import Found, find
 from scheduler.core.queue.eligibility import not_due
 from scheduler.core.queue.fairshare import FairShares, capacity_of

@@ -6,7 +6,7 @@
 The job comes right after the pass: whom that starts holds its places. Of those who still wait, only
 they matter to a newcomer to whom the pass gave something: a promised time, room that running work
 leaves, quota that is kept. So a newcomer's pass has these and the newcomer alone, and says the same
-of it as one over all (`tests/property/core/test_newcomer.py`).
+of it as one over all (`tests/property/core/test_queue_trial.py`).
 """
 
 from collections.abc import Callable, Iterable

@@ -13,7 +13,7 @@ import numpy as np
 
 from scheduler.core.packing.engine import Engine
 from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.mix import Recent, prior_mix
+from scheduler.core.packing.recent_demand import Recent, prior_mix
 from scheduler.core.packing.tables import Extent, learn_holes
 from scheduler.core.packing.thousandths import Thousandths
 from scheduler.core.packing.weights import weights_for

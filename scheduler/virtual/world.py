@@ -14,8 +14,8 @@ from scheduler.core.model.policy import Order, Preemption
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, Mix, WaitingJob
 from scheduler.core.pass_cache import Kept
-from scheduler.core.placement.fits import check
 from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.legality import check
 from scheduler.core.plan import plan
 from scheduler.virtual.clock import Clock
 from scheduler.virtual.cluster import Cluster

@@ -13,8 +13,8 @@ from portal.jobs.models import Allocation, Job
 from scheduler.commit.changes import holds_write
 from scheduler.commit.placements import commit
 from scheduler.core.model.decisions import Carve, Hold, Merge, Plan
+from scheduler.core.model.message import words
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import words
 from scheduler.core.model.states import JobStatus, SliceStatus
 from scheduler.driver import drive
 from tests.support.rows import a_job, a_node, a_project, a_user, settle

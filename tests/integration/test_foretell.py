@@ -15,9 +15,9 @@ from scheduler.core.forecast.calibration import Waits
 from scheduler.core.forecast.pass_estimates import Foretold
 from scheduler.core.forecast.starts import BASIS
 from scheduler.core.model.decisions import Hold, Plan
+from scheduler.core.model.message import words
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import words
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import parse_request
 from scheduler.estimates import MOST_JOBS, Pace, Tried, alternatives_of, foretell_once

@@ -23,8 +23,8 @@ from scheduler.core.model.decisions import (
     Reservation,
     SlicePlace,
 )
+from scheduler.core.model.message import words
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import words
 from scheduler.core.model.states import JobStatus
 from scheduler.driver import drive
 from tests.support.rows import a_job, a_node, a_project, a_user, settle

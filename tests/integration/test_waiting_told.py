@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from portal.jobs.models import Job
 from portal.planning.visible_reasons import projects_of, reason_for
+from scheduler.core.model.message import words
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import words
 from scheduler.core.model.states import JobStatus
 from scheduler.core.snapshot_file import read_pass
 from scheduler.estimates import foretell_once

@@ -20,7 +20,7 @@ from agents.runtime.image import CODE as IMAGE_CODE
 from agents.runtime.image import refusal as image_refusal
 from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace
 from scheduler.core.placement.feasibility import impossible
-from scheduler.core.placement.fits import fits
+from scheduler.core.placement.legality import fits
 from scheduler.core.request import RequestLimits, RequestRefused, parse_request
 from tests.support.snapshots import H200, a_cluster, a_job, a_node
 from tests.unit.agents.documents import a_desired, a_replica

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from portal.planning.estimates import BASIS, TIMES
-from scheduler.core.model.sentences import Said
+from scheduler.core.model.message import Said
 
 
 class SaidShape(serializers.Serializer[Any]):

@@ -6,8 +6,8 @@ from typing import Any
 from portal.demo.scale.size import Chance
 from portal.planning.estimates import as_dict
 from scheduler.core.model.decisions import Estimate
+from scheduler.core.model.message import Said, say, then
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import Said, say, then
 
 # How often each is said, out of all waiting jobs that need no approval.
 WEIGHTS = {

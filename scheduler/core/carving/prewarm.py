@@ -4,7 +4,7 @@ that the pass changed, or promised to somebody who waits, stays as it is until a
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from scheduler.core.carving.repartition import Proposals, propose
+from scheduler.core.carving.proposals import Proposals, propose
 from scheduler.core.model.decisions import Reservation
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import GpuView

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from agents.contract.boards import Board, Profile
+from scheduler.core.model.message import Said, say
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.sentences import Said, say
 from scheduler.core.model.snapshot import DeviceRequest, Isolation, Topology, WaitingJob
 from scheduler.core.request.formats import device_as_dict
 from scheduler.core.request.quantities import write_seconds

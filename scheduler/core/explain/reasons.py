@@ -8,11 +8,11 @@ from typing import Any
 
 from agents.contract.documents import SliceKind
 from scheduler.core.devices.options import Want
+from scheduler.core.model.message import Said, say, then
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import Said, say, then
 from scheduler.core.model.snapshot import RunningJob, WaitingJob
-from scheduler.core.placement.fits import NEAR
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
+from scheduler.core.placement.legality import NEAR
 from scheduler.core.placement.node_eligibility import why_away, why_not
 from scheduler.core.request.quantities import write_memory
 

@@ -15,9 +15,9 @@ from scheduler.core.forecast.queue_values import QueueState
 from scheduler.core.forecast.runtime_model import Outlook
 from scheduler.core.forecast.starts import BASIS, RUNS, start_estimates
 from scheduler.core.model.decisions import Estimate, Plan
+from scheduler.core.model.message import say
 from scheduler.core.model.policy import Order, Policy, Preemption
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.sentences import say
 from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob
 from scheduler.core.queue.fairshare import FairShares, capacity_of
 

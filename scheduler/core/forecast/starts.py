@@ -22,8 +22,8 @@ from scheduler.core.forecast.sampling import (
     rest,
 )
 from scheduler.core.model.decisions import Estimate
+from scheduler.core.model.message import Said, say
 from scheduler.core.model.policy import Backfill
-from scheduler.core.model.sentences import Said, say
 
 RUNS = 30
 BASIS = 30

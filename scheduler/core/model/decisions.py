@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.contract.documents import SliceKind
+from scheduler.core.model.message import NOTHING, Said
 from scheduler.core.model.reasons import Reason
-from scheduler.core.model.sentences import NOTHING, Said
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from scheduler.core.model.sentences import NOTHING, Said
+from scheduler.core.model.message import NOTHING, Said
 
 
 class ReasonCode(StrEnum):

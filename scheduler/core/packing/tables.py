@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.core.packing.fill import CHOICES, Table, fill_table
+from scheduler.core.packing.fill_tables import CHOICES, Table, fill_table
 from scheduler.core.packing.fragmentation import COVER, Typical, typical
 from scheduler.core.packing.holes import GRID, Values, hole_values
 from scheduler.core.packing.kinds import Kind, Mix

@@ -7,10 +7,10 @@ from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.units import as_gpus
 from scheduler.core.devices.options import Want, gpu_board, wants
+from scheduler.core.model.message import Said, say, whose
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import Said, say, whose
 from scheduler.core.model.snapshot import ClusterSnapshot, NodeView, QuotaView, WaitingJob
-from scheduler.core.placement.fits import NEAR
+from scheduler.core.placement.legality import NEAR
 from scheduler.core.placement.mps_shares import Left
 from scheduler.core.quota.ceilings import too_low
 from scheduler.core.request.quantities import write_memory

@@ -1,6 +1,6 @@
 """Which nodes a job may run on at all, by what the nodes are and what the job says."""
 
-from scheduler.core.model.sentences import Said, say, words
+from scheduler.core.model.message import Said, say, words
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 

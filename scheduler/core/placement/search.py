@@ -14,17 +14,17 @@ from itertools import chain, islice
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from scheduler.core.carving.demand import Tables, tables_of
-from scheduler.core.carving.mode_changes import fixed
+from scheduler.core.devices.gpu_changes import fixed
 from scheduler.core.devices.options import Want
 from scheduler.core.geometry.placement_value import READY
+from scheduler.core.geometry.profile_demand import Tables, tables_of
 from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
 from scheduler.core.model.links import best_set, bottleneck, ring_by_nvlink
 from scheduler.core.model.snapshot import Topology, WaitingJob
 from scheduler.core.packing.kernels import Bools
-from scheduler.core.placement.fits import NEAR
 from scheduler.core.placement.fleet import Fleet, fleet_of
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace, starts
+from scheduler.core.placement.legality import NEAR
 from scheduler.core.quota.budgets import seconds_left
 
 # So many of the best nodes are compared by how fast their GPUs reach each other.

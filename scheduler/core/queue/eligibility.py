@@ -1,7 +1,7 @@
 """Whose turn has not come at all: held jobs, jobs with a begin time, jobs that wait for others."""
 
+from scheduler.core.model.message import say
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import say
 from scheduler.core.model.snapshot import WaitingJob
 
 

@@ -1,8 +1,8 @@
 """What a pass says of its decisions: why a place, why a stop, why a job stays behind."""
 
 from scheduler.core.model.decisions import Preempt, PreemptCause
+from scheduler.core.model.message import NOTHING, Said, say
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import NOTHING, Said, say
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.search import Found
 from scheduler.core.queue.reservation import Promise

@@ -4,8 +4,8 @@ each GPU of the quota as it comes free, and a wide one would never find enough o
 from collections.abc import Iterable
 
 from scheduler.core.devices.options import Want
+from scheduler.core.model.message import say
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import say
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.quota.accounts import AccountKey, Accounts
 

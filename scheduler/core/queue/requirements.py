@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import Want, wants
+from scheduler.core.model.message import say
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import say
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.placement.feasibility import Capacity
 

@@ -16,8 +16,8 @@ from scheduler.core.devices.options import Want
 from scheduler.core.model.decisions import Place, ReplicaPlace, Reservation, SlicePlace
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import WaitingJob
-from scheduler.core.placement.fits import check
 from scheduler.core.placement.ledger import GpuSpace, Ledger
+from scheduler.core.placement.legality import check
 from scheduler.core.placement.search import Found, find
 from scheduler.core.queue.gpu_counts import Counts
 from scheduler.core.queue.order import Rank

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
+from scheduler.core.model.message import say, whose
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import say, whose
 from scheduler.core.model.snapshot import BudgetView, WaitingJob
 from scheduler.core.request.quantities import write_seconds
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from scheduler.core.model.message import say, whose
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import say, whose
 from scheduler.core.model.snapshot import OwnerView, RunningJob, WaitingJob
 
 Key = tuple[str, str]

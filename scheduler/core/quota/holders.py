@@ -7,7 +7,7 @@ from functools import cache
 from agents.contract.boards import boards
 from agents.contract.units import as_gpus
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.model.sentences import Said, say
+from scheduler.core.model.message import Said, say
 from scheduler.core.model.snapshot import NodeView, RunningJob
 
 NAMED = 3

@@ -3,8 +3,8 @@
 from typing import Any
 
 from agents.contract.units import as_gpus
+from scheduler.core.model.message import Said, say, then, whose
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import Said, say, then, whose
 from scheduler.core.quota.holders import named
 from scheduler.core.quota.pools import Account, Pool
 

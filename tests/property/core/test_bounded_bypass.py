@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
 from scheduler.core.model.snapshot import PRIORITY_RANK, Priority, QuotaView
-from tests.property.core.streams import arrival, overtakes, play_stream
+from tests.property.core.job_streams import arrival, overtakes, play_stream
 from tests.support.queue_worlds import waiting
 from tests.support.snapshots import NOW
 

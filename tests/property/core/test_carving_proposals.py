@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
-from scheduler.core.carving.repartition import propose
+from scheduler.core.carving.proposals import propose
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
 from scheduler.core.model.snapshot import OwnerView, Priority
-from scheduler.core.placement.fits import fits
+from scheduler.core.placement.legality import fits
 from scheduler.core.plan import plan
-from tests.property.core.half_committed import begun, stopped
+from tests.property.core.partial_commits import begun, stopped
 from tests.property.core.worlds import worlds
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import NOW

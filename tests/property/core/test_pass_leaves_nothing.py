@@ -11,7 +11,7 @@ from scheduler.core.model.snapshot import DeviceRequest
 from scheduler.core.pass_cache import Kept
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.plan import plan, plan_with_questions
-from tests.property.core.after import carried_out
+from tests.property.core.plan_effects import carried_out
 from tests.property.core.test_queue_lawful import POLICIES, queues
 from tests.property.core.worlds import worlds
 from tests.support.queue_worlds import play

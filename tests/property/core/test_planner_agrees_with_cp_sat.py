@@ -15,8 +15,8 @@ from scheduler.core.model.policy import Backfill, Order
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.placement.feasibility import impossible
-from tests.property.core.after import carried_out, emptied, without_idle
-from tests.property.core.oracle import kinds, most, possible, price
+from tests.property.core.cp_sat_oracle import kinds, most, possible, price
+from tests.property.core.plan_effects import carried_out, emptied, without_idle
 from tests.property.core.worlds import PROFILES, nodes, worlds
 from tests.support.snapshots import A30, H200, a_cluster, a_job, plan_of
 

@@ -11,9 +11,9 @@ from agents.contract.boards import boards
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement, is_legal
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.placement.fits import NEAR, fits
-from tests.property.core.after import carried_out, when_gone
-from tests.property.core.oracle import may_run
+from scheduler.core.placement.legality import NEAR, fits
+from tests.property.core.cp_sat_oracle import may_run
+from tests.property.core.plan_effects import carried_out, when_gone
 from tests.property.core.worlds import worlds
 from tests.support.snapshots import as_bytes, plan_of
 

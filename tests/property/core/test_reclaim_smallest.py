@@ -12,7 +12,7 @@ from scheduler.core.model.policy import Preemption
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import candidates
-from tests.property.core.test_take_back_lawful import size_of, without, worlds
+from tests.property.core.test_reclaim_lawful import size_of, without, worlds
 from tests.support.snapshots import H200, UNITS_PER_GPU, placed, plan_of
 
 many = settings(max_examples=120, deadline=None, derandomize=True)

@@ -13,9 +13,9 @@ from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority, RunningJob, Topology
 from scheduler.core.pass_cache import Kept, is_alike
 from scheduler.core.placement.feasibility import impossible
-from scheduler.core.placement.fits import fits
 from scheduler.core.placement.fleet import fleet_of
 from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.legality import fits
 from scheduler.core.plan import plan
 from tests.support.snapshots import (
     H200,

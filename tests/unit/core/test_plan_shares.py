@@ -10,7 +10,7 @@ from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Isolation
 from scheduler.core.pass_cache import Kept
-from scheduler.core.placement.fits import fits
+from scheduler.core.placement.legality import fits
 from scheduler.core.plan import plan
 from tests.support.snapshots import (
     A30,

@@ -8,7 +8,7 @@ from agents.contract.topology import GpuPair, NodeTopology
 from scheduler.core.model.links import links_of
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Topology
-from scheduler.core.placement.fits import fits
+from scheduler.core.placement.legality import fits
 from tests.support.snapshots import (
     a_cluster,
     a_gpu,

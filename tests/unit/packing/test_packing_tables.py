@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from scheduler.core.packing.fill import fill_table, least_of_draws
+from scheduler.core.packing.fill_tables import fill_table, least_of_draws
 from scheduler.core.packing.fragmentation import fragment, typical
 from scheduler.core.packing.holes import hole_values
 from scheduler.core.packing.kinds import Kind
-from scheduler.core.packing.mix import LEARN_AT, WINDOW, Recent, prior_mix
+from scheduler.core.packing.recent_demand import LEARN_AT, WINDOW, Recent, prior_mix
 from scheduler.core.packing.scarcity import MOST, model_shares, scarcity
 from scheduler.core.packing.tables import Extent, learn, learn_holes
 from scheduler.core.packing.thousandths import Thousandths

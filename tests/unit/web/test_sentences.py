@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.model.sentences import Said, in_english, read_said, say, tell, then, words
-from scheduler.core.model.templates import HOLE, TEMPLATES
+from scheduler.core.model.message import Said, in_english, read_said, say, tell, then, words
+from scheduler.core.model.message_templates import HOLE, TEMPLATES
 from tests.unit.web.test_catalogue import FOLDER
 
 CORE = Path(__file__).resolve().parents[3] / "scheduler" / "core"

@@ -10,7 +10,7 @@ from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import RunningJob
 from scheduler.core.plan import plan_with_questions
 from scheduler.core.queue_trial import Standing
-from tests.property.core.after import carried_out
+from tests.property.core.plan_effects import carried_out
 from tests.property.core.test_queue_lawful import POLICIES, queues
 from tests.property.core.worlds import jobs, worlds
 from tests.support.queue_worlds import play, waiting

@@ -1,6 +1,6 @@
 """Sentences as values: the key of a template and what stands in it, told in any language later.
 
-The English text is made here from `scheduler.core.model.templates`; pages make theirs from the
+The English text is made here from `scheduler.core.model.message_templates`; pages make theirs from the
 same keys.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from scheduler.core.model.templates import TEMPLATES
+from scheduler.core.model.message_templates import TEMPLATES
 
 # Of (one, many, number): the text to fill in. `many` is "" where the number makes no difference.
 Translate = Callable[[str, str, int], str]

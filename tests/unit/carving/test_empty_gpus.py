@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from agents.contract.boards import boards
 from agents.contract.geometry import Placement
-from scheduler.core.carving.demand import roomy_boards, tables_of
 from scheduler.core.geometry.placement_value import many_empty
+from scheduler.core.geometry.profile_demand import roomy_boards, tables_of
 from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
 from scheduler.core.placement.ledger import Ledger
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of

@@ -7,7 +7,7 @@ import pytest
 from agents.contract.documents import SliceKind
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Topology
-from scheduler.core.placement.fits import fits
+from scheduler.core.placement.legality import fits
 from tests.support.snapshots import (
     L40S,
     a_cluster,

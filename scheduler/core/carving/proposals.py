@@ -17,10 +17,10 @@ from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
 from agents.contract.phrase import Phrase
-from scheduler.core.carving.demand import Tables
 from scheduler.core.carving.demand_forecast import Likely, likely_on
-from scheduler.core.carving.mode_changes import change_seconds, may_change_mode, untouchable
+from scheduler.core.devices.gpu_changes import change_seconds, may_change_mode, untouchable
 from scheduler.core.devices.options import gpu_board
+from scheduler.core.geometry.profile_demand import Tables
 from scheduler.core.model.decisions import Carve, Merge
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, SliceView
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agents.contract.documents import GpuMode
-from scheduler.core.carving.repartition import propose
+from scheduler.core.carving.proposals import propose
 from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
 from tests.support.snapshots import NOW, a_cluster, a_gpu, a_node, a_slice, away, idle
 

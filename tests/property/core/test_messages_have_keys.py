@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from agents.contract.codec import encode
 from scheduler.core.explain.alternatives import alternatives
+from scheduler.core.model.message import read_said, tell
+from scheduler.core.model.message_templates import TEMPLATES
 from scheduler.core.model.policy import Backfill, Policy
-from scheduler.core.model.sentences import read_said, tell
 from scheduler.core.model.snapshot import BudgetView, OwnerView
-from scheduler.core.model.templates import TEMPLATES
 from scheduler.core.placement.feasibility import Capacity, impossible
 from scheduler.core.plan import plan_with_questions
 from tests.property.core.worlds import worlds

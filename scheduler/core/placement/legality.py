@@ -8,8 +8,8 @@ from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace
 from scheduler.core.model.links import ring_by_nvlink
+from scheduler.core.model.message import say
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.sentences import say
 from scheduler.core.model.snapshot import ClusterSnapshot, Topology, WaitingJob
 from scheduler.core.placement.ledger import Ledger, NodeSpace, starts
 from scheduler.core.placement.node_eligibility import why_away, why_not

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scheduler.core.model.snapshot import RunningJob
-from tests.property.core.after import carried_out
+from tests.property.core.plan_effects import carried_out
 
 
 def begun(snapshot, places):
