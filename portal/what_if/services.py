@@ -16,7 +16,7 @@ from portal.errors import Refused
 from portal.live.bell import ring_what_if
 from portal.what_if.models import LEASE, OPEN, Status, WhatIf
 from portal.what_if.progress import NobodyAsks, Stamps
-from portal.what_if.recorded_week import require_jobs, setting_now, week_of
+from portal.what_if.recorded_jobs import require_jobs, setting_now, week_of
 from scheduler.what_if.changes import Change
 from scheduler.what_if.comparison import Comparison, Progress, changed_by, compare
 from scheduler.what_if.errors import ChangeRefusedError

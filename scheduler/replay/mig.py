@@ -22,8 +22,8 @@ from scheduler.core.geometry.placement_value import RETURN as PLANNER_RETURN
 from scheduler.replay import mig_baselines
 from scheduler.replay.errors import Refused
 from scheduler.replay.mig_moves import HOLE, RETURN, reach
-from scheduler.replay.mig_world import Figures, Rule, Stream, churn, inflation
-from scheduler.replay.mig_world import run as run_world
+from scheduler.replay.mig_simulation import Figures, Rule, Stream, churn, inflation
+from scheduler.replay.mig_simulation import run as run_world
 
 MIXES = ("uniform", "small", "large", "bimodal")
 POLICIES = ("tessera", "firstfit", "bestfit", "leastfrag")

@@ -6,7 +6,7 @@ from numba import njit
 from scheduler.core.geometry.arrival_prices import Floats
 from scheduler.core.geometry.layout_graph import Ints, Shape
 from scheduler.core.geometry.placement_value import NEVER
-from scheduler.replay.mig_world import Figures, Stream, figures, sizes
+from scheduler.replay.mig_simulation import Figures, Stream, figures, sizes
 
 
 def first_fit(shape: Shape) -> Floats:

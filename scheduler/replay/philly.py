@@ -30,8 +30,8 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.replay.errors import Refused
 from scheduler.replay.philly_data import TraceJob, drawn_limits, read_trace
+from scheduler.virtual.simulation import Watch, World
 from scheduler.virtual.values import Recorded, Setting, Stops, Week
-from scheduler.virtual.world import Watch, World
 
 BOARD = "H100-80GB"
 _ORACLE = Policy(

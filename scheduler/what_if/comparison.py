@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from scheduler.virtual.job_ends import mix_of
+from scheduler.virtual.job_outcomes import mix_of
+from scheduler.virtual.simulation import World
 from scheduler.virtual.values import Setting, Week
-from scheduler.virtual.world import World
 from scheduler.what_if.changes import Change
 from scheduler.what_if.errors import ChangeRefusedError
 from scheduler.what_if.outcome import Accuracy, Outcome, accuracy_of, outcome_of

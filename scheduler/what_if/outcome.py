@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.snapshot import NodeView
-from scheduler.virtual.job_ends import Fate
+from scheduler.virtual.job_outcomes import Fate
+from scheduler.virtual.simulation import World
 from scheduler.virtual.values import Week
-from scheduler.virtual.world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from agents.contract.boards import boards
 from scheduler.core.geometry.layout_graph import shape
 from scheduler.replay.mig import GAIN, MIXES, mix_weights, rule_of, seeds_of
 from scheduler.replay.mig_baselines import free_repacking
-from scheduler.replay.mig_world import churn, inflation, run
+from scheduler.replay.mig_simulation import churn, inflation, run
 
 HERE = shape(boards()["H100-80GB"])
 SIZES = (20, 100)

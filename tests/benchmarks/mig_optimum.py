@@ -20,7 +20,7 @@ from agents.contract.boards import boards
 from scheduler.core.geometry.layout_graph import shape
 from scheduler.replay.mig import mix_weights, rule_of
 from scheduler.replay.mig_baselines import free_repacking
-from scheduler.replay.mig_world import ARRIVED_PCT, inflation, run, sizes
+from scheduler.replay.mig_simulation import ARRIVED_PCT, inflation, run, sizes
 
 HERE = shape(boards()["H100-80GB"])
 MIXES = ("large", "bimodal")

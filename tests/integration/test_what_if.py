@@ -19,10 +19,10 @@ from portal.quotas.models import Quota
 from portal.quotas.services import quota_set
 from portal.submission.services import job_cancel
 from portal.what_if import progress as stamps
-from portal.what_if import recorded_week as reading
+from portal.what_if import recorded_jobs as reading
 from portal.what_if import services
 from portal.what_if.models import LEASE, Status, WhatIf
-from portal.what_if.recorded_week import setting_now, week_of
+from portal.what_if.recorded_jobs import setting_now, week_of
 from portal.what_if.services import what_if, what_if_ask, what_if_cancel, what_if_carry_out
 from portal.what_if.tasks import carry_out, process_for
 from scheduler.what_if.changes import QuotaSet

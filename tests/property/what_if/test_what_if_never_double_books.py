@@ -10,7 +10,7 @@ from scheduler.core.model.policy import Backfill, Preemption
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.legality import check
-from scheduler.virtual.world import Watch
+from scheduler.virtual.simulation import Watch
 from tests.support.snapshots import a_gpu, a_node, a_quota
 from tests.unit.what_if.worlds import SINCE, a_recorded, a_setting, a_week, an_owner, played
 

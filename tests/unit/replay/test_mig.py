@@ -19,7 +19,7 @@ from scheduler.replay.__main__ import main
 from scheduler.replay.mig_baselines import free_repacking, packing, repacks
 from scheduler.replay.mig_choices import cheapest, room_by_move, room_by_moves, tables
 from scheduler.replay.mig_moves import DEPTH, ahead, joint, reach
-from scheduler.replay.mig_world import churn, inflation, run, sizes
+from scheduler.replay.mig_simulation import churn, inflation, run, sizes
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
 # In a fresh clone the first that runs compiles the replay.

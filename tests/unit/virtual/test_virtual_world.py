@@ -7,8 +7,8 @@ import pytest
 from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
 from scheduler.core.model.snapshot import Priority
 from scheduler.virtual.devices import emptied
+from scheduler.virtual.simulation import CARVE_SECONDS, LEARN_SECONDS, Watch, World
 from scheduler.virtual.values import Setting, Stops
-from scheduler.virtual.world import CARVE_SECONDS, LEARN_SECONDS, Watch, World
 from tests.support.snapshots import a_gpu, a_node
 from tests.unit.what_if.worlds import HOUR, SINCE, a_recorded, a_setting, a_week
 

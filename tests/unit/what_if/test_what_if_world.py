@@ -8,7 +8,7 @@ import pytest
 from agents.contract.documents import SliceKind
 from scheduler.core.model.policy import Backfill, Preemption
 from scheduler.core.model.snapshot import PastRun, Priority
-from scheduler.virtual.world import CARVE_SECONDS
+from scheduler.virtual.simulation import CARVE_SECONDS
 from scheduler.what_if.comparison import MOST_JOBS, compare
 from scheduler.what_if.errors import ChangeRefusedError
 from scheduler.what_if.json_format import read_changes

@@ -5,9 +5,9 @@ from dataclasses import replace
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import OwnerView
 from scheduler.virtual.devices import emptied
-from scheduler.virtual.job_ends import mix_of
+from scheduler.virtual.job_outcomes import mix_of
+from scheduler.virtual.simulation import World
 from scheduler.virtual.values import Recorded, Setting, Week
-from scheduler.virtual.world import World
 from scheduler.what_if.comparison import compare
 from scheduler.what_if.outcome import outcome_of
 from tests.support.snapshots import a_gpu, a_job, a_node

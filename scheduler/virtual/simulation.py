@@ -19,7 +19,7 @@ from scheduler.core.placement.legality import check
 from scheduler.core.plan import plan
 from scheduler.virtual.clock import Clock
 from scheduler.virtual.cluster import Cluster
-from scheduler.virtual.job_ends import Fate
+from scheduler.virtual.job_outcomes import Fate
 from scheduler.virtual.values import Setting, Stops, Week
 
 # How long it takes until idle slices are deleted, or one is made: a round or two of a node's agent.

@@ -21,7 +21,7 @@ from portal.planning.history import past_runs
 from portal.planning.requests import COLUMNS, as_job, asked_for, seconds
 from portal.planning.snapshot import cluster_snapshot
 from portal.planning.usage import owners
-from portal.quotas.policy import policy_now
+from portal.quotas.policy import current_policy
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.model.states import JobStatus
 from scheduler.virtual.devices import emptied
@@ -37,7 +37,7 @@ Tries = list[tuple[int, int | None]]
 
 def setting_now(*, now: datetime, days: int) -> Setting:
     """The cluster as it is, without any work, with what owners had used when the window began."""
-    since, policy = now - timedelta(days=days), policy_now()
+    since, policy = now - timedelta(days=days), current_policy()
     there = cluster_snapshot(now=now)
     return Setting(
         nodes=emptied(there.nodes),
