@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
-from agents.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, JobDisk, Reserve, reserve
+from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, JobDisk, Reserve, reserve
 from agents.simdriver.arguments import describe
 from agents.telemetry.settings import Address, address, look_seconds
 

@@ -12,32 +12,32 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agents.client import Client
+from agents.admission.policy import Policy, PolicyError, read_policy
 from agents.commands.hardware import network_of
 from agents.contract.documents import RuntimeKind
 from agents.contract.errors import ContractError
 from agents.contract.topology import NodeTopology
 from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_named
-from agents.identity import Identity
-from agents.job_disk import JobDisk
-from agents.journal import Journal, JournalError
+from agents.host.job_disk import JobDisk
+from agents.loop.node import NodeLoop
+from agents.loop.observe import Hardware
 from agents.mps.shares import Shares
 from agents.mps.support import ability_of, program_words
-from agents.node import NodeLoop
 from agents.nvml.health import Heard
 from agents.nvml.session import Nvml, NvmlFailure
 from agents.nvml.topology import read_topology
-from agents.observe import Hardware
-from agents.policy import Policy, PolicyError, read_policy
+from agents.portal.client import Client
+from agents.portal.sync import Conversation, Retired, enrol
 from agents.runtime.base import Runtime, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_recipe import LABEL
 from agents.runtime.process import ProcessRuntime
 from agents.settings import Settings, settings_from
 from agents.simdriver.install import install
-from agents.single_instance import Occupied, occupy
-from agents.sync import Conversation, Retired, enrol
+from agents.state.identity import Identity
+from agents.state.journal import Journal, JournalError
+from agents.state.single_instance import Occupied, occupy
 from agents.telemetry.endpoint import EndpointFailure
 from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry

@@ -2,9 +2,9 @@
 
 import re
 
-from agents.device_users import MONITORS, is_gpu_file, scan
 from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.machine import Command, Disk, Machine
+from agents.host.device_users import MONITORS, is_gpu_file, scan
 
 # Below either, a node should take no job. Source: Tessera's failure catalogue, disk full.
 LEAST_FREE_MIB = 5 * 1024

@@ -11,12 +11,12 @@ from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 from docker.models.networks import Network
 
+from agents.admission.policy import Policy
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.drill.docker_script import BEGUN, WHOLE_LOG
 from agents.drill.node import DrillNode
 from agents.drill.start_counts import Starts
 from agents.drill.threaded_kill_points import LaneFuse, fused_clients
-from agents.policy import Policy
 from agents.runtime.base import Phase
 from agents.runtime.docker import API_VERSION, PHASES, TIMEOUT_SECONDS, DockerRuntime
 from agents.runtime.docker_recipe import LABEL

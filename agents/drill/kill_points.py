@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pynvml
 
-from agents.journal import Journal
+from agents.state.journal import Journal
 
 
 class Killed(BaseException):

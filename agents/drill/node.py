@@ -11,18 +11,18 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
+from agents.admission.policy import Policy
 from agents.contract.documents import DesiredDocument, DesiredReplica, ObservedDocument
-from agents.journal import Journal
-from agents.node import NodeLoop
+from agents.loop.node import NodeLoop
+from agents.loop.observe import Hardware
 from agents.nvml.session import Nvml
-from agents.observe import Hardware
-from agents.policy import Policy
 from agents.runtime import process
 from agents.runtime.base import Phase, Runtime
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
+from agents.state.journal import Journal
 
 BOARD = "H200-141GB"
 NODE = "drill"

@@ -15,23 +15,23 @@ from unittest.mock import patch
 
 import pynvml
 
-import agents.node
+import agents.loop.node
+from agents.admission.policy import Policy
 from agents.contract.boards import boards
 from agents.contract.documents import ReplicaState
 from agents.drill.engine import MemoryEngine
 from agents.drill.kill_points import Fuse, Killed, fused
 from agents.drill.node import BOARD, NODE, AtOnce
 from agents.drill.portal import Portal
-from agents.journal import Journal
-from agents.node import NodeLoop
+from agents.loop.node import NodeLoop
+from agents.loop.observe import Hardware
 from agents.nvml.session import Nvml, NvmlFailure
-from agents.observe import Hardware
-from agents.policy import Policy
 from agents.runtime.base import RuntimeFailure
 from agents.simdriver.codes import Code
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
+from agents.state.journal import Journal
 
 # So long in contact and without a fault: nothing unwanted is left, all that is wanted runs.
 REST_SECONDS = 30
@@ -115,7 +115,7 @@ class Walk:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         with ExitStack() as stack:
-            stack.enter_context(patch.object(agents.node, "time", self.clock))
+            stack.enter_context(patch.object(agents.loop.node, "time", self.clock))
             for name in CHANGING:
                 stack.enter_context(
                     patch.object(pynvml.nvmlLib, name, self._maybe(getattr(pynvml.nvmlLib, name)))

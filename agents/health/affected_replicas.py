@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable, Mapping
 from agents.contract.documents import DesiredReplica, Device, ReplicaWish, SliceKind
 from agents.health.verdict import EventKind, GpuEvent
 from agents.health.xids import xid_named
-from agents.journal import Failure
 from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.runtime.base import Phase, Seen
+from agents.state.journal import Failure
 
 CODE = "gpu_error"
 

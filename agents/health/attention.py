@@ -5,16 +5,16 @@ from functools import partial
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplica
-from agents.device_users import Files
 from agents.doctor.machine import Files as RealFiles
 from agents.health.affected_replicas import ended, stranded
 from agents.health.foreign_processes import Strangers, granted_to, is_of_ours, strangers
 from agents.health.lost_devices import DetachedProbe
 from agents.health.watch import HealthWatch, Judged
-from agents.journal import Failure, Journal
-from agents.nvml.clients import Client, clients
+from agents.host.device_users import Files
+from agents.nvml.processes import Client, clients
 from agents.nvml.session import GpuFacts, InstanceFacts, NvmlFailure
 from agents.runtime.base import Phase, Seen
+from agents.state.journal import Failure, Journal
 
 
 class Attention:

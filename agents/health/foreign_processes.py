@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agents.contract.documents import DesiredReplica
-from agents.device_keys import DeviceKey, device_key, whole_gpu
-from agents.device_users import MONITORS, Files, Holder, program_of
-from agents.nvml.clients import Client
+from agents.facts.device_keys import DeviceKey, device_key, whole_gpu
+from agents.host.device_users import MONITORS, Files, Holder, program_of
+from agents.nvml.processes import Client
 from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.runtime.base import Phase, Seen
 

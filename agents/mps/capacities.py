@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from agents.device_keys import whole_gpu
+from agents.facts.device_keys import whole_gpu
 from agents.mps.limits import clients
 from agents.mps.refusals import Place, Room
 from agents.nvml.session import GpuFacts, InstanceFacts

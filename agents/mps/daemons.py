@@ -20,7 +20,7 @@ from agents.mps.record import Record, save
 from agents.nvml.compute import set_exclusive
 from agents.nvml.session import NvmlCode, NvmlFailure
 
-LAUNCH = Path(__file__).with_name("launch.py")
+LAUNCH = Path(__file__).with_name("exec_as_user.py")
 START_SECONDS = 10.0
 LOOK_SECONDS = 0.02
 END_SECONDS = 5.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplica, Device, SliceKind
-from agents.device_keys import device_key
+from agents.facts.device_keys import device_key
 from agents.mps.refusals import Place
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it

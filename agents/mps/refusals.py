@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from agents.contract.documents import DesiredReplica, GpuMode, SliceKind
 from agents.contract.shares import thin_memory, thin_threads
-from agents.device_keys import DeviceKey, device_key
+from agents.facts.device_keys import DeviceKey, device_key
 
 Place = DeviceKey
 

@@ -20,8 +20,7 @@ from agents.contract.documents import (
     GpuMode,
     ReplicaWish,
 )
-from agents.device_keys import device_key
-from agents.journal import Failure, Journal
+from agents.facts.device_keys import device_key
 from agents.mps.capacities import rooms
 from agents.mps.control import ControlCode, ControlFailure
 from agents.mps.daemons import Daemon
@@ -32,6 +31,7 @@ from agents.mps.refusals import Place, ShareCode, claims_of, refusals, touch
 from agents.mps.support import UNABLE, Ability
 from agents.nvml.session import GpuFacts, InstanceFacts, NvmlFailure
 from agents.runtime.base import Phase, RuntimeFailure, Seen
+from agents.state.journal import Failure, Journal
 
 NOWHERE = Path(os.devnull)
 GRACE_SECONDS = 5

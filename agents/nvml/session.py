@@ -13,7 +13,7 @@ from enum import StrEnum
 import pynvml
 
 from agents.contract.boards import Board, Profile, board_named, unknown_board
-from agents.device_keys import DeviceKey
+from agents.facts.device_keys import DeviceKey
 
 MIB = 1 << 20
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agents.device_users import MONITORS, Files, Holder, files_of, program_of, scan
-from agents.nvml.clients import Client, clients, minor_number
+from agents.host.device_users import MONITORS, Files, Holder, files_of, program_of, scan
+from agents.nvml.processes import Client, clients, minor_number
 from agents.nvml.session import NvmlCode, NvmlFailure
 from agents.partitioning.execute import plainly
 from agents.partitioning.steps import Create, Problem, SetMode, Step, gpu_of

@@ -10,16 +10,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from agents.admission.policy import Policy
 from agents.contract.calls import EventType
 from agents.contract.documents import DesiredDocument
-from agents.device_keys import DeviceKey
-from agents.device_users import Files
 from agents.doctor.machine import Files as RealFiles
-from agents.identity import boot_id
-from agents.journal import Journal
-from agents.nvml.clients import clients, is_passed_through
+from agents.facts.device_keys import DeviceKey
+from agents.host.device_users import Files
+from agents.loop.observe import Hardware
+from agents.nvml.processes import clients, is_passed_through
 from agents.nvml.session import GpuFacts, NvmlCode, NvmlFailure
-from agents.observe import Hardware
 from agents.partitioning import cdi, modes
 from agents.partitioning.backoff import News, Patience
 from agents.partitioning.busy_reason import explain
@@ -36,8 +35,9 @@ from agents.partitioning.steps import (
     WantedSlice,
     gpu_of,
 )
-from agents.policy import Policy
 from agents.runtime.injection import CDI
+from agents.state.identity import boot_id
+from agents.state.journal import Journal
 
 # With one of these a GPU is not what the portal thinks that it is: it takes no new work.
 OUT_OF_SERVICE = ("unmanaged", "quarantined", modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)

@@ -3,7 +3,7 @@ moment, so it is made anew after each change of partitions (HAMi #1903)."""
 
 from pathlib import Path
 
-from agents.partitioning.programs import refusal
+from agents.host.programs import refusal
 
 GENERATE_SECONDS = 60.0
 FAILED = "cdi_failed"

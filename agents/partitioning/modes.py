@@ -1,8 +1,8 @@
 """A MIG mode that is set, and does not come true by itself: on Ampere a change waits for a reset of
 the GPU, in a virtual machine that the GPU was passed to for a reboot (MIG User Guide)."""
 
+from agents.host.programs import refusal
 from agents.nvml.session import GpuFacts
-from agents.partitioning.programs import refusal
 from agents.partitioning.steps import Problem
 
 RESET_SECONDS = 120.0

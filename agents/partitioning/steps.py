@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from agents.contract.documents import Device
-from agents.device_keys import device_key
+from agents.facts.device_keys import device_key
 
 Place = tuple[str, int, int]  # GPU UUID, start, size; a whole GPU has size 0
 

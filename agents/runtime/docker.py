@@ -11,9 +11,9 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 
+from agents.admission.policy import Policy
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.mps.grants import Granting, nothing
-from agents.policy import Policy
 from agents.runtime.base import EngineAway, Phase, RuntimeFailure, Seen, container_name
 from agents.runtime.docker_errors import told
 from agents.runtime.docker_log_copies import LogCopies

@@ -9,13 +9,13 @@ from typing import Any
 
 from docker.types import LogConfig, Mount, Ulimit
 
+from agents.admission.policy import Policy
 from agents.contract.documents import DesiredReplica, Rendezvous
-from agents.launch import command, environment
 from agents.mps.grants import Grant, Granting
-from agents.policy import Policy
 from agents.runtime.base import container_name, free_port
 from agents.runtime.docker_network import HOST
 from agents.runtime.injection import device_requests
+from agents.runtime.launch import command, environment
 
 # Labels tell which containers and networks are ours, and of which node.
 LABEL = "tessera."

@@ -3,14 +3,14 @@
 import argparse
 import sys
 
-from agents.commands import simulate
+from agents.simdriver.command import main as simulate
 from agents.simdriver.arguments import describe
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m agents.simdriver", description=__doc__)
     describe(parser)
-    return simulate.main(parser.parse_args(arguments))
+    return simulate(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

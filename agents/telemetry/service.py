@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client.core import Metric
 
-from agents.client import Client, PortalAway
 from agents.contract.documents import ObservedDocument
 from agents.contract.errors import Code, ContractError
 from agents.contract.telemetry import TelemetryRequest
+from agents.portal.client import Client, PortalAway
 from agents.telemetry.endpoint import Endpoint
 from agents.telemetry.metrics import State, families
 from agents.telemetry.sampler import Sampler

@@ -22,8 +22,8 @@ from typing import Any
 import docker
 from docker.types import DeviceRequest
 
+from agents.admission.policy import Policy
 from agents.contract.documents import DesiredReplica, Rendezvous
-from agents.policy import Policy
 from agents.runtime.docker import API_VERSION, DockerRuntime
 from agents.runtime.docker_recipe import PORT
 from docs.examples.build_image import IMAGE, build_image

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pynvml
 
+from agents.admission.policy import Policy
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
@@ -18,7 +19,6 @@ from agents.contract.documents import (
 )
 from agents.doctor.machine import Files
 from agents.partitioning.carver import Carver
-from agents.policy import Policy
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_device, a_replica
 from tests.unit.agents.nodes import Machine

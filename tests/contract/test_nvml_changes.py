@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 from agents.contract.boards import boards
-from agents.nvml.clients import Client, clients
+from agents.nvml.processes import Client, clients
 from agents.nvml.session import NvmlCode, NvmlFailure
 from agents.simdriver.state import Process
 from tests.contract.drivers import (

@@ -5,7 +5,7 @@ import pynvml
 import pytest
 
 from agents.contract.boards import boards
-from agents.nvml.clients import clients
+from agents.nvml.processes import clients
 from agents.nvml.session import Nvml, NvmlCode, NvmlFailure
 from tests.contract.drivers import (
     WITH_MIG,

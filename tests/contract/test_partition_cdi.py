@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agents.admission.policy import Policy
 from agents.contract.documents import ReplicaState
-from agents.policy import Policy
 from agents.runtime.injection import device_requests
 from tests.contract.carving import HIGH, LOW, Carving
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from agents.admission.policy import Policy
 from agents.contract.documents import GpuMode
-from agents.policy import Policy
 from agents.simdriver.faults import hold, reboot, release
 from tests.contract.carving import LOW, Carving
 

@@ -5,9 +5,9 @@ from ctypes import byref
 import pynvml
 import pytest
 
+from agents.admission.policy import Policy
 from agents.contract.documents import GpuMode, ReplicaState
 from agents.drill.kill_points import Killed
-from agents.policy import Policy
 from tests.contract.carving import HIGH, LOW, Carving
 
 

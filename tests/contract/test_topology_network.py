@@ -16,9 +16,9 @@ from agents.contract.boards import boards
 from agents.contract.codec import decode, encode
 from agents.contract.documents import ObservedDocument
 from agents.contract.topology import FabricClique, GroupKind, NodeTopology
+from agents.loop.observe import Hardware, observed
 from agents.nvml.session import Nvml
 from agents.nvml.topology import read_topology
-from agents.observe import Hardware, observed
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.layouts import LAYOUTS

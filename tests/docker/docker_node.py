@@ -8,8 +8,8 @@ from uuid import uuid4
 import docker
 import pytest
 
+from agents.admission.policy import Policy
 from agents.mps.grants import Granting, nothing
-from agents.policy import Policy
 from agents.runtime.docker import DockerRuntime
 
 

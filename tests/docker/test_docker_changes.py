@@ -7,9 +7,9 @@ from unittest.mock import patch
 import pytest
 from docker.models.containers import Container
 
+from agents.admission.policy import Policy
 from agents.contract.documents import Rendezvous
 from agents.drill.kill_points import Killed
-from agents.policy import Policy
 from agents.runtime.base import Phase, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from tests.contract.replicas import (

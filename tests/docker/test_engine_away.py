@@ -13,12 +13,12 @@ import pytest
 from docker.transport import UnixHTTPAdapter
 from requests import PreparedRequest, Response
 
+from agents.admission.policy import Policy
 from agents.contract.documents import ReplicaState
 from agents.drill.docker_node import DrillRuntime, life, remove_all
 from agents.drill.docker_script import docker_script
 from agents.drill.node import DrillNode
 from agents.drill.threaded_kill_points import LaneFuse, fused_clients
-from agents.policy import Policy
 from agents.runtime.base import RuntimeFailure
 from agents.simdriver.install import uninstall
 from docs.examples.build_image import IMAGE, build_image

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.nvml.clients import clients
+from agents.nvml.processes import clients
 from agents.nvml.session import Nvml, NvmlCode, NvmlFailure
 from tests.gpu.questions import NOBODY, PROBES
 

@@ -6,19 +6,19 @@ agent's on a document.
 
 import pytest
 
+from agents.admission.local_checks import refused, short_of_disk
+from agents.admission.policy import Policy
 from agents.contract.boards import boards
 from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, Device, GpuMode, RuntimeKind, SliceKind
 from agents.contract.errors import ContractError
-from agents.local_checks import refused, short_of_disk
 from agents.mps.refusals import Claim, Room, claims_of, refusals
 from agents.nvml.session import GpuFacts
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import WantedSlice
-from agents.policy import Policy
 from agents.runtime.image import CODE as IMAGE_CODE
 from agents.runtime.image import refusal as image_refusal
-from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
 from scheduler.core.placement.feasibility import impossible
 from scheduler.core.placement.legality import fits
 from scheduler.core.request import RequestLimits, RequestRefused, parse_request
@@ -57,7 +57,7 @@ def placed(gpu, *places, **fields) -> Told:
     """What the planner and the committer say of a placement, one replica for each of `places`."""
     size = {SliceKind.GPU: 8, SliceKind.MPS: 8}
     there = [
-        SlicePlace(
+        DevicePlacement(
             "n1/0",
             kind,
             profile,
@@ -69,9 +69,9 @@ def placed(gpu, *places, **fields) -> Told:
         )
         for kind, profile, start, threads, memory in places
     ]
-    ranks = tuple(ReplicaPlace(rank, "n1", (device,)) for rank, device in enumerate(there))
+    ranks = tuple(ReplicaPlacement(rank, "n1", (device,)) for rank, device in enumerate(there))
     said = fits(
-        Place("1", ranks), a_job("1", replicas=len(ranks), **fields), a_cluster(a_node(gpu))
+        JobPlacement("1", ranks), a_job("1", replicas=len(ranks), **fields), a_cluster(a_node(gpu))
     )
     assert said is not None
     return str(said.code), said.sentence

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from agents.admission.local_checks import refused
+from agents.admission.policy import Policy
 from agents.contract.codec import decode, encode
 from agents.contract.documents import Backend, DesiredDocument, Device, RuntimeKind, SliceKind
-from agents.local_checks import refused
 from agents.nvml.session import InstanceFacts
-from agents.policy import Policy
 from scheduler.core.request import RequestLimits, parse_request
 from tests.support.both_sides import (
     GPU,

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from agents.contract.boards import boards
 from agents.contract.documents import DesiredDocument, ReplicaWish
 from agents.contract.geometry import Placement, free_placements
-from agents.device_keys import device_key
+from agents.facts.device_keys import device_key
+from agents.loop.reconcile import Fail, Forget, Known, Prepare, Remove, Start, Stop, actions
 from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import (
@@ -16,16 +17,6 @@ from agents.partitioning.steps import (
     SetMode,
     WantedSlice,
     place_of,
-)
-from agents.reconcile import (
-    Fail,
-    Forget,
-    Known,
-    Prepare,
-    Remove,
-    Start,
-    Stop,
-    actions,
 )
 from agents.runtime.base import Phase, Seen
 

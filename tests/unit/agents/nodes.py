@@ -4,16 +4,16 @@ keeps its containers in memory. What would run beside the loop runs at once, in 
 from concurrent.futures import Executor
 from dataclasses import replace
 
+from agents.admission.policy import Policy
 from agents.contract.documents import RuntimeKind
-from agents.journal import Journal
-from agents.node import NodeLoop
+from agents.loop.node import NodeLoop
+from agents.loop.observe import Hardware
 from agents.nvml.session import Nvml
-from agents.observe import Hardware
-from agents.policy import Policy
 from agents.runtime.base import Phase, RuntimeFailure, Seen
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
+from agents.state.journal import Journal
 
 
 class AtOnce(Executor):

@@ -4,9 +4,9 @@ import pytest
 
 from agents.contract.documents import Rendezvous
 from agents.contract.environment import IMAGE_NAMES, IMAGE_PREFIXES, is_barred_from_images
-from agents.launch import environment
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.image import refusal, require_harmless
+from agents.runtime.launch import environment
 from tests.unit.agents.documents import a_replica
 
 # As CUDA's own base images and NVIDIA's framework images have it.

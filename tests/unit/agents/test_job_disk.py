@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from agents.admission.local_checks import short_of_disk
+from agents.admission.policy import Policy
 from agents.contract.codec import decode, encode
 from agents.contract.documents import (
     MOST_DISK_MIB,
@@ -18,9 +20,7 @@ from agents.contract.documents import (
     digest,
 )
 from agents.doctor.host import LEAST_FREE_MIB, LEAST_FREE_PERCENT
-from agents.job_disk import DEFAULT_RESERVE, JobDisk, Reserve, reserve
-from agents.local_checks import short_of_disk
-from agents.policy import Policy
+from agents.host.job_disk import DEFAULT_RESERVE, JobDisk, Reserve, reserve
 from agents.settings import job_disk, parser
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_replica

@@ -5,13 +5,13 @@ import asyncio
 import httpx
 import pytest
 
-from agents.client import Client
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES, HelloAnswer, LogAnswer
 from agents.contract.codec import encode
-from agents.identity import Identity
+from agents.portal.client import Client
+from agents.portal.sync import Conversation
 from agents.runtime.base import Phase, Seen
 from agents.simdriver.install import uninstall
-from agents.sync import Conversation
+from agents.state.identity import Identity
 from tests.unit.agents.documents import an_observed
 from tests.unit.agents.nodes import Machine
 

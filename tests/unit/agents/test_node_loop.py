@@ -2,6 +2,7 @@
 
 import pytest
 
+from agents.admission.policy import Policy
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
@@ -12,7 +13,6 @@ from agents.contract.documents import (
     ReplicaWish,
     SliceKind,
 )
-from agents.policy import Policy
 from agents.runtime.base import Phase, RuntimeFailure
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_device, a_replica

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from agents.admission.policy import Policy, PolicyError, read_policy
 from agents.contract.documents import RuntimeKind
 from agents.contract.environment import RESERVED_NAMES, RESERVED_PREFIXES
-from agents.policy import Policy, PolicyError, read_policy
 from tests.unit.agents.documents import a_replica
 
 DOCKER, PROCESS = RuntimeKind.DOCKER, RuntimeKind.PROCESS

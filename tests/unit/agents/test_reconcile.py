@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.documents import Rendezvous, ReplicaWish, SliceKind
-from agents.device_keys import device_key
-from agents.journal import Failure
-from agents.reconcile import (
+from agents.facts.device_keys import device_key
+from agents.loop.reconcile import (
     Fail,
     Forget,
     Known,
@@ -22,6 +21,7 @@ from agents.reconcile import (
     removes_too_much,
 )
 from agents.runtime.base import Phase, Seen
+from agents.state.journal import Failure
 from tests.unit.agents.documents import GPU, a_device, a_replica
 
 PREPARE, RUN, STOP = ReplicaWish.PREPARE, ReplicaWish.RUN, ReplicaWish.STOP

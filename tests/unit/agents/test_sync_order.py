@@ -7,13 +7,13 @@ import json
 import httpx
 import pytest
 
-from agents.client import Client
 from agents.contract.calls import HelloAnswer, SyncAnswer
 from agents.contract.codec import encode
 from agents.contract.documents import DesiredDocument
-from agents.identity import Identity
+from agents.portal.client import Client
+from agents.portal.sync import Conversation
 from agents.simdriver.install import uninstall
-from agents.sync import Conversation
+from agents.state.identity import Identity
 from tests.unit.agents.documents import an_observed
 from tests.unit.agents.nodes import Machine
 

@@ -14,8 +14,8 @@ from agents.doctor.checks import Verdict
 from agents.doctor.examination import CHECKS, examine, sentences, table, worst
 from agents.doctor.machine import Command, Files, Output, RealMachine
 from agents.doctor.preflight import EVERY_SECONDS, Preflight
+from agents.loop.observe import Hardware, observed
 from agents.nvml.session import Nvml
-from agents.observe import Hardware, observed
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store

@@ -8,7 +8,7 @@ import pytest
 
 from agents.doctor.machine import Files
 from agents.health.foreign_processes import is_of_ours, strangers
-from agents.nvml.clients import Client
+from agents.nvml.processes import Client
 from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.runtime.base import Phase, Seen
 from agents.runtime.process import ProcessRuntime

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.device_keys import device_key
+from agents.facts.device_keys import device_key
 from agents.mps.grants import home_of
 from agents.simdriver.install import uninstall
 from tests.unit.mps.contained import DEVICE

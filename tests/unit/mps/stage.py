@@ -6,6 +6,7 @@ import sys
 import time
 from dataclasses import replace
 
+from agents.admission.policy import Policy
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
@@ -16,20 +17,19 @@ from agents.contract.documents import (
     RuntimeKind,
     SliceKind,
 )
-from agents.journal import Journal
+from agents.loop.node import NodeLoop
+from agents.loop.observe import Hardware
 from agents.mps.control import PID_FILE, Control, ControlFailure
 from agents.mps.shares import Shares
 from agents.mps.support import ability_of, program_words
-from agents.node import NodeLoop
-from agents.nvml.clients import clients
 from agents.nvml.compute import is_exclusive
+from agents.nvml.processes import clients
 from agents.nvml.session import Nvml
-from agents.observe import Hardware
-from agents.policy import Policy
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
+from agents.state.journal import Journal
 from tests.unit.agents.documents import a_replica
 from tests.unit.agents.nodes import AtOnce
 

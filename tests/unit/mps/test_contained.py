@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agents.contract.documents import RuntimeKind
-from agents.device_keys import device_key
+from agents.facts.device_keys import device_key
 from agents.mps.control import ControlCode, ControlFailure
 from agents.mps.daemons import LAUNCH, Daemon
 from agents.mps.grants import grant, home_of, share_of

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from agents.device_keys import device_key
+from agents.facts.device_keys import device_key
 from agents.mps.control import ControlCode, ControlFailure
 from agents.mps.daemons import Daemon
 from agents.mps.grants import home_of

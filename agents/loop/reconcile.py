@@ -11,9 +11,9 @@ from agents.contract.documents import (
     Rendezvous,
     ReplicaWish,
 )
-from agents.device_keys import DeviceKey, device_key
-from agents.journal import Failure
+from agents.facts.device_keys import DeviceKey, device_key
 from agents.runtime.base import Phase, Seen
+from agents.state.journal import Failure
 
 MASS_REMOVAL_LEAST = 2
 

@@ -23,19 +23,19 @@ from agents.contract.documents import (
     SliceProblem,
 )
 from agents.contract.topology import NodeTopology
-from agents.device_keys import DeviceKey, whole_gpu
 from agents.doctor.machine import RealMachine
 from agents.doctor.preflight import Preflight
-from agents.health import disk
+from agents.facts.device_keys import DeviceKey, whole_gpu
 from agents.health.attention import Attention
 from agents.health.watch import HealthWatch
-from agents.identity import boot_id
-from agents.job_disk import JobDisk
-from agents.journal import Failure, Journal
+from agents.host import disk_space as disk
+from agents.host.job_disk import JobDisk
 from agents.nvml.profiles import Discovery
 from agents.nvml.session import GpuFacts, InstanceFacts, Nvml, NvmlCode, NvmlFailure
 from agents.partitioning.steps import Problem
 from agents.runtime.base import Phase, Runtime, Seen
+from agents.state.identity import boot_id
+from agents.state.journal import Failure, Journal
 from agents.topology.wiring import Wiring
 
 VERSION = "0.1.0"

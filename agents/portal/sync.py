@@ -11,21 +11,21 @@ import random
 import time
 from collections.abc import AsyncIterator
 
-from agents.client import Client, PortalAway
 from agents.contract.calls import MAX_HOLD_SECONDS, MAX_LOG_CHUNK_BYTES, EventType, SyncRequest
 from agents.contract.documents import DesiredDocument, ObservedDocument, digest
 from agents.contract.errors import Code, ContractError
-from agents.identity import Identity
-from agents.journal import Journal
-from agents.node import NodeLoop
+from agents.loop.node import NodeLoop
+from agents.portal.client import Client, PortalAway
 from agents.runtime.base import Phase, Runtime
+from agents.state.identity import Identity
+from agents.state.journal import Journal
 
 MAX_CALLS = 3
 LEAST_PAUSE, LONGEST_PAUSE = 0.2, 15.0
 # While a log grows it is shipped this often; the last bytes go when the replica has ended.
 SHIP_SECONDS = 0.25
 
-log = logging.getLogger("agents.sync")
+log = logging.getLogger("agents.portal.sync")
 
 
 class Retired(Exception):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from agents.admission.local_checks import refused, short_of_disk
+from agents.admission.policy import Policy
 from agents.contract.calls import EventType
 from agents.contract.documents import (
     DesiredDocument,
@@ -15,15 +17,8 @@ from agents.contract.documents import (
     ObservedDocument,
     ReplicaState,
 )
-from agents.journal import Failure, Journal
-from agents.local_checks import refused, short_of_disk
-from agents.mps.shares import Shares, View
-from agents.nvml.session import NvmlFailure
-from agents.observe import Hardware, in_the_dark, observed
-from agents.partitioning.carver import Carver
-from agents.partitioning.steps import place_of
-from agents.policy import Policy
-from agents.reconcile import (
+from agents.loop.observe import Hardware, in_the_dark, observed
+from agents.loop.reconcile import (
     Action,
     Fail,
     Forget,
@@ -35,12 +30,17 @@ from agents.reconcile import (
     actions,
     removes_too_much,
 )
+from agents.mps.shares import Shares, View
+from agents.nvml.session import NvmlFailure
+from agents.partitioning.carver import Carver
+from agents.partitioning.steps import place_of
 from agents.runtime.base import Phase, Runtime, RuntimeFailure, Seen
+from agents.state.journal import Failure, Journal
 
 TICK_SECONDS = 5.0
 WORKERS = 8
 
-log = logging.getLogger("agents.node")
+log = logging.getLogger("agents.loop.node")
 
 
 class NodeLoop:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from agents.journal import Journal
 from agents.nvml.session import InstanceFacts
 from agents.partitioning.ownership import Claim, claim_to, survey
 from agents.partitioning.steps import WantedSlice
+from agents.state.journal import Journal
 
 GPU = "GPU-1"
 LIVE = InstanceFacts(GPU, 5, 14, "2g.35gb", 4, 2, "MIG-1")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.device_users import MONITORS, Holder, files_of, is_gpu_file, scan
 from agents.doctor.machine import Files
+from agents.host.device_users import MONITORS, Holder, files_of, is_gpu_file, scan
 from tests.unit.agents.proc import a_process, capabilities
 
 

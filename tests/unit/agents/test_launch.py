@@ -3,7 +3,7 @@
 import pytest
 
 from agents.contract.documents import Rendezvous
-from agents.launch import command, environment
+from agents.runtime.launch import command, environment
 from tests.unit.agents.documents import a_replica
 
 MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))

@@ -6,10 +6,10 @@ Shares have rules of their own (`agents.mps.refusals`), and so has each partitio
 
 from collections.abc import Container, Iterable
 
+from agents.admission.policy import Policy
 from agents.contract.collectives import crowded, refusal
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
-from agents.journal import Failure
-from agents.policy import Policy
+from agents.state.journal import Failure
 
 
 def refused(replica: DesiredReplica, policy: Policy, runtime: RuntimeKind) -> Failure | None:

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from agents.single_instance import Occupied, occupy
+from agents.state.single_instance import Occupied, occupy
 
-HOLD = "import pathlib, sys, time; from agents.single_instance import occupy; "
+HOLD = "import pathlib, sys, time; from agents.state.single_instance import occupy; "
 HOLD += "held = occupy(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
 
 

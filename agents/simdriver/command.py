@@ -1,0 +1,111 @@
+"""`agents simulate create|show|inject`: make a simulated node, print its state, or let something
+happen to it. Prints the state as JSON; refuses with one sentence and status 2."""
+
+import argparse
+import errno
+import json
+import secrets
+import sys
+from typing import NoReturn
+
+from agents.simdriver import faults
+from agents.simdriver.arguments import DEFAULT_BOARD
+from agents.simdriver.health import inject_lost, inject_xid
+from agents.simdriver.layouts import LAYOUTS
+from agents.simdriver.library import symbols
+from agents.simdriver.state import Gpu, Node, new_node, write
+from agents.simdriver.store import Store
+
+DEFAULT_GPUS = 4
+
+
+def main(options: argparse.Namespace) -> int:
+    """0, or SystemExit where the file or the wish is not what it should be."""
+    store = Store(options.path)
+    try:
+        if options.simulate == "create":
+            _create(store, options)
+        node = store.node()
+    except OSError as error:
+        _refuse(f"{options.path}: {error.strerror}. `create` makes a node, `show` needs one.")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        _refuse(f"{options.path} is not the state of a simulated node")
+    if options.simulate == "inject":
+        node = _inject(store, options)
+    sys.stdout.write(json.dumps(write(node), indent=1) + "\n")
+    return 0
+
+
+def _refuse(sentence: str) -> NoReturn:
+    sys.stderr.write(f"{sentence}\n")
+    raise SystemExit(2)
+
+
+def _create(store: Store, options: argparse.Namespace) -> None:
+    """Never over a node that an agent may be using. Raises FileExistsError.
+
+    A layout brings its board and number of GPUs; what is named beside it has to agree."""
+    layout = LAYOUTS[options.layout]
+    board = options.board or layout.board or DEFAULT_BOARD
+    gpus = options.gpus or layout.gpus or DEFAULT_GPUS
+    if layout.board not in (None, board) or layout.gpus not in (None, gpus):
+        _refuse(f"{layout.name} is {layout.gpus} x {layout.board}, not {gpus} x {board}")
+    if store.path.exists():
+        raise FileExistsError(errno.EEXIST, "exists already, delete it to begin anew")
+    seed = options.seed if options.seed is not None else secrets.randbits(48)
+    latency = options.latency == "on"
+    node = new_node(board=board, gpus=gpus, seed=seed, latency=latency, layout=layout)
+    node.fabric_cluster = options.fabric_cluster or ""
+    node.fabric_clique = options.fabric_clique
+    store.create(node)
+
+
+def _inject(store: Store, options: argparse.Namespace) -> Node:
+    """Let it happen; the node as it is then. Where it cannot, nothing happens."""
+    try:
+        with store.change() as node:
+            if "gpu" not in options:
+                _to_node(node, options)
+            elif not 0 <= options.gpu < len(node.gpus):
+                raise ValueError(f"there is no GPU {options.gpu}: the node has {len(node.gpus)}")
+            else:
+                _to_gpu(node, node.gpus[options.gpu], options)
+    except ValueError as refused:
+        _refuse(str(refused))
+    return store.node()
+
+
+def _to_gpu(node: Node, gpu: Gpu, options: argparse.Namespace) -> None:
+    match options.fault:
+        case "xid":
+            inject_xid(node, gpu, options.number, options.instance, options.compute)
+        case "lost":
+            inject_lost(gpu)
+        case "clear":
+            faults.clear(node, gpu)
+        case "reset":
+            faults.reset(node, gpu)
+        case "reset-refused":
+            gpu.reset_refused = not options.off
+        case "hold":
+            listed = not options.unlisted
+            faults.hold(gpu, options.pid, options.instance, options.compute, listed=listed)
+        case "release":
+            faults.release(gpu, options.pid)
+        case "ecc":
+            faults.ecc(node, gpu, options.count, corrected=options.corrected)
+        case "remap":
+            faults.remap(gpu, failed=options.failed)
+
+
+def _to_node(node: Node, options: argparse.Namespace) -> None:
+    match options.fault:
+        case "reboot":
+            faults.reboot(node)
+        case "slow":
+            faults.slow(node, options.call, options.seconds, frozenset(symbols()))
+        case "fail-next":
+            known = frozenset(symbols())
+            faults.fail_next(node, options.code, options.call, options.times, known)
+        case "non-root" | "root":
+            node.is_root = options.fault == "root"
