@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.core.model.sentences import Said
+from scheduler.core.model.message import Message
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Refused(Exception):
     sentence: str
     field: str = ""
     status: int = 400
-    said: Said | None = None
+    message: Message | None = None
     retry_seconds: int = 0
 
     def __str__(self) -> str:

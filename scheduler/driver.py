@@ -19,10 +19,10 @@ from agents.contract.documents import (
     ReplicaWish,
     SliceKind,
 )
-from portal.database.locks import locked
+from portal.database.locks import lock_rows
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.lifecycle import seconds_left
-from portal.jobs.models import Allocation, Replica, Wish
+from portal.jobs.models import Allocation, DesiredState, Replica
 from portal.live.bell import ring
 from scheduler.core.model.states import ALLOCATION_LIVE, SliceStatus
 from scheduler.core.request import parse_stored
@@ -34,7 +34,7 @@ LIVE = [str(s) for s in ALLOCATION_LIVE]
 def drive(*, node_id: UUID) -> bool:
     """Write what the node should be and ring its bell. False when nothing changed."""
     with transaction.atomic():
-        rows = locked(Node.objects.filter(pk=node_id))
+        rows = lock_rows(Node.objects.filter(pk=node_id))
         if not rows:
             return False
         (node,) = rows
@@ -52,8 +52,8 @@ def drive(*, node_id: UUID) -> bool:
 
 def _told_since(node: Node) -> None:
     """Note from which revision on replicas are left out, or told to stop, where it is not noted."""
-    left_out = Q(wish=Wish.GONE)
-    stopped = Q(wish=Wish.STOP, stop_revision__isnull=True)
+    left_out = Q(wish=DesiredState.GONE)
+    stopped = Q(wish=DesiredState.STOP, stop_revision__isnull=True)
     rows = Replica.objects.filter(left_out | stopped, node=node, gone_revision__isnull=True)
     rows.update(
         gone_revision=_where(left_out, node.revision, "gone_revision"),
@@ -97,14 +97,14 @@ def _slice(row: Slice) -> DesiredSlice:
 def _replicas(node: Node) -> tuple[DesiredReplica, ...]:
     rows = (
         Replica.objects.filter(node=node, allocations__status__in=LIVE)
-        .exclude(wish=Wish.GONE)
+        .exclude(wish=DesiredState.GONE)
         .select_related("attempt__job__project", "attempt__job__owner")
         .distinct()
         .order_by("id")
     )
     replicas = list(rows)
     devices = _devices(replicas)
-    meetings = _rendezvous([r.attempt_id for r in replicas if r.wish == Wish.RUN])
+    meetings = _rendezvous([r.attempt_id for r in replicas if r.wish == DesiredState.RUN])
     return tuple(_replica(r, devices[r.pk], meetings.get(r.attempt_id)) for r in replicas)
 
 

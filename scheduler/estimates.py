@@ -11,17 +11,17 @@ from typing import Any
 from django.utils import timezone
 
 from portal.planning.alternatives import alternatives_write
-from portal.planning.estimates import estimates_tidy, estimates_write, questions
-from portal.planning.history_cache import lately_here
-from portal.quotas.policy import policy_now
+from portal.planning.estimates import estimates_tidy, estimates_write, past_estimates
+from portal.planning.history_cache import process_history
+from portal.planning.planner_input import planner_input
+from portal.quotas.policy import current_policy
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.explain.alternatives import ALTERABLE, CanStart, alternatives
-from scheduler.core.forecast.pass_estimates import starts_of
-from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.forecast.pass_estimates import estimate_starts
+from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.decisions import Plan
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
-from scheduler.core.plan import plan_with_questions
-from scheduler.loader import load
+from scheduler.core.plan import plan_and_can_start
 
 # While the same jobs wait it is worked out again after so many seconds; else after a few.
 SAME_QUEUE_SECONDS, OTHER_QUEUE_SECONDS = 15, 3
@@ -29,11 +29,11 @@ SAME_QUEUE_SECONDS, OTHER_QUEUE_SECONDS = 15, 3
 MOST_JOBS = 50
 # Times that pass change what a shorter job could do, so answers are not kept longer than this.
 KEPT_SECONDS = 60
-Told = list[dict[str, Any]]
+StoredAlternatives = list[dict[str, Any]]
 
 
 @dataclass(slots=True)
-class Pace:
+class EstimatePace:
     """Which jobs waited when this process last asked, and when, in seconds since the epoch."""
 
     queue: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ class Pace:
 
     def is_due(self, snapshot: ClusterSnapshot, plan: Plan) -> bool:
         """Whether it is time to tell again; then it counts as done. Nobody waits: never."""
-        queue = frozenset(hold.job for hold in plan.holds)
+        queue = frozenset(hold.job for hold in plan.deferrals)
         least = SAME_QUEUE_SECONDS if queue == self.queue else OTHER_QUEUE_SECONDS
         if not queue or 0 <= snapshot.now - self.at < least:
             return False
@@ -50,59 +50,65 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Tried:
+class AlternativesCache:
     """Alternatives by what was asked, as long as the cluster stays as it was at `at`."""
 
     cluster: object = None
     at: int = 0
-    found: dict[object, Told] = field(default_factory=dict)
+    by_request: dict[object, StoredAlternatives] = field(default_factory=dict)
 
     def refresh(self, snapshot: ClusterSnapshot, plan: Plan) -> None:
         """Forget everything if the cluster is another one, or too much time has passed."""
         cluster = (
-            *(snapshot.nodes, snapshot.quotas, plan.places, plan.preempts, plan.reservations),
+            *(
+                snapshot.nodes,
+                snapshot.quotas,
+                plan.placements,
+                plan.preemptions,
+                plan.reservations,
+            ),
             tuple((run.job.id, run.stopping) for run in snapshot.running),
         )
         if cluster != self.cluster or not 0 <= snapshot.now - self.at < KEPT_SECONDS:
             self.cluster, self.at = cluster, snapshot.now
-            self.found.clear()
+            self.by_request.clear()
 
 
-_tried = Tried()
+_tried = AlternativesCache()
 
 
-def foretell_once(now: datetime | None = None) -> None:
+def estimates_refresh(now: datetime | None = None) -> None:
     """Tell the jobs that wait now."""
     now = now or timezone.now()
-    policy = policy_now()
-    lately = lately_here()
+    policy = current_policy()
+    lately = process_history()
     with lately.lock:
-        lately.look(now)
-    snapshot = load(now=now, policy=policy, lately=lately)
-    outlook = Outlook.of(snapshot)
-    plan, can_start = plan_with_questions(snapshot, policy, outlook)
+        lately.refresh(now)
+    snapshot = planner_input(now=now, policy=policy, history=lately)
+    outlook = RuntimeModel.from_snapshot(snapshot)
+    plan, can_start = plan_and_can_start(snapshot, policy, outlook)
     alternatives_write(alternatives_of(snapshot, plan, can_start, _tried))
-    estimates_write(starts_of(snapshot, policy, outlook, plan, questions(now)), now)
+    estimates_write(estimate_starts(snapshot, policy, outlook, plan, past_estimates(now)), now)
     estimates_tidy()
 
 
 def alternatives_of(
-    snapshot: ClusterSnapshot, plan: Plan, can_start: CanStart, tried: Tried
-) -> dict[int, Told]:
+    snapshot: ClusterSnapshot, plan: Plan, can_start: CanStart, cache: AlternativesCache
+) -> dict[int, StoredAlternatives]:
     """By job: what would start now instead, each tried by the planner; maybe nothing. Only of the
     first MOST_JOBS whose request can help."""
-    tried.refresh(snapshot, plan)
+    cache.refresh(snapshot, plan)
     jobs = {job.id: job for job in snapshot.jobs}
     boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
     in_order = sorted(boards, key=lambda board: board.key)
-    first = [hold.job for hold in plan.holds if hold.reason.code in ALTERABLE][:MOST_JOBS]
+    first = [hold.job for hold in plan.deferrals if hold.reason.code in ALTERABLE][:MOST_JOBS]
     told = {}
     for job in (jobs[id] for id in first):
         key = _alike(job)
-        if key not in tried.found:
+        if key not in cache.by_request:
             found = alternatives(job, in_order, can_start)
-            tried.found[key] = [one.as_dict() for one in found]
-        told[int(job.id)] = tried.found[key]
+            cache.by_request[key] = [one.as_dict() for one in found]
+        told[int(job.id)] = cache.by_request[key]
     return told
 
 

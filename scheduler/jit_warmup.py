@@ -6,17 +6,17 @@ from typing import Any
 
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode
-from scheduler.core.forecast.pass_estimates import starts_of
-from scheduler.core.forecast.runtime_model import Outlook
-from scheduler.core.forecast.starts import BASIS
+from scheduler.core.forecast.pass_estimates import estimate_starts
+from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.forecast.starts import MIN_ENDED_RUNS
 from scheduler.core.model.decisions import Estimate, Plan
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import (
     ClusterSnapshot,
     Demand,
+    DemandMix,
     DeviceRequest,
     GpuView,
-    Mix,
     NodeView,
     PastRun,
     Priority,
@@ -27,18 +27,18 @@ from scheduler.core.plan import plan
 NOW = 1_000_000
 
 
-def warm() -> tuple[Plan, Mapping[str, Estimate]]:
+def warm_up() -> tuple[Plan, Mapping[str, Estimate]]:
     """One pass over a cluster of the mind, and when those who wait will start."""
     snapshot, policy = _of_the_mind(), Policy(warm=True)
-    outlook = Outlook.of(snapshot)
+    outlook = RuntimeModel.from_snapshot(snapshot)
     decided = plan(snapshot, policy, outlook)
-    return decided, starts_of(snapshot, policy, outlook, decided)
+    return decided, estimate_starts(snapshot, policy, outlook, decided)
 
 
 def before_fork(**_: Any) -> None:
     """In a worker's first process, before it has others: they begin warm, whenever they begin. What
     is there now stays, so the collector need not look at it again, nor copy its pages."""
-    warm()
+    warm_up()
     gc.collect()
     gc.freeze()
 
@@ -59,8 +59,8 @@ def _of_the_mind() -> ClusterSnapshot:
     )
     past = tuple(
         PastRun("p", "u", "warm", 1, 3_600, True, 60 + number, True, number)
-        for number in range(BASIS)
+        for number in range(MIN_ENDED_RUNS)
     )
-    mix = Mix(tuple(Demand(device, 1_000, 1_024, 1) for device in asked))
+    mix = DemandMix(tuple(Demand(device, 1_000, 1_024, 1) for device in asked))
     nodes = (NodeView("n", "n", True, "", *room, gpus),)
-    return ClusterSnapshot(now=NOW, nodes=nodes, jobs=jobs, mix=mix, past=past)
+    return ClusterSnapshot(now=NOW, nodes=nodes, jobs=jobs, mix=mix, history=past)

@@ -10,14 +10,14 @@ from django.utils import timezone
 from agents.contract.phrase import Phrase
 from portal.allocations.services import allocations_release
 from portal.audit.transitions import advance
-from portal.database.locks import locked
+from portal.database.locks import lock_rows
 from portal.inventory.models import HelloNonce, Node
 from portal.jobs.lifecycle import job_rollup, job_stop, replica_lost
 from portal.jobs.models import Job, Replica
 from portal.live.bell import ring, ring_drive, ring_plan
-from portal.submission.admission import NEVER
+from portal.submission.admission import NEVER_SATISFIES
 from scheduler.core.model.states import (
-    JOB_HOLDING,
+    JOB_ALLOCATED,
     JOB_WAITING,
     REPLICA_ENDED,
     JobStatus,
@@ -77,7 +77,7 @@ def _dependencies(now: datetime) -> None:
     """A job that is to run after one that never succeeded never starts: it ends, and so do those
     after it. One whose begin has come, or whose dependencies have, is found by the planner, which
     every sweep rings."""
-    never = [str(s) for s in NEVER]
+    never = [str(s) for s in NEVER_SATISFIES]
     while True:
         waiting = Job.objects.filter(status__in=[str(s) for s in JOB_WAITING])
         stuck = waiting.filter(after__status__in=never).order_by("pk").values_list("pk", flat=True)
@@ -89,7 +89,7 @@ def _dependencies(now: datetime) -> None:
 def _dependency_failed(pk: int, never: list[str]) -> bool:
     with transaction.atomic():
         rows = Job.objects.filter(pk=pk, status__in=[str(s) for s in JOB_WAITING])
-        job = next(iter(locked(rows)), None)
+        job = next(iter(lock_rows(rows)), None)
         before = job.after.filter(status__in=never).order_by("pk").first() if job else None
         if job is None or before is None:
             return False
@@ -129,13 +129,13 @@ def _unprepared(now: datetime) -> None:
 
 def _stop(pk: int, status: JobStatus, stop_reason: str, sentence: str) -> None:
     with transaction.atomic():
-        for job in locked(Job.objects.filter(pk=pk, status=status)):
+        for job in lock_rows(Job.objects.filter(pk=pk, status=status)):
             job_stop(job=job, stop_reason=stop_reason, sentence=sentence)
             ring(f"job:{pk}")
 
 
 def _rollups(now: datetime) -> None:
-    holding = Job.objects.filter(status__in=[str(s) for s in JOB_HOLDING])
+    holding = Job.objects.filter(status__in=[str(s) for s in JOB_ALLOCATED])
     for pk in holding.values_list("pk", flat=True):
         job_rollup(job_id=pk)
     allocations_release()

@@ -14,37 +14,37 @@ from agents.contract.phrase import Phrase
 from portal.accounts.models import User
 from portal.accounts.rights import require_platform_admin
 from portal.audit.services import audit_record
-from portal.database.locks import locked
+from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.models import Node
 from portal.inventory.services import node_cordon
 from portal.jobs.lifecycle import DRAINED, PREEMPTED, job_stop
 from portal.jobs.models import Job, Replica
 from portal.live.bell import ring
-from portal.text import one_line
-from scheduler.core.model.states import JOB_HOLDING, REPLICA_ENDED, JobStatus
+from portal.text import single_line
+from scheduler.core.model.states import JOB_ALLOCATED, REPLICA_ENDED, JobStatus
 
 
 @dataclass(frozen=True, slots=True)
-class OnNode:
+class JobOnNode:
     """A job with replicas on a node. `elsewhere`: names of other nodes that it runs on as well.
     `ends_by`: null before it has started. `comes_back`: when it is stopped, it is queued again."""
 
     job: Job
     replicas: int
-    elsewhere: tuple[str, ...]
+    other_nodes: tuple[str, ...]
     ends_by: datetime | None
-    comes_back: bool
+    is_requeued: bool
 
 
-def load_of(node: Node) -> list[OnNode]:
+def jobs_on_node(node: Node) -> list[JobOnNode]:
     """What runs, or gets ready, on the node; what ends last comes last. Two queries."""
     live = Replica.objects.exclude(status__in=[str(s) for s in REPLICA_ENDED])
     jobs = {
         job.pk: job
         for job in Job.objects.filter(
             pk__in=live.filter(node=node).values("attempt__job_id"),
-            status__in=[str(s) for s in JOB_HOLDING],
+            status__in=[str(s) for s in JOB_ALLOCATED],
         ).select_related("project", "owner")
     }
     counts = dict.fromkeys(jobs, 0)
@@ -56,33 +56,33 @@ def load_of(node: Node) -> list[OnNode]:
         else:
             others[row.attempt.job_id].add(row.node.name)
     found = [
-        OnNode(job, counts[pk], tuple(sorted(others[pk])), job.deadline_at, _comes_back(job))
+        JobOnNode(job, counts[pk], tuple(sorted(others[pk])), job.deadline_at, _comes_back(job))
         for pk, job in jobs.items()
     ]
     return sorted(found, key=lambda one: (one.ends_by is None, one.ends_by or 0, one.job.pk))
 
 
-def node_drain(*, node: Node, by: User, reason: str, stop: Collection[str] = ()) -> list[str]:
+def node_drain(*, node: Node, actor: User, reason: str, stop: Collection[str] = ()) -> list[str]:
     """Cordon the node; stop exactly the jobs named, "J-12", with their grace. The labels stopped.
 
     Raises Refused(forbidden, reason_missing, node_retired, drain_stale): the last where other jobs
     run there than were named, so that nobody stops what they have not read.
     """
-    require_platform_admin(by)
-    reason = one_line(reason)
+    require_platform_admin(actor)
+    reason = single_line(reason)
     if node.schedulable or node.cordon_reason != reason:
-        node = node_cordon(node=node, reason=reason, actor=by.username)
+        node = node_cordon(node=node, reason=reason, actor=actor.username)
     if not stop:
         return []
-    there = {one.job.label: one.job for one in load_of(node) if not _is_stopping(one.job)}
+    there = {one.job.label: one.job for one in jobs_on_node(node) if not _is_stopping(one.job)}
     if set(stop) != set(there):
         sentence = Phrase(
             "What runs on %(node)s has changed since you read it. Read it again", node=node.name
         )
         raise Refused("drain_stale", sentence, "stop", 409)
-    stopped = [label for label, job in there.items() if _stop(job, node, by)]
+    stopped = [label for label, job in there.items() if _stop(job, node, actor)]
     audit_record(
-        actor=by.username,
+        actor=actor.username,
         action="node_drain",
         noun="node",
         noun_id=node.name,
@@ -108,8 +108,8 @@ def _stop(job: Job, node: Node, by: User) -> bool:
         because=node.cordon_reason,
     )
     with transaction.atomic():
-        (row,) = locked(Job.objects.filter(pk=job.pk))
-        if JobStatus(row.status) not in JOB_HOLDING or _is_stopping(row):
+        (row,) = lock_rows(Job.objects.filter(pk=job.pk))
+        if JobStatus(row.status) not in JOB_ALLOCATED or _is_stopping(row):
             return False
         if not row.preemptible:
             attempt = row.attempts.latest("number")

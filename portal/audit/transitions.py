@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from portal.audit.models import Event
+from scheduler.core.model.message import Message
 from scheduler.core.model.reasons import Reason
-from scheduler.core.model.sentences import Said
 from scheduler.core.model.states import EDGES, is_allowed
 
 SYSTEM = "system"
@@ -32,7 +32,7 @@ def advance(
     reason: Reason | None = None,
     code: str = "",
     sentence: str = "",
-    said: Said | None = None,
+    message: Message | None = None,
     at: datetime | None = None,
     **columns: Any,
 ) -> Event:
@@ -48,8 +48,8 @@ def advance(
     data: dict[str, Any] = {"reason": reason.as_dict()} if reason else {}
     if reason:
         code, sentence = str(reason.code), reason.sentence
-    elif said:
-        data, sentence = {"said": said.as_dict()}, said.text
+    elif message:
+        data, sentence = {"said": message.as_dict()}, message.text
     if sentence and hasattr(row, "sentence"):
         # A row with words of its own (a replica) keeps the last ones.
         columns |= {"code": code, "sentence": sentence[:1024]}
@@ -63,7 +63,7 @@ def advance(
     return event
 
 
-def note(
+def event_record(
     row: Any, code: str, sentence: str, *, actor: str = SYSTEM, data: dict[str, Any] | None = None
 ) -> Event:
     """An event about `row` that changes no status."""

@@ -10,14 +10,14 @@ from agents.contract.units import as_gpus
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.audit.services import audit_record
-from portal.audit.transitions import note
-from portal.database.locks import locked
+from portal.audit.transitions import event_record
+from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.jobs.models import Allocation, Job
 from portal.jobs.selectors import may_cancel
 from portal.live.bell import ring, ring_drive, ring_plan
 from portal.quotas.approvals import approval_needed
-from portal.quotas.budgets import budgets_now
+from portal.quotas.budgets import current_budgets
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
 from scheduler.core.request.quantities import write_seconds
@@ -28,17 +28,17 @@ def may_extend(user: User, job: Job) -> bool:
     return JobStatus(job.status) is JobStatus.RUNNING and may_cancel(user, job)
 
 
-def job_extend(*, job: Job, by: User, seconds: int, most: int) -> Job:
+def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
     """Move its deadline by `seconds`, up to a time limit of `most`. It goes on as it is.
 
     Raises Refused(forbidden, not_running, over_time_limit, approval, budget): what a submit of the
     longer job would have to ask an admin for, its owner cannot take; a project's admin can.
     """
-    if not may_cancel(by, job):
+    if not may_cancel(actor, job):
         sentence = "Only its owner or a project admin may extend a job"
         raise Refused("forbidden", sentence, "", 403)
     with transaction.atomic():
-        (row,) = locked(Job.objects.filter(pk=job.pk).select_related("project", "owner"))
+        (row,) = lock_rows(Job.objects.filter(pk=job.pk).select_related("project", "owner"))
         if JobStatus(row.status) is not JobStatus.RUNNING or row.deadline_at is None:
             sentence = Phrase(
                 "%(job)s is %(status)s: only a running job is extended",
@@ -47,18 +47,18 @@ def job_extend(*, job: Job, by: User, seconds: int, most: int) -> Job:
             )
             raise Refused("not_running", sentence, "", 409)
         wanted = row.time_limit_seconds + seconds
-        if wanted > most:
-            left = write_seconds(max(0, most - row.time_limit_seconds)) or "0s"
+        if wanted > max_seconds:
+            left = write_seconds(max(0, max_seconds - row.time_limit_seconds)) or "0s"
             sentence = Phrase(
                 "A job runs at most %(most)s here: %(left)s more at most",
-                most=write_seconds(most),
+                most=write_seconds(max_seconds),
                 left=left,
             )
             raise Refused("over_time_limit", sentence, "by")
         units = _units(row)
-        _require_approved(row, by, units, wanted)
+        _require_approved(row, actor, units, wanted)
         _require_budget(row, units * seconds)
-        _extend(row, by, seconds)
+        _extend(row, actor, seconds)
         ring_drive(row.attempts.latest("number").replicas.values_list("node_id", flat=True))
     return row
 
@@ -79,7 +79,7 @@ def _require_approved(job: Job, by: User, units: int, seconds: int) -> None:
     if needed and set(needed.evidence) - {"priority", "needed_units", "approval_units"}:
         sentence = Phrase(
             "%(needed)s. Ask an admin of %(project)s to extend it",
-            needed=needed.said or needed.sentence,
+            needed=needed.message or needed.sentence,
             project=job.project.slug,
         )
         raise Refused("approval", sentence, "by", 403)
@@ -87,10 +87,10 @@ def _require_approved(job: Job, by: User, units: int, seconds: int) -> None:
 
 def _require_budget(job: Job, unit_seconds: int) -> None:
     """What is used, what running work may still use, and the extension, within every budget."""
-    for budget in budgets_now(timezone.now()):
+    for budget in current_budgets(timezone.now()):
         if budget.project != job.project.slug or budget.user not in ("", job.owner.username):
             continue
-        left = budget.limit_unit_seconds - budget.used_unit_seconds - budget.held_unit_seconds
+        left = budget.limit_unit_seconds - budget.used_unit_seconds - budget.reserved_unit_seconds
         if unit_seconds > left:
             hours = as_gpus(max(0, left) // 3600)
             sentence = Phrase(
@@ -107,7 +107,7 @@ def _extend(job: Job, by: User, seconds: int) -> None:
     job.save(update_fields=["time_limit_seconds", "deadline_at"])
     more = write_seconds(seconds)
     said = Phrase("%(user)s gave it %(more)s more", user=by.username, more=more)
-    note(job, "extended", said, actor=by.username)
+    event_record(job, "extended", said, actor=by.username)
     audit_record(
         actor=by.username,
         action="job_extend",

@@ -13,18 +13,18 @@ from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from portal.allocations.services import SECOND
-from portal.audit.transitions import SYSTEM, advance, note
-from portal.database.locks import locked
-from portal.jobs.failures import failure_said
-from portal.jobs.models import Attempt, Job, Replica, Wish
+from portal.audit.transitions import SYSTEM, advance, event_record
+from portal.database.locks import lock_rows
+from portal.jobs.failures import failure_sentence
+from portal.jobs.models import Attempt, DesiredState, Job, Replica
 from portal.live.bell import ring, ring_drive, ring_plan
 from scheduler.core.model.states import (
-    JOB_HOLDING,
+    JOB_ALLOCATED,
     REPLICA_ENDED,
+    AttemptState,
     JobStatus,
-    Outcome,
     ReplicaStatus,
-    attempt_outcome,
+    attempt_state,
 )
 
 # Why a job stops that goes back to the queue: others go first.
@@ -33,7 +33,7 @@ PREEMPTED = "preempted"
 DRAINED = "drained"
 MAKES_WAY = (PREEMPTED, DRAINED)
 # Whatever it ran before, a job that starts again gets at least so much of its limit.
-LEAST_SECONDS_LEFT = 60
+MIN_SECONDS_LEFT = 60
 
 ENDS = {
     "succeeded": JobStatus.SUCCEEDED,
@@ -45,11 +45,11 @@ ENDS = {
 def job_rollup(*, job_id: int) -> None:
     """Move a job to where its replicas are, and on from there: barrier, run, stop, end."""
     with transaction.atomic():
-        job = next(iter(locked(Job.objects.filter(pk=job_id))), None)
-        if job is None or JobStatus(job.status) not in JOB_HOLDING:
+        job = next(iter(lock_rows(Job.objects.filter(pk=job_id))), None)
+        if job is None or JobStatus(job.status) not in JOB_ALLOCATED:
             return
         attempt = job.attempts.latest("number")
-        replicas = locked(attempt.replicas.all())
+        replicas = lock_rows(attempt.replicas.all())
         _roll(job, attempt, replicas)
         ring(f"job:{job.pk}")
 
@@ -61,7 +61,7 @@ def job_stop(*, job: Job, stop_reason: str, sentence: str, actor: str = SYSTEM) 
         if job.stop_reason in MAKES_WAY and stop_reason == "cancelled":
             Job.objects.filter(pk=job.pk).update(stop_reason=stop_reason)
             job.stop_reason = stop_reason
-            note(job, stop_reason, sentence, actor=actor)
+            event_record(job, stop_reason, sentence, actor=actor)
     else:
         advance(
             job,
@@ -72,7 +72,7 @@ def job_stop(*, job: Job, stop_reason: str, sentence: str, actor: str = SYSTEM) 
             stop_reason=stop_reason,
         )
     attempt = job.attempts.latest("number")
-    replicas = locked(attempt.replicas.all())
+    replicas = lock_rows(attempt.replicas.all())
     for replica in replicas:
         _replica_stop(replica)
     _finish_when_ended(job, attempt, replicas)
@@ -80,23 +80,23 @@ def job_stop(*, job: Job, stop_reason: str, sentence: str, actor: str = SYSTEM) 
 
 
 def _roll(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
-    outcome = attempt_outcome([(ReplicaStatus(r.status), r.exit_code) for r in replicas])
+    outcome = attempt_state([(ReplicaStatus(r.status), r.exit_code) for r in replicas])
     if JobStatus(job.status) is JobStatus.STOPPING:
         _finish_when_ended(job, attempt, replicas)
-    elif outcome in (Outcome.FAILED, Outcome.LOST):
+    elif outcome in (AttemptState.FAILED, AttemptState.LOST):
         _fail(job, attempt, replicas)
-    elif outcome is Outcome.SUCCEEDED:
+    elif outcome is AttemptState.SUCCEEDED:
         _prepared(job)
         _running(job, replicas)
         job.stop_reason = "succeeded"
         _end(job, attempt, replicas)
-    elif outcome is Outcome.READY:
+    elif outcome is AttemptState.READY:
         _prepared(job)
         _release_barrier(replicas)
-    elif outcome is Outcome.RUNNING:
+    elif outcome is AttemptState.RUNNING:
         _prepared(job)
         _running(job, replicas)
-    elif outcome is Outcome.PREPARING:
+    elif outcome is AttemptState.PREPARING:
         _prepared(job)
 
 
@@ -116,15 +116,15 @@ def _running(job: Job, replicas: list[Replica]) -> None:
 def seconds_left(job: Job) -> int:
     """How long its next attempt may run: what is left of its limit, at least a minute of it."""
     left = job.time_limit_seconds - job.attained_seconds
-    return min(job.time_limit_seconds, max(LEAST_SECONDS_LEFT, left))
+    return min(job.time_limit_seconds, max(MIN_SECONDS_LEFT, left))
 
 
 def _release_barrier(replicas: list[Replica]) -> None:
     """All are ready: tell every node to run, with the rendezvous that rank 0 offered."""
-    waiting = [r for r in replicas if r.wish == Wish.PREPARE]
+    waiting = [r for r in replicas if r.wish == DesiredState.PREPARE]
     if not waiting:
         return
-    Replica.objects.filter(pk__in=[r.pk for r in waiting]).update(wish=Wish.RUN)
+    Replica.objects.filter(pk__in=[r.pk for r in waiting]).update(wish=DesiredState.RUN)
     ring_drive([r.node_id for r in waiting])
 
 
@@ -134,7 +134,7 @@ def _fail(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     attempt.first_failure = first
     attempt.save(update_fields=["first_failure"])
     stop_reason = "lost" if first["status"] == ReplicaStatus.LOST else "failed"
-    job_stop(job=job, stop_reason=stop_reason, sentence=failure_said(first))
+    job_stop(job=job, stop_reason=stop_reason, sentence=failure_sentence(first))
 
 
 def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _replica_stop(replica: Replica) -> None:
     if status in REPLICA_ENDED:
         return
     if status is ReplicaStatus.RUNNING:
-        replica.wish = Wish.STOP
+        replica.wish = DesiredState.STOP
         replica.save(update_fields=["wish"])
         return
     advance(
@@ -168,7 +168,7 @@ def _replica_stop(replica: Replica) -> None:
         ReplicaStatus.FAILED,
         code="never_started",
         sentence=Phrase("stopped before it ran"),
-        wish=Wish.GONE,
+        wish=DesiredState.GONE,
         finished_at=timezone.now(),
     )
 
@@ -186,13 +186,13 @@ def _succeeded(replicas: list[Replica]) -> bool:
     told, saves its work and ends with 0 has not finished it."""
     ends = [(ReplicaStatus(r.status), r.exit_code) for r in replicas]
     unasked = all(r.ended_unasked for r in replicas)
-    return unasked and attempt_outcome(ends) is Outcome.SUCCEEDED
+    return unasked and attempt_state(ends) is AttemptState.SUCCEEDED
 
 
 def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     """The attempt is over: leave its replicas out of every node's desired state, end or requeue."""
     now = timezone.now()
-    Replica.objects.filter(pk__in=[r.pk for r in replicas]).update(wish=Wish.GONE)
+    Replica.objects.filter(pk__in=[r.pk for r in replicas]).update(wish=DesiredState.GONE)
     attempt.ended_at, attempt.outcome = now, job.stop_reason
     attempt.save(update_fields=["ended_at", "outcome"])
     if not _requeue(job, attempt):
@@ -202,7 +202,7 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
             job,
             end,
             code=job.stop_reason,
-            sentence=failure_said(failure),
+            sentence=failure_sentence(failure),
             finished_at=now,
             stop_reason=job.stop_reason,
         )
@@ -228,7 +228,7 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
         code="retry",
         sentence=Phrase(
             "%(why)s. Queued again, %(left)s retries left",
-            why=failure_said(failure),
+            why=failure_sentence(failure),
             left=left - 1,
         ),
         stop_reason="",
@@ -242,7 +242,7 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
 def _make_way(job: Job) -> bool:
     """Queued again with what it has reached; no retry is spent on it."""
     ran = max(0, (timezone.now() - job.started_at) // SECOND) if job.started_at else 0
-    most = max(0, job.time_limit_seconds - LEAST_SECONDS_LEFT)
+    most = max(0, job.time_limit_seconds - MIN_SECONDS_LEFT)
     advance(
         job,
         JobStatus.QUEUED,
@@ -261,8 +261,8 @@ def replica_lost(*, replica_id: UUID, sentence: str) -> None:
     """Give up a replica whose node is gone for good: lease, kill grace and margin have passed."""
     with transaction.atomic():
         replica = Replica.objects.select_related("attempt__job").get(pk=replica_id)
-        locked(Job.objects.filter(pk=replica.attempt.job_id))
-        (replica,) = locked(Replica.objects.filter(pk=replica_id))
+        lock_rows(Job.objects.filter(pk=replica.attempt.job_id))
+        (replica,) = lock_rows(Replica.objects.filter(pk=replica_id))
         if ReplicaStatus(replica.status) in REPLICA_ENDED:
             return
         advance(
@@ -272,5 +272,5 @@ def replica_lost(*, replica_id: UUID, sentence: str) -> None:
             sentence=sentence,
             finished_at=timezone.now(),
         )
-        note(replica, "node_lost", sentence)
+        event_record(replica, "node_lost", sentence)
     job_rollup(job_id=replica.attempt.job_id)

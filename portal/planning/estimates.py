@@ -11,11 +11,11 @@ from django.utils import timezone
 
 from portal.jobs.models import Job, StartEstimate
 from portal.live.bell import ring
-from portal.planning.requests import seconds
-from scheduler.core.forecast.calibration import Question, Waits
-from scheduler.core.forecast.pass_estimates import Foretold, question_of
+from portal.planning.requests import epoch_seconds
+from scheduler.core.forecast.calibration import EstimateRecord, WaitRange
+from scheduler.core.forecast.pass_estimates import PassEstimate, estimate_record
 from scheduler.core.model.decisions import Estimate
-from scheduler.core.model.message import Said, say
+from scheduler.core.model.message import Message, make_message
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.states import JobStatus
 
@@ -29,14 +29,14 @@ TIMES = ("optimistic", "expected", "pessimistic")
 BASIS = ("basis", "basis_said")
 
 
-def as_dict(estimate: Estimate) -> dict[str, Any]:
+def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
     """As a job's row has it: three times in seconds since the epoch, and what they rest on."""
     basis = {"basis": estimate.basis.text, "basis_said": estimate.basis.as_dict()}
     return {name: getattr(estimate, name) for name in TIMES} | basis
 
 
 # Who waits for these is told so in place of an estimate; the planner simulates none of them.
-NOT_FORETOLD: dict[str, str] = {
+NO_ESTIMATE_KEYS: dict[str, str] = {
     ReasonCode.APPROVAL: "approval",
     ReasonCode.QUOTA_USER: "quota",
     ReasonCode.QUOTA_PROJECT: "quota",
@@ -49,33 +49,33 @@ NOT_FORETOLD: dict[str, str] = {
 }
 
 
-def why_no_estimate(job: Job) -> Said | None:
+def no_estimate_for_job(job: Job) -> Message | None:
     """What a waiting job is told in place of an estimate, on pages and over REST. None for one that
     has an estimate, and for what waits no more."""
     status = JobStatus(job.status)
     if status is JobStatus.AWAITING_APPROVAL:
-        return say("no_estimate.approval")
+        return make_message("no_estimate.approval")
     if status is not JobStatus.QUEUED or job.estimate:
         return None
-    return no_estimate(str((job.reason or {}).get("code", "")), job.begin_at)
+    return no_estimate_for_code(str((job.reason or {}).get("code", "")), job.begin_at)
 
 
-def no_estimate(code: str, begin_at: datetime | None = None) -> Said:
+def no_estimate_for_code(code: str, begin_at: datetime | None = None) -> Message:
     """For a job that waits for this reason, and asks to begin then."""
     if code == ReasonCode.BEGIN_TIME and begin_at:
         time = timezone.localtime(begin_at).strftime("%Y-%m-%d %H:%M %Z")
-        return say("no_estimate.begin_time", time=time)
-    return say(f"no_estimate.{NOT_FORETOLD.get(code, 'nothing')}")
+        return make_message("no_estimate.begin_time", time=time)
+    return make_message(f"no_estimate.{NO_ESTIMATE_KEYS.get(code, 'nothing')}")
 
 
-def questions(now: datetime) -> list[Question]:
+def past_estimates(now: datetime) -> list[EstimateRecord]:
     """The last first answers, oldest first, with what came true or how long they are open."""
     rows = StartEstimate.objects.exclude(kind="").order_by("-id")[:QUESTIONS_READ]
     found = rows.values_list("own", "calibrated", "asked_at", "started_at", "kind")
     return [
-        question_of(
-            Waits(*own),
-            Waits(*calibrated),
+        estimate_record(
+            WaitRange(*own),
+            WaitRange(*calibrated),
             asked_at.timestamp(),
             started_at.timestamp() if started_at else None,
             kind,
@@ -85,20 +85,24 @@ def questions(now: datetime) -> list[Question]:
     ]
 
 
-def estimates_write(found: Mapping[str, Foretold], asked_at: datetime) -> None:
+def estimates_write(estimates: Mapping[str, PassEstimate], estimated_at: datetime) -> None:
     """Write when each queued job will start, by job id; one that is not among them has nothing to
     go by. What hardly moved is left as it is; what nobody is told is kept to learn from."""
     rows = Job.objects.filter(status=JobStatus.QUEUED)
-    told = {int(job): as_dict(estimate) for job, estimate in found.items() if estimate.is_told}
+    told = {
+        int(job): estimate_as_dict(estimate)
+        for job, estimate in estimates.items()
+        if estimate.is_published
+    }
     known = dict(rows.values_list("pk", "estimate"))
-    now = seconds(asked_at)
+    now = epoch_seconds(estimated_at)
     changed = [
         Job(pk=pk, estimate=told.get(pk))
         for pk, old in known.items()
         if not _is_same(old, told.get(pk), now)
     ]
     rows.bulk_update(changed, ["estimate"], batch_size=WRITTEN_AT_ONCE)
-    _keep({pk: found[str(pk)] for pk in known if str(pk) in found}, asked_at)
+    _keep({pk: estimates[str(pk)] for pk in known if str(pk) in estimates}, estimated_at)
     for job in changed[:MOST_BELLS]:
         ring(f"job:{job.pk}")
 
@@ -112,7 +116,7 @@ def _is_same(old: dict[str, Any] | None, new: dict[str, Any] | None, now: int) -
     )
 
 
-def _keep(found: Mapping[int, Foretold], asked_at: datetime) -> None:
+def _keep(found: Mapping[int, PassEstimate], asked_at: datetime) -> None:
     """The first answer to each job."""
     asked = set(
         StartEstimate.objects.filter(job__status=JobStatus.QUEUED).values_list("job_id", flat=True)
@@ -121,7 +125,7 @@ def _keep(found: Mapping[int, Foretold], asked_at: datetime) -> None:
     StartEstimate.objects.bulk_create(new, batch_size=WRITTEN_AT_ONCE)
 
 
-def _row(job: int, estimate: Foretold, asked_at: datetime) -> StartEstimate:
+def _row(job: int, estimate: PassEstimate, asked_at: datetime) -> StartEstimate:
     """The three times in order, whatever rounding did."""
     times = sorted(datetime.fromtimestamp(getattr(estimate, name), UTC) for name in TIMES)
     return StartEstimate(
@@ -135,7 +139,7 @@ def _row(job: int, estimate: Foretold, asked_at: datetime) -> StartEstimate:
     )
 
 
-def _waits(waits: Waits) -> list[float]:
+def _waits(waits: WaitRange) -> list[float]:
     return [waits.optimistic, waits.expected, waits.pessimistic]
 
 
@@ -147,8 +151,8 @@ def estimates_tidy() -> None:
         StartEstimate.objects.filter(id__lte=oldest).delete()
 
 
-def range_left(estimate: Mapping[str, Any]) -> tuple[int, int, int]:
+def remaining_range(estimate: Mapping[str, Any]) -> tuple[int, int, int]:
     """Seconds from now to the (optimistic, expected, pessimistic) start; never less than 0."""
-    now = seconds(timezone.now())
+    now = epoch_seconds(timezone.now())
     low, middle, high = (max(0, int(estimate[name]) - now) for name in TIMES)
     return low, middle, high

@@ -12,9 +12,9 @@ from typing import Any
 from django.db.models import Count, Q
 
 from portal.jobs.models import Job
-from portal.planning.requests import Asked, asked_for, group_of, seconds
+from portal.planning.requests import RequestSpec, epoch_seconds, request_specs, run_group
 from portal.planning.running import SECOND
-from scheduler.core.model.snapshot import Demand, Mix, PastRun
+from scheduler.core.model.snapshot import Demand, DemandMix, PastRun
 from scheduler.core.model.states import JobStatus
 
 LAST_SUBMITTED = 2_000
@@ -39,13 +39,13 @@ RUN_COLUMNS = (
 
 
 @dataclass(slots=True)
-class PastRuns:
+class RunHistory:
     """The last ended runs, in the order of their end."""
 
     runs: tuple[PastRun, ...] = ()
     _by_end: dict[tuple[datetime, int], PastRun] = field(default_factory=dict)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read what ended since the last look. One query; one more for requests never seen."""
         ended = Job.objects.filter(finished_at__isnull=False, started_at__isnull=False)
         if self._by_end:
@@ -56,7 +56,7 @@ class PastRuns:
         new = [row for row in rows if (row[1], row[0]) not in self._by_end]
         if not new:
             return
-        asked = asked_for(row[2] for row in new)
+        asked = request_specs(row[2] for row in new)
         self._by_end |= {(row[1], row[0]): _past_run(row, asked[row[2]]) for row in new}
         last = sorted(self._by_end)[-LAST_ENDED:]
         self._by_end = {end: self._by_end[end] for end in last}
@@ -65,7 +65,7 @@ class PastRuns:
 
 @dataclass(frozen=True, slots=True)
 class _Submitted:
-    asked: Asked
+    asked: RequestSpec
     cpu_milli: int
     memory_mib: int
     replicas: int
@@ -73,27 +73,27 @@ class _Submitted:
 
 
 @dataclass(slots=True)
-class Submissions:
+class SubmissionHistory:
     """What the last submitted jobs asked for."""
 
-    mix: Mix = field(default_factory=Mix)
+    mix: DemandMix = field(default_factory=DemandMix)
     _rows: dict[int, _Submitted] = field(default_factory=dict)
     _demands: tuple[Demand, ...] = ()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read who was submitted since the last look, and how many started and ended since the
         oldest of them. Two queries; one more for requests never seen."""
         columns = ("id", "uid", "cpu_milli", "memory_mib", "replicas_wanted", "submitted_at")
         jobs = Job.objects.filter(id__gt=self._settled()).order_by("-id")[:LAST_SUBMITTED]
         new = [row for row in jobs.values_list(*columns) if row[0] not in self._rows]
         if new:
-            asked = asked_for(row[1] for row in new)
+            asked = request_specs(row[1] for row in new)
             self._rows |= {pk: _Submitted(asked[uid], *rest) for pk, uid, *rest in new}
             self._rows = {pk: self._rows[pk] for pk in sorted(self._rows)[-LAST_SUBMITTED:]}
             self._demands = _demands(self._rows.values())
         if self._rows:
             departing = _departing(min(row.at for row in self._rows.values()))
-            self.mix = Mix(self._demands, departing)
+            self.mix = DemandMix(self._demands, departing)
 
     def _settled(self) -> int:
         """Up to here no id comes any more that is not known."""
@@ -103,21 +103,21 @@ class Submissions:
         return max((pk for pk, row in self._rows.items() if row.at <= newest - LATE), default=0)
 
 
-def mix() -> Mix:
+def mix() -> DemandMix:
     """What the last submitted jobs asked for, replica by replica, most frequent first."""
-    submissions = Submissions()
-    submissions.look()
+    submissions = SubmissionHistory()
+    submissions.refresh()
     return submissions.mix
 
 
 def past_runs() -> tuple[PastRun, ...]:
     """The last ended runs, in the order of their end."""
-    past = PastRuns()
-    past.look()
+    past = RunHistory()
+    past.refresh()
     return past.runs
 
 
-def _past_run(row: tuple[Any, ...], asked: Asked) -> PastRun:
+def _past_run(row: tuple[Any, ...], asked: RequestSpec) -> PastRun:
     """`row` has RUN_COLUMNS."""
     finished_at: datetime = row[1]
     project, user, name, replicas, limit, is_chosen, attained, *_ = row[3:]
@@ -125,14 +125,14 @@ def _past_run(row: tuple[Any, ...], asked: Asked) -> PastRun:
     return PastRun(
         project=project,
         user=user,
-        group=group_of(name),
+        group=run_group(name),
         gpus=replicas * asked.device.gpus,
         limit_seconds=limit,
         limit_is_chosen=is_chosen,
         ran_seconds=attained + max(0, (finished_at - started_at) // SECOND),
         completed=status == JobStatus.SUCCEEDED,
-        ended_at=seconds(finished_at),
-        queued_at=seconds(queued_at) if queued_at else 0,
+        ended_at=epoch_seconds(finished_at),
+        queued_at=epoch_seconds(queued_at) if queued_at else 0,
     )
 
 

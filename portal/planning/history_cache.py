@@ -10,65 +10,69 @@ from threading import Lock
 
 from django.db import connection
 
-from portal.planning.history import PastRuns, Submissions
-from portal.planning.usage import Used
-from scheduler.core.model.snapshot import Mix, PastRun
+from portal.planning.history import RunHistory, SubmissionHistory
+from portal.planning.usage import UsageHistory
+from scheduler.core.model.snapshot import DemandMix, PastRun
 
 # Past runs and the mix are read again after this, beside the passes.
-LOOK_AFTER = timedelta(seconds=5)
+REFRESH_AFTER = timedelta(seconds=5)
 # No pass goes by what was read longer ago.
-TOO_OLD = timedelta(minutes=1)
+MAX_AGE = timedelta(minutes=1)
 # Everything is forgotten after this, in case a row or a name was changed by hand.
-FORGET_AFTER = timedelta(hours=1)
+DISCARD_AFTER = timedelta(hours=1)
 
 
 @dataclass(slots=True)
-class Lately:
+class HistoryCache:
     """Of one database. One thread at a time: hold `lock`."""
 
-    past: PastRuns = field(default_factory=PastRuns)
-    submissions: Submissions = field(default_factory=Submissions)
-    used: Used = field(default_factory=Used)
+    run_history: RunHistory = field(default_factory=RunHistory)
+    submissions: SubmissionHistory = field(default_factory=SubmissionHistory)
+    usage: UsageHistory = field(default_factory=UsageHistory)
     lock: Lock = field(default_factory=Lock)
-    looked_at: datetime | None = None
-    began_at: datetime | None = None
+    refreshed_at: datetime | None = None
+    started_at: datetime | None = None
 
-    def told(self, now: datetime) -> tuple[Mix, tuple[PastRun, ...]]:
+    def current(self, now: datetime) -> tuple[DemandMix, tuple[PastRun, ...]]:
         """The mix of requests and past runs, at most TOO_OLD. No query where they are younger."""
-        if self._age(now) >= TOO_OLD:
-            self.look(now)
-        return self.submissions.mix, self.past.runs
+        if self._age(now) >= MAX_AGE:
+            self.refresh(now)
+        return self.submissions.mix, self.run_history.runs
 
-    def look_if_due(self, now: datetime) -> None:
+    def refresh_if_stale(self, now: datetime) -> None:
         """For whoever has time: look where the last look is older than LOOK_AFTER."""
-        if self._age(now) >= LOOK_AFTER:
-            self.look(now)
+        if self._age(now) >= REFRESH_AFTER:
+            self.refresh(now)
 
-    def look(self, now: datetime) -> None:
+    def refresh(self, now: datetime) -> None:
         """Read what is new. Three queries; two more for requests never seen."""
-        if self.began_at is None or not timedelta(0) <= now - self.began_at < FORGET_AFTER:
-            self.past, self.submissions, self.began_at = PastRuns(), Submissions(), now
-        self.past.look()
-        self.submissions.look()
-        self.looked_at = now
+        if self.started_at is None or not timedelta(0) <= now - self.started_at < DISCARD_AFTER:
+            self.run_history, self.submissions, self.started_at = (
+                RunHistory(),
+                SubmissionHistory(),
+                now,
+            )
+        self.run_history.refresh()
+        self.submissions.refresh()
+        self.refreshed_at = now
 
     def _age(self, now: datetime) -> timedelta:
         """Since the last look; a clock that went back makes it too old."""
-        if self.looked_at is None or now < self.looked_at:
-            return TOO_OLD
-        return now - self.looked_at
+        if self.refreshed_at is None or now < self.refreshed_at:
+            return MAX_AGE
+        return now - self.refreshed_at
 
 
-_kept: dict[tuple[str, ...], Lately] = {}
+_kept: dict[tuple[str, ...], HistoryCache] = {}
 
 
-def lately_here() -> Lately:
+def process_history() -> HistoryCache:
     """What this process keeps of the database that it works with."""
     said = connection.settings_dict
     key = tuple(str(said.get(word, "")) for word in ("ENGINE", "HOST", "PORT", "NAME"))
-    return _kept.setdefault(key, Lately())
+    return _kept.setdefault(key, HistoryCache())
 
 
-def forget_all() -> None:
+def clear_all() -> None:
     """Of every database."""
     _kept.clear()

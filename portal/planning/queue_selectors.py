@@ -9,62 +9,62 @@ from django.db.models.functions import Coalesce
 from portal.accounts.models import User
 from portal.jobs.models import Job, Replica
 from portal.jobs.paging import page_of
-from scheduler.core.model.states import JOB_HOLDING, JOB_WAITING, JobStatus
+from scheduler.core.model.states import JOB_ALLOCATED, JOB_WAITING, JobStatus
 
 WAITING = sorted(str(status) for status in JOB_WAITING)
-HOLDING = sorted(str(status) for status in JOB_HOLDING)
+HOLDING = sorted(str(status) for status in JOB_ALLOCATED)
 # Behind every position: jobs that no pass has looked at, and those that wait for an approval.
 LAST = 2**31 - 1
 SORTING = ("place", "id")
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
+class QueueCounts:
     """How many wait and hold devices; `queued`: those of them that a pass tries. `mine`: waiting
     ones of the user, with the first of their positions."""
 
     waiting: int
     queued: int
-    holding: int
+    allocated: int
     mine: int
-    first: int | None
+    first_position: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class EndingJob:
     """A job that holds devices, and where."""
 
     job: Job
     nodes: tuple[str, ...]
 
     @property
-    def until(self) -> datetime | None:
+    def ends_at(self) -> datetime | None:
         return self.job.deadline_at
 
 
-def waiting_jobs() -> QuerySet[Job]:
+def queue_in_order() -> QuerySet[Job]:
     """Everybody's waiting jobs, in the order of the last pass. Whose names may be read is up to
     the caller."""
     rows = Job.objects.filter(status__in=WAITING)
     return rows.annotate(place=Coalesce("position", Value(LAST))).order_by(*SORTING)
 
 
-def heads(user: User) -> Heads:
+def queue_counts(user: User) -> QueueCounts:
     """Two queries: how many of each status, and how the user's own stand."""
     rows = Job.objects.filter(status__in=[*WAITING, *HOLDING]).order_by()
     by_status = dict(rows.values_list("status").annotate(count=Count("id")))
     mine = Job.objects.filter(owner=user, status__in=WAITING)
     own = mine.aggregate(count=Count("id"), first=Min("position"))
-    return Heads(
+    return QueueCounts(
         waiting=sum(by_status.get(status, 0) for status in WAITING),
         queued=by_status.get(JobStatus.QUEUED, 0),
-        holding=sum(by_status.get(status, 0) for status in HOLDING),
+        allocated=sum(by_status.get(status, 0) for status in HOLDING),
         mine=own["count"],
-        first=own["first"],
+        first_position=own["first"],
     )
 
 
-def next_to_leave(count: int) -> list[Leaving]:
+def next_jobs_to_end(count: int) -> list[EndingJob]:
     """The running jobs whose limit is over first. Three queries."""
     rows = Job.objects.filter(status=JobStatus.RUNNING, deadline_at__isnull=False)
     jobs = page_of(rows, ("deadline_at", "id"), size=count).rows
@@ -77,4 +77,4 @@ def next_to_leave(count: int) -> list[Leaving]:
     nodes: dict[int, list[str]] = {}
     for job, node in there:
         nodes.setdefault(job, []).append(node)
-    return [Leaving(job, tuple(nodes.get(job.pk, ()))) for job in jobs]
+    return [EndingJob(job, tuple(nodes.get(job.pk, ()))) for job in jobs]

@@ -11,22 +11,23 @@ from django.utils import timezone
 
 from agents.contract.boards import Board
 from portal.accounts.models import Project, User
-from portal.inventory.boards import quota_names
+from portal.inventory.boards import quota_model_names
 from portal.jobs.models import Allocation, Job
-from portal.planning.snapshot import cluster_snapshot, queue
+from portal.planning.planner_input import planner_input, queued_jobs
 from portal.quotas.budgets import MAX_UNIT_SECONDS, budget_views
 from portal.quotas.models import Budget
 from scheduler.core.devices.options import wants
+from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, QuotaView, WaitingJob
 from scheduler.core.model.states import ALLOCATION_LIVE
 from scheduler.core.placement.feasibility import Capacity
 
 # So many jobs are named; the others are counted.
-MOST_NAMED = 20
+MAX_NAMED_JOBS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class OverLimitJob:
     """A job that holds something under the quota. `is_reclaimed`: it may be stopped, with its
     grace, because it lies beyond what the project may keep, and can be queued again."""
 
@@ -37,32 +38,32 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Never:
+class BlockedJob:
     """A waiting job that could never run under it, and what it needs."""
 
     job: Job
-    needed: int
+    needed_amount: int
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class QuotaEffect:
     """`before` and `after`: limit with borrowing, in units (unit-seconds of a budget). `used`: what
     counts now. `holds`: who is beyond the new limit, the last to start first."""
 
-    before: int
-    after: int
-    used: int
-    holds: tuple[Held, ...] = ()
-    never: tuple[Never, ...] = ()
-    never_count: int = 0
+    limit_before: int
+    limit_after: int
+    in_use: int
+    over_limit: tuple[OverLimitJob, ...] = ()
+    blocked: tuple[BlockedJob, ...] = ()
+    blocked_count: int = 0
 
     @property
-    def over(self) -> int:
-        return max(0, self.used - self.after)
+    def excess(self) -> int:
+        return max(0, self.in_use - self.limit_after)
 
     @property
-    def is_quiet(self) -> bool:
-        return not self.over and not self.never and not self.holds
+    def is_harmless(self) -> bool:
+        return not self.excess and not self.blocked and not self.over_limit
 
 
 def quota_effect(
@@ -73,9 +74,9 @@ def quota_effect(
     limit_units: int,
     borrow_units: int = 0,
     lend_units: int = 0,
-) -> Effect:
+) -> QuotaEffect:
     """Who would be over a limit, and who could never run under it."""
-    snapshot = cluster_snapshot(now=timezone.now(), jobs=queue())
+    snapshot = planner_input(now=timezone.now(), policy=Policy(), jobs=queued_jobs())
     name = user.username if user else ""
     old = next((q for q in snapshot.quotas if _is(q, project, name, model)), None)
     borrow = borrow_units if user is None else (old.borrow_units if old else 0)
@@ -84,13 +85,13 @@ def quota_effect(
     new = QuotaView(project.slug, name, limit_units, used, model, borrow, lend_units)
     after = replace(snapshot, quotas=(*(q for q in snapshot.quotas if q is not old), new))
     never = _never(snapshot, after, project, name)
-    return Effect(
-        before=old.limit_units + old.borrow_units if old else 0,
-        after=limit_units + borrow,
-        used=used,
-        holds=_beyond(rows, limit_units, limit_units + borrow),
-        never=_named(never),
-        never_count=len(never),
+    return QuotaEffect(
+        limit_before=old.limit_units + old.borrow_units if old else 0,
+        limit_after=limit_units + borrow,
+        in_use=used,
+        over_limit=_beyond(rows, limit_units, limit_units + borrow),
+        blocked=_named(never),
+        blocked_count=len(never),
     )
 
 
@@ -101,7 +102,7 @@ def budget_effect(
     limit_unit_seconds: int,
     starts_at: datetime,
     ends_at: datetime,
-) -> Effect:
+) -> QuotaEffect:
     """What is used and promised already in its time, and which waiting jobs it could never pay."""
     now = timezone.now()
     row = Budget(
@@ -115,19 +116,19 @@ def budget_effect(
     never: dict[int, int] = {}
     if starts_at <= now < ends_at:
         (view,) = budget_views([row], now)
-        used = view.used_unit_seconds + view.held_unit_seconds
-        snapshot = cluster_snapshot(now=now, jobs=queue())
+        used = view.used_unit_seconds + view.reserved_unit_seconds
+        snapshot = planner_input(now=now, policy=Policy(), jobs=queued_jobs())
         boards = Capacity(snapshot).boards
         for job in _queued(snapshot, project, user.username if user else ""):
             needed = _units(job, boards) * job.time_limit_seconds
             if needed > max(0, limit_unit_seconds - view.used_unit_seconds):
                 never[int(job.id)] = needed
-    return Effect(
-        before=MAX_UNIT_SECONDS,
-        after=limit_unit_seconds,
-        used=used,
-        never=_named(never),
-        never_count=len(never),
+    return QuotaEffect(
+        limit_before=MAX_UNIT_SECONDS,
+        limit_after=limit_unit_seconds,
+        in_use=used,
+        blocked=_named(never),
+        blocked_count=len(never),
     )
 
 
@@ -142,10 +143,12 @@ def _live(project: Project, user: User | None, model: str) -> list[Allocation]:
     ).select_related("slice__gpu", "replica__attempt__job")
     if user is not None:
         rows = rows.filter(user=user)
-    return [r for r in rows.order_by("-reserved_at", "-pk") if model in quota_names(r.slice.gpu)]
+    return [
+        r for r in rows.order_by("-reserved_at", "-pk") if model in quota_model_names(r.slice.gpu)
+    ]
 
 
-def _beyond(rows: list[Allocation], limit: int, most: int) -> tuple[Held, ...]:
+def _beyond(rows: list[Allocation], limit: int, most: int) -> tuple[OverLimitJob, ...]:
     """The jobs that hold what lies beyond the limit, the last to start first; of those beyond the
     limit and its borrowing, and preemptible ones, it is said so."""
     by_job: dict[int, tuple[Job, int]] = {}
@@ -157,9 +160,9 @@ def _beyond(rows: list[Allocation], limit: int, most: int) -> tuple[Held, ...]:
     for job, units in by_job.values():
         if left <= limit:
             break
-        found.append(Held(job, units, is_over=left > most, is_reclaimed=job.preemptible))
+        found.append(OverLimitJob(job, units, is_over=left > most, is_reclaimed=job.preemptible))
         left -= units
-    return tuple(found[:MOST_NAMED])
+    return tuple(found[:MAX_NAMED_JOBS])
 
 
 def _never(
@@ -183,6 +186,6 @@ def _units(job: WaitingJob, boards: list[Board]) -> int:
     return each * job.replicas
 
 
-def _named(never: dict[int, int]) -> tuple[Never, ...]:
+def _named(never: dict[int, int]) -> tuple[BlockedJob, ...]:
     jobs = Job.objects.filter(pk__in=never).select_related("owner", "project").order_by("pk")
-    return tuple(Never(job, never[job.pk]) for job in jobs[:MOST_NAMED])
+    return tuple(BlockedJob(job, never[job.pk]) for job in jobs[:MAX_NAMED_JOBS])

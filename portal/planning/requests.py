@@ -52,7 +52,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestSpec:
     """What the planner needs of a request beyond the job's columns."""
 
     device: DeviceRequest
@@ -62,10 +62,10 @@ class Asked:
     tolerates: tuple[str, ...]
 
 
-_kept: dict[UUID, Asked] = {}
+_kept: dict[UUID, RequestSpec] = {}
 
 
-def asked_for(uids: Iterable[UUID]) -> dict[UUID, Asked]:
+def request_specs(uids: Iterable[UUID]) -> dict[UUID, RequestSpec]:
     """By the job's uid. Asks the database only about jobs that this process has not seen."""
     wanted = list(dict.fromkeys(uids))
     found = {uid: asked for uid in wanted if (asked := _kept.get(uid)) is not None}
@@ -78,32 +78,36 @@ def asked_for(uids: Iterable[UUID]) -> dict[UUID, Asked]:
     return found
 
 
-def waiting_jobs(rows: QuerySet[Job]) -> tuple[WaitingJob, ...]:
+def waiting_jobs_from_queryset(rows: QuerySet[Job]) -> tuple[WaitingJob, ...]:
     """Queued jobs as the planner sees them, in the order of `rows`. Three queries at most."""
     found: list[Any] = list(rows.values_list(*COLUMNS))
-    asked = asked_for(row[1] for row in found)
+    asked = request_specs(row[1] for row in found)
     links = Job.after.through.objects.filter(from_job__status=JobStatus.QUEUED)
     after = _unmet(links) if found else {}
-    return tuple(as_job(row, asked[row[1]], after.get(row[0], ())) for row in found)
+    return tuple(
+        waiting_job_from_columns(row, asked[row[1]], after.get(row[0], ())) for row in found
+    )
 
 
-def waiting_job(job: Job) -> WaitingJob:
+def waiting_job_from_row(job: Job) -> WaitingJob:
     """One job as the planner sees it, from the row in hand: read it with its project and owner."""
-    return as_if_queued([job])[0]
+    return waiting_jobs_from_rows([job])[0]
 
 
-def as_if_queued(jobs: Sequence[Job]) -> list[WaitingJob]:
+def waiting_jobs_from_rows(jobs: Sequence[Job]) -> list[WaitingJob]:
     """Rows in hand as the planner would see them, whatever they wait for. Two queries at most."""
     after = _unmet(Job.after.through.objects.filter(from_job__in=[job.pk for job in jobs]))
-    asked = asked_for(job.uid for job in jobs)
+    asked = request_specs(job.uid for job in jobs)
     found = []
     for job in jobs:
         row = [reduce(getattr, column.split("__"), job) for column in COLUMNS]
-        found.append(as_job(row, asked[job.uid], after.get(job.pk, ())))
+        found.append(waiting_job_from_columns(row, asked[job.uid], after.get(job.pk, ())))
     return found
 
 
-def as_job(row: Sequence[Any], asked: Asked, after: tuple[str, ...] = ()) -> WaitingJob:
+def waiting_job_from_columns(
+    row: Sequence[Any], asked: RequestSpec, after: tuple[str, ...] = ()
+) -> WaitingJob:
     """`row` has COLUMNS."""
     (pk, _, name, project, user, priority, queued_at, submitted_at, replicas, cpu, memory) = row[
         :11
@@ -116,7 +120,7 @@ def as_job(row: Sequence[Any], asked: Asked, after: tuple[str, ...] = ()) -> Wai
         project=project,
         user=user,
         priority=Priority(priority),
-        queued_at=seconds(queued_at or submitted_at),
+        queued_at=epoch_seconds(queued_at or submitted_at),
         replicas=replicas,
         device=asked.device,
         cpu_milli=cpu,
@@ -131,15 +135,15 @@ def as_job(row: Sequence[Any], asked: Asked, after: tuple[str, ...] = ()) -> Wai
         bypassed=bypassed,
         begin_at=ceil(begin_at.timestamp()) if begin_at else 0,
         after=after,
-        held_because=f"{because} ({by})" if by else "",
+        hold_reason=f"{because} ({by})" if by else "",
         needs=asked.needs,
         tolerates=asked.tolerates,
-        group=group_of(name),
+        group=run_group(name),
         disk_mib=disk,
     )
 
 
-def as_waiting(
+def waiting_job_from_request(
     request: JobRequest, *, id: str, project: str, user: str, queued_at: int
 ) -> WaitingJob:
     """A request as if it stood in the queue now, with a delay counted from then."""
@@ -165,23 +169,23 @@ def as_waiting(
         after=tuple(label.removeprefix("J-") for label in request.after),
         needs=asked.needs,
         tolerates=asked.tolerates,
-        group=group_of(request.name),
+        group=run_group(request.name),
         disk_mib=request.disk_mib,
     )
 
 
-def group_of(name: str) -> str:
+def run_group(name: str) -> str:
     """What makes runs of one user alike: the name without its numbers."""
     return re.sub(r"[0-9]+", "#", name)
 
 
-def seconds(at: datetime) -> int:
+def epoch_seconds(at: datetime) -> int:
     """Whole seconds since the epoch."""
     return int(at.timestamp())
 
 
-def _of(request: JobRequest) -> Asked:
-    return Asked(
+def _of(request: JobRequest) -> RequestSpec:
+    return RequestSpec(
         device=request.device,
         topology=request.topology,
         processes=request.processes,

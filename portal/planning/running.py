@@ -8,23 +8,23 @@ from uuid import UUID
 
 from agents.contract.documents import SliceKind
 from portal.jobs.models import Allocation, Job
-from portal.planning.requests import COLUMNS, as_job, asked_for, seconds
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from portal.planning.requests import COLUMNS, epoch_seconds, request_specs, waiting_job_from_columns
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import RunningJob
-from scheduler.core.model.states import ALLOCATION_LIVE, JOB_HOLDING, JobStatus
+from scheduler.core.model.states import ALLOCATION_LIVE, JOB_ALLOCATED, JobStatus
 
 SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LiveAllocation:
     """A live allocation. `seconds`: since it was bound."""
 
     job: int
     attempt: int
     rank: int
     node: UUID
-    place: SlicePlace
+    place: DevicePlacement
     project: str
     user: str
     cpu_milli: int
@@ -32,7 +32,7 @@ class Held:
     seconds: int
 
 
-def held_now(now: datetime) -> list[Held]:
+def live_allocations(now: datetime) -> list[LiveAllocation]:
     """Every live allocation, by job, attempt and rank."""
     rows = (
         Allocation.objects.filter(status__in=[str(s) for s in ALLOCATION_LIVE])
@@ -61,10 +61,10 @@ def held_now(now: datetime) -> list[Held]:
     return [_held(row, now) for row in rows]
 
 
-def _held(row: tuple[object, ...], now: datetime) -> Held:
+def _held(row: tuple[object, ...], now: datetime) -> LiveAllocation:
     job, attempt, rank, node, project, user, cpu, memory, bound_at, units, *device = row
     slice_id, gpu, kind, profile, start, size, mib, threads = device
-    place = SlicePlace(
+    place = DevicePlacement(
         gpu=str(gpu),
         kind=SliceKind(str(kind)),
         profile=profile,  # type: ignore[arg-type]  # columns of the query above
@@ -76,37 +76,37 @@ def _held(row: tuple[object, ...], now: datetime) -> Held:
         threads=threads,  # type: ignore[arg-type]
     )
     used = max(0, (now - bound_at) // SECOND) if isinstance(bound_at, datetime) else 0
-    return Held(job, attempt, rank, node, place, project, user, cpu, memory, used)  # type: ignore[arg-type]
+    return LiveAllocation(job, attempt, rank, node, place, project, user, cpu, memory, used)  # type: ignore[arg-type]
 
 
-def running_jobs(held: Iterable[Held], now: datetime) -> tuple[RunningJob, ...]:
+def running_jobs(held: Iterable[LiveAllocation], now: datetime) -> tuple[RunningJob, ...]:
     """The jobs that hold devices, by id. `started_at` is when the limit began to count; for one
     that still prepares it is now, as it cannot end before."""
-    places: dict[int, list[Held]] = defaultdict(list)
+    places: dict[int, list[LiveAllocation]] = defaultdict(list)
     for row in held:
         places[row.job].append(row)
-    holding = Job.objects.filter(status__in=[str(s) for s in JOB_HOLDING]).order_by("id")
+    holding = Job.objects.filter(status__in=[str(s) for s in JOB_ALLOCATED]).order_by("id")
     rows = list(holding.values_list(*COLUMNS, "status", "started_at"))
-    asked = asked_for(row[1] for row in rows)
+    asked = request_specs(row[1] for row in rows)
     return tuple(
         RunningJob(
-            job=as_job(row, asked[row[1]]),
+            job=waiting_job_from_columns(row, asked[row[1]]),
             replicas=_replicas(places[row[0]]),
-            started_at=seconds(row[-1] or now),
+            started_at=epoch_seconds(row[-1] or now),
             stopping=row[-2] == JobStatus.STOPPING,
         )
         for row in rows
     )
 
 
-def _replicas(held: list[Held]) -> tuple[ReplicaPlace, ...]:
+def _replicas(held: list[LiveAllocation]) -> tuple[ReplicaPlacement, ...]:
     """Those of the last attempt: an earlier one may still be giving its devices back."""
     last = max((row.attempt for row in held), default=0)
-    by_rank: dict[int, list[Held]] = defaultdict(list)
+    by_rank: dict[int, list[LiveAllocation]] = defaultdict(list)
     for row in held:
         if row.attempt == last:
             by_rank[row.rank].append(row)
     return tuple(
-        ReplicaPlace(rank, str(rows[0].node), tuple(row.place for row in rows))
+        ReplicaPlacement(rank, str(rows[0].node), tuple(row.place for row in rows))
         for rank, rows in sorted(by_rank.items())
     )

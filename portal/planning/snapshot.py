@@ -1,15 +1,14 @@
-"""Rows as the planner's values, in a constant number of queries. Decides nothing."""
+"""Nodes, GPUs, slices and quotas as the planner's values, in a constant number of queries."""
 
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery, Sum, TextField
+from django.db.models import OuterRef, Q, Subquery, Sum, TextField
 from django.db.models.functions import Cast
 
 from agents.contract.codec import decode
@@ -18,69 +17,31 @@ from agents.contract.errors import ContractError
 from agents.contract.topology import NodeTopology
 from portal.inventory.boards import profiles_of
 from portal.inventory.models import Gpu, Node, Slice
-from portal.jobs.models import Allocation, Job, Replica
-from portal.planning.history_cache import Lately
-from portal.planning.requests import as_waiting, seconds, waiting_job, waiting_jobs
-from portal.planning.running import held_now, running_jobs
-from portal.planning.usage import owners
-from portal.quotas.budgets import budgets_now
+from portal.jobs.models import Allocation, Replica
+from portal.planning.requests import epoch_seconds
 from portal.quotas.models import Quota
 from scheduler.core.model.links import UNKNOWN, Links, links_of
-from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, QuotaView, SliceView
 from scheduler.core.model.states import (
     ALLOCATION_LIVE,
     SLICE_LIVE,
     GpuHealth,
-    JobStatus,
     NodeStatus,
     SliceStatus,
 )
 
-__all__ = ["as_waiting", "cluster_snapshot", "queue", "quotas_now", "waiting_job"]
 
-HALF_LIFE_SECONDS = Policy().half_life_seconds
-
-
-def cluster_snapshot(
-    *,
-    now: datetime,
-    nodes: Iterable[UUID] | None = None,
-    jobs: QuerySet[Job] | None = None,
-    half_life_seconds: int = HALF_LIFE_SECONDS,
-    lately: Lately | None = None,
-) -> ClusterSnapshot:
-    """The cluster as the rows have it: all nodes or only `nodes`. With `jobs` as the queue, also
-    who runs, who owns how much, and what was asked for and run lately: from `lately` where that
-    is young enough, else all of it from the rows."""
-    there = ClusterSnapshot(
+def cluster_snapshot(*, now: datetime, nodes: Iterable[UUID] | None = None) -> ClusterSnapshot:
+    """Nodes and quotas alone: all nodes, or only `nodes`. Enough to check whether a job could ever
+    run, or whether a placement still fits; `planner_input` adds the queue."""
+    return ClusterSnapshot(
         now=int(now.timestamp()),
         nodes=_nodes(list(nodes) if nodes is not None else None),
-        quotas=quotas_now(),
-    )
-    if jobs is None:
-        return there
-    held, lately = held_now(now), lately or Lately()
-    with lately.lock:
-        mix, past = lately.told(now)
-        owned = owners(held, now, half_life_seconds, lately.used)
-    return replace(
-        there,
-        jobs=waiting_jobs(jobs),
-        running=running_jobs(held, now),
-        budgets=budgets_now(now),
-        owners=owned,
-        mix=mix,
-        past=past,
+        quotas=quota_views(),
     )
 
 
-def queue() -> QuerySet[Job]:
-    """The jobs that wait for a place, oldest first."""
-    return Job.objects.filter(status=JobStatus.QUEUED).order_by("queued_at", "id")
-
-
-def quotas_now() -> tuple[QuotaView, ...]:
+def quota_views() -> tuple[QuotaView, ...]:
     """Every quota, and what is held of it. One query."""
     rows: Iterable[tuple[Any, ...]] = Quota.objects.order_by("id").values_list(
         "project__slug",
@@ -116,7 +77,7 @@ def _node(row: Any, gpus: Iterable[GpuView], held: tuple[int, int, int]) -> Node
         cpu_total_milli=row.cpu_milli,
         memory_total_mib=row.memory_mib,
         gpus=tuple(gpus),
-        unavailable_because=because,
+        unavailable_reason=because,
         unavailable_key=key,
         share_clients=row.facts.get("share_clients", 0),
         labels=tuple(row.labels),
@@ -191,7 +152,7 @@ def _gpu(row: Gpu, slices: list[SliceView]) -> GpuView:
         numa_node=row.numa_node,
         profiles=profiles_of(row),
         pinned=row.pinned,
-        settles_at=seconds(row.settles_at) if row.settles_at else 0,
+        settles_at=epoch_seconds(row.settles_at) if row.settles_at else 0,
     )
 
 
@@ -217,7 +178,7 @@ def _slice(row: Any) -> SliceView:
         profile=row.profile,
         start=row.start,
         size=row.size,
-        held=row.project is not None,
+        allocated=row.project is not None,
         ready=row.status == SliceStatus.READY and not row.busy,
         threads=row.threads,
         memory_mib=row.memory_mib,

@@ -4,7 +4,7 @@ from typing import Any
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import Project
-from scheduler.core.model.message import Said, say
+from scheduler.core.model.message import Message, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.request.quantities import write_seconds
@@ -18,10 +18,10 @@ def approval_needed(
     The sentence names the first threshold that it is above: size, time, size x time, priority. The
     evidence has all of them, for who decides."""
     used = units * seconds
-    above: list[tuple[Said, dict[str, Any]]] = []
+    above: list[tuple[Message, dict[str, Any]]] = []
 
     def note(key: str, evidence: dict[str, Any], **values: str) -> None:
-        above.append((say(f"approval.{key}", project=project.slug, **values), evidence))
+        above.append((make_message(f"approval.{key}", project=project.slug, **values), evidence))
 
     if (most := project.approval_units) is not None and units > most:
         evidence = {"needed_units": units, "approval_units": most}
@@ -37,7 +37,7 @@ def approval_needed(
     if not above:
         return None
     whole = {name: value for _, evidence in above for name, value in evidence.items()}
-    return Reason(ReasonCode.APPROVAL, above[0][0], whole, say("unblocks.approved"))
+    return Reason(ReasonCode.APPROVAL, above[0][0], whole, make_message("unblocks.approved"))
 
 
 def _time(seconds: int) -> str:

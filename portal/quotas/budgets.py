@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce, Greatest, Least
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.audit.services import audit_record
-from portal.database.intervals import NextSecond, cost, number, overlap
+from portal.database.intervals import NextSecond, epoch_seconds, lease_unit_seconds, overlaps
 from portal.errors import Refused
 from portal.jobs.models import Allocation
 from portal.live.bell import ring_plan
@@ -64,7 +64,7 @@ def budget_remove(*, budget: Budget, actor: str) -> None:
         ring_plan()
 
 
-def budgets_now(now: datetime) -> tuple[BudgetView, ...]:
+def current_budgets(now: datetime) -> tuple[BudgetView, ...]:
     """The budgets that count now, with what is used and what running work may still use of them.
     Three queries, however many budgets and allocations there are."""
     rows = list(
@@ -86,7 +86,7 @@ def budget_views(rows: list[Budget], now: datetime) -> tuple[BudgetView, ...]:
             user=row.user.username if row.user else "",
             limit_unit_seconds=row.limit_unit_seconds,
             used_unit_seconds=_of(row, used, row.starts_at),
-            held_unit_seconds=_of(row, held, row.ends_at),
+            reserved_unit_seconds=_of(row, held, row.ends_at),
             ends_at=int(row.ends_at.timestamp()),
         )
         for row in rows
@@ -99,8 +99,8 @@ def _used(budgets: list[Budget], now: datetime) -> Sums:
     sums = {}
     for at in starts:
         until = max(at, now)
-        sums[_name(at)] = Sum(cost(at, until), filter=overlap(at, until))
-    return _by_owner(budgets, Allocation.objects.filter(overlap(min(starts), now)), sums)
+        sums[_name(at)] = Sum(lease_unit_seconds(at, until), filter=overlaps(at, until))
+    return _by_owner(budgets, Allocation.objects.filter(overlaps(min(starts), now)), sums)
 
 
 def _held(budgets: list[Budget], now: datetime) -> Sums:
@@ -112,7 +112,7 @@ def _held(budgets: list[Budget], now: datetime) -> Sums:
     ends = {budget.ends_at for budget in budgets}
     sums = {}
     for at in ends:
-        left = Least(started + limit, Value(number(at))) - Value(number(now))
+        left = Least(started + limit, Value(epoch_seconds(at))) - Value(epoch_seconds(now))
         sums[_name(at)] = Sum(F("units") * Greatest(left, Value(0)))
     live = Allocation.objects.filter(
         status__in=[str(s) for s in ALLOCATION_LIVE], released_at__isnull=True
@@ -135,7 +135,7 @@ def _counts(row: Budget, project_id: int, user_id: int) -> bool:
 
 
 def _name(at: datetime) -> str:
-    return f"at_{number(at)}"
+    return f"at_{epoch_seconds(at)}"
 
 
 def _facts(row: Budget) -> dict[str, Any]:

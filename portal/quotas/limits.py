@@ -7,7 +7,7 @@ from scheduler.core.model.snapshot import BudgetView, QuotaView
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class LimitEffect:
     """A limit, in units; of a budget in unit-seconds. `held`: what counts now; `after`: with the
     work. `user` "" is the whole project, `model` "" every model of GPU. `ends_at`, in seconds since
     the epoch, is a budget's."""
@@ -15,22 +15,22 @@ class Against:
     is_budget: bool
     user: str
     limit: int
-    held: int
+    before: int
     after: int
     model: str = ""
     ends_at: int | None = None
 
     @property
-    def is_over(self) -> bool:
+    def is_exceeded(self) -> bool:
         return self.after > self.limit
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Nothing, where it is over."""
         return max(0, self.limit - self.after)
 
 
-def against(
+def limit_effects(
     quotas: Iterable[QuotaView],
     budgets: Iterable[BudgetView],
     *,
@@ -39,12 +39,12 @@ def against(
     units: int,
     seconds: int,
     models: Collection[str] = ("",),
-) -> tuple[Against, ...]:
+) -> tuple[LimitEffect, ...]:
     """Every limit that `units` for at most `seconds` count against, quotas first, the project's
     before the user's. `models`: what a quota may call the GPUs."""
     owners = (project, ""), (project, user)
     found = [
-        Against(
+        LimitEffect(
             *(False, q.user, q.limit_units + q.borrow_units, q.used_units, q.used_units + units),
             model=q.model,
         )
@@ -53,8 +53,8 @@ def against(
     ]
     for budget in budgets:
         if (budget.project, budget.user) in owners:
-            held = budget.used_unit_seconds + budget.held_unit_seconds
+            held = budget.used_unit_seconds + budget.reserved_unit_seconds
             after = held + units * seconds
             limit, ends_at = budget.limit_unit_seconds, budget.ends_at
-            found.append(Against(True, budget.user, limit, held, after, ends_at=ends_at))
+            found.append(LimitEffect(True, budget.user, limit, held, after, ends_at=ends_at))
     return tuple(found)

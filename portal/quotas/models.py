@@ -99,13 +99,13 @@ class PlannerPolicy(models.Model):
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
     order = models.CharField(
-        max_length=16, choices=words(policy.Order), default=str(_BY_DEFAULT.order)
+        max_length=16, choices=words(policy.OrderMode), default=str(_BY_DEFAULT.order)
     )
     backfill = models.CharField(
-        max_length=16, choices=words(policy.Backfill), default=str(_BY_DEFAULT.backfill)
+        max_length=16, choices=words(policy.BackfillMode), default=str(_BY_DEFAULT.backfill)
     )
     preemption = models.CharField(
-        max_length=16, choices=words(policy.Preemption), default=str(_BY_DEFAULT.preemption)
+        max_length=16, choices=words(policy.PreemptionMode), default=str(_BY_DEFAULT.preemption)
     )
     merge = models.BooleanField(default=_BY_DEFAULT.merge)
     warm = models.BooleanField(default=_BY_DEFAULT.warm)
@@ -122,9 +122,9 @@ class PlannerPolicy(models.Model):
         verbose_name_plural = "planner policy"
         constraints = [
             models.CheckConstraint(condition=Q(id=1), name="policy_is_one"),
-            one_of("order", policy.Order, "policy_order"),
-            one_of("backfill", policy.Backfill, "policy_backfill"),
-            one_of("preemption", policy.Preemption, "policy_preemption"),
+            one_of("order", policy.OrderMode, "policy_order"),
+            one_of("backfill", policy.BackfillMode, "policy_backfill"),
+            one_of("preemption", policy.PreemptionMode, "policy_preemption"),
             models.CheckConstraint(
                 condition=Q(
                     hysteresis__gte=1,

@@ -12,21 +12,21 @@ from portal.audit.services import audit_record
 from portal.errors import Refused
 from portal.live.bell import ring_plan
 from portal.quotas.models import PlannerPolicy
-from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 
-WORDS = {"order": Order, "backfill": Backfill, "preemption": Preemption}
+ENUM_OPTIONS = {"order": OrderMode, "backfill": BackfillMode, "preemption": PreemptionMode}
 # Options of Policy that nobody sets: they keep their defaults. Every other one has a column.
-INTERNAL: frozenset[str] = frozenset()
-OPTIONS = tuple(f.name for f in fields(Policy) if f.name not in INTERNAL)
-SWITCHES = frozenset(f.name for f in fields(Policy) if isinstance(f.default, bool))
-MOST = {"reservations": 1_000, "hysteresis": 100, "moves": 8}
-MOST_OF_ANY = 10 * 366 * 86_400
+INTERNAL_OPTIONS: frozenset[str] = frozenset()
+POLICY_OPTIONS = tuple(f.name for f in fields(Policy) if f.name not in INTERNAL_OPTIONS)
+BOOLEAN_OPTIONS = frozenset(f.name for f in fields(Policy) if isinstance(f.default, bool))
+MAX_VALUES = {"reservations": 1_000, "hysteresis": 100, "moves": 8}
+DEFAULT_MAX_VALUE = 10 * 366 * 86_400
 
 
-def policy_now() -> Policy:
+def current_policy() -> Policy:
     """What the planner may do now; the product's defaults until somebody set something."""
     row = PlannerPolicy.objects.filter(pk=1).first() or PlannerPolicy()
-    return Policy(**{name: _value(name, getattr(row, name)) for name in OPTIONS})
+    return Policy(**{name: _value(name, getattr(row, name)) for name in POLICY_OPTIONS})
 
 
 def policy_set(*, actor: str, version: int | None = None, **options: Any) -> PlannerPolicy:
@@ -41,7 +41,7 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
         if version is not None and version != row.version:
             sentence = "Somebody changed the policy since you read it. Read it again"
             raise Refused("version_stale", sentence, "", 412)
-        before = {name: getattr(row, name) for name in options if name in OPTIONS}
+        before = {name: getattr(row, name) for name in options if name in POLICY_OPTIONS}
         for name, value in options.items():
             _require_sane(name, value)
             setattr(row, name, value)
@@ -60,20 +60,20 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
 
 
 def _require_sane(name: str, value: Any) -> None:
-    if name not in OPTIONS:
+    if name not in POLICY_OPTIONS:
         sentence = Phrase(
             "There is no option %(name)s. There are: %(options)s",
             name=repr(name),
-            options=", ".join(OPTIONS),
+            options=", ".join(POLICY_OPTIONS),
         )
         raise Refused("policy_invalid", sentence, name)
-    if name in WORDS:
+    if name in ENUM_OPTIONS:
         return
-    if name in SWITCHES:
+    if name in BOOLEAN_OPTIONS:
         if not isinstance(value, bool):
             raise Refused("policy_invalid", Phrase("%(name)s is true or false", name=name), name)
         return
-    most = MOST.get(name, MOST_OF_ANY)
+    most = MAX_VALUES.get(name, DEFAULT_MAX_VALUE)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 <= value <= most:
         sentence = Phrase("%(name)s is a number up to %(most)s", name=name, most=most)
@@ -86,10 +86,10 @@ def _save(row: PlannerPolicy) -> None:
         row.full_clean()
     except ValidationError as wrong:
         name, sentences = next(iter(wrong.message_dict.items()))
-        field = name if name in OPTIONS else ""
+        field = name if name in POLICY_OPTIONS else ""
         raise Refused("policy_invalid", " ".join(sentences), field) from wrong
     row.save()
 
 
 def _value(name: str, stored: Any) -> Any:
-    return WORDS[name](stored) if name in WORDS else stored
+    return ENUM_OPTIONS[name](stored) if name in ENUM_OPTIONS else stored

@@ -17,37 +17,37 @@ from portal.accounts.models import Membership
 from portal.accounts.selectors import is_project_admin
 from portal.audit.models import Event
 from portal.jobs.models import Job
-from portal.webhooks.addresses import Network, Resolve, networks, resolve
-from portal.webhooks.http import Message, Sent, send
+from portal.webhooks.addresses import Network, Resolver, parse_networks, resolve_host
+from portal.webhooks.http import SendResult, WebhookMessage, post_message
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import unseal
-from portal.webhooks.values import DeliveryStatus, wait_after
+from portal.webhooks.values import DeliveryStatus, retry_delay
 
-MOST_EVENTS = 500
-MOST_AT_ONCE = 16
+EVENT_BATCH = 500
+SEND_BATCH = 16
 # Longer than any send takes: who finds a message whose time has come sends it.
-TAKEN_FOR = timedelta(seconds=60)
-KEPT_FOR = timedelta(days=30)
+CLAIM_DURATION = timedelta(seconds=60)
+RETENTION = timedelta(days=30)
 # Two transactions may commit in another order than their events were numbered in.
-OVERLAP = 200
+EVENT_OVERLAP = 200
 
 
-def deliver_once(look_up: Resolve = resolve) -> None:
+def webhooks_deliver(look_up: Resolver = resolve_host) -> None:
     """One round."""
     for endpoint in Endpoint.objects.filter(off_because="").select_related("project", "owner"):
-        collect(endpoint)
-    send_due(networks(settings.PLATFORM.webhook_networks), look_up)
-    Delivery.objects.filter(created_at__lt=timezone.now() - KEPT_FOR).delete()
+        deliveries_collect(endpoint)
+    due_deliveries_send(parse_networks(settings.PLATFORM.webhook_networks), look_up)
+    Delivery.objects.filter(created_at__lt=timezone.now() - RETENTION).delete()
 
 
-def collect(endpoint: Endpoint) -> None:
+def deliveries_collect(endpoint: Endpoint) -> None:
     """Write down what the endpoint is to be told of what has happened since."""
     if because := _off_because(endpoint):
         Endpoint.objects.filter(pk=endpoint.pk).update(off_because=because)
         return
-    start = max(endpoint.first_event, endpoint.seen_event - OVERLAP)
+    start = max(endpoint.first_event, endpoint.seen_event - EVENT_OVERLAP)
     rows = Event.objects.filter(noun="job", id__gt=start).order_by("id")
-    new = list(rows.filter(id__gt=endpoint.seen_event).values_list("id", flat=True)[:MOST_EVENTS])
+    new = list(rows.filter(id__gt=endpoint.seen_event).values_list("id", flat=True)[:EVENT_BATCH])
     if not new:
         return
     told = _mine(endpoint, rows.filter(id__lte=new[-1])).select_related(
@@ -59,7 +59,7 @@ def collect(endpoint: Endpoint) -> None:
                 endpoint=endpoint,
                 event=event.pk,
                 kind=f"job.{event.new}",
-                body=body_of(event, event.job),
+                body=message_body(event, event.job),
                 next_at=timezone.now(),
             )
             for event in told
@@ -70,7 +70,7 @@ def collect(endpoint: Endpoint) -> None:
     Endpoint.objects.filter(pk=endpoint.pk).update(seen_event=new[-1])
 
 
-def body_of(event: Event, job: Job) -> str:
+def message_body(event: Event, job: Job) -> str:
     """What is told of a job's change of status."""
     facts = {
         "id": event.pk,
@@ -91,41 +91,47 @@ def body_of(event: Event, job: Job) -> str:
     return json.dumps(facts, ensure_ascii=False)
 
 
-def send_due(named: tuple[Network, ...], look_up: Resolve = resolve) -> None:
+def due_deliveries_send(
+    allowed_networks: tuple[Network, ...], look_up: Resolver = resolve_host
+) -> None:
     """Send what is due, several at a time, and write down what came of it."""
     now = timezone.now()
     due = Delivery.objects.filter(
         status=DeliveryStatus.WAITING, next_at__lte=now, endpoint__off_because=""
     )
-    rows = due.select_related("endpoint").order_by("next_at", "id")[:MOST_AT_ONCE]
+    rows = due.select_related("endpoint").order_by("next_at", "id")[:SEND_BATCH]
     mine = [row for row in rows if _take(row)]
     messages = [_message(row) for row in mine]
-    with ThreadPoolExecutor(max_workers=MOST_AT_ONCE) as pool:
-        sent = list(pool.map(lambda m: send(m, named, look_up) if m else NO_SECRET, messages))
+    with ThreadPoolExecutor(max_workers=SEND_BATCH) as pool:
+        sent = list(
+            pool.map(
+                lambda m: post_message(m, allowed_networks, look_up) if m else NO_SECRET, messages
+            )
+        )
     for row, result in zip(mine, sent, strict=True):
         _note(row, result)
 
 
-NO_SECRET = Sent(None, "The server's key was changed: remove this webhook and add it again")
+NO_SECRET = SendResult(None, "The server's key was changed: remove this webhook and add it again")
 
 
 def _take(row: Delivery) -> bool:
     """Guarded by what was read: another worker may have been quicker."""
     taken = Delivery.objects.filter(pk=row.pk, next_at=row.next_at, status=DeliveryStatus.WAITING)
-    return taken.update(next_at=timezone.now() + TAKEN_FOR) == 1
+    return taken.update(next_at=timezone.now() + CLAIM_DURATION) == 1
 
 
-def _message(row: Delivery) -> Message | None:
+def _message(row: Delivery) -> WebhookMessage | None:
     try:
         secret = unseal(row.endpoint.sealed)
     except InvalidToken:
         return None
-    return Message(row.pk, row.event, row.endpoint.url, secret, row.body.encode())
+    return WebhookMessage(row.pk, row.event, row.endpoint.url, secret, row.body.encode())
 
 
-def _note(row: Delivery, sent: Sent) -> None:
+def _note(row: Delivery, sent: SendResult) -> None:
     now, tries = timezone.now(), row.tries + 1
-    wait = None if not sent.problem else wait_after(tries)
+    wait = None if not sent.problem else retry_delay(tries)
     if not sent.problem:
         status = DeliveryStatus.DELIVERED
     else:

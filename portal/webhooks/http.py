@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import httpx
 
 from portal.errors import Refused
-from portal.webhooks.addresses import Network, Resolve, Target, resolve, target_of
+from portal.webhooks.addresses import Network, Resolver, WebhookTarget, resolve_host, resolve_target
 from portal.webhooks.secrets import signature
 
 TIMEOUT_SECONDS = 5.0
-MOST_READ = 1_024
+MAX_RESPONSE_BYTES = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WebhookMessage:
     delivery: int
     event: int
     url: str
@@ -24,7 +24,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SendResult:
     """`status` is that of the answer, None where there was none. `problem` is empty if it is
     taken."""
 
@@ -32,20 +32,22 @@ class Sent:
     problem: str
 
 
-def send(message: Message, named: Iterable[Network], look_up: Resolve = resolve) -> Sent:
+def post_message(
+    message: WebhookMessage, allowed_networks: Iterable[Network], look_up: Resolver = resolve_host
+) -> SendResult:
     """Post it to the address that was just checked, without following where it is sent on to."""
     try:
-        target = target_of(message.url, named, look_up)
+        target = resolve_target(message.url, allowed_networks, look_up)
         return _post(message, target)
     except Refused as refused:
-        return Sent(None, refused.sentence[:200])
+        return SendResult(None, refused.sentence[:200])
     except httpx.TimeoutException:
-        return Sent(None, f"No answer within {TIMEOUT_SECONDS:.0f} s")
+        return SendResult(None, f"No answer within {TIMEOUT_SECONDS:.0f} s")
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as wrong:
-        return Sent(None, f"{type(wrong).__name__}: {wrong}"[:200])
+        return SendResult(None, f"{type(wrong).__name__}: {wrong}"[:200])
 
 
-def _post(message: Message, target: Target) -> Sent:
+def _post(message: WebhookMessage, target: WebhookTarget) -> SendResult:
     """To the address itself, with the name in Host and in TLS: nothing is resolved again."""
     address = f"[{target.address}]" if ":" in target.address else target.address
     url = f"{target.scheme}://{address}:{target.port}{target.path}"
@@ -56,17 +58,19 @@ def _post(message: Message, target: Target) -> Sent:
             "POST",
             url,
             content=message.body,
-            headers=headers(message, target, int(time.time())),
+            headers=message_headers(message, target, int(time.time())),
             extensions={"sni_hostname": target.host},
         ) as answer,
     ):
         _read_some(answer, end)
         if answer.is_success:
-            return Sent(answer.status_code, "")
-        return Sent(answer.status_code, f"It answered {answer.status_code}")
+            return SendResult(answer.status_code, "")
+        return SendResult(answer.status_code, f"It answered {answer.status_code}")
 
 
-def headers(message: Message, target: Target, timestamp: int) -> dict[str, str]:
+def message_headers(
+    message: WebhookMessage, target: WebhookTarget, timestamp: int
+) -> dict[str, str]:
     """What goes with the body: who it is for, what it is, and the proof that it is ours."""
     is_usual = target.port == (443 if target.scheme == "https" else 80)
     host = f"[{target.host}]" if ":" in target.host else target.host
@@ -86,5 +90,5 @@ def _read_some(answer: httpx.Response, end: float) -> None:
     seen = 0
     for chunk in answer.iter_raw():
         seen += len(chunk)
-        if seen > MOST_READ or time.monotonic() > end:
+        if seen > MAX_RESPONSE_BYTES or time.monotonic() > end:
             return

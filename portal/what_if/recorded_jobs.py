@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 from portal.errors import Refused
 from portal.jobs.models import Attempt, Job
 from portal.planning.history import past_runs
-from portal.planning.requests import COLUMNS, as_job, asked_for, seconds
+from portal.planning.requests import COLUMNS, epoch_seconds, request_specs, waiting_job_from_columns
 from portal.planning.snapshot import cluster_snapshot
 from portal.planning.usage import owners
 from portal.quotas.policy import current_policy
@@ -45,7 +45,7 @@ def setting_now(*, now: datetime, days: int) -> Setting:
         policy=policy,
         owners=owners((), since, policy.half_life_seconds),
         dwell_seconds=settings.PLATFORM.partition_dwell_seconds,
-        past=tuple(run for run in past_runs() if run.ended_at < seconds(since)),
+        past=tuple(run for run in past_runs() if run.ended_at < epoch_seconds(since)),
     )
 
 
@@ -71,12 +71,14 @@ def require_jobs(*, now: datetime, days: int) -> None:
 
 def week_of(*, now: datetime, days: int) -> Week:
     """What happened in the last days."""
-    since, until = seconds(now - timedelta(days=days)), seconds(now)
+    since, until = epoch_seconds(now - timedelta(days=days)), epoch_seconds(now)
     jobs = jobs_between(now - timedelta(days=days), now)
     rows: list[Any] = list(jobs.values_list(*COLUMNS, "finished_at", "status"))
-    asked, tries = asked_for(row[1] for row in rows), _tries(jobs)
+    asked, tries = request_specs(row[1] for row in rows), _tries(jobs)
     after = _after(jobs, {row[0] for row in rows})
-    read = [(as_job(row, asked[row[1]], after.get(row[0], ())), row) for row in rows]
+    read = [
+        (waiting_job_from_columns(row, asked[row[1]], after.get(row[0], ())), row) for row in rows
+    ]
     part = _usual_part((job, tries[row[0]]) for job, row in read if row[-2])
     found = (
         _recorded(job, tries[row[0]], row[-2], row[-1], since, until, part) for job, row in read
@@ -100,10 +102,10 @@ def _recorded(
     if finished_at is None or not tries:
         ran = max(ran, round(part * limit) - before)
     return Recorded(
-        job=replace(job, attained_seconds=before, preempted=0, bypassed=0, held_because=""),
+        job=replace(job, attained_seconds=before, preempted=0, bypassed=0, hold_reason=""),
         ran_seconds=min(ran, limit - before),
         completed=status == JobStatus.SUCCEEDED,
-        withdrawn_at=seconds(finished_at) if finished_at and not tries else 0,
+        withdrawn_at=epoch_seconds(finished_at) if finished_at and not tries else 0,
         waited_seconds=_waited(job.queued_at, held) if held else None,
         was_held=any(start < since < end for start, end in held),
         is_counted=job.queued_at >= since,
@@ -135,7 +137,7 @@ def _tries(jobs: QuerySet[Job]) -> dict[int, Tries]:
     found: dict[int, Tries] = defaultdict(list)
     times = rows.order_by("job_id", "number").values_list("job_id", "created_at", "ended_at")
     for job, start, end in times:
-        found[job].append((seconds(start), seconds(end) if end else None))
+        found[job].append((epoch_seconds(start), epoch_seconds(end) if end else None))
     return found
 
 

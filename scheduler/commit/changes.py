@@ -11,30 +11,30 @@ from django.utils import timezone
 from agents.contract.phrase import Phrase
 from portal.allocations.services import idle_slices
 from portal.audit.transitions import advance
-from portal.database.locks import locked
+from portal.database.locks import lock_rows
 from portal.inventory.models import Gpu
 from portal.jobs.lifecycle import PREEMPTED, job_stop
 from portal.jobs.models import Job
 from portal.live.bell import ring
-from portal.planning.alternatives import carried
-from scheduler.core.model.decisions import Hold, Merge, Preempt, PreemptCause, Reservation
-from scheduler.core.model.states import JOB_HOLDING, JobStatus, SliceStatus
+from portal.planning.alternatives import with_alternatives_of
+from scheduler.core.model.decisions import Deferral, Merge, Preemption, PreemptionCause, Reservation
+from scheduler.core.model.states import JOB_ALLOCATED, JobStatus, SliceStatus
 
-HOLDS_AT_ONCE, MOST_BELLS = 500, 1_000
+BATCH_SIZE, MOST_BELLS = 500, 1_000
 
 # What the victim's people read. They are not told for whom: it may be another project's.
 WHY_PREEMPTED = {
-    PreemptCause.PRIORITY: Phrase("stopped for a job of higher priority"),
-    PreemptCause.RECLAIM: Phrase("stopped because who lent the quota wants it back"),
-    PreemptCause.ORDER: Phrase("stopped for a job whose turn is earlier"),
-    PreemptCause.MOVE: Phrase("stopped to start again elsewhere, so that another job fits"),
+    PreemptionCause.PRIORITY: Phrase("stopped for a job of higher priority"),
+    PreemptionCause.RECLAIM: Phrase("stopped because who lent the quota wants it back"),
+    PreemptionCause.ORDER: Phrase("stopped for a job whose turn is earlier"),
+    PreemptionCause.MOVE: Phrase("stopped to start again elsewhere, so that another job fits"),
 }
 
 
 def merge_commit(merge: Merge) -> bool:
     """Begin to delete idle slices, all of them or none. Their places free up when they are gone."""
     with transaction.atomic():
-        gpu = next(iter(locked(Gpu.objects.filter(pk=merge.gpu))), None)
+        gpu = next(iter(lock_rows(Gpu.objects.filter(pk=merge.gpu))), None)
         idle = idle_slices(list(merge.slices))
         if gpu is None or gpu.pinned or len(idle) != len(merge.slices):
             return False
@@ -51,15 +51,15 @@ def settles_at() -> datetime:
     return timezone.now() + timedelta(seconds=settings.PLATFORM.partition_dwell_seconds)
 
 
-def preempt_commit(preempt: Preempt) -> bool:
+def preempt_commit(preempt: Preemption) -> bool:
     """Begin to stop a job, with its grace, that then queues again. False when it ended, stops
     already, or may not be stopped."""
     with transaction.atomic():
-        job = next(iter(locked(Job.objects.filter(pk=preempt.job))), None)
+        job = next(iter(lock_rows(Job.objects.filter(pk=preempt.job))), None)
         if job is None or not job.preemptible:
             return False
         status = JobStatus(job.status)
-        if status not in JOB_HOLDING or status is JobStatus.STOPPING:
+        if status not in JOB_ALLOCATED or status is JobStatus.STOPPING:
             return False
         sentence = Phrase("%(why)s; it queues again by itself", why=WHY_PREEMPTED[preempt.cause])
         job_stop(job=job, stop_reason=PREEMPTED, sentence=sentence)
@@ -84,7 +84,7 @@ def reservations_write(reservations: tuple[Reservation, ...]) -> None:
             ring(f"job:{pk}")
 
 
-def holds_write(holds: tuple[Hold, ...]) -> None:
+def deferrals_write(holds: tuple[Deferral, ...]) -> None:
     """Write each waiting job's reason and position where they changed, many in one query.
 
     Bells ring for the first ones: a page far back in a long queue asks by itself."""
@@ -95,9 +95,9 @@ def holds_write(holds: tuple[Hold, ...]) -> None:
         Job(pk=int(hold.job), reason=reason, position=hold.position)
         for hold in holds
         for old, position in (known.get(int(hold.job), (None, None)),)
-        for reason in (carried(hold.reason.as_dict(), old),)
+        for reason in (with_alternatives_of(hold.reason.as_dict(), old),)
         if (old, position) != (reason, hold.position)
     ]
-    rows.bulk_update(changed, ["reason", "position"], batch_size=HOLDS_AT_ONCE)
+    rows.bulk_update(changed, ["reason", "position"], batch_size=BATCH_SIZE)
     for job in changed[:MOST_BELLS]:
         ring(f"job:{job.pk}")

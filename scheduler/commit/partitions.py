@@ -9,25 +9,25 @@ from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Project
-from portal.audit.transitions import note
-from portal.database.locks import locked
+from portal.audit.transitions import event_record
+from portal.database.locks import lock_rows
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.live.bell import ring
 from portal.planning.snapshot import cluster_snapshot
 from scheduler.commit.changes import settles_at
-from scheduler.core.model.decisions import Carve, SlicePlace
+from scheduler.core.model.decisions import Carve, DevicePlacement
 from scheduler.core.placement.ledger import Ledger, starts
 
 
-def slice_create(gpu: Gpu, device: SlicePlace, project: Project, processes: int) -> Slice:
+def slice_create(gpu: Gpu, device: DevicePlacement, project: Project, processes: int) -> Slice:
     """A new slice for a job of this project. An empty GPU takes the mode that it needs."""
     if device.kind is SliceKind.MPS:
         return _share_create(gpu, device, project, processes)
     return _carved(gpu, device)
 
 
-def _carved(gpu: Gpu, device: SlicePlace) -> Slice:
+def _carved(gpu: Gpu, device: DevicePlacement) -> Slice:
     """A new slice with its claims."""
     mode = GpuMode.MIG if device.kind is SliceKind.MIG else GpuMode.WHOLE
     if mode is GpuMode.MIG:
@@ -48,7 +48,7 @@ def _carved(gpu: Gpu, device: SlicePlace) -> Slice:
     return row
 
 
-def _share_create(gpu: Gpu, device: SlicePlace, project: Project, clients: int) -> Slice:
+def _share_create(gpu: Gpu, device: DevicePlacement, project: Project, clients: int) -> Slice:
     """A share claims no memory slices: the GPU counts what its shares take, and for whom.
 
     Raises IntegrityError where another project, a slice or a whole-GPU job is on it."""
@@ -80,15 +80,15 @@ def carve_commit(carve: Carve) -> bool:
         found = Gpu.objects.filter(pk=carve.gpu).first()
         if found is None:
             return False
-        locked(Node.objects.filter(pk=found.node_id))
-        (gpu,) = locked(Gpu.objects.filter(pk=carve.gpu))
+        lock_rows(Node.objects.filter(pk=found.node_id))
+        (gpu,) = lock_rows(Gpu.objects.filter(pk=carve.gpu))
         board = board_of(gpu)
         profile = board.profile(carve.profile)
         if gpu.pinned or profile is None or not _is_free(gpu, carve, profile):
             return False
         _carved(
             gpu,
-            SlicePlace(
+            DevicePlacement(
                 gpu=carve.gpu,
                 kind=SliceKind.MIG,
                 profile=carve.profile,
@@ -98,7 +98,7 @@ def carve_commit(carve: Carve) -> bool:
                 memory_mib=profile.memory_mib,
             ),
         )
-        note(
+        event_record(
             gpu,
             "carve",
             carve.sentence

@@ -16,31 +16,32 @@ from django.db.models import F
 from django.utils import timezone
 
 from portal.audit.transitions import advance
-from portal.database.locks import locked
-from portal.inventory.boards import quota_names
+from portal.database.locks import lock_rows
+from portal.inventory.boards import quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
-from portal.jobs.models import Allocation, Attempt, Job, Replica, StartEstimate, Wish
+from portal.jobs.models import Allocation, Attempt, DesiredState, Job, Replica, StartEstimate
 from portal.live.bell import ring
-from portal.planning.snapshot import cluster_snapshot, waiting_job
+from portal.planning.requests import waiting_job_from_row
+from portal.planning.snapshot import cluster_snapshot
 from portal.quotas.models import Quota, quotas_of
 from scheduler.commit.changes import (
     bypassed_count,
-    holds_write,
+    deferrals_write,
     merge_commit,
     preempt_commit,
     reservations_write,
 )
 from scheduler.commit.partitions import carve_commit, slice_create
-from scheduler.core.model.decisions import Carve, Place, Plan
+from scheduler.core.model.decisions import Carve, JobPlacement, Plan
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.model.states import JobStatus
-from scheduler.core.placement.fits import fits
+from scheduler.core.placement.legality import fits
 
 log = structlog.get_logger(__name__)
 
-Changed = Callable[[frozenset[UUID]], object]
+OnNodesChanged = Callable[[frozenset[UUID]], object]
 # Nodes hear of so many placements at a time.
-TOLD_AFTER = 16
+NOTIFY_AFTER = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +54,29 @@ class Committed:
     nodes: frozenset[UUID]
 
 
-def commit(plan: Plan, changed: Changed = lambda nodes: None) -> Committed:
+def commit(plan: Plan, on_nodes_changed: OnNodesChanged = lambda nodes: None) -> Committed:
     """Apply a whole plan: placements first, then merges and carves of idle slices, preemptions, and
     what people read: reservations and reasons of holds.
 
     `changed` is told of nodes as soon as they should be something else: those of placements do not
     wait for the rest of the plan, nor the first placements of many for the last ones."""
-    placed: list[Place] = []
-    for some in _batches(plan.places):
+    placed: list[JobPlacement] = []
+    for some in _batches(plan.placements):
         took = [place for place in some if _place_or_leave(place, plan)]
         placed += took
-        changed(_nodes_of(took))
-    if placed and placed[-1] is not plan.places[-1]:
+        on_nodes_changed(_nodes_of(took))
+    if placed and placed[-1] is not plan.placements[-1]:
         bypassed_count(plan.bypassed)
     nodes = _rest_commit(plan)
-    changed(nodes)
-    return Committed(len(placed), len(plan.places) - len(placed), nodes | _nodes_of(placed))
+    on_nodes_changed(nodes)
+    return Committed(len(placed), len(plan.placements) - len(placed), nodes | _nodes_of(placed))
 
 
-def _batches(places: tuple[Place, ...]) -> Iterable[tuple[Place, ...]]:
-    return (places[at : at + TOLD_AFTER] for at in range(0, len(places), TOLD_AFTER))
+def _batches(places: tuple[JobPlacement, ...]) -> Iterable[tuple[JobPlacement, ...]]:
+    return (places[at : at + NOTIFY_AFTER] for at in range(0, len(places), NOTIFY_AFTER))
 
 
-def _nodes_of(placed: Iterable[Place]) -> frozenset[UUID]:
+def _nodes_of(placed: Iterable[JobPlacement]) -> frozenset[UUID]:
     return frozenset(UUID(replica.node) for place in placed for replica in place.replicas)
 
 
@@ -83,17 +84,17 @@ def _rest_commit(plan: Plan) -> frozenset[UUID]:
     """All but the placements. The nodes that it changed."""
     merged = [merge for merge in plan.merges if merge_commit(merge)]
     carved = [carve for carve in plan.carves if _carve_or_leave(carve)]
-    for preempt in plan.preempts:
+    for preempt in plan.preemptions:
         preempt_commit(preempt)
     reservations_write(plan.reservations)
-    holds_write(plan.holds)
+    deferrals_write(plan.deferrals)
     gpus = [merge.gpu for merge in merged] + [carve.gpu for carve in carved]
     return frozenset(Gpu.objects.filter(pk__in=gpus).values_list("node", flat=True))
 
 
-def _place_or_leave(place: Place, plan: Plan) -> bool:
+def _place_or_leave(place: JobPlacement, plan: Plan) -> bool:
     try:
-        return place_commit(place, plan.bypassed if place is plan.places[-1] else ())
+        return place_commit(place, plan.bypassed if place is plan.placements[-1] else ())
     except IntegrityError as guard:
         log.warning("placement_refused_by_database", job=place.job, guard=str(guard))
         return False
@@ -107,7 +108,7 @@ def _carve_or_leave(carve: Carve) -> bool:
         return False
 
 
-def place_commit(place: Place, bypassed: tuple[str, ...] = ()) -> bool:
+def place_commit(place: JobPlacement, bypassed: tuple[str, ...] = ()) -> bool:
     """Give a whole gang its devices, or nothing. False when the world changed meanwhile.
 
     `bypassed` stands with the last placement of a plan: a plan that is committed again after a
@@ -117,14 +118,14 @@ def place_commit(place: Place, bypassed: tuple[str, ...] = ()) -> bool:
         whose = rows.values_list("project_id", "owner_id").first()
         if whose is None:
             return False
-        quotas = locked(quotas_of(*whose))
-        nodes = locked(Node.objects.filter(pk__in={r.node for r in place.replicas}))
-        gpus = {str(g.pk): g for g in locked(Gpu.objects.filter(pk__in=_gpu_ids(place)))}
-        slices = {str(s.pk): s for s in locked(Slice.objects.filter(pk__in=_slice_ids(place)))}
+        quotas = lock_rows(quotas_of(*whose))
+        nodes = lock_rows(Node.objects.filter(pk__in={r.node for r in place.replicas}))
+        gpus = {str(g.pk): g for g in lock_rows(Gpu.objects.filter(pk__in=_gpu_ids(place)))}
+        slices = {str(s.pk): s for s in lock_rows(Slice.objects.filter(pk__in=_slice_ids(place)))}
         job = _locked_job(place)
         if job is None or job.held_by:
             return False
-        asked = waiting_job(job)
+        asked = waiting_job_from_row(job)
         # The clock is read after the GPUs are locked: holders' intervals never overlap.
         now = timezone.now()
         if asked.after or asked.begin_at > now.timestamp():
@@ -137,18 +138,18 @@ def place_commit(place: Place, bypassed: tuple[str, ...] = ()) -> bool:
         StartEstimate.objects.filter(job=job, started_at=None).update(started_at=now)
         if job.reason is not None or job.estimate is not None:
             Job.objects.filter(pk=job.pk).update(reason=None, estimate=None)
-        advance(job, JobStatus.PLACED, said=place.said, position=None, reserved_at=None)
+        advance(job, JobStatus.PLACED, message=place.message, position=None, reserved_at=None)
         ring(f"job:{job.pk}")
         ring("cluster")
         return True
 
 
-def _locked_job(place: Place) -> Job | None:
+def _locked_job(place: JobPlacement) -> Job | None:
     rows = Job.objects.filter(pk=place.job, status=JobStatus.QUEUED)
-    return next(iter(locked(rows.select_related("project", "owner"))), None)
+    return next(iter(lock_rows(rows.select_related("project", "owner"))), None)
 
 
-def _misfit(place: Place, asked: WaitingJob, nodes: list[UUID], label: str) -> bool:
+def _misfit(place: JobPlacement, asked: WaitingJob, nodes: list[UUID], label: str) -> bool:
     snapshot = cluster_snapshot(now=timezone.now(), nodes=nodes)
     reason = fits(place, asked, snapshot)
     if reason is not None:
@@ -156,11 +157,11 @@ def _misfit(place: Place, asked: WaitingJob, nodes: list[UUID], label: str) -> b
     return reason is not None
 
 
-def _units_by_model(place: Place, gpus: dict[str, Gpu]) -> dict[str, int]:
+def _units_by_model(place: JobPlacement, gpus: dict[str, Gpu]) -> dict[str, int]:
     """Units by what a quota may call the GPUs; under "" of all together."""
     units: dict[str, int] = defaultdict(int)
     for device in (d for replica in place.replicas for d in replica.devices):
-        for name in quota_names(gpus[device.gpu]):
+        for name in quota_model_names(gpus[device.gpu]):
             units[name] += device.units
     return units
 
@@ -173,7 +174,7 @@ def _units_take(quotas: list[Quota], units: dict[str, int]) -> None:
 
 
 def _attempt_create(
-    place: Place,
+    place: JobPlacement,
     job: Job,
     processes: int,
     gpus: dict[str, Gpu],
@@ -182,8 +183,8 @@ def _attempt_create(
 ) -> None:
     number = job.attempts.count() + 1
     attempt = Attempt.objects.create(job=job, number=number, created_at=now)
-    # A gang of one has nobody to wait for: its node starts it as soon as it is ready.
-    wish = Wish.RUN if len(place.replicas) == 1 else Wish.PREPARE
+    # A ganDesiredState one has nobody to wait for: its node DesiredStatets it as soon as it is ready.
+    wish = DesiredState.RUN if len(place.replicas) == 1 else DesiredState.PREPARE
     for replica in place.replicas:
         row = Replica.objects.create(
             attempt=attempt, rank=replica.rank, node_id=replica.node, wish=wish
@@ -203,9 +204,9 @@ def _attempt_create(
             )
 
 
-def _gpu_ids(place: Place) -> set[str]:
+def _gpu_ids(place: JobPlacement) -> set[str]:
     return {device.gpu for replica in place.replicas for device in replica.devices}
 
 
-def _slice_ids(place: Place) -> set[str]:
+def _slice_ids(place: JobPlacement) -> set[str]:
     return {d.slice for r in place.replicas for d in r.devices if d.slice}

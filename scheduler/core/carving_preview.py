@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from scheduler.core.carving.proposals import Proposals, propose
-from scheduler.core.model.decisions import Place, Plan, Reservation
+from scheduler.core.model.decisions import JobPlacement, Plan, Reservation
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.plan import plan
-from scheduler.core.queue.order import Outlook
+from scheduler.core.queue.order import WorkEstimator
 
 
 def preview(snapshot: ClusterSnapshot, policy: Policy, job: WaitingJob | None = None) -> Proposals:
@@ -15,20 +15,20 @@ def preview(snapshot: ClusterSnapshot, policy: Policy, job: WaitingJob | None = 
     were set; `job`: as if it waited, too. `Proposals.told` gives a sentence for each.
 
     Modes are told as advice: an empty GPU changes its mode when a placement asks for it."""
-    return preview_with_plan(snapshot, policy, job)[1]
+    return plan_with_proposals(snapshot, policy, job)[1]
 
 
-def preview_with_plan(
+def plan_with_proposals(
     snapshot: ClusterSnapshot,
     policy: Policy,
     job: WaitingJob | None = None,
-    outlook: Outlook | None = None,
+    outlook: WorkEstimator | None = None,
 ) -> tuple[Plan, Proposals]:
     """The same, and what the pass itself would do."""
     if job is not None:
         snapshot = replace(snapshot, jobs=(*snapshot.jobs, job))
     made = plan(snapshot, replace(policy, warm=True), outlook)
-    given: tuple[Place | Reservation, ...] = (*made.places, *made.reservations)
+    given: tuple[JobPlacement | Reservation, ...] = (*made.placements, *made.reservations)
     busy = {d.gpu for one in given for replica in one.replicas for d in replica.devices}
     busy |= {merge.gpu for merge in made.merges} | {carve.gpu for carve in made.carves}
     modes = propose(snapshot, frozenset(busy)).modes

@@ -4,26 +4,26 @@ without it: it holds no decision, only the ledger in the form that the last pass
 
 from scheduler.core.model.snapshot import ClusterSnapshot, NodeView
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.queue.requirements import Asks
+from scheduler.core.queue.requirements import RequirementsTable
 
 
-class Kept:
+class PassCache:
     """For one planner that sees one cluster: not for several at a time."""
 
     def __init__(self) -> None:
-        self._last: tuple[Ledger, Asks] | None = None
+        self._last: tuple[Ledger, RequirementsTable] | None = None
 
-    def of(self, snapshot: ClusterSnapshot) -> tuple[Ledger, Asks]:
+    def prepare(self, snapshot: ClusterSnapshot) -> tuple[Ledger, RequirementsTable]:
         """The ledger and the asks of this snapshot; what was done on those before is forgotten."""
-        if self._last is None or not is_alike(self._last[0].snapshot, snapshot):
-            self._last = Ledger(snapshot), Asks(snapshot)
+        if self._last is None or not has_same_hardware(self._last[0].snapshot, snapshot):
+            self._last = Ledger(snapshot), RequirementsTable(snapshot)
         else:
             for each in self._last:
                 each.follow(snapshot)
         return self._last
 
 
-def is_alike(before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
+def has_same_hardware(before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
     """Whether only what nodes hold may have changed: same nodes, GPUs, labels, links, and mix."""
     if len(before.nodes) != len(now.nodes) or before.mix != now.mix:
         return False

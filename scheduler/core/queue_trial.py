@@ -12,62 +12,62 @@ of it as one over all (`tests/property/core/test_queue_trial.py`).
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from scheduler.core.model.decisions import Place
+from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
-from scheduler.core.pass_cache import Kept
+from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.search import Found
 from scheduler.core.plan import Pass
-from scheduler.core.queue.order import Outlook
-from scheduler.core.queue.reservation import hold
+from scheduler.core.queue.order import WorkEstimator
+from scheduler.core.queue.reservation import reserve_placement
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrialResult:
     """`place`: it starts at once; else `reason`, and where it is promised a time, `starts_at`.
     `could_start`: whether it would if it asked for what the given job with its id asks for; good
     until somebody else is asked about."""
 
-    place: Place | None
+    place: JobPlacement | None
     reason: Reason | None
     starts_at: int | None
-    could_start: Callable[[WaitingJob], bool]
+    can_start: Callable[[WaitingJob], bool]
 
 
-class Standing:
+class QueueTrial:
     """The queue as one pass left it; `plan` is that pass. One question at a time."""
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, outlook: Outlook) -> None:
-        self._policy, self._outlook, self._kept = policy, outlook, Kept()
+    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, outlook: WorkEstimator) -> None:
+        self._policy, self._outlook, self._kept = policy, outlook, PassCache()
         first = Pass(snapshot, policy, outlook, self._kept)
         self.plan = first.run()
         jobs = {job.id: job for job in snapshot.jobs}
-        places = {place.job: place for place in self.plan.places}
+        places = {place.job: place for place in self.plan.placements}
         self._placed = [(jobs[id], Found(list(place.replicas))) for id, place in places.items()]
         self._ahead = tuple(jobs[id] for id in _given(first) if id not in places)
         self._asking = {(job.project, job.user) for job in snapshot.jobs if job.id not in places}
         self._snapshot = snapshot
 
-    def asked(self, job: WaitingJob) -> Asked:
+    def try_job(self, job: WaitingJob) -> TrialResult:
         """What the next pass would say of it, if it joined the queue now."""
         done = self._pass([job])
         place = next((place for place in done.places if place.job == job.id), None)
         reason = next((hold.reason for hold in done.holds if hold.job == job.id), None)
-        promised = {each.job: each.starts_at for each in done.promises.answers()}
-        return Asked(place, reason, promised.get(job.id), done.could_start)
+        promised = {each.job: each.starts_at for each in done.promises.decisions()}
+        return TrialResult(place, reason, promised.get(job.id), done.can_start)
 
-    def could_start(self, jobs: Iterable[WaitingJob]) -> list[bool]:
+    def can_start(self, jobs: Iterable[WaitingJob]) -> list[bool]:
         """Whether each of them would start at once if it came alone, and last in its turn."""
         done = self._pass([])
-        return [done.could_start(job) for job in jobs]
+        return [done.can_start(job) for job in jobs]
 
     def _pass(self, jobs: list[WaitingJob]) -> Pass:
         snapshot = replace(self._snapshot, jobs=(*self._ahead, *jobs))
         asking = self._asking | {(job.project, job.user) for job in jobs}
         done = Pass(snapshot, self._policy, self._outlook, self._kept, asking)
         for job, found in self._placed:
-            hold(done.ledger, job, found)
+            reserve_placement(done.ledger, job, found)
             done.started(job, found)
         done.walk()
         return done
@@ -76,6 +76,6 @@ class Standing:
 def _given(done: Pass) -> Iterable[str]:
     """Who of the queue took something in this pass, in the order of the queue; and, where nobody
     passes the first one who is blocked, that one."""
-    promised = {promise.job.id for promise in done.promises.made}
-    taken = done.occupants.keys() | promised | done.kept_quota.jobs() | set(done.blocked[:1])
+    promised = {promise.job.id for promise in done.promises.entries}
+    taken = done.occupants.keys() | promised | done.kept_quota.job_ids() | set(done.blocked[:1])
     return [job.id for job in done.snapshot.jobs if job.id in taken]

@@ -17,9 +17,9 @@ from tqdm import tqdm
 
 from agents.contract.boards import Board, boards
 from agents.contract.documents import GpuMode
-from scheduler.core.forecast.evaluation import Forecaster
+from scheduler.core.forecast.evaluation import ForecastEvaluation
 from scheduler.core.model.decisions import Plan
-from scheduler.core.model.policy import DAY, Backfill, Order, Policy, Preemption
+from scheduler.core.model.policy import DAY, BackfillMode, OrderMode, Policy, PreemptionMode
 from scheduler.core.model.snapshot import (
     ClusterSnapshot,
     DeviceRequest,
@@ -35,19 +35,21 @@ from scheduler.virtual.values import Recorded, Setting, Stops, Week
 
 BOARD = "H100-80GB"
 _ORACLE = Policy(
-    preemption=Preemption.ORDER,
-    backfill=Backfill.SKIP,
+    preemption=PreemptionMode.ORDER,
+    backfill=BackfillMode.SKIP,
     hysteresis=1.0,
     protection_seconds=0,
     moves=64,
 )
 POLICIES = {
-    "tessera": Policy(preemption=Preemption.OFF),
-    "fifo": Policy(order=Order.FIFO, backfill=Backfill.NONE, preemption=Preemption.OFF),
-    "easy": Policy(order=Order.FIFO, backfill=Backfill.EASY, preemption=Preemption.OFF),
-    "sjf": Policy(order=Order.SHORTEST, backfill=Backfill.EASY, preemption=Preemption.OFF),
-    "srtf": replace(_ORACLE, order=Order.SHORTEST),
-    "srsf": replace(_ORACLE, order=Order.SMALLEST),
+    "tessera": Policy(preemption=PreemptionMode.OFF),
+    "fifo": Policy(order=OrderMode.FIFO, backfill=BackfillMode.NONE, preemption=PreemptionMode.OFF),
+    "easy": Policy(order=OrderMode.FIFO, backfill=BackfillMode.EASY, preemption=PreemptionMode.OFF),
+    "sjf": Policy(
+        order=OrderMode.SHORTEST, backfill=BackfillMode.EASY, preemption=PreemptionMode.OFF
+    ),
+    "srtf": replace(_ORACLE, order=OrderMode.SHORTEST),
+    "srsf": replace(_ORACLE, order=OrderMode.SMALLEST),
 }
 ORACLES = ("srtf", "srsf")
 # As the papers count it: who is stopped queues anew with what it has done; a job that moves goes on
@@ -57,8 +59,8 @@ STOPS = Stops(keeps_place=False, moves_count=False, look_seconds=360)
 # promise (EASY costs 15 % on trace3); every job of these traces restarts, and may be moved: a gang
 # of whole nodes moves many small ones at once.
 STOPPING: dict[str, Any] = {
-    "preemption": Preemption.ORDER,
-    "backfill": Backfill.SKIP,
+    "preemption": PreemptionMode.ORDER,
+    "backfill": BackfillMode.SKIP,
     "moves": 64,
     "patience_seconds": 30 * DAY,
 }
@@ -99,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         policy = replace(policy, **STOPPING)
     nodes = whole_nodes(options.nodes, options.gpus_per_node, boards()[BOARD])
     asks = options.forecasts if options.policy in ("tessera", "easy") else 0
-    forecaster = Forecaster(policy, every=asks, seed=options.seed) if asks else None
+    forecaster = ForecastEvaluation(policy, every=asks, seed=options.seed) if asks else None
     world = World(
         Setting(nodes, policy=policy),
         week,
@@ -112,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
         "trace": options.trace.stem,
         "policy": options.policy,
         "limits": limits,
-        "preemption": "on" if policy.preemption is Preemption.ORDER else "off",
+        "preemption": "on" if policy.preemption is PreemptionMode.ORDER else "off",
         "seed": options.seed,
         **summary(world),
         **(forecaster.summary() if forecaster else {}),
@@ -126,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
 class Asking(Watch):
     """Asks a Forecaster about every job in the first pass that sees it."""
 
-    def __init__(self, forecaster: Forecaster) -> None:
+    def __init__(self, forecaster: ForecastEvaluation) -> None:
         self._forecaster = forecaster
         self._seen: set[str] = set()
 
@@ -134,14 +136,14 @@ class Asking(Watch):
         for job in snapshot.jobs:
             if job.id not in self._seen:
                 self._seen.add(job.id)
-                self._forecaster.submitted(job, snapshot, found)
-        self._forecaster.passed(snapshot, found)
+                self._forecaster.on_submit(job, snapshot, found)
+        self._forecaster.on_pass(snapshot, found)
 
     def started(self, job: WaitingJob, now: int) -> None:
-        self._forecaster.started(job, now)
+        self._forecaster.on_start(job, now)
 
     def ended(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
-        self._forecaster.ended(job, now, ran_seconds)
+        self._forecaster.on_end(job, now, ran_seconds)
 
 
 def as_week(trace: Sequence[TraceJob], limits: list[int] | None, gpus_per_node: int) -> Week:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.codec import encode
-from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.decisions import Plan
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     known = {job.id for job in snapshot.jobs} | {run.job.id for run in snapshot.running}
     if wanted and wanted not in known:
         raise Refused(f"--job {options.job}: no such job waits or holds devices in this pass")
-    decided = plan(snapshot, policy, Outlook.of(snapshot))
+    decided = plan(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
     if options.json:
         print(json.dumps(_as_dict(decided, wanted), sort_keys=True))
         return 0
@@ -55,14 +55,26 @@ def _as_dict(decided: Plan, wanted: str) -> dict[str, Any]:
         return wanted in ("", getattr(one, "job", ""), getattr(one, "for_job", ""))
 
     whole: dict[str, Any] = {}
-    for kind in ("places", "merges", "carves", "preempts", "reservations"):
-        whole[kind] = [encode(one) for one in getattr(decided, kind) if concerns(one)]
-    for told, place in zip(whole["places"], filter(concerns, decided.places), strict=True):
-        told["sentence"] = place.sentence
+    whole["places"] = [
+        {
+            "job": placement.job,
+            "replicas": encode(placement.replicas),
+            "said": placement.message.as_dict(),
+            "sentence": placement.sentence,
+        }
+        for placement in filter(concerns, decided.placements)
+    ]
+    for key, decisions in (
+        ("merges", decided.merges),
+        ("carves", decided.carves),
+        ("preempts", decided.preemptions),
+        ("reservations", decided.reservations),
+    ):
+        whole[key] = [encode(one) for one in decisions if concerns(one)]
     whole["bypassed"] = [job for job in decided.bypassed if wanted in ("", job)]
     whole["holds"] = [
         {"job": hold.job, "position": hold.position, "reason": hold.reason.as_dict()}
-        for hold in decided.holds
+        for hold in decided.deferrals
         if concerns(hold)
     ]
     return whole

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from scheduler.core.model.decisions import Hold, Plan, ReplicaPlace
+from scheduler.core.model.decisions import Deferral, Plan, ReplicaPlacement
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, RunningJob
 
@@ -58,7 +58,7 @@ class Telling:
         return f"{who} {state}, for {since} so far; its limit is over in {left}"
 
     def _starts(self, wanted: str) -> Iterator[str]:
-        for place in self._decided.places:
+        for place in self._decided.placements:
             if wanted in ("", place.job):
                 yield f"{self._called(place.job)} starts: {place.sentence}"
                 yield from self._devices(place.replicas)
@@ -74,7 +74,7 @@ class Telling:
             if not wanted:
                 what = f"{carve.profile} at {carve.start} on {self._where(carve.gpu)}"
                 yield _with(f"An idle {what} is made for whoever asks next", carve.sentence)
-        for stop in decided.preempts:
+        for stop in decided.preemptions:
             if wanted in ("", stop.job, stop.for_job):
                 who = f"{self._called(stop.job)} stops for {self._called(stop.for_job)}"
                 yield _with(f"{who} [{stop.cause}]", stop.sentence)
@@ -86,11 +86,11 @@ class Telling:
                     yield from self._devices(kept.replicas)
 
     def _waits(self, wanted: str) -> Iterator[str]:
-        for hold in self._decided.holds:
+        for hold in self._decided.deferrals:
             if wanted in ("", hold.job):
                 yield from self._why(hold, evidence=bool(wanted))
 
-    def _why(self, hold: Hold, *, evidence: bool) -> Iterator[str]:
+    def _why(self, hold: Deferral, *, evidence: bool) -> Iterator[str]:
         reason, job = hold.reason, self._jobs[hold.job]
         waited = time(self._snapshot.now - job.queued_at)
         why = f"waits for {waited} [{reason.code}]"
@@ -111,7 +111,7 @@ class Telling:
         node, view = self._gpus[gpu]
         return f"{node}, GPU {view.index}"
 
-    def _devices(self, replicas: tuple[ReplicaPlace, ...]) -> Iterator[str]:
+    def _devices(self, replicas: tuple[ReplicaPlacement, ...]) -> Iterator[str]:
         for replica in replicas:
             for device in replica.devices:
                 what = f"{device.profile} at {device.start}" if device.profile else "whole"

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.model.decisions import Carve, Merge, Place
-from scheduler.core.model.snapshot import ClusterSnapshot, Mix, RunningJob, WaitingJob
+from scheduler.core.model.decisions import Carve, JobPlacement, Merge
+from scheduler.core.model.snapshot import ClusterSnapshot, DemandMix, RunningJob, WaitingJob
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.virtual.devices import Devices
 from scheduler.virtual.totals import Tally
@@ -15,7 +15,7 @@ from scheduler.virtual.values import Setting, Week
 class Cluster:
     """Devices, queue, running jobs, and what owners hold and used."""
 
-    def __init__(self, setting: Setting, week: Week, mix: Mix) -> None:
+    def __init__(self, setting: Setting, week: Week, mix: DemandMix) -> None:
         boards = board_of_gpus(setting.nodes)
         self.tally = Tally(boards, since=week.since, until=week.until)
         self.waiting: dict[str, WaitingJob] = {}
@@ -41,7 +41,7 @@ class Cluster:
             mix=self._mix,
         )
 
-    def start(self, place: Place, now: int, attained_seconds: int) -> RunningJob:
+    def start(self, place: JobPlacement, now: int, attained_seconds: int) -> RunningJob:
         """A waiting job takes the devices that it was given."""
         job = self.waiting.pop(place.job)
         job = replace(job, attained_seconds=attained_seconds, bypassed=0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 
 from agents.contract.documents import GpuMode, SliceKind
-from scheduler.core.model.decisions import Carve, Merge, ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import Carve, DevicePlacement, Merge, ReplicaPlacement
 from scheduler.core.model.snapshot import GpuView, NodeView, RunningJob, SliceView, WaitingJob
 from scheduler.core.placement.mps_shares import share_of
 
@@ -33,7 +33,7 @@ def emptied(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
 
 def _kept(gpu: GpuView) -> tuple[SliceView, ...]:
     kept = (s for s in gpu.slices if gpu.pinned and s.kind is SliceKind.MIG)
-    return tuple(replace(s, held=False, ready=True, project="") for s in kept)
+    return tuple(replace(s, allocated=False, ready=True, project="") for s in kept)
 
 
 class Devices:
@@ -48,7 +48,9 @@ class Devices:
     def nodes(self) -> tuple[NodeView, ...]:
         return tuple(self._nodes.values())
 
-    def take(self, job: WaitingJob, replicas: Iterable[ReplicaPlace]) -> tuple[ReplicaPlace, ...]:
+    def take(
+        self, job: WaitingJob, replicas: Iterable[ReplicaPlacement]
+    ) -> tuple[ReplicaPlacement, ...]:
         """Hold what a gang was given. Returns the places with their slices named."""
         return tuple(self._take(job, replica) for replica in replicas)
 
@@ -74,7 +76,7 @@ class Devices:
         """Begin to make an idle slice. Returns its id."""
         key = self._key()
         made = SliceView(
-            key, SliceKind.MIG, carve.profile, carve.start, carve.size, held=False, ready=False
+            key, SliceKind.MIG, carve.profile, carve.start, carve.size, allocated=False, ready=False
         )
         self._gpu(carve.gpu, _put(made))
         return key
@@ -83,7 +85,7 @@ class Devices:
         """It can be used."""
         self._gpu(gpu, _slices(lambda s: replace(s, ready=True) if s.id == key else s))
 
-    def _take(self, job: WaitingJob, replica: ReplicaPlace) -> ReplicaPlace:
+    def _take(self, job: WaitingJob, replica: ReplicaPlacement) -> ReplicaPlacement:
         self._host(replica.node, job, -1)
         devices = tuple(
             place if place.slice else replace(place, slice=self._key()) for place in replica.devices
@@ -131,9 +133,11 @@ def _slices(change: Callable[[SliceView], SliceView | None]) -> Change:
     return changed
 
 
-def _hold(job: WaitingJob, place: SlicePlace) -> Change:
+def _hold(job: WaitingJob, place: DevicePlacement) -> Change:
     def held(seen: SliceView) -> SliceView:
-        return replace(seen, held=True, project=job.project) if seen.id == place.slice else seen
+        return (
+            replace(seen, allocated=True, project=job.project) if seen.id == place.slice else seen
+        )
 
     return _slices(held)
 
@@ -145,14 +149,14 @@ def _free(key: str) -> Change:
 def _freed(seen: SliceView) -> SliceView | None:
     if seen.kind is not SliceKind.MIG:
         return None
-    return replace(seen, held=False, project="")
+    return replace(seen, allocated=False, project="")
 
 
-def _made(job: WaitingJob, place: SlicePlace) -> SliceView:
+def _made(job: WaitingJob, place: DevicePlacement) -> SliceView:
     """What is made for a job on the spot."""
     made = SliceView(
         *(place.slice, place.kind, place.profile, place.start, place.size),
-        held=True,
+        allocated=True,
         ready=True,
         project=job.project,
     )

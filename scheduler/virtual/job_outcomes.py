@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.virtual.values import Recorded
 
 
@@ -30,11 +30,11 @@ class Fate:
     withdrawn: bool = False
 
 
-def mix_of(jobs: Iterable[Recorded]) -> Mix:
+def mix_of(jobs: Iterable[Recorded]) -> DemandMix:
     """What the jobs of the window ask for, replica by replica, the most frequent first."""
     counts: Counter[tuple[DeviceRequest, int, int]] = Counter()
     for recorded in jobs:
         job = recorded.job
         counts[job.device, job.cpu_milli, job.memory_mib] += job.replicas
     in_order = sorted(counts.items(), key=lambda item: (-item[1], repr(item[0])))
-    return Mix(tuple(Demand(*what, number) for what, number in in_order))
+    return DemandMix(tuple(Demand(*what, number) for what, number in in_order))

@@ -8,12 +8,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from scheduler.core.forecast.runtime_model import Outlook, gpus_of
-from scheduler.core.model.decisions import Carve, Hold, Merge, Place, Plan, Preempt, PreemptCause
-from scheduler.core.model.policy import Order, Preemption
+from scheduler.core.forecast.runtime_model import RuntimeModel, gpus_needed
+from scheduler.core.model.decisions import (
+    Carve,
+    Deferral,
+    JobPlacement,
+    Merge,
+    Plan,
+    Preemption,
+    PreemptionCause,
+)
+from scheduler.core.model.policy import OrderMode, PreemptionMode
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.snapshot import ClusterSnapshot, Mix, WaitingJob
-from scheduler.core.pass_cache import Kept
+from scheduler.core.model.snapshot import ClusterSnapshot, DemandMix, WaitingJob
+from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.legality import check
 from scheduler.core.plan import plan
@@ -52,7 +60,7 @@ class World:
         setting: Setting,
         week: Week,
         *,
-        mix: Mix = Mix(),  # noqa: B008 - frozen
+        mix: DemandMix = DemandMix(),  # noqa: B008 - frozen
         stops: Stops = Stops(),  # noqa: B008 - frozen
         watch: Watch | None = None,
     ) -> None:
@@ -63,10 +71,10 @@ class World:
         self._policy = setting.policy
         self._cluster = Cluster(setting, week, mix)
         self._clock = Clock()
-        before = ClusterSnapshot(now=week.since, nodes=setting.nodes, past=setting.past)
-        is_fair = setting.policy.order is Order.FAIR
-        self._outlook = Outlook.of(before) if is_fair else None
-        self._kept = Kept()
+        before = ClusterSnapshot(now=week.since, nodes=setting.nodes, history=setting.past)
+        is_fair = setting.policy.order is OrderMode.FAIR
+        self._outlook = RuntimeModel.from_snapshot(before) if is_fair else None
+        self._kept = PassCache()
         self._over: set[str] = set()
         self._tell_over: Callable[[], object] = lambda: None
 
@@ -111,7 +119,7 @@ class World:
         job = replace(job, after=tuple(other for other in job.after if other not in self._over))
         self._cluster.waiting[key] = job
         if self._outlook:
-            self._outlook.submitted(job, gpus_of(job, self._cluster.boards))
+            self._outlook.add_job(job, gpus_needed(job, self._cluster.boards))
         if job.begin_at > now:
             self._clock.look_at(job.begin_at)
         return True
@@ -150,19 +158,19 @@ class World:
             self.passes += 1
             self._watch.passed(snapshot, found)
             self._carry_out(found, now)
-            why = {hold.job: str(hold.reason.code) for hold in found.holds}
-            if not found.preempts:
+            why = {hold.job: str(hold.reason.code) for hold in found.deferrals}
+            if not found.preemptions:
                 break
         counted = (key for key in waiting if self.fates[key].recorded.is_counted)
         self._cluster.tally.wait_for(why.get(key, str(ReasonCode.RESOURCES)) for key in counted)
-        ages = self._policy.preemption is Preemption.ORDER and self._outlook is not None
+        ages = self._policy.preemption is PreemptionMode.ORDER and self._outlook is not None
         if ages and waiting and self._cluster.running:
             self._clock.look_at(now + LEARN_SECONDS, LEARN_SECONDS)
 
     def _carry_out(self, found: Plan, now: int) -> None:
-        for hold in found.holds:
+        for hold in found.deferrals:
             self._refuse(hold, now)
-        for stop in found.preempts:
+        for stop in found.preemptions:
             self._stop(stop, now)
         self._start_all(found, now)
         for merge in found.merges:
@@ -172,7 +180,7 @@ class World:
         for job in found.bypassed:
             self._bypass(job)
 
-    def _refuse(self, hold: Hold, now: int) -> None:
+    def _refuse(self, hold: Deferral, now: int) -> None:
         if hold.reason.code is ReasonCode.IMPOSSIBLE:
             self._leave(hold.job, now)
             self.fates[hold.job].refused = True
@@ -180,13 +188,13 @@ class World:
     def _start_all(self, found: Plan, now: int) -> None:
         """As the committer does, ask again where the plan counts on what others leave: a MIG slice
         that somebody left stands in the way of a whole GPU or a share until it is deleted."""
-        ledger = Ledger(self.snapshot(now)) if found.preempts and found.places else None
-        for place in found.places:
+        ledger = Ledger(self.snapshot(now)) if found.preemptions and found.placements else None
+        for place in found.placements:
             job = self._cluster.waiting[place.job]
             if ledger is None or check(place, job, ledger) is None:
                 self._start(place, now)
 
-    def _start(self, place: Place, now: int) -> None:
+    def _start(self, place: JobPlacement, now: int) -> None:
         fate, key = self.fates[place.job], place.job
         if not fate.run:
             self._watch.started(fate.recorded.job, now)
@@ -197,11 +205,11 @@ class World:
         # The time to start again is not useful: the end of its limit moves by as much.
         job = self._cluster.start(place, now, max(0, fate.done - fate.restart)).job
         if self._outlook:
-            self._outlook.attained(key, fate.done, now + fate.restart)
+            self._outlook.update_attained(key, fate.done, now + fate.restart)
         number = fate.run
         self._clock.at(now + fate.restart + fate.left, lambda then: self._end(key, number, then))
         protected = self._policy.protection_seconds << min(job.preempted, 20)
-        if protected and job.preemptible and self._policy.preemption is not Preemption.OFF:
+        if protected and job.preemptible and self._policy.preemption is not PreemptionMode.OFF:
             self._clock.look_at(now + protected, self._stops.look_seconds)
 
     def _end(self, key: str, run: int, now: int) -> bool:
@@ -211,19 +219,19 @@ class World:
         self._cluster.stop(key, now)
         fate.done, fate.left, fate.ended_at = fate.done + fate.left, 0, now
         if self._outlook:
-            told = self._outlook.completed if fate.recorded.completed else self._outlook.cut_off
+            told = self._outlook.complete if fate.recorded.completed else self._outlook.cut_off
             told(key, fate.done)
         self._watch.ended(fate.recorded.job, now, fate.done)
         self._is_over(key)
         return True
 
-    def _stop(self, stop: Preempt, now: int) -> None:
+    def _stop(self, stop: Preemption, now: int) -> None:
         fate, job = self.fates[stop.job], self._cluster.stop(stop.job, now)
         useful = max(0, now - fate.started_at - fate.restart)
         fate.left, fate.done = fate.left - useful, fate.done + useful
         fate.run += 1
         fate.stopped += 1
-        is_move = stop.cause is PreemptCause.MOVE
+        is_move = stop.cause is PreemptionCause.MOVE
         fate.queued_at = now
         self._cluster.waiting[stop.job] = replace(
             job,
@@ -232,7 +240,7 @@ class World:
             preempted=job.preempted + (self._stops.moves_count or not is_move),
         )
         if self._outlook:
-            self._outlook.attained(stop.job, fate.done)
+            self._outlook.update_attained(stop.job, fate.done)
 
     def _merge(self, merge: Merge, now: int) -> None:
         self._cluster.delete(merge)

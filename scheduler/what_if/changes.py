@@ -189,6 +189,6 @@ def _another(like: NodeView, number: int) -> NodeView:
         name=name,
         gpus=gpus,
         available=True,
-        unavailable_because="",
+        unavailable_reason="",
         unavailable_key="",
     )

@@ -32,7 +32,7 @@ def pinned_as(gpu: GpuView, profiles: Sequence[str]) -> GpuView:
         SliceView(
             f"{gpu.id}:{place.profile}@{place.start}",
             *(SliceKind.MIG, place.profile, place.start, place.size),
-            held=False,
+            allocated=False,
             ready=True,
         )
         for place in sorted(places)

@@ -8,7 +8,7 @@ from collections import Counter
 
 from agents.contract.units import UNITS_PER_GPU, as_gpus
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.forecast.runtime_model import gpus_of
+from scheduler.core.forecast.runtime_model import gpus_needed
 from scheduler.core.model.snapshot import QuotaView
 from scheduler.virtual.values import Setting, Week
 from scheduler.what_if.errors import ChangeRefusedError
@@ -33,7 +33,7 @@ def _held(setting: Setting, week: Week) -> Counter[tuple[str, str, str]]:
         if not recorded.was_held:
             continue
         job = recorded.job
-        units = round(gpus_of(job, boards) * UNITS_PER_GPU)
+        units = round(gpus_needed(job, boards) * UNITS_PER_GPU)
         only = job.device.models if len(job.device.models) == 1 else ()
         for model in ("", *only):
             for user in ("", job.user):

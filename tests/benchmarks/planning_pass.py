@@ -13,7 +13,7 @@ import time
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import (
     ClusterSnapshot,
@@ -28,7 +28,7 @@ from scheduler.core.model.snapshot import (
     WaitingJob,
 )
 from scheduler.core.plan import plan
-from scheduler.gc_pause import without_collector
+from scheduler.tasks import gc_paused
 
 NOW = 1_000_000
 # As many GPUs to a node, and as often, as in Alibaba's openb (1,213 nodes with 6,212 GPUs).
@@ -88,7 +88,7 @@ def _running(node: NodeView, draw: random.Random) -> list[RunningJob]:
     found = []
     for group in groups:
         devices = tuple(
-            SlicePlace(g.id, SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, g.memory_mib, f"{g.id}/s")
+            DevicePlacement(g.id, SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, g.memory_mib, f"{g.id}/s")
             for g in group
         )
         job = a_job(10**6 + len(found), draw, DeviceRequest(gpus=len(group)))
@@ -98,7 +98,7 @@ def _running(node: NodeView, draw: random.Random) -> list[RunningJob]:
             cpu_milli=12_000 * len(group), memory_mib=98_304 * len(group),
             time_limit_seconds=draw.choice((14_400, 86_400, 604_800)),
         )  # fmt: skip
-        place = ReplicaPlace(0, node.id, devices)
+        place = ReplicaPlacement(0, node.id, devices)
         found.append(RunningJob(job, (place,), NOW - draw.randrange(14_000)))
     return found
 
@@ -160,7 +160,7 @@ def main() -> None:
         snapshot = a_snapshot(options.jobs, options.share, held)
         anchor = scan_seconds(snapshot)
         start, used = time.perf_counter(), time.process_time()
-        with without_collector():
+        with gc_paused():
             found = plan(snapshot, Policy())
         seconds, used = time.perf_counter() - start, time.process_time() - used
         told = {
@@ -169,7 +169,7 @@ def main() -> None:
             "gpus": sum(len(n.gpus) for n in snapshot.nodes),
             "running": len(snapshot.running),
             "waiting": options.jobs,
-            "placed": len(found.places),
+            "placed": len(found.placements),
             "seconds": round(seconds, 3),
             "processor_seconds": round(used, 3),
             "plain_scan_seconds": round(anchor, 3),

@@ -22,7 +22,7 @@ from portal.demo.scale import Size  # noqa: E402
 from portal.job_logs.storage import write_log  # noqa: E402
 from portal.jobs.models import Job, Replica  # noqa: E402
 from portal.live.bell import ring  # noqa: E402
-from portal.web.jobs.context import job_list  # noqa: E402
+from portal.web.jobs.context import job_list_context  # noqa: E402
 from scheduler.core.model.states import JobStatus  # noqa: E402
 from tests.benchmarks.stream_readers import COOKIE  # noqa: E402
 from tests.support.scale_rows import client_of, known, seeded  # noqa: E402
@@ -42,7 +42,7 @@ def seed() -> None:
     streams = []
     for job in followed():
         cookie = cookie_of(job.owner)
-        listed = job_list(job.owner, QueryDict())["stream"]
+        listed = job_list_context(job.owner, QueryDict())["stream"]
         paths = (f"/jobs/{job.label}/stream?tab=logs", listed, "/queue/stream", "/cluster/stream")
         streams.append([(path, cookie) for path in paths])
     # First one of each reader, then the next of each.

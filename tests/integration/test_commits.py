@@ -10,10 +10,10 @@ from django.test.utils import CaptureQueriesContext
 from portal.inventory.models import Gpu, Slice, SlotClaim
 from portal.inventory.node_settings import gpu_pin
 from portal.jobs.models import Allocation, Job
-from scheduler.commit.changes import holds_write
+from scheduler.commit.changes import deferrals_write
 from scheduler.commit.placements import commit
-from scheduler.core.model.decisions import Carve, Hold, Merge, Plan
-from scheduler.core.model.message import words
+from scheduler.core.model.decisions import Carve, Deferral, Merge, Plan
+from scheduler.core.model.message import verbatim
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus, SliceStatus
 from scheduler.driver import drive
@@ -89,20 +89,20 @@ def test_the_reasons_of_a_long_queue_are_written_in_a_few_queries(alice, vision)
 
     def holds(said):
         ids = Job.objects.order_by("pk").values_list("pk", flat=True)
-        reason = Reason(ReasonCode.RESOURCES, words(said))
-        return tuple(Hold(str(pk), reason, n) for n, pk in enumerate(ids, 1))
+        reason = Reason(ReasonCode.RESOURCES, verbatim(said))
+        return tuple(Deferral(str(pk), reason, n) for n, pk in enumerate(ids, 1))
 
     full = holds("full")
     with CaptureQueriesContext(connection) as asked:
-        holds_write(full)
+        deferrals_write(full)
     assert len(asked) < 8
     told = Job.objects.order_by("pk").values_list("reason__sentence", "position")
     assert list(told) == [("full", n) for n in range(1, 62)]
     with CaptureQueriesContext(connection) as asked:
-        holds_write(full)
+        deferrals_write(full)
     assert len(asked) == 1, "nothing changed"
     Job.objects.filter(pk=first.pk).update(status=JobStatus.CANCELLED, reason=None)
-    holds_write(holds("still full"))
+    deferrals_write(holds("still full"))
     first.refresh_from_db()
     assert first.reason is None, "who no longer waits is told nothing"
 

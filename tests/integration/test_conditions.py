@@ -3,16 +3,16 @@
 import pytest
 
 from portal.accounts.models import Role
-from portal.accounts.services import membership_share, project_share
+from portal.accounts.services import membership_share_set, project_share_set
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.jobs.holds import job_approve, job_hold, job_refuse, job_release
 from portal.jobs.models import Job
-from portal.submission.services import job_cancel
+from portal.jobs.services import job_cancel
+from portal.planning.planner_input import planner_input
 from scheduler import sweeper
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.states import JobStatus
-from scheduler.loader import load
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.times import ago
 
@@ -41,7 +41,7 @@ def test_a_job_starts_when_its_begin_has_come(alice, vision):
     assert status_of(job) == JobStatus.QUEUED
     left = (job.begin_at - ago()).total_seconds()
     assert 7_000 < left <= 7_200
-    (seen,) = load(now=ago(), policy=Policy()).jobs
+    (seen,) = planner_input(now=ago(), policy=Policy()).jobs
     assert seen.begin_at >= job.begin_at.timestamp()
     Job.objects.filter(pk=job.pk).update(begin_at=ago(seconds=1))
     sweeper.sweep()
@@ -56,7 +56,7 @@ def test_a_job_starts_after_those_before_it_have_succeeded(alice, vision):
     second = a_job(alice, vision, after=[first.label])
     settle(node)
     assert (status_of(first), status_of(second)) == (JobStatus.RUNNING, JobStatus.QUEUED)
-    (seen,) = load(now=ago(), policy=Policy()).jobs
+    (seen,) = planner_input(now=ago(), policy=Policy()).jobs
     assert seen.after == (str(first.pk),)
     node.finish()
     settle(node)
@@ -106,16 +106,16 @@ def test_only_jobs_of_the_project_that_may_still_succeed_can_stand_before_anothe
 
 def test_a_held_job_waits_until_it_is_released(alice, vision):
     job = a_job(alice, vision, begin_at="+1h")
-    job_hold(job=job, by=alice, because="the data is not there yet")
+    job_hold(job=job, actor=alice, reason="the data is not there yet")
     Job.objects.update(begin_at=None)
     node = a_node()
     settle(node)
     assert status_of(job) == JobStatus.QUEUED
-    (seen,) = load(now=ago(), policy=Policy()).jobs
+    (seen,) = planner_input(now=ago(), policy=Policy()).jobs
     job.refresh_from_db()
     assert job.reason["code"] == "held"
-    assert seen.held_because == "the data is not there yet (alice)"
-    job_release(job=job, by=alice)
+    assert seen.hold_reason == "the data is not there yet (alice)"
+    job_release(job=job, actor=alice)
     settle(node)
     assert status_of(job) == JobStatus.RUNNING
     actions = list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))
@@ -127,17 +127,17 @@ def test_what_an_admin_holds_its_owner_cannot_release_and_strangers_cannot_hold(
     vision.memberships.create(user=ada, role=Role.ADMIN)
     vision.memberships.create(user=bob, role=Role.MEMBER)
     job = a_job(alice, vision)
-    job_hold(job=job, by=ada, because="maintenance")
+    job_hold(job=job, actor=ada, reason="maintenance")
     with pytest.raises(Refused, match="ada holds it"):
-        job_release(job=job, by=alice)
+        job_release(job=job, actor=alice)
     for wrong in (
-        lambda: job_hold(job=job, by=bob, because="mine first"),
-        lambda: job_release(job=job, by=bob),
+        lambda: job_hold(job=job, actor=bob, reason="mine first"),
+        lambda: job_release(job=job, actor=bob),
     ):
         with pytest.raises(Refused, match="forbidden"):
             wrong()
     with pytest.raises(Refused, match="reason_missing"):
-        job_hold(job=job, by=ada, because=" ")
+        job_hold(job=job, actor=ada, reason=" ")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_what_an_admin_holds_its_owner_cannot_release_and_strangers_cannot_hold(
 def test_what_is_above_a_threshold_waits_for_an_admin(alice, vision, share, large):
     ada = a_user("ada")
     vision.memberships.create(user=ada, role=Role.ADMIN)
-    project_share(project=vision, actor="admin", **share)
+    project_share_set(project=vision, actor="admin", **share)
     node = a_node(gpus=2)
     small, job = a_job(alice, vision), a_job(alice, vision, **large)
     settle(node)
@@ -160,27 +160,27 @@ def test_what_is_above_a_threshold_waits_for_an_admin(alice, vision, share, larg
     assert job.reason["code"] == "approval"
     assert job.reason["class"] == "ask"
     with pytest.raises(Refused, match="forbidden"):
-        job_approve(job=job, by=alice)
-    job_approve(job=job, by=ada)
+        job_approve(job=job, actor=alice)
+    job_approve(job=job, actor=ada)
     settle(node)
     assert status_of(job) == JobStatus.RUNNING
     assert job.reason is None
     with pytest.raises(Refused, match="not_awaiting"):
-        job_refuse(job=job, by=ada, because="too late")
+        job_refuse(job=job, actor=ada, reason="too late")
     assert AuditEntry.objects.filter(action="job_approve", noun_id=job.label).exists()
 
 
 def test_a_refused_job_ends_with_the_words_of_who_refused_it(alice, vision):
     root = a_user("root", is_superuser=True)
-    project_share(project=vision, actor="admin", approval_units=0)
+    project_share_set(project=vision, actor="admin", approval_units=0)
     job = a_job(alice, vision)
-    job_refuse(job=job, by=root, because="not this week")
+    job_refuse(job=job, actor=root, reason="not this week")
     assert (status_of(job), job.stop_reason) == (JobStatus.CANCELLED, "refused")
     assert job.events.get(new="cancelled").sentence == "root refused it: not this week"
 
 
 def test_a_user_may_have_only_so_many_jobs_waiting(alice, vision):
-    membership_share(project=vision, user=alice, actor="admin", max_pending=2)
+    membership_share_set(project=vision, user=alice, actor="admin", max_pending=2)
     first, _ = a_job(alice, vision), a_job(alice, vision)
     with pytest.raises(Refused, match="You have 2 jobs waiting in vision") as refused:
         a_job(alice, vision)
@@ -192,7 +192,7 @@ def test_a_user_may_have_only_so_many_jobs_waiting(alice, vision):
 def test_a_project_may_have_only_so_many_jobs_waiting(alice, vision):
     bob = a_user("bob")
     vision.memberships.create(user=bob, role=Role.MEMBER)
-    project_share(project=vision, actor="admin", max_pending=1)
+    project_share_set(project=vision, actor="admin", max_pending=1)
     a_job(alice, vision)
     with pytest.raises(Refused, match="vision has 1 jobs waiting"):
         a_job(bob, vision)
@@ -203,6 +203,6 @@ def test_a_project_may_have_only_so_many_jobs_waiting(alice, vision):
 )
 def test_a_share_that_makes_no_sense_is_refused(alice, vision, share):
     with pytest.raises(Refused, match="share_invalid"):
-        project_share(project=vision, actor="admin", **share)
+        project_share_set(project=vision, actor="admin", **share)
     with pytest.raises(Refused, match="share_invalid"):
-        membership_share(project=vision, user=alice, actor="admin", **share)
+        membership_share_set(project=vision, user=alice, actor="admin", **share)

@@ -7,21 +7,32 @@ import pytest
 from django.utils import timezone
 
 from portal.jobs.models import Job, StartEstimate
-from portal.planning.estimates import estimates_tidy, estimates_write, questions, why_no_estimate
-from portal.submission.services import job_cancel
-from scheduler.commit.changes import holds_write
-from scheduler.core.explain.alternatives import Kind
-from scheduler.core.forecast.calibration import Waits
-from scheduler.core.forecast.pass_estimates import Foretold
-from scheduler.core.forecast.starts import BASIS
-from scheduler.core.model.decisions import Hold, Plan
-from scheduler.core.model.message import words
+from portal.jobs.services import job_cancel
+from portal.planning.estimates import (
+    estimates_tidy,
+    estimates_write,
+    no_estimate_for_job,
+    past_estimates,
+)
+from portal.planning.planner_input import planner_input
+from scheduler.commit.changes import deferrals_write
+from scheduler.core.explain.alternatives import AlternativeKind
+from scheduler.core.forecast.calibration import WaitRange
+from scheduler.core.forecast.pass_estimates import PassEstimate
+from scheduler.core.forecast.starts import MIN_ENDED_RUNS
+from scheduler.core.model.decisions import Deferral, Plan
+from scheduler.core.model.message import verbatim
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import parse_request
-from scheduler.estimates import MOST_JOBS, Pace, Tried, alternatives_of, foretell_once
-from scheduler.loader import load
+from scheduler.estimates import (
+    MOST_JOBS,
+    AlternativesCache,
+    EstimatePace,
+    alternatives_of,
+    estimates_refresh,
+)
 from scheduler.tasks import plan_once
 from tests.support.ended_jobs import ended_jobs
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_user, settle
@@ -59,23 +70,23 @@ def a_full_cluster(alice, vision, node):
 
 def foretold(*waits, kind="fair", now=None):
     at = int((now or timezone.now()).timestamp())
-    own = Waits(*map(float, waits))
-    return Foretold(
-        *(at + wait for wait in waits), words("limits"), own=own, calibrated=own, kind=kind
+    own = WaitRange(*map(float, waits))
+    return PassEstimate(
+        *(at + wait for wait in waits), verbatim("limits"), own=own, calibrated=own, kind=kind
     )
 
 
 def test_a_job_is_told_what_would_start_now_and_it_does(alice, vision, node):
     waiting = a_full_cluster(alice, vision, node)
-    foretell_once()
+    estimates_refresh()
     waiting.refresh_from_db()
     first = waiting.reason["alternatives"][0]
-    assert first["kind"] == Kind.PROFILE
+    assert first["kind"] == AlternativeKind.PROFILE
     changed = job_of(alice, waiting.request | first["changes"])
     settle(node)
     changed.refresh_from_db()
     assert changed.status == JobStatus.RUNNING
-    foretell_once()
+    estimates_refresh()
     waiting.refresh_from_db()
     assert waiting.reason["alternatives"] == [], "nothing is left that would start"
 
@@ -91,30 +102,32 @@ def parsed(request):
 
 def test_the_next_pass_keeps_alternatives_until_the_reason_is_another(alice, vision, node):
     waiting = a_full_cluster(alice, vision, node)
-    foretell_once()
+    estimates_refresh()
     plan_once()
     waiting.refresh_from_db()
     assert waiting.reason["alternatives"]
-    holds_write((Hold(str(waiting.pk), Reason(ReasonCode.BEGIN_TIME, words("later")), 1),))
+    deferrals_write(
+        (Deferral(str(waiting.pk), Reason(ReasonCode.BEGIN_TIME, verbatim("later")), 1),)
+    )
     waiting.refresh_from_db()
     assert "alternatives" not in waiting.reason
 
 
 def test_equal_asks_are_tried_once_and_only_for_the_front_of_the_queue(alice, vision, node):
     a_full_cluster(alice, vision, node)
-    snapshot = load(now=timezone.now(), policy=Policy())
+    snapshot = planner_input(now=timezone.now(), policy=Policy())
     (one,) = snapshot.jobs
     jobs = tuple(replace(one, id=str(n)) for n in range(MOST_JOBS + 5))
-    reason = Reason(ReasonCode.RESOURCES, words("full"))
-    holds = tuple(Hold(job.id, reason, n) for n, job in enumerate(jobs, 1))
+    reason = Reason(ReasonCode.RESOURCES, verbatim("full"))
+    holds = tuple(Deferral(job.id, reason, n) for n, job in enumerate(jobs, 1))
     asked = []
 
     def can_start(job):
         asked.append(job)
         return False
 
-    tried = Tried()
-    long, plan = replace(snapshot, jobs=jobs), Plan(holds=holds)
+    tried = AlternativesCache()
+    long, plan = replace(snapshot, jobs=jobs), Plan(deferrals=holds)
     told = alternatives_of(long, plan, can_start, tried)
     assert sorted(told) == list(range(MOST_JOBS))
     count = len(asked)
@@ -128,19 +141,19 @@ def test_equal_asks_are_tried_once_and_only_for_the_front_of_the_queue(alice, vi
 @pytest.mark.parametrize("code", [ReasonCode.HELD, ReasonCode.DEPENDENCY, ReasonCode.BEGIN_TIME])
 def test_nothing_is_tried_where_no_change_of_the_request_helps(alice, vision, node, code):
     a_full_cluster(alice, vision, node)
-    snapshot = load(now=timezone.now(), policy=Policy())
-    plan = Plan(holds=(Hold(snapshot.jobs[0].id, Reason(code, words("so")), 1),))
-    assert alternatives_of(snapshot, plan, lambda job: True, Tried()) == {}
+    snapshot = planner_input(now=timezone.now(), policy=Policy())
+    plan = Plan(deferrals=(Deferral(snapshot.jobs[0].id, Reason(code, verbatim("so")), 1),))
+    assert alternatives_of(snapshot, plan, lambda job: True, AlternativesCache()) == {}
 
 
 def test_until_enough_jobs_have_ended_nobody_is_told_when_a_job_will_start(alice, vision, node):
-    earlier = ended_jobs(alice, vision, BASIS - 1)
+    earlier = ended_jobs(alice, vision, MIN_ENDED_RUNS - 1)
     waiting = a_full_cluster(alice, vision, node)
-    foretell_once()
+    estimates_refresh()
     waiting.refresh_from_db()
     assert (waiting.estimate, StartEstimate.objects.count()) == (None, 0)
-    assert why_no_estimate(waiting).text == "no estimate: nothing to go by"
-    assert len(earlier) == BASIS - 1
+    assert no_estimate_for_job(waiting).text == "no estimate: nothing to go by"
+    assert len(earlier) == MIN_ENDED_RUNS - 1
 
 
 def test_a_job_with_a_begin_time_is_told_a_start_from_then_on(alice, vision, node):
@@ -149,7 +162,7 @@ def test_a_job_with_a_begin_time_is_told_a_start_from_then_on(alice, vision, nod
     begins = timezone.now() + timedelta(hours=20)
     later = a_job(alice, vision, begin_at=begins.isoformat(timespec="seconds"), **WHOLE)
     plan_once()
-    foretell_once()
+    estimates_refresh()
     later.refresh_from_db()
     assert later.reason["code"] == ReasonCode.BEGIN_TIME
     assert later.estimate["optimistic"] >= int(begins.timestamp())
@@ -159,7 +172,7 @@ def test_a_job_with_a_begin_time_is_told_a_start_from_then_on(alice, vision, nod
 def test_a_job_is_told_when_it_will_start_and_what_came_true_is_kept(alice, vision, node):
     ended_jobs(alice, vision)
     waiting = a_full_cluster(alice, vision, node)
-    foretell_once()
+    estimates_refresh()
     waiting.refresh_from_db()
     told = waiting.estimate
     assert told["optimistic"] <= told["expected"] <= told["pessimistic"]
@@ -173,7 +186,7 @@ def test_a_job_is_told_when_it_will_start_and_what_came_true_is_kept(alice, visi
     assert waiting.estimate is None
     question.refresh_from_db()
     assert question.started_at == waiting.attempts.get().created_at
-    (kept,) = questions(timezone.now())
+    (kept,) = past_estimates(timezone.now())
     assert kept.started
     assert kept.waited == pytest.approx(
         (question.started_at - question.asked_at).total_seconds(), abs=1e-3
@@ -213,7 +226,7 @@ def test_an_answer_that_nobody_is_told_is_kept_to_learn_from(alice, vision):
     estimates_write({str(job.pk): hidden}, timezone.now())
     job.refresh_from_db()
     assert job.estimate is None
-    assert [question.own.expected for question in questions(timezone.now())] == [100.0]
+    assert [question.own.expected for question in past_estimates(timezone.now())] == [100.0]
 
 
 def test_answers_to_jobs_that_never_started_are_dropped(alice, vision):
@@ -237,12 +250,12 @@ def test_only_the_newest_answers_are_kept(alice, vision, monkeypatch):
 
 def test_a_pass_asks_again_after_a_while_or_when_others_wait(alice, vision, node):
     a_full_cluster(alice, vision, node)
-    snapshot = load(now=timezone.now(), policy=Policy())
-    pace = Pace()
+    snapshot = planner_input(now=timezone.now(), policy=Policy())
+    pace = EstimatePace()
 
     def is_due(seconds, *jobs):
-        reason = Reason(ReasonCode.RESOURCES, words("full"))
-        plan = Plan(holds=tuple(Hold(job, reason, 1) for job in jobs))
+        reason = Reason(ReasonCode.RESOURCES, verbatim("full"))
+        plan = Plan(deferrals=tuple(Deferral(job, reason, 1) for job in jobs))
         return pace.is_due(replace(snapshot, now=snapshot.now + seconds), plan)
 
     assert not is_due(0), "nobody waits"
@@ -255,9 +268,9 @@ def test_a_pass_asks_again_after_a_while_or_when_others_wait(alice, vision, node
 
 def test_what_waits_no_more_keeps_no_word_of_it(alice, vision, node):
     waiting = a_full_cluster(alice, vision, node)
-    foretell_once()
+    estimates_refresh()
     job_cancel(job=waiting, actor="alice")
-    foretell_once()
+    estimates_refresh()
     waiting.refresh_from_db()
     assert (waiting.reason, waiting.estimate) == (None, None)
     assert not Job.objects.filter(status=JobStatus.QUEUED).exists()

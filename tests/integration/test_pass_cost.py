@@ -10,13 +10,13 @@ from django.utils import timezone
 
 from portal.jobs.models import Allocation, Attempt, Job, Replica
 from portal.planning.history import LATE, mix, past_runs
-from portal.planning.history_cache import FORGET_AFTER, LOOK_AFTER, TOO_OLD, Lately
-from portal.planning.usage import SETTLED_AFTER, Used
+from portal.planning.history_cache import DISCARD_AFTER, MAX_AGE, REFRESH_AFTER, HistoryCache
+from portal.planning.planner_input import planner_input
+from portal.planning.usage import SETTLED_AFTER, UsageHistory
 from scheduler.commit import placements as committer
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.states import JobStatus
 from scheduler.core.plan import plan
-from scheduler.loader import load
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -96,94 +96,96 @@ def ran(alice, vision):
 
 
 def test_a_pass_reads_with_as_many_queries_whatever_there_is_and_was(alice, vision, ran):
-    now, lately = timezone.now(), Lately()
-    load(now=now, policy=Policy(), lately=lately)
+    now, lately = timezone.now(), HistoryCache()
+    planner_input(now=now, policy=Policy(), history=lately)
     a_job(alice, vision, begin_at="+1h")
-    load(now=now, policy=Policy(), lately=lately)
-    little = queries_of(lambda: load(now=now, policy=Policy(), lately=lately))
+    planner_input(now=now, policy=Policy(), history=lately)
+    little = queries_of(lambda: planner_input(now=now, policy=Policy(), history=lately))
     a_past(ran, [now - timedelta(minutes=number) for number in range(1, 41)])
     for number in range(3):
         a_node(f"other{number}", gpus=2)
     for _ in range(20):
         a_job(alice, vision, begin_at="+1h")
-    load(now=now, policy=Policy(), lately=lately)
-    much = queries_of(lambda: load(now=now, policy=Policy(), lately=lately))
+    planner_input(now=now, policy=Policy(), history=lately)
+    much = queries_of(lambda: planner_input(now=now, policy=Policy(), history=lately))
     assert (little, much) == (QUERIES_OF_A_READ, QUERIES_OF_A_READ)
 
 
 def test_a_look_reads_only_what_is_new_and_knows_what_a_new_one_would(alice, vision, ran):
-    now, lately = timezone.now(), Lately()
+    now, lately = timezone.now(), HistoryCache()
     a_past(ran, [now - timedelta(hours=number) for number in range(1, 31)])
-    lately.look(now)
+    lately.refresh(now)
     for round_number in range(3):
         a_past(ran, [now + timedelta(minutes=round_number)])
         a_job(alice, vision, begin_at="+1h", cpu=round_number + 2)
-        assert queries_of(lambda: lately.look(now)) <= 5
-        assert lately.past.runs == past_runs()
+        assert queries_of(lambda: lately.refresh(now)) <= 5
+        assert lately.run_history.runs == past_runs()
         assert lately.submissions.mix == mix()
-    assert queries_of(lambda: lately.look(now)) == 3
-    assert len(lately.past.runs) == 34
+    assert queries_of(lambda: lately.refresh(now)) == 3
+    assert len(lately.run_history.runs) == 34
 
 
 def test_what_was_committed_late_is_not_missed(ran):
     """A transaction took its time before another one, and was committed after it."""
-    now, lately = timezone.now(), Lately()
+    now, lately = timezone.now(), HistoryCache()
     a_past(ran, [now])
-    lately.look(now)
+    lately.refresh(now)
     a_past(ran, [now - LATE / 2])
-    lately.look(now)
-    assert lately.past.runs == past_runs()
-    assert len(lately.past.runs) == 3
+    lately.refresh(now)
+    assert lately.run_history.runs == past_runs()
+    assert len(lately.run_history.runs) == 3
 
 
 def test_only_the_last_runs_and_requests_are_kept(ran, monkeypatch):
     monkeypatch.setattr("portal.planning.history.LAST_ENDED", 4)
     monkeypatch.setattr("portal.planning.history.LAST_SUBMITTED", 3)
-    now, lately = timezone.now(), Lately()
+    now, lately = timezone.now(), HistoryCache()
     for number in range(6):
         a_past(ran, [now + timedelta(minutes=number)])
-        lately.look(now)
-        assert lately.past.runs == past_runs()
+        lately.refresh(now)
+        assert lately.run_history.runs == past_runs()
         assert lately.submissions.mix == mix()
-    assert len(lately.past.runs) == 4
+    assert len(lately.run_history.runs) == 4
     assert sum(demand.count for demand in lately.submissions.mix.demands) == 3
 
 
 def test_past_runs_are_looked_for_again_after_a_while_and_never_too_old(ran):
-    now, lately = timezone.now(), Lately()
-    lately.look_if_due(now)
+    now, lately = timezone.now(), HistoryCache()
+    lately.refresh_if_stale(now)
     a_past(ran, [now])
     second = timedelta(seconds=1)
-    assert queries_of(lambda: lately.look_if_due(now + LOOK_AFTER - second)) == 0
-    assert len(lately.told(now + TOO_OLD - second)[1]) == 1
-    assert len(lately.told(now + TOO_OLD)[1]) == 2
+    assert queries_of(lambda: lately.refresh_if_stale(now + REFRESH_AFTER - second)) == 0
+    assert len(lately.current(now + MAX_AGE - second)[1]) == 1
+    assert len(lately.current(now + MAX_AGE)[1]) == 2
     a_past(ran, [now])
-    lately.look_if_due(now + TOO_OLD + LOOK_AFTER)
-    assert len(lately.past.runs) == 3
+    lately.refresh_if_stale(now + MAX_AGE + REFRESH_AFTER)
+    assert len(lately.run_history.runs) == 3
     Job.objects.update(name="somebody renamed all of them by hand")
-    lately.look(now + FORGET_AFTER)
-    assert {run.group for run in lately.past.runs} == {"somebody renamed all of them by hand"}
+    lately.refresh(now + DISCARD_AFTER)
+    assert {run.group for run in lately.run_history.runs} == {
+        "somebody renamed all of them by hand"
+    }
 
 
 @pytest.mark.parametrize("half_life", [HALF_LIFE, 3_600], ids=["days", "hours"])
 def test_what_was_used_is_exact_at_every_pass_though_it_is_summed_once(ran, half_life):
     """Whatever is given back between two passes, the next one knows it."""
-    start, used = timezone.now(), Used()
+    start, used = timezone.now(), UsageHistory()
     a_past(ran, [start - timedelta(hours=number) for number in range(1, 9)])
     for step in range(12):
         now = start + step * SETTLED_AFTER / 2
         a_past(ran, [now])
-        assert used.given_back(now, half_life) == Used().given_back(now, half_life)
-    total = sum(amounts[0] for amounts in used.given_back(now, HALF_LIFE).values())
+        assert used.released(now, half_life) == UsageHistory().released(now, half_life)
+    total = sum(amounts[0] for amounts in used.released(now, HALF_LIFE).values())
     assert total >= (8 + 12) * 3_600 * 56_000
-    assert queries_of(lambda: used.given_back(now, HALF_LIFE)) == 1
+    assert queries_of(lambda: used.released(now, HALF_LIFE)) == 1
 
 
 def test_another_half_life_is_summed_anew(ran):
-    now, used = timezone.now(), Used()
+    now, used = timezone.now(), UsageHistory()
     a_past(ran, [now - timedelta(days=number) for number in range(5)])
     for half_life in (HALF_LIFE, 3_600, 4 * 86_400, HALF_LIFE):
-        assert used.given_back(now, half_life) == Used().given_back(now, half_life)
+        assert used.released(now, half_life) == UsageHistory().released(now, half_life)
 
 
 def test_nodes_hear_of_placements_before_the_rest_of_a_plan_is_written(alice, vision, monkeypatch):
@@ -194,7 +196,7 @@ def test_nodes_hear_of_placements_before_the_rest_of_a_plan_is_written(alice, vi
         waits = [a_job(alice, vision, device={"gpus": 1}) for _ in range(4)]
     monkeypatch.setattr(committer, "TOLD_AFTER", 2)
     said: list[object] = []
-    write = committer.holds_write
+    write = committer.deferrals_write
     monkeypatch.setattr(
         committer, "holds_write", lambda holds: (said.append("holds"), write(holds))
     )
@@ -202,7 +204,7 @@ def test_nodes_hear_of_placements_before_the_rest_of_a_plan_is_written(alice, vi
     def heard(nodes) -> None:
         said.append((set(nodes), Job.objects.filter(status=JobStatus.PLACED).count()))
 
-    decided = plan(load(now=timezone.now(), policy=Policy()), Policy())
+    decided = plan(planner_input(now=timezone.now(), policy=Policy()), Policy())
     committed = committer.commit(decided, heard)
     assert (committed.placed, committed.nodes) == (3, {node.row.pk})
     assert said == [({node.row.pk}, 2), ({node.row.pk}, 3), "holds", (set(), 3)]

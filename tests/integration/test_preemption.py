@@ -9,21 +9,21 @@ from portal.audit.models import Event
 from portal.inventory.models import Gpu, Node
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Job
+from portal.jobs.services import job_cancel
 from portal.quotas.models import Quota
-from portal.submission.services import job_cancel
 from scheduler.commit import changes
 from scheduler.commit import placements as committer
 from scheduler.core.model.decisions import (
-    Hold,
-    Place,
+    Deferral,
+    DevicePlacement,
+    JobPlacement,
     Plan,
-    Preempt,
-    PreemptCause,
-    ReplicaPlace,
+    Preemption,
+    PreemptionCause,
+    ReplicaPlacement,
     Reservation,
-    SlicePlace,
 )
-from scheduler.core.model.message import words
+from scheduler.core.model.message import verbatim
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus
 from scheduler.driver import drive
@@ -35,8 +35,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 WHOLE = {"device": {"gpus": 1}}
 
 
-def stopped_for(victim, other, cause=PreemptCause.PRIORITY):
-    return Plan(preempts=(Preempt(str(victim.pk), str(other.pk), cause),))
+def stopped_for(victim, other, cause=PreemptionCause.PRIORITY):
+    return Plan(preemptions=(Preemption(str(victim.pk), str(other.pk), cause),))
 
 
 def a_running(priority="low", **fields):
@@ -94,7 +94,7 @@ def test_the_victims_people_read_why_and_nothing_of_who():
         assert word not in told
 
 
-@pytest.mark.parametrize("cause", PreemptCause)
+@pytest.mark.parametrize("cause", PreemptionCause)
 def test_every_cause_has_words_for_people(cause):
     assert changes.WHY_PREEMPTED[cause]
 
@@ -111,9 +111,9 @@ def test_a_victim_that_stops_or_ended_meanwhile_is_left_alone():
     node, project, alice, victim = a_running()
     other = a_job(alice, project, priority="high", **WHOLE)
     job_cancel(job=victim, actor="alice")
-    assert not changes.preempt_commit(stopped_for(victim, other).preempts[0])
+    assert not changes.preempt_commit(stopped_for(victim, other).preemptions[0])
     settle(node)
-    assert not changes.preempt_commit(stopped_for(victim, other).preempts[0])
+    assert not changes.preempt_commit(stopped_for(victim, other).preemptions[0])
     victim.refresh_from_db()
     assert (victim.status, victim.preempted) == (JobStatus.CANCELLED, 0)
 
@@ -205,7 +205,7 @@ def the_rows():
 def a_place(job, node):
     """The job on the whole GPU of this node."""
     gpu = Gpu.objects.get(node=node.row)
-    device = SlicePlace(
+    device = DevicePlacement(
         gpu=str(gpu.pk),
         kind=SliceKind.GPU,
         profile="",
@@ -214,7 +214,7 @@ def a_place(job, node):
         units=56_000,
         memory_mib=gpu.memory_mib,
     )
-    return Place(str(job.pk), (ReplicaPlace(0, str(node.row.pk), (device,)),))
+    return JobPlacement(str(job.pk), (ReplicaPlacement(0, str(node.row.pk), (device,)),))
 
 
 def a_plan(project, alice, victim):
@@ -225,12 +225,12 @@ def a_plan(project, alice, victim):
     wide = a_job(alice, project, priority="high", replicas=3, topology="any", **WHOLE)
     small = [a_job(alice, project, **WHOLE) for _ in nodes]
     Node.objects.update(schedulable=True)
-    reason = Reason(ReasonCode.RESERVATION, words("it waits"))
+    reason = Reason(ReasonCode.RESERVATION, verbatim("it waits"))
     return Plan(
-        places=tuple(a_place(job, node) for job, node in zip(small, nodes, strict=True)),
-        preempts=(Preempt(str(victim.pk), str(wide.pk), PreemptCause.PRIORITY),),
+        placements=tuple(a_place(job, node) for job, node in zip(small, nodes, strict=True)),
+        preemptions=(Preemption(str(victim.pk), str(wide.pk), PreemptionCause.PRIORITY),),
         reservations=(Reservation(str(wide.pk), 2_000_000_000, ()),),
-        holds=(Hold(str(wide.pk), reason, 1),),
+        deferrals=(Deferral(str(wide.pk), reason, 1),),
         bypassed=(str(wide.pk),),
     )
 
@@ -260,7 +260,7 @@ def test_a_plan_that_was_half_committed_is_committed_again_to_the_same_rows(cras
     wide = int(plan.bypassed[0])
     assert jobs[wide][:4] == (JobStatus.QUEUED, 1, 0, 1)
     assert jobs[wide][4] == at_epoch(2_000_000_000)
-    assert {jobs[int(p.job)][0] for p in plan.places} == {JobStatus.PLACED}
+    assert {jobs[int(p.job)][0] for p in plan.placements} == {JobStatus.PLACED}
     committer.commit(plan)
     assert the_rows() == after, "once more changes nothing"
 
@@ -270,7 +270,9 @@ def test_a_placement_that_the_world_overtook_counts_no_bypass():
     waiting = a_job(alice, project, **WHOLE)
     gone = a_job(alice, project, **WHOLE)
     job_cancel(job=gone, actor="alice")
-    committer.commit(Plan(places=(Place(str(gone.pk), ()),), bypassed=(str(waiting.pk),)))
+    committer.commit(
+        Plan(placements=(JobPlacement(str(gone.pk), ()),), bypassed=(str(waiting.pk),))
+    )
     waiting.refresh_from_db()
     assert waiting.bypassed == 0
 

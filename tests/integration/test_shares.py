@@ -12,7 +12,7 @@ from portal.jobs.models import Allocation, Job
 from portal.quotas.models import Quota
 from portal.web.wording.labels import NBSP
 from scheduler.commit.partitions import slice_create
-from scheduler.core.model.decisions import SlicePlace
+from scheduler.core.model.decisions import DevicePlacement
 from scheduler.core.model.states import JobStatus
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -116,7 +116,7 @@ class TestTheDatabaseItself:
 
     def place(self, kind=SliceKind.MPS, threads=60, memory_mib=50_000):
         gpu = Gpu.objects.get()
-        place = SlicePlace(
+        place = DevicePlacement(
             *(str(gpu.pk), kind, "", 0, 8), units=1, memory_mib=memory_mib, threads=threads
         )
         return gpu, place

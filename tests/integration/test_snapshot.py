@@ -8,20 +8,20 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from portal.accounts.services import membership_share, project_share
+from portal.accounts.services import membership_share_set, project_share_set
 from portal.errors import Refused
 from portal.inventory.models import Gpu
-from portal.inventory.node_settings import gpu_pin, gpu_unpin, node_label, node_taint
+from portal.inventory.node_settings import gpu_pin, gpu_unpin, node_labels_set, node_taints_set
 from portal.jobs.models import Allocation, Job
+from portal.jobs.services import job_cancel
+from portal.planning.planner_input import planner_input
 from portal.planning.usage import SCALE, decay
 from portal.quotas.budgets import budget_add, budget_remove
 from portal.quotas.models import Budget, Quota
-from portal.quotas.policy import policy_now, policy_set
+from portal.quotas.policy import current_policy, policy_set
 from portal.quotas.services import quota_set
-from portal.submission.services import job_cancel
-from scheduler.core.model.policy import Backfill, Policy, Preemption
+from scheduler.core.model.policy import BackfillMode, Policy, PreemptionMode
 from scheduler.core.model.snapshot import DeviceRequest
-from scheduler.loader import load
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.times import ago, ahead, at_epoch
 
@@ -31,7 +31,7 @@ DAY = 86_400
 
 
 def snapshot(now: datetime | None = None, **options):
-    return load(now=now or timezone.now(), policy=Policy(**options))
+    return planner_input(now=now or timezone.now(), policy=Policy(**options))
 
 
 @pytest.fixture
@@ -95,8 +95,8 @@ def test_what_an_owner_used_halves_with_the_half_life_and_sums_up_to_the_project
         used_by(alice, vision, node, bound_at=end - timedelta(hours=1), released_at=end)
     old = noon - timedelta(days=60)
     used_by(alice, vision, node, bound_at=old - timedelta(hours=1), released_at=old)
-    project_share(project=vision, actor="admin", weight=3, max_running=9)
-    membership_share(project=vision, user=alice, actor="admin", weight=2, max_running=4)
+    project_share_set(project=vision, actor="admin", weight=3, max_running=9)
+    membership_share_set(project=vision, user=alice, actor="admin", weight=2, max_running=4)
 
     whole, mine = snapshot(noon, half_life_seconds=7 * DAY).owners
     assert (whole.project, whole.user, whole.weight, whole.max_running) == ("vision", "", 3, 9)
@@ -148,8 +148,8 @@ def test_a_budget_is_used_by_what_ran_inside_its_window_and_held_by_what_runs(al
     whole, mine, none = snapshot(now).budgets
     assert (whole.user, mine.user, none.user) == ("", "alice", "bob")
     assert mine.used_unit_seconds == 56_000 * (3_600 + 1_800 + 900) == whole.used_unit_seconds
-    assert mine.held_unit_seconds == 56_000 * (7_200 - 900) == whole.held_unit_seconds
-    assert (none.used_unit_seconds, none.held_unit_seconds) == (0, 0)
+    assert mine.reserved_unit_seconds == 56_000 * (7_200 - 900) == whole.reserved_unit_seconds
+    assert (none.used_unit_seconds, none.reserved_unit_seconds) == (0, 0)
     assert snapshot(now + 24 * hour).budgets == (), "its time is over"
     budget_remove(budget=Budget.objects.first(), actor="admin")
     assert len(snapshot(now).budgets) == 2
@@ -174,10 +174,10 @@ def test_the_mix_counts_replicas_of_like_requests_and_how_many_left(alice, visio
     first, second = snapshot().mix.demands
     assert (first.device, first.count) == (DeviceRequest(mig="1g.18gb"), 4)
     assert (second.device, second.count) == (DeviceRequest(gpus=1), 3)
-    assert snapshot().mix.departing == 0
+    assert snapshot().mix.departures_per_start == 0
     node.finish()
     settle(node)
-    assert snapshot().mix.departing == 1
+    assert snapshot().mix.departures_per_start == 1
     assert gang.pk
 
 
@@ -197,7 +197,7 @@ def test_past_runs_come_in_the_order_of_their_end_and_say_how_they_ended(alice, 
             started_at=now - timedelta(minutes=ended + 30),
         )
     Job.objects.filter(pk=jobs[1].pk).update(attained_seconds=60, limit_is_chosen=False)
-    first, second = snapshot().past
+    first, second = snapshot().history
     assert (first.group, first.completed, first.ran_seconds) == ("train-#", True, 1_800)
     assert (second.completed, second.ran_seconds, second.limit_seconds) == (False, 1_860, 7_200)
     assert (first.limit_is_chosen, second.limit_is_chosen) == (True, False)
@@ -246,21 +246,21 @@ def test_users_neither_borrow_nor_lend_by_themselves(alice, vision):
 def test_labels_taints_and_pins_reach_the_planner_and_the_story(alice, vision):
     node = a_node("n1").row
     gpu = Gpu.objects.get()
-    node_label(node=node, labels=["nvme", "zone=a", "nvme"], actor="admin")
-    node_taint(node=node, taints=["staging"], reason="new cables", actor="admin")
+    node_labels_set(node=node, labels=["nvme", "zone=a", "nvme"], actor="admin")
+    node_taints_set(node=node, taints=["staging"], reason="new cables", actor="admin")
     gpu_pin(gpu=gpu, reason="a course uses it", actor="admin")
     (seen,) = snapshot().nodes
     assert (seen.labels, seen.taints) == (("nvme", "zone=a"), ("staging",))
     assert seen.gpus[0].pinned
     for wrong in (
-        lambda: node_label(node=node, labels=["a b"], actor="admin"),
-        lambda: node_taint(node=node, taints=["staging"], reason=" ", actor="admin"),
+        lambda: node_labels_set(node=node, labels=["a b"], actor="admin"),
+        lambda: node_taints_set(node=node, taints=["staging"], reason=" ", actor="admin"),
         lambda: gpu_pin(gpu=gpu, reason="", actor="admin"),
     ):
         with pytest.raises(Refused):
             wrong()
     gpu_unpin(gpu=gpu, actor="admin")
-    node_taint(node=node, taints=[], reason="", actor="admin")
+    node_taints_set(node=node, taints=[], reason="", actor="admin")
     (seen,) = snapshot().nodes
     assert (seen.taints, seen.gpus[0].pinned) == ((), False)
     node.refresh_from_db()
@@ -277,11 +277,11 @@ def test_a_gpu_that_was_carved_settles_before_it_is_carved_again(alice, vision, 
 
 
 def test_the_policy_is_the_defaults_until_somebody_sets_it():
-    assert policy_now() == Policy()
+    assert current_policy() == Policy()
     row = policy_set(actor="admin", version=1, backfill="conservative", moves=1)
-    assert policy_now() == Policy(backfill=Backfill.CONSERVATIVE, moves=1)
+    assert current_policy() == Policy(backfill=BackfillMode.CONSERVATIVE, moves=1)
     policy_set(actor="admin", version=row.version, preemption="off")
-    assert policy_now().preemption is Preemption.OFF
+    assert current_policy().preemption is PreemptionMode.OFF
     with pytest.raises(Refused, match="version_stale"):
         policy_set(actor="admin", version=1, merge=False)
 
@@ -303,7 +303,7 @@ def test_the_policy_is_the_defaults_until_somebody_sets_it():
 def test_a_policy_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(Refused, match="policy_invalid"):
         policy_set(actor="admin", **wrong)
-    assert policy_now() == Policy()
+    assert current_policy() == Policy()
 
 
 def test_a_pass_asks_the_database_as_often_for_many_rows_as_for_few(alice, vision):

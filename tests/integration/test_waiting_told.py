@@ -10,12 +10,12 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from portal.jobs.models import Job
-from portal.planning.visible_reasons import projects_of, reason_for
-from scheduler.core.model.message import words
+from portal.planning.visible_reasons import visible_projects, visible_reason
+from scheduler.core.model.message import verbatim
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus
 from scheduler.core.snapshot_file import read_pass
-from scheduler.estimates import foretell_once
+from scheduler.estimates import estimates_refresh
 from scheduler.replay.__main__ import main
 from tests.support.ended_jobs import ended_jobs
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
@@ -25,13 +25,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 WHOLE = {"device": {"gpus": 1}}
 QUOTA = Reason(
     ReasonCode.QUOTA_PROJECT,
-    words("vision may hold 1 GPU at once; 3 borrowed by other projects"),
+    verbatim("vision may hold 1 GPU at once; 3 borrowed by other projects"),
     {
         "limit_units": 56_000,
         "held_by": {"olga": 84_000},
         "borrowed_by": {"moonshot": 112_000, "robots": 56_000},
     },
-    words("It starts when others end"),
+    verbatim("It starts when others end"),
 )
 
 
@@ -66,7 +66,7 @@ def waiting(olga, team):
     a_job(olga, team, **WHOLE)
     waiting = a_job(olga, team, time_limit="8h", env={"A": "x"}, **WHOLE)
     settle(node)
-    foretell_once()
+    estimates_refresh()
     waiting.refresh_from_db()
     assert waiting.status == JobStatus.QUEUED
     return waiting
@@ -208,11 +208,11 @@ def test_names_of_foreign_projects_are_counted_not_told(client, read, waiting):
 
 def test_who_is_in_a_project_reads_its_name_and_who_runs_the_platform_reads_all(olga):
     a_project("robots", olga)
-    evidence = reason_for(QUOTA.as_dict(), projects_of(olga))["evidence"]
+    evidence = visible_reason(QUOTA.as_dict(), visible_projects(olga))["evidence"]
     assert evidence["borrowed_by"] == {"robots": 56_000}
     assert (evidence["borrowing_projects"], evidence["borrowed_by_others_units"]) == (1, 112_000)
     root = a_user("root", is_superuser=True)
-    assert reason_for(QUOTA.as_dict(), projects_of(root)) == QUOTA.as_dict()
+    assert visible_reason(QUOTA.as_dict(), visible_projects(root)) == QUOTA.as_dict()
 
 
 def test_a_saved_pass_is_planned_again_by_the_replay(waiting, tmp_path, capsys):

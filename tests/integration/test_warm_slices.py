@@ -8,13 +8,13 @@ from django.utils import timezone
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.node_settings import gpu_pin
 from portal.jobs.models import Allocation
-from portal.quotas.policy import policy_now
+from portal.planning.planner_input import planner_input
+from portal.quotas.policy import current_policy
 from scheduler.commit.placements import commit
-from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.model.states import JobStatus, SliceStatus
 from scheduler.core.plan import plan
 from scheduler.driver import drive
-from scheduler.loader import load
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def one_pass(profile, count=9):
     """A pass that knows what was asked for lately."""
-    policy = replace(policy_now(), warm=True)
-    snapshot = load(now=timezone.now(), policy=policy)
-    mix = Mix((Demand(DeviceRequest(mig=profile), 1_000, 1_024, count),))
+    policy = replace(current_policy(), warm=True)
+    snapshot = planner_input(now=timezone.now(), policy=policy)
+    mix = DemandMix((Demand(DeviceRequest(mig=profile), 1_000, 1_024, count),))
     return commit(plan(replace(snapshot, mix=mix), policy))
 
 
@@ -87,4 +87,4 @@ def test_nothing_is_carved_ahead_on_a_pinned_gpu(node):
 
 
 def test_a_policy_prepares_nothing_by_itself(node):
-    assert not policy_now().warm
+    assert not current_policy().warm

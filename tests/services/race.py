@@ -22,7 +22,7 @@ from portal.inventory.models import Gpu, Slice, SlotClaim  # noqa: E402
 from portal.jobs.models import Allocation, Attempt, Job  # noqa: E402
 from portal.quotas.models import Quota  # noqa: E402
 from scheduler.commit import placements as committer  # noqa: E402
-from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace  # noqa: E402
+from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement  # noqa: E402
 from scheduler.core.model.states import JobStatus  # noqa: E402
 from tests.support.rows import a_job, a_node, a_project, a_user  # noqa: E402
 
@@ -44,8 +44,8 @@ def main(rounds: int, mode: str) -> None:
     print(json.dumps({"rounds": rounds, "mode": mode, "winners": winners, "wrong": wrong}))
 
 
-def _place(job: Job, node: object, gpu: Gpu) -> Place:
-    device = SlicePlace(
+def _place(job: Job, node: object, gpu: Gpu) -> JobPlacement:
+    device = DevicePlacement(
         gpu=str(gpu.pk),
         kind=SliceKind.GPU,
         profile="",
@@ -54,16 +54,16 @@ def _place(job: Job, node: object, gpu: Gpu) -> Place:
         units=56_000,
         memory_mib=gpu.memory_mib,
     )
-    replica = ReplicaPlace(rank=0, node=str(node), devices=(device,))
-    return Place(job=str(job.pk), replicas=(replica,))
+    replica = ReplicaPlacement(rank=0, node=str(node), devices=(device,))
+    return JobPlacement(job=str(job.pk), replicas=(replica,))
 
 
-def _race(places: list[Place]) -> int:
+def _race(places: list[JobPlacement]) -> int:
     """How many of the placements were committed when all start at the same moment."""
     start = threading.Barrier(len(places))
     won: list[bool] = []
 
-    def run(place: Place) -> None:
+    def run(place: JobPlacement) -> None:
         start.wait()
         try:
             won.append(committer.place_commit(place))

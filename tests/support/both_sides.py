@@ -12,8 +12,8 @@ from agents.contract.boards import boards
 from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, Device, GpuMode, RuntimeKind, SliceKind
 from agents.contract.errors import ContractError
+from agents.facts.gpus import GpuFacts
 from agents.mps.refusals import Claim, Room, claims_of, refusals
-from agents.nvml.session import GpuFacts
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import WantedSlice
 from agents.runtime.image import CODE as IMAGE_CODE

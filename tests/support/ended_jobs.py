@@ -7,12 +7,12 @@ from uuid import uuid4
 from django.utils import timezone
 
 from portal.jobs.models import Job
-from scheduler.core.forecast.starts import BASIS
+from scheduler.core.forecast.starts import MIN_ENDED_RUNS
 from scheduler.core.model.states import JobStatus
 from tests.support.rows import a_job
 
 
-def ended_jobs(user, home, count=BASIS):
+def ended_jobs(user, home, count=MIN_ENDED_RUNS):
     """So many jobs that took half of their limits and ended one by one until a day ago."""
     first = a_job(user, home, name="earlier", time_limit="2h")
     rows = [first] + [copy(first) for _ in range(count - 1)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import RunningJob
 from scheduler.core.plan import plan
@@ -15,7 +15,9 @@ def a_run(job, *gpus, since=0, stopping=False):
     """`job` runs on these GPUs ("n1/0") since so many seconds; one replica a node."""
     nodes = sorted({gpu.split("/")[0] for gpu in gpus})
     replicas = tuple(
-        ReplicaPlace(rank, node, tuple(_device(job, g) for g in gpus if g.split("/")[0] == node))
+        ReplicaPlacement(
+            rank, node, tuple(_device(job, g) for g in gpus if g.split("/")[0] == node)
+        )
         for rank, node in enumerate(nodes)
     )
     return RunningJob(job, replicas, NOW - since, stopping)
@@ -60,19 +62,19 @@ def play(sizes, jobs, seconds, **policy):
             snapshot = a_busy_cluster(sizes, running=running.values(), jobs=queue.values())
             found = plan(replace(snapshot, now=now), policy)
             plans.append((now, snapshot, found))
-            for stop in found.preempts:
+            for stop in found.preemptions:
                 run = running.pop(stop.job)
                 left[stop.job] -= now - run.started_at
                 done = run.job.attained_seconds + now - run.started_at
                 queue[stop.job] = replace(run.job, attained_seconds=done, preempted=1)
             for key in found.bypassed:
                 queue[key] = replace(queue[key], bypassed=queue[key].bypassed + 1)
-            for place in found.places:
+            for place in found.placements:
                 job = queue.pop(place.job)
                 devices = [d.gpu for r in place.replicas for d in r.devices]
                 running[job.id] = replace(a_run(job, *devices), started_at=now)
                 started.setdefault(job.id, now)
-            if not found.preempts:
+            if not found.preemptions:
                 break
         times = [run.started_at + left[key] for key, run in running.items()]
         times += [job.queued_at for job in coming.values()]
@@ -86,6 +88,6 @@ def _gpu(device):
 
 
 def _device(job, gpu):
-    return SlicePlace(
+    return DevicePlacement(
         *(gpu, SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, 141 * 1024), slice=f"{job.id}@{gpu}"
     )

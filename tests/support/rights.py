@@ -11,10 +11,10 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User
+from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
 from portal.accounts.services import token_create
 from portal.catalogue.models import Template
-from portal.inventory.credentials import access_token, digest_of
+from portal.inventory.credentials import digest_of, new_access_token
 from portal.inventory.models import Node
 from portal.jobs.models import Job
 from portal.quotas.models import Quota
@@ -90,11 +90,11 @@ def a_world() -> World:
     a_project("speech", people["foreign"], role=Role.ADMIN)
     Quota.objects.create(project=project, user=olga, limit_units=56_000, guard_units=56_000)
     node = a_node("n1").row
-    secret = access_token(node.pk)
+    secret = new_access_token(node.pk)
     later = timezone.now() + timedelta(hours=1)
     Node.objects.filter(pk=node.pk).update(token_digest=digest_of(secret), token_expires_at=later)
-    token, _ = token_create(user=olga, name="t", scope=Scope.READ, ttl=timedelta(days=1))
-    old, text = token_create(user=olga, name="old", scope=Scope.ADMIN, ttl=timedelta(days=1))
+    token, _ = token_create(user=olga, name="t", scope=TokenScope.READ, ttl=timedelta(days=1))
+    old, text = token_create(user=olga, name="old", scope=TokenScope.ADMIN, ttl=timedelta(days=1))
     ApiToken.objects.filter(pk=old.pk).update(expiry=timezone.now() - timedelta(seconds=1))
     job = a_job(olga, project)
     hook = Endpoint.objects.create(

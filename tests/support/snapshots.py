@@ -26,17 +26,17 @@ L40S = "L40S-48GB"
 NOW = 1_000_000
 
 
-def a_slice(profile="2g.35gb", start=0, *, board=H200, held=True, ready=True, id=""):
-    """A slice; held unless told. Profile "" is the whole GPU."""
+def a_slice(profile="2g.35gb", start=0, *, board=H200, allocated=True, ready=True, id=""):
+    """A slice; allocated unless `allocated` says otherwise. Profile "" is the whole GPU."""
     known = boards()[board]
     kind = SliceKind.MIG if profile else SliceKind.GPU
     size = known.profile(profile).memory_slices if profile else known.memory_slices
     key = id or f"{profile or 'gpu'}@{start}"
-    return SliceView(key, kind, profile, start, size, held=held, ready=ready)
+    return SliceView(key, kind, profile, start, size, allocated=allocated, ready=ready)
 
 
 def idle(profile="2g.35gb", start=0, **fields):
-    return a_slice(profile, start, **{"held": False} | fields)
+    return a_slice(profile, start, **{"allocated": False} | fields)
 
 
 def a_share(threads=25, memory_mib=10_000, *, project="p", clients=1, board=H200, id=""):
@@ -45,7 +45,7 @@ def a_share(threads=25, memory_mib=10_000, *, project="p", clients=1, board=H200
     key = id or f"mps-{threads}-{memory_mib}"
     return SliceView(
         *(key, SliceKind.MPS, "", 0, size),
-        held=True,
+        allocated=True,
         ready=True,
         threads=threads,
         memory_mib=memory_mib,
@@ -87,7 +87,7 @@ def a_node(*gpus, name="n1", **fields):
 
 
 def away(*gpus, name="n1", because=""):
-    return a_node(*gpus, name=name, available=False, unavailable_because=because or f"{name} lost")
+    return a_node(*gpus, name=name, available=False, unavailable_reason=because or f"{name} lost")
 
 
 def a_job(id="1", **fields):
@@ -132,18 +132,18 @@ def plan_of(snapshot, **policy):
 
 def placed(found):
     """The ids of the placed jobs, in the order of the pass."""
-    return [place.job for place in found.places]
+    return [place.job for place in found.placements]
 
 
 def devices(found, job="1"):
     """Where a placed job is: (GPU, profile, start) of every device, by rank."""
-    (place,) = (p for p in found.places if p.job == job)
+    (place,) = (p for p in found.placements if p.job == job)
     return [(d.gpu, d.profile, d.start) for r in place.replicas for d in r.devices]
 
 
 def reason(found, job="1"):
     """Why a job is held. Fails where it is not."""
-    (hold,) = (h for h in found.holds if h.job == job)
+    (hold,) = (h for h in found.deferrals if h.job == job)
     return hold.reason
 
 

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from portal.demo.scale.size import Chance
-from portal.planning.estimates import as_dict
+from portal.planning.estimates import estimate_as_dict
 from scheduler.core.model.decisions import Estimate
-from scheduler.core.model.message import Said, say, then
+from scheduler.core.model.message import Message, join_clauses, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 
 # How often each is said, out of all waiting jobs that need no approval.
@@ -43,30 +43,39 @@ def reason(
     """As the planner writes it, with the evidence that its sentence has."""
     free = chance.random.randint(0, max(0, need - 1))
     needed = {"needed": need, "device": device, "free": free}
-    holds = say("quota.may_hold", whose=project, limit="8")
-    left = say("quota.left", left="0.5", needed=str(need))
+    holds = make_message("quota.may_hold", whose=project, limit="8")
+    left = make_message("quota.left", left="0.5", needed=str(need))
     limits = {"limit": "500", "used": "480", "held": "15", "left": "5", "needed": "40"}
-    said: dict[ReasonCode, Said] = {
-        ReasonCode.APPROVAL: say("approval.high", project=project),
-        ReasonCode.RESOURCES: say("resources.devices", **needed),
-        ReasonCode.PRIORITY: say("priority.behind"),
-        ReasonCode.FRAGMENTATION: say("fragmentation.apart", device=device, free=need),
-        ReasonCode.QUOTA_PROJECT: then(holds, left),
-        ReasonCode.QUOTA_USER: then(
-            say(
-                "quota.may_hold", whose=say("user.in_project", user=user, project=project), limit=2
+    said: dict[ReasonCode, Message] = {
+        ReasonCode.APPROVAL: make_message("approval.high", project=project),
+        ReasonCode.RESOURCES: make_message("resources.devices", **needed),
+        ReasonCode.PRIORITY: make_message("priority.behind"),
+        ReasonCode.FRAGMENTATION: make_message("fragmentation.apart", device=device, free=need),
+        ReasonCode.QUOTA_PROJECT: join_clauses(holds, left),
+        ReasonCode.QUOTA_USER: join_clauses(
+            make_message(
+                "quota.may_hold",
+                whose=make_message("user.in_project", user=user, project=project),
+                limit=2,
             ),
             left,
         ),
-        ReasonCode.RESERVATION: say("reservation.kept", job=f"J-{chance.random.randint(1, 900)}"),
-        ReasonCode.TOPOLOGY: say("topology.apart", device=device, free=need),
-        ReasonCode.DEPENDENCY: say("dependency", jobs=f"J-{chance.random.randint(1, 900)}"),
-        ReasonCode.BUDGET: say("budget.used_up", whose=project, day="2026-12-31", **limits),
-        ReasonCode.BEGIN_TIME: say("begin_time"),
-        ReasonCode.HELD: say("held", because="data is still copied"),
-        ReasonCode.REPARTITION: say("repartition.merging"),
-        ReasonCode.NODE_UNAVAILABLE: say(
-            "node_unavailable.all", why=say("node.cordoned", node="gpu-0001", why="new driver")
+        ReasonCode.RESERVATION: make_message(
+            "reservation.kept", job=f"J-{chance.random.randint(1, 900)}"
+        ),
+        ReasonCode.TOPOLOGY: make_message("topology.apart", device=device, free=need),
+        ReasonCode.DEPENDENCY: make_message(
+            "dependency", jobs=f"J-{chance.random.randint(1, 900)}"
+        ),
+        ReasonCode.BUDGET: make_message(
+            "budget.used_up", whose=project, day="2026-12-31", **limits
+        ),
+        ReasonCode.BEGIN_TIME: make_message("begin_time"),
+        ReasonCode.HELD: make_message("held", because="data is still copied"),
+        ReasonCode.REPARTITION: make_message("repartition.merging"),
+        ReasonCode.NODE_UNAVAILABLE: make_message(
+            "node_unavailable.all",
+            why=make_message("node.cordoned", node="gpu-0001", why="new driver"),
         ),
     }
     numbers = needed if code in (ReasonCode.RESOURCES, ReasonCode.FRAGMENTATION) else {}
@@ -77,5 +86,5 @@ def estimate(chance: Chance, now: datetime) -> dict[str, Any]:
     low = int(now.timestamp()) + chance.random.randint(60, 7_200)
     middle = low + chance.random.randint(60, 5_400)
     high = middle + chance.random.randint(60, 10_800)
-    basis = say("basis.forecasts", runs="64", ended="5,804", limits="3,100")
-    return as_dict(Estimate(low, middle, high, basis))
+    basis = make_message("basis.forecasts", runs="64", ended="5,804", limits="3,100")
+    return estimate_as_dict(Estimate(low, middle, high, basis))

@@ -14,22 +14,22 @@ from portal.accounts.models import User
 from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job
 from portal.leases.models import Duty
-from portal.quotas.budgets import budgets_now
-from portal.submission.approvals import awaiting_for
+from portal.quotas.budgets import current_budgets
+from portal.submission.approvals import jobs_to_approve
 from portal.web.wording.labels import duration
-from scheduler.core.model.reasons import CLASS_OF, ReasonClass, ReasonCode
+from scheduler.core.model.reasons import REASON_CLASSES, ReasonClass, ReasonCode
 from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
 
 # A budget with so many percent used or promised is near its end.
 NEAR_PERCENT = 90
 # The sweep is due every 5 s and a rung duty at once: after this long nobody does it.
-LATE = timedelta(seconds=60)
-NAMED = 4
-ASKS = [str(code) for code, cls in CLASS_OF.items() if cls is ReasonClass.ASK]
+OVERDUE_AFTER = timedelta(seconds=60)
+MAX_NAMES = 4
+ADMIN_REASONS = [str(code) for code, cls in REASON_CLASSES.items() if cls is ReasonClass.ASK]
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Alert:
     """`cls` and `icon` as statuses have them. `names`: the first of what it is about."""
 
     key: str
@@ -41,26 +41,26 @@ class Need:
     names: tuple[str, ...] = ()
 
     @property
-    def more(self) -> int:
+    def hidden_names(self) -> int:
         return self.count - len(self.names)
 
 
-def attention(user: User) -> list[Need]:
+def active_alerts(user: User) -> list[Alert]:
     """The most pressing first; empty: nothing needs anybody. Seven queries."""
     found = [*_nodes(), *_gpus(), *_duties(), *_approvals(user), *_waiting(), *_budgets()]
     return [need for need in found if need.count]
 
 
-def _approvals(user: User) -> list[Need]:
-    rows = awaiting_for(user)
+def _approvals(user: User) -> list[Alert]:
+    rows = jobs_to_approve(user)
     count = rows.count()
     title = ngettext("%(n)s job waits for approval", "%(n)s jobs wait for approval", count)
-    names = tuple(job.label for job in rows[:NAMED])
+    names = tuple(job.label for job in rows[:MAX_NAMES])
     href = reverse("web:approvals")
-    return [Need("approvals", "ask", "ask", count, title % {"n": count}, href, names)]
+    return [Alert("approvals", "ask", "ask", count, title % {"n": count}, href, names)]
 
 
-def _nodes() -> list[Need]:
+def _nodes() -> list[Alert]:
     away = Node.objects.filter(status__in=[str(NodeStatus.UNREACHABLE), str(NodeStatus.LOST)])
     gone = list(away.values_list("name", flat=True))
     online = Node.objects.filter(status=NodeStatus.ONLINE, facts__has_key="blocks")
@@ -73,7 +73,7 @@ def _nodes() -> list[Need]:
     ]
 
 
-def _gpus() -> list[Need]:
+def _gpus() -> list[Alert]:
     rows = Gpu.objects.exclude(health=GpuHealth.OK).exclude(node__status=NodeStatus.RETIRED)
     names = [
         f"{node} GPU {index}"
@@ -83,8 +83,8 @@ def _gpus() -> list[Need]:
     return [_need("gpus", "bad", "alert", names, title, _nodes_in("faulted"))]
 
 
-def _waiting() -> list[Need]:
-    rows = Job.objects.filter(status=JobStatus.QUEUED, reason__code__in=ASKS)
+def _waiting() -> list[Alert]:
+    rows = Job.objects.filter(status=JobStatus.QUEUED, reason__code__in=ADMIN_REASONS)
     counts = rows.order_by().values_list("reason__code").annotate(n=Count("id"))
     titles = {
         ReasonCode.NODE_UNAVAILABLE: _("Jobs wait because nodes are out of service"),
@@ -92,7 +92,7 @@ def _waiting() -> list[Need]:
     }
     other = _("Jobs wait for an admin")
     return [
-        Need(
+        Alert(
             f"waiting-{code}",
             "ask",
             "clock",
@@ -104,23 +104,23 @@ def _waiting() -> list[Need]:
     ]
 
 
-def _budgets() -> list[Need]:
+def _budgets() -> list[Alert]:
     names = [
         f"{view.project} / {view.user}" if view.user else view.project
-        for view in budgets_now(timezone.now())
-        if (view.used_unit_seconds + view.held_unit_seconds) * 100
+        for view in current_budgets(timezone.now())
+        if (view.used_unit_seconds + view.reserved_unit_seconds) * 100
         >= view.limit_unit_seconds * NEAR_PERCENT
     ]
     title = ngettext("%(n)s budget is near its end", "%(n)s budgets are near their end", len(names))
     return [_need("budgets", "warn", "coin", names, title, reverse("web:limits") + "?near=1")]
 
 
-def _duties() -> list[Need]:
+def _duties() -> list[Alert]:
     """Rung or due, and nobody does them."""
     now = timezone.now()
     idle = Q(expires_at__isnull=True) | Q(expires_at__lt=now)
     due = Q(rung=True) | Q(name="sweep")
-    late = Duty.objects.filter(idle, due, stamped_at__lt=now - LATE).order_by("name")
+    late = Duty.objects.filter(idle, due, stamped_at__lt=now - OVERDUE_AFTER).order_by("name")
     names = [
         _("%(name)s, last done %(since)s ago")
         % {"name": duty.name, "since": duration((now - duty.stamped_at).total_seconds())}
@@ -131,9 +131,9 @@ def _duties() -> list[Need]:
     return [_need("duties", "bad", "alert", names, title, reverse("admin:duties_duty_changelist"))]
 
 
-def _need(key: str, cls: str, icon: str, names: list[str], title: str, href: str) -> Need:
+def _need(key: str, cls: str, icon: str, names: list[str], title: str, href: str) -> Alert:
     count = len(names)
-    return Need(key, cls, icon, count, title % {"n": count}, href, tuple(names[:NAMED]))
+    return Alert(key, cls, icon, count, title % {"n": count}, href, tuple(names[:MAX_NAMES]))
 
 
 def _nodes_in(state: str) -> str:

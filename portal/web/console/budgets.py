@@ -15,37 +15,40 @@ from django.views.decorators.http import require_POST
 
 from portal.accounts.models import Project, User
 from portal.errors import Refused
-from portal.planning.quota_effect import Effect, budget_effect
+from portal.planning.quota_effect import QuotaEffect, budget_effect
 from portal.quotas.budgets import MAX_UNIT_SECONDS, budget_add, budget_remove, budget_views
 from portal.quotas.models import Budget
-from portal.web.console.access import platform_admins_only, project_or_404, refusals_told
-from portal.web.console.amounts import GPU_HOUR, read_amount
-from portal.web.http import person
-from portal.web.wording.messages import told_refusal
+from portal.web.console.access import platform_admins_only, project_or_404, refusals_as_messages
+from portal.web.console.amounts import GPU_HOUR, parse_amount
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.wording.messages import refusal_text
 
 FIELDS = ("user", "hours", "starts_at", "ends_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BudgetUsage:
     """A budget in unit-seconds: what is used, and what running work may still use of it."""
 
-    row: Budget
+    budget: Budget
     used: int
-    held: int
-    is_open: bool
+    reserved: int
+    is_current: bool
 
     @property
     def left(self) -> int:
-        return max(0, self.row.limit_unit_seconds - self.used)
+        return max(0, self.budget.limit_unit_seconds - self.used)
 
     @property
-    def is_near(self) -> bool:
-        return self.is_open and (self.used + self.held) * 10 >= self.row.limit_unit_seconds * 9
+    def is_nearly_spent(self) -> bool:
+        return (
+            self.is_current
+            and (self.used + self.reserved) * 10 >= self.budget.limit_unit_seconds * 9
+        )
 
 
 @dataclass(slots=True)
-class Form:
+class BudgetForm:
     """What was typed, and what is wrong with it."""
 
     project: Project
@@ -57,24 +60,24 @@ class Form:
     ends_at: datetime | None = None
 
 
-def standings(rows: Iterable[Budget], now: datetime) -> list[Standing]:
+def budget_usages(rows: Iterable[Budget], now: datetime) -> list[BudgetUsage]:
     """In the order given. Of those that are not open, only the budget is told. Two queries."""
     rows = list(rows)
     open_ = [row for row in rows if row.starts_at <= now < row.ends_at]
     views = dict(zip((row.pk for row in open_), budget_views(open_, now), strict=True))
     return [
-        Standing(row, view.used_unit_seconds, view.held_unit_seconds, is_open=True)
+        BudgetUsage(row, view.used_unit_seconds, view.reserved_unit_seconds, is_current=True)
         if (view := views.get(row.pk))
-        else Standing(row, 0, 0, is_open=False)
+        else BudgetUsage(row, 0, 0, is_current=False)
         for row in rows
     ]
 
 
 @platform_admins_only
-def add(request: HttpRequest, slug: str) -> HttpResponse:
-    project = project_or_404(person(request), slug)
+def add(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
+    project = project_or_404(request.user, slug)
     if request.method != "POST":
-        return _page(request, Form(project, dict.fromkeys(FIELDS, "")))
+        return _page(request, BudgetForm(project, dict.fromkeys(FIELDS, "")))
     form = _read(request, project)
     if form.errors or form.starts_at is None or form.ends_at is None:
         return _page(request, form, status=400)
@@ -88,9 +91,9 @@ def add(request: HttpRequest, slug: str) -> HttpResponse:
     if request.POST.get("step") != "save":
         return _page(request, form, budget_effect(**given))
     try:
-        budget_add(**given, actor=person(request).username)
+        budget_add(**given, actor=request.user.username)
     except Refused as refused:
-        form.errors["hours"] = told_refusal(refused)
+        form.errors["hours"] = refusal_text(refused)
         return _page(request, form, status=refused.status)
     messages.success(request, _("The budget counts from its first moment on"))
     return redirect("web:project", project.slug)
@@ -98,29 +101,29 @@ def add(request: HttpRequest, slug: str) -> HttpResponse:
 
 @platform_admins_only
 @require_POST
-def remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    project = project_or_404(person(request), slug)
+def remove(request: AuthenticatedHttpRequest, slug: str, pk: int) -> HttpResponse:
+    project = project_or_404(request.user, slug)
     row = Budget.objects.filter(project=project, pk=pk).select_related("project", "user").first()
     if row is None:
         raise Http404
-    with refusals_told(request):
-        budget_remove(budget=row, actor=person(request).username)
+    with refusals_as_messages(request):
+        budget_remove(budget=row, actor=request.user.username)
         messages.success(request, _("The budget is taken away; what was used stays counted"))
     return redirect("web:project", project.slug)
 
 
 def _page(
-    request: HttpRequest, form: Form, effect: Effect | None = None, status: int = 200
+    request: HttpRequest, form: BudgetForm, effect: QuotaEffect | None = None, status: int = 200
 ) -> HttpResponse:
     context = {"form": form, "effect": effect, "project": form.project}
     return render(request, "web/console/budget.html", context, status=status)
 
 
-def _read(request: HttpRequest, project: Project) -> Form:
-    form = Form(project, {name: request.POST.get(name, "").strip()[:150] for name in FIELDS})
+def _read(request: HttpRequest, project: Project) -> BudgetForm:
+    form = BudgetForm(project, {name: request.POST.get(name, "").strip()[:150] for name in FIELDS})
     values, errors = form.values, form.errors
     try:
-        form.unit_seconds = read_amount(values["hours"], GPU_HOUR)
+        form.unit_seconds = parse_amount(values["hours"], GPU_HOUR)
     except ValueError as wrong:
         errors["hours"] = str(wrong)
     if form.unit_seconds > MAX_UNIT_SECONDS:

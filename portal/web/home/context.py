@@ -8,14 +8,14 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from portal.accounts.models import Membership, Project, User
-from portal.inventory.selectors import gpus, holders
+from portal.inventory.selectors import gpus, slice_holders
 from portal.jobs.models import Allocation, Job
 from portal.quotas.models import Quota
-from portal.web.cluster.map import NodeMap, Viewer, draw
+from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes
 from scheduler.core.model.states import (
     ALLOCATION_LIVE,
+    JOB_ALLOCATED,
     JOB_FINAL,
-    JOB_HOLDING,
     JOB_WAITING,
     JobStatus,
 )
@@ -24,37 +24,37 @@ RING_LENGTH = 289.03  # the circumference of the ring's circle, radius 46
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
+class QuotaRing:
     """A project's quota in units. `arcs`: (class, length, offset) along the circle."""
 
     project: str
-    limit: int
-    used: int
-    mine: int
+    limit_units: int
+    used_units: int
+    own_units: int
 
     @property
-    def others(self) -> int:
-        return max(0, self.used - self.mine)
+    def others_units(self) -> int:
+        return max(0, self.used_units - self.own_units)
 
     @property
-    def free(self) -> int:
-        return max(0, self.limit - self.used)
+    def free_units(self) -> int:
+        return max(0, self.limit_units - self.used_units)
 
     @property
     def arcs(self) -> list[tuple[str, float, float]]:
-        whole = max(1, self.limit)
-        mine = RING_LENGTH * min(self.mine, whole) / whole
-        others = RING_LENGTH * min(self.others, whole) / whole
+        whole = max(1, self.limit_units)
+        mine = RING_LENGTH * min(self.own_units, whole) / whole
+        others = RING_LENGTH * min(self.others_units, whole) / whole
         return [("ring-on", round(mine, 1), 0), ("ring-team", round(others, 1), round(-mine, 1))]
 
 
-def my_jobs(user: User) -> dict[str, list[Job]]:
+def own_jobs(user: User) -> dict[str, list[Job]]:
     """The user's own jobs: running, waiting, ended since yesterday. Three queries."""
     mine = Job.objects.filter(owner=user).select_related("project", "owner")
     since = timezone.localtime().replace(hour=0, minute=0) - timedelta(days=1)
     ended = mine.filter(status__in=_words(JOB_FINAL), finished_at__gte=since)
     return {
-        "running": list(mine.filter(status__in=_words(JOB_HOLDING)).order_by("-id")[:20]),
+        "running": list(mine.filter(status__in=_words(JOB_ALLOCATED)).order_by("-id")[:20]),
         "waiting": list(
             mine.filter(status__in=_words(JOB_WAITING)).order_by("position", "id")[:20]
         ),
@@ -62,25 +62,25 @@ def my_jobs(user: User) -> dict[str, list[Job]]:
     }
 
 
-def queued() -> int:
+def queue_length() -> int:
     """How many jobs wait in the queue, of everybody."""
     return Job.objects.filter(status=JobStatus.QUEUED).count()
 
 
-def ring(user: User, project: Project) -> Ring | None:
+def quota_ring(user: User, project: Project) -> QuotaRing | None:
     """The project's quota and how much of it the user holds."""
     quota = Quota.objects.filter(project=project, user__isnull=True, model="").first()
     if quota is None:
         return None
     live = Allocation.objects.filter(project=project, status__in=_words(ALLOCATION_LIVE))
     mine = live.filter(user=user).aggregate(units=Sum("units"))["units"] or 0
-    return Ring(project.slug, quota.limit_units, quota.used_units, mine)
+    return QuotaRing(project.slug, quota.limit_units, quota.used_units, mine)
 
 
 def cluster_maps(user: User) -> list[NodeMap]:
     """Every node's drawing, in a constant number of queries."""
     team = frozenset(Membership.objects.filter(user=user).values_list("project__slug", flat=True))
-    return draw(gpus(), holders(user), Viewer(user.username, team))
+    return draw_nodes(gpus(), slice_holders(user), MapViewer(user.username, team))
 
 
 def _words(states: Iterable[object]) -> list[str]:

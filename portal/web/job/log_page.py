@@ -14,42 +14,42 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from portal.accounts.models import User
-from portal.audit.selectors import newest_event
+from portal.audit.selectors import newest_event_id
 from portal.errors import Refused
 from portal.job_logs.storage import read_log
 from portal.jobs.models import Replica
 from portal.jobs.selectors import attempts_of, job_visible, replica_of
-from portal.web.http import person
+from portal.web.http import AuthenticatedHttpRequest
 from portal.web.job.log_tab import job_log
 from portal.web.job.stream import stream_address
 from portal.web.logs.address import log_view
-from portal.web.streaming.event_stream import released, unheld
+from portal.web.streaming.event_stream import release_connection, without_connection
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
-PIECE_BYTES = 256 * 1024
+CHUNK_BYTES = 256 * 1024
 
 
 @login_required
 @require_safe
-def logs_full(request: HttpRequest, ref: str) -> HttpResponse:
+def logs_full(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
     """The log and nothing beside it. The address says which lines, and how they are shown."""
     try:
-        job = job_visible(person(request), ref)
+        job = job_visible(request.user, ref)
     except Refused as refused:
         raise Http404 from refused
     paths = [reverse(name, args=[job.label]) for name in ("web:logs_full", "web:job_logs")]
     view = log_view(paths[0], request.GET.dict(), paths[1])
-    log = job_log(view, attempts_of(job), last_event=newest_event(job))
+    log = job_log(view, attempts_of(job), last_event=newest_event_id(job))
     is_final = JobStatus(job.status) in JOB_FINAL
     stream = "" if is_final else stream_address(job, "full", log)
     context = {"job": job, "log": log, "is_final": is_final, "stream": stream}
-    return render(request, "web/logs.html", context)
+    return render(request, "web/job/log_page.html", context)
 
 
 async def raw_log(request: HttpRequest, ref: str) -> HttpResponseBase:
     """One replica's log for download: plain text, so that a browser never reads markup in it."""
     user = await request.auser()
-    await released()
+    await release_connection()
     if isinstance(user, AnonymousUser):
         return redirect_to_login(request.get_full_path())
     view = log_view(request.path, request.GET.dict())
@@ -60,7 +60,7 @@ async def raw_log(request: HttpRequest, ref: str) -> HttpResponseBase:
         raise Http404 from refused
     label = f"J-{replica.attempt.job_id}-rank-{replica.rank}"
     answer = StreamingHttpResponse(
-        unheld(_pieces(replica)), content_type="text/plain; charset=utf-8"
+        without_connection(_pieces(replica)), content_type="text/plain; charset=utf-8"
     )
     answer["Content-Disposition"] = f'attachment; filename="{label}.log"'
     answer["X-Content-Type-Options"] = "nosniff"
@@ -77,6 +77,6 @@ def _replica(user: User, ref: str, rank: int, attempt: int | None) -> Replica:
 async def _pieces(replica: Replica) -> AsyncIterator[bytes]:
     read = sync_to_async(read_log, thread_sensitive=False)
     offset = 0
-    while piece := await read(replica, offset, PIECE_BYTES):
+    while piece := await read(replica, offset, CHUNK_BYTES):
         yield piece
         offset += len(piece)

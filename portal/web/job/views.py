@@ -15,53 +15,53 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_visible, may_cancel
+from portal.jobs.services import job_cancel
 from portal.submission.replacement import job_replace
 from portal.submission.retries import job_retry, may_retry
-from portal.submission.services import job_cancel
-from portal.web.http import person
+from portal.web.http import AuthenticatedHttpRequest
 from portal.web.job.stream import stream_address
-from portal.web.job.tabs import part_of
-from portal.web.job.timeline import TABS, story
+from portal.web.job.tabs import tab_context
+from portal.web.job.timeline import TABS, job_context
 from portal.web.logs.address import log_view
-from portal.web.request.form import limits, new_key
-from portal.web.request.form_conditions import changes_in
+from portal.web.request.form import limits, new_idempotency_key
+from portal.web.request.form_conditions import parse_changes
 from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
 from scheduler.core.request import RequestRefused, parse_stored
 
 
 @login_required
 @require_safe
-def job(request: HttpRequest, ref: str, tab: str = "") -> HttpResponse:
+def job(request: AuthenticatedHttpRequest, ref: str, tab: str = "") -> HttpResponse:
     """The job with one of its parts: the log where the address names none."""
     asked = request.GET.get("tab", "")
     if not tab and asked in TABS:
         # Addresses of earlier versions.
         return HttpResponseRedirect(reverse(f"web:job_{asked}", args=[ref]))
-    found = visible(request, ref)
+    found = visible_job_or_404(request, ref)
     tab = tab or "logs"
-    page = story(person(request), found)
+    page = job_context(request.user, found)
     paths = [reverse(name, args=[found.label]) for name in ("web:job_logs", "web:logs_full")]
     view = log_view(paths[0], request.GET.dict(), paths[1])
-    context = page | part_of(tab, found, page, view)
+    context = page | tab_context(tab, found, page, view)
     stream = "" if page["is_final"] else stream_address(found, tab, context.get("log"))
     context |= {"tab": tab, "tabs": TABS, "stream": stream}
     context["command"] = shlex.join(parse_stored(found.request).command)
-    context["key"] = new_key()
+    context["key"] = new_idempotency_key()
     return render(request, "web/job.html", context)
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def cancel(request: HttpRequest, ref: str) -> HttpResponse:
+def cancel(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
     """Asks first: what a job kept in memory is lost."""
-    found = visible(request, ref)
-    if not may_cancel(person(request), found):
+    found = visible_job_or_404(request, ref)
+    if not may_cancel(request.user, found):
         raise PermissionDenied
     is_over = JobStatus(found.status) in JOB_FINAL
     if request.method == "GET" and not is_over:
-        return render(request, "web/cancel.html", {"job": found})
+        return render(request, "web/job/cancel.html", {"job": found})
     if not is_over:
-        job_cancel(job=found, actor=person(request).username)
+        job_cancel(job=found, actor=request.user.username)
         _tell_how_to_undo(request, found)
     return HttpResponseRedirect(reverse("web:job", args=[found.label]))
 
@@ -76,14 +76,14 @@ def _tell_how_to_undo(request: HttpRequest, job: Job) -> None:
 
 @login_required
 @require_POST
-def again(request: HttpRequest, ref: str) -> HttpResponse:
+def retry(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
     """The request of a job that is over, as a new job. Where that cannot be, the form says why."""
-    found, user = visible(request, ref), person(request)
+    found, user = visible_job_or_404(request, ref), request.user
     if not may_retry(user, found):
         raise PermissionDenied
     key = request.POST.get("key", "")[:64]
     try:
-        new = job_retry(job=found, by=user, limits=limits(), idempotency_key=key)
+        new = job_retry(job=found, actor=user, limits=limits(), idempotency_key=key)
     except (Refused, RequestRefused):
         return HttpResponseRedirect(f"{reverse('web:request')}?{urlencode({'like': found.label})}")
     return HttpResponseRedirect(reverse("web:job", args=[new.label]))
@@ -91,23 +91,23 @@ def again(request: HttpRequest, ref: str) -> HttpResponse:
 
 @login_required
 @require_POST
-def instead(request: HttpRequest, ref: str) -> HttpResponse:
+def take_alternative(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
     """Take an alternative: another job stands where this one stood. Where that cannot be, the form
     with the change says why."""
-    found = visible(request, ref)
+    found = visible_job_or_404(request, ref)
     text = request.POST.get("change", "")
     try:
-        changes = changes_in(text)
-        new = job_replace(job=found, by=person(request), changes=changes, limits=limits())
+        changes = parse_changes(text)
+        new = job_replace(job=found, actor=request.user, changes=changes, limits=limits())
     except (Refused, RequestRefused):
         query = urlencode({"like": found.label, "change": text})
         return HttpResponseRedirect(f"{reverse('web:request')}?{query}")
     return HttpResponseRedirect(reverse("web:job", args=[new.label]))
 
 
-def visible(request: HttpRequest, ref: str) -> Job:
+def visible_job_or_404(request: AuthenticatedHttpRequest, ref: str) -> Job:
     """The job, or 404: foreign and unknown ones look the same."""
     try:
-        return job_visible(person(request), ref)
+        return job_visible(request.user, ref)
     except Refused as refused:
         raise Http404 from refused

@@ -12,55 +12,55 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
 
 from portal.errors import Refused
-from portal.jobs.bulk_cancel import MOST_CHOSEN, Chosen, jobs_cancel, jobs_chosen
+from portal.jobs.bulk_cancel import MAX_JOBS, CancelSelection, cancel_selection, jobs_cancel
 from portal.jobs.filters import hidden_fields
-from portal.web.http import person
-from portal.web.jobs.context import filters_of, job_list
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.jobs.context import filters_of, job_list_context
 
 
 @login_required
-def jobs(request: HttpRequest) -> HttpResponse:
-    return render(request, "web/jobs.html", job_list(person(request), request.GET))
+def jobs(request: AuthenticatedHttpRequest) -> HttpResponse:
+    return render(request, "web/jobs.html", job_list_context(request.user, request.GET))
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def cancel_many(request: HttpRequest) -> HttpResponse:
+def bulk_cancel(request: AuthenticatedHttpRequest) -> HttpResponse:
     """Asks first, naming what is lost and whose it is; a POST ends what was named."""
-    user = person(request)
+    user = request.user
     asked = request.POST if request.method == "POST" else request.GET
     back = _back(request, asked)
     try:
-        chosen = jobs_chosen(user, asked.getlist("job"))
+        chosen = cancel_selection(user, asked.getlist("job"))
     except Refused as refused:
         messages.error(request, _why(refused))
         return HttpResponseRedirect(back)
     if request.method == "GET":
         return render(request, "web/jobs/cancel.html", {"chosen": chosen, "back": back})
-    jobs_cancel(jobs=chosen.may, actor=user.username)
+    jobs_cancel(jobs=chosen.cancellable, actor=user.username)
     _tell(request, chosen)
     return HttpResponseRedirect(back)
 
 
-def _back(request: HttpRequest, asked: QueryDict) -> str:
+def _back(request: AuthenticatedHttpRequest, asked: QueryDict) -> str:
     """The list as it was filtered: only its own filters, so it leads nowhere else."""
     query = QueryDict(asked.get("filters", ""))
-    kept = urlencode(hidden_fields(filters_of(person(request), query)))
+    kept = urlencode(hidden_fields(filters_of(request.user, query)))
     return f"{reverse('web:jobs')}?{kept}" if kept else reverse("web:jobs")
 
 
 def _why(refused: Refused) -> str:
     if refused.code == "too_many":
-        return _("Choose at most %(n)s jobs at once") % {"n": MOST_CHOSEN}
+        return _("Choose at most %(n)s jobs at once") % {"n": MAX_JOBS}
     return _("Choose at least one job: tick the box before its name")
 
 
-def _tell(request: HttpRequest, chosen: Chosen) -> None:
-    count = len(chosen.may)
+def _tell(request: HttpRequest, chosen: CancelSelection) -> None:
+    count = len(chosen.cancellable)
     if count:
         said = ngettext("%(n)s job cancelled", "%(n)s jobs cancelled", count) % {"n": count}
         messages.success(request, said)
-    left = len(chosen.over) + len(chosen.others) + chosen.unknown
+    left = len(chosen.ended) + len(chosen.forbidden) + chosen.unknown_count
     if left or not count:
         said = ngettext(
             "%(n)s job left as it is: it had ended, or it is not yours to cancel",

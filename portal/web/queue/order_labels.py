@@ -5,40 +5,40 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from portal.web.wording.labels import duration
-from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 
-ORDER_SAID: dict[Order, str | Promise] = {
-    Order.FAIR: gettext_lazy(
+ORDER_SENTENCES: dict[OrderMode, str | Promise] = {
+    OrderMode.FAIR: gettext_lazy(
         "Inside a band: least expected work first, times what its owner used lately."
     ),
-    Order.FIFO: gettext_lazy("Inside a band: who came first goes first."),
-    Order.SHORTEST: gettext_lazy("Inside a band: the shortest time limit goes first."),
-    Order.SMALLEST: gettext_lazy("Inside a band: the least GPU time by its limit goes first."),
+    OrderMode.FIFO: gettext_lazy("Inside a band: who came first goes first."),
+    OrderMode.SHORTEST: gettext_lazy("Inside a band: the shortest time limit goes first."),
+    OrderMode.SMALLEST: gettext_lazy("Inside a band: the least GPU time by its limit goes first."),
 }
-BACKFILL_SAID: dict[Backfill, str | Promise] = {
-    Backfill.NONE: gettext_lazy("Nobody starts past the first job that cannot."),
-    Backfill.SKIP: gettext_lazy("Who does not fit is passed by whoever fits."),
-    Backfill.EASY: gettext_lazy(
+BACKFILL_SENTENCES: dict[BackfillMode, str | Promise] = {
+    BackfillMode.NONE: gettext_lazy("Nobody starts past the first job that cannot."),
+    BackfillMode.SKIP: gettext_lazy("Who does not fit is passed by whoever fits."),
+    BackfillMode.EASY: gettext_lazy(
         "The first that cannot start has a time reserved; nobody may delay it."
     ),
-    Backfill.CONSERVATIVE: gettext_lazy("Whoever starts earlier delays nobody ahead of it."),
+    BackfillMode.CONSERVATIVE: gettext_lazy("Whoever starts earlier delays nobody ahead of it."),
 }
 
 
-def order_told(policy: Policy) -> list[str]:
+def order_lines(policy: Policy) -> list[str]:
     said = [
         _("Bands first: high, then normal, then low."),
-        str(ORDER_SAID[policy.order]),
+        str(ORDER_SENTENCES[policy.order]),
     ]
-    if policy.order is Order.FAIR:
+    if policy.order is OrderMode.FAIR:
         patience = duration(policy.patience_seconds)
         said.append(
             _("After a wait of %(time)s a job counts as half as large.") % {"time": patience}
         )
-    said.append(str(BACKFILL_SAID[policy.backfill]))
-    if policy.backfill is not Backfill.NONE:
+    said.append(str(BACKFILL_SENTENCES[policy.backfill]))
+    if policy.backfill is not BackfillMode.NONE:
         limit = f"{policy.bypass_limit:,}"
         said.append(_("A job overtaken %(n)s times is first in its band.") % {"n": limit})
-    if policy.preemption is not Preemption.OFF:
+    if policy.preemption is not PreemptionMode.OFF:
         said.append(_("Jobs that say they may be stopped can be stopped for others."))
     return said

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -21,13 +21,19 @@ from portal.jobs.holds import job_hold, job_release
 from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
 from portal.jobs.selectors import may_cancel
-from portal.planning.queue_selectors import SORTING, Heads, heads, next_to_leave, waiting_jobs
-from portal.quotas.policy import policy_now
-from portal.web.http import person
-from portal.web.job.views import visible
-from portal.web.queue.order_labels import order_told
-from portal.web.queue.rows import leaving_row, queue_row, reader_of
-from portal.web.wording.messages import told_refusal
+from portal.planning.queue_selectors import (
+    SORTING,
+    QueueCounts,
+    next_jobs_to_end,
+    queue_counts,
+    queue_in_order,
+)
+from portal.quotas.policy import current_policy
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.job.views import visible_job_or_404
+from portal.web.queue.order_labels import order_lines
+from portal.web.queue.rows import leaving_row, queue_row, queue_viewer
+from portal.web.wording.messages import refusal_text
 from portal.web.wording.reason_badges import REASONS
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 
@@ -36,7 +42,7 @@ NOT_A_CHOICE = {"invalid_choice": gettext_lazy("%(value)s is none of the choices
 MINE = "mine"
 
 
-class Narrow(forms.Form):
+class QueueFilterForm(forms.Form):
     """Whose jobs, and waiting for what. Projects are only the reader's own: the list of others
     tells nothing of who they are."""
 
@@ -56,7 +62,7 @@ class Narrow(forms.Form):
         )
         self.user = user
 
-    def of(self, rows: QuerySet[Job]) -> QuerySet[Job]:
+    def filtered(self, rows: QuerySet[Job]) -> QuerySet[Job]:
         if not self.is_valid():
             return rows.none()
         whose, reason = self.cleaned_data["whose"], self.cleaned_data["reason"]
@@ -68,26 +74,26 @@ class Narrow(forms.Form):
 
 
 @login_required
-def queue(request: HttpRequest) -> HttpResponse:
-    return render(request, "web/queue.html", queue_parts(person(request), request.GET))
+def queue(request: AuthenticatedHttpRequest) -> HttpResponse:
+    return render(request, "web/queue.html", queue_context(request.user, request.GET))
 
 
-def queue_parts(user: User, query: QueryDict) -> dict[str, Any]:
+def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
     """Everything that the page shows, in a fixed number of queries."""
-    narrow = Narrow(query, user)
-    rows = narrow.of(waiting_jobs())
+    narrow = QueueFilterForm(query, user)
+    rows = narrow.filtered(queue_in_order())
     page = page_of(rows, SORTING, after=query.get("after", ""), before=query.get("before", ""))
-    reader = reader_of(user, names=settings.PLATFORM.queue_names)
-    policy, counted = policy_now(), heads(user)
+    reader = queue_viewer(user, names=settings.PLATFORM.queue_names)
+    policy, counted = current_policy(), queue_counts(user)
     kept = [(name, value) for name in ("whose", "reason") if (value := query.get(name, ""))]
     return {
         "page": Page([], page.before, page.after),
         "rows": [queue_row(job, reader, policy.bypass_limit) for job in page.rows],
-        "leaving": [leaving_row(one, reader) for one in next_to_leave(LEAVING_SHOWN)],
+        "leaving": [leaving_row(one, reader) for one in next_jobs_to_end(LEAVING_SHOWN)],
         "heads": counted,
         "headline": headline(counted),
-        "sentence": sentence(counted),
-        "order": order_told(policy),
+        "sentence": summary(counted),
+        "order": order_lines(policy),
         "groups": _groups(narrow, kept),
         "whose": query.get("whose", ""),
         "reason": query.get("reason", ""),
@@ -100,14 +106,14 @@ def queue_parts(user: User, query: QueryDict) -> dict[str, Any]:
     }
 
 
-def headline(counted: Heads) -> str:
+def headline(counted: QueueCounts) -> str:
     """The page's answer: how long the queue is, and where one stands in it."""
     if not counted.waiting:
         return _("Nobody waits")
     waits = ngettext("%(n)s job is waiting", "%(n)s jobs are waiting", counted.waiting)
     waits = waits % {"n": f"{counted.waiting:,}"}
-    if counted.first:
-        first = f"{counted.first:,}"
+    if counted.first_position:
+        first = f"{counted.first_position:,}"
         return _("%(waits)s; your first is at position %(first)s") % {
             "waits": waits,
             "first": first,
@@ -115,10 +121,10 @@ def headline(counted: Heads) -> str:
     return waits
 
 
-def sentence(counted: Heads) -> str:
+def summary(counted: QueueCounts) -> str:
     """What stands in order, and what holds devices now."""
-    runs = ngettext("%(n)s job holds devices", "%(n)s jobs hold devices", counted.holding)
-    runs = runs % {"n": f"{counted.holding:,}"}
+    runs = ngettext("%(n)s job holds devices", "%(n)s jobs hold devices", counted.allocated)
+    runs = runs % {"n": f"{counted.allocated:,}"}
     if not counted.waiting:
         return _("%(runs)s now. Who asks next is looked at at once.") % {"runs": runs}
     parts = {
@@ -129,7 +135,7 @@ def sentence(counted: Heads) -> str:
     return _("%(placed)s in order, %(others)s not yet in order. %(runs)s now.") % parts
 
 
-def _groups(narrow: Narrow, kept: list[tuple[str, str]]) -> list[tuple[str, str, bool]]:
+def _groups(narrow: QueueFilterForm, kept: list[tuple[str, str]]) -> list[tuple[str, str, bool]]:
     """Whose jobs, as links: (address, word, whether it is the present one)."""
     others = [(name, value) for name, value in kept if name != "whose"]
     present = dict(kept).get("whose", "")
@@ -143,15 +149,15 @@ def _groups(narrow: Narrow, kept: list[tuple[str, str]]) -> list[tuple[str, str,
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def hold(request: HttpRequest, ref: str) -> HttpResponse:
+def hold(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
     """Asks why first: whoever waits for the job will read it."""
-    found = visible(request, ref)
-    if not may_cancel(person(request), found):
+    found = visible_job_or_404(request, ref)
+    if not may_cancel(request.user, found):
         raise PermissionDenied
     because, error = request.POST.get("because", ""), ""
     if request.method == "POST":
         try:
-            job_hold(job=found, by=person(request), because=because)
+            job_hold(job=found, actor=request.user, reason=because)
         except Refused as refused:
             error = _why_not(refused)
         else:
@@ -163,10 +169,10 @@ def hold(request: HttpRequest, ref: str) -> HttpResponse:
 
 @login_required
 @require_POST
-def release(request: HttpRequest, ref: str) -> HttpResponse:
-    found = visible(request, ref)
+def release(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
+    found = visible_job_or_404(request, ref)
     try:
-        job_release(job=found, by=person(request))
+        job_release(job=found, actor=request.user)
     except Refused as refused:
         if refused.status == 403:
             raise PermissionDenied from refused
@@ -179,4 +185,4 @@ def _why_not(refused: Refused) -> str:
             return _("Say why in a few words: whoever waits for it will read it")
         case "not_waiting":
             return _("It does not wait any more, so there is nothing to hold")
-    return told_refusal(refused)
+    return refusal_text(refused)

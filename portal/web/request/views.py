@@ -17,80 +17,95 @@ from portal.cli.as_command import as_command
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.submission.services import job_submit
-from portal.web.http import person
-from portal.web.request.card_starts import card_starts, not_asked_yet
-from portal.web.request.cards import Cards, amounts_there, cards_now
-from portal.web.request.choices import choices
-from portal.web.request.form import Asked, as_curl, changed, new_key, read
-from portal.web.request.form_conditions import EXTRAS, changes_in
-from portal.web.request.prefill import begun
-from portal.web.request.preview import Answer, answer_later, answer_to
-from portal.web.request.template_picker import picker
-from portal.web.request.template_saving import Saving, is_saving, not_yet, save
-from portal.web.wording.messages import told_refusal
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.request.card_starts import card_starts, unknown_card_starts
+from portal.web.request.cards import CardDeck, all_amounts, cards_now
+from portal.web.request.choices import form_choices
+from portal.web.request.form import (
+    FilledForm,
+    curl_command,
+    new_idempotency_key,
+    parse_form,
+    with_changes,
+)
+from portal.web.request.form_conditions import EXTRAS, parse_changes
+from portal.web.request.prefill import prefill
+from portal.web.request.preview import PreviewPanel, pending_preview, preview_request
+from portal.web.request.template_picker import template_picker
+from portal.web.request.template_saving import (
+    TemplateSave,
+    is_template_save,
+    save_as_template,
+    unsaved_template,
+)
+from portal.web.wording.messages import refusal_text
 from scheduler.core.request import request_as_dict, request_as_yaml
 
-FOLDED = frozenset(
+ADVANCED_FIELDS = frozenset(
     {"cpu", "memory", "env", "topology", "launcher", "backend", "priority", "models", *EXTRAS}
 )
 
 
 @login_required
-def request_page(request: HttpRequest) -> HttpResponse:
+def request_page(request: AuthenticatedHttpRequest) -> HttpResponse:
     if request.method == "POST":
         return _posted(request)
-    user, cards = person(request), cards_now(person(request))
+    user, cards = request.user, cards_now(request.user)
     projects = _projects(user)
-    form = begun(user, request.GET, projects, cards)
+    form = prefill(user, request.GET, projects, cards)
     told = {"copy_of": form.copy_of, "template": form.template, "missing": form.missing}
-    saving = not_yet(form.asked, is_open="save" in request.GET)
-    return _page(request, form.asked, cards, projects, saving, told=told)
+    saving = unsaved_template(form.form, is_open="save" in request.GET)
+    return _page(request, form.form, cards, projects, saving, told=told)
 
 
 @login_required
 @require_POST
-def check(request: HttpRequest) -> HttpResponse:
+def request_preview(request: AuthenticatedHttpRequest) -> HttpResponse:
     """The answer panel and when each card could start, for the form as it is now; `of` of a large
     cluster says which of them, for each takes a while. Changes nothing."""
-    asked, of = read(request.POST), request.GET.get("of", "")
+    asked, of = parse_form(request.POST), request.GET.get("of", "")
     context: dict[str, Any] = {}
     if of != "cards":
-        context |= _shown(request, asked, answer_to(person(request), asked))
+        context |= _shown(request, asked, preview_request(request.user, asked))
     if of != "answer":
-        context["starts"] = card_starts(person(request), asked, amounts_there())
-    return render(request, "web/checked.html", context)
+        context["starts"] = card_starts(request.user, asked, all_amounts())
+    return render(request, "web/request/preview_update.html", context)
 
 
 @login_required
 @require_safe
-def templates_found(request: HttpRequest) -> HttpResponse:
+def template_search(request: AuthenticatedHttpRequest) -> HttpResponse:
     """The picker alone, for the name that is being typed."""
-    user = person(request)
-    context = {"picker": picker(user, _projects(user), request.GET.dict())}
-    return render(request, "web/request/templates.html", context)
+    user = request.user
+    context = {"picker": template_picker(user, _projects(user), request.GET.dict())}
+    return render(request, "web/request/template_choices.html", context)
 
 
-def _posted(request: HttpRequest) -> HttpResponse:
+def _posted(request: AuthenticatedHttpRequest) -> HttpResponse:
     """A job; or an answer, a template, the form filled in anew, and nothing is submitted yet."""
-    user, asked = person(request), read(request.POST)
+    user, asked = request.user, parse_form(request.POST)
     projects = _projects(user)
-    if changes := changes_in(request.POST.get("instead", "")):
-        asked, saving, status = read(changed(asked.values, changes)), not_yet(asked), 200
+    if changes := parse_changes(request.POST.get("instead", "")):
+        asked, saving, status = (
+            parse_form(with_changes(asked.values, changes)),
+            unsaved_template(asked),
+            200,
+        )
     elif "ask" in request.POST:
-        saving, status = not_yet(asked), 200
-    elif is_saving(request.POST):
-        saving = save(user, asked, request.POST, projects)
+        saving, status = unsaved_template(asked), 200
+    elif is_template_save(request.POST):
+        saving = save_as_template(user, asked, request.POST, projects)
         status = saving.status
     elif job := _submit(user, asked):
         return HttpResponseRedirect(reverse("web:job", args=[job.label]))
     else:
-        saving, status = not_yet(asked), 400
+        saving, status = unsaved_template(asked), 400
     cards = cards_now(user)
-    asked.values = cards.named(asked.values)
+    asked.values = cards.normalized(asked.values)
     return _page(request, asked, cards, projects, saving, status=status)
 
 
-def _submit(user: User, asked: Asked) -> Job | None:
+def _submit(user: User, asked: FilledForm) -> Job | None:
     """The new job, or None with the refusal among the form's errors."""
     if asked.request is None:
         return None
@@ -99,10 +114,10 @@ def _submit(user: User, asked: Asked) -> Job | None:
     except Refused as refused:
         if refused.code == "idempotency_mismatch":
             # Somebody went back in the browser and changed what became a job: another one is due.
-            asked.values["key"] = new_key()
-            asked.refuse("name", _("This form was sent already. Send it again for another job"))
+            asked.values["key"] = new_idempotency_key()
+            asked.add_error("name", _("This form was sent already. Send it again for another job"))
         else:
-            asked.refuse(refused.field, told_refusal(refused))
+            asked.add_error(refused.field, refusal_text(refused))
         return None
 
 
@@ -111,11 +126,11 @@ def _projects(user: User) -> list[Project]:
 
 
 def _page(
-    request: HttpRequest,
-    asked: Asked,
-    cards: Cards,
+    request: AuthenticatedHttpRequest,
+    asked: FilledForm,
+    cards: CardDeck,
     projects: Sequence[Project],
-    saving: Saving,
+    saving: TemplateSave,
     *,
     told: Mapping[str, Any] | None = None,
     status: int = 200,
@@ -125,31 +140,31 @@ def _page(
     amounts = [card.value for card in shown.cards]
     # The planner takes a while over a large cluster: the page's script asks for the answer.
     is_asked = request.method == "POST" or not cards.is_large
-    starts = card_starts(person(request), asked, amounts) if is_asked else not_asked_yet(amounts)
-    answer = answer_to(person(request), asked) if is_asked else answer_later(asked)
-    context = _shown(request, asked, answer) | choices() | dict(told or {})
+    starts = card_starts(request.user, asked, amounts) if is_asked else unknown_card_starts(amounts)
+    answer = preview_request(request.user, asked) if is_asked else pending_preview(asked)
+    context = _shown(request, asked, answer) | form_choices() | dict(told or {})
     context |= {
         "values": asked.values,
         "errors": asked.errors,
         "stock": shown,
         "cards": [(card, starts[card.value]) for card in shown.cards],
-        "is_open": not FOLDED.isdisjoint(asked.errors),
+        "is_open": not ADVANCED_FIELDS.isdisjoint(asked.errors),
         "projects": projects,
         "image_allow": settings.PLATFORM.image_allow,
-        "picker": picker(person(request), projects, given),
+        "picker": template_picker(request.user, projects, given),
         "saving": saving,
-        "for_everybody": person(request).is_platform_admin,
+        "for_everybody": request.user.is_platform_admin,
     }
     return render(request, "web/request.html", context, status=status)
 
 
-def _shown(request: HttpRequest, asked: Asked, answer: Answer) -> dict[str, Any]:
+def _shown(request: HttpRequest, asked: FilledForm, answer: PreviewPanel) -> dict[str, Any]:
     """The answer to the form and the same request in other forms."""
     wanted = asked.request
     url = request.build_absolute_uri(reverse("api:jobs"))
     return {
         "shown_answer": answer,
         "yaml": request_as_yaml(wanted) if wanted else "",
-        "curl": as_curl(wanted, url) if wanted else "",
+        "curl": curl_command(wanted, url) if wanted else "",
         "command_line": as_command(request_as_dict(wanted)) if wanted else "",
     }

@@ -54,7 +54,7 @@ def likely_on(board: Board, snapshot: ClusterSnapshot) -> Likely:
     """Each demand counts as the cheapest device of this board that serves it; those that wait
     count as often as they have replicas."""
     asked: list[tuple[DeviceRequest, int]] = [(d.device, d.count) for d in snapshot.mix.demands]
-    asked += [(job.device, job.replicas) for job in snapshot.jobs if not job.held_because]
+    asked += [(job.device, job.replicas) for job in snapshot.jobs if not job.hold_reason]
     profiles: Counter[str] = Counter()
     modes: Counter[GpuMode] = Counter()
     slices = 0

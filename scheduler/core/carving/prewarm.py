@@ -40,5 +40,5 @@ def _is_changed(space: GpuSpace) -> bool:
 
 def _as_left(space: GpuSpace) -> GpuView:
     """The GPU once the pass is carried out, but for what is being deleted."""
-    kept = (replace(s, held=not space.is_idle(key)) for key, s in space.slices.items())
+    kept = (replace(s, allocated=not space.is_idle(key)) for key, s in space.slices.items())
     return replace(space.view, slices=(*kept, *space.leaving.values()))

@@ -102,7 +102,9 @@ class _Board:
         for _, gpu in self.free:
             if not _is_carved(gpu):
                 continue
-            goes = [s for s in gpu.slices if not s.held and s.ready and self._unwanted(s.profile)]
+            goes = [
+                s for s in gpu.slices if not s.allocated and s.ready and self._unwanted(s.profile)
+            ]
             stays = [s for s in gpu.slices if s not in goes]
             gained = self._asked_beside(_layout(stays)) - self._asked_beside(_layout(gpu.slices))
             lost = sum(self.likely.share(s.profile) for s in goes) * CARVE_SECONDS
@@ -154,7 +156,7 @@ class _Board:
             if not gpu.slices:
                 have[gpu.mode] += self._worth(gpu.mode)
             elif _is_carved(gpu):
-                free = self.board.memory_slices - sum(s.size for s in gpu.slices if s.held)
+                free = self.board.memory_slices - sum(s.size for s in gpu.slices if s.allocated)
                 have[GpuMode.MIG] += int(free / max(1.0, self.likely.mean_slices))
         return have
 
@@ -173,7 +175,9 @@ class _Board:
         open_to = {
             g.id: (g, _layout(g.slices)) for _, g in self.free if g.id not in busy and _is_carved(g)
         }
-        ready = Counter(s.profile for _, g in self.all for s in g.slices if s.ready and not s.held)
+        ready = Counter(
+            s.profile for _, g in self.all for s in g.slices if s.ready and not s.allocated
+        )
         warm = {name: ready[name] for name in self.likely.profiles}
         carves: list[Carve] = []
         wanted = sorted(warm, key=lambda name: (-self.likely.share(name), name))
@@ -226,4 +230,4 @@ def _layout(slices: Iterable[SliceView]) -> tuple[Placement, ...]:
 
 
 def _held(gpu: GpuView) -> frozenset[Placement]:
-    return frozenset(_layout(s for s in gpu.slices if s.held))
+    return frozenset(_layout(s for s in gpu.slices if s.allocated))

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from agents.contract.boards import Board, Profile
-from scheduler.core.model.message import Said, say
+from scheduler.core.model.message import Message, make_message
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import DeviceRequest, Isolation, Topology, WaitingJob
 from scheduler.core.request.formats import device_as_dict
@@ -19,7 +19,7 @@ from scheduler.core.request.quantities import write_seconds
 
 CanStart = Callable[[WaitingJob], bool]
 # No more than so many changes are tried for one job, the smallest ones of each kind first.
-MOST_TRIED = 16
+MAX_TRIED = 16
 SHORTEST_LIMIT = 900
 # A change of the request can help against these; others are somebody's decision, or a date.
 ALTERABLE = frozenset(
@@ -36,7 +36,7 @@ ALTERABLE = frozenset(
 )
 
 
-class Kind(StrEnum):
+class AlternativeKind(StrEnum):
     """What is changed."""
 
     MODEL = "model"
@@ -53,8 +53,8 @@ class Kind(StrEnum):
 class Alternative:
     """`changes` replaces these fields of the request, written as people write them."""
 
-    kind: Kind
-    said: Said
+    kind: AlternativeKind
+    said: Message
     changes: dict[str, Any]
 
     @property
@@ -72,18 +72,18 @@ def alternatives(
     boards: Iterable[Board],
     can_start: CanStart,
     *,
-    most: int = 3,
-    tried: int = MOST_TRIED,
+    max_alternatives: int = 3,
+    max_tried: int = MAX_TRIED,
 ) -> list[Alternative]:
     """Up to `most` changes with which the job could start now, what changes least first, at most
     one of each kind. `can_start` is asked at most `tried` times."""
-    found: dict[Kind, Alternative] = {}
+    found: dict[AlternativeKind, Alternative] = {}
     for alternative, changed in _changes(job, list(boards)):
-        if len(found) == most or not tried:
+        if len(found) == max_alternatives or not max_tried:
             break
         if alternative.kind in found:
             continue
-        tried -= 1
+        max_tried -= 1
         if can_start(changed):
             found[alternative.kind] = alternative
     return list(found.values())
@@ -94,13 +94,21 @@ def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
     yield from _shorter(job)
     if job.needs:
         changed = replace(job, needs=())
-        yield Alternative(Kind.NODE, say("instead.any_node"), {"needs": []}), changed
+        yield (
+            Alternative(AlternativeKind.NODE, make_message("instead.any_node"), {"needs": []}),
+            changed,
+        )
     if job.device.models:
-        yield _device(Kind.MODEL, say("instead.any_model"), job, replace(job.device, models=()))
+        yield _device(
+            AlternativeKind.MODEL,
+            make_message("instead.any_model"),
+            job,
+            replace(job.device, models=()),
+        )
     if job.topology in (Topology.SAME_NODE, Topology.NVLINK) and job.replicas > 1:
         changed = replace(job, topology=Topology.ANY)
-        said = say("instead.spread")
-        yield Alternative(Kind.SPREAD, said, {"topology": str(Topology.ANY)}), changed
+        said = make_message("instead.spread")
+        yield Alternative(AlternativeKind.SPREAD, said, {"topology": str(Topology.ANY)}), changed
     yield from _other_boards(job, boards)
     yield from _shares(job, boards)
     yield from _smaller(job, boards)
@@ -108,7 +116,7 @@ def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
 
 
 def _device(
-    kind: Kind, said: Said, job: WaitingJob, device: DeviceRequest
+    kind: AlternativeKind, said: Message, job: WaitingJob, device: DeviceRequest
 ) -> tuple[Alternative, WaitingJob]:
     changes = {"device": device_as_dict(device)}
     return Alternative(kind, said, changes), replace(job, device=device)
@@ -122,8 +130,8 @@ def _shorter(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
         if SHORTEST_LIMIT <= rounded < limit:
             text = write_seconds(rounded)
             changed = replace(job, time_limit_seconds=rounded)
-            said = say("instead.limit", limit=text)
-            yield Alternative(Kind.LIMIT, said, {"time_limit": text}), changed
+            said = make_message("instead.limit", limit=text)
+            yield Alternative(AlternativeKind.LIMIT, said, {"time_limit": text}), changed
 
 
 def _other_boards(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
@@ -131,16 +139,16 @@ def _other_boards(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Altern
     if memory := _profile_memory(job.device, boards) or job.device.mps_memory_mib:
         way = DeviceRequest(memory_mib=memory, models=job.device.models)
         device = replace(way, isolation=Isolation.HARDWARE)
-        said = say("instead.memory", memory=_gib(memory))
-        yield _device(Kind.MODEL, said, job, device)
+        said = make_message("instead.memory", memory=_gib(memory))
+        yield _device(AlternativeKind.MODEL, said, job, device)
 
 
 def _shares(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
     memory = job.device.memory_mib or _profile_memory(job.device, boards)
     if memory and job.device.isolation is Isolation.HARDWARE:
         device = replace(job.device, mig="", memory_mib=memory, isolation=Isolation.ANY)
-        said = say("instead.share", memory=_gib(memory))
-        yield _device(Kind.SHARE, said, job, device)
+        said = make_message("instead.share", memory=_gib(memory))
+        yield _device(AlternativeKind.SHARE, said, job, device)
 
 
 def _smaller(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
@@ -148,22 +156,27 @@ def _smaller(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
     device = job.device
     if device.gpus > 1:
         for gpus in _halves(device.gpus):
-            said = say("instead.gpus", gpus=gpus)
-            yield _device(Kind.GPUS, said, job, replace(device, gpus=gpus))
+            said = make_message("instead.gpus", gpus=gpus)
+            yield _device(AlternativeKind.GPUS, said, job, replace(device, gpus=gpus))
     profiles = _plain(boards, device)
     sizes = [_size(p) for p in profiles if p.name == device.mig]
     least = (10**9, 0) if device.gpus == 1 else min(sizes, default=_named(device.mig))
     below = sorted((p for p in profiles if _size(p) < least), key=lambda p: p.name)
     for profile in sorted(below, key=_size, reverse=True)[:4]:
         changed = replace(device, gpus=0, mig=profile.name)
-        yield _device(Kind.PROFILE, say("instead.profile", profile=profile.name), job, changed)
+        yield _device(
+            AlternativeKind.PROFILE,
+            make_message("instead.profile", profile=profile.name),
+            job,
+            changed,
+        )
 
 
 def _fewer(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
     for replicas in _halves(job.replicas):
         changed = replace(job, replicas=replicas)
-        said = say("instead.replicas", replicas=replicas)
-        yield Alternative(Kind.REPLICAS, said, {"replicas": replicas}), changed
+        said = make_message("instead.replicas", replicas=replicas)
+        yield Alternative(AlternativeKind.REPLICAS, said, {"replicas": replicas}), changed
 
 
 def _halves(amount: int) -> list[int]:

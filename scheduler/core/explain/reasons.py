@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.contract.documents import SliceKind
 from scheduler.core.devices.options import Want
-from scheduler.core.model.message import Said, say, then
+from scheduler.core.model.message import Message, join_clauses, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
@@ -53,26 +53,26 @@ def explain(
     }
     values = {"needed": needed, "device": _name(want), "free": free.total}
     if free.total < needed:
-        said = say("resources.devices", **values)
+        said = make_message("resources.devices", **values)
         return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
     if not hosts:
-        said = say("resources.host", **values)
+        said = make_message("resources.host", **values)
         return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
     if job.disk_mib and not filters["with_disk"]:
         return _no_disk(job, want, ledger, values, evidence)
     if want.count * job.replicas > free.most and job.topology in NEAR:
-        said = say("topology.apart", **values)
-        return Reason(ReasonCode.TOPOLOGY, said, evidence, say("unblocks.any_topology"))
-    said = say("fragmentation.apart", **values)
+        said = make_message("topology.apart", **values)
+        return Reason(ReasonCode.TOPOLOGY, said, evidence, make_message("unblocks.any_topology"))
+    said = make_message("fragmentation.apart", **values)
     return Reason(ReasonCode.FRAGMENTATION, said, evidence, _UNTIL_ENDS)
 
 
-_UNTIL_ENDS = say("unblocks.running_ends")
+_UNTIL_ENDS = make_message("unblocks.running_ends")
 # The evidence names at most so many nodes, those with most room.
 MOST_NODES = 12
 
 
-def _out(node: NodeSpace, job: WaitingJob) -> Said | None:
+def _out(node: NodeSpace, job: WaitingJob) -> Message | None:
     return why_not(node.view, job) if node.view.available else why_away(node.view)
 
 
@@ -162,10 +162,10 @@ def _no_disk(
     evidence |= {"disk_not_told": silent} if silent else {}
     values |= {"disk": write_memory(job.disk_mib)}
     if any((n.view.disk_total_mib or 0) >= job.disk_mib for n in hosts):
-        said = say("resources.disk", **values)
+        said = make_message("resources.disk", **values)
         return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
-    said = say("resources.disk_not_told", **values)
-    return Reason(ReasonCode.RESOURCES, said, evidence, say("unblocks.agent_updated"))
+    said = make_message("resources.disk_not_told", **values)
+    return Reason(ReasonCode.RESOURCES, said, evidence, make_message("unblocks.agent_updated"))
 
 
 def _holders(job: WaitingJob, want: Want, ledger: Ledger) -> dict[str, Any]:
@@ -194,27 +194,32 @@ def _holds(run: RunningJob, board: str, ledger: Ledger) -> bool:
     return any(gpu is not None and gpu.board.key == board for gpu in gpus)
 
 
-def repartition() -> Reason:
+def repartition_reason() -> Reason:
     return Reason(
-        ReasonCode.REPARTITION, say("repartition.merging"), {}, say("unblocks.nothing_to_do")
+        ReasonCode.REPARTITION,
+        make_message("repartition.merging"),
+        {},
+        make_message("unblocks.nothing_to_do"),
     )
 
 
 def _priority() -> Reason:
-    return Reason(ReasonCode.PRIORITY, say("priority.taken"), {}, _UNTIL_ENDS)
+    return Reason(ReasonCode.PRIORITY, make_message("priority.taken"), {}, _UNTIL_ENDS)
 
 
-def _unavailable(why: dict[str, Said]) -> Reason:
+def _unavailable(why: dict[str, Message]) -> Reason:
     if not why:
-        said, helps = say("node_unavailable.none"), say("unblocks.node_added")
+        said, helps = make_message("node_unavailable.none"), make_message("unblocks.node_added")
         return Reason(ReasonCode.NODE_UNAVAILABLE, said, {}, helps)
     told = sorted({said.text: said for said in why.values()}.items())
-    whys = then(*(said for _, said in told[:MOST_NODES]))
+    whys = join_clauses(*(said for _, said in told[:MOST_NODES]))
     if len(told) > MOST_NODES:
-        whys = then(whys, say("node_unavailable.more", more=len(told) - MOST_NODES))
+        whys = join_clauses(
+            whys, make_message("node_unavailable.more", more=len(told) - MOST_NODES)
+        )
     evidence = {"nodes": {name: said.text for name, said in sorted(why.items())[:MOST_NODES]}}
-    said = say("node_unavailable.all", why=whys)
-    return Reason(ReasonCode.NODE_UNAVAILABLE, said, evidence, say("unblocks.node_back"))
+    said = make_message("node_unavailable.all", why=whys)
+    return Reason(ReasonCode.NODE_UNAVAILABLE, said, evidence, make_message("unblocks.node_back"))
 
 
 def _free(node: NodeSpace, job: WaitingJob, want: Want) -> int:
@@ -253,8 +258,10 @@ def _shortage(want: Want, ledger: Ledger) -> dict[str, Any]:
     return {"out_of_service": faulted} if faulted else {}
 
 
-def _name(want: Want) -> Said | str:
+def _name(want: Want) -> Message | str:
     model = want.board.rsplit("-", 1)[0]
     if want.kind is SliceKind.MPS:
-        return say("device.share", threads=want.threads, model=model)
-    return say("device.slice", profile=want.profile, model=model) if want.profile else model
+        return make_message("device.share", threads=want.threads, model=model)
+    return (
+        make_message("device.slice", profile=want.profile, model=model) if want.profile else model
+    )

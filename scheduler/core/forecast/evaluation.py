@@ -8,18 +8,18 @@ answers were. It knows what the planner knows: limits, never durations of jobs t
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from scheduler.core.forecast.accuracy import Accuracy, Asked, accuracy
-from scheduler.core.forecast.calibration import LAST, Corrections, Waits
-from scheduler.core.forecast.queue_state import RECENT, queue_state
-from scheduler.core.forecast.runtime_model import Outlook
-from scheduler.core.forecast.starts import BASIS, RUNS, start_estimates
+from scheduler.core.forecast.accuracy import EvaluatedEstimate, ForecastAccuracy, forecast_accuracy
+from scheduler.core.forecast.calibration import MAX_RECORDS, Corrections, WaitRange
+from scheduler.core.forecast.queue_state import RECENT_ARRIVALS, queue_state
+from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.forecast.starts import MIN_ENDED_RUNS, RUNS, start_estimates
 from scheduler.core.model.decisions import Plan
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, PastRun, WaitingJob
 
 
 @dataclass
-class Forecaster:
+class ForecastEvaluation:
     """Asks about every `every`-th job that does not start at once.
 
     Without a basis a question stays open, and is asked again in the first pass that has one: that
@@ -30,42 +30,42 @@ class Forecaster:
     every: int = 1
     runs: int = RUNS
     seed: int = 0
-    outlook: Outlook = field(default_factory=Outlook)
-    told: dict[str, Asked] = field(default_factory=dict)
+    outlook: RuntimeModel = field(default_factory=RuntimeModel)
+    estimates: dict[str, EvaluatedEstimate] = field(default_factory=dict)
     without_basis: set[str] = field(default_factory=set)
     _open: set[str] = field(default_factory=set)
     _started: dict[str, float] = field(default_factory=dict)
-    _past: deque[PastRun] = field(default_factory=lambda: deque(maxlen=2 * RECENT))
+    _past: deque[PastRun] = field(default_factory=lambda: deque(maxlen=2 * RECENT_ARRIVALS))
     _waited: int = 0
 
-    def submitted(self, job: WaitingJob, snapshot: ClusterSnapshot, found: Plan) -> None:
+    def on_submit(self, job: WaitingJob, snapshot: ClusterSnapshot, found: Plan) -> None:
         """A job joined the queue; `found` is what the planner made of the snapshot."""
         gpus = float(job.device.gpus * job.replicas)
-        self.outlook.submitted(job, gpus)
-        if any(place.job == job.id for place in found.places):
+        self.outlook.add_job(job, gpus)
+        if any(place.job == job.id for place in found.placements):
             return
         self._waited += 1
         if self._waited % self.every == 0:
             self._open.add(job.id)
 
-    def passed(self, snapshot: ClusterSnapshot, found: Plan) -> None:
+    def on_pass(self, snapshot: ClusterSnapshot, found: Plan) -> None:
         """A pass of the planner, after the jobs that are new in it were told to `submitted`."""
-        ask = self._open - {place.job for place in found.places}
+        ask = self._open - {place.job for place in found.placements}
         if not ask:
             return
-        if self.outlook.runs < BASIS:
+        if self.outlook.runs < MIN_ENDED_RUNS:
             self.without_basis |= ask
         else:
             self._ask(ask, snapshot)
 
-    def started(self, job: WaitingJob, now: int) -> None:
+    def on_start(self, job: WaitingJob, now: int) -> None:
         """It started for the first time."""
         self._started[job.id] = now
         self._open.discard(job.id)
 
-    def ended(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
+    def on_end(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
         """It ended by itself after so much useful running time."""
-        self.outlook.completed(job.id, ran_seconds)
+        self.outlook.complete(job.id, ran_seconds)
         self._past.append(
             PastRun(
                 project=job.project,
@@ -81,11 +81,11 @@ class Forecaster:
             )
         )
 
-    def accuracy(self) -> Accuracy | None:
+    def accuracy(self) -> ForecastAccuracy | None:
         """Over the answers to jobs that have started; None where nobody waited a minute."""
-        return accuracy(
-            (asked.told, self._started[id] - asked.at)
-            for id, asked in self.told.items()
+        return forecast_accuracy(
+            (asked.published, self._started[id] - asked.at)
+            for id, asked in self.estimates.items()
             if id in self._started
         )
 
@@ -97,9 +97,9 @@ class Forecaster:
         started, or never did, before there was one."""
         found = self.accuracy()
         counts = {
-            "eta_asked": found.asked if found else 0,
+            "eta_asked": found.estimates if found else 0,
             "eta_no_basis": len(self.without_basis),
-            "eta_never_answered": len(self.without_basis - self.told.keys()),
+            "eta_never_answered": len(self.without_basis - self.estimates.keys()),
         }
         if found is None:
             return dict(counts)
@@ -113,31 +113,31 @@ class Forecaster:
         """Who starts in this pass still waits in the snapshot, and starts at once in each run. Who
         had to wait for a basis corrects nobody, see `of_pass.LATE_SECONDS`."""
         self._learn_ages(snapshot)
-        snapshot = replace(snapshot, past=tuple(self._past))
+        snapshot = replace(snapshot, history=tuple(self._past))
         state = queue_state(snapshot, self.policy, self.outlook)
         now = float(snapshot.now)
         seed = self.seed + self._waited
-        estimates = start_estimates(state, runs=self.runs, seed=seed, ask=ask)
+        estimates = start_estimates(state, runs=self.runs, seed=seed, only=ask)
         history = [
-            asked.question(now, self._started.get(id))
-            for id, asked in list(self.told.items())[-8 * LAST :]
+            asked.record(now, self._started.get(id))
+            for id, asked in list(self.estimates.items())[-8 * MAX_RECORDS :]
             if id not in self.without_basis
         ]
-        corrections = Corrections.of(history)
+        corrections = Corrections.from_records(history)
         for id, found in estimates.items():
             if found is None:
                 self.without_basis.add(id)
                 continue
-            own = Waits(found.optimistic - now, found.expected - now, found.pessimistic - now)
-            answer = corrections.answer(own)
-            self.told[id] = Asked(now, own, answer.told, answer.calibrated)
+            own = WaitRange(found.optimistic - now, found.expected - now, found.pessimistic - now)
+            answer = corrections.apply(own)
+            self.estimates[id] = EvaluatedEstimate(now, own, answer.published, answer.calibrated)
             self._open.discard(id)
 
     def _learn_ages(self, snapshot: ClusterSnapshot) -> None:
         now = snapshot.now
         for held in snapshot.running:
             ran = held.job.attained_seconds + max(0, now - held.started_at)
-            self.outlook.attained(held.job.id, ran, now)
+            self.outlook.update_attained(held.job.id, ran, now)
         for job in snapshot.jobs:
             if job.attained_seconds:
-                self.outlook.attained(job.id, job.attained_seconds)
+                self.outlook.update_attained(job.id, job.attained_seconds)

@@ -145,7 +145,7 @@ def gittins(curve: Floats, first: int, widths: Floats) -> tuple[float, float]:
 
 
 @njit(cache=True)
-def answer(
+def gittins_all(
     slots: Ints,
     first: Ints,
     sums: Floats,

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
-from scheduler.core.forecast.runtime_model import Outlook
-from scheduler.core.forecast.starts import BASIS, start_estimates
+from scheduler.core.forecast.queue_values import QueueState, RunningEntry, WaitingEntry
+from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.forecast.starts import MIN_ENDED_RUNS, start_estimates
 from scheduler.core.model.decisions import Estimate
 from scheduler.core.model.snapshot import WaitingJob
 
@@ -12,17 +12,17 @@ from scheduler.core.model.snapshot import WaitingJob
 def warm_forecasts(job: WaitingJob) -> Estimate | None:
     """Learns of this job as if nobody had chosen its limit, and runs a queue of the mind forward:
     one GPU, for which a job waits until another has ended."""
-    job, outlook = replace(job, limit_is_chosen=False), Outlook()
-    outlook.submitted(job, 1.0)
+    job, outlook = replace(job, limit_is_chosen=False), RuntimeModel()
+    outlook.add_job(job, 1.0)
     outlook.work(job, 1.0, 0.0)
-    curve = outlook.curve(job, 1.0)
+    curve = outlook.hazard_curve(job, 1.0)
     state = QueueState(
         now=0.0,
         total=(1,),
         free=(0,),
-        running=(Holding(((0, 1),), 0.0, 60.0, curve=0),),
-        waiting=(Queued(job.id, 0.0, 1, 1, 60.0, 0.0, curve=0),),
+        running=(RunningEntry(((0, 1),), 0.0, 60.0, curve=0),),
+        waiting=(WaitingEntry(job.id, 0.0, 1, 1, 60.0, 0.0, curve=0),),
         curves=(curve,),
-        learned=BASIS,
+        ended_runs=MIN_ENDED_RUNS,
     )
     return start_estimates(state, runs=1)[job.id]

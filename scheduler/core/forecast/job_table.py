@@ -13,7 +13,7 @@ TIERS = 3
 
 
 @dataclass
-class Records:
+class JobTable:
     """Per slot: `names` and `sizes` (numbers of the first and the second tier), `rows` (number of
     its GPU count), `bins` of attained service, `states`; `links` (slot, tier, 2) to the previous
     and the next job of its tier; `sums` (slot, 2, BINS) of its neighbours, valid where not `stale`;
@@ -52,7 +52,7 @@ class Records:
         self.stale[slot] = True
         return slot
 
-    def near(self, slot: int, reach: int) -> list[int]:
+    def neighbours(self, slot: int, reach: int) -> list[int]:
         """The slots that count this one among their neighbours, and itself; some twice."""
         found = [slot]
         links = self.links
@@ -66,7 +66,7 @@ class Records:
                     at = int(links[at, tier, way])
         return found
 
-    def take_back(self, user: str, group: str, size: int) -> None:
+    def remove_last(self, user: str, group: str, size: int) -> None:
         """Undo the last `add`, which had these arguments."""
         slot = self.count - 1
         for tier, key in enumerate(((user, size, group), (user, size), (user,))):

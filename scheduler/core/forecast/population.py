@@ -24,20 +24,20 @@ UNSEEN = 0.02
 SMOOTH = (0.25, 0.5, 0.25)
 
 
-def points(ratios: Floats) -> Floats:
+def ratio_points(ratios: Floats) -> Floats:
     """The middles of POINTS equal parts of the ratios, or the ratios where they are fewer."""
     if len(ratios) <= POINTS:
         return np.sort(ratios)
     return np.asarray(np.quantile(ratios, (np.arange(POINTS) + 0.5) / POINTS))
 
 
-def run_times(ran: Floats, ratios: Floats, limits: Floats, ages: Floats) -> Floats:
+def run_time_distribution(ran: Floats, ratios: Floats, limits: Floats, ages: Floats) -> Floats:
     """The chance of each bin of run times, over jobs that ended and jobs that have not.
 
     ran: of ended runs, may be none; ratios: at least one; limits, ages: of the others. Shape
     (COUNT,), sums to 1."""
     ended = np.bincount(_bins(ran), minlength=COUNT).astype(np.float64)
-    ratios = points(ratios)
+    ratios = ratio_points(ratios)
     possible = ratios[None, :] * limits[:, None]
     beyond = possible > ages[:, None]
     beyond[~beyond.any(axis=1), -1] = True
@@ -58,7 +58,7 @@ def remaining(
     """What remains to each job, drawn by `chance` in [0, 1): one of the ratios times its limit,
     each as likely as that run time, if it leads beyond the age; where none does, evenly up to the
     limit. Shape (jobs,)."""
-    possible = points(ratios)[None, :] * limits[:, None]
+    possible = ratio_points(ratios)[None, :] * limits[:, None]
     sums = np.cumsum(chances[_bins(possible)] * (possible > ages[:, None]), axis=1)
     pick = np.argmax(sums > (chance * sums[:, -1])[:, None], axis=1)
     found = possible[np.arange(len(ages)), pick] - ages

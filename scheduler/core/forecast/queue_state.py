@@ -7,10 +7,10 @@ from agents.contract.boards import Board
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import gpu_board, wants
 from scheduler.core.forecast.hazard import Floats
-from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
-from scheduler.core.forecast.runtime_model import Outlook
-from scheduler.core.forecast.sampling import ENOUGH
-from scheduler.core.model.policy import Order, Policy
+from scheduler.core.forecast.queue_values import QueueState, RunningEntry, WaitingEntry
+from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.forecast.sampling import MIN_RATIOS
+from scheduler.core.model.policy import OrderMode, Policy
 from scheduler.core.model.snapshot import (
     PRIORITY_RANK,
     ClusterSnapshot,
@@ -23,34 +23,37 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.core.placement.node_eligibility import why_not
 
-RECENT = 200
+RECENT_ARRIVALS = 200
 """So many of the last arrivals stand for the future ones."""
 SMALLEST_SLICE = UNITS_PER_GPU // 7
 """What a past slice or share is taken for: its own size is not remembered."""
 
-Factor = Callable[[str, str], float]
+OwnerFactor = Callable[[str, str], float]
 
 
 def queue_state(
-    snapshot: ClusterSnapshot, policy: Policy, outlook: Outlook, factor: Factor | None = None
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    runtime_model: RuntimeModel,
+    factor: OwnerFactor | None = None,
 ) -> QueueState:
     """The queue in the order of `policy`. `factor(project, user)` weighs owners in the fair order.
 
     CPU and memory count as the share of a node's GPUs that goes with them, where that is more than
     the GPUs asked for. Left out: jobs that are held or wait for others, quotas, preemption, and
     where on a node slices could be. Calibration can correct for a constant part of that."""
-    return _Builder(snapshot, policy, outlook, factor or _even).build()
+    return _Builder(snapshot, policy, runtime_model, factor or _even).build()
 
 
-class KeptQueue:
+class TrialQueueState:
     """As `queue_state`, kept to be asked about one more job at a time."""
 
     def __init__(
         self,
         snapshot: ClusterSnapshot,
         policy: Policy,
-        outlook: Outlook,
-        factor: Factor | None = None,
+        outlook: RuntimeModel,
+        factor: OwnerFactor | None = None,
     ) -> None:
         self._builder = _Builder(snapshot, policy, outlook, factor or _even)
         self._state = self._builder.build()
@@ -93,8 +96,8 @@ class _Host:
 class _Builder:
     snapshot: ClusterSnapshot
     policy: Policy
-    outlook: Outlook
-    factor: Factor
+    outlook: RuntimeModel
+    factor: OwnerFactor
     nodes: list[NodeView] = field(default_factory=list)
     curves: list[Floats] = field(default_factory=list)
     pools: dict[tuple[bool, ...], int] = field(default_factory=dict)
@@ -116,9 +119,9 @@ class _Builder:
             for node, units in holding.places:
                 free[node] = max(0, free[node] - units)
         waiting = [
-            self.queued(job) for job in snapshot.jobs if not job.held_because and not job.after
+            self.queued(job) for job in snapshot.jobs if not job.hold_reason and not job.after
         ]
-        aging = policy.order is Order.FAIR
+        aging = policy.order is OrderMode.FAIR
         return QueueState(
             now=snapshot.now,
             total=tuple(total),
@@ -129,13 +132,13 @@ class _Builder:
             pools=tuple(self.pools),
             ratios=self._ratios,
             curves=tuple(self.curves),
-            learned=self.outlook.runs,
+            ended_runs=self.outlook.runs,
             backfill=policy.backfill,
             patience_seconds=float(policy.patience_seconds) if aging else 0.0,
-            by_arrival=policy.order is Order.FIFO,
+            by_arrival=policy.order is OrderMode.FIFO,
         )
 
-    def _holding(self, held: RunningJob, index: dict[str, int]) -> Holding:
+    def _holding(self, held: RunningJob, index: dict[str, int]) -> RunningEntry:
         job = held.job
         here = [replica for replica in held.replicas if replica.node in index]
         taken = [sum(device.units for device in replica.devices) for replica in here]
@@ -145,7 +148,7 @@ class _Builder:
             for replica, units, host in zip(here, taken, hosts, strict=True)
         )
         gpus = sum(taken) / UNITS_PER_GPU
-        return Holding(
+        return RunningEntry(
             places=places,
             age=job.attained_seconds + max(0, self.snapshot.now - held.started_at),
             limit=float(job.time_limit_seconds),
@@ -153,11 +156,11 @@ class _Builder:
             stopping=held.stopping,
         )
 
-    def queued(self, job: WaitingJob) -> Queued:
+    def queued(self, job: WaitingJob) -> WaitingEntry:
         units, pool = self._shape(job)
         gpus = units * job.replicas / UNITS_PER_GPU
         units = max(units, self._host_share(job, pool)) if units else 0
-        return Queued(
+        return WaitingEntry(
             id=job.id,
             queued_at=job.queued_at,
             replicas=job.replicas,
@@ -174,20 +177,20 @@ class _Builder:
     def _key(self, job: WaitingJob, gpus: float) -> float:
         left = max(1, job.time_limit_seconds - job.attained_seconds)
         match self.policy.order:
-            case Order.FIFO:
+            case OrderMode.FIFO:
                 return float(job.queued_at)
-            case Order.SHORTEST:
+            case OrderMode.SHORTEST:
                 return float(left)
-            case Order.SMALLEST:
+            case OrderMode.SMALLEST:
                 return left * gpus
         work = self.outlook.work(job, gpus, self.snapshot.now)
         return work * self.factor(job.project, job.user)
 
     def _curve(self, job: WaitingJob, gpus: float) -> int:
         """By its limit, where that is believable and ENOUGH ended runs say what part is used."""
-        if self.outlook.believes(job) and len(self._ratios) >= ENOUGH:
+        if self.outlook.believes_limit(job) and len(self._ratios) >= MIN_RATIOS:
             return -1
-        self.curves.append(self.outlook.curve(job, gpus))
+        self.curves.append(self.outlook.hazard_curve(job, gpus))
         return len(self.curves) - 1
 
     def _shape(self, job: WaitingJob) -> tuple[int, int]:
@@ -212,21 +215,21 @@ class _Builder:
         shares = (host.share(job.cpu_milli, job.memory_mib) for host in self._hosts[pool])
         return min(shares, default=0)
 
-    def _arrivals(self) -> list[Queued]:
+    def _arrivals(self) -> list[WaitingEntry]:
         """The last submissions of all: ended, running, and waiting jobs."""
         snapshot = self.snapshot
         found: list[tuple[float, PastRun | WaitingJob]] = [
-            (run.queued_at or run.ended_at - run.ran_seconds, run) for run in snapshot.past
+            (run.queued_at or run.ended_at - run.ran_seconds, run) for run in snapshot.history
         ]
         found += [(held.job.queued_at, held.job) for held in snapshot.running]
         found += [(job.queued_at, job) for job in snapshot.jobs]
         found.sort(key=lambda pair: pair[0])
         return [
             self._past(run, at) if isinstance(run, PastRun) else self.queued(run)
-            for at, run in found[-RECENT:]
+            for at, run in found[-RECENT_ARRIVALS:]
         ]
 
-    def _past(self, run: PastRun, at: float) -> Queued:
+    def _past(self, run: PastRun, at: float) -> WaitingEntry:
         """A past run as if it came again: nodes of its size were enough, so it is split evenly."""
         most = max((len(node.gpus) for node in self.nodes), default=1) or 1
         replicas = -(-run.gpus // most) or 1
@@ -249,7 +252,7 @@ class _Builder:
         if not run.gpus:
             units = min(units, SMALLEST_SLICE)
         gpus = units * replicas / UNITS_PER_GPU
-        return Queued(
+        return WaitingEntry(
             id="",
             queued_at=at,
             replicas=replicas,

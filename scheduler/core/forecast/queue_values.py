@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from scheduler.core.forecast.hazard import Floats
-from scheduler.core.model.policy import Backfill
+from scheduler.core.model.policy import BackfillMode
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class RunningEntry:
     """A running job: (node, units) by index of node, its useful running time so far, and its whole
     limit. `curve`: row of its hazard in QueueState.curves; -1 = its limit is believable.
     `stopping`: it gives its devices back already."""
@@ -20,7 +20,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class WaitingEntry:
     """A waiting job, or one of the arrivals that the future is drawn from.
 
     `units` of each replica; `pool`: row of QueueState.pools, the nodes where it may run; `key`: its
@@ -56,13 +56,13 @@ class QueueState:
     now: float
     total: tuple[int, ...]
     free: tuple[int, ...]
-    running: tuple[Holding, ...]
-    waiting: tuple[Queued, ...]
-    arrivals: tuple[Queued, ...] = ()
+    running: tuple[RunningEntry, ...]
+    waiting: tuple[WaitingEntry, ...]
+    arrivals: tuple[WaitingEntry, ...] = ()
     pools: tuple[tuple[bool, ...], ...] = ()
     ratios: tuple[tuple[float, float], ...] = ()
     curves: tuple[Floats, ...] = ()
-    learned: int = 0
-    backfill: Backfill = Backfill.EASY
+    ended_runs: int = 0
+    backfill: BackfillMode = BackfillMode.EASY
     patience_seconds: float = 0.0
     by_arrival: bool = False

@@ -7,14 +7,14 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-FEW = 8
+MIN_RUNS = 8
 """Below so many ended runs with a chosen limit, a user's limits are taken at their word."""
-USUAL_SHARE = 0.5
+PRIOR_RATIO = 0.5
 """Of a chosen limit, before anything is known; worth USUAL_WEIGHT runs."""
-USUAL_WEIGHT = 5.0
+PRIOR_WEIGHT = 5.0
 LOW_RATIO = 0.1
 """Limits with a lower typical ratio must earn belief by following the run times."""
-FOLLOWS = 0.7
+MAX_RELATIVE_SPREAD = 0.7
 """Limits follow the run times where ratios spread at most this much as wide as run times do."""
 
 
@@ -40,25 +40,25 @@ class _Habit:
     @property
     def believable(self) -> bool:
         """The limits are near the run times, or far but in step with them."""
-        if self.runs < FEW or self.ratio / self.runs >= log(LOW_RATIO):
+        if self.runs < MIN_RUNS or self.ratio / self.runs >= log(LOW_RATIO):
             return True
         spread = self.ratio_squared / self.runs - (self.ratio / self.runs) ** 2
         of_runs = self.ran_squared / self.runs - (self.ran / self.runs) ** 2
-        return spread <= FOLLOWS**2 * of_runs + 1e-9
+        return spread <= MAX_RELATIVE_SPREAD**2 * of_runs + 1e-9
 
 
 @dataclass
-class Ratios:
+class LimitRatios:
     """(limit, run time / limit) of ended runs with a chosen limit, in the order of their ends; at
     most 1 each.
 
     Only the last `kept` are remembered for drawing; habits remember all."""
 
-    kept: int = 1_000
+    max_remembered: int = 1_000
     _values: list[tuple[float, float]] = field(default_factory=list)
     _habits: dict[str, _Habit] = field(default_factory=lambda: defaultdict(_Habit))
 
-    def ended(self, user: str, ran_seconds: float, limit_seconds: float) -> None:
+    def add(self, user: str, ran_seconds: float, limit_seconds: float) -> None:
         """A run with a chosen limit ended by itself, or by its limit."""
         if limit_seconds <= 0:
             return
@@ -66,27 +66,27 @@ class Ratios:
         ratio = min(1.0, ran / limit_seconds)
         self._habits[user].add(ran, ratio)
         self._values.append((limit_seconds, ratio))
-        if len(self._values) > 2 * self.kept:
-            del self._values[: -self.kept]
+        if len(self._values) > 2 * self.max_remembered:
+            del self._values[: -self.max_remembered]
 
-    def believable(self, user: str) -> bool:
+    def is_believable(self, user: str) -> bool:
         """Whether a limit that this user chose says something of the run time."""
         habit = self._habits.get(user)
         return habit is None or habit.believable
 
-    def share(self, user: str) -> float:
+    def mean_ratio(self, user: str) -> float:
         """The mean part of a chosen limit that this user's runs take, in (0, 1]."""
         habit = self._habits.get(user)
         runs, shares = (habit.runs, habit.shares) if habit else (0, 0.0)
-        return (shares + USUAL_WEIGHT * USUAL_SHARE) / (runs + USUAL_WEIGHT)
+        return (shares + PRIOR_WEIGHT * PRIOR_RATIO) / (runs + PRIOR_WEIGHT)
 
     def values(self) -> NDArray[np.float64]:
         """The remembered (limit, ratio), oldest first. Shape (runs, 2)."""
-        return np.array(self._values[-self.kept :]).reshape(-1, 2)
+        return np.array(self._values[-self.max_remembered :]).reshape(-1, 2)
 
     def pairs(self) -> tuple[tuple[float, float], ...]:
         """As `values`."""
-        return tuple(self._values[-self.kept :])
+        return tuple(self._values[-self.max_remembered :])
 
 
 def remaining_seconds(

@@ -12,9 +12,9 @@ from agents.contract.boards import Board
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import gpu_board, wants
 from scheduler.core.forecast import hazard as hz
-from scheduler.core.forecast.job_table import Records
-from scheduler.core.forecast.ratios import Ratios, remaining_seconds
-from scheduler.core.forecast.similarity import Likeness, normalised, size_class
+from scheduler.core.forecast.job_table import JobTable
+from scheduler.core.forecast.ratios import LimitRatios, remaining_seconds
+from scheduler.core.forecast.similarity import Similarity, normalised_name, size_class
 from scheduler.core.model.snapshot import ClusterSnapshot, PastRun, WaitingJob
 
 
@@ -40,20 +40,20 @@ class _Layer:
     survived: hz.Floats = field(default_factory=lambda: np.zeros(hz.BINS))
 
 
-class Outlook:
+class RuntimeModel:
     """Hazards in three layers (all jobs, same GPU count, the job's group), each shrunken towards
     the one before; and the users' ratios of run time to limit. See jct_policies.md section 3.1."""
 
     def __init__(
-        self, likeness: Likeness | None = None, shrinkage: hz.Shrinkage | None = None
+        self, likeness: Similarity | None = None, shrinkage: hz.Shrinkage | None = None
     ) -> None:
-        self.ratios = Ratios()
+        self.ratios = LimitRatios()
         self.runs = 0
         """Ended runs that it learned from."""
-        self._likeness = likeness or Likeness()
+        self._likeness = likeness or Similarity()
         self._shrinkage = shrinkage or hz.Shrinkage()
-        self._weights = self._likeness.table()
-        self._records = Records()
+        self._weights = self._likeness.weights()
+        self._records = JobTable()
         self._live: dict[str, _Known] = {}
         self._all = _Layer()
         self._rows: dict[int, int] = {}
@@ -62,7 +62,9 @@ class Outlook:
         self._answered = self._summed = False
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot, likeness: Likeness | None = None) -> "Outlook":
+    def from_snapshot(
+        cls, snapshot: ClusterSnapshot, likeness: Similarity | None = None
+    ) -> "RuntimeModel":
         """From the past, waiting and running jobs of a snapshot, in the order they were submitted
         (a past run that does not say when: as if it had started at once)."""
         self = cls(likeness)
@@ -70,7 +72,7 @@ class Outlook:
             {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}, key=lambda b: b.key
         )
         events: list[tuple[int, int, PastRun | WaitingJob]] = [
-            (run.queued_at or run.ended_at - run.ran_seconds, 0, run) for run in snapshot.past
+            (run.queued_at or run.ended_at - run.ran_seconds, 0, run) for run in snapshot.history
         ]
         events += [(held.job.queued_at, 1, held.job) for held in snapshot.running]
         events += [(job.queued_at, 1, job) for job in snapshot.jobs]
@@ -78,33 +80,33 @@ class Outlook:
             if isinstance(item, PastRun):
                 self._past(item)
             else:
-                self.submitted(item, gpus_of(item, boards))
-        for run in snapshot.past:
+                self.add_job(item, gpus_needed(item, boards))
+        for run in snapshot.history:
             self._limit_used(run.user, run.ran_seconds, run)
         for held in snapshot.running:
             ran = held.job.attained_seconds + max(0, snapshot.now - held.started_at)
-            self.attained(held.job.id, ran, snapshot.now)
+            self.update_attained(held.job.id, ran, snapshot.now)
         return self
 
-    def submitted(self, job: WaitingJob, gpus: float) -> None:
+    def add_job(self, job: WaitingJob, gpus: float) -> None:
         """A job joins the queue, with what it has attained before. Told twice, nothing changes."""
         if job.id in self._live:
             return
         size = size_class(gpus)
-        slot = self._add(job.user, normalised(job.group), size)
+        slot = self._add(job.user, normalised_name(job.group), size)
         self._live[job.id] = _Known(job, slot, size)
         self._changed(slot)
         if job.attained_seconds:
-            self.attained(job.id, job.attained_seconds)
+            self.update_attained(job.id, job.attained_seconds)
 
-    def attained(self, job_id: str, seconds: float, at: float | None = None) -> None:
+    def update_attained(self, job_id: str, seconds: float, at: float | None = None) -> None:
         """It has run usefully for so long, over all attempts. `at`: it runs on from that time;
         None: it stands still. KeyError where it was never submitted, or has ended."""
         known = self._live[job_id]
         known.attained, known.since = seconds, at
         self._leave_bins(known.slot, known.size, seconds)
 
-    def completed(self, job_id: str, ran_seconds: float) -> None:
+    def complete(self, job_id: str, ran_seconds: float) -> None:
         """It ended by itself after so much useful running time. KeyError as in `attained`."""
         self._ended(job_id, ran_seconds, hz.DONE)
 
@@ -118,33 +120,33 @@ class Outlook:
         Where its limit is believable: GPUs x (limit - age) x the usual share of the user's limits.
         Running jobs age with `now`; a job that was not submitted counts as the next one to be."""
         age = self.age(job, now)
-        if self.believes(job):
+        if self.believes_limit(job):
             left = max(1.0, job.time_limit_seconds - age)
-            return gpus * left * self.ratios.share(job.user)
+            return gpus * left * self.ratios.mean_ratio(job.user)
         return gpus / self._answer(job, size_class(gpus), age)[0]
 
     def mean_seconds(self, job: WaitingJob, gpus: float, now: float) -> float:
         """The mean running time that remains, at most to its limit."""
         age = self.age(job, now)
         left = max(1.0, job.time_limit_seconds - age)
-        if self.believes(job):
-            return left * self.ratios.share(job.user)
+        if self.believes_limit(job):
+            return left * self.ratios.mean_ratio(job.user)
         return min(left, self._answer(job, size_class(gpus), age)[1])
 
     def remaining(self, job: WaitingJob, gpus: float, now: float, quantile: float) -> float:
         """A quantile of the running time that remains, at most to its limit."""
         age = self.age(job, now)
         left = max(1.0, job.time_limit_seconds - age)
-        if self.believes(job):
+        if self.believes_limit(job):
             found = remaining_seconds(
                 self.ratios.values()[:, 1], job.time_limit_seconds, age, quantile
             )
             return left if found is None else min(left, found)
-        return min(left, hz.remaining(self.curve(job, gpus), age, quantile))
+        return min(left, hz.remaining(self.hazard_curve(job, gpus), age, quantile))
 
-    def believes(self, job: WaitingJob) -> bool:
+    def believes_limit(self, job: WaitingJob) -> bool:
         """Whether its time limit says something of its run time."""
-        return job.limit_is_chosen and self.ratios.believable(job.user)
+        return job.limit_is_chosen and self.ratios.is_believable(job.user)
 
     def age(self, job: WaitingJob, now: float) -> float:
         """Its useful running time by now: as told here, or as the job says where that is more."""
@@ -152,15 +154,15 @@ class Outlook:
         said = float(job.attained_seconds)
         return said if known is None else max(said, known.age(now))
 
-    def curve(self, job: WaitingJob, gpus: float) -> hz.Floats:
+    def hazard_curve(self, job: WaitingJob, gpus: float) -> hz.Floats:
         """The job's own hazard by bin, all three layers. Shape (BINS,)."""
         known = self._live.get(job.id)
         if known is not None:
             return self._slot_curve(known.slot)
-        size, group = size_class(gpus), normalised(job.group)
+        size, group = size_class(gpus), normalised_name(job.group)
         slot = self._add(job.user, group, size)
         curve = self._slot_curve(slot)
-        self._records.take_back(job.user, group, size)
+        self._records.remove_last(job.user, group, size)
         return curve
 
     def size_curve(self, gpus: float) -> hz.Floats:
@@ -180,7 +182,7 @@ class Outlook:
 
     def _past(self, run: PastRun) -> None:
         size = size_class(run.gpus)
-        slot = self._add(run.user, normalised(run.group), size)
+        slot = self._add(run.user, normalised_name(run.group), size)
         state = hz.DONE if run.completed else hz.CUT
         self._end(slot, size, run.ran_seconds, state)
 
@@ -209,7 +211,7 @@ class Outlook:
         self, user: str, ran: float, limit: float, chosen: bool, completed: bool
     ) -> None:
         if chosen and (completed or ran >= limit):
-            self.ratios.ended(user, ran, limit)
+            self.ratios.add(user, ran, limit)
 
     def _leave_bins(self, slot: int, size: int, seconds: float) -> None:
         """Count it as a survivor of the bins before the one it is in now. Ages never shrink here:
@@ -226,7 +228,7 @@ class Outlook:
         """Every hazard moves a little; the sums of its neighbours must be taken anew."""
         self._curves, self._answered = None, False
         if self._summed:  # before the first question every slot is stale anyway
-            self._records.stale[self._records.near(slot, self._likeness.reach)] = True
+            self._records.stale[self._records.neighbours(slot, self._likeness.reach)] = True
 
     def _row(self, size: int) -> int:
         """The number of a GPU count among the layers; a new one gets a new layer."""
@@ -264,7 +266,7 @@ class Outlook:
         all jobs at once; a job that has entered another bin since is asked anew."""
         known, own = self._live.get(job.id), hz.bin_of(age)
         if known is None or own != self._records.bins[known.slot]:
-            index, mean = hz.gittins(self.curve(job, size), own, hz.WIDTHS)
+            index, mean = hz.gittins(self.hazard_curve(job, size), own, hz.WIDTHS)
             return float(index), float(mean)
         if not self._answered:
             self._answer_all()
@@ -277,11 +279,13 @@ class Outlook:
         slots = np.fromiter((k.slot for k in self._live.values()), np.int64, len(self._live))
         self._refresh(slots)
         towards = self._size_curves()[rec.rows[slots]]
-        hz.answer(slots, rec.bins, rec.sums, towards, self._shrinkage.group, hz.WIDTHS, rec.answers)
+        hz.gittins_all(
+            slots, rec.bins, rec.sums, towards, self._shrinkage.group, hz.WIDTHS, rec.answers
+        )
         self._answered = True
 
 
-def gpus_of(job: WaitingJob, boards: Iterable[Board]) -> float:
+def gpus_needed(job: WaitingJob, boards: Iterable[Board]) -> float:
     """GPUs that a job needs in all; of slices and shares the part of a GPU by their units, in the
     cheapest way to serve it on these boards (0 where none serves it)."""
     if job.device.gpus:

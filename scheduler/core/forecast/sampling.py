@@ -6,28 +6,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.forecast.hazard import BINS, EDGES, Floats, Ints
-from scheduler.core.forecast.population import remaining, run_times
-from scheduler.core.forecast.queue_values import Holding, Queued
+from scheduler.core.forecast.population import remaining, run_time_distribution
+from scheduler.core.forecast.queue_values import RunningEntry, WaitingEntry
 
-FUTURE = 300
+FUTURE_ARRIVALS = 300
 """Arrivals in each run."""
-WINDOW = 20
+MIN_ARRIVAL_WINDOW = 20
 """Each run draws its arrivals from the last so many, or more."""
-SPAN = 3_600.0
+MIN_ARRIVAL_SPAN = 3_600.0
 """Arrivals that were watched for less than this say nothing of those to come: people often submit
 many jobs at once."""
-ENOUGH = 10
+MIN_RATIOS = 10
 """With fewer known ratios of run time to limit, no job goes by its limit."""
-MANY = 100
+MANY_RATIOS = 100
 """With fewer known ratios each run draws its own of them; with more, a piece of the history."""
-PART = (0.3, 1.0)
+HISTORY_PART = (0.3, 1.0)
 """How much of a long history each run knows."""
-NEAR = 40
+SAME_LIMIT_RUNS = 40
 """So many ended runs with the very same limit tell its ratio without any other."""
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobColumns:
     """Jobs by column. `ages`, `limits`, `rows` (of their hazards, -1 = by ratio): shape (jobs,).
     `shapes`: (jobs, 3) replicas, units, pool. `order`: (jobs, 5) key, seconds from now when it was
     queued, band, limit that is left, seconds from now when it may start."""
@@ -39,7 +39,7 @@ class Jobs:
     order: Floats
 
     @classmethod
-    def of(cls, queued: list[Queued], now: float) -> "Jobs":
+    def from_entries(cls, queued: list[WaitingEntry], now: float) -> "JobColumns":
         left = [max(1.0, each.limit - each.age) for each in queued]
         return cls(
             ages=np.array([each.age for each in queued], dtype=np.float64),
@@ -57,7 +57,7 @@ class Jobs:
             ).reshape(-1, 5),
         )
 
-    def of_future(self, picks: Ints, at: Floats) -> "Jobs":
+    def of_future(self, picks: Ints, at: Floats) -> "JobColumns":
         """The picked ones as they come again, queued at these times, with no age yet."""
         again = self.picked(picks)
         again.ages[:] = 0.0
@@ -65,9 +65,9 @@ class Jobs:
         again.order[:, 3] = np.maximum(1.0, again.limits)
         return again
 
-    def picked(self, picks: Ints) -> "Jobs":
+    def picked(self, picks: Ints) -> "JobColumns":
         """A copy of these, in that order."""
-        return Jobs(
+        return JobColumns(
             ages=self.ages[picks],
             limits=self.limits[picks],
             rows=self.rows[picks],
@@ -75,9 +75,9 @@ class Jobs:
             order=self.order[picks],
         )
 
-    def and_then(self, others: "Jobs") -> "Jobs":
+    def concatenated(self, others: "JobColumns") -> "JobColumns":
         """These, and the others behind them."""
-        return Jobs(
+        return JobColumns(
             ages=np.concatenate([self.ages, others.ages]),
             limits=np.concatenate([self.limits, others.limits]),
             rows=np.concatenate([self.rows, others.rows]),
@@ -85,7 +85,7 @@ class Jobs:
             order=np.concatenate([self.order, others.order]),
         )
 
-    def sorted_by_time(self) -> tuple["Jobs", Ints]:
+    def sorted_by_time(self) -> tuple["JobColumns", Ints]:
         """In the order in which they may start, and where each of them is now."""
         by_time = np.argsort(self.order[:, 4], kind="stable")
         place = np.empty_like(by_time)
@@ -93,25 +93,25 @@ class Jobs:
         return self.picked(by_time), place
 
 
-def arrivals(times: Floats, draws: np.random.Generator) -> tuple[Ints, Floats]:
+def sample_arrivals(times: Floats, draws: np.random.Generator) -> tuple[Ints, Floats]:
     """(which of the recent arrivals, seconds from now) of the next FUTURE ones. `times`: seconds
     from now, at most 0, ascending; drawn from a random window of the last ones, with their gaps,
     as often as they came until now. Nothing where the first came less than SPAN ago."""
-    first = max(0, len(times) - int(draws.integers(WINDOW, 201)))
+    first = max(0, len(times) - int(draws.integers(MIN_ARRIVAL_WINDOW, 201)))
     known = times[first:]
-    if len(known) < 2 or times[0] > -SPAN:
+    if len(known) < 2 or times[0] > -MIN_ARRIVAL_SPAN:
         return np.zeros(0, np.int64), np.zeros(0)
     gaps = np.diff(known)
     seen = -float(known[0])
-    picks = draws.integers(1, len(known), FUTURE)
+    picks = draws.integers(1, len(known), FUTURE_ARRIVALS)
     if gaps.sum() > 0:
         waits = gaps[picks - 1] * (seen / float(gaps.sum()))
     else:
-        waits = draws.exponential(seen / len(known), FUTURE)
+        waits = draws.exponential(seen / len(known), FUTURE_ARRIVALS)
     return first + picks, np.maximum(1e-3, np.cumsum(waits))
 
 
-def holding_columns(running: tuple[Holding, ...]) -> tuple[Floats, Floats, Ints]:
+def running_columns(running: tuple[RunningEntry, ...]) -> tuple[Floats, Floats, Ints]:
     """(ages, limits, rows) of running jobs."""
     return (
         np.array([each.age for each in running], dtype=np.float64),
@@ -120,28 +120,28 @@ def holding_columns(running: tuple[Holding, ...]) -> tuple[Floats, Floats, Ints]
     )
 
 
-def chances_of(known: Floats, jobs: Iterable[Holding | Queued]) -> Floats:
+def run_time_chances(known: Floats, jobs: Iterable[RunningEntry | WaitingEntry]) -> Floats:
     """The chances of run times, from ended runs and the believable limits of other jobs."""
     by_limit = [(each.limit, each.age) for each in jobs if each.curve < 0]
     others = np.array(by_limit, dtype=np.float64).reshape(-1, 2)
     ratios = known[:, 1] if len(known) else np.ones(1)
-    return run_times(known[:, 0] * known[:, 1], ratios, others[:, 0], others[:, 1])
+    return run_time_distribution(known[:, 0] * known[:, 1], ratios, others[:, 0], others[:, 1])
 
 
-def part_of(known: Floats, draws: np.random.Generator) -> Floats:
+def sample_history(known: Floats, draws: np.random.Generator) -> Floats:
     """What a run knows of the known (limit, ratio), in the order of limits. Of MANY: 30 to 100 % of
     them, in one piece. Of fewer: as many, drawn with replacement, so that runs differ by as much as
     so few can be wrong. Shape (runs, 2)."""
-    if len(known) < MANY:
+    if len(known) < MANY_RATIOS:
         part = known[np.sort(draws.integers(0, max(1, len(known)), len(known)))]
     else:
-        size = int(len(known) * draws.uniform(*PART))
+        size = int(len(known) * draws.uniform(*HISTORY_PART))
         first = draws.integers(0, len(known) - size + 1)
         part = known[first : first + size]
     return np.asarray(part[np.argsort(part[:, 0], kind="stable")])
 
 
-def rest(
+def sample_remaining(
     ages: Floats,
     limits: Floats,
     rows: Ints,
@@ -158,14 +158,16 @@ def rest(
     found = np.empty(len(rows))
     if by_limit.any():
         own_limits = limits[by_limit]
-        found[by_limit] = by_ratio(ages[by_limit], own_limits, ratios, chances, chance[by_limit])
+        found[by_limit] = remaining_by_ratio(
+            ages[by_limit], own_limits, ratios, chances, chance[by_limit]
+        )
     if not by_limit.all():
         own = curves[rows[~by_limit]]
-        found[~by_limit] = by_curve(ages[~by_limit], own, chance[~by_limit])
+        found[~by_limit] = remaining_by_curve(ages[~by_limit], own, chance[~by_limit])
     return np.clip(found, 1.0, left)
 
 
-def by_ratio(
+def remaining_by_ratio(
     ages: Floats, limits: Floats, known: Floats, chances: Floats, chance: Floats
 ) -> Floats:
     """Ratio times limit, less the age. Where NEAR ended runs had the very same limit, the ratio is
@@ -174,12 +176,12 @@ def by_ratio(
 
     known: (runs, 2) limit and ratio, in the order of limits, then of time."""
     right = np.searchsorted(known[:, 0], limits, side="right")
-    same = right - np.searchsorted(known[:, 0], limits, side="left") >= NEAR
+    same = right - np.searchsorted(known[:, 0], limits, side="left") >= SAME_LIMIT_RUNS
     found = np.empty(len(ages))
     found[~same] = remaining(ages[~same], limits[~same], known[:, 1], chances, chance[~same])
     if same.any():
-        first = right[same] - NEAR
-        ratios = known[:, 1][first[:, None] + np.arange(NEAR)[None, :]]
+        first = right[same] - SAME_LIMIT_RUNS
+        ratios = known[:, 1][first[:, None] + np.arange(SAME_LIMIT_RUNS)[None, :]]
         found[same] = _one_of(ratios, ages[same], limits[same], chance[same])
     return found
 
@@ -193,7 +195,7 @@ def _one_of(ratios: Floats, ages: Floats, limits: Floats, chance: Floats) -> Flo
     return np.where(beyond[:, -1] > 0, by_run, chance * (limits - ages))
 
 
-def by_curve(ages: Floats, curves: Floats, chance: Floats) -> Floats:
+def remaining_by_curve(ages: Floats, curves: Floats, chance: Floats) -> Floats:
     """From the hazards of the bins that are left, evenly within a bin. curves: (jobs, BINS)."""
     own = np.searchsorted(EDGES[:-1], ages, side="right") - 1
     risk = np.where(np.arange(BINS)[None, :] < own[:, None], 0.0, curves)

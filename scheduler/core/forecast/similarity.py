@@ -13,7 +13,7 @@ _GAP = re.compile(r"[^a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class Similarity:
     """How much another job counts towards a job's own hazard: the weight of the closest tier times
     exp(-distance / decay), nothing beyond `reach`.
 
@@ -29,7 +29,7 @@ class Likeness:
     decay: float = 5.0
     reach: int = 15
 
-    def table(self) -> NDArray[np.float64]:
+    def weights(self) -> NDArray[np.float64]:
         """Weights by tier (row) and distance (column); column 0 is unused."""
         fade = np.exp(-np.arange(self.reach + 1) / self.decay)
         tiers = np.array([self.same_name, self.same_size, self.same_user])
@@ -37,7 +37,7 @@ class Likeness:
 
 
 @lru_cache(maxsize=4_096)
-def normalised(name: str) -> str:
+def normalised_name(name: str) -> str:
     """A name without numbers and hashes, so that the runs of a sweep are alike.
 
     `normalised("sweep-lr0.001_seed7-3fa9c2d1") == "sweep-lr-seed"`

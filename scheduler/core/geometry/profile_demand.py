@@ -20,14 +20,14 @@ from scheduler.core.geometry.placement_value import (
     values,
     weights_of,
 )
-from scheduler.core.model.snapshot import ClusterSnapshot, Mix
+from scheduler.core.model.snapshot import ClusterSnapshot, DemandMix
 
 if TYPE_CHECKING:
     from scheduler.core.placement.ledger import Ledger
 
 
 @lru_cache(256)
-def asked_of(board: Board, mix: Mix) -> Weights:
+def asked_of(board: Board, mix: DemandMix) -> Weights:
     """How often each profile is asked for; whole GPUs and MPS shares, which need an empty GPU,
     count as the largest profile. A request that several profiles serve counts for the cheapest.
     Empty where nothing in the mix can run on this board."""
@@ -47,7 +47,7 @@ class Tables:
     """The value tables of one planning pass: one look-up by the board's key. `roomy`: the boards of
     which many GPUs were empty when it began."""
 
-    def __init__(self, mix: Mix, roomy: Collection[str] = ()) -> None:
+    def __init__(self, mix: DemandMix, roomy: Collection[str] = ()) -> None:
         self._mix = mix
         self._roomy = roomy
         self._found: dict[str, Values | None] = {}
@@ -87,5 +87,5 @@ def roomy_boards(snapshot: ClusterSnapshot) -> frozenset[str]:
             if gpu.healthy:
                 key = gpu_board(gpu).key
                 usable[key] += 1
-                empty[key] += not any(seen.held for seen in gpu.slices)
+                empty[key] += not any(seen.allocated for seen in gpu.slices)
     return frozenset(key for key, count in usable.items() if empty[key] >= many_empty(count))

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.contract.documents import SliceKind
-from scheduler.core.model.message import NOTHING, Said
+from scheduler.core.model.message import NO_MESSAGE, Message
 from scheduler.core.model.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class SlicePlace:
+class DevicePlacement:
     """One device for a replica: an existing idle slice (`slice`), or a new one at this place.
     `threads`: percent of the SMs, for an MPS share."""
 
@@ -28,24 +28,24 @@ class SlicePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaPlace:
+class ReplicaPlacement:
     rank: int
     node: str
-    devices: tuple[SlicePlace, ...]
+    devices: tuple[DevicePlacement, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobPlacement:
     """Start this job here: the whole gang, by rank."""
 
     job: str
-    replicas: tuple[ReplicaPlace, ...]
-    said: Said = NOTHING
+    replicas: tuple[ReplicaPlacement, ...]
+    message: Message = NO_MESSAGE
 
     @property
     def sentence(self) -> str:
         """In English."""
-        return self.said.text
+        return self.message.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Carve:
     sentence: str = ""
 
 
-class PreemptCause(StrEnum):
+class PreemptionCause(StrEnum):
     """Why running work is stopped and queued again."""
 
     PRIORITY = "priority"
@@ -81,12 +81,12 @@ class PreemptCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Preempt:
+class Preemption:
     """Stop this running job, with its grace, and queue it again, so that `for_job` can start."""
 
     job: str
     for_job: str
-    cause: PreemptCause
+    cause: PreemptionCause
     sentence: str = ""
 
 
@@ -97,7 +97,7 @@ class Reservation:
 
     job: str
     starts_at: int
-    replicas: tuple[ReplicaPlace, ...]
+    replicas: tuple[ReplicaPlacement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,11 @@ class Estimate:
     optimistic: int
     expected: int
     pessimistic: int
-    basis: Said
+    basis: Message
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Deferral:
     """Leave this job in the queue. `position` counts from 1 in the order of this pass."""
 
     job: str
@@ -125,10 +125,10 @@ class Plan:
     """`bypassed`: waiting jobs before which a later arrival of no higher priority started in this
     pass, one more time each; of each band the oldest ones that are not at the limit yet."""
 
-    places: tuple[Place, ...] = ()
+    placements: tuple[JobPlacement, ...] = ()
     merges: tuple[Merge, ...] = ()
-    holds: tuple[Hold, ...] = ()
-    preempts: tuple[Preempt, ...] = ()
+    deferrals: tuple[Deferral, ...] = ()
+    preemptions: tuple[Preemption, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     bypassed: tuple[str, ...] = field(default=())
     carves: tuple[Carve, ...] = ()

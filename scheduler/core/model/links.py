@@ -13,9 +13,9 @@ from math import comb
 from agents.contract.topology import NodeTopology
 
 # Above this many sets of GPUs on one node only some are looked at: whole neighbourhoods.
-MOST_SETS = 256
+MAX_SETS = 256
 # Above this many GPUs the exact search for a ring costs too much: see `_has_ring`.
-MOST_EXACT = 9
+MAX_EXACT_RING = 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +45,13 @@ def links_of(topology: NodeTopology) -> Links:
         for a, b in ((pair.one, pair.other), (pair.other, pair.one)):
             rates[a][b] = pair.mb_per_second
             joined[a][b] = pair.nvlinks > 0
-    return shared_links(tuple(map(tuple, rates)), tuple(map(tuple, joined)))
+    return interned_links(tuple(map(tuple, rates)), tuple(map(tuple, joined)))
 
 
 @lru_cache(1_024)
-def shared_links(rates: tuple[tuple[int, ...], ...], joined: tuple[tuple[bool, ...], ...]) -> Links:
+def interned_links(
+    rates: tuple[tuple[int, ...], ...], joined: tuple[tuple[bool, ...], ...]
+) -> Links:
     """The one object of these two tables."""
     return Links(rates, joined)
 
@@ -81,7 +83,7 @@ def _has_ring(rates: Sequence[Sequence[int]], gpus: tuple[int, ...], least: int)
         return near[0] == 2
     if any(mask.bit_count() < 2 for mask in near):
         return False
-    if count > MOST_EXACT:
+    if count > MAX_EXACT_RING:
         return all(2 * mask.bit_count() >= count for mask in near)
     return _closes(near, count)
 
@@ -110,7 +112,7 @@ def ring_by_nvlink(links: Links, gpus: tuple[int, ...]) -> bool:
 
 @lru_cache(65_536)
 def best_set(
-    links: Links, free: tuple[tuple[int, int], ...], count: int, like: tuple[int, ...] = ()
+    links: Links, free: tuple[tuple[int, int], ...], count: int, preferred: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
     """Which `count` of the `free` GPUs, each (index, NUMA node or -1), ascending by index.
 
@@ -124,7 +126,7 @@ def best_set(
     def rank(gpus: tuple[int, ...]) -> tuple[object, ...]:
         rest = bottleneck(links, others[gpus]) if len(others[gpus]) > 1 else 0
         split = len({numa[i] for i in gpus}), _left_beside(numa, gpus)
-        return (-bottleneck(links, gpus), *split, -len(set(gpus) & set(like)), -rest, gpus)
+        return (-bottleneck(links, gpus), *split, -len(set(gpus) & set(preferred)), -rest, gpus)
 
     return min(others, key=rank)
 
@@ -137,9 +139,9 @@ def _left_beside(numa: dict[int, int], gpus: tuple[int, ...]) -> int:
 
 def _sets(free: tuple[tuple[int, int], ...], count: int) -> Iterable[tuple[int, ...]]:
     indexes = [index for index, _ in free]
-    if comb(len(indexes), count) <= MOST_SETS:
+    if comb(len(indexes), count) <= MAX_SETS:
         return combinations(indexes, count)
     by_numa = sorted(free, key=lambda one: (one[1], one[0]))
     near = [index for index, _ in by_numa]
     runs = [tuple(sorted(near[i : i + count])) for i in range(len(near) - count + 1)]
-    return [*dict.fromkeys([*runs, *islice(combinations(indexes, count), MOST_SETS)])]
+    return [*dict.fromkeys([*runs, *islice(combinations(indexes, count), MAX_SETS)])]

@@ -1,7 +1,7 @@
-"""Sentences as values: the key of a template and what stands in it, told in any language later.
+"""Messages as values: the key of a template and its parameters, rendered in any language later.
 
-The English text is made here from `scheduler.core.model.message_templates`; pages make theirs from the
-same keys.
+`Message.text` is English, from `scheduler.core.model.message_templates`. Pages translate the same
+templates.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ SEPARATOR = ", "
 
 
 @dataclass(frozen=True)
-class Said:
+class Message:
     """`values` are JSON-able: words and numbers as everybody reads them ("2h", "1.50", a node's
     name), lists of such, and sentences in it as `as_dict` gives them."""
 
@@ -27,7 +27,7 @@ class Said:
     @cached_property
     def text(self) -> str:
         """In English."""
-        return tell(self, in_english)
+        return render(self, in_english)
 
     def __str__(self) -> str:
         return self.text
@@ -36,33 +36,35 @@ class Said:
         return {"key": self.key, "values": self.values}
 
 
-def say(key: str, **values: Any) -> Said:
+def make_message(key: str, **values: Any) -> Message:
     """The sentence of a template. Raises KeyError where there is no such template."""
     TEMPLATES[key]
-    return Said(key, {name: _plain(value) for name, value in values.items()})
+    return Message(key, {name: _plain(value) for name, value in values.items()})
 
 
-def words(text: str) -> Said:
+def verbatim(text: str) -> Message:
     """What a person or another program wrote: it is told as it is."""
-    return say("words", words=text) if text else NOTHING
+    return make_message("words", words=text) if text else NO_MESSAGE
 
 
-def then(first: Said, *others: Said) -> Said:
+def join_clauses(first: Message, *others: Message) -> Message:
     """One clause after the other, with a semicolon."""
     for other in others:
-        first = say("clause.then", first=first, then=other)
+        first = make_message("clause.then", first=first, then=other)
     return first
 
 
-def whose(project: str, user: str = "") -> Said | str:
+def owner_label(project: str, user: str = "") -> Message | str:
     """The owner of a quota or a budget: a project, or a user in it."""
-    return say("user.in_project", user=user, project=project) if user else project
+    return make_message("user.in_project", user=user, project=project) if user else project
 
 
-def tell(said: Said, translate: Translate) -> str:
+def render(said: Message, translate: Translate) -> str:
     """The sentence in the language of `translate`."""
     template = TEMPLATES[said.key]
-    text = translate(template.one, template.many, _number(said.values.get(template.count, 1)))
+    text = translate(
+        template.singular, template.plural, _number(said.values.get(template.count_name, 1))
+    )
     return text % {name: _shown(value, translate) for name, value in said.values.items()}
 
 
@@ -70,7 +72,7 @@ def in_english(one: str, many: str, number: int) -> str:
     return many if many and number != 1 else one
 
 
-def read_said(stored: object) -> Said | None:
+def read_message(stored: object) -> Message | None:
     """As `as_dict` wrote it; None for anything else, and for a key of another version."""
     if not isinstance(stored, Mapping):
         return None
@@ -79,14 +81,14 @@ def read_said(stored: object) -> Said | None:
         return None
     nested = [value for value in values.values() if isinstance(value, Mapping)]
     nested += [v for each in values.values() if isinstance(each, list) for v in each]
-    if any(isinstance(value, Mapping) and read_said(value) is None for value in nested):
+    if any(isinstance(value, Mapping) and read_message(value) is None for value in nested):
         return None
-    is_whole = TEMPLATES[key].holes <= values.keys()
-    return Said(key, dict(values)) if is_whole else None
+    is_whole = TEMPLATES[key].placeholders <= values.keys()
+    return Message(key, dict(values)) if is_whole else None
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Said):
+    if isinstance(value, Message):
         return value.as_dict()
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
@@ -95,7 +97,7 @@ def _plain(value: Any) -> Any:
 
 def _shown(value: Any, translate: Translate) -> str:
     if isinstance(value, Mapping):
-        return tell(Said(value["key"], value["values"]), translate)
+        return render(Message(value["key"], value["values"]), translate)
     if isinstance(value, list):
         return translate(SEPARATOR, "", 1).join(_shown(each, translate) for each in value)
     return str(value)
@@ -106,4 +108,4 @@ def _number(value: Any) -> int:
     return 1 if value in (1, "1") else 2
 
 
-NOTHING = Said("nothing")
+NO_MESSAGE = Message("nothing")

@@ -6,7 +6,7 @@ from enum import StrEnum
 DAY = 86_400
 
 
-class Order(StrEnum):
+class OrderMode(StrEnum):
     """Who is next inside a priority band.
 
     `fair`: least expected work first, weighed by how much its owner used lately and by its wait.
@@ -20,7 +20,7 @@ class Order(StrEnum):
     SMALLEST = "smallest"
 
 
-class Backfill(StrEnum):
+class BackfillMode(StrEnum):
     """What may start behind a job that is blocked.
 
     `none`: nothing. `skip`: whatever fits. `easy`: what does not delay the first blocked ones
@@ -33,7 +33,7 @@ class Backfill(StrEnum):
     CONSERVATIVE = "conservative"
 
 
-class Preemption(StrEnum):
+class PreemptionMode(StrEnum):
     """Which running work may be stopped for who waits; only jobs that say they are preemptible.
 
     `off`: none. `priority`: that of lower bands, and what borrows quota that its owner wants back.
@@ -58,9 +58,9 @@ class Policy:
     """
 
     merge: bool = True
-    order: Order = Order.FAIR
-    backfill: Backfill = Backfill.EASY
-    preemption: Preemption = Preemption.PRIORITY
+    order: OrderMode = OrderMode.FAIR
+    backfill: BackfillMode = BackfillMode.EASY
+    preemption: PreemptionMode = PreemptionMode.PRIORITY
     reservations: int = 1
     hysteresis: float = 1.5
     protection_seconds: int = 1_800

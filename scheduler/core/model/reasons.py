@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from scheduler.core.model.message import NOTHING, Said
+from scheduler.core.model.message import NO_MESSAGE, Message
 
 
 class ReasonCode(StrEnum):
@@ -37,7 +37,7 @@ class ReasonClass(StrEnum):
     ASK = "ask"
 
 
-CLASS_OF: dict[ReasonCode, ReasonClass] = {
+REASON_CLASSES: dict[ReasonCode, ReasonClass] = {
     ReasonCode.APPROVAL: ReasonClass.ASK,
     ReasonCode.QUOTA_USER: ReasonClass.WAIT,
     ReasonCode.QUOTA_PROJECT: ReasonClass.WAIT,
@@ -65,29 +65,29 @@ class Reason:
     `sentence` and `unblocks` are `said` and `helps` in English."""
 
     code: ReasonCode
-    said: Said
+    message: Message
     evidence: dict[str, Any] = field(default_factory=dict)
-    helps: Said = NOTHING
+    unblocks_message: Message = NO_MESSAGE
 
     @property
     def sentence(self) -> str:
-        return self.said.text
+        return self.message.text
 
     @property
     def unblocks(self) -> str:
-        return self.helps.text
+        return self.unblocks_message.text
 
     @property
-    def cls(self) -> ReasonClass:
-        return CLASS_OF[self.code]
+    def reason_class(self) -> ReasonClass:
+        return REASON_CLASSES[self.code]
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "code": str(self.code),
-            "class": str(self.cls),
+            "class": str(self.reason_class),
             "sentence": self.sentence,
-            "said": self.said.as_dict(),
+            "said": self.message.as_dict(),
             "evidence": self.evidence,
             "unblocks": self.unblocks,
-            "unblocks_said": self.helps.as_dict(),
+            "unblocks_said": self.unblocks_message.as_dict(),
         }

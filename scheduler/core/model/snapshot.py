@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from agents.contract.boards import Profile
 from agents.contract.documents import GpuMode, SliceKind
-from scheduler.core.model.decisions import ReplicaPlace
+from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.links import UNKNOWN, Links
 
 
@@ -67,7 +67,7 @@ class SliceView:
     profile: str
     start: int
     size: int
-    held: bool
+    allocated: bool
     ready: bool
     threads: int = 0
     memory_mib: int = 0
@@ -115,7 +115,7 @@ class NodeView:
     cpu_total_milli: int
     memory_total_mib: int
     gpus: tuple[GpuView, ...] = ()
-    unavailable_because: str = ""
+    unavailable_reason: str = ""
     share_clients: int = 0
     labels: tuple[str, ...] = ()
     taints: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class BudgetView:
     user: str
     limit_unit_seconds: int
     used_unit_seconds: int
-    held_unit_seconds: int
+    reserved_unit_seconds: int
     ends_at: int
 
 
@@ -208,7 +208,7 @@ class WaitingJob:
     bypassed: int = 0
     begin_at: int = 0
     after: tuple[str, ...] = ()
-    held_because: str = ""
+    hold_reason: str = ""
     needs: tuple[str, ...] = ()
     tolerates: tuple[str, ...] = ()
     group: str = ""
@@ -222,7 +222,7 @@ class RunningJob:
     `started_at`: when it began to hold them. `stopping`: it gives them back already."""
 
     job: WaitingJob
-    replicas: tuple[ReplicaPlace, ...]
+    replicas: tuple[ReplicaPlacement, ...]
     started_at: int
     stopping: bool = False
 
@@ -243,12 +243,12 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
+class DemandMix:
     """What was asked for lately. `departing`: ended jobs per started one in that time, 0 while the
     cluster only fills, about 1 in steady state."""
 
     demands: tuple[Demand, ...] = ()
-    departing: float = 1.0
+    departures_per_start: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,5 +280,5 @@ class ClusterSnapshot:
     running: tuple[RunningJob, ...] = ()
     budgets: tuple[BudgetView, ...] = ()
     owners: tuple[OwnerView, ...] = ()
-    mix: Mix = Mix()
-    past: tuple[PastRun, ...] = ()
+    mix: DemandMix = DemandMix()
+    history: tuple[PastRun, ...] = ()

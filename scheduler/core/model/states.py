@@ -130,7 +130,7 @@ EDGES: Mapping[str, Edges] = {
 
 JOB_FINAL = frozenset(s for s, edges in JOB_EDGES.items() if not edges)
 JOB_WAITING = frozenset({_J.SUBMITTED, _J.AWAITING_APPROVAL, _J.QUEUED})
-JOB_HOLDING = frozenset({_J.PLACED, _J.PREPARING, _J.RUNNING, _J.STOPPING})
+JOB_ALLOCATED = frozenset({_J.PLACED, _J.PREPARING, _J.RUNNING, _J.STOPPING})
 ALLOCATION_LIVE = frozenset({_A.RESERVED, _A.BOUND, _A.RELEASING})
 SLICE_LIVE = frozenset(set(_S) - {_S.DELETED})
 REPLICA_ENDED = frozenset({_R.EXITED, _R.FAILED, _R.LOST})
@@ -140,7 +140,7 @@ def is_allowed(edges: Edges, old: StrEnum, new: StrEnum) -> bool:
     return new in edges[old]
 
 
-class Outcome(StrEnum):
+class AttemptState(StrEnum):
     """What the replicas together say about their attempt."""
 
     WAITING = "waiting"
@@ -152,7 +152,7 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-def attempt_outcome(replicas: Iterable[tuple[ReplicaStatus, int | None]]) -> Outcome:
+def attempt_state(replicas: Iterable[tuple[ReplicaStatus, int | None]]) -> AttemptState:
     """The ordered rollup of (status, exit code) of all replicas of one attempt.
 
     The first rule that matches wins: a replica that failed or exited non-zero fails the gang; a
@@ -162,15 +162,15 @@ def attempt_outcome(replicas: Iterable[tuple[ReplicaStatus, int | None]]) -> Out
     states = list(replicas)
     statuses = [status for status, _ in states]
     if any(s is _R.FAILED or (s is _R.EXITED and code != 0) for s, code in states):
-        return Outcome.FAILED
+        return AttemptState.FAILED
     if _R.LOST in statuses:
-        return Outcome.LOST
+        return AttemptState.LOST
     if all(s is _R.EXITED for s in statuses):
-        return Outcome.SUCCEEDED
+        return AttemptState.SUCCEEDED
     if any(s in (_R.RUNNING, _R.EXITED) for s in statuses):
-        return Outcome.RUNNING
+        return AttemptState.RUNNING
     if all(s is _R.READY for s in statuses):
-        return Outcome.READY
+        return AttemptState.READY
     if any(s is not _R.PENDING for s in statuses):
-        return Outcome.PREPARING
-    return Outcome.WAITING
+        return AttemptState.PREPARING
+    return AttemptState.WAITING

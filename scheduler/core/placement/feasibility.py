@@ -7,7 +7,7 @@ from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.units import as_gpus
 from scheduler.core.devices.options import Want, gpu_board, wants
-from scheduler.core.model.message import Said, say, whose
+from scheduler.core.model.message import Message, make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, NodeView, QuotaView, WaitingJob
 from scheduler.core.placement.legality import NEAR
@@ -38,7 +38,7 @@ class Capacity:
         if not self.boards:
             return None
         if job.device.mps_threads and not any(node.share_clients for node, _ in self.nodes):
-            return _never(say("never.no_shares"))
+            return _never(make_message("never.no_shares"))
         ways = wants(job.device, self.boards)
         if not ways:
             return _no_such_device(job, self.boards)
@@ -74,15 +74,15 @@ def _no_such_device(job: WaitingJob, boards: list[Board]) -> Reason:
     if device.mig:
         names = sorted({p.name for b in boards for p in b.profiles if not p.has_media_extensions})
         key = "never.profile" if names else "never.no_mig"
-        return _never(say(key, profile=device.mig, profiles=names), models)
+        return _never(make_message(key, profile=device.mig, profiles=names), models)
     if device.memory_mib or device.mps_memory_mib:
         largest = max(board.memory_mib for board in boards)
         asked_mib = device.memory_mib or device.mps_memory_mib
-        return _never(say("never.memory", asked=asked_mib, largest=largest), models)
-    asked: Said | str = device.models[0] if device.models else ""
+        return _never(make_message("never.memory", asked=asked_mib, largest=largest), models)
+    asked: Message | str = device.models[0] if device.models else ""
     for other in device.models[1:]:
-        asked = say("clause.or", first=asked, then=other)
-    return _never(say("never.model", asked=asked, boards=models), models)
+        asked = make_message("clause.or", first=asked, then=other)
+    return _never(make_message("never.model", asked=asked, boards=models), models)
 
 
 def _too_large(job: WaitingJob, want: Want, nodes: Nodes) -> Reason | None:
@@ -93,37 +93,37 @@ def _too_large(job: WaitingJob, want: Want, nodes: Nodes) -> Reason | None:
         return _no_node(job, want, [node for node, _ in nodes])
     needed = job.replicas
     if job.topology in NEAR and needed > most:
-        said = say("never.one_node", needed=needed, most=most)
+        said = make_message("never.one_node", needed=needed, most=most)
         return _never(said, needed=needed, largest=most)
     by_fabric: Counter[str] = Counter()
     for fabric, replicas, many in fitting:
         by_fabric[fabric] += replicas * many
     if needed > (most := max(by_fabric.values())):
         key = "never.network" if len(by_fabric) > 1 else "never.cluster"
-        return _never(say(key, needed=needed, most=most), needed=needed, largest=most)
+        return _never(make_message(key, needed=needed, most=most), needed=needed, largest=most)
     return None
 
 
 def _no_node(job: WaitingJob, want: Want, nodes: list[NodeView]) -> Reason:
     gpus = max(_gpus_on(node, want.board) for node in nodes)
     if gpus < want.count:
-        said = say("never.gpus", needed=want.count, board=want.board, most=gpus)
+        said = make_message("never.gpus", needed=want.count, board=want.board, most=gpus)
         return _never(said, needed=want.count, largest=gpus)
     holders = [n for n in nodes if _gpus_on(n, want.board) >= want.count]
     if want.kind is SliceKind.MPS and job.processes > (
         most := max(n.share_clients for n in holders)
     ):
-        said = say("never.processes", needed=job.processes, most=most, board=want.board)
+        said = make_message("never.processes", needed=job.processes, most=most, board=want.board)
         return _never(said, needed=job.processes, largest=most)
     if hosts := [n for n in holders if _by_cpu_and_memory(n, job)]:
         # A node that does not say how much disk it has would do: see `_by_disk`.
         disk = max(n.disk_total_mib or 0 for n in hosts)
         asked = {"disk": write_memory(job.disk_mib), "most": write_memory(disk)}
-        return _never(say("never.disk", **asked), disk_mib=disk)
+        return _never(make_message("never.disk", **asked), disk_mib=disk)
     cpu = max(n.cpu_total_milli for n in holders)
     memory = max(n.memory_total_mib for n in holders)
     host = {"cpu": job.cpu_milli, "memory": job.memory_mib}
-    said = say("never.host", **host, most_cpu=cpu, most_memory=memory)
+    said = make_message("never.host", **host, most_cpu=cpu, most_memory=memory)
     return _never(said, cpu_milli=cpu, memory_mib=memory)
 
 
@@ -175,17 +175,17 @@ def _over_quota(job: WaitingJob, ways: list[Want], quotas: tuple[QuotaView, ...]
     needed, quota, most = found
     values: dict[str, Any] = {
         "needed": as_gpus(needed),
-        "whose": whose(quota.project, quota.user),
+        "whose": owner_label(quota.project, quota.user),
         "most": as_gpus(most, up=False),
     }
-    said = say("never.quota", **values)
+    said = make_message("never.quota", **values)
     if quota.model:
-        said = say("never.quota_of", **values, model=quota.model)
+        said = make_message("never.quota_of", **values, model=quota.model)
     return _never(said, needed_units=needed, limit_units=most)
 
 
-def _never(said: Said, boards: list[str] | None = None, **numbers: int) -> Reason:
+def _never(said: Message, boards: list[str] | None = None, **numbers: int) -> Reason:
     evidence: dict[str, Any] = dict(numbers)
     if boards:
         evidence["boards"] = boards
-    return Reason(ReasonCode.IMPOSSIBLE, said, evidence, say("unblocks.change"))
+    return Reason(ReasonCode.IMPOSSIBLE, said, evidence, make_message("unblocks.change"))

@@ -46,7 +46,7 @@ class Fleet:
         self._tainted = any(node.view.taints for node in self._nodes)
         mix = self._mix(ledger.snapshot)
         cut = Cut(self._boards, _profiles(mix), learn_holes(mix))
-        departing = ledger.snapshot.mix.departing
+        departing = ledger.snapshot.mix.departures_per_start
         rooms = [self._room(node) for node in self._nodes]
         self._disk = np.array([node.disk_free_mib for node in self._nodes], np.int64)
         self._engine = Engine(rooms, self._extent(), cut, mix, weights_for(departing))

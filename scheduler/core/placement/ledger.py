@@ -13,7 +13,7 @@ from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
 from scheduler.core.placement.mps_shares import Left, left, share_of
 from scheduler.core.quota.accounts import Accounts
@@ -59,7 +59,7 @@ class GpuSpace:
 
     def is_idle(self, slice_id: str) -> bool:
         """Nobody holds it, in the rows or in this pass."""
-        return not self.slices[slice_id].held and slice_id not in self.spoken_for
+        return not self.slices[slice_id].allocated and slice_id not in self.spoken_for
 
     def layout(self, *, without_idle: bool = False) -> Layout:
         if without_idle:
@@ -124,7 +124,7 @@ class Ledger:
         self.accounts = Accounts(snapshot if counts else ClusterSnapshot(now=0))
         self.snapshot = snapshot
         slices = (s for node in snapshot.nodes for gpu in node.gpus for s in gpu.slices)
-        self.has_idle = any(not seen.held for seen in slices)
+        self.has_idle = any(not seen.allocated for seen in slices)
         """Whether there is anything to merge."""
         self._untouched: Ledger | None = None
         # (node, GPU or "") that changed since the fleet looked.
@@ -163,7 +163,9 @@ class Ledger:
         self._others.clear()
         self._known.clear()
         self._remembered.clear()
-        self.has_idle = any(not s.held for gpu in self.gpus.values() for s in gpu.slices.values())
+        self.has_idle = any(
+            not s.allocated for gpu in self.gpus.values() for s in gpu.slices.values()
+        )
         if self._counts:
             self.accounts = Accounts(snapshot, self.accounts)
         if self.fleet:
@@ -224,7 +226,7 @@ class Ledger:
 
         self._did(node, "", undo)
 
-    def hold_device(self, place: SlicePlace, job: WaitingJob) -> None:
+    def hold_device(self, place: DevicePlacement, job: WaitingJob) -> None:
         """Speak for an idle slice, or put a new one on the GPU."""
         gpu = self.gpus[place.gpu]
         if place.slice:
@@ -234,7 +236,7 @@ class Ledger:
         self._made += 1
         key = f"~{self._made}"
         made = SliceView(
-            key, place.kind, place.profile, place.start, place.size, held=True, ready=False
+            key, place.kind, place.profile, place.start, place.size, allocated=True, ready=False
         )
         gpu.slices[key] = share_of(made, place, job) if place.kind is SliceKind.MPS else made
         self._changed(gpu, partial(gpu.slices.__delitem__, key))
@@ -251,7 +253,7 @@ class Ledger:
 
         self._changed(gpu, undo)
 
-    def release(self, job: WaitingJob, replicas: Iterable[ReplicaPlace]) -> None:
+    def release(self, job: WaitingJob, replicas: Iterable[ReplicaPlacement]) -> None:
         """Take back what a running job, or one that this pass placed, holds: as if it had ended."""
         units, model = 0, ""
         for replica in replicas:
@@ -264,7 +266,7 @@ class Ledger:
                     self._free(gpu, device)
         self.charge(job.project, job.user, -units, model)
 
-    def _free(self, gpu: GpuSpace, place: SlicePlace) -> None:
+    def _free(self, gpu: GpuSpace, place: DevicePlacement) -> None:
         if place.slice in gpu.spoken_for:
             gpu.spoken_for.discard(place.slice)
             self._changed(gpu, partial(gpu.spoken_for.add, place.slice))
@@ -309,7 +311,7 @@ class Ledger:
             )
 
 
-def _made_as(gpu: GpuSpace, place: SlicePlace) -> str:
+def _made_as(gpu: GpuSpace, place: DevicePlacement) -> str:
     """The slice that this pass put there for `place`; "" where there is none."""
     asked = (place.kind, place.profile, place.start, place.threads)
     made = (k for k, s in gpu.slices.items() if k[0] == "~" and _looks(s) == asked)

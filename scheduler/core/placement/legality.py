@@ -6,9 +6,9 @@ rows of the touched nodes.
 
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
-from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
 from scheduler.core.model.links import ring_by_nvlink
-from scheduler.core.model.message import say
+from scheduler.core.model.message import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, Topology, WaitingJob
 from scheduler.core.placement.ledger import Ledger, NodeSpace, starts
@@ -18,12 +18,12 @@ from scheduler.core.quota.budgets import seconds_left
 NEAR = frozenset({Topology.SAME_NODE, Topology.NVLINK})
 
 
-def fits(place: Place, job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
+def fits(place: JobPlacement, job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
     """None when the whole gang can be given its devices; else the first thing in the way."""
     return check(place, job, Ledger(snapshot))
 
 
-def check(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
+def check(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
     """As `fits`, on a ledger, which afterwards holds the placement or is as it was."""
     mark = ledger.mark()
     reason = _check(place, job, ledger)
@@ -37,7 +37,7 @@ def quota_reason(job: WaitingJob, units: int, ledger: Ledger, model: str = "") -
     return ledger.accounts.reason(job, units, model)
 
 
-def _check(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
+def _check(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
     units = sum(device.units for replica in place.replicas for device in replica.devices)
     if sorted(r.rank for r in place.replicas) != list(range(job.replicas)):
         return _no("fits.ranks")
@@ -51,27 +51,27 @@ def _check(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
     return None
 
 
-def _model(place: Place, ledger: Ledger) -> str:
+def _model(place: JobPlacement, ledger: Ledger) -> str:
     """The board that the gang gets: its devices are alike."""
     gpus = (ledger.gpus.get(d.gpu) for replica in place.replicas for d in replica.devices)
     return next((gpu.board.key for gpu in gpus if gpu), "")
 
 
-def _together(place: Place, job: WaitingJob, ledger: Ledger) -> Reason | None:
+def _together(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
     """A gang stays inside one network, and on one node where it asked for that."""
     nodes = {replica.node for replica in place.replicas}
     if not nodes <= ledger.nodes.keys():
         return _no("fits.node_gone")
     if len(nodes) > 1 and job.topology in NEAR:
-        return Reason(ReasonCode.TOPOLOGY, say("fits.one_node"))
+        return Reason(ReasonCode.TOPOLOGY, make_message("fits.one_node"))
     if len({ledger.nodes[node].view.fabric for node in nodes}) > 1:
-        return Reason(ReasonCode.TOPOLOGY, say("fits.network"))
+        return Reason(ReasonCode.TOPOLOGY, make_message("fits.network"))
     if job.topology is Topology.NVLINK and not _nvlink_joins(place, ledger):
-        return Reason(ReasonCode.TOPOLOGY, say("fits.nvlink"))
+        return Reason(ReasonCode.TOPOLOGY, make_message("fits.nvlink"))
     return None
 
 
-def _nvlink_joins(place: Place, ledger: Ledger) -> bool:
+def _nvlink_joins(place: JobPlacement, ledger: Ledger) -> bool:
     """A slice of a GPU has no NVLink: only whole GPUs are asked about."""
     by_node: dict[str, list[int]] = {}
     for replica in place.replicas:
@@ -85,7 +85,7 @@ def _nvlink_joins(place: Place, ledger: Ledger) -> bool:
     )
 
 
-def _replica(replica: ReplicaPlace, job: WaitingJob, ledger: Ledger) -> Reason | None:
+def _replica(replica: ReplicaPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
     node = ledger.nodes[replica.node]
     if not node.view.available:
         return Reason(ReasonCode.NODE_UNAVAILABLE, why_away(node.view))
@@ -101,7 +101,9 @@ def _replica(replica: ReplicaPlace, job: WaitingJob, ledger: Ledger) -> Reason |
     return None
 
 
-def _device(device: SlicePlace, job: WaitingJob, node: NodeSpace, ledger: Ledger) -> Reason | None:
+def _device(
+    device: DevicePlacement, job: WaitingJob, node: NodeSpace, ledger: Ledger
+) -> Reason | None:
     gpu = ledger.gpus.get(device.gpu)
     if gpu is None or gpu not in node.gpus:
         return _no("fits.gpu_elsewhere")
@@ -127,9 +129,9 @@ def _device(device: SlicePlace, job: WaitingJob, node: NodeSpace, ledger: Ledger
         or not gpu.may_carve()
         or here not in starts(gpu.board, profile, gpu.layout())
     ):
-        return Reason(ReasonCode.FRAGMENTATION, say("fits.place_taken"))
+        return Reason(ReasonCode.FRAGMENTATION, make_message("fits.place_taken"))
     return None
 
 
 def _no(key: str, **values: object) -> Reason:
-    return Reason(ReasonCode.RESOURCES, say(key, **values))
+    return Reason(ReasonCode.RESOURCES, make_message(key, **values))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from agents.contract.documents import SliceKind
 from agents.contract.shares import thin_memory, thin_threads
-from scheduler.core.model.decisions import SlicePlace
+from scheduler.core.model.decisions import DevicePlacement
 from scheduler.core.model.snapshot import SliceView, WaitingJob
 
 
@@ -43,7 +43,7 @@ def left(slices: Iterable[SliceView], project: str, memory_mib: int, clients: in
     return Left(threads, memory_mib, clients)
 
 
-def share_of(made: SliceView, place: SlicePlace, job: WaitingJob) -> SliceView:
+def share_of(made: SliceView, place: DevicePlacement, job: WaitingJob) -> SliceView:
     """`made` as the share that `place` gives to a replica of `job`."""
     return replace(
         made,

@@ -1,23 +1,23 @@
 """Which nodes a job may run on at all, by what the nodes are and what the job says."""
 
-from scheduler.core.model.message import Said, say, words
+from scheduler.core.model.message import Message, make_message, verbatim
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 
-def why_not(node: NodeView, job: WaitingJob) -> Said | None:
+def why_not(node: NodeView, job: WaitingJob) -> Message | None:
     """Why the job may not run on the node though it had room; None where it may."""
     if missing := next((label for label in job.needs if not _has(node.labels, label)), ""):
-        return say("node.no_label", node=node.name, label=missing)
+        return make_message("node.no_label", node=node.name, label=missing)
     if taint := next((taint for taint in node.taints if not _tolerates(job, taint)), ""):
-        return say("node.tainted", node=node.name, taint=taint)
+        return make_message("node.tainted", node=node.name, taint=taint)
     return None
 
 
-def why_away(node: NodeView) -> Said:
+def why_away(node: NodeView) -> Message:
     """Why the node takes no work at all."""
     if key := node.unavailable_key:
-        return say(key, node=node.name, why=node.unavailable_because)
-    return words(node.unavailable_because)
+        return make_message(key, node=node.name, why=node.unavailable_reason)
+    return verbatim(node.unavailable_reason)
 
 
 def _has(labels: tuple[str, ...], wanted: str) -> bool:

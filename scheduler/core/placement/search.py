@@ -18,7 +18,7 @@ from scheduler.core.devices.gpu_changes import fixed
 from scheduler.core.devices.options import Want
 from scheduler.core.geometry.placement_value import READY
 from scheduler.core.geometry.profile_demand import Tables, tables_of
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.links import best_set, bottleneck, ring_by_nvlink
 from scheduler.core.model.snapshot import Topology, WaitingJob
 from scheduler.core.packing.kernels import Bools
@@ -36,7 +36,7 @@ class Found:
     """A gang's places. `merges`: idle slices to delete first, by GPU; empty when it can start.
     `rails`: indexes of the first replica's GPUs."""
 
-    replicas: list[ReplicaPlace] = field(default_factory=list)
+    replicas: list[ReplicaPlacement] = field(default_factory=list)
     merges: dict[str, list[str]] = field(default_factory=dict)
     rails: tuple[int, ...] = ()
 
@@ -46,7 +46,7 @@ class _Choice:
     """One device and what it costs to have it there."""
 
     rank: tuple[float, ...]
-    place: SlicePlace
+    place: DevicePlacement
     gpu: GpuSpace
     destroys: tuple[str, ...] = ()
 
@@ -188,7 +188,7 @@ def _hold(
         ledger.hold_device(choice.place, job)
     ledger.hold_node(node, job.cpu_milli, job.memory_mib, job.disk_mib)
     devices = tuple(choice.place for choice in chosen)
-    found.replicas.append(ReplicaPlace(rank=rank, node=node.view.id, devices=devices))
+    found.replicas.append(ReplicaPlacement(rank=rank, node=node.view.id, devices=devices))
     found.rails = found.rails or tuple(sorted(choice.gpu.view.index for choice in chosen))
 
 
@@ -313,8 +313,8 @@ def _idle_slices(want: Want, gpu: GpuSpace, tables: Tables) -> Iterator[_Choice]
             yield _Choice(rank, _place(want, gpu, seen.start, key), gpu)
 
 
-def _place(want: Want, gpu: GpuSpace, start: int, slice_id: str = "") -> SlicePlace:
-    return SlicePlace(
+def _place(want: Want, gpu: GpuSpace, start: int, slice_id: str = "") -> DevicePlacement:
+    return DevicePlacement(
         gpu=gpu.view.id,
         kind=want.kind,
         profile=want.profile,

@@ -1,6 +1,6 @@
 """Whose turn has not come at all: held jobs, jobs with a begin time, jobs that wait for others."""
 
-from scheduler.core.model.message import say
+from scheduler.core.model.message import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
 
@@ -10,15 +10,17 @@ def not_due(job: WaitingJob, now: int) -> Reason | None:
 
     `job.after` names only jobs that have not ended: who loads the snapshot leaves the others out.
     """
-    if job.held_because:
-        said = say("held", because=job.held_because)
-        return Reason(ReasonCode.HELD, said, {}, say("unblocks.released"))
+    if job.hold_reason:
+        said = make_message("held", because=job.hold_reason)
+        return Reason(ReasonCode.HELD, said, {}, make_message("unblocks.released"))
     if job.begin_at > now:
         evidence = {"begin_at": job.begin_at}
-        helps = say("unblocks.begin_time")
-        return Reason(ReasonCode.BEGIN_TIME, say("begin_time"), evidence, helps)
+        helps = make_message("unblocks.begin_time")
+        return Reason(ReasonCode.BEGIN_TIME, make_message("begin_time"), evidence, helps)
     if job.after:
-        said = say("dependency", jobs=[f"J-{other}" for other in job.after])
+        said = make_message("dependency", jobs=[f"J-{other}" for other in job.after])
         evidence_after = {"after": list(job.after)}
-        return Reason(ReasonCode.DEPENDENCY, said, evidence_after, say("unblocks.those_end"))
+        return Reason(
+            ReasonCode.DEPENDENCY, said, evidence_after, make_message("unblocks.those_end")
+        )
     return None

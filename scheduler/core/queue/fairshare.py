@@ -16,11 +16,11 @@ from scheduler.core.model.policy import DAY
 from scheduler.core.model.snapshot import ClusterSnapshot, OwnerView
 
 # A sibling that used less than this part of the largest one, and asks for nothing, is away.
-AWAY = 1e-3
+INACTIVE_PART = 1e-3
 # A factor lies between 2^-1, since nobody uses less than nothing, and 2^6.
-MOST_DOUBLINGS = 6.0
+MAX_DOUBLINGS = 6.0
 
-Key = tuple[str, str]
+OwnerKey = tuple[str, str]
 Amounts = tuple[int, int, int]
 
 
@@ -31,7 +31,7 @@ def decayed(amount: int, seconds: int, half_life_seconds: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class ClusterCapacity:
     """The whole cluster: units of GPU, millicores, MiB."""
 
     units: int
@@ -39,9 +39,9 @@ class Capacity:
     memory_mib: int
 
 
-def capacity_of(snapshot: ClusterSnapshot) -> Capacity:
+def cluster_capacity(snapshot: ClusterSnapshot) -> ClusterCapacity:
     """All nodes, also those that are away: shares do not jump when a node reboots."""
-    return Capacity(
+    return ClusterCapacity(
         sum(len(node.gpus) for node in snapshot.nodes) * UNITS_PER_GPU,
         sum(node.cpu_total_milli for node in snapshot.nodes),
         sum(node.memory_total_mib for node in snapshot.nodes),
@@ -49,7 +49,7 @@ def capacity_of(snapshot: ClusterSnapshot) -> Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class FactorBreakdown:
     """How a factor came about. `share`, `use`, `effective_use` are parts of the cluster, from 0;
     `factor` is 1.0 for who used its share exactly, less for who used less."""
 
@@ -90,26 +90,26 @@ class FairShares:
     def __init__(
         self,
         owners: Iterable[OwnerView],
-        capacity: Capacity,
+        capacity: ClusterCapacity,
         *,
         half_life_seconds: int = 7 * DAY,
-        asking: Collection[Key] = (),
+        waiting_owners: Collection[OwnerKey] = (),
     ) -> None:
         # Constant use at rate r has decayed to r * half-life / ln 2 in the long run.
         window = half_life_seconds / log(2)
         amounts = (capacity.units, capacity.cpu_milli, capacity.memory_mib)
         self._per_second = [1 / (window * each) if each else 0.0 for each in amounts]
         self._siblings: dict[str, _Siblings] = defaultdict(_Siblings)
-        self._known: dict[Key, _Owner] = {}
+        self._known: dict[OwnerKey, _Owner] = {}
         self._read(tuple(owners))
-        self._count(asking)
+        self._count(waiting_owners)
 
     def factor(self, project: str, user: str) -> float:
         """2^(U_eff / (S (2 - S / S_siblings)) - 1), from 0.5 to 64. The divisor is what U_eff
         is for who used its share exactly, as did its project."""
-        return self.parts(project, user).factor
+        return self.breakdown(project, user).factor
 
-    def parts(self, project: str, user: str) -> Parts:
+    def breakdown(self, project: str, user: str) -> FactorBreakdown:
         """The factor of a user, or with user "" of a project, and what it was made of."""
         parent = self._owner((project, ""))
         if not user:
@@ -144,7 +144,7 @@ class FairShares:
             own = projects.get(project, (0, 0, 0))
             projects[project] = _most(own, used)
 
-    def _count(self, asking: Collection[Key]) -> None:
+    def _count(self, asking: Collection[OwnerKey]) -> None:
         """Who takes part: whoever asks, or used a part of what the largest sibling used."""
         for project, user in asking:
             self._siblings[""].parts.add(project)
@@ -152,16 +152,16 @@ class FairShares:
                 self._siblings[project].parts.add(user)
         for place in self._siblings.values():
             uses = {name: self._dominant(used) for name, used in place.used.items()}
-            least = AWAY * max(uses.values(), default=0.0)
+            least = INACTIVE_PART * max(uses.values(), default=0.0)
             place.parts |= {name for name, use in uses.items() if use and use >= least}
             place.weights = sum(place.weight.get(name, 1) for name in place.parts)
 
-    def _owner(self, key: Key) -> _Owner:
+    def _owner(self, key: OwnerKey) -> _Owner:
         if key not in self._known:
             self._known[key] = self._make(key)
         return self._known[key]
 
-    def _make(self, key: Key) -> _Owner:
+    def _make(self, key: OwnerKey) -> _Owner:
         project, user = key
         place, name = self._siblings[project if user else ""], user or project
         weight = place.weight.get(name, 1)
@@ -175,10 +175,10 @@ class FairShares:
         return max(u * each for u, each in zip(used, self._per_second, strict=True))
 
 
-def _parts(owner: _Owner, effective: float, exactly: float) -> Parts:
-    ratio = effective / (owner.share * exactly) if owner.share else MOST_DOUBLINGS + 1
-    factor = 2.0 ** min(ratio - 1, MOST_DOUBLINGS)
-    return Parts(owner.share, owner.use, effective, factor)
+def _parts(owner: _Owner, effective: float, exactly: float) -> FactorBreakdown:
+    ratio = effective / (owner.share * exactly) if owner.share else MAX_DOUBLINGS + 1
+    factor = 2.0 ** min(ratio - 1, MAX_DOUBLINGS)
+    return FactorBreakdown(owner.share, owner.use, effective, factor)
 
 
 def _sum(a: Amounts, b: Amounts) -> Amounts:

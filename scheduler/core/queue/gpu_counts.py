@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 
 from agents.contract.documents import SliceKind
 from scheduler.core.devices.options import Want
-from scheduler.core.model.decisions import ReplicaPlace
+from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.ledger import Ledger
 
 
-class Counts:
+class FreeGpuCounts:
     """The numbers of GPUs that nobody holds, by node, and what they become as work leaves."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -21,7 +21,7 @@ class Counts:
         self._free = {key: len(gpus) for key, gpus in free.items()}
         self._gone = {gpu for gpus in free.values() for gpu in gpus}
 
-    def leave(self, replicas: Iterable[ReplicaPlace]) -> None:
+    def release(self, replicas: Iterable[ReplicaPlacement]) -> None:
         """Each GPU that they touch is counted as free from now on."""
         for replica in replicas:
             for device in replica.devices:

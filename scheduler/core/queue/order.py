@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from scheduler.core.model.policy import Order, Policy
+from scheduler.core.model.policy import OrderMode, Policy
 from scheduler.core.model.snapshot import PRIORITY_RANK, RunningJob, WaitingJob
 from scheduler.core.placement.ledger import Ledger
 
@@ -17,14 +17,14 @@ from scheduler.core.placement.ledger import Ledger
 Rank = tuple[int, int, float]
 
 
-class Outlook(Protocol):
+class WorkEstimator(Protocol):
     """What is known of how long jobs run."""
 
     def work(self, job: WaitingJob, gpus: float, now: int) -> float:
         """A key in GPU-seconds: small for who is expected to be done with little more work."""
 
 
-class Shares(Protocol):
+class OwnerShares(Protocol):
     """How much an owner has of its fair share; grows with what it is given in the pass."""
 
     def factor(self, project: str, user: str) -> float: ...
@@ -34,7 +34,7 @@ class Shares(Protocol):
     ) -> None: ...
 
 
-class ByLimit:
+class LimitWorkEstimator:
     """Where nothing is known of earlier runs: half of what the limit leaves."""
 
     def work(self, job: WaitingJob, gpus: float, now: int) -> float:
@@ -62,7 +62,7 @@ class QuotaShares:
         return account.used / max(1, account.limit) if account else 0.0
 
 
-class Keys:
+class QueueOrder:
     """The order of one pass. `gpus_of` says how many GPUs a job takes, all replicas together."""
 
     def __init__(
@@ -70,54 +70,58 @@ class Keys:
         policy: Policy,
         now: int,
         gpus_of: Callable[[WaitingJob], float],
-        shares: Shares,
-        outlook: Outlook | None = None,
+        shares: OwnerShares,
+        outlook: WorkEstimator | None = None,
     ) -> None:
         self._policy = policy
         self._now = now
         self._gpus_of = gpus_of
         self._shares = shares
-        self._outlook = outlook or ByLimit()
-        self.is_fair = policy.order is Order.FAIR
+        self._outlook = outlook or LimitWorkEstimator()
+        self.is_fair = policy.order is OrderMode.FAIR
 
-    def base(self, job: WaitingJob) -> float:
+    def base_key(self, job: WaitingJob) -> float:
         """The key without what changes during the pass."""
         match self._policy.order:
-            case Order.FIFO:
+            case OrderMode.FIFO:
                 return float(job.queued_at)
-            case Order.SHORTEST:
+            case OrderMode.SHORTEST:
                 return float(job.time_limit_seconds - job.attained_seconds)
-            case Order.SMALLEST:
+            case OrderMode.SMALLEST:
                 left = job.time_limit_seconds - job.attained_seconds
                 return left * self._gpus_of(job)
         return self._outlook.work(job, self._gpus_of(job), self._now)
 
-    def waiting(self, job: WaitingJob) -> float:
+    def waiting_key(self, job: WaitingJob) -> float:
         """As `base`; in the fair order a long wait makes a job smaller."""
         if not self.is_fair:
-            return self.base(job)
+            return self.base_key(job)
         wait = max(0, self._now - job.queued_at)
-        return self.base(job) / (1 + wait / max(1, self._policy.patience_seconds))
+        return self.base_key(job) / (1 + wait / max(1, self._policy.patience_seconds))
 
-    def factor(self, job: WaitingJob) -> float:
+    def owner_factor(self, job: WaitingJob) -> float:
         return self._shares.factor(job.project, job.user) if self.is_fair else 1.0
 
-    def running(self, run: RunningJob) -> Rank:
+    def running_rank(self, run: RunningJob) -> Rank:
         """Where a running job stands among those that wait, as of now."""
         job = run.job
         served = job.attained_seconds + max(0, self._now - run.started_at)
         seen = replace(job, attained_seconds=served)
-        key = self.base(seen) * self.factor(job)
-        if self._policy.order is not Order.FIFO:
+        key = self.base_key(seen) * self.owner_factor(job)
+        if self._policy.order is not OrderMode.FIFO:
             key /= self._policy.hysteresis
         return (PRIORITY_RANK[job.priority], 1, key)
 
-    def once_running(self, job: WaitingJob, rank: Rank) -> Rank:
+    def rank_once_running(self, job: WaitingJob, rank: Rank) -> Rank:
         """Where a waiting job of this rank will stand when it runs."""
         band, in_turn, key = rank
         if not in_turn:
-            key = self.waiting(job) * self.factor(job)
-        return (band, 1, key if self._policy.order is Order.FIFO else key / self._policy.hysteresis)
+            key = self.waiting_key(job) * self.owner_factor(job)
+        return (
+            band,
+            1,
+            key if self._policy.order is OrderMode.FIFO else key / self._policy.hysteresis,
+        )
 
     def rank(self, job: WaitingJob, base: float, factor: float) -> Rank:
         band = PRIORITY_RANK[job.priority]
@@ -126,20 +130,25 @@ class Keys:
         return (band, 1, base * factor)
 
 
-class Turns:
+class QueueIterator:
     """The waiting jobs one by one, with their ranks. What is given meanwhile counts at once: an
     owner's factor only grows, so a job whose key has grown goes back and the next one is looked at.
     """
 
-    def __init__(self, jobs: Iterable[WaitingJob], keys: Keys) -> None:
+    def __init__(self, jobs: Iterable[WaitingJob], keys: QueueOrder) -> None:
         self._jobs = list(jobs)
         self._keys = keys
 
     def __iter__(self) -> Iterator[tuple[WaitingJob, Rank]]:
         keys = self._keys
-        bases = [keys.waiting(job) for job in self._jobs]
+        bases = [keys.waiting_key(job) for job in self._jobs]
         heap = [
-            (keys.rank(job, base, keys.factor(job)), job.queued_at, number_of(job.id), index)
+            (
+                keys.rank(job, base, keys.owner_factor(job)),
+                job.queued_at,
+                job_sort_key(job.id),
+                index,
+            )
             for index, (job, base) in enumerate(zip(self._jobs, bases, strict=True))
         ]
         if not keys.is_fair:
@@ -150,7 +159,7 @@ class Turns:
         while heap:
             rank, queued_at, number, index = heap[0]
             job = self._jobs[index]
-            now = keys.rank(job, bases[index], keys.factor(job))
+            now = keys.rank(job, bases[index], keys.owner_factor(job))
             if now > rank:
                 heapq.heapreplace(heap, (now, queued_at, number, index))
                 continue
@@ -158,6 +167,6 @@ class Turns:
             yield job, rank
 
 
-def number_of(job_id: str) -> tuple[int, str]:
+def job_sort_key(job_id: str) -> tuple[int, str]:
     """Ids that are numbers sort as numbers."""
     return (int(job_id), "") if job_id.isdecimal() else (0, job_id)

@@ -7,53 +7,53 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.devices.options import Want
-from scheduler.core.model.policy import Policy, Preemption
+from scheduler.core.model.policy import Policy, PreemptionMode
 from scheduler.core.model.snapshot import PRIORITY_RANK, WaitingJob
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.search import Found
-from scheduler.core.queue.gpu_counts import Counts
+from scheduler.core.queue.gpu_counts import FreeGpuCounts
 from scheduler.core.queue.order import Rank
-from scheduler.core.queue.reservation import find_later
-from scheduler.core.queue.running import Running, Victim
+from scheduler.core.queue.reservation import find_with_merges
+from scheduler.core.queue.running import PreemptibleJob, RunningJobs
 
-Ways = Callable[[WaitingJob], list[Want]]
+OptionsOf = Callable[[WaitingJob], list[Want]]
 
 
 @dataclass(slots=True)
-class Room:
+class PreemptionChoice:
     """Places that the ledger holds for a job, and who has to stop before it can have them."""
 
-    found: Found
-    victims: list[Victim]
+    placement: Found
+    stops: list[PreemptibleJob]
 
 
-class Victims:
+class PreemptionCandidates:
     """The running jobs that may be stopped in this pass, the latest in the order first."""
 
-    def __init__(self, policy: Policy, running: Running) -> None:
+    def __init__(self, policy: Policy, running: RunningJobs) -> None:
         self._policy = policy
         self._left = _last_first(running.may_stop)
         self._movable = _last_first(running.may_move)
         self.stopping = sorted(running.stopping, key=lambda v: v.run.job.id)
 
-    def for_job(self, job: WaitingJob, rank: Rank) -> list[Victim]:
+    def for_job(self, job: WaitingJob, rank: Rank) -> list[PreemptibleJob]:
         """Those whose turn comes after this job's; by priority only those of lower bands."""
-        if self._policy.preemption is Preemption.ORDER:
+        if self._policy.preemption is PreemptionMode.ORDER:
             return [v for v in self._left if v.rank > rank]
         band = PRIORITY_RANK[job.priority]
         return [v for v in self._left if v.rank[0] > band]
 
     def movers(
-        self, job: WaitingJob, size: Callable[[WaitingJob], float], but: Sequence[Victim]
-    ) -> list[Victim]:
+        self, job: WaitingJob, size: Callable[[WaitingJob], float], but: Sequence[PreemptibleJob]
+    ) -> list[PreemptibleJob]:
         """Smaller jobs that go on elsewhere at once, all but those who stop for it. So do those in
         their protected time: a move costs them little of it."""
-        if not self._policy.moves or self._policy.preemption is not Preemption.ORDER:
+        if not self._policy.moves or self._policy.preemption is not PreemptionMode.ORDER:
             return []
         most, stop = size(job), {v.run.job.id for v in but}
         return [v for v in self._movable if size(v.run.job) < most and v.run.job.id not in stop]
 
-    def take(self, victims: Sequence[Victim]) -> None:
+    def mark_stopping(self, victims: Sequence[PreemptibleJob]) -> None:
         """They stop: nobody else may choose them, and who does not fit may count on them."""
         gone = {v.run.job.id for v in victims}
         self._left = [v for v in self._left if v.run.job.id not in gone]
@@ -61,34 +61,34 @@ class Victims:
         self.stopping = [v for v in self.stopping if v.run.job.id not in gone]
 
 
-def _last_first(victims: Sequence[Victim]) -> list[Victim]:
+def _last_first(victims: Sequence[PreemptibleJob]) -> list[PreemptibleJob]:
     return sorted(victims, key=lambda v: (v.rank, v.run.started_at, v.run.job.id))[::-1]
 
 
-def enough_by_count(
-    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[Victim]
-) -> Sequence[Victim]:
+def enough_by_gpu_count(
+    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[PreemptibleJob]
+) -> Sequence[PreemptibleJob]:
     """The first of `candidates` whose GPUs are as many as the job needs, wherever they are; all
     where that is too few."""
-    counts = Counts(ledger)
+    counts = FreeGpuCounts(ledger)
     for number, victim in enumerate(candidates):
         if counts.has_enough(job, ways):
             return candidates[:number]
-        counts.leave(victim.run.replicas)
+        counts.release(victim.run.replicas)
     return candidates
 
 
 def make_room(
-    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[Victim]
-) -> Room | None:
+    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[PreemptibleJob]
+) -> PreemptionChoice | None:
     """Places for `job` if the fewest of `candidates` go, the first ones rather than the last; the
     ledger then holds the job there without them. None: the ledger is as it was."""
     mark = ledger.mark()
 
-    def attempt(victims: Sequence[Victim]) -> Found | None:
+    def attempt(victims: Sequence[PreemptibleJob]) -> Found | None:
         ledger.rollback(mark)
         _release(ledger, victims)
-        return find_later(job, ways, ledger)
+        return find_with_merges(job, ways, ledger)
 
     if not candidates or not _may_fit(job, ways, ledger, candidates):
         return None
@@ -100,42 +100,44 @@ def make_room(
         middle = (low + high) // 2
         low, high = (low, middle) if attempt(candidates[:middle]) else (middle, high)
     found = attempt(candidates[:high])
-    victims = touched(candidates[:high], [found] if found else [])
+    victims = on_nodes_of(candidates[:high], [found] if found else [])
     victims = _fewest(victims, lambda some: attempt(some) is not None)
     found = attempt(victims)
-    return Room(found, victims) if found else None
+    return PreemptionChoice(found, victims) if found else None
 
 
 def make_room_by_moving(
     job: WaitingJob,
     ways: list[Want],
     ledger: Ledger,
-    candidates: Sequence[Victim],
-    movers: Sequence[Victim],
-    ways_of: Ways,
-    most: int,
-) -> tuple[Room, list[Victim]] | None:
+    candidates: Sequence[PreemptibleJob],
+    movers: Sequence[PreemptibleJob],
+    ways_of: OptionsOf,
+    max_moves: int,
+) -> tuple[PreemptionChoice, list[PreemptibleJob]] | None:
     """As `make_room`, where also up to `most` of `movers` go elsewhere at once. The ledger then
     holds the job; what moves finds its new place in a later pass. The second value: who moves."""
     if not _has_enough(job, ways, ledger, candidates):
         return None
     mark = ledger.mark()
 
-    def attempt(victims: Sequence[Victim], moved: Sequence[Victim]) -> list[Found] | None:
+    def attempt(
+        victims: Sequence[PreemptibleJob], moved: Sequence[PreemptibleJob]
+    ) -> list[Found] | None:
         ledger.rollback(mark)
         _release(ledger, [*victims, *moved])
-        places = [find_later(job, ways, ledger)]
+        places = [find_with_merges(job, ways, ledger)]
         if places[0] is not None:
             big = sorted(moved, key=lambda v: (-_size(v), v.rank, v.run.job.id))
-            places += [find_later(v.run.job, ways_of(v.run.job), ledger) for v in big]
+            places += [find_with_merges(v.run.job, ways_of(v.run.job), ledger) for v in big]
         return None if None in places else [found for found in places if found is not None]
 
-    moved: list[Victim] = []
+    moved: list[PreemptibleJob] = []
     for on_node in _by_node(ledger, candidates, movers):
         moved += [v for v in on_node if v not in moved]
         ledger.rollback(mark)
         _release(ledger, [*candidates, *moved])
-        if find_later(job, ways, ledger) is not None:
+        if find_with_merges(job, ways, ledger) is not None:
             break
     else:
         ledger.rollback(mark)
@@ -143,46 +145,48 @@ def make_room_by_moving(
     big_first = sorted(moved, key=lambda v: (-_size(v), v.rank, v.run.job.id))
     ledger.rollback(mark)
     _release(ledger, [*candidates, *moved])
-    first = find_later(job, ways, ledger)
-    kept = touched(big_first, [first]) if first else big_first
+    first = find_with_merges(job, ways, ledger)
+    kept = on_nodes_of(big_first, [first]) if first else big_first
 
-    def fits_without(some: Sequence[Victim]) -> bool:
+    def fits_without(some: Sequence[PreemptibleJob]) -> bool:
         ledger.rollback(mark)
         _release(ledger, [*candidates, *some])
-        return find_later(job, ways, ledger) is not None
+        return find_with_merges(job, ways, ledger) is not None
 
     kept = _fewest(kept, fits_without)
-    founds = attempt(candidates, kept) if len(kept) <= most else None
+    founds = attempt(candidates, kept) if len(kept) <= max_moves else None
     if founds is None:
         ledger.rollback(mark)
         return None
-    victims = touched(candidates, founds)
+    victims = on_nodes_of(candidates, founds)
     victims = _fewest(victims, lambda some: attempt(some, kept) is not None)
     founds = attempt(victims, kept)
-    return (Room(founds[0], victims), kept) if founds else None
+    return (PreemptionChoice(founds[0], victims), kept) if founds else None
 
 
 def _may_fit(
-    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[Victim]
+    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[PreemptibleJob]
 ) -> bool:
     return _counts_without(ledger, candidates).may_fit(job, ways)
 
 
 def _has_enough(
-    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[Victim]
+    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[PreemptibleJob]
 ) -> bool:
     """What moves takes as much elsewhere: only who stops makes more room in all."""
     return _counts_without(ledger, candidates).has_enough(job, ways)
 
 
-def _counts_without(ledger: Ledger, victims: Sequence[Victim]) -> Counts:
-    counts = Counts(ledger)
+def _counts_without(ledger: Ledger, victims: Sequence[PreemptibleJob]) -> FreeGpuCounts:
+    counts = FreeGpuCounts(ledger)
     for victim in victims:
-        counts.leave(victim.run.replicas)
+        counts.release(victim.run.replicas)
     return counts
 
 
-def _fewest(victims: list[Victim], enough: Callable[[list[Victim]], bool]) -> list[Victim]:
+def _fewest(
+    victims: list[PreemptibleJob], enough: Callable[[list[PreemptibleJob]], bool]
+) -> list[PreemptibleJob]:
     """Without those that need not go, asked from the last one on."""
     for victim in victims[::-1]:
         others = [v for v in victims if v is not victim]
@@ -191,21 +195,21 @@ def _fewest(victims: list[Victim], enough: Callable[[list[Victim]], bool]) -> li
     return victims
 
 
-def touched(victims: Sequence[Victim], founds: Sequence[Found]) -> list[Victim]:
+def on_nodes_of(victims: Sequence[PreemptibleJob], founds: Sequence[Found]) -> list[PreemptibleJob]:
     """Those on nodes where something was found; the others are in nobody's way."""
     nodes = {replica.node for found in founds for replica in found.replicas}
     return [v for v in victims if any(r.node in nodes for r in v.run.replicas)]
 
 
 def _by_node(
-    ledger: Ledger, candidates: Sequence[Victim], movers: Sequence[Victim]
-) -> list[list[Victim]]:
+    ledger: Ledger, candidates: Sequence[PreemptibleJob], movers: Sequence[PreemptibleJob]
+) -> list[list[PreemptibleJob]]:
     """The movers node by node, first where the least has to be moved."""
     mark = ledger.mark()
     _release(ledger, candidates)
     empty = {key: sum(g.is_empty for g in node.gpus) for key, node in ledger.nodes.items()}
     ledger.rollback(mark)
-    nodes: dict[str, list[Victim]] = {}
+    nodes: dict[str, list[PreemptibleJob]] = {}
     for victim in movers:
         for key in dict.fromkeys(replica.node for replica in victim.run.replicas):
             nodes.setdefault(key, []).append(victim)
@@ -213,10 +217,10 @@ def _by_node(
     return [nodes[key] for key in order if key in ledger.nodes]
 
 
-def _size(victim: Victim) -> int:
+def _size(victim: PreemptibleJob) -> int:
     return sum(d.units for replica in victim.run.replicas for d in replica.devices)
 
 
-def _release(ledger: Ledger, victims: Sequence[Victim]) -> None:
+def _release(ledger: Ledger, victims: Sequence[PreemptibleJob]) -> None:
     for victim in victims:
         ledger.release(victim.run.job, victim.run.replicas)

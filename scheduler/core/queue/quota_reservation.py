@@ -4,13 +4,13 @@ each GPU of the quota as it comes free, and a wide one would never find enough o
 from collections.abc import Iterable
 
 from scheduler.core.devices.options import Want
-from scheduler.core.model.message import say
+from scheduler.core.model.message import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.quota.accounts import AccountKey, Accounts
 
 
-class KeptQuota:
+class QuotaReservations:
     """Of one pass. Only quota that the job may have without borrowing is kept: of what others lend
     nothing is promised."""
 
@@ -18,18 +18,18 @@ class KeptQuota:
         self._accounts = accounts
         self._for: dict[AccountKey, str] = {}
 
-    def keep(self, job: WaitingJob, ways: Iterable[Want]) -> None:
+    def reserve(self, job: WaitingJob, ways: Iterable[Want]) -> None:
         """Nobody later in this pass takes of the accounts that the job is short of."""
         for want in ways:
             short = self._accounts.short_of(job, want.replica_units * job.replicas, want.board)
             for key in short:
                 self._for.setdefault(key, job.id)
 
-    def jobs(self) -> set[str]:
+    def job_ids(self) -> set[str]:
         """For whom something is kept."""
         return set(self._for.values())
 
-    def allows(self, job: WaitingJob, ways: list[Want]) -> tuple[list[Want], str]:
+    def allowed_options(self, job: WaitingJob, ways: list[Want]) -> tuple[list[Want], str]:
         """The ways that take of nothing that is kept, and for whom the first other one is kept."""
         if not self._for:
             return ways, ""
@@ -44,7 +44,9 @@ class KeptQuota:
         return found, ahead
 
 
-def kept_for(ahead: str) -> Reason:
+def quota_reserved_reason(ahead: str) -> Reason:
     """Why a job waits whose quota is kept."""
-    said, helps = say("reservation.quota", job=f"J-{ahead}"), "unblocks.quota_kept"
-    return Reason(ReasonCode.RESERVATION, said, {"job": ahead}, say(helps, job=f"J-{ahead}"))
+    said, helps = make_message("reservation.quota", job=f"J-{ahead}"), "unblocks.quota_kept"
+    return Reason(
+        ReasonCode.RESERVATION, said, {"job": ahead}, make_message(helps, job=f"J-{ahead}")
+    )

@@ -8,24 +8,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from scheduler.core.devices.options import Want
-from scheduler.core.model.decisions import PreemptCause
-from scheduler.core.model.policy import Policy, Preemption
+from scheduler.core.model.decisions import PreemptionCause
+from scheduler.core.model.policy import Policy, PreemptionMode
 from scheduler.core.model.snapshot import ClusterSnapshot, Priority, RunningJob, WaitingJob
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.search import Found
 from scheduler.core.queue.order import Rank
-from scheduler.core.queue.preemption import Room, Ways, touched
-from scheduler.core.queue.reservation import find_later
-from scheduler.core.queue.running import Victim
+from scheduler.core.queue.preemption import OptionsOf, PreemptionChoice, on_nodes_of
+from scheduler.core.queue.reservation import find_with_merges
+from scheduler.core.queue.running import PreemptibleJob
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import candidates, victims
 
-Turn = tuple[WaitingJob, Rank]
+QueueTurn = tuple[WaitingJob, Rank]
 # Where a borrower stands does not matter: whoever lent to it comes before it.
-LAST: Rank = (len(Priority), 1, inf)
+LAST_RANK: Rank = (len(Priority), 1, inf)
 
 
-class Borrowers:
+class QuotaReclaim:
     """Of one pass. `can_stop`: whether work may be stopped for who lent to it."""
 
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy, ledger: Ledger) -> None:
@@ -33,15 +33,15 @@ class Borrowers:
         self._nodes = snapshot.nodes
         self._left = {run.job.id: run for run in snapshot.running}
         self._some = any(quota.borrow_units for quota in snapshot.quotas)
-        self.can_stop = self._some and policy.preemption is not Preemption.OFF
+        self.can_reclaim = self._some and policy.preemption is not PreemptionMode.OFF
 
-    def after_lenders(self, turns: Iterable[Turn], ways: Ways) -> Iterator[Turn]:
+    def lenders_first(self, turns: Iterable[QueueTurn], ways: OptionsOf) -> Iterator[QueueTurn]:
         """The turns, where those who would borrow come last in their band, in the same order. Who
         was overtaken too often keeps its turn."""
         if not self._some:
             yield from turns
             return
-        later: list[Turn] = []
+        later: list[QueueTurn] = []
         for job, rank in turns:
             if later and later[0][1][0] != rank[0]:
                 yield from later
@@ -52,10 +52,12 @@ class Borrowers:
                 yield job, rank
         yield from later
 
-    def room(self, job: WaitingJob, ways: list[Want], stopping: Sequence[Victim]) -> Room | None:
+    def make_room(
+        self, job: WaitingJob, ways: list[Want], stopping: Sequence[PreemptibleJob]
+    ) -> PreemptionChoice | None:
         """Places for a job within its project's nominal quota, where borrowers go; the ledger then
         holds the job there without them. None: the ledger is as it was."""
-        if not self.can_stop:
+        if not self.can_reclaim:
             return None
         ledger, left = self._ledger, self._left.values()
         boards = ledger.remember("boards", lambda: board_of_gpus(self._nodes), always=True)
@@ -67,8 +69,12 @@ class Borrowers:
         return None
 
     def _of(
-        self, job: WaitingJob, want: Want, asked: Sequence[RunningJob], stopping: Sequence[Victim]
-    ) -> Room | None:
+        self,
+        job: WaitingJob,
+        want: Want,
+        asked: Sequence[RunningJob],
+        stopping: Sequence[PreemptibleJob],
+    ) -> PreemptionChoice | None:
         ledger = self._ledger
         mark = ledger.mark()
 
@@ -76,17 +82,17 @@ class Borrowers:
             ledger.rollback(mark)
             for run in (*(victim.run for victim in stopping), *runs):
                 ledger.release(run.job, run.replicas)
-            return find_later(job, [want], ledger)
+            return find_with_merges(job, [want], ledger)
 
         chosen = victims(asked, lambda runs: without(runs) is not None)
         found = without(chosen) if chosen else None
         if found is None:
             ledger.rollback(mark)
             return None
-        stop = [Victim(run, LAST, PreemptCause.RECLAIM) for run in chosen]
-        return Room(found, [*touched(stopping, [found]), *stop])
+        stop = [PreemptibleJob(run, LAST_RANK, PreemptionCause.RECLAIM) for run in chosen]
+        return PreemptionChoice(found, [*on_nodes_of(stopping, [found]), *stop])
 
-    def take(self, stopped: Iterable[Victim]) -> None:
+    def mark_stopping(self, stopped: Iterable[PreemptibleJob]) -> None:
         """They stop already, for somebody."""
         for victim in stopped:
             self._left.pop(victim.run.job.id, None)

@@ -13,57 +13,62 @@ from dataclasses import dataclass
 
 from agents.contract.documents import SliceKind
 from scheduler.core.devices.options import Want
-from scheduler.core.model.decisions import Place, ReplicaPlace, Reservation, SlicePlace
+from scheduler.core.model.decisions import (
+    DevicePlacement,
+    JobPlacement,
+    ReplicaPlacement,
+    Reservation,
+)
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger
 from scheduler.core.placement.legality import check
 from scheduler.core.placement.search import Found, find
-from scheduler.core.queue.gpu_counts import Counts
+from scheduler.core.queue.gpu_counts import FreeGpuCounts
 from scheduler.core.queue.order import Rank
-from scheduler.core.queue.running import Occupant
+from scheduler.core.queue.running import AllocatedJob
 from scheduler.core.quota.budgets import seconds_left
 
-Leaving = list[tuple[int, Occupant]]
+Departures = list[tuple[int, AllocatedJob]]
 
 
 @dataclass(slots=True)
-class Promise:
+class JobReservation:
     """`ledger`: the cluster at `starts_at` without the promised places themselves."""
 
     job: WaitingJob
     rank: Rank
-    ways: list[Want]
+    options: list[Want]
     starts_at: int
     ends_at: int
-    replicas: tuple[ReplicaPlace, ...]
+    replicas: tuple[ReplicaPlacement, ...]
     ledger: Ledger
 
 
-class Promises:
+class ReservationTable:
     """The promises of one pass. `now` is its ledger; `occupants` by job id, kept by the pass."""
 
     def __init__(
-        self, now: int, policy: Policy, ledger: Ledger, occupants: dict[str, Occupant]
+        self, now: int, policy: Policy, ledger: Ledger, occupants: dict[str, AllocatedJob]
     ) -> None:
         self._now = now
         self._policy = policy
         self._ledger = ledger
         self._occupants = occupants
-        self.made: list[Promise] = []
+        self.entries: list[JobReservation] = []
 
-    def answers(self) -> tuple[Reservation, ...]:
-        return tuple(Reservation(p.job.id, p.starts_at, p.replicas) for p in self.made)
+    def decisions(self) -> tuple[Reservation, ...]:
+        return tuple(Reservation(p.job.id, p.starts_at, p.replicas) for p in self.entries)
 
-    def crossed(self, starting: Occupant) -> list[Promise]:
+    def overlapping(self, starting: AllocatedJob) -> list[JobReservation]:
         """The promises to others that begin before a job that starts now leaves."""
-        others = (p for p in self.made if p.job.id != starting.job.id)
+        others = (p for p in self.entries if p.job.id != starting.job.id)
         return [p for p in others if p.starts_at < starting.leaves_at(p.rank, self._policy)]
 
     @contextmanager
-    def tried(self) -> Iterator[None]:
+    def trial(self) -> Iterator[None]:
         """Whatever is asked of them meanwhile, the promises stay as they are."""
-        marks = [(p, p.ledger.mark(), p.replicas) for p in self.made]
+        marks = [(p, p.ledger.mark(), p.replicas) for p in self.entries]
         try:
             yield
         finally:
@@ -71,16 +76,16 @@ class Promises:
                 promise.ledger.rollback(mark)
                 promise.replicas = replicas
 
-    def promise(
+    def reserve(
         self, job: WaitingJob, rank: Rank, ways: list[Want], seconds: int
-    ) -> Promise | None:
+    ) -> JobReservation | None:
         """The earliest time for a blocked job that runs `seconds`; None where no end of running
         work would help."""
         least, policy = self._now + 1, self._policy
         leaving = [(max(least, o.leaves_at(rank, policy)), o) for o in self._occupants.values()]
         leaving.sort(key=lambda pair: (pair[0], pair[1].job.id))
         then = self._ledger.copy()
-        times = sorted({*(at for at, _ in leaving), *(p.ends_at for p in self.made)})
+        times = sorted({*(at for at, _ in leaving), *(p.ends_at for p in self.entries)})
         first = _first_by_count(times, leaving, job, ways, then)
 
         def fits(at: int) -> bool:
@@ -91,33 +96,33 @@ class Promises:
         for at in times[first:]:
             ends_at = at + seconds
             _let_go(then, leaving, at)
-            for other in self.made:
+            for other in self.entries:
                 if other.starts_at <= at < other.ends_at:
                     _hold(then, other.job, other.replicas)
             kept = then.mark()
-            later = [p for p in self.made if at < p.starts_at < ends_at]
-            with beside(then, later):
-                found = find_later(job, ways, then)
+            later = [p for p in self.entries if at < p.starts_at < ends_at]
+            with without_reserved(then, later):
+                found = find_with_merges(job, ways, then)
             if found is not None:
                 then.rollback(kept)
                 return self._keep(
-                    Promise(job, rank, ways, at, ends_at, tuple(found.replicas), then)
+                    JobReservation(job, rank, ways, at, ends_at, tuple(found.replicas), then)
                 )
             then.rollback(0)
         return None
 
-    def allows(
+    def admit(
         self,
-        starting: Occupant,
+        starting: AllocatedJob,
         found: Found,
-        gone: Iterable[Occupant] = (),
-    ) -> Promise | None:
+        gone: Iterable[AllocatedJob] = (),
+    ) -> JobReservation | None:
         """None when nobody is delayed if the job starts now at the `found` places, which the
         promises' ledgers hold from then on. Else the promise that would be broken.
 
         `gone`: who stops now to make room. A single promise may find another place for the same
         time."""
-        crossed = self.crossed(starting)
+        crossed = self.overlapping(starting)
         marks = [(p, p.ledger.mark(), p.replicas) for p in crossed]
         for promise in crossed:
             for other in gone:
@@ -130,42 +135,42 @@ class Promises:
                 return promise
         return None
 
-    def _stands(self, promise: Promise, job: WaitingJob, found: Found) -> bool:
+    def _stands(self, promise: JobReservation, job: WaitingJob, found: Found) -> bool:
         then = promise.ledger
         for gpu, slices in found.merges.items():
             space = then.gpus[gpu]
             there = [key for key in slices if key in space.slices and space.is_idle(key)]
             then.drop_idle(space, there)
-        if check(Place(job.id, tuple(found.replicas)), job, then) is not None:
+        if check(JobPlacement(job.id, tuple(found.replicas)), job, then) is not None:
             return False
         kept = then.mark()
-        own = check(Place(promise.job.id, promise.replicas), promise.job, then)
-        if own is not None and len(self.made) == 1:
-            other = find_later(promise.job, promise.ways, then)
+        own = check(JobPlacement(promise.job.id, promise.replicas), promise.job, then)
+        if own is not None and len(self.entries) == 1:
+            other = find_with_merges(promise.job, promise.options, then)
             promise.replicas = tuple(other.replicas) if other else promise.replicas
             own = None if other else own
         then.rollback(kept)
         return own is None
 
-    def _keep(self, promise: Promise) -> Promise:
-        for other in self.made:
+    def _keep(self, promise: JobReservation) -> JobReservation:
+        for other in self.entries:
             if promise.starts_at <= other.starts_at < promise.ends_at:
                 _hold(other.ledger, promise.job, promise.replicas)
-        self.made.append(promise)
+        self.entries.append(promise)
         return promise
 
     def _fits_at(
-        self, at: int, job: WaitingJob, ways: list[Want], leaving: Leaving, then: Ledger
+        self, at: int, job: WaitingJob, ways: list[Want], leaving: Departures, then: Ledger
     ) -> bool:
         """Whether the job would fit if no promise were made: more so the later it is."""
         _let_go(then, leaving, at)
-        fits = find_later(job, ways, then) is not None
+        fits = find_with_merges(job, ways, then) is not None
         then.rollback(0)
         return fits
 
 
 @contextmanager
-def beside(ledger: Ledger, promises: list[Promise]) -> Iterator[None]:
+def without_reserved(ledger: Ledger, promises: list[JobReservation]) -> Iterator[None]:
     """The ledger without what is promised. What was done on it meanwhile is rolled back."""
     mark = ledger.mark()
     for promise in promises:
@@ -186,20 +191,20 @@ def beside(ledger: Ledger, promises: list[Promise]) -> Iterator[None]:
         ledger.rollback(mark)
 
 
-def _block(ledger: Ledger, place: SlicePlace, job: WaitingJob) -> None:
+def _block(ledger: Ledger, place: DevicePlacement, job: WaitingJob) -> None:
     """Nobody may have this place; where it is partly taken, nobody may have anything there."""
     gpu = ledger.gpus[place.gpu]
     if place.slice in gpu.slices and gpu.is_idle(place.slice):
         ledger.hold_device(place, job)
     elif _is_free(gpu, place):
-        new = SlicePlace(place.gpu, place.kind, place.profile, place.start, place.size, 0, 0)
+        new = DevicePlacement(place.gpu, place.kind, place.profile, place.start, place.size, 0, 0)
         ledger.hold_device(new if place.kind is not SliceKind.MPS else place, job)
     else:
-        whole = SlicePlace(place.gpu, SliceKind.GPU, "", 0, gpu.board.memory_slices, 0, 0)
+        whole = DevicePlacement(place.gpu, SliceKind.GPU, "", 0, gpu.board.memory_slices, 0, 0)
         ledger.hold_device(whole, job)
 
 
-def _is_free(gpu: GpuSpace, place: SlicePlace) -> bool:
+def _is_free(gpu: GpuSpace, place: DevicePlacement) -> bool:
     there = [*gpu.slices.values(), *gpu.leaving.values()]
     if place.kind is not SliceKind.MIG:
         return not there
@@ -208,7 +213,7 @@ def _is_free(gpu: GpuSpace, place: SlicePlace) -> bool:
     return gpu.may_carve() and apart
 
 
-def find_later(job: WaitingJob, ways: list[Want], ledger: Ledger) -> Found | None:
+def find_with_merges(job: WaitingJob, ways: list[Want], ledger: Ledger) -> Found | None:
     """As `place.find`, cheapest way first; idle slices will have been merged where needed."""
     for merging in (False, True) if ledger.has_idle else (False,):
         for want in ways:
@@ -217,7 +222,7 @@ def find_later(job: WaitingJob, ways: list[Want], ledger: Ledger) -> Found | Non
     return None
 
 
-def _let_go(ledger: Ledger, leaving: Leaving, at: int) -> None:
+def _let_go(ledger: Ledger, leaving: Departures, at: int) -> None:
     for leaves_at, occupant in leaving:
         if leaves_at > at:
             return
@@ -225,27 +230,27 @@ def _let_go(ledger: Ledger, leaving: Leaving, at: int) -> None:
 
 
 def _first_by_count(
-    times: list[int], leaving: Leaving, job: WaitingJob, ways: list[Want], ledger: Ledger
+    times: list[int], leaving: Departures, job: WaitingJob, ways: list[Want], ledger: Ledger
 ) -> int:
     """The index of the first time before which not even the numbers of free GPUs would do."""
-    counts, gone = Counts(ledger), 0
+    counts, gone = FreeGpuCounts(ledger), 0
     for index, at in enumerate(times):
         while gone < len(leaving) and leaving[gone][0] <= at:
-            counts.leave(leaving[gone][1].replicas)
+            counts.release(leaving[gone][1].replicas)
             gone += 1
         if counts.may_fit(job, ways):
             return index
     return len(times)
 
 
-def _hold(ledger: Ledger, job: WaitingJob, replicas: Iterable[ReplicaPlace]) -> None:
+def _hold(ledger: Ledger, job: WaitingJob, replicas: Iterable[ReplicaPlacement]) -> None:
     for replica in replicas:
         ledger.hold_node(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib, job.disk_mib)
         for device in replica.devices:
             _block(ledger, device, job)
 
 
-def hold(ledger: Ledger, job: WaitingJob, found: Found) -> None:
+def reserve_placement(ledger: Ledger, job: WaitingJob, found: Found) -> None:
     """Take places that are known to be free."""
     for gpu, slices in found.merges.items():
         space = ledger.gpus[gpu]

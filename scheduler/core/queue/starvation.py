@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from scheduler.core.model.snapshot import PRIORITY_RANK, WaitingJob
-from scheduler.core.queue.order import number_of
+from scheduler.core.queue.order import job_sort_key
 
 # In a band so many are counted in a pass, the oldest; the next ones when these have their due.
-MOST_COUNTED = 100
+MAX_COUNTED = 100
 
 Arrival = tuple[int, int, str]
 
@@ -25,7 +25,7 @@ class _Late:
     by_project: dict[str, Arrival]
 
 
-class Contest:
+class BypassCounter:
     """Of one pass: who waited for something that others got."""
 
     def __init__(self, bypass_limit: int) -> None:
@@ -34,19 +34,19 @@ class Contest:
         self._short: dict[str, WaitingJob] = {}
         self._started: list[tuple[WaitingJob, str]] = []
 
-    def waits(self, job: WaitingJob, boards: Collection[str]) -> None:
+    def waits_for_devices(self, job: WaitingJob, boards: Collection[str]) -> None:
         """It finds no place on any of these boards."""
         self._waiting[job.id] = (job, boards)
 
-    def is_short(self, job: WaitingJob) -> None:
+    def waits_for_quota(self, job: WaitingJob) -> None:
         """It waits for quota."""
         self._short[job.id] = job
 
-    def starts(self, job: WaitingJob, board: str) -> None:
+    def started(self, job: WaitingJob, board: str) -> None:
         if not (job.preempted or job.attained_seconds):
             self._started.append((job, board))
 
-    def overtaken(self) -> tuple[str, ...]:
+    def bypassed(self) -> tuple[str, ...]:
         """The ids of those that were overtaken, once each, the oldest first; without those that
         were so often enough."""
         if not self._started:
@@ -59,7 +59,7 @@ class Contest:
         for job in self._short.values():
             rank = PRIORITY_RANK[job.priority]
             self._count(job, [late[rank].by_project.get(job.project)], found[rank])
-        oldest = [pair for each in found.values() for pair in nsmallest(MOST_COUNTED, each)]
+        oldest = [pair for each in found.values() for pair in nsmallest(MAX_COUNTED, each)]
         return tuple(key for _, key in sorted(oldest))
 
     def _count(
@@ -80,4 +80,4 @@ class Contest:
 
 
 def _arrival(job: WaitingJob) -> Arrival:
-    return (job.queued_at, *number_of(job.id))
+    return (job.queued_at, *job_sort_key(job.id))

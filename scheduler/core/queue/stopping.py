@@ -6,26 +6,26 @@ from contextlib import contextmanager
 
 from agents.contract.documents import SliceKind
 from scheduler.core.devices.options import Want
-from scheduler.core.model.decisions import SlicePlace
+from scheduler.core.model.decisions import DevicePlacement
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.search import Found, find
-from scheduler.core.queue.reservation import hold
-from scheduler.core.queue.running import Victim
+from scheduler.core.queue.reservation import reserve_placement
+from scheduler.core.queue.running import PreemptibleJob
 
 
-class Leaving:
+class StoppingJobs:
     """Of one pass. The ledger counts them as gone; the cluster does not."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._on_gpu: dict[str, dict[str, Victim]] = defaultdict(dict)
-        self._on_node: dict[str, dict[str, Victim]] = defaultdict(dict)
+        self._on_gpu: dict[str, dict[str, PreemptibleJob]] = defaultdict(dict)
+        self._on_node: dict[str, dict[str, PreemptibleJob]] = defaultdict(dict)
         self._cpu_milli: dict[str, int] = defaultdict(int)
         self._memory_mib: dict[str, int] = defaultdict(int)
         self._disk_mib: dict[str, int] = defaultdict(int)
 
-    def add(self, victims: Iterable[Victim]) -> None:
+    def add(self, victims: Iterable[PreemptibleJob]) -> None:
         for victim in victims:
             job = victim.run.job
             for replica in victim.run.replicas:
@@ -36,25 +36,25 @@ class Leaving:
                 for device in replica.devices:
                     self._on_gpu[device.gpu][job.id] = victim
 
-    def find(self, job: WaitingJob, want: Want, *, merging: bool) -> Found | None:
+    def find_placement(self, job: WaitingJob, want: Want, *, merging: bool) -> Found | None:
         """As `place.find`, where nobody leaves if there is such a place."""
         ledger = self._ledger
         mark = ledger.mark()
         found = find(job, want, ledger, merging=merging)
-        if found is None or not self.under(found):
+        if found is None or not self.blocking(found):
             return found
         ledger.rollback(mark)
         with self._there():
             other = find(job, want, ledger, merging=merging)
         if other is None:
             return find(job, want, ledger, merging=merging)
-        hold(ledger, job, other)
+        reserve_placement(ledger, job, other)
         return other
 
-    def under(self, found: Found) -> list[Victim]:
+    def blocking(self, found: Found) -> list[PreemptibleJob]:
         """Who has to be gone before a job can start at these places, which the ledger holds. Of a
         GPU that somebody leaves nothing is given yet."""
-        there: dict[str, Victim] = {}
+        there: dict[str, PreemptibleJob] = {}
         if not self._on_node:
             return []
         for replica in found.replicas:
@@ -82,7 +82,7 @@ class Leaving:
         for key, victims in self._on_gpu.items():
             size = ledger.gpus[key].board.memory_slices
             for victim in list(victims.values())[:1]:
-                whole = SlicePlace(key, SliceKind.GPU, "", 0, size, 0, 0)
+                whole = DevicePlacement(key, SliceKind.GPU, "", 0, size, 0, 0)
                 ledger.hold_device(whole, victim.run.job)
         try:
             yield

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
-from scheduler.core.model.message import say, whose
+from scheduler.core.model.message import make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import BudgetView, WaitingJob
 from scheduler.core.request.quantities import write_seconds
@@ -32,7 +32,7 @@ class Budgets:
         for view in sorted(budgets, key=lambda b: (b.ends_at, b.limit_unit_seconds)):
             if view.ends_at > now:
                 own = self._of.setdefault((view.project, view.user), [])
-                own.append(_Budget(view, view.held_unit_seconds))
+                own.append(_Budget(view, view.reserved_unit_seconds))
 
     def reason(self, job: WaitingJob, units: int) -> Reason | None:
         """Whether the job may run on `units` for all that is left of its limit."""
@@ -74,9 +74,9 @@ def _reason(budget: _Budget, job: WaitingJob, units: int, needed: int) -> Reason
         "fitting_limit_seconds": job.attained_seconds + fitting if fitting else 0,
         "ends_at": view.ends_at,
     }
-    said = say(
+    said = make_message(
         "budget.used_up",
-        whose=whose(view.project, view.user),
+        whose=owner_label(view.project, view.user),
         limit=_hours(view.limit_unit_seconds),
         day=datetime.fromtimestamp(view.ends_at, UTC).strftime("%Y-%m-%d"),
         used=_hours(view.used_unit_seconds, up=True),
@@ -86,9 +86,11 @@ def _reason(budget: _Budget, job: WaitingJob, units: int, needed: int) -> Reason
     )
     if fitting:
         limit = write_seconds(job.attained_seconds + fitting)
-        fits = say("budget.fitting", first=said, limit=limit)
-        return Reason(ReasonCode.BUDGET, fits, evidence, say("unblocks.limit", limit=limit))
-    return Reason(ReasonCode.BUDGET, said, evidence, say("unblocks.budget"))
+        fits = make_message("budget.fitting", first=said, limit=limit)
+        return Reason(
+            ReasonCode.BUDGET, fits, evidence, make_message("unblocks.limit", limit=limit)
+        )
+    return Reason(ReasonCode.BUDGET, said, evidence, make_message("unblocks.budget"))
 
 
 def _hours(unit_seconds: int, *, up: bool = False) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from scheduler.core.model.message import say, whose
+from scheduler.core.model.message import make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import OwnerView, RunningJob, WaitingJob
 
@@ -25,9 +25,13 @@ class Caps:
         for key in ((job.project, ""), (job.project, job.user)) if self._most else ():
             most, runs = self._most.get(key), self._runs[key]
             if most is not None and runs >= most:
-                said = say("pending_limit.running", whose=whose(*key), most=most, runs=runs)
+                said = make_message(
+                    "pending_limit.running", whose=owner_label(*key), most=most, runs=runs
+                )
                 evidence = {"max_running": most, "running": runs}
-                return Reason(ReasonCode.PENDING_LIMIT, said, evidence, say("unblocks.cap"))
+                return Reason(
+                    ReasonCode.PENDING_LIMIT, said, evidence, make_message("unblocks.cap")
+                )
         return None
 
     def charge(self, project: str, user: str, jobs: int) -> Callable[[], None]:

@@ -7,7 +7,7 @@ from functools import cache
 from agents.contract.boards import boards
 from agents.contract.units import as_gpus
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.model.message import Said, say
+from scheduler.core.model.message import Message, make_message
 from scheduler.core.model.snapshot import NodeView, RunningJob
 
 NAMED = 3
@@ -70,13 +70,13 @@ def units_by_board(running: RunningJob, boards: Mapping[str, str]) -> Counter[st
     return found
 
 
-def named(holders: dict[str, int]) -> Said | str:
+def named(holders: dict[str, int]) -> Message | str:
     """As in "vera (3), kim (1) and 2 others (1)": in GPUs, the first few by name."""
     first = list(holders.items())[:NAMED]
-    told: list[Said | str] = [f"{name} ({as_gpus(units)})" for name, units in first]
+    told: list[Message | str] = [f"{name} ({as_gpus(units)})" for name, units in first]
     if rest := list(holders.values())[NAMED:]:
-        told.append(say("quota.others", number=len(rest), gpus=as_gpus(sum(rest))))
-    return say("clause.and", first=told[:-1], then=told[-1]) if len(told) > 1 else told[0]
+        told.append(make_message("quota.others", number=len(rest), gpus=as_gpus(sum(rest))))
+    return make_message("clause.and", first=told[:-1], then=told[-1]) if len(told) > 1 else told[0]
 
 
 def _held(running: Sequence[RunningJob], boards: dict[str, str]) -> Held:

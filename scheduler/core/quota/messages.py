@@ -3,13 +3,13 @@
 from typing import Any
 
 from agents.contract.units import as_gpus
-from scheduler.core.model.message import Said, say, then, whose
+from scheduler.core.model.message import Message, join_clauses, make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.quota.holders import named
 from scheduler.core.quota.pools import Account, Pool
 
-_UNBLOCKS = say("unblocks.quota")
-_LENT = say("unblocks.lent")
+_UNBLOCKS = make_message("unblocks.quota")
+_LENT = make_message("unblocks.lent")
 
 
 def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[str, int]) -> Reason:
@@ -18,12 +18,12 @@ def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[s
     own = pool.projects[project]
     evidence = _evidence(own, units)
     told = _may_hold(project, own, model)
-    held = [say("quota.held_by", names=named(held_by))] if held_by else []
+    held = [make_message("quota.held_by", names=named(held_by))] if held_by else []
     if held_by:
         evidence["held_by"] = held_by
     if not own.borrow:
-        told = say("clause.colon", first=told, then=_left(own, units))
-        return Reason(ReasonCode.QUOTA_PROJECT, then(told, *held), evidence, _UNBLOCKS)
+        told = make_message("clause.colon", first=told, then=_left(own, units))
+        return Reason(ReasonCode.QUOTA_PROJECT, join_clauses(told, *held), evidence, _UNBLOCKS)
     further = max(0, pool.may_borrow(project) - own.borrowed)
     others = {} if further else pool.borrowers(project)
     evidence |= {
@@ -34,31 +34,31 @@ def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[s
     if others:
         evidence["borrowed_by"] = others
     if own.borrowed:
-        told = say("quota.has_borrowed", first=told, borrowed=as_gpus(own.borrowed))
-    taken = [say("quota.taken", gpus=as_gpus(sum(others.values())))] if others else []
-    said = then(told, _lent(own, further, units), *taken, *held)
+        told = make_message("quota.has_borrowed", first=told, borrowed=as_gpus(own.borrowed))
+    taken = [make_message("quota.taken", gpus=as_gpus(sum(others.values())))] if others else []
+    said = join_clauses(told, _lent(own, further, units), *taken, *held)
     return Reason(ReasonCode.QUOTA_PROJECT, said, evidence, _LENT)
 
 
 def of_user(project: str, user: str, units: int, model: str, own: Account) -> Reason:
-    told = _may_hold(whose(project, user), own, model, own.borrow)
-    said = say("clause.colon", first=told, then=_left(own, units, own.borrow))
+    told = _may_hold(owner_label(project, user), own, model, own.borrow)
+    said = make_message("clause.colon", first=told, then=_left(own, units, own.borrow))
     return Reason(ReasonCode.QUOTA_USER, said, _evidence(own, units), _UNBLOCKS)
 
 
-def _may_hold(owner: Said | str, own: Account, model: str, more: int = 0) -> Said:
+def _may_hold(owner: Message | str, own: Account, model: str, more: int = 0) -> Message:
     limit = as_gpus(own.limit + more)
     if model:
-        return say("quota.may_hold_of", whose=owner, limit=limit, model=model)
-    return say("quota.may_hold", whose=owner, limit=limit)
+        return make_message("quota.may_hold_of", whose=owner, limit=limit, model=model)
+    return make_message("quota.may_hold", whose=owner, limit=limit)
 
 
-def _left(own: Account, units: int, more: int = 0) -> Said:
+def _left(own: Account, units: int, more: int = 0) -> Message:
     left = as_gpus(max(0, own.limit + more - own.used), up=False)
-    return say("quota.left", left=left, needed=as_gpus(units))
+    return make_message("quota.left", left=left, needed=as_gpus(units))
 
 
-def _lent(own: Account, further: int, units: int) -> Said:
+def _lent(own: Account, further: int, units: int) -> Message:
     key = "quota.nothing_lent"
     values = {"needed": as_gpus(units)}
     if further:
@@ -69,7 +69,7 @@ def _lent(own: Account, further: int, units: int) -> Said:
     if own.left:
         key += "_and_left"
         values["left"] = as_gpus(own.left, up=False)
-    return say(key, **values)
+    return make_message(key, **values)
 
 
 def _evidence(own: Account, units: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from agents.contract.documents import (
     SliceKind,
 )
 from agents.contract.geometry import Placement
-from agents.partitioning.steps import place_of
+from agents.facts.device_keys import place_of
 from agents.runtime.base import Phase
 from tests.property.agents.worlds import BOARD, GPUS, World
 from tests.support.slow_geometry import fits_together

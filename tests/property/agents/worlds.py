@@ -6,18 +6,11 @@ from dataclasses import dataclass, field, replace
 from agents.contract.boards import boards
 from agents.contract.documents import DesiredDocument, ReplicaWish
 from agents.contract.geometry import Placement, free_placements
-from agents.facts.device_keys import device_key
+from agents.facts.device_keys import device_key, place_of
+from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.loop.reconcile import Fail, Forget, Known, Prepare, Remove, Start, Stop, actions
-from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.partitioning.diff import diff
-from agents.partitioning.steps import (
-    Changes,
-    Create,
-    Destroy,
-    SetMode,
-    WantedSlice,
-    place_of,
-)
+from agents.partitioning.steps import Changes, Create, Destroy, SetMode, WantedSlice
 from agents.runtime.base import Phase, Seen
 
 BOARD = boards()["H200-141GB"]

@@ -161,7 +161,7 @@ def _devices(model, gpu, job, kind, on_gpu, name):
         on_gpu.append((made, kind.profile, at, None))
         found.append(made)
     for seen in gpu.slices:
-        if seen.profile == kind.profile and seen.ready and not seen.held:
+        if seen.profile == kind.profile and seen.ready and not seen.allocated:
             reused = model.new_bool_var(f"{name}-idle@{seen.start}")
             on_gpu.append((reused, kind.profile, seen.start, seen.id))
             found.append(reused)

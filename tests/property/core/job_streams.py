@@ -49,7 +49,7 @@ def play_stream(sizes, jobs, seconds, policy, quotas=(), owners=()):
             found = plan(snapshot, policy)
             played.passes.append((now, snapshot, found))
             _carry_out(found, queue, running, left, played, now)
-            if not found.preempts:
+            if not found.preemptions:
                 break
         times = [run.started_at + left[key] for key, run in running.items()]
         times += [job.queued_at for job in coming[:1]]
@@ -72,7 +72,7 @@ def _snapshot(sizes, running, queue, now, quotas, owners):
 
 
 def _carry_out(found, queue, running, left, played, now):
-    for stop in found.preempts:
+    for stop in found.preemptions:
         run = running.pop(stop.job)
         left[stop.job] -= now - run.started_at
         done = run.job.attained_seconds + now - run.started_at
@@ -80,7 +80,7 @@ def _carry_out(found, queue, running, left, played, now):
         queue[stop.job] = replace(run.job, attained_seconds=done, preempted=again)
     for key in found.bypassed:
         queue[key] = replace(queue[key], bypassed=queue[key].bypassed + 1)
-    for place in found.places:
+    for place in found.placements:
         job = replace(queue.pop(place.job), bypassed=0)
         devices = [d.gpu for r in place.replicas for d in r.devices]
         running[job.id] = replace(a_run(job, *devices), started_at=now)

@@ -28,7 +28,7 @@ def carried_out(snapshot, places):
                 view = SliceView(
                     f"new-{place.job}-{replica.rank}-{number}",
                     *(device.kind, device.profile, device.start, device.size),
-                    held=True,
+                    allocated=True,
                     ready=False,
                 )
                 if device.kind is SliceKind.MPS:
@@ -61,14 +61,14 @@ def carried_out(snapshot, places):
 
 def without_idle(snapshot):
     """The world when every slice that nobody holds is gone."""
-    return _each_gpu(snapshot, lambda gpu: [s for s in gpu.slices if s.held])
+    return _each_gpu(snapshot, lambda gpu: [s for s in gpu.slices if s.allocated])
 
 
 def when_gone(snapshot, merged):
     """The world when a merge is done, and so is whatever was on its way out before."""
 
     def kept(gpu):
-        return [s for s in gpu.slices if s.held or (s.ready and s.id not in merged)]
+        return [s for s in gpu.slices if s.allocated or (s.ready and s.id not in merged)]
 
     return _each_gpu(snapshot, kept)
 
@@ -101,7 +101,9 @@ def _each_gpu(snapshot, kept):
 
 
 def _gpu(gpu, new, reused):
-    slices = tuple(replace(s, held=s.held or s.id in reused) for s in gpu.slices) + tuple(new)
+    slices = tuple(replace(s, allocated=s.allocated or s.id in reused) for s in gpu.slices) + tuple(
+        new
+    )
     if not new:
         return replace(gpu, slices=slices)
     modes = {SliceKind.MIG: GpuMode.MIG, SliceKind.MPS: GpuMode.MPS, SliceKind.GPU: GpuMode.WHOLE}

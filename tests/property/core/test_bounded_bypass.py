@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 from scheduler.core.model.snapshot import PRIORITY_RANK, Priority, QuotaView
 from tests.property.core.job_streams import arrival, overtakes, play_stream
 from tests.support.queue_worlds import waiting
@@ -21,9 +21,9 @@ some = settings(max_examples=60, deadline=None, derandomize=True)
 LEAST, LONGEST = 50, 400
 POLICIES = st.builds(
     Policy,
-    order=st.sampled_from(list(Order)),
-    backfill=st.sampled_from(list(Backfill)),
-    preemption=st.sampled_from(list(Preemption)),
+    order=st.sampled_from(list(OrderMode)),
+    backfill=st.sampled_from(list(BackfillMode)),
+    preemption=st.sampled_from(list(PreemptionMode)),
     bypass_limit=st.sampled_from([1, 2, 4]),
     moves=st.sampled_from([0, 2]),
     protection_seconds=st.sampled_from([100, 1_800]),
@@ -66,7 +66,7 @@ def overtaking_passes(played, job):
     by_id = {j.id: j for _, snapshot, _ in played.passes for j in snapshot.jobs}
     found = {}
     for number in range(played.first[job.id][1]):
-        names = [p.job for p in played.passes[number][2].places]
+        names = [p.job for p in played.passes[number][2].placements]
         late = [by_id[n] for n in names if played.first[n][1] == number]
         late = [other for other in late if overtakes(other, job)]
         if late and job.queued_at <= played.passes[number][0]:
@@ -85,7 +85,7 @@ def check_bound(played, jobs, policy, turns=1):
     """B = L x S + G x W / r: at most L passes before its turn is due, each with at most S starts;
     from then on only who does not delay its promise passes it, for at most W = (1 + those rightly
     ahead) x D seconds, on G GPUs in runs of at least r seconds."""
-    starts = max(len(found.places) for _, _, found in played.passes)
+    starts = max(len(found.placements) for _, _, found in played.passes)
     for job in jobs:
         passed = overtaking_passes(played, job)
         due = sorted(passed)[: policy.bypass_limit]

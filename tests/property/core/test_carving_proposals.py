@@ -10,7 +10,7 @@ from agents.contract.geometry import Placement, is_legal
 from scheduler.core.carving.proposals import propose
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.policy import Policy
-from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.plan import plan
 from tests.property.core.worlds import PROFILES, worlds
 from tests.support.snapshots import A30, H200, NOW
@@ -33,7 +33,7 @@ def mixed(draw):
         return replace(gpu, pinned=pinned, settles_at=NOW + later if later else 0)
 
     nodes = tuple(replace(n, gpus=tuple(map(marked, n.gpus))) for n in world.nodes)
-    return replace(world, nodes=nodes, mix=Mix(tuple(demands)))
+    return replace(world, nodes=nodes, mix=DemandMix(tuple(demands)))
 
 
 @few
@@ -51,7 +51,7 @@ def test_proposals_are_legal_and_touch_nothing_held_pinned_or_settling(snapshot)
         assert not gpu.pinned and gpu.settles_at <= NOW
     for merge in found.merges:
         own = {s.id: s for s in gpus[merge.gpu][1].slices}
-        assert all(own[key].ready and not own[key].held for key in merge.slices)
+        assert all(own[key].ready and not own[key].allocated for key in merge.slices)
     for carve in found.carves:
         layouts[carve.gpu].append(Placement(carve.start, carve.size, carve.profile))
         gpu = gpus[carve.gpu][1]
@@ -74,10 +74,10 @@ def test_the_same_cluster_gets_the_same_proposals_in_whatever_order_it_is_listed
 @given(snapshot=mixed())
 def test_a_whole_pass_carves_nothing_where_its_own_jobs_go_or_are_promised_to(snapshot):
     plain, warm = plan(snapshot, Policy()), plan(snapshot, Policy(warm=True))
-    for part in ("places", "holds", "preempts", "reservations", "bypassed"):
+    for part in ("placements", "deferrals", "preemptions", "reservations", "bypassed"):
         assert getattr(plain, part) == getattr(warm, part)
     assert warm.merges[: len(plain.merges)] == plain.merges
-    given_away = (*warm.places, *warm.reservations)
+    given_away = (*warm.placements, *warm.reservations)
     taken = {d.gpu for one in given_away for r in one.replicas for d in r.devices}
     taken |= {merge.gpu for merge in plain.merges}
     own = (*warm.carves, *warm.merges[len(plain.merges) :])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 from scheduler.core.model.snapshot import OwnerView, Priority
 from scheduler.core.placement.legality import fits
 from scheduler.core.plan import plan
@@ -26,11 +26,13 @@ WORLDS = 120
 # reckoned (docs/scheduling-time.md), so that a second pass may decide more.
 POLICIES = {
     "default": Policy(),
-    "strict": Policy(order=Order.FIFO, backfill=Backfill.NONE, preemption=Preemption.OFF),
-    "first come": Policy(order=Order.FIFO, preemption=Preemption.OFF),
-    "skip": Policy(backfill=Backfill.SKIP, preemption=Preemption.OFF),
-    "conservative": Policy(backfill=Backfill.CONSERVATIVE, preemption=Preemption.OFF),
-    "smallest": Policy(order=Order.SMALLEST),
+    "strict": Policy(
+        order=OrderMode.FIFO, backfill=BackfillMode.NONE, preemption=PreemptionMode.OFF
+    ),
+    "first come": Policy(order=OrderMode.FIFO, preemption=PreemptionMode.OFF),
+    "skip": Policy(backfill=BackfillMode.SKIP, preemption=PreemptionMode.OFF),
+    "conservative": Policy(backfill=BackfillMode.CONSERVATIVE, preemption=PreemptionMode.OFF),
+    "smallest": Policy(order=OrderMode.SMALLEST),
 }
 named = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
@@ -78,7 +80,7 @@ def ids(answers):
 def converged(snapshot, policy):
     """Pass after pass until nothing more starts; merges and stops are not waited for."""
     started = []
-    while found := plan(snapshot, policy).places:
+    while found := plan(snapshot, policy).placements:
         jobs = {job.id: job for job in snapshot.jobs}
         for number, place in enumerate(found):
             assert fits(place, jobs[place.job], begun(snapshot, found[:number])) is None
@@ -94,11 +96,11 @@ def test_after_a_crash_between_two_placements_the_rest_is_decided_as_before(poli
     for number in range(WORLDS):
         world = a_world(number, owners=owners)
         whole = plan(world, policy)
-        for done in range(len(whole.places) + 1):
-            again = plan(begun(world, whole.places[:done]), policy)
-            assert again.places == whole.places[done:], number
-            assert again.preempts == whole.preempts, number
-        placed += len(whole.places)
+        for done in range(len(whole.placements) + 1):
+            again = plan(begun(world, whole.placements[:done]), policy)
+            assert again.placements == whole.placements[done:], number
+            assert again.preemptions == whole.preemptions, number
+        placed += len(whole.placements)
     assert placed > WORLDS / 2, "the worlds are not trivial"
 
 
@@ -106,9 +108,9 @@ def test_after_a_crash_between_two_placements_the_rest_is_decided_as_before(poli
 @given(snapshot=worlds(max_jobs=8))
 def test_so_it_is_with_slices_shares_quotas_and_places_that_wait_for_merges(snapshot):
     whole = plan(snapshot, Policy())
-    for done in range(len(whole.places) + 1):
-        again = plan(begun(snapshot, whole.places[:done]), Policy())
-        assert again.places == whole.places[done:]
+    for done in range(len(whole.placements) + 1):
+        again = plan(begun(snapshot, whole.placements[:done]), Policy())
+        assert again.placements == whole.placements[done:]
         assert again.merges == whole.merges
 
 
@@ -119,7 +121,7 @@ def test_when_the_world_overtook_any_of_them_nothing_is_given_twice_and_nothing_
     same = worlds_with_a_choice = 0
     for number in range(WORLDS):
         world, draw = a_world(number), random.Random(number)
-        whole = plan(world, policy).places
+        whole = plan(world, policy).placements
         some = [place for place in whole if draw.random() < 0.5]
         end, more = converged(begun(world, some), policy)
         started = [place.job for place in (*some, *more)]
@@ -146,7 +148,7 @@ def test_after_a_crash_between_two_preemptions_the_same_work_stops_for_the_same_
     number, told = part
     world = a_world(number)
     whole = plan(world, Policy())
-    after = stopped(begun(world, whole.places), whole.preempts[:told])
+    after = stopped(begun(world, whole.placements), whole.preemptions[:told])
     again = plan(after, Policy())
-    assert not again.places
-    assert ids(whole.preempts[:told]) | ids(again.preempts) == ids(whole.preempts)
+    assert not again.placements
+    assert ids(whole.preemptions[:told]) | ids(again.preemptions) == ids(whole.preemptions)

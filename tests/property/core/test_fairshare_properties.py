@@ -7,10 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.snapshot import OwnerView
-from scheduler.core.queue.fairshare import Capacity, FairShares, decayed
+from scheduler.core.queue.fairshare import ClusterCapacity, FairShares, decayed
 
 many = settings(max_examples=200, deadline=None, derandomize=True)
-CAPACITY = Capacity(8 * 56_000, 256_000, 2_000_000)
+CAPACITY = ClusterCapacity(8 * 56_000, 256_000, 2_000_000)
 WINDOW = round(7 * 86_400 / math.log(2))
 NAMES = st.tuples(st.sampled_from("pqr"), st.sampled_from("uvw"))
 USED = st.integers(0, 4).map(lambda n: n * WINDOW)
@@ -53,13 +53,13 @@ def test_factors_are_bounded_and_only_grow_in_a_pass(owners, charges, seconds):
 @given(owners=owners(), asking=st.sets(NAMES, min_size=1))
 def test_shares_of_all_projects_make_the_cluster_and_those_of_users_their_project(owners, asking):
     asking |= {(o.project, o.user) for o in owners if o.user}
-    shares = FairShares(owners, CAPACITY, asking=asking)
+    shares = FairShares(owners, CAPACITY, waiting_owners=asking)
     projects = {p for p, _ in asking}
     assume(all(o.project in projects for o in owners))
-    assert sum(shares.parts(p, "").share for p in projects) == pytest.approx(1)
+    assert sum(shares.breakdown(p, "").share for p in projects) == pytest.approx(1)
     for project in projects:
-        of_users = sum(shares.parts(*key).share for key in asking if key[0] == project)
-        assert of_users == pytest.approx(shares.parts(project, "").share)
+        of_users = sum(shares.breakdown(*key).share for key in asking if key[0] == project)
+        assert of_users == pytest.approx(shares.breakdown(project, "").share)
 
 
 @many
@@ -72,13 +72,13 @@ def test_two_users_of_one_project_together_weigh_as_their_project(seconds, part,
     """Work split between two users weighs on the project as if one had done it, and the mean of
     the two users' own excess is that of the project."""
     asking = [("p", "u"), ("p", "v"), ("q", "w")]
-    one, two = (FairShares((), CAPACITY, asking=asking) for _ in range(2))
+    one, two = (FairShares((), CAPACITY, waiting_owners=asking) for _ in range(2))
     one.charge("p", "u", *amounts, seconds)
     first = part * seconds // 100
     two.charge("p", "u", *amounts, first)
     two.charge("p", "v", *amounts, seconds - first)
     assert two.factor("p", "") == pytest.approx(one.factor("p", ""))
-    project, *users = (two.parts("p", user) for user in ("", "u", "v"))
+    project, *users = (two.breakdown("p", user) for user in ("", "u", "v"))
     assert sum(u.use for u in users) == pytest.approx(project.use)
     assert sum(u.share for u in users) == pytest.approx(project.share)
     # Of two alike users each counts 1 + 1/2 times, so that exact use gives 1 (see parts()).
@@ -92,7 +92,7 @@ def test_of_two_alike_projects_the_one_with_the_least_dominant_share_goes_first(
     shares = FairShares(
         [OwnerView(p, "", 1, *used) for p, used in zip("pq", uses, strict=True)],
         CAPACITY,
-        asking=[("p", "u"), ("q", "u")],
+        waiting_owners=[("p", "u"), ("q", "u")],
     )
     whole = (CAPACITY.units, CAPACITY.cpu_milli, CAPACITY.memory_mib)
     p, q = (max(u / c for u, c in zip(used, whole, strict=True)) for used in uses)
@@ -111,7 +111,7 @@ def test_having_used_more_of_anything_never_lowers_a_factor(mine, more, weight, 
 
     def factor(used):
         owners = [OwnerView("p", "u", weight, *used), OwnerView("q", "u", 1, *other)]
-        return FairShares(owners, CAPACITY, asking=asking).factor("p", "u")
+        return FairShares(owners, CAPACITY, waiting_owners=asking).factor("p", "u")
 
     together = tuple(a + b for a, b in zip(mine, more, strict=True))
     assert factor(together) >= factor(mine)
@@ -120,8 +120,8 @@ def test_having_used_more_of_anything_never_lowers_a_factor(mine, more, weight, 
 @many
 @given(owners=owners(), asking=st.lists(NAMES, max_size=5))
 def test_the_order_in_which_owners_are_listed_changes_nothing(owners, asking):
-    listed = everyone(FairShares(owners, CAPACITY, asking=asking))
-    assert everyone(FairShares(owners[::-1], CAPACITY, asking=asking[::-1])) == listed
+    listed = everyone(FairShares(owners, CAPACITY, waiting_owners=asking))
+    assert everyone(FairShares(owners[::-1], CAPACITY, waiting_owners=asking[::-1])) == listed
 
 
 @many

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.snapshot import ClusterSnapshot, PastRun, RunningJob
 from tests.unit.forecast.jobs import a_job
 
@@ -41,22 +41,22 @@ def answers(outlook, jobs):
 @settings(max_examples=60, deadline=None)
 @given(histories)
 def test_incremental_equals_rebuilt(history):
-    grown, past, waiting, running, live = Outlook(), [], [], [], []
+    grown, past, waiting, running, live = RuntimeModel(), [], [], [], []
     ends = []
     for at, each in enumerate(history, start=1):
         each = dict(each)
         fate, ran, asked = each.pop("fate"), each.pop("ran"), each.pop("asked")
         job = a_job(str(at), at=at, **each)
-        grown.submitted(job, job.device.gpus)
-        grown.attained(job.id, ran // 2)
+        grown.add_job(job, job.device.gpus)
+        grown.update_attained(job.id, ran // 2)
         if asked:
             grown.work(job, job.device.gpus, NOW)  # so that something is kept that must change
         if fate == "waiting":
-            grown.attained(job.id, ran)
+            grown.update_attained(job.id, ran)
             waiting.append(a_job(str(at), at=at, attained=ran, **each))
             live.append(waiting[-1])
         elif fate == "running":
-            grown.attained(job.id, ran, NOW)
+            grown.update_attained(job.id, ran, NOW)
             running.append(RunningJob(job, (), started_at=NOW - ran))
             live.append(job)
         else:
@@ -77,9 +77,9 @@ def test_incremental_equals_rebuilt(history):
             )
     past.sort(key=lambda run: run.ended_at)
     for job, ran, completed in sorted(ends, key=lambda e: e[0].queued_at + e[1]):
-        (grown.completed if completed else grown.cut_off)(job.id, ran)
-    built = Outlook.of(
-        ClusterSnapshot(now=NOW, jobs=tuple(waiting), running=tuple(running), past=tuple(past))
+        (grown.complete if completed else grown.cut_off)(job.id, ran)
+    built = RuntimeModel.from_snapshot(
+        ClusterSnapshot(now=NOW, jobs=tuple(waiting), running=tuple(running), history=tuple(past))
     )
     assert answers(grown, live) == answers(built, live)
     assert grown.runs == built.runs

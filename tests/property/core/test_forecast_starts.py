@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.forecast.starts import start_estimates
-from scheduler.core.model.policy import Backfill
+from scheduler.core.model.policy import BackfillMode
 from tests.unit.forecast.queues import a_holding, a_queue, a_queued
 
 NODES = (4, 4, 2)
@@ -35,7 +35,11 @@ def queues(draw):
         )
         for i in range(count)
     ]
-    return running, waiting, draw(st.sampled_from([Backfill.NONE, Backfill.SKIP, Backfill.EASY]))
+    return (
+        running,
+        waiting,
+        draw(st.sampled_from([BackfillMode.NONE, BackfillMode.SKIP, BackfillMode.EASY])),
+    )
 
 
 class Slow:
@@ -76,13 +80,13 @@ class Slow:
                 left.append(job)
                 continue
             places = None
-            if not (stuck and self.backfill is Backfill.NONE):
+            if not (stuck and self.backfill is BackfillMode.NONE):
                 spare = head is not None and now + job.limit > at
                 places = self.place(job, then if spare else None, head)
             if places is None:
                 left.append(job)
                 stuck = True
-                if head is None and self.backfill is Backfill.EASY:
+                if head is None and self.backfill is BackfillMode.EASY:
                     head = job
                     at, then = self.promise(job)
                 continue

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from agents.contract.codec import encode
 from scheduler.core.explain.alternatives import alternatives
-from scheduler.core.model.message import read_said, tell
+from scheduler.core.model.message import read_message, render
 from scheduler.core.model.message_templates import TEMPLATES
-from scheduler.core.model.policy import Backfill, Policy
+from scheduler.core.model.policy import BackfillMode, Policy
 from scheduler.core.model.snapshot import BudgetView, OwnerView
 from scheduler.core.placement.feasibility import Capacity, impossible
-from scheduler.core.plan import plan_with_questions
+from scheduler.core.plan import plan_and_can_start
 from tests.property.core.worlds import worlds
 from tests.support.snapshots import NOW
 from tests.unit.web.test_sentences import in_chinese
@@ -38,10 +38,10 @@ def assert_told(said, *, may_be_plain=False):
     seen.update(keys)
     assert keys <= TEMPLATES.keys()
     assert may_be_plain or "words" not in keys, f"a sentence without a key: {said.text}"
-    assert read_said(stored) == said
+    assert read_message(stored) == said
     assert encode(said) == stored
     assert "%(" not in said.text
-    chinese = tell(said, in_chinese)
+    chinese = render(said, in_chinese)
     assert "%(" not in chinese
     assert bool(chinese) == bool(said.text)
 
@@ -54,7 +54,7 @@ def waiting_worlds(draw):
     jobs = tuple(
         replace(
             job,
-            held_because=draw(st.sampled_from(["", "", "", "", "later (ada)"])),
+            hold_reason=draw(st.sampled_from(["", "", "", "", "later (ada)"])),
             begin_at=draw(st.sampled_from([0, 0, 0, NOW + 60])),
             after=draw(st.sampled_from([(), (), (), ("9",), ("8", "9")])),
         )
@@ -63,7 +63,7 @@ def waiting_worlds(draw):
     nodes = tuple(
         node
         if node.available
-        else replace(node, unavailable_because="why", unavailable_key=draw(st.sampled_from(AWAY)))
+        else replace(node, unavailable_reason="why", unavailable_key=draw(st.sampled_from(AWAY)))
         for node in world.nodes
     )
     budgets = (
@@ -80,23 +80,23 @@ def waiting_worlds(draw):
 
 
 @many
-@given(snapshot=waiting_worlds(), backfill=st.sampled_from([Backfill.EASY, Backfill.NONE]))
+@given(snapshot=waiting_worlds(), backfill=st.sampled_from([BackfillMode.EASY, BackfillMode.NONE]))
 def test_no_sentence_leaves_the_planner_without_a_key(snapshot, backfill):
-    plan, can_start = plan_with_questions(snapshot, Policy(backfill=backfill))
+    plan, can_start = plan_and_can_start(snapshot, Policy(backfill=backfill))
     jobs = {job.id: job for job in snapshot.jobs}
     boards = Capacity(snapshot).boards
-    for place in plan.places:
-        assert_told(place.said)
-    for hold in plan.holds:
-        assert_told(hold.reason.said)
-        assert_told(hold.reason.helps)
+    for place in plan.placements:
+        assert_told(place.message)
+    for hold in plan.deferrals:
+        assert_told(hold.reason.message)
+        assert_told(hold.reason.unblocks_message)
         assert hold.reason.sentence == hold.reason.as_dict()["sentence"]
         for one in alternatives(jobs[hold.job], boards, can_start):
             assert_told(one.said)
     for job in snapshot.jobs:
         for other in (job, replace(job, replicas=9_999), replace(job, memory_mib=10**9)):
             if reason := impossible(other, snapshot):
-                assert_told(reason.said)
+                assert_told(reason.message)
 
 
 def test_the_worlds_reach_reasons_of_many_kinds():

@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.model.policy import Backfill, Policy
+from scheduler.core.model.policy import BackfillMode, Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import DeviceRequest
-from scheduler.core.pass_cache import Kept
+from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.plan import plan, plan_with_questions
+from scheduler.core.plan import plan, plan_and_can_start
 from tests.property.core.plan_effects import carried_out
 from tests.property.core.test_queue_lawful import POLICIES, queues
 from tests.property.core.worlds import worlds
@@ -38,30 +38,30 @@ def as_it_is(ledger):
 @some
 @given(queue=queues(), policy=POLICIES)
 def test_with_what_the_last_pass_kept_every_plan_is_the_same(queue, policy):
-    kept = Kept()
+    kept = PassCache()
     for now, snapshot, found in play(*queue, **policy)[2]:
-        again = plan(replace(snapshot, now=now), Policy(**policy), kept=kept)
+        again = plan(replace(snapshot, now=now), Policy(**policy), cache=kept)
         assert as_bytes(again) == as_bytes(found)
 
 
 @some
 @given(some_worlds=st.lists(worlds(), min_size=2, max_size=4), policy=POLICIES)
 def test_one_kept_ledger_serves_other_clusters_and_slices_shares_and_quotas(some_worlds, policy):
-    kept, policy = Kept(), Policy(**policy)
+    kept, policy = PassCache(), Policy(**policy)
     for world in some_worlds:
-        first = plan(world, policy, kept=kept)
-        after = carried_out(world, first.places)
+        first = plan(world, policy, cache=kept)
+        after = carried_out(world, first.placements)
         for snapshot in (world, after):
-            assert as_bytes(plan(snapshot, policy, kept=kept)) == as_bytes(plan(snapshot, policy))
+            assert as_bytes(plan(snapshot, policy, cache=kept)) == as_bytes(plan(snapshot, policy))
 
 
 @some
 @given(world=worlds(), policy=POLICIES)
 def test_a_ledger_that_follows_is_as_a_new_one(world, policy):
-    kept = Kept()
-    first = plan(world, Policy(**policy), kept=kept)
-    after = carried_out(world, first.places)
-    ledger, _ = kept.of(after)
+    kept = PassCache()
+    first = plan(world, Policy(**policy), cache=kept)
+    after = carried_out(world, first.placements)
+    ledger, _ = kept.prepare(after)
     assert as_it_is(ledger) == as_it_is(Ledger(after))
     assert ledger.has_idle == Ledger(after).has_idle
 
@@ -72,8 +72,8 @@ def test_what_is_held_and_what_is_free_are_together_all_that_there_is(queue, pol
     for _, snapshot, found in play(*queue, **policy)[2]:
         every = {gpu.id for node in snapshot.nodes for gpu in node.gpus}
         held = {d.gpu for run in snapshot.running for r in run.replicas for d in r.devices}
-        given_away = {d.gpu for p in found.places for r in p.replicas for d in r.devices}
-        after = carried_out(snapshot, found.places)
+        given_away = {d.gpu for p in found.placements for r in p.replicas for d in r.devices}
+        after = carried_out(snapshot, found.placements)
         free = {gpu.id for node in after.nodes for gpu in node.gpus if not gpu.slices}
         assert sorted([*held, *given_away, *free]) == sorted(every)
 
@@ -83,17 +83,17 @@ def test_what_is_held_and_what_is_free_are_together_all_that_there_is(queue, pol
 def test_questions_change_no_answer_and_ask_no_more_of_a_job_than_a_pass_does(world, policy, gpus):
     """Who could start finds a place in the world after the pass, where no promise holds it back."""
     policy = policy | {"merge": False}
-    found, could_start = plan_with_questions(world, Policy(**policy))
+    found, could_start = plan_and_can_start(world, Policy(**policy))
     assert as_bytes(found) == as_bytes(plan_of(world, **policy))
-    held = {hold.job: hold.reason.code for hold in found.holds}
+    held = {hold.job: hold.reason.code for hold in found.deferrals}
     waiting = [job for job in world.jobs if job.id in held]
     asked = [*waiting, *(replace(job, device=DeviceRequest(gpus=gpus)) for job in waiting)]
     answers = [could_start(job) for job in asked]
     assert [could_start(job) for job in asked[::-1]] == answers[::-1]
-    after = carried_out(world, found.places)
+    after = carried_out(world, found.placements)
     for job, could in zip(asked, answers, strict=True):
         alone = plan_of(replace(after, jobs=(job,)), merge=False)
         if could:
-            assert alone.places
-        elif policy["backfill"] is Backfill.SKIP and held[job.id] is not ReasonCode.REPARTITION:
-            assert not alone.places
+            assert alone.placements
+        elif policy["backfill"] is BackfillMode.SKIP and held[job.id] is not ReasonCode.REPARTITION:
+            assert not alone.placements

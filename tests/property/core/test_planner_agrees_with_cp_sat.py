@@ -11,7 +11,7 @@ from dataclasses import replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.model.policy import Backfill, Order
+from scheduler.core.model.policy import BackfillMode, OrderMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.placement.feasibility import impossible
@@ -23,7 +23,7 @@ from tests.support.snapshots import A30, H200, a_cluster, a_job, plan_of
 few = settings(max_examples=200, deadline=None, derandomize=True)
 small = worlds(max_nodes=3, max_gpus=2, max_jobs=4, with_quotas=False)
 # First come, first served, and whoever fits: no order but that of arrival, no promise in the way.
-IN_TURN = {"order": Order.FIFO, "backfill": Backfill.SKIP}
+IN_TURN = {"order": OrderMode.FIFO, "backfill": BackfillMode.SKIP}
 lone = worlds(max_nodes=3, max_gpus=2, max_jobs=1, with_quotas=False)
 
 
@@ -51,15 +51,15 @@ def slice_queues(draw, *, one_profile=False):
 def test_the_first_job_is_placed_whenever_it_can_be(snapshot):
     first = snapshot.jobs[0]
     plan = plan_of(snapshot, **IN_TURN)
-    assert (first.id in {place.job for place in plan.places}) == can(first, snapshot)
+    assert (first.id in {place.job for place in plan.placements}) == can(first, snapshot)
 
 
 @few
 @given(snapshot=slice_queues())
 def test_each_slice_job_in_turn_is_placed_exactly_when_it_can_be(snapshot):
     plan = plan_of(snapshot, merge=False, **IN_TURN)
-    places = {place.job: place for place in plan.places}
-    assert [place.job for place in plan.places] == sorted(places, key=int)
+    places = {place.job: place for place in plan.placements}
+    assert [place.job for place in plan.placements] == sorted(places, key=int)
     world = snapshot
     for job in snapshot.jobs:
         assert (job.id in places) == can(job, world), job.id
@@ -71,9 +71,9 @@ def test_each_slice_job_in_turn_is_placed_exactly_when_it_can_be(snapshot):
 def test_of_equal_jobs_as_many_are_placed_as_is_possible_at_all(snapshot):
     assume(kinds(snapshot.jobs[0], snapshot))
     plan = plan_of(snapshot, merge=False)
-    assert len(plan.places) == most(snapshot.jobs, snapshot)
-    assert [place.job for place in plan.places] == [
-        job.id for job in snapshot.jobs[: len(plan.places)]
+    assert len(plan.placements) == most(snapshot.jobs, snapshot)
+    assert [place.job for place in plan.placements] == [
+        job.id for job in snapshot.jobs[: len(plan.placements)]
     ]
 
 
@@ -82,7 +82,7 @@ def test_of_equal_jobs_as_many_are_placed_as_is_possible_at_all(snapshot):
 def test_no_plan_places_more_than_is_possible(snapshot):
     plan = plan_of(snapshot)
     asking = [job for job in snapshot.jobs if kinds(job, snapshot)]
-    assert len(plan.places) <= most(asking, snapshot)
+    assert len(plan.placements) <= most(asking, snapshot)
 
 
 @few
@@ -92,7 +92,7 @@ def test_gangs_and_whole_gpus_in_turn_are_placed_exactly_when_they_can_be(snapsh
     jobs = [replace(j, priority=Priority.LOW, project="p", user="u") for j in snapshot.jobs]
     world = replace(snapshot, jobs=tuple(jobs))
     plan = plan_of(world, merge=False, **IN_TURN)
-    places = {place.job: place for place in plan.places}
+    places = {place.job: place for place in plan.placements}
     for job in sorted(jobs, key=lambda job: (job.queued_at, int(job.id))):
         assert (job.id in places) == can(job, world), job.id
         world = carried_out(world, [places[job.id]] if job.id in places else [])
@@ -102,7 +102,7 @@ def test_gangs_and_whole_gpus_in_turn_are_placed_exactly_when_they_can_be(snapsh
 @given(snapshot=lone)
 def test_a_job_gets_the_cheapest_kind_that_is_possible(snapshot):
     (job,) = snapshot.jobs
-    for place in plan_of(snapshot, merge=False).places:
+    for place in plan_of(snapshot, merge=False).placements:
         paid = sum(device.units for device in place.replicas[0].devices)
         here = [kind for kind in kinds(job, snapshot) if possible(job, kind, snapshot)]
         assert paid == min(price(kind) for kind in here)
@@ -112,7 +112,7 @@ def test_a_job_gets_the_cheapest_kind_that_is_possible(snapshot):
 @given(snapshot=lone)
 def test_a_merge_is_asked_for_exactly_when_only_idle_slices_are_in_the_way(snapshot):
     (job,) = snapshot.jobs
-    reasons = [hold.reason.code for hold in plan_of(snapshot).holds]
+    reasons = [hold.reason.code for hold in plan_of(snapshot).deferrals]
     if can(job, snapshot):
         assert reasons == []
     elif can(job, without_idle(snapshot)):

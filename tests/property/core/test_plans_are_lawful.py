@@ -22,7 +22,7 @@ many = settings(max_examples=100, deadline=None, derandomize=True)
 
 def placed_with_jobs(snapshot, plan):
     jobs = {job.id: job for job in snapshot.jobs}
-    return [(jobs[place.job], place) for place in plan.places]
+    return [(jobs[place.job], place) for place in plan.placements]
 
 
 def devices_of(place):
@@ -33,7 +33,7 @@ def devices_of(place):
 @given(snapshot=worlds())
 def test_no_memory_slice_is_given_twice_and_every_layout_stays_legal(snapshot):
     plan = plan_of(snapshot)
-    for node in carried_out(snapshot, plan.places).nodes:
+    for node in carried_out(snapshot, plan.placements).nodes:
         for gpu in node.gpus:
             whole = [s for s in gpu.slices if s.kind is SliceKind.GPU]
             assert not whole or len(gpu.slices) == 1, "a whole GPU is shared with nothing"
@@ -48,7 +48,7 @@ def test_no_memory_slice_is_given_twice_and_every_layout_stays_legal(snapshot):
 @given(snapshot=worlds())
 def test_shares_of_a_gpu_are_of_one_project_and_together_never_more_than_the_gpu(snapshot):
     plan = plan_of(snapshot)
-    for node in carried_out(snapshot, plan.places).nodes:
+    for node in carried_out(snapshot, plan.placements).nodes:
         before = next(n for n in snapshot.nodes if n.id == node.id)
         for gpu, old in zip(node.gpus, before.gpus, strict=True):
             shares = [s for s in gpu.slices if s.kind is SliceKind.MPS]
@@ -69,7 +69,7 @@ def test_only_usable_nodes_and_healthy_gpus_are_given_and_idle_slices_only_once(
     asked = {job.id: job for job in snapshot.jobs}
     views = {s.id: s for node in snapshot.nodes for gpu in node.gpus for s in gpu.slices}
     reused = []
-    for place in plan.places:
+    for place in plan.placements:
         for replica in place.replicas:
             node = nodes[replica.node]
             assert node.available
@@ -80,14 +80,19 @@ def test_only_usable_nodes_and_healthy_gpus_are_given_and_idle_slices_only_once(
     assert len(reused) == len(set(reused))
     for key, profile, start in reused:
         seen = views[key]
-        assert (seen.held, seen.ready, seen.profile, seen.start) == (False, True, profile, start)
+        assert (seen.allocated, seen.ready, seen.profile, seen.start) == (
+            False,
+            True,
+            profile,
+            start,
+        )
 
 
 @many
 @given(snapshot=worlds())
 def test_no_node_gives_more_cpu_memory_or_disk_than_it_has_free(snapshot):
     before = {node.id: node.disk_free_mib for node in snapshot.nodes}
-    for node in carried_out(snapshot, plan_of(snapshot).places).nodes:
+    for node in carried_out(snapshot, plan_of(snapshot).placements).nodes:
         assert node.cpu_free_milli >= 0
         assert node.memory_free_mib >= 0
         assert node.disk_free_mib >= min(0, before[node.id])
@@ -97,7 +102,7 @@ def test_no_node_gives_more_cpu_memory_or_disk_than_it_has_free(snapshot):
 @given(snapshot=worlds())
 def test_a_quota_is_never_exceeded_and_one_that_is_already_gets_nothing(snapshot):
     before = {(q.project, q.user): q.used_units for q in snapshot.quotas}
-    for quota in carried_out(snapshot, plan_of(snapshot).places).quotas:
+    for quota in carried_out(snapshot, plan_of(snapshot).placements).quotas:
         used = before[quota.project, quota.user]
         assert quota.used_units <= max(quota.limit_units, used)
 
@@ -134,12 +139,12 @@ def test_every_replica_gets_what_it_asked_for(snapshot):
 @given(snapshot=worlds())
 def test_every_job_is_placed_or_held_once_and_merges_are_for_jobs_that_wait_for_them(snapshot):
     plan = plan_of(snapshot)
-    named = [place.job for place in plan.places] + [hold.job for hold in plan.holds]
+    named = [place.job for place in plan.placements] + [hold.job for hold in plan.deferrals]
     assert sorted(named) == sorted(job.id for job in snapshot.jobs)
-    assert [hold.position for hold in plan.holds] == list(range(1, len(plan.holds) + 1))
-    waiting = {h.job for h in plan.holds if h.reason.code is ReasonCode.REPARTITION}
+    assert [hold.position for hold in plan.deferrals] == list(range(1, len(plan.deferrals) + 1))
+    waiting = {h.job for h in plan.deferrals if h.reason.code is ReasonCode.REPARTITION}
     assert {merge.for_job for merge in plan.merges} <= waiting
-    assert all(hold.reason.sentence for hold in plan.holds)
+    assert all(hold.reason.sentence for hold in plan.deferrals)
 
 
 @many
@@ -149,11 +154,11 @@ def test_only_idle_ready_slices_are_merged_each_once_and_none_that_is_given(snap
     views = {s.id: (gpu, s) for n in snapshot.nodes for gpu in n.gpus for s in gpu.slices}
     merged = [(merge.gpu, key) for merge in plan.merges for key in merge.slices]
     assert len(merged) == len(set(merged))
-    given_away = {d.slice for place in plan.places for d in devices_of(place)}
+    given_away = {d.slice for place in plan.placements for d in devices_of(place)}
     for gpu_id, key in merged:
         gpu, seen = views[key]
         assert gpu.id == gpu_id
-        assert seen.ready and not seen.held
+        assert seen.ready and not seen.allocated
         assert key not in given_away
 
 
@@ -162,7 +167,7 @@ def test_only_idle_ready_slices_are_merged_each_once_and_none_that_is_given(snap
 def test_each_place_is_legal_for_the_committer_when_its_turn_comes(snapshot):
     plan = plan_of(snapshot)
     for count, (job, place) in enumerate(placed_with_jobs(snapshot, plan)):
-        world = carried_out(snapshot, plan.places[:count])
+        world = carried_out(snapshot, plan.placements[:count])
         assert fits(place, job, world) is None
         if all(device.kind is not SliceKind.MPS for device in devices_of(place)):
             assert fits(place, job, carried_out(world, [place])) is not None, "it is taken now"
@@ -172,19 +177,19 @@ def test_each_place_is_legal_for_the_committer_when_its_turn_comes(snapshot):
 @given(snapshot=worlds())
 def test_a_second_pass_finds_nothing_that_the_first_overlooked(snapshot):
     plan = plan_of(snapshot, merge=False)
-    again = plan_of(carried_out(snapshot, plan.places), merge=False)
-    assert not again.places
-    assert Counter(h.job for h in again.holds) == Counter(h.job for h in plan.holds)
+    again = plan_of(carried_out(snapshot, plan.placements), merge=False)
+    assert not again.placements
+    assert Counter(h.job for h in again.deferrals) == Counter(h.job for h in plan.deferrals)
 
 
 @many
 @given(snapshot=worlds(max_jobs=1, with_quotas=False))
 def test_a_job_that_waits_for_a_merge_starts_when_the_merge_is_done(snapshot):
     plan = plan_of(snapshot)
-    waiting = [h.job for h in plan.holds if h.reason.code is ReasonCode.REPARTITION]
+    waiting = [h.job for h in plan.deferrals if h.reason.code is ReasonCode.REPARTITION]
     gone = {key for merge in plan.merges for key in merge.slices}
     again = plan_of(when_gone(snapshot, gone))
-    assert [place.job for place in again.places] == waiting + [p.job for p in plan.places]
+    assert [place.job for place in again.placements] == waiting + [p.job for p in plan.placements]
 
 
 @many

@@ -5,16 +5,16 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.model.policy import Backfill, Order, Preemption
+from scheduler.core.model.policy import BackfillMode, OrderMode, PreemptionMode
 from tests.support.queue_worlds import play, waiting
 from tests.support.snapshots import NOW, as_bytes, plan_of
 
 some = settings(max_examples=60, deadline=None, derandomize=True)
 POLICIES = st.fixed_dictionaries(
     {
-        "order": st.sampled_from(list(Order)),
-        "backfill": st.sampled_from(list(Backfill)),
-        "preemption": st.sampled_from(list(Preemption)),
+        "order": st.sampled_from(list(OrderMode)),
+        "backfill": st.sampled_from(list(BackfillMode)),
+        "preemption": st.sampled_from(list(PreemptionMode)),
         "moves": st.sampled_from([0, 2]),
         "protection_seconds": st.sampled_from([0, 150]),
         "reservations": st.sampled_from([1, 2]),
@@ -56,16 +56,16 @@ def test_no_gpu_is_given_twice_gangs_are_whole_and_every_job_ends(queue, policy)
     assert ended.keys() == by_id.keys()
     for _, snapshot, found in plans:
         held = [d.gpu for run in snapshot.running for r in run.replicas for d in r.devices]
-        taken = held + devices(found.places)
+        taken = held + devices(found.placements)
         assert len(taken) == len(set(taken))
-        named = [p.job for p in found.places] + [h.job for h in found.holds]
+        named = [p.job for p in found.placements] + [h.job for h in found.deferrals]
         assert sorted(named) == sorted(job.id for job in snapshot.jobs)
-        for place in found.places:
+        for place in found.placements:
             job = by_id[place.job]
             assert [r.rank for r in place.replicas] == list(range(job.replicas))
             assert {len(r.devices) for r in place.replicas} == {job.device.gpus}
         running = {run.job.id: run.job for run in snapshot.running}
-        stopped = [stop.job for stop in found.preempts]
+        stopped = [stop.job for stop in found.preemptions]
         assert len(stopped) == len(set(stopped))
         assert all(running[key].preemptible for key in stopped)
 
@@ -76,10 +76,10 @@ def test_who_is_first_in_order_does_not_wait_where_it_fits(queue, policy):
     """Work conservation: alone in the queue, the first one that waits would find no place."""
     sizes, jobs, seconds = queue
     for now, snapshot, found in play(sizes, jobs, seconds, **policy)[2]:
-        if found.holds and not found.places and not found.preempts:
-            first = next(j for j in snapshot.jobs if j.id == found.holds[0].job)
+        if found.deferrals and not found.placements and not found.preemptions:
+            first = next(j for j in snapshot.jobs if j.id == found.deferrals[0].job)
             alone = replace(snapshot, now=now, jobs=(first,))
-            assert not plan_of(alone, **policy).places
+            assert not plan_of(alone, **policy).placements
 
 
 @some
@@ -88,9 +88,9 @@ def test_the_head_never_starts_later_than_it_was_promised(queue):
     sizes, jobs, seconds = queue
     started, _, plans = play(
         *(sizes, jobs, seconds),
-        order=Order.FIFO,
-        backfill=Backfill.EASY,
-        preemption=Preemption.OFF,
+        order=OrderMode.FIFO,
+        backfill=BackfillMode.EASY,
+        preemption=PreemptionMode.OFF,
     )
     for _, _, found in plans:
         for promise in found.reservations:
@@ -104,9 +104,9 @@ def test_conservative_backfill_delays_nobody_beyond_the_first_promise(queue):
     jobs = [replace(job, replicas=1) for job in jobs]
     started, _, plans = play(
         *(sizes, jobs, seconds),
-        order=Order.FIFO,
-        backfill=Backfill.CONSERVATIVE,
-        preemption=Preemption.OFF,
+        order=OrderMode.FIFO,
+        backfill=BackfillMode.CONSERVATIVE,
+        preemption=PreemptionMode.OFF,
     )
     for _, _, found in plans:
         for promise in found.reservations:
@@ -118,13 +118,13 @@ def test_conservative_backfill_delays_nobody_beyond_the_first_promise(queue):
 def test_promised_places_are_free_of_each_other_and_of_what_still_runs(queue):
     sizes, jobs, seconds = queue
     limit = {job.id: job.time_limit_seconds for job in jobs}
-    policy = {"backfill": Backfill.CONSERVATIVE, "preemption": Preemption.OFF}
+    policy = {"backfill": BackfillMode.CONSERVATIVE, "preemption": PreemptionMode.OFF}
     for now, snapshot, found in play(sizes, jobs, seconds, **policy)[2]:
         uses = [
             (now, r.ends_at, {d.gpu for x in r.replicas for d in x.devices})
             for r in snapshot.running
         ]
-        uses += [(now, now + limit[p.job], set(devices([p]))) for p in found.places]
+        uses += [(now, now + limit[p.job], set(devices([p]))) for p in found.placements]
         uses += [
             (r.starts_at, r.starts_at + limit[r.job], set(devices([r]))) for r in found.reservations
         ]
@@ -139,12 +139,16 @@ def test_promised_places_are_free_of_each_other_and_of_what_still_runs(queue):
 def test_nobody_is_overtaken_more_often_than_the_limit_says(queue, limit):
     """Once at the limit, the head has a promise: only who delays nobody still starts before it."""
     sizes, jobs, seconds = queue
-    policy = {"backfill": Backfill.SKIP, "preemption": Preemption.OFF, "bypass_limit": limit}
+    policy = {
+        "backfill": BackfillMode.SKIP,
+        "preemption": PreemptionMode.OFF,
+        "bypass_limit": limit,
+    }
     started, _, plans = play(sizes, jobs, seconds, **policy)
     for _, snapshot, found in plans:
         overdue = [job for job in snapshot.jobs if job.bypassed >= limit]
         promised = {r.job: r.starts_at for r in found.reservations}
-        held = {hold.job for hold in found.holds}
+        held = {hold.job for hold in found.deferrals}
         assert all(job.id in promised for job in overdue if job.id in held)
     first = {}
     for _, snapshot, found in plans:

@@ -6,7 +6,7 @@ The plan chooses the node; the reference says at every turn which nodes are righ
 
 import random
 
-from scheduler.core.model.policy import Backfill, Order
+from scheduler.core.model.policy import BackfillMode, OrderMode
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import NOW, plan_of
 
@@ -86,9 +86,9 @@ def agrees(number, backfill):
     sizes, running, jobs = small_world(number)
     jobs = [job for job in jobs if job.device.gpus <= max(sizes)]
     found = plan_of(
-        a_busy_cluster(sizes, running=running, jobs=jobs), order=Order.FIFO, backfill=backfill
+        a_busy_cluster(sizes, running=running, jobs=jobs), order=OrderMode.FIFO, backfill=backfill
     )
-    places = {p.job: p.replicas[0].node for p in found.places}
+    places = {p.job: p.replicas[0].node for p in found.placements}
     slow, closed = Slow(sizes, running, places), False
     for job in sorted(jobs, key=lambda j: (j.queued_at, int(j.id))):
         right = [] if closed else slow.right_nodes(job)
@@ -96,7 +96,7 @@ def agrees(number, backfill):
         if right:
             assert places[job.id] in right, (number, job.id)
             slow.start(job, places[job.id])
-        elif backfill is Backfill.NONE:
+        elif backfill is BackfillMode.NONE:
             closed = True
         else:
             slow.block(job)
@@ -106,11 +106,11 @@ def agrees(number, backfill):
 
 
 def test_first_come_first_served_equals_the_slow_reference_on_a_thousand_worlds():
-    started = [agrees(number, Backfill.NONE)[0] for number in range(WORLDS)]
+    started = [agrees(number, BackfillMode.NONE)[0] for number in range(WORLDS)]
     assert sum(started) > WORLDS // 2, "the worlds are not trivial"
 
 
 def test_easy_backfill_equals_the_slow_reference_on_a_thousand_worlds():
-    seen = [agrees(number, Backfill.EASY) for number in range(WORLDS)]
+    seen = [agrees(number, BackfillMode.EASY) for number in range(WORLDS)]
     assert sum(places for places, _ in seen) > WORLDS
     assert sum(promised for _, promised in seen) > WORLDS // 2

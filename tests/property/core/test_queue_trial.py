@@ -5,11 +5,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import RunningJob
-from scheduler.core.plan import plan_with_questions
-from scheduler.core.queue_trial import Standing
+from scheduler.core.plan import plan_and_can_start
+from scheduler.core.queue_trial import QueueTrial
 from tests.property.core.plan_effects import carried_out
 from tests.property.core.test_queue_lawful import POLICIES, queues
 from tests.property.core.worlds import jobs, worlds
@@ -26,9 +26,9 @@ def of_the_whole_queue(snapshot, policy, places, job):
     held = [RunningJob(asked[p.job], tuple(named(p)), snapshot.now) for p in places]
     after = carried_out(snapshot, places)
     after = replace(after, running=(*after.running, *held), jobs=(*after.jobs, job))
-    found, _ = plan_with_questions(after, policy, Outlook.of(after))
-    place = next((p.replicas for p in found.places if p.job == job.id), None)
-    code = next((hold.reason.code for hold in found.holds if hold.job == job.id), None)
+    found, _ = plan_and_can_start(after, policy, RuntimeModel.from_snapshot(after))
+    place = next((p.replicas for p in found.placements if p.job == job.id), None)
+    code = next((hold.reason.code for hold in found.deferrals if hold.job == job.id), None)
     promised = {each.job: each.starts_at for each in found.reservations}
     return where(place), code, promised.get(job.id)
 
@@ -54,10 +54,10 @@ def where(replicas):
 
 
 def agrees(snapshot, policy, newcomers):
-    standing = Standing(snapshot, policy, Outlook.of(snapshot))
+    standing = QueueTrial(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
     for job in newcomers:
-        quick = standing.asked(job)
-        places = standing.plan.places
+        quick = standing.try_job(job)
+        places = standing.plan.placements
         replicas, code, starts_at = of_the_whole_queue(snapshot, policy, places, job)
         assert where(quick.place.replicas if quick.place else None) == replicas
         assert quick.starts_at == starts_at

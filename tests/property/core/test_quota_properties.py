@@ -10,7 +10,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import (
     BudgetView,
     ClusterSnapshot,
@@ -153,9 +153,9 @@ def test_accounts_that_were_charged_are_those_of_a_snapshot_that_says_so(quotas,
 
 
 def a_run(number, project, units, priority, age):
-    device = SlicePlace("g", "gpu", "", 0, 8, units, 0)
+    device = DevicePlacement("g", "gpu", "", 0, 8, units, 0)
     job = a_job(str(number), project=project, priority=priority, preemptible=True)
-    return RunningJob(job, (ReplicaPlace(0, "n", (device,)),), NOW - age)
+    return RunningJob(job, (ReplicaPlacement(0, "n", (device,)),), NOW - age)
 
 
 @st.composite

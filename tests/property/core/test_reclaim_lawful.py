@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.units import UNITS_PER_GPU as GPU
-from scheduler.core.model.decisions import PreemptCause
-from scheduler.core.model.policy import Preemption
+from scheduler.core.model.decisions import PreemptionCause
+from scheduler.core.model.policy import PreemptionMode
 from scheduler.core.model.snapshot import Priority, QuotaView
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import as_bytes, placed, plan_of
@@ -85,14 +85,14 @@ def test_who_stays_within_its_quota_starts_after_those_stopped_and_no_fewer_woul
     found = plan_of(snapshot)
     if held[job.project] + size_of(job) > limits[job.project]:
         return
-    stopped = [stop.job for stop in found.preempts]
+    stopped = [stop.job for stop in found.preemptions]
     assert placed(found) or stopped, "its own quota is always to be had"
     if stopped:
-        assert {stop.cause for stop in found.preempts} == {PreemptCause.RECLAIM}
+        assert {stop.cause for stop in found.preemptions} == {PreemptionCause.RECLAIM}
         assert placed(plan_of(without(snapshot, stopped))) == [job.id]
         for spared in stopped:
             fewer = without(snapshot, [key for key in stopped if key != spared])
-            assert not placed(plan_of(fewer, preemption=Preemption.OFF))
+            assert not placed(plan_of(fewer, preemption=PreemptionMode.OFF))
 
 
 @many
@@ -105,10 +105,10 @@ def test_nobody_within_its_quota_is_stopped_for_quota_and_only_for_who_is_within
     for key in placed(found):
         held[jobs[key].project] += size_of(jobs[key])
     sizes = {}
-    for stop in found.preempts:
+    for stop in found.preemptions:
         victim, lender = running[stop.job], jobs[stop.for_job]
         assert victim.preemptible
-        if stop.cause is PreemptCause.RECLAIM:
+        if stop.cause is PreemptionCause.RECLAIM:
             assert victim.project != lender.project
             assert held_by(snapshot)[lender.project] + size_of(lender) <= limits[lender.project]
             sizes.setdefault(victim.project, []).append(size_of(victim))
@@ -120,7 +120,7 @@ def test_nobody_within_its_quota_is_stopped_for_quota_and_only_for_who_is_within
 @many
 @given(snapshot=worlds(most_jobs=5, fixed=True))
 def test_what_is_borrowed_in_a_pass_was_lent_and_is_never_more_than_may_be_borrowed(snapshot):
-    found = plan_of(snapshot, preemption=Preemption.OFF)
+    found = plan_of(snapshot, preemption=PreemptionMode.OFF)
     jobs = {job.id: job for job in snapshot.jobs}
     before, after, limits = held_by(snapshot), held_by(snapshot), limits_of(snapshot)
     for key in placed(found):

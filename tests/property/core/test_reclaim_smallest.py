@@ -7,8 +7,8 @@ from itertools import combinations
 
 from hypothesis import event, given, settings
 
-from scheduler.core.model.decisions import PreemptCause
-from scheduler.core.model.policy import Preemption
+from scheduler.core.model.decisions import PreemptionCause
+from scheduler.core.model.policy import PreemptionMode
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import candidates
@@ -29,7 +29,7 @@ def smallest(snapshot, job):
         sets = combinations(range(len(found)), count)
         for _, each in sorted((sum(gpus[i] for i in some), some) for some in sets):
             stopped = [found[i].job.id for i in each]
-            if placed(plan_of(without(snapshot, stopped), preemption=Preemption.OFF)):
+            if placed(plan_of(without(snapshot, stopped), preemption=PreemptionMode.OFF)):
                 return stopped
     return None
 
@@ -39,7 +39,7 @@ def smallest(snapshot, job):
 def test_no_smaller_set_of_borrowers_would_do_than_the_one_that_stops(snapshot):
     (job,) = snapshot.jobs
     found = plan_of(snapshot)
-    stops = [s.job for s in found.preempts if s.cause is PreemptCause.RECLAIM]
+    stops = [s.job for s in found.preemptions if s.cause is PreemptionCause.RECLAIM]
     event(f"{len(stops)} stop")
     if stops:
         assert sorted(stops) == sorted(smallest(snapshot, job))

@@ -39,7 +39,7 @@ def layouts(draw, board):
         taken.append(draw(st.sampled_from(free)))
     states = st.tuples(st.booleans(), st.sampled_from([True, True, False]))
     return [
-        a_slice(p.profile, p.start, board=board, held=held, ready=ready)
+        a_slice(p.profile, p.start, board=board, allocated=held, ready=ready)
         for p in taken
         for held, ready in [draw(states)]
     ]
@@ -65,7 +65,7 @@ def gpus(draw, board):
             slices = draw(shares(board))
         case "whole":
             held, ready = draw(st.sampled_from([True, True, False])), draw(st.booleans())
-            slices = [a_slice("", board=board, held=held, ready=ready)]
+            slices = [a_slice("", board=board, allocated=held, ready=ready)]
         case "slices" if boards()[board].supports_mig:
             slices = draw(layouts(board))
         case _:
@@ -93,7 +93,7 @@ def nodes(draw, name, kinds=BOARDS, most=3):
         share_clients=clients,
         labels=draw(st.sampled_from([(), (), ("rack=a",), ("rack=b", "ssd")])),
         taints=draw(st.sampled_from([(), (), (), (), ("beta",)])),
-        unavailable_because="" if available else f"{name} is lost",
+        unavailable_reason="" if available else f"{name} is lost",
         disk_free_mib=draw(st.sampled_from([-5_000, 30_000, 100_000])) if disk else 0,
         disk_total_mib=disk,
     )

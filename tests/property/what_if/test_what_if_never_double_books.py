@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.documents import SliceKind
-from scheduler.core.model.policy import Backfill, Preemption
+from scheduler.core.model.policy import BackfillMode, PreemptionMode
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.legality import check
@@ -64,9 +64,9 @@ class Auditor(Watch):
         self.passes += 1
         self._count(snapshot)
         ledger, jobs = Ledger(snapshot), {job.id: job for job in snapshot.jobs}
-        if not found.preempts:
+        if not found.preemptions:
             # Who stops leaves first: then the places stand beside one another.
-            for place in found.places:
+            for place in found.placements:
                 assert check(place, jobs[place.job], ledger) is None
 
     def _count(self, snapshot):
@@ -86,7 +86,7 @@ class Auditor(Watch):
             assert node.cpu_total_milli - node.cpu_free_milli == hosts[node.id]["cpu"]
             assert node.cpu_free_milli >= 0 <= node.memory_free_mib
             assert node.memory_total_mib - node.memory_free_mib == hosts[node.id]["memory"]
-            kept = {s.id for gpu in node.gpus for s in gpu.slices if s.held}
+            kept = {s.id for gpu in node.gpus for s in gpu.slices if s.allocated}
             mine = {d.slice for gpu in node.gpus for _, d in by_gpu[gpu.id]}
             assert kept == mine
         for project, limit in self.limits.items():
@@ -111,8 +111,8 @@ def _require_room(held):
 
 @given(
     recorded_jobs(),
-    st.sampled_from(list(Backfill)),
-    st.sampled_from(list(Preemption)),
+    st.sampled_from(list(BackfillMode)),
+    st.sampled_from(list(PreemptionMode)),
     st.booleans(),
 )
 @settings(max_examples=40, deadline=None)

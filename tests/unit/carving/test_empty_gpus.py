@@ -6,14 +6,14 @@ from agents.contract.boards import boards
 from agents.contract.geometry import Placement
 from scheduler.core.geometry.placement_value import many_empty
 from scheduler.core.geometry.profile_demand import roomy_boards, tables_of
-from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.placement.ledger import Ledger
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
 KEY = "H100-80GB"
 BOARD = boards()[KEY]
 PLAIN = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
-MIX = Mix(tuple(Demand(DeviceRequest(mig=name), 1, 1, 1) for name in PLAIN))
+MIX = DemandMix(tuple(Demand(DeviceRequest(mig=name), 1, 1, 1) for name in PLAIN))
 
 
 def cluster(empty, *, full, **changed):
@@ -36,7 +36,7 @@ def test_a_share_of_the_gpus_has_to_be_empty_and_two_at_least():
 
 
 def test_idle_slices_leave_a_gpu_empty_and_a_node_that_is_away_has_none():
-    idle = a_gpu(a_slice("1g.10gb", 0, board=KEY, held=False), board=KEY)
+    idle = a_gpu(a_slice("1g.10gb", 0, board=KEY, allocated=False), board=KEY)
     assert roomy_boards(a_cluster(a_node(idle, idle))) == {KEY}
     assert roomy_boards(cluster(5, full=0, available=False)) == frozenset()
 
@@ -44,7 +44,7 @@ def test_idle_slices_leave_a_gpu_empty_and_a_node_that_is_away_has_none():
 def test_a_ledger_that_follows_another_snapshot_judges_by_the_mix_of_that_one():
     """Ledgers are kept over passes; the mix changes."""
     before = cluster(1, full=7)
-    after = replace(before, mix=Mix((Demand(DeviceRequest(mig="1g.10gb"), 1, 1, 1),)))
+    after = replace(before, mix=DemandMix((Demand(DeviceRequest(mig="1g.10gb"), 1, 1, 1),)))
     held, place = [Placement(4, 4, "3g.40gb")], Placement(0, 4, "3g.40gb")
     ledger = Ledger(before)
     first = tables_of(ledger).fall(BOARD, held, place)

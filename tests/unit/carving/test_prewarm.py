@@ -10,7 +10,7 @@ from scheduler.core.carving_preview import preview
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix, RunningJob
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest, RunningJob
 from tests.support.snapshots import (
     NOW,
     a_cluster,
@@ -33,7 +33,7 @@ def world(*gpus, jobs=(), running=(), **profiles):
         Demand(DeviceRequest(mig=name[1:].replace("_", ".")), 1_000, 1_024, count)
         for name, count in profiles.items()
     )
-    return replace(a_cluster(a_node(*gpus), jobs=jobs, running=running), mix=Mix(demands))
+    return replace(a_cluster(a_node(*gpus), jobs=jobs, running=running), mix=DemandMix(demands))
 
 
 def half():
@@ -72,8 +72,8 @@ def test_the_jobs_of_a_pass_are_placed_as_they_would_be_without_it():
     jobs = [a_job(str(i), mig=name) for i, name in enumerate(("1g.18gb", "3g.71gb", "7g.141gb"))]
     snapshot = world(half(), a_gpu(idle("1g.18gb", 0)), jobs=jobs, _1g_18gb=9)
     plain, warm = plan_of(snapshot), plan_of(snapshot, warm=True)
-    assert (plain.places, plain.holds, plain.reservations) == (
-        warm.places, warm.holds, warm.reservations,
+    assert (plain.placements, plain.deferrals, plain.reservations) == (
+        warm.placements, warm.deferrals, warm.reservations,
     )  # fmt: skip
     assert warm.merges[: len(plain.merges)] == plain.merges
 
@@ -99,7 +99,7 @@ def test_a_promised_place_is_not_carved():
 
 def devices_of(gpu, job):
     """The job runs on the first slice of GPU 0."""
-    found = plan_of(a_cluster(a_node(a_gpu()), jobs=[job])).places[0].replicas
+    found = plan_of(a_cluster(a_node(a_gpu()), jobs=[job])).placements[0].replicas
     device = replace(found[0].devices[0], start=0, slice=f"n1/0/{gpu.slices[0].id}")
     return RunningJob(job, (replace(found[0], devices=(device,)),), NOW - 60)
 
@@ -126,7 +126,7 @@ def test_a_slice_that_a_job_takes_is_not_counted_as_ready_any_more():
     assert not plan_of(world(ready, half(), **share), warm=True).carves
     found = plan_of(world(ready, half(), jobs=[a_job(mig="1g.18gb")], **share), warm=True)
     assert placed(found) == ["1"]
-    assert found.places[0].replicas[0].devices[0].slice == "n1/0/1g.18gb@4"
+    assert found.placements[0].replicas[0].devices[0].slice == "n1/0/1g.18gb@4"
     assert [(carve.gpu, carve.profile) for carve in found.carves] == [("n1/1", "1g.18gb")]
 
 
@@ -136,7 +136,7 @@ def test_who_waits_is_provided_for_once_what_was_carved_is_there():
     made = [idle(c.profile, c.start) for c in first.carves]
     gpu = a_gpu(a_slice("4g.71gb", 0), *made)
     found = plan_of(world(gpu, jobs=[a_job(mig="1g.18gb")], _1g_18gb=9), warm=True)
-    assert found.places[0].replicas[0].devices[0].slice
+    assert found.placements[0].replicas[0].devices[0].slice
     assert (found.merges, found.carves) == ((), ())
 
 
@@ -153,7 +153,7 @@ def test_a_preview_has_one_sentence_for_each_proposal_and_changes_nothing():
 def test_a_preview_can_ask_what_an_approval_would_bring():
     """The job's own merge is not listed: it is no preparation."""
     busy = (half(), a_gpu(idle("2g.35gb", 0), a_slice("1g.18gb", 4)))
-    job = a_job(mig="4g.71gb", held_because="")
+    job = a_job(mig="4g.71gb", hold_reason="")
     found = preview(world(*busy, _1g_18gb=5), Policy(), job)
     assert all(not merge.for_job for merge in found.merges)
     assert {carve.gpu for carve in found.carves} == {"n1/0"}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from agents.contract.documents import GpuMode
 from scheduler.core.carving.proposals import propose
-from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from tests.support.snapshots import NOW, a_cluster, a_gpu, a_node, a_slice, away, idle
 
 
@@ -14,7 +14,7 @@ def mix_of(*nodes, **profiles):
         Demand(DeviceRequest(mig=name[1:].replace("_", ".")), 1_000, 1_024, count)
         for name, count in profiles.items()
     )
-    return replace(a_cluster(*nodes), mix=Mix(demands))
+    return replace(a_cluster(*nodes), mix=DemandMix(demands))
 
 
 def test_slices_that_the_mix_will_want_are_carved_on_idle_slots():
@@ -78,7 +78,7 @@ def test_an_empty_gpu_changes_its_mode_where_the_mix_wants_another():
 def test_a_mode_is_kept_where_it_is_wanted_or_something_is_on_the_gpu():
     for gpu in (a_gpu(mode=GpuMode.MIG), a_gpu(a_slice("")), a_gpu(idle(""))):
         assert not propose(mix_of(a_node(gpu), _1g_18gb=9)).modes
-    whole = Mix((Demand(DeviceRequest(gpus=1), 1_000, 1_024, 9),))
+    whole = DemandMix((Demand(DeviceRequest(gpus=1), 1_000, 1_024, 9),))
     assert not propose(replace(a_cluster(a_node(a_gpu())), mix=whole)).modes
 
 

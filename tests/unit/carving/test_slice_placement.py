@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from tests.support.snapshots import (
     NOW,
     a_cluster,
@@ -17,7 +17,7 @@ from tests.support.snapshots import (
     reason,
 )
 
-UNKNOWN = Mix()
+UNKNOWN = DemandMix()
 
 
 def one(job, *gpus, mix=UNKNOWN):
@@ -27,13 +27,13 @@ def one(job, *gpus, mix=UNKNOWN):
 def test_a_ready_slice_wins_where_it_costs_no_more_room():
     gpus = (a_gpu(a_slice("4g.71gb", 0)), a_gpu(a_slice("4g.71gb", 0), idle("2g.35gb", 4)))
     found = one(a_job(mig="2g.35gb"), *gpus)
-    assert found.places[0].replicas[0].devices[0].slice == "n1/1/2g.35gb@4"
+    assert found.placements[0].replicas[0].devices[0].slice == "n1/1/2g.35gb@4"
 
 
 def test_a_ready_slice_that_blocks_a_whole_gpu_loses_to_a_hole_on_a_full_one():
     full = a_gpu(a_slice("4g.71gb", 0), a_slice("1g.18gb", 6))
     wanted = [DeviceRequest(mig="1g.18gb"), DeviceRequest(gpus=1)]
-    mix = Mix(tuple(Demand(device, 1_000, 1_024, 10) for device in wanted))
+    mix = DemandMix(tuple(Demand(device, 1_000, 1_024, 10) for device in wanted))
     found = one(a_job(mig="1g.18gb"), full, a_gpu(idle("1g.18gb", 0)), mix=mix)
     assert devices(found)[0][:2] == ("n1/0", "1g.18gb")
 
@@ -50,7 +50,7 @@ def test_the_mix_decides_which_hole_is_kept():
 
     def chosen(profile):
         demands = (Demand(DeviceRequest(mig=profile), 1_000, 1_024, 9),)
-        return devices(one(a_job(mig="2g.35gb"), *gpus, mix=Mix(demands)))[0][0]
+        return devices(one(a_job(mig="2g.35gb"), *gpus, mix=DemandMix(demands)))[0][0]
 
     assert chosen("4g.71gb") == "n1/0"
     assert chosen("1g.18gb") == "n1/0"
@@ -59,17 +59,17 @@ def test_the_mix_decides_which_hole_is_kept():
 def test_idle_slices_of_a_pinned_gpu_are_reused_but_nothing_is_carved_or_deleted_there():
     pinned = replace(a_gpu(idle("1g.18gb", 0), a_slice("1g.18gb", 6)), pinned=True)
     assert devices(one(a_job(mig="1g.18gb"), pinned)) == [("n1/0", "1g.18gb", 0)]
-    assert not one(a_job(mig="2g.35gb"), pinned).places
+    assert not one(a_job(mig="2g.35gb"), pinned).placements
     for job in (a_job(mig="4g.71gb"), a_job(gpus=1)):
         found = one(job, pinned)
-        assert (found.places, found.merges) == ((), ())
+        assert (found.placements, found.merges) == ((), ())
 
 
 def test_idle_slices_are_not_deleted_before_their_gpu_has_settled():
     gpu = a_gpu(idle("1g.18gb", 0))
     for job in (a_job(mig="4g.71gb"), a_job(gpus=1), a_job(mps=(25, 10_000))):
         settling = one(job, replace(gpu, settles_at=NOW + 1))
-        assert (settling.places, settling.merges) == ((), ())
+        assert (settling.placements, settling.merges) == ((), ())
         settled = one(job, replace(gpu, settles_at=NOW))
         assert reason(settled).code is ReasonCode.REPARTITION
         assert settled.merges

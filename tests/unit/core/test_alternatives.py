@@ -3,7 +3,7 @@
 import pytest
 
 from agents.contract.boards import boards
-from scheduler.core.explain.alternatives import MOST_TRIED, Kind, alternatives
+from scheduler.core.explain.alternatives import MAX_TRIED, AlternativeKind, alternatives
 from scheduler.core.model.snapshot import Topology
 from scheduler.core.request import RequestLimits, parse_request
 from tests.support.snapshots import A30, H200, a_job
@@ -16,7 +16,7 @@ def kinds(found):
 
 
 def of(job, can_start=lambda _: True, most=9):
-    return alternatives(job, HERE, can_start, most=most)
+    return alternatives(job, HERE, can_start, max_alternatives=most)
 
 
 def test_nothing_is_offered_that_the_planner_says_cannot_start():
@@ -26,7 +26,7 @@ def test_nothing_is_offered_that_the_planner_says_cannot_start():
 def test_each_offer_was_tried_as_it_is_written():
     tried = []
     found = of(a_job(gpus=4, replicas=4), lambda job: tried.append(job) or job.replicas == 2)
-    assert kinds(found) == [Kind.REPLICAS]
+    assert kinds(found) == [AlternativeKind.REPLICAS]
     assert found[0].changes == {"replicas": 2}
     assert any(job.replicas == 2 and job.device.gpus == 4 for job in tried)
 
@@ -34,20 +34,20 @@ def test_each_offer_was_tried_as_it_is_written():
 @pytest.mark.parametrize(
     ("job", "kind", "changes"),
     [
-        (a_job(mig="2g.35gb"), Kind.PROFILE, {"device": {"mig": "1g.35gb"}}),
-        (a_job(gpus=4), Kind.GPUS, {"device": {"gpus": 2}}),
-        (a_job(gpus=1, models=("H200",)), Kind.MODEL, {"device": {"gpus": 1}}),
-        (a_job(gpus=1, replicas=3), Kind.REPLICAS, {"replicas": 1}),
-        (a_job(needs=("rack=a",)), Kind.NODE, {"needs": []}),
-        (a_job(time_limit_seconds=14_400), Kind.LIMIT, {"time_limit": "2h"}),
+        (a_job(mig="2g.35gb"), AlternativeKind.PROFILE, {"device": {"mig": "1g.35gb"}}),
+        (a_job(gpus=4), AlternativeKind.GPUS, {"device": {"gpus": 2}}),
+        (a_job(gpus=1, models=("H200",)), AlternativeKind.MODEL, {"device": {"gpus": 1}}),
+        (a_job(gpus=1, replicas=3), AlternativeKind.REPLICAS, {"replicas": 1}),
+        (a_job(needs=("rack=a",)), AlternativeKind.NODE, {"needs": []}),
+        (a_job(time_limit_seconds=14_400), AlternativeKind.LIMIT, {"time_limit": "2h"}),
         (
             a_job(gpus=1, replicas=2, topology=Topology.SAME_NODE),
-            Kind.SPREAD,
+            AlternativeKind.SPREAD,
             {"topology": "any"},
         ),
         (
             a_job(device_mib=12_288),
-            Kind.SHARE,
+            AlternativeKind.SHARE,
             {"device": {"memory": "12GiB", "isolation": "any"}},
         ),
     ],
@@ -77,7 +77,7 @@ def test_the_smallest_change_comes_first_and_one_of_each_kind():
     found = of(a_job(mig="4g.71gb", replicas=4), most=3)
     assert len(found) == 3
     assert len(set(kinds(found))) == 3
-    assert kinds(found)[0] is Kind.LIMIT
+    assert kinds(found)[0] is AlternativeKind.LIMIT
 
 
 def test_the_next_smaller_slice_of_any_board_that_is_here_is_tried_first():
@@ -94,4 +94,4 @@ def test_only_so_many_changes_are_tried():
     tried = []
     job = a_job(gpus=64, replicas=64, models=("H200",), needs=("a",), topology=Topology.NVLINK)
     of(job, lambda one: tried.append(one))
-    assert 0 < len(tried) <= MOST_TRIED
+    assert 0 < len(tried) <= MAX_TRIED

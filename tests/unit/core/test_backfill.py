@@ -2,12 +2,12 @@
 
 import pytest
 
-from scheduler.core.model.policy import Backfill, Order
+from scheduler.core.model.policy import BackfillMode, OrderMode
 from scheduler.core.model.reasons import ReasonCode
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import NOW, placed, plan_of, reason
 
-FIFO = {"order": Order.FIFO}
+FIFO = {"order": OrderMode.FIFO}
 
 
 def world(*jobs):
@@ -30,7 +30,7 @@ def test_a_job_that_ends_before_the_promised_time_may_start_and_a_longer_one_may
     too_long = waiting("2", queued_at=NOW, time_limit_seconds=301)
     assert placed(plan_of(world(head, ends_before), **FIFO)) == ["2"]
     found = plan_of(world(head, too_long), **FIFO)
-    assert not found.places
+    assert not found.placements
     said = reason(found, "2")
     assert said.code is ReasonCode.RESERVATION
     assert said.evidence == {"job": "1", "starts_at": NOW + 300}
@@ -50,14 +50,14 @@ def test_who_was_overtaken_is_named_and_who_came_later_is_not():
 
 def test_without_backfill_nobody_passes_a_blocked_job():
     jobs = [waiting("1", gpus=4), waiting("2", time_limit_seconds=1)]
-    found = plan_of(world(*jobs), backfill=Backfill.NONE, **FIFO)
-    assert not found.places
+    found = plan_of(world(*jobs), backfill=BackfillMode.NONE, **FIFO)
+    assert not found.placements
     assert reason(found, "2").code is ReasonCode.PRIORITY
 
 
 def test_who_was_overtaken_too_often_goes_first_and_is_not_delayed_even_without_promises():
     jobs = [waiting("1", gpus=4, bypassed=5), waiting("2"), waiting("3", time_limit_seconds=300)]
-    policy = {"backfill": Backfill.SKIP, "bypass_limit": 5}
+    policy = {"backfill": BackfillMode.SKIP, "bypass_limit": 5}
     found = plan_of(world(*jobs), **policy)
     assert placed(found) == ["3"]
     assert [r.job for r in found.reservations] == ["1"]
@@ -69,7 +69,7 @@ def test_who_was_overtaken_too_often_goes_first_and_is_not_delayed_even_without_
 
 def test_conservative_backfill_promises_a_time_to_everybody_in_turn():
     jobs = [waiting(str(n), gpus=3, time_limit_seconds=50) for n in range(1, 4)]
-    found = plan_of(world(*jobs), backfill=Backfill.CONSERVATIVE, **FIFO)
+    found = plan_of(world(*jobs), backfill=BackfillMode.CONSERVATIVE, **FIFO)
     assert [(r.job, r.starts_at - NOW) for r in found.reservations] == [
         ("1", 300),
         ("2", 350),
@@ -87,7 +87,7 @@ def test_conservative_backfill_promises_a_time_to_everybody_in_turn():
 )
 def test_a_job_whose_turn_has_not_come_waits_with_its_reason_and_is_promised_nothing(fields, code):
     found = plan_of(world(waiting("1", **fields), waiting("2", gpus=4, **fields)), **FIFO)
-    assert not found.places
+    assert not found.placements
     assert not found.reservations
     assert reason(found, "1").code is code
     assert placed(plan_of(world(waiting("1", begin_at=NOW)))) == ["1"]

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from scheduler.core.explain.alternatives import Kind, alternatives
-from scheduler.core.model.policy import Backfill, Order, Policy
+from scheduler.core.explain.alternatives import AlternativeKind, alternatives
+from scheduler.core.model.policy import BackfillMode, OrderMode, Policy
 from scheduler.core.model.snapshot import DeviceRequest
-from scheduler.core.plan import plan, plan_with_questions
+from scheduler.core.plan import plan, plan_and_can_start
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import H200, NOW, a_cluster, a_gpu, a_node, a_quota, as_bytes, boards
 
-FIRST_COME = Policy(order=Order.FIFO)
+FIRST_COME = Policy(order=OrderMode.FIFO)
 
 
 def two_of_four_free(*jobs, **fields):
@@ -23,8 +23,8 @@ def of_gpus(job, gpus):
 
 def test_a_job_could_start_with_as_many_gpus_as_are_left_after_the_pass():
     large, small = waiting("1", gpus=4), waiting("2", gpus=1, time_limit_seconds=900)
-    found, could_start = plan_with_questions(two_of_four_free(large, small), FIRST_COME)
-    assert [place.job for place in found.places] == ["2"]
+    found, could_start = plan_and_can_start(two_of_four_free(large, small), FIRST_COME)
+    assert [place.job for place in found.placements] == ["2"]
     assert could_start(of_gpus(large, 1))
     assert not could_start(of_gpus(large, 2))
     assert not could_start(large)
@@ -33,7 +33,7 @@ def test_a_job_could_start_with_as_many_gpus_as_are_left_after_the_pass():
 def test_the_plan_is_the_one_without_questions_and_answers_do_not_change_each_other():
     jobs = [waiting(str(n), gpus=n, time_limit_seconds=900) for n in (4, 3)]
     snapshot = two_of_four_free(*jobs)
-    found, could_start = plan_with_questions(snapshot, FIRST_COME)
+    found, could_start = plan_and_can_start(snapshot, FIRST_COME)
     asked = [of_gpus(job, gpus) for job in jobs for gpus in (1, 2, 3)]
     first = [could_start(job) for job in asked]
     assert [could_start(job) for job in asked[::-1]] == first[::-1]
@@ -44,7 +44,7 @@ def test_the_plan_is_the_one_without_questions_and_answers_do_not_change_each_ot
 def test_a_promise_to_another_is_kept_and_its_own_does_not_hinder_a_job():
     """The head gets all four GPUs when the others end; who is longer than that would delay it."""
     head, long = waiting("1", gpus=4), waiting("2", gpus=2, time_limit_seconds=5_000)
-    _, could_start = plan_with_questions(two_of_four_free(head, long), FIRST_COME)
+    _, could_start = plan_and_can_start(two_of_four_free(head, long), FIRST_COME)
     assert not could_start(long)
     assert could_start(replace(long, time_limit_seconds=900))
     assert could_start(of_gpus(replace(head, time_limit_seconds=9_000), 2))
@@ -53,7 +53,7 @@ def test_a_promise_to_another_is_kept_and_its_own_does_not_hinder_a_job():
 def test_quota_and_turn_hold_for_a_changed_job_too():
     job = waiting("1", gpus=4)
     snapshot = two_of_four_free(job, quotas=(a_quota(gpus=4, used=3),))
-    _, could_start = plan_with_questions(snapshot, FIRST_COME)
+    _, could_start = plan_and_can_start(snapshot, FIRST_COME)
     assert could_start(of_gpus(job, 1))
     assert not could_start(of_gpus(job, 2))
     assert not could_start(replace(of_gpus(job, 1), begin_at=NOW + 1))
@@ -61,10 +61,10 @@ def test_quota_and_turn_hold_for_a_changed_job_too():
 
 def test_where_nobody_may_pass_only_the_first_could_start():
     first, second = waiting("1", gpus=4), waiting("2", gpus=4)
-    strict = replace(FIRST_COME, backfill=Backfill.NONE)
-    _, could_start = plan_with_questions(two_of_four_free(first, second), strict)
+    strict = replace(FIRST_COME, backfill=BackfillMode.NONE)
+    _, could_start = plan_and_can_start(two_of_four_free(first, second), strict)
     assert not could_start(of_gpus(second, 1))
-    _, alone = plan_with_questions(two_of_four_free(first), strict)
+    _, alone = plan_and_can_start(two_of_four_free(first), strict)
     assert alone(of_gpus(first, 1))
 
 
@@ -72,9 +72,9 @@ def test_alternatives_are_asked_of_the_planner_itself():
     job = waiting("1", gpus=4, replicas=2)
     nodes = a_node(*[a_gpu()] * 8), a_node(*[a_gpu()] * 2, name="n2")
     other = waiting("2", gpus=4, queued_at=NOW - 500)
-    _, could_start = plan_with_questions(a_cluster(*nodes, jobs=[job, other]), FIRST_COME)
+    _, could_start = plan_and_can_start(a_cluster(*nodes, jobs=[job, other]), FIRST_COME)
     found = alternatives(job, [boards()[H200]], could_start)
     assert [(a.kind, a.changes) for a in found] == [
-        (Kind.GPUS, {"device": {"gpus": 2}}),
-        (Kind.REPLICAS, {"replicas": 1}),
+        (AlternativeKind.GPUS, {"device": {"gpus": 2}}),
+        (AlternativeKind.REPLICAS, {"replicas": 1}),
     ]

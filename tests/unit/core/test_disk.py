@@ -7,11 +7,11 @@ import pytest
 from agents.contract.boards import boards
 from agents.contract.documents import SliceKind
 from scheduler.core.devices.options import wants
-from scheduler.core.model.decisions import Place, ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority, RunningJob, Topology
-from scheduler.core.pass_cache import Kept, is_alike
+from scheduler.core.pass_cache import PassCache, has_same_hardware
 from scheduler.core.placement.feasibility import impossible
 from scheduler.core.placement.fleet import fleet_of
 from scheduler.core.placement.ledger import Ledger
@@ -42,11 +42,11 @@ def silent(*gpus, **fields):
 
 
 def nodes_of(found):
-    return [replica.node for place in found.places for replica in place.replicas]
+    return [replica.node for place in found.placements for replica in place.replicas]
 
 
 def whole(node):
-    return SlicePlace(f"{node}/0", SliceKind.GPU, "", 0, 8, 56_000, 0)
+    return DevicePlacement(f"{node}/0", SliceKind.GPU, "", 0, 8, 56_000, 0)
 
 
 def test_a_job_goes_where_the_disk_is():
@@ -58,8 +58,8 @@ def test_a_job_goes_where_the_disk_is():
 def test_what_one_job_takes_of_the_disk_the_next_one_has_not():
     jobs = [a_job(str(i), gpus=1, disk_mib=40 * GIB) for i in range(3)]
     found = plan_of(a_cluster(with_disk(*[a_gpu()] * 4), jobs=jobs))
-    assert [place.job for place in found.places] == ["0", "1"]
-    assert found.holds[0].reason.code is ReasonCode.PRIORITY, "alone it would start"
+    assert [place.job for place in found.placements] == ["0", "1"]
+    assert found.deferrals[0].reason.code is ReasonCode.PRIORITY, "alone it would start"
 
 
 def test_replicas_count_the_disk_of_their_node():
@@ -126,7 +126,7 @@ def test_a_job_that_waits_for_disk_is_told_so_filter_by_filter():
 
 def test_a_place_is_refused_once_its_disk_is_taken():
     job = a_job(gpus=1, disk_mib=50 * GIB)
-    place = Place("1", (ReplicaPlace(0, "n1", (whole("n1"),)),))
+    place = JobPlacement("1", (ReplicaPlacement(0, "n1", (whole("n1"),)),))
     assert fits(place, job, a_cluster(with_disk(a_gpu(), free=50 * GIB))) is None
     said = fits(place, job, a_cluster(with_disk(a_gpu(), free=50 * GIB - 1)))
     assert said is not None and said.sentence == "n1 lacks CPU, memory or disk"
@@ -136,11 +136,11 @@ def test_a_place_is_refused_once_its_disk_is_taken():
 def holder(disk_mib, **fields):
     """A job that runs on the first GPU of n1 and ends in ten minutes at the latest."""
     job = a_job("9", gpus=1, disk_mib=disk_mib, time_limit_seconds=10_600, **fields)
-    return RunningJob(job, (ReplicaPlace(0, "n1", (held(),)),), NOW - 10_000)
+    return RunningJob(job, (ReplicaPlacement(0, "n1", (held(),)),), NOW - 10_000)
 
 
 def held():
-    return SlicePlace("n1/0", SliceKind.GPU, "", 0, 8, 56_000, 0, slice="n1/0/0")
+    return DevicePlacement("n1/0", SliceKind.GPU, "", 0, 8, 56_000, 0, slice="n1/0/0")
 
 
 def busy(free):
@@ -165,7 +165,7 @@ def test_a_later_job_does_not_take_the_disk_that_is_promised():
     started = {}
     for job in (takes, crowds):
         found = plan_of(a_cluster(three, jobs=[first, job], running=[run]))
-        started[job.disk_mib] = [place.job for place in found.places]
+        started[job.disk_mib] = [place.job for place in found.placements]
     assert started == {20 * GIB: ["2"], 41 * GIB: []}
 
 
@@ -173,7 +173,7 @@ def test_work_stops_for_the_disk_that_it_holds():
     urgent = a_job("1", gpus=1, disk_mib=60 * GIB, priority=Priority.HIGH)
     runs = [holder(80 * GIB, priority=Priority.LOW, preemptible=True)]
     found = plan_of(a_cluster(busy(20 * GIB), jobs=[urgent], running=runs))
-    assert [stop.job for stop in found.preempts] == ["9"]
+    assert [stop.job for stop in found.preemptions] == ["9"]
 
 
 def test_the_fleet_follows_the_disk_that_the_ledger_holds():
@@ -195,9 +195,9 @@ def test_the_fleet_follows_the_disk_that_the_ledger_holds():
 
 
 def test_a_planner_that_remembers_hears_of_other_disks():
-    kept, job = Kept(), a_job(gpus=1, disk_mib=60 * GIB)
+    kept, job = PassCache(), a_job(gpus=1, disk_mib=60 * GIB)
     full, roomy = (a_cluster(with_disk(a_gpu(), free=f), jobs=[job]) for f in (GIB, 90 * GIB))
     larger = a_cluster(with_disk(a_gpu(), free=GIB, total=500 * GIB), jobs=[job])
-    assert is_alike(full, roomy) and not is_alike(full, larger)
+    assert has_same_hardware(full, roomy) and not has_same_hardware(full, larger)
     for snapshot, starts in ((full, 0), (roomy, 1), (full, 0), (larger, 0)):
-        assert len(plan(snapshot, Policy(), kept=kept).places) == starts
+        assert len(plan(snapshot, Policy(), cache=kept).placements) == starts

@@ -5,13 +5,13 @@ import math
 import pytest
 
 from scheduler.core.model.snapshot import OwnerView
-from scheduler.core.queue.fairshare import Capacity, FairShares, capacity_of, decayed
+from scheduler.core.queue.fairshare import ClusterCapacity, FairShares, cluster_capacity, decayed
 from tests.support.snapshots import UNITS_PER_GPU, a_cluster, a_gpu, a_node, away
 
 DAY = 86_400
 HALF_LIFE = 7 * DAY
 WINDOW = HALF_LIFE / math.log(2)
-TEN_GPUS = Capacity(10 * UNITS_PER_GPU, 100_000, 1_000_000)
+TEN_GPUS = ClusterCapacity(10 * UNITS_PER_GPU, 100_000, 1_000_000)
 
 
 def an_owner(project, user="", *, weight=1, gpus=0.0, cpus=0.0):
@@ -21,7 +21,7 @@ def an_owner(project, user="", *, weight=1, gpus=0.0, cpus=0.0):
 
 
 def shares_of(*owners, asking=()):
-    return FairShares(owners, TEN_GPUS, asking=asking)
+    return FairShares(owners, TEN_GPUS, waiting_owners=asking)
 
 
 def test_who_used_exactly_its_share_all_the_time_has_factor_one():
@@ -47,15 +47,15 @@ def test_factors_are_bounded_however_much_was_used():
 def test_an_owner_with_weight_nought_is_last_and_nothing_is_divided_by_nought():
     shares = shares_of(an_owner("p", weight=0, gpus=1), an_owner("q", gpus=1))
     assert shares.factor("p", "") == 64.0
-    assert shares.parts("p", "").share == 0.0
-    assert shares.parts("q", "").share == 1.0
+    assert shares.breakdown("p", "").share == 0.0
+    assert shares.breakdown("q", "").share == 1.0
 
 
 def test_the_dominant_resource_counts_not_the_gpus_alone():
     """p used a tenth of the GPUs and four tenths of the CPUs: four tenths."""
     shares = shares_of(an_owner("p", gpus=1, cpus=40), an_owner("q", gpus=3, cpus=10))
-    assert shares.parts("p", "").use == pytest.approx(0.4)
-    assert shares.parts("q", "").use == pytest.approx(0.3)
+    assert shares.breakdown("p", "").use == pytest.approx(0.4)
+    assert shares.breakdown("q", "").use == pytest.approx(0.3)
     assert shares.factor("q", "") < shares.factor("p", "")
 
 
@@ -78,29 +78,29 @@ def test_members_who_are_away_cost_their_colleagues_nothing():
 
 def test_use_from_long_ago_that_has_all_but_decayed_does_not_take_part():
     shares = shares_of(an_owner("p", gpus=10), an_owner("q", gpus=0.005))
-    assert shares.parts("p", "").share == 1.0
+    assert shares.breakdown("p", "").share == 1.0
     asking = shares_of(an_owner("p", gpus=10), an_owner("q", gpus=0.005), asking=[("q", "u")])
-    assert asking.parts("p", "").share == 0.5
+    assert asking.breakdown("p", "").share == 0.5
 
 
 def test_a_project_used_at_least_what_its_users_did():
     shares = shares_of(an_owner("p", "u", gpus=2), an_owner("p", "v", gpus=3), an_owner("p"))
-    assert shares.parts("p", "").use == pytest.approx(0.5)
+    assert shares.breakdown("p", "").use == pytest.approx(0.5)
 
 
 def test_an_unknown_owner_counts_as_never_having_used_anything():
     shares = shares_of(an_owner("p", gpus=5))
-    assert shares.parts("new", "who").use == 0.0
-    assert shares.parts("new", "who").share == 0.5
+    assert shares.breakdown("new", "who").use == 0.0
+    assert shares.breakdown("new", "who").share == 0.5
     assert shares.factor("new", "who") == 0.5
-    assert FairShares((), Capacity(0, 0, 0)).factor("p", "u") == 0.5
+    assert FairShares((), ClusterCapacity(0, 0, 0)).factor("p", "u") == 0.5
 
 
 def test_what_is_charged_in_the_pass_counts_for_the_user_and_the_project():
     shares = shares_of(asking=[("p", "u"), ("p", "v"), ("q", "w")])
     before = shares.factor("q", "w")
     shares.charge("p", "u", 10 * UNITS_PER_GPU, 1_000, 1_000, round(WINDOW))
-    assert shares.parts("p", "").use == pytest.approx(1.0, abs=1e-5)
+    assert shares.breakdown("p", "").use == pytest.approx(1.0, abs=1e-5)
     assert shares.factor("p", "u") > shares.factor("p", "v") > before
     assert shares.factor("q", "w") == before
 
@@ -115,4 +115,4 @@ def test_half_is_left_after_one_half_life_and_all_of_it_at_once():
 
 def test_the_capacity_counts_nodes_that_are_away():
     cluster = a_cluster(a_node(a_gpu(), a_gpu()), away(a_gpu(), name="n2"))
-    assert capacity_of(cluster) == Capacity(3 * UNITS_PER_GPU, 128_000, 1_024_000)
+    assert cluster_capacity(cluster) == ClusterCapacity(3 * UNITS_PER_GPU, 128_000, 1_024_000)

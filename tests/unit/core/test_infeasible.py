@@ -49,7 +49,7 @@ def test_what_can_never_run_is_said_at_once_with_what_there_is(case):
     snapshot = a_cluster(*TWO_NODES, jobs=[a_job(**fields)])
     said = reason(plan_of(snapshot))
     assert said.code is ReasonCode.IMPOSSIBLE
-    assert said.cls is ReasonClass.CHANGE
+    assert said.reason_class is ReasonClass.CHANGE
     assert sentence in said.sentence
     assert impossible(snapshot.jobs[0], snapshot) == said
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agents.contract.topology import GpuPair, NodeTopology
 from scheduler.core.model.links import (
-    MOST_EXACT,
+    MAX_EXACT_RING,
     UNKNOWN,
     Links,
     best_set,
@@ -114,7 +114,7 @@ def test_the_bottleneck_is_that_of_the_best_of_all_rings(flat):
     assert bottleneck(Links(rates, ()), tuple(range(size))) == best
 
 
-@pytest.mark.parametrize("gpus", [MOST_EXACT + 1, 16])
+@pytest.mark.parametrize("gpus", [MAX_EXACT_RING + 1, 16])
 def test_a_switched_node_of_many_gpus_is_answered_at_once(gpus):
     links = by_groups(set(range(gpus)), gpus=gpus)
     assert bottleneck(links, tuple(range(gpus))) == FAST

@@ -27,7 +27,7 @@ PAIR = a_job("1", gpus=1, replicas=2)
 
 
 def place_for(job, *nodes):
-    (place,) = plan_of(a_cluster(*nodes, jobs=[job])).places
+    (place,) = plan_of(a_cluster(*nodes, jobs=[job])).placements
     return place
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from scheduler.core.model.policy import Order
+from scheduler.core.model.policy import OrderMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Topology
 from tests.support.snapshots import (
@@ -24,14 +24,14 @@ TAKEN = a_gpu(a_slice(""))
 
 
 def nodes_of(found, job="1"):
-    (place,) = (p for p in found.places if p.job == job)
+    (place,) = (p for p in found.placements if p.job == job)
     return [replica.node for replica in place.replicas]
 
 
 def test_a_gang_that_does_not_fit_whole_gets_nothing_and_leaves_nothing_taken():
     nodes = (a_node(a_gpu(), TAKEN, name="n1"), a_node(a_gpu(), name="n2"))
     jobs = [a_job("1", gpus=1, replicas=3), a_job("2", gpus=1), a_job("3", gpus=1)]
-    found = plan_of(a_cluster(*nodes, jobs=jobs), order=Order.FIFO)
+    found = plan_of(a_cluster(*nodes, jobs=jobs), order=OrderMode.FIFO)
     assert placed(found) == ["2", "3"]
     said = reason(found, "1")
     assert said.code is ReasonCode.RESOURCES
@@ -41,7 +41,7 @@ def test_a_gang_that_does_not_fit_whole_gets_nothing_and_leaves_nothing_taken():
 def test_every_rank_is_named_once_and_no_device_twice():
     nodes = [a_node(*[a_gpu()] * 4, name=f"n{i}") for i in (1, 2)]
     found = plan_of(a_cluster(*nodes, jobs=[a_job(gpus=2, replicas=4)]))
-    assert [replica.rank for replica in found.places[0].replicas] == [0, 1, 2, 3]
+    assert [replica.rank for replica in found.placements[0].replicas] == [0, 1, 2, 3]
     taken = devices(found)
     assert len(taken) == len(set(taken)) == 8
 
@@ -49,7 +49,7 @@ def test_every_rank_is_named_once_and_no_device_twice():
 def test_the_gpus_of_one_replica_are_on_one_node():
     nodes = [a_node(a_gpu(), a_gpu(), a_gpu(), name=f"n{i}") for i in (1, 2)]
     found = plan_of(a_cluster(*nodes, jobs=[a_job("1", gpus=2), a_job("2", gpus=2)]))
-    for place in found.places:
+    for place in found.placements:
         (replica,) = place.replicas
         assert all(device.gpu.startswith(replica.node + "/") for device in replica.devices)
     assert reason(plan_of(a_cluster(*nodes, jobs=[a_job(gpus=4)]))).code is ReasonCode.IMPOSSIBLE
@@ -87,7 +87,7 @@ def test_a_gang_that_must_be_near_waits_for_one_node_and_is_told_so(topology):
 def test_a_gang_never_spans_two_networks():
     nodes = (a_node(a_gpu(), TAKEN, name="a"), a_node(a_gpu(), TAKEN, name="b", fabric="other"))
     found = plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, replicas=2)]))
-    assert not found.places
+    assert not found.placements
     nodes += (a_node(a_gpu(), name="c", fabric="other"),)
     found = plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, replicas=2)]))
     assert sorted(nodes_of(found)) == ["b", "c"]
@@ -129,7 +129,7 @@ def test_a_whole_gpu_is_never_one_with_anything_held_on_it():
 
 
 def test_a_gang_of_slices_may_be_made_of_ready_and_new_ones():
-    gpu = a_gpu(a_slice("2g.35gb", 2, held=False), a_slice("2g.35gb", 0))
+    gpu = a_gpu(a_slice("2g.35gb", 2, allocated=False), a_slice("2g.35gb", 0))
     found = plan_of(a_cluster(a_node(gpu), jobs=[a_job(replicas=2)]))
     assert [start for _, _, start in devices(found)] == [2, 4]
-    assert "1 carved, 1 ready" in found.places[0].sentence
+    assert "1 carved, 1 ready" in found.placements[0].sentence

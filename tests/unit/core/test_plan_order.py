@@ -84,7 +84,7 @@ def test_a_job_that_cannot_start_does_not_stop_those_behind_it():
     jobs = [a_job("1", mig="4g.71gb", priority=Priority.HIGH), a_job("2")]
     found = plan_of(a_cluster(ROOM_FOR_ONE, jobs=jobs))
     assert placed(found) == ["2"]
-    assert [h.job for h in found.holds] == ["1"]
+    assert [h.job for h in found.deferrals] == ["1"]
 
 
 def test_one_that_came_too_late_is_told_that_others_were_ahead():
@@ -96,7 +96,7 @@ def test_positions_count_from_one_in_the_order_of_the_pass():
     jobs = [a_job(str(i), mig="7g.141gb", queued_at=100 - i) for i in range(1, 6)]
     jobs.append(a_job("6", mig="7g.141gb", priority=Priority.HIGH))
     found = plan_of(a_cluster(ROOM_FOR_ONE, jobs=jobs))
-    assert [(h.job, h.position) for h in found.holds] == [
+    assert [(h.job, h.position) for h in found.deferrals] == [
         ("6", 1),
         *[("5", 2), ("4", 3), ("3", 4), ("2", 5), ("1", 6)],
     ]
@@ -106,9 +106,9 @@ def test_every_waiting_job_is_either_placed_or_held():
     jobs = [a_job("1"), a_job("2"), a_job("3", mig="9g.999gb"), a_job("4", gpus=1)]
     jobs += [a_job("5", gpus=3), a_job("6", mps=(25, 10**6)), a_job("7", project="rich", gpus=5)]
     found = plan_of(a_cluster(ROOM_FOR_ONE, jobs=jobs, quotas=SHARES))
-    assert sorted(placed(found) + [h.job for h in found.holds]) == [j.id for j in jobs]
+    assert sorted(placed(found) + [h.job for h in found.deferrals]) == [j.id for j in jobs]
 
 
 def test_an_empty_queue_gives_an_empty_plan():
     found = plan_of(a_cluster(ROOM_FOR_ONE))
-    assert (found.places, found.merges, found.holds) == ((), (), ())
+    assert (found.placements, found.merges, found.deferrals) == ((), (), ())

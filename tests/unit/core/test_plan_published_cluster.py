@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.model.policy import Backfill, Order
+from scheduler.core.model.policy import BackfillMode, OrderMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.placement.feasibility import impossible
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, plan_of
@@ -63,8 +63,8 @@ def in_turn(snapshot):
 
 
 def test_every_pod_in_its_turn_starts_exactly_when_a_node_has_room_for_it():
-    snapshot, plan = world(), plan_of(world(), order=Order.FIFO, backfill=Backfill.SKIP)
-    node_of = {place.job: place.replicas[0].node for place in plan.places}
+    snapshot, plan = world(), plan_of(world(), order=OrderMode.FIFO, backfill=BackfillMode.SKIP)
+    node_of = {place.job: place.replicas[0].node for place in plan.placements}
     free = {n.id: [len(n.gpus), n.cpu_free_milli, n.memory_free_mib] for n in snapshot.nodes}
     models = {n.id: n.gpus[0].board for n in snapshot.nodes}
 
@@ -87,11 +87,11 @@ def test_every_pod_in_its_turn_starts_exactly_when_a_node_has_room_for_it():
 
 
 def test_no_gpu_is_given_twice_and_the_rest_of_the_queue_is_told_why():
-    snapshot, plan = world(), plan_of(world(), order=Order.FIFO, backfill=Backfill.SKIP)
-    given = [device.gpu for place in plan.places for device in place.replicas[0].devices]
+    snapshot, plan = world(), plan_of(world(), order=OrderMode.FIFO, backfill=BackfillMode.SKIP)
+    given = [device.gpu for place in plan.placements for device in place.replicas[0].devices]
     assert len(given) == len(set(given)) > 30
-    held = {hold.job: hold.reason for hold in plan.holds}
-    assert len(held) + len(plan.places) == len(snapshot.jobs)
+    held = {hold.job: hold.reason for hold in plan.deferrals}
+    assert len(held) + len(plan.placements) == len(snapshot.jobs)
     for job in snapshot.jobs:
         if job.id in held:
             refused = impossible(job, snapshot) is not None

@@ -26,7 +26,7 @@ def test_what_was_placed_in_a_pass_counts_for_the_next_job_of_the_pass():
     jobs = [a_job(str(i), gpus=1) for i in range(1, 5)]
     found = with_quotas(a_quota(gpus=2), jobs=jobs)
     assert placed(found) == ["1", "2"]
-    assert {h.reason.code for h in found.holds} == {ReasonCode.QUOTA_PROJECT}
+    assert {h.reason.code for h in found.deferrals} == {ReasonCode.QUOTA_PROJECT}
 
 
 def test_what_a_user_was_given_in_a_pass_counts_for_their_next_job():

@@ -1,8 +1,8 @@
 """Why a job waits: one dominant reason that is true, with the numbers by node."""
 
 from agents.contract.documents import SliceKind
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.model.reasons import CLASS_OF, ReasonClass, ReasonCode
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
+from scheduler.core.model.reasons import REASON_CLASSES, ReasonClass, ReasonCode
 from scheduler.core.model.snapshot import RunningJob
 from tests.support.snapshots import (
     A30,
@@ -23,7 +23,7 @@ from tests.support.snapshots import (
 
 def why(job, *nodes, **fields):
     found = plan_of(a_cluster(*nodes, jobs=[job], **fields))
-    assert not found.places
+    assert not found.placements
     return reason(found, job.id)
 
 
@@ -96,14 +96,14 @@ def test_nothing_is_placed_on_a_node_that_takes_no_work():
 
 def test_an_idle_slice_of_a_node_that_takes_no_work_is_neither_given_nor_merged():
     found = plan_of(a_cluster(away(a_gpu(idle())), jobs=[a_job("1"), a_job("2", gpus=1)]))
-    assert (found.places, found.merges) == ((), ())
+    assert (found.placements, found.merges) == ((), ())
 
 
 def test_an_unhealthy_gpu_gets_nothing_and_is_counted_as_out_of_service():
     node = a_node(a_gpu(healthy=False), a_gpu(idle(), healthy=False))
     jobs = [a_job("1"), a_job("2", gpus=1), a_job("3", device_mib=1_000)]
     found = plan_of(a_cluster(node, jobs=jobs))
-    assert (found.places, found.merges) == ((), ())
+    assert (found.placements, found.merges) == ((), ())
     for job in jobs:
         said = reason(found, job.id)
         assert said.code is ReasonCode.RESOURCES
@@ -112,7 +112,7 @@ def test_an_unhealthy_gpu_gets_nothing_and_is_counted_as_out_of_service():
 
 def test_a_healthy_gpu_beside_an_unhealthy_one_is_given():
     found = plan_of(a_cluster(a_node(a_gpu(healthy=False), a_gpu()), jobs=[a_job(gpus=1)]))
-    assert found.places[0].replicas[0].devices[0].gpu == "n1/1"
+    assert found.placements[0].replicas[0].devices[0].gpu == "n1/1"
 
 
 def test_the_same_request_gets_the_same_reason_in_one_pass():
@@ -141,15 +141,15 @@ def test_every_reason_says_what_would_unblock_it_and_who_has_to_move():
     for said in reasons:
         told = said.as_dict()
         assert told["unblocks"] and told["sentence"]
-        assert told["class"] == CLASS_OF[said.code]
-    assert [said.cls for said in reasons] == [
+        assert told["class"] == REASON_CLASSES[said.code]
+    assert [said.reason_class for said in reasons] == [
         *(ReasonClass.WAIT, ReasonClass.CHANGE, ReasonClass.ASK, ReasonClass.ASK),
         ReasonClass.WAIT,
     ]
 
 
 def test_every_code_has_a_class():
-    assert set(CLASS_OF) == set(ReasonCode)
+    assert set(REASON_CLASSES) == set(ReasonCode)
 
 
 def test_the_evidence_counts_nodes_filter_by_filter():
@@ -170,7 +170,7 @@ def test_the_evidence_counts_nodes_filter_by_filter():
 
 
 def test_the_evidence_tells_who_holds_such_gpus_without_naming_others():
-    place = (ReplicaPlace(0, "n1", (_whole("n1/0"),)),)
+    place = (ReplicaPlacement(0, "n1", (_whole("n1/0"),)),)
     runs = [
         RunningJob(a_job("8", project=project, time_limit_seconds=limit), place, NOW - 100)
         for project, limit in (("p", 700), ("q", 400))
@@ -183,4 +183,4 @@ def test_the_evidence_tells_who_holds_such_gpus_without_naming_others():
 
 
 def _whole(gpu):
-    return SlicePlace(gpu, SliceKind.GPU, "", 0, 8, 56_000, 143_771, "s")
+    return DevicePlacement(gpu, SliceKind.GPU, "", 0, 8, 56_000, 143_771, "s")

@@ -61,9 +61,9 @@ def test_planning_twice_gives_the_same_bytes():
 
 def test_the_world_of_these_tests_has_a_bit_of_everything():
     found = plan_of(a_busy_world())
-    assert len(found.places) > 2
-    assert {str(hold.reason.code) for hold in found.holds} >= {"impossible", "node_unavailable"}
-    assert any("by_node" in hold.reason.evidence for hold in found.holds)
+    assert len(found.placements) > 2
+    assert {str(hold.reason.code) for hold in found.deferrals} >= {"impossible", "node_unavailable"}
+    assert any("by_node" in hold.reason.evidence for hold in found.deferrals)
 
 
 def test_the_order_of_listing_does_not_matter():
@@ -78,7 +78,7 @@ def test_numbers_by_node_stand_in_the_order_of_names():
     lost = [away(a_gpu(), name=name) for name in "cab"]
     for nodes, key in ((full, "by_node"), (lost, "nodes")):
         for order in itertools.permutations(nodes):
-            (hold,) = plan_of(a_cluster(*order, jobs=[a_job(gpus=1)])).holds
+            (hold,) = plan_of(a_cluster(*order, jobs=[a_job(gpus=1)])).deferrals
             assert list(hold.reason.evidence[key]) == ["a", "b", "c"]
 
 
@@ -86,7 +86,7 @@ def test_of_two_quotas_that_forbid_it_the_projects_is_named():
     quotas = [a_quota(gpus=1), a_quota("p", "u", gpus=0.5)]
     for some in (quotas, quotas[::-1]):
         snapshot = a_cluster(a_node(a_gpu(), a_gpu()), jobs=[a_job(gpus=2)], quotas=some)
-        (hold,) = plan_of(snapshot).holds
+        (hold,) = plan_of(snapshot).deferrals
         assert "; p may hold" in hold.reason.sentence
 
 

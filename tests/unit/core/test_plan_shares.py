@@ -9,7 +9,7 @@ from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Isolation
-from scheduler.core.pass_cache import Kept
+from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.legality import fits
 from scheduler.core.plan import plan
 from tests.support.snapshots import (
@@ -37,7 +37,7 @@ def one(job, *gpus, **node):
 
 
 def gpus_of(found):
-    return [d.gpu for place in found.places for r in place.replicas for d in r.devices]
+    return [d.gpu for place in found.placements for r in place.replicas for d in r.devices]
 
 
 def a_share_job(id="1", threads=25, memory_mib=10_000, **fields):
@@ -46,12 +46,12 @@ def a_share_job(id="1", threads=25, memory_mib=10_000, **fields):
 
 def test_a_share_of_an_empty_gpu_costs_the_larger_of_its_threads_and_memory():
     found = one(a_share_job(threads=25, memory_mib=1_000), a_gpu())
-    (device,) = found.places[0].replicas[0].devices
+    (device,) = found.placements[0].replicas[0].devices
     assert (device.kind, device.threads, device.memory_mib) == (SliceKind.MPS, 25, 1_000)
     assert device.units == 14_000
     found = one(a_share_job(threads=1, memory_mib=MEMORY), a_gpu())
-    assert found.places[0].replicas[0].devices[0].units == 56_000
-    assert "1 shared" in found.places[0].sentence
+    assert found.placements[0].replicas[0].devices[0].units == 56_000
+    assert "1 shared" in found.placements[0].sentence
 
 
 def test_shares_of_one_project_gather_on_one_gpu_where_the_least_is_left():
@@ -150,13 +150,13 @@ def test_what_no_gpu_could_ever_share_is_said_at_once():
 
 
 def test_a_size_in_memory_becomes_a_share_only_for_who_takes_any_isolation():
-    (hardware,) = one(a_job(device_mib=5_000), a_gpu()).places[0].replicas[0].devices
+    (hardware,) = one(a_job(device_mib=5_000), a_gpu()).placements[0].replicas[0].devices
     assert hardware.kind is SliceKind.MIG
     job = a_job(device_mib=5_000, isolation=Isolation.ANY)
-    (share,) = one(job, a_gpu()).places[0].replicas[0].devices
+    (share,) = one(job, a_gpu()).placements[0].replicas[0].devices
     assert (share.kind, share.threads, share.memory_mib) == (SliceKind.MPS, 4, 5_000)
     on_l40s = one(replace(job, device=replace(job.device, models=("L40S",))), a_gpu(board=L40S))
-    assert on_l40s.places[0].replicas[0].devices[0].threads == 11
+    assert on_l40s.placements[0].replicas[0].devices[0].threads == 11
 
 
 def test_a_share_counts_against_the_quota():
@@ -168,7 +168,7 @@ def test_a_share_counts_against_the_quota():
 
 def test_the_committer_refuses_a_share_that_no_longer_fits():
     job = a_share_job()
-    (place,) = one(job, a_gpu()).places
+    (place,) = one(job, a_gpu()).placements
     worlds = {
         "same project": ([a_share(75)], True),
         "no threads": ([a_share(76)], False),
@@ -190,7 +190,7 @@ def test_shares_that_are_gone_again_draw_nobody_to_their_node():
     """A planner that remembers the last pass plans as one that does not."""
     roomy = a_node(a_gpu(), a_gpu(), a_gpu(), name="a")
     tight = a_node(a_gpu(), name="b", cpu_free_milli=1_000)
-    jobs, kept = [a_job(id, mps=(60, 1_000)) for id in ("1", "2", "3")], Kept()
-    assert len(plan(a_cluster(roomy, tight, jobs=jobs), Policy(), kept=kept).places) == 3
+    jobs, kept = [a_job(id, mps=(60, 1_000)) for id in ("1", "2", "3")], PassCache()
+    assert len(plan(a_cluster(roomy, tight, jobs=jobs), Policy(), cache=kept).placements) == 3
     later = a_cluster(roomy, tight, jobs=jobs[:1])
-    assert plan(later, Policy(), kept=kept) == plan(later, Policy())
+    assert plan(later, Policy(), cache=kept) == plan(later, Policy())

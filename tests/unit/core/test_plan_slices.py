@@ -31,7 +31,7 @@ def still_fits(found, profile, board=H200):
     known = boards()[board]
     taken = [
         Placement(d.start, d.size, d.profile)
-        for place in found.places
+        for place in found.placements
         for replica in place.replicas
         for d in replica.devices
     ]
@@ -43,28 +43,28 @@ def test_a_slice_is_made_on_demand_on_an_empty_gpu():
     ((gpu, profile, start),) = devices(found)
     assert (gpu, profile) == ("n1/0", "2g.35gb")
     assert start in (0, 2, 4)
-    (device,) = found.places[0].replicas[0].devices
+    (device,) = found.placements[0].replicas[0].devices
     assert (device.slice, device.size, device.units) == ("", 2, 16_000)
 
 
 def test_an_idle_ready_slice_is_taken_before_a_new_one_is_made():
     partly = a_gpu(a_slice("1g.18gb", 6))
     found = one(a_job(mig="2g.35gb"), partly, a_gpu(idle("2g.35gb", 2)))
-    (device,) = found.places[0].replicas[0].devices
+    (device,) = found.placements[0].replicas[0].devices
     assert (device.gpu, device.slice) == ("n1/1", "n1/1/2g.35gb@2")
-    assert "1 ready" in found.places[0].sentence
+    assert "1 ready" in found.placements[0].sentence
 
 
 def test_an_idle_slice_that_is_not_ready_is_left_alone():
     found = one(a_job(), a_gpu(idle("2g.35gb", 0, ready=False)))
-    (device,) = found.places[0].replicas[0].devices
+    (device,) = found.placements[0].replicas[0].devices
     assert device.slice == ""
     assert device.start in (2, 4)
 
 
 def test_an_idle_slice_of_another_profile_is_never_given():
     found = one(a_job(mig="1g.35gb"), a_gpu(idle("2g.35gb", 0)))
-    assert found.places[0].replicas[0].devices[0].slice == ""
+    assert found.placements[0].replicas[0].devices[0].slice == ""
 
 
 def test_one_idle_slice_serves_one_job_of_a_pass():
@@ -105,7 +105,7 @@ def test_extended_profiles_are_given_only_to_those_who_name_them():
     for mib in (1, 16_000, 30_000, 70_000, 140_000):
         assert "+" not in devices(one(a_job(device_mib=mib), a_gpu()))[0][1]
     only = a_gpu(idle("1g.18gb+me", 6), a_slice("4g.71gb", 0), a_slice("2g.35gb", 4))
-    assert not one(a_job(device_mib=16_000), only).places
+    assert not one(a_job(device_mib=16_000), only).placements
 
 
 def test_an_amount_of_memory_gets_the_cheapest_device_that_has_it():
@@ -150,7 +150,7 @@ def test_room_that_is_being_merged_is_promised_to_its_job():
     gpu = a_gpu(idle("1g.18gb", 0), a_slice("3g.71gb", 4))
     jobs = [a_job("1", mig="4g.71gb", priority=Priority.HIGH), a_job("2", mig="1g.18gb")]
     found = plan_of(a_cluster(a_node(gpu), jobs=jobs))
-    assert not found.places
+    assert not found.placements
     assert [m.for_job for m in found.merges] == ["1"]
 
 
@@ -160,7 +160,7 @@ def test_nobody_starts_where_a_merged_slice_still_is():
     for second in ({"mig": "1g.18gb"}, {"gpus": 1}):
         jobs = [a_job("1", mig="1g.18gb"), a_job("2", **second)]
         found = plan_of(a_cluster(a_node(a_gpu(whole)), jobs=jobs))
-        assert not found.places
+        assert not found.placements
         assert [(m.slices, m.for_job) for m in found.merges] == [(("n1/0/7g.141gb@0",), "1")]
         assert reason(found, "1").code is ReasonCode.REPARTITION
 
@@ -169,7 +169,7 @@ def test_a_whole_gpu_that_is_being_given_back_is_waited_for():
     for gone in (idle("", 0, ready=False), idle("", 0)):
         jobs = [a_job("1", mig="1g.18gb"), a_job("2", mig="2g.35gb")]
         found = plan_of(a_cluster(a_node(a_gpu(gone)), jobs=jobs))
-        assert not found.places
+        assert not found.placements
         assert {reason(found, job.id).code for job in jobs} == {ReasonCode.REPARTITION}
 
 

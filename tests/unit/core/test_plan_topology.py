@@ -64,7 +64,7 @@ def test_nvlink_is_a_must_where_it_is_asked_for():
 def test_the_committer_refuses_what_nvlink_does_not_join():
     node = a_node(*[a_gpu()] * 4, links=bridged({0, 1}, {2, 3}))
     apart = a_job(gpus=4)
-    (place,) = plan_of(a_cluster(node, jobs=[apart])).places
+    (place,) = plan_of(a_cluster(node, jobs=[apart])).placements
     asked = a_job(gpus=4, topology=Topology.NVLINK)
     assert fits(place, apart, a_cluster(node)) is None
     assert fits(place, asked, a_cluster(node)).code is ReasonCode.TOPOLOGY

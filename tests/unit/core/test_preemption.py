@@ -2,14 +2,14 @@
 
 import pytest
 
-from scheduler.core.model.decisions import PreemptCause
-from scheduler.core.model.policy import Order, Preemption
+from scheduler.core.model.decisions import PreemptionCause
+from scheduler.core.model.policy import OrderMode, PreemptionMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import placed, plan_of, reason
 
-ORDER = {"preemption": Preemption.ORDER, "order": Order.SMALLEST}
+ORDER = {"preemption": PreemptionMode.ORDER, "order": OrderMode.SMALLEST}
 LONG = 1_000_000
 
 
@@ -19,15 +19,15 @@ def running(id, *gpus, since=10_000, stopping=False, **fields):
 
 
 def stops(found):
-    return [(p.job, p.for_job, p.cause) for p in found.preempts]
+    return [(p.job, p.for_job, p.cause) for p in found.preemptions]
 
 
 def test_the_job_that_is_latest_in_order_stops_and_its_place_is_kept():
     runs = [running("90", "n1/0"), running("91", "n1/1", time_limit_seconds=2 * LONG)]
     jobs = [waiting("1", time_limit_seconds=60), waiting("2", time_limit_seconds=3 * LONG)]
     found = plan_of(a_busy_cluster([2], running=runs, jobs=jobs), **ORDER)
-    assert stops(found) == [("91", "1", PreemptCause.ORDER)]
-    assert not found.places
+    assert stops(found) == [("91", "1", PreemptionCause.ORDER)]
+    assert not found.placements
     said = reason(found, "1")
     assert (said.code, said.evidence) == (ReasonCode.PRIORITY, {"stopping": ["91"]})
     assert said.sentence == "It waits until J-91 has stopped"
@@ -42,7 +42,7 @@ def test_nobody_stops_who_need_not():
     ]
     jobs = [waiting("1", gpus=2, time_limit_seconds=60)]
     found = plan_of(a_busy_cluster([2, 2], running=runs, jobs=jobs), **ORDER)
-    assert sorted(p.job for p in found.preempts) == ["91", "92"]
+    assert sorted(p.job for p in found.preemptions) == ["91", "92"]
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_work_that_cannot_be_stopped_or_is_protected_or_nearly_as_small_is_left_
     found = plan_of(
         a_busy_cluster([1], running=[running("90", "n1/0", **fields)], jobs=jobs), **ORDER
     )
-    assert not found.preempts
-    assert not found.places
+    assert not found.preemptions
+    assert not found.placements
 
 
 def test_what_stops_already_is_waited_for_and_nobody_else_stops():
     runs = [running("90", "n1/0", stopping=True), running("91", "n1/1")]
     jobs = [waiting("1", time_limit_seconds=60)]
     found = plan_of(a_busy_cluster([2], running=runs, jobs=jobs), **ORDER)
-    assert not found.preempts
+    assert not found.preemptions
     assert reason(found, "1").evidence == {"stopping": ["90"]}
 
 
@@ -77,8 +77,8 @@ def test_by_priority_only_lower_bands_stop():
         runs = [running("90", "n1/0", priority=band)]
         jobs = [waiting("1", time_limit_seconds=60)]
         found = plan_of(a_busy_cluster([1], running=runs, jobs=jobs))
-        assert [p.job for p in found.preempts] == stopped
-        assert all(p.cause is PreemptCause.PRIORITY for p in found.preempts)
+        assert [p.job for p in found.preemptions] == stopped
+        assert all(p.cause is PreemptionCause.PRIORITY for p in found.preemptions)
 
 
 def test_a_smaller_job_that_is_ahead_moves_where_that_makes_room():
@@ -87,13 +87,13 @@ def test_a_smaller_job_that_is_ahead_moves_where_that_makes_room():
     runs += [running("91", "n2/0", time_limit_seconds=10_050)]
     jobs = [waiting("1", gpus=2, time_limit_seconds=LONG)]
     world = a_busy_cluster([2, 2], running=runs, jobs=jobs)
-    assert not plan_of(world, **ORDER).preempts
-    assert stops(plan_of(world, moves=1, **ORDER)) == [("90", "1", PreemptCause.MOVE)]
+    assert not plan_of(world, **ORDER).preemptions
+    assert stops(plan_of(world, moves=1, **ORDER)) == [("90", "1", PreemptionCause.MOVE)]
 
 
 def test_off_stops_nobody():
     runs = [running("90", "n1/0", priority=Priority.LOW)]
     jobs = [waiting("1", time_limit_seconds=60, priority=Priority.HIGH)]
-    found = plan_of(a_busy_cluster([1], running=runs, jobs=jobs), preemption=Preemption.OFF)
-    assert not found.preempts
+    found = plan_of(a_busy_cluster([1], running=runs, jobs=jobs), preemption=PreemptionMode.OFF)
+    assert not found.preemptions
     assert not placed(found)

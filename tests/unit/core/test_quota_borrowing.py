@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import RunningJob
 from scheduler.core.quota.accounts import Accounts
@@ -38,9 +38,9 @@ def accounts_of(*quotas, **fields):
 
 def a_run(id, project="p", user="u", *, gpu="n1/0", gpus=1, **fields):
     """A running job that holds whole GPUs, all on the node of `gpu`."""
-    device = SlicePlace(gpu, "gpu", "", 0, 8, GPU, 0)
+    device = DevicePlacement(gpu, "gpu", "", 0, 8, GPU, 0)
     job = a_job(id, project=project, user=user, gpus=gpus, **fields)
-    return RunningJob(job, (ReplicaPlace(0, "n1", (device,) * gpus),), started_at=NOW - 60)
+    return RunningJob(job, (ReplicaPlacement(0, "n1", (device,) * gpus),), started_at=NOW - 60)
 
 
 def test_a_project_borrows_what_another_leaves_idle_and_lends():

@@ -33,7 +33,7 @@ def test_the_reason_tells_the_hours_and_a_limit_that_would_fit():
     accounts = with_budgets(a_budget(100, used=90, held=6))
     said = accounts.reason(a_job(time_limit_seconds=4 * HOUR), 2 * GPU)
     assert said.code is ReasonCode.BUDGET
-    assert said.cls is ReasonClass.CHANGE
+    assert said.reason_class is ReasonClass.CHANGE
     assert said.sentence == (
         "p may use 100 GPU-hours until 1970-02-01: 90 are used, 6 are held by running work, "
         "4 are left; this may take 8. A limit of 2h would fit"

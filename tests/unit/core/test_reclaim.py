@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from scheduler.core.model.decisions import PreemptCause
-from scheduler.core.model.policy import Order, Policy, Preemption
+from scheduler.core.model.decisions import PreemptionCause
+from scheduler.core.model.policy import OrderMode, Policy, PreemptionMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.plan import plan
@@ -32,16 +32,19 @@ def a_shared_cluster(size, running, jobs, *, lender=4, **more):
 
 
 def stops(found):
-    return {(p.job, p.for_job, p.cause) for p in found.preempts}
+    return {(p.job, p.for_job, p.cause) for p in found.preemptions}
 
 
 def test_a_lender_gets_its_gpus_back_and_only_as_many_borrowers_stop_as_it_takes():
     runs = [holds(str(90 + n), "q", f"n1/{n}", since=10_000 - n) for n in range(4)]
     jobs = [waiting("1", gpus=2, project="p")]
     found = plan_of(a_shared_cluster(4, runs, jobs))
-    assert stops(found) == {("92", "1", PreemptCause.RECLAIM), ("93", "1", PreemptCause.RECLAIM)}
+    assert stops(found) == {
+        ("92", "1", PreemptionCause.RECLAIM),
+        ("93", "1", PreemptionCause.RECLAIM),
+    }
     assert reason(found).evidence == {"stopping": ["93", "92"]}
-    assert {p.sentence for p in found.preempts} == {
+    assert {p.sentence for p in found.preemptions} == {
         "p takes back what q borrowed of its quota, for J-1; this job is queued again"
     }
 
@@ -50,28 +53,30 @@ def test_the_job_starts_when_they_have_stopped_though_a_borrower_waits_before_it
     runs = [holds("90", "q", "n1/0"), holds("91", "q", "n1/1", stopping=True)]
     first = waiting("1", project="q", queued_at=1, time_limit_seconds=60)
     lender = waiting("2", project="p", time_limit_seconds=90_000)
-    held = plan_of(a_shared_cluster(2, runs, [first, lender]), order=Order.FIFO)
-    assert not held.preempts
+    held = plan_of(a_shared_cluster(2, runs, [first, lender]), order=OrderMode.FIFO)
+    assert not held.preemptions
     assert reason(held, "2").sentence == "It waits until J-91 has stopped"
-    after = plan_of(a_shared_cluster(2, runs[:1], [first, lender]), order=Order.FIFO)
+    after = plan_of(a_shared_cluster(2, runs[:1], [first, lender]), order=OrderMode.FIFO)
     assert placed(after) == ["2"]
 
 
 def test_priorities_do_not_save_a_borrower_and_being_new_does_not():
     runs = [holds("90", "q", "n1/0", "n1/1", priority=Priority.HIGH, since=5)]
     found = plan_of(a_shared_cluster(2, runs, [waiting("1", gpus=2, project="p")]))
-    assert stops(found) == {("90", "1", PreemptCause.RECLAIM)}
+    assert stops(found) == {("90", "1", PreemptionCause.RECLAIM)}
 
 
 def test_nobody_stops_for_who_would_borrow_itself_or_where_borrowers_cannot_be_stopped():
     large, small = waiting("1", gpus=2, project="p"), waiting("2", project="p")
     runs = [holds("90", "q", "n1/0"), holds("91", "q", "n1/1")]
-    assert not plan_of(a_shared_cluster(2, runs, [large], lender=1)).preempts
+    assert not plan_of(a_shared_cluster(2, runs, [large], lender=1)).preemptions
     fixed = [holds("90", "q", "n1/0", preemptible=False), holds("91", "p", "n1/1")]
     found = plan_of(a_shared_cluster(2, fixed, [small]))
-    assert not found.preempts
+    assert not found.preemptions
     assert reason(found, "2").code is ReasonCode.RESOURCES
-    assert not plan_of(a_shared_cluster(2, runs, [small]), preemption=Preemption.OFF).preempts
+    assert not plan_of(
+        a_shared_cluster(2, runs, [small]), preemption=PreemptionMode.OFF
+    ).preemptions
 
 
 def test_work_within_its_quota_is_left_alone_whatever_the_size_of_the_request():
@@ -83,17 +88,17 @@ def test_work_within_its_quota_is_left_alone_whatever_the_size_of_the_request():
         a_nominal("r", 0, used=1, borrow=2),
     )
     cluster = a_busy_cluster([2], running=runs, jobs=[waiting("1", gpus=2, project="p")])
-    assert not plan_of(replace(cluster, quotas=quotas)).preempts
+    assert not plan_of(replace(cluster, quotas=quotas)).preemptions
     one = replace(cluster, jobs=(waiting("1", project="p"),), quotas=quotas)
-    assert stops(plan_of(one)) == {("91", "1", PreemptCause.RECLAIM)}
+    assert stops(plan_of(one)) == {("91", "1", PreemptionCause.RECLAIM)}
 
 
 def test_who_fails_to_take_back_does_not_decide_for_another_project():
     """Both ask for the same. q may not take anything back, p may."""
     runs = [holds("90", "q", "n1/0"), holds("91", "q", "n1/1")]
     jobs = [waiting("1", project="q", queued_at=1), waiting("2", project="p")]
-    found = plan(a_shared_cluster(2, runs, jobs), Policy(order=Order.FIFO))
-    assert [p.for_job for p in found.preempts] == ["2"]
+    found = plan(a_shared_cluster(2, runs, jobs), Policy(order=OrderMode.FIFO))
+    assert [p.for_job for p in found.preemptions] == ["2"]
 
 
 def test_two_jobs_of_a_lender_never_count_on_the_same_borrower():
@@ -101,5 +106,5 @@ def test_two_jobs_of_a_lender_never_count_on_the_same_borrower():
     jobs = [waiting(str(n), project="p") for n in (1, 2, 3)]
     found = plan_of(a_shared_cluster(3, runs, jobs, lender=3))
     # q is two above its quota of one: two of the three stop.
-    assert sorted(p.for_job for p in found.preempts) == ["1", "2"]
-    assert len({p.job for p in found.preempts}) == 2
+    assert sorted(p.for_job for p in found.preemptions) == ["1", "2"]
+    assert len({p.job for p in found.preemptions}) == 2

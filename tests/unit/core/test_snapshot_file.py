@@ -8,12 +8,12 @@ from itertools import combinations
 import pytest
 
 from agents.contract.topology import GpuPair, NodeTopology
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.links import links_of
-from scheduler.core.model.policy import Order, Policy
-from scheduler.core.model.snapshot import PastRun, RunningJob
+from scheduler.core.model.policy import OrderMode, Policy
+from scheduler.core.model.snapshot import BudgetView, DemandMix, PastRun, RunningJob
 from scheduler.core.plan import plan
-from scheduler.core.snapshot_file import read_pass, saved_pass
+from scheduler.core.snapshot_file import read_pass, write_pass
 from scheduler.replay.__main__ import main
 from tests.support.snapshots import (
     NOW,
@@ -29,7 +29,7 @@ from tests.support.snapshots import (
 
 PAIRS = tuple(GpuPair(a, b, "NODE", 0, False, 25_000) for a, b in combinations(range(3), 2))
 LINKS = links_of(NodeTopology(gpus=(0, 1, 2), pairs=PAIRS))
-POLICY = Policy(order=Order.FIFO, hysteresis=2.0)
+POLICY = Policy(order=OrderMode.FIFO, hysteresis=2.0)
 
 
 def a_pass():
@@ -39,21 +39,43 @@ def a_pass():
 
 
 def test_what_is_read_is_what_was_saved_and_decides_the_same():
-    text = saved_pass(a_pass(), POLICY)
+    text = write_pass(a_pass(), POLICY)
     snapshot, policy = read_pass(text)
     assert (snapshot, policy) == (a_pass(), POLICY)
     assert as_bytes(plan(snapshot, policy)) == as_bytes(plan(a_pass(), POLICY))
-    assert saved_pass(snapshot, policy) == text
+    assert write_pass(snapshot, policy) == text
+
+
+def test_a_pass_of_the_first_format_is_read_too():
+    snapshot = replace(
+        a_running_pass(),
+        history=(PastRun("p", "u", "g", 1, 60, True, 50, True, NOW - 9),),
+        budgets=(BudgetView("p", "", 9, 8, 7, NOW + 9),),
+        jobs=(a_job("2", gpus=1, hold_reason="later"),),
+        mix=DemandMix(departures_per_start=0.5),
+    )
+    text = write_pass(snapshot, POLICY).replace("pass-2", "pass-1")
+    for new, old in [
+        ("allocated", "held"),
+        ("hold_reason", "held_because"),
+        ("reserved_unit_seconds", "held_unit_seconds"),
+        ("history", "past"),
+        ("departures_per_start", "departing"),
+        ("unavailable_reason", "unavailable_because"),
+    ]:
+        assert f'"{new}":' in text
+        text = text.replace(f'"{new}":', f'"{old}":')
+    assert read_pass(text) == (snapshot, POLICY)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("{", "not JSON"),
-        ("[]", "no saved planning pass"),
-        ('{"format": "tessera-planning-pass-0"}', "tessera-planning-pass-1"),
-        (saved_pass(a_pass(), POLICY).replace('"now":', '"then":'), "snapshot"),
-        (saved_pass(a_pass(), POLICY).replace('"fifo"', '"lifo"'), "policy.order"),
+        ("[]", "not a saved planning pass"),
+        ('{"format": "tessera-planning-pass-0"}', "tessera-planning-pass-2"),
+        (write_pass(a_pass(), POLICY).replace('"now":', '"then":'), "snapshot"),
+        (write_pass(a_pass(), POLICY).replace('"fifo"', '"lifo"'), "policy.order"),
     ],
 )
 def test_what_is_no_pass_is_refused_with_what_is_wrong(text, said):
@@ -63,7 +85,7 @@ def test_what_is_no_pass_is_refused_with_what_is_wrong(text, said):
 
 def test_the_replay_of_a_pass_tells_places_and_reasons(tmp_path, capsys):
     file = tmp_path / "pass.json"
-    file.write_text(saved_pass(a_pass(), Policy()))
+    file.write_text(write_pass(a_pass(), Policy()))
     assert main(["snapshot", str(file)]) == 0
     told = capsys.readouterr().out
     assert "J-7 job-7 (p/u) starts: " in told
@@ -86,7 +108,7 @@ def told(tmp_path, capsys):
 
     def said(snapshot, *options, policy=POLICY):
         file = tmp_path / "pass.json"
-        file.write_text(saved_pass(snapshot, policy))
+        file.write_text(write_pass(snapshot, policy))
         assert main(["snapshot", str(file), *options]) == 0
         return capsys.readouterr().out.splitlines()
 
@@ -129,8 +151,10 @@ def a_running_pass():
     held = a_slice("")
     node = a_node(a_gpu(held))
     slice = node.gpus[0].slices[0]
-    place = SlicePlace(node.gpus[0].id, slice.kind, "", 0, slice.size, 56_000, 1, slice=slice.id)
-    run = RunningJob(a_job("1", gpus=1), (ReplicaPlace(0, node.id, (place,)),), NOW - 600)
+    place = DevicePlacement(
+        node.gpus[0].id, slice.kind, "", 0, slice.size, 56_000, 1, slice=slice.id
+    )
+    run = RunningJob(a_job("1", gpus=1), (ReplicaPlacement(0, node.id, (place,)),), NOW - 600)
     return replace(a_cluster(node, jobs=[a_job("2", gpus=1)]), running=(run,))
 
 
@@ -145,20 +169,20 @@ def test_the_fair_order_knows_what_the_planner_knew_of_run_times(told):
         a_job(id, gpus=1, group=group, limit_is_chosen=False)
         for id, group in [("1", "long"), ("2", "short")]
     ]
-    snapshot = replace(a_cluster(a_node(a_gpu()), jobs=jobs), past=tuple(past))
+    snapshot = replace(a_cluster(a_node(a_gpu()), jobs=jobs), history=tuple(past))
     lines = told(snapshot, policy=Policy())
     assert lines[2].startswith("J-2 job-2 (p/u) starts")
 
 
 def test_a_job_that_the_pass_does_not_know_is_refused(tmp_path, capsys):
     file = tmp_path / "pass.json"
-    file.write_text(saved_pass(a_pass(), POLICY))
+    file.write_text(write_pass(a_pass(), POLICY))
     assert main(["snapshot", str(file), "--job", "J-99"]) == 2
     out, err = capsys.readouterr()
     assert (out, err.startswith("replay snapshot: --job J-99: no such job")) == ("", True)
 
 
 def test_a_pass_is_read_from_standard_input(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdin", io.StringIO(saved_pass(a_pass(), POLICY)))
+    monkeypatch.setattr("sys.stdin", io.StringIO(write_pass(a_pass(), POLICY)))
     assert main(["snapshot", "-", "--json"]) == 0
     assert [place["job"] for place in json.loads(capsys.readouterr().out)["places"]] == ["7"]

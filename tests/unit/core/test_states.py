@@ -9,20 +9,20 @@ from scheduler.core.model.states import (
     ALLOCATION_EDGES,
     ALLOCATION_LIVE,
     EDGES,
+    JOB_ALLOCATED,
     JOB_EDGES,
     JOB_FINAL,
-    JOB_HOLDING,
     JOB_WAITING,
     REPLICA_EDGES,
     SLICE_EDGES,
     SLICE_LIVE,
     AllocationStatus,
+    AttemptState,
     JobStatus,
     NodeStatus,
-    Outcome,
     ReplicaStatus,
     SliceStatus,
-    attempt_outcome,
+    attempt_state,
     is_allowed,
 )
 
@@ -99,11 +99,11 @@ def test_every_job_that_is_not_finished_can_be_cancelled_and_can_fail():
 
 def test_only_a_job_that_holds_devices_goes_back_to_the_queue():
     back = {s for s in JobStatus if is_allowed(JOB_EDGES, s, JobStatus.QUEUED)}
-    assert back - JOB_WAITING == JOB_HOLDING
+    assert back - JOB_WAITING == JOB_ALLOCATED
 
 
 def test_a_job_waits_or_holds_or_is_finished_and_never_two_of_them():
-    parts = (JOB_WAITING, JOB_HOLDING, JOB_FINAL)
+    parts = (JOB_WAITING, JOB_ALLOCATED, JOB_FINAL)
     assert sorted(itertools.chain(*parts)) == sorted(JobStatus)
 
 
@@ -138,31 +138,31 @@ def test_a_replicas_words_are_those_of_the_wire():
 
 
 ROLLUP = {
-    "nothing said yet": ([(P, None), (P, None)], Outcome.WAITING),
-    "one prepares": ([(P, None), (S, None)], Outcome.PREPARING),
-    "one is ready, one is not": ([(D, None), (S, None)], Outcome.PREPARING),
-    "one is ready, one unheard": ([(D, None), (P, None)], Outcome.PREPARING),
-    "all ready: the barrier": ([(D, None), (D, None)], Outcome.READY),
-    "one runs already": ([(D, None), (R, None)], Outcome.RUNNING),
-    "all run": ([(R, None), (R, None)], Outcome.RUNNING),
-    "one is done, one runs": ([(X, 0), (R, None)], Outcome.RUNNING),
-    "one is done, one unheard": ([(X, 0), (P, None)], Outcome.RUNNING),
-    "all done": ([(X, 0), (X, 0)], Outcome.SUCCEEDED),
-    "one crashed, others run": ([(X, 1), (R, None), (R, None)], Outcome.FAILED),
-    "one was killed": ([(X, 137), (X, 0)], Outcome.FAILED),
-    "ended, and nobody knows how": ([(X, None), (X, 0)], Outcome.FAILED),
-    "one could not be prepared": ([(F, None), (D, None)], Outcome.FAILED),
-    "one is lost": ([(L, None), (R, None)], Outcome.LOST),
-    "one is lost, one is done": ([(L, None), (X, 0)], Outcome.LOST),
-    "one crashed and one is lost": ([(L, None), (X, 1)], Outcome.FAILED),
+    "nothing said yet": ([(P, None), (P, None)], AttemptState.WAITING),
+    "one prepares": ([(P, None), (S, None)], AttemptState.PREPARING),
+    "one is ready, one is not": ([(D, None), (S, None)], AttemptState.PREPARING),
+    "one is ready, one unheard": ([(D, None), (P, None)], AttemptState.PREPARING),
+    "all ready: the barrier": ([(D, None), (D, None)], AttemptState.READY),
+    "one runs already": ([(D, None), (R, None)], AttemptState.RUNNING),
+    "all run": ([(R, None), (R, None)], AttemptState.RUNNING),
+    "one is done, one runs": ([(X, 0), (R, None)], AttemptState.RUNNING),
+    "one is done, one unheard": ([(X, 0), (P, None)], AttemptState.RUNNING),
+    "all done": ([(X, 0), (X, 0)], AttemptState.SUCCEEDED),
+    "one crashed, others run": ([(X, 1), (R, None), (R, None)], AttemptState.FAILED),
+    "one was killed": ([(X, 137), (X, 0)], AttemptState.FAILED),
+    "ended, and nobody knows how": ([(X, None), (X, 0)], AttemptState.FAILED),
+    "one could not be prepared": ([(F, None), (D, None)], AttemptState.FAILED),
+    "one is lost": ([(L, None), (R, None)], AttemptState.LOST),
+    "one is lost, one is done": ([(L, None), (X, 0)], AttemptState.LOST),
+    "one crashed and one is lost": ([(L, None), (X, 1)], AttemptState.FAILED),
 }
 
 
 @pytest.mark.parametrize("case", ROLLUP)
 def test_the_replicas_of_an_attempt_roll_up_to_one_outcome(case):
     replicas, outcome = ROLLUP[case]
-    assert attempt_outcome(replicas) is outcome
-    assert attempt_outcome(reversed(replicas)) is outcome
+    assert attempt_state(replicas) is outcome
+    assert attempt_state(reversed(replicas)) is outcome
 
 
 EVERY = [(s, None) for s in (P, S, D, R, F, L)] + [(X, 0), (X, 1)]
@@ -170,10 +170,10 @@ EVERY = [(s, None) for s in (P, S, D, R, F, L)] + [(X, 0), (X, 1)]
 
 def test_the_rollup_of_three_replicas_follows_the_promises_whatever_they_say():
     for three in itertools.product(EVERY, repeat=3):
-        outcome = attempt_outcome(three)
-        assert {attempt_outcome(other) for other in itertools.permutations(three)} == {outcome}
+        outcome = attempt_state(three)
+        assert {attempt_state(other) for other in itertools.permutations(three)} == {outcome}
         broken = any(s is F or (s is X and code) for s, code in three)
-        assert (outcome is Outcome.FAILED) == broken, three
-        assert (outcome is Outcome.SUCCEEDED) == (set(three) == {(X, 0)}), three
-        assert (outcome is Outcome.READY) == (set(three) == {(D, None)}), three
-        assert (outcome is Outcome.LOST) == (not broken and (L, None) in three), three
+        assert (outcome is AttemptState.FAILED) == broken, three
+        assert (outcome is AttemptState.SUCCEEDED) == (set(three) == {(X, 0)}), three
+        assert (outcome is AttemptState.READY) == (set(three) == {(D, None)}), three
+        assert (outcome is AttemptState.LOST) == (not broken and (L, None) in three), three

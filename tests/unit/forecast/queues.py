@@ -1,23 +1,23 @@
 """Queues for the tests of forecast starts: nodes of whole GPUs, limits that are always used up."""
 
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.forecast.queue_values import Holding, Queued, QueueState
-from scheduler.core.forecast.starts import BASIS
-from scheduler.core.model.policy import Backfill
+from scheduler.core.forecast.queue_values import QueueState, RunningEntry, WaitingEntry
+from scheduler.core.forecast.starts import MIN_ENDED_RUNS
+from scheduler.core.model.policy import BackfillMode
 
 ALWAYS_TO_THE_LIMIT = ((100.0, 1.0),) * 20
 ANY_PART_OF_THE_LIMIT = tuple((100.0, (i + 5) / 55) for i in range(51))
 
 
 def a_holding(gpus, limit, *, node=0, age=0.0, curve=-1):
-    return Holding(((node, gpus * UNITS_PER_GPU),), age, limit, curve)
+    return RunningEntry(((node, gpus * UNITS_PER_GPU),), age, limit, curve)
 
 
 def a_queued(
     id, gpus, limit, *, key=None, at=0.0, replicas=1, band=0, curve=-1, pool=0, begin_at=0.0
 ):
     """`key`: first come, where it is not given."""
-    return Queued(
+    return WaitingEntry(
         id=id,
         queued_at=at,
         replicas=replicas,
@@ -40,8 +40,8 @@ def a_queue(nodes, running=(), waiting=(), **fields):
     given = {
         "now": 0.0,
         "ratios": ALWAYS_TO_THE_LIMIT,
-        "learned": BASIS,
-        "backfill": Backfill.EASY,
+        "learned": MIN_ENDED_RUNS,
+        "backfill": BackfillMode.EASY,
     } | fields
     return QueueState(
         total=tuple(gpus * UNITS_PER_GPU for gpus in nodes),

@@ -3,12 +3,18 @@
 import numpy as np
 import pytest
 
-from scheduler.core.forecast.accuracy import Asked, accuracy
-from scheduler.core.forecast.calibration import NEEDS, UNTRIED, Question, Waits, calibrate
+from scheduler.core.forecast.accuracy import EvaluatedEstimate, forecast_accuracy
+from scheduler.core.forecast.calibration import (
+    MIN_RECORDS,
+    UNTRIED_FACTOR,
+    EstimateRecord,
+    WaitRange,
+    calibrate,
+)
 
 
 def asked(own, waited, *, started=True, calibrated=None, kind=""):
-    return Question(own, calibrated or own, waited, started, kind)
+    return EstimateRecord(own, calibrated or own, waited, started, kind)
 
 
 def online(owns, actuals, kind=""):
@@ -16,27 +22,27 @@ def online(owns, actuals, kind=""):
     history, told = [], []
     for own, actual in zip(owns, actuals, strict=True):
         answer = calibrate(own, history, kind)
-        told.append((answer.told, actual))
-        history.append(Question(own, answer.calibrated, actual, True, kind))
+        told.append((answer.published, actual))
+        history.append(EstimateRecord(own, answer.calibrated, actual, True, kind))
     return told
 
 
 def test_with_too_few_answers_a_forecast_is_told_as_it_is_with_a_wider_bound():
-    own = Waits(100.0, 200.0, 300.0)
-    wide = Waits(100.0, 200.0, 300.0 * UNTRIED)
-    history = [asked(own, 1_000.0)] * (NEEDS - 1)
-    assert calibrate(own, history).told == wide
-    assert calibrate(own, []).told == wide
-    assert calibrate(own, [asked(own, 210.0)] * 40).told.pessimistic < own.pessimistic
+    own = WaitRange(100.0, 200.0, 300.0)
+    wide = WaitRange(100.0, 200.0, 300.0 * UNTRIED_FACTOR)
+    history = [asked(own, 1_000.0)] * (MIN_RECORDS - 1)
+    assert calibrate(own, history).published == wide
+    assert calibrate(own, []).published == wide
+    assert calibrate(own, [asked(own, 210.0)] * 40).published.pessimistic < own.pessimistic
 
 
 def test_a_forecast_that_is_off_by_a_factor_is_repaired():
-    owns = [Waits(500.0 + i, 600.0 + i, 700.0 + i) for i in range(100)]
+    owns = [WaitRange(500.0 + i, 600.0 + i, 700.0 + i) for i in range(100)]
     told = online(owns, [3 * own.expected for own in owns])
     after = told[40:]
-    assert accuracy(after).median_error_pct <= 5
-    assert accuracy(after).coverage_pct == 100
-    assert accuracy(zip(owns, [a for _, a in told], strict=True)).coverage_pct == 0
+    assert forecast_accuracy(after).median_error_pct <= 5
+    assert forecast_accuracy(after).coverage_pct == 100
+    assert forecast_accuracy(zip(owns, [a for _, a in told], strict=True)).coverage_pct == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -44,10 +50,10 @@ def test_a_forecast_that_is_off_by_a_factor_is_repaired():
 def test_the_bound_holds_in_nine_of_ten_cases_where_nothing_drifts(seed, factor):
     draws = np.random.default_rng(seed)
     middle = np.exp(draws.normal(9, 1, 600))
-    owns = [Waits(m * 0.8, m, m * 1.2) for m in middle]
+    owns = [WaitRange(m * 0.8, m, m * 1.2) for m in middle]
     actuals = middle * factor * np.exp(draws.normal(0, 0.8, 600))
     told = online(owns, actuals.tolist())[100:]
-    found = accuracy(told)
+    found = forecast_accuracy(told)
     assert found.coverage_pct >= 92
     assert found.optimistic_pct >= 80
     assert found.median_error_pct <= 60
@@ -56,57 +62,59 @@ def test_the_bound_holds_in_nine_of_ten_cases_where_nothing_drifts(seed, factor)
 def test_a_forecast_that_is_right_is_left_nearly_alone():
     draws = np.random.default_rng(1)
     middle = np.exp(draws.normal(9, 1, 300))
-    owns = [Waits(m * 0.99, m, m * 1.01) for m in middle]
+    owns = [WaitRange(m * 0.99, m, m * 1.01) for m in middle]
     told = online(owns, (middle * np.exp(draws.normal(0, 0.004, 300))).tolist())
-    assert accuracy(told).tightness == pytest.approx(1.01, abs=0.02)
-    assert accuracy(told).median_error_pct < 1
+    assert forecast_accuracy(told).tightness == pytest.approx(1.01, abs=0.02)
+    assert forecast_accuracy(told).median_error_pct < 1
 
 
 def test_open_questions_beyond_their_bound_count_before_they_are_answered():
-    own = Waits(100.0, 200.0, 300.0)
+    own = WaitRange(100.0, 200.0, 300.0)
     still = [asked(own, 3_000.0, started=False)] * 40
-    assert calibrate(own, still).told.pessimistic == pytest.approx(3_000)
+    assert calibrate(own, still).published.pessimistic == pytest.approx(3_000)
     young = [asked(own, 50.0, started=False)] * 40
-    assert calibrate(own, young).told.expected == own.expected
-    assert calibrate(own, young).told.pessimistic == 300.0 * UNTRIED
+    assert calibrate(own, young).published.expected == own.expected
+    assert calibrate(own, young).published.pessimistic == 300.0 * UNTRIED_FACTOR
 
 
 def test_each_kind_learns_from_its_own_answers():
-    own = Waits(100.0, 200.0, 300.0)
+    own = WaitRange(100.0, 200.0, 300.0)
     history = [asked(own, 400.0, kind="fifo")] * 20 + [asked(own, 2_000.0, kind="fair")] * 20
-    assert calibrate(own, history, "fifo").told.expected == pytest.approx(400)
-    assert calibrate(own, history, "fair").told.expected == pytest.approx(2_000)
+    assert calibrate(own, history, "fifo").published.expected == pytest.approx(400)
+    assert calibrate(own, history, "fair").published.expected == pytest.approx(2_000)
 
 
 def test_where_calibration_did_worse_lately_it_is_not_told():
-    own = Waits(100.0, 200.0, 400.0)
-    bad = Waits(1.0, 2.0, 3.0)
+    own = WaitRange(100.0, 200.0, 400.0)
+    bad = WaitRange(1.0, 2.0, 3.0)
     history = [asked(own, 200.0, calibrated=bad)] * 40
     answer = calibrate(own, history)
-    assert answer.told.expected == own.expected
-    assert answer.told.pessimistic == own.pessimistic
+    assert answer.published.expected == own.expected
+    assert answer.published.pessimistic == own.pessimistic
 
 
 def test_the_three_values_stay_in_order():
-    own = Waits(100.0, 200.0, 300.0)
+    own = WaitRange(100.0, 200.0, 300.0)
     history = [asked(own, waited) for waited in (10.0, 5_000.0) * 20]
-    told = calibrate(own, history).told
+    told = calibrate(own, history).published
     assert told.optimistic <= told.expected <= told.pessimistic
 
 
 def test_accuracy_counts_jobs_that_waited_a_minute():
-    told = Waits(100.0, 200.0, 300.0)
-    found = accuracy([(told, 59.0), (told, 100.0), (told, 160.0), (told, 360.0), (told, 361.0)])
-    assert found.asked == 4
+    told = WaitRange(100.0, 200.0, 300.0)
+    found = forecast_accuracy(
+        [(told, 59.0), (told, 100.0), (told, 160.0), (told, 360.0), (told, 361.0)]
+    )
+    assert found.estimates == 4
     assert found.coverage_pct == 75.0
     assert found.optimistic_pct == 100.0
     # |200 - actual| / actual: 100 %, 25 %, 44 %, 45 %.
     assert found.median_error_pct == pytest.approx(44.5, abs=0.1)
-    assert accuracy([(told, 10.0)]) is None
+    assert forecast_accuracy([(told, 10.0)]) is None
 
 
 def test_a_question_waits_until_it_is_answered():
-    own = Waits(1.0, 2.0, 3.0)
-    question = Asked(100.0, own, own, own)
-    assert question.question(150.0, None) == Question(own, own, 50.0, False)
-    assert question.question(500.0, 170.0) == Question(own, own, 70.0, True)
+    own = WaitRange(1.0, 2.0, 3.0)
+    question = EvaluatedEstimate(100.0, own, own, own)
+    assert question.record(150.0, None) == EstimateRecord(own, own, 50.0, False)
+    assert question.record(500.0, 170.0) == EstimateRecord(own, own, 70.0, True)

@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.forecast.calibration import NEEDS, Question, Waits
+from scheduler.core.forecast.calibration import MIN_RECORDS, EstimateRecord, WaitRange
 from scheduler.core.forecast.pass_estimates import (
-    FEWEST_RUNS,
     LATE_SECONDS,
-    Foretold,
-    carried_out,
-    kind_of,
-    question_of,
-    runs_for,
-    starts_of,
+    MIN_RUNS,
+    PassEstimate,
+    affordable_runs,
+    after_plan,
+    estimate_record,
+    estimate_starts,
+    record_kind,
 )
-from scheduler.core.forecast.runtime_model import Outlook
-from scheduler.core.forecast.starts import BASIS, RUNS
-from scheduler.core.model.policy import Order, Policy, Preemption
+from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.forecast.starts import MIN_ENDED_RUNS, RUNS
+from scheduler.core.model.policy import OrderMode, Policy, PreemptionMode
 from scheduler.core.model.snapshot import PastRun, QuotaView
 from scheduler.core.plan import plan
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
@@ -25,8 +25,8 @@ from tests.support.snapshots import NOW
 from tests.unit.forecast.queues import a_queue, a_queued
 
 HOUR = 3_600
-FIFO = Policy(order=Order.FIFO, preemption=Preemption.OFF)
-BY_TURN = Policy(preemption=Preemption.ORDER)
+FIFO = Policy(order=OrderMode.FIFO, preemption=PreemptionMode.OFF)
+BY_TURN = Policy(preemption=PreemptionMode.ORDER)
 
 
 def past(count, ratio=0.5):
@@ -42,19 +42,19 @@ def a_world(*jobs, limit=2 * HOUR, **fields):
     held = a_run(waiting("full", 4, time_limit_seconds=limit), *(f"n1/{i}" for i in range(4)),
                  since=HOUR)  # fmt: skip
     snapshot = a_busy_cluster([4], running=[held], jobs=jobs)
-    return replace(snapshot, past=past(40), **fields)
+    return replace(snapshot, history=past(40), **fields)
 
 
 def told(snapshot, policy=FIFO, questions=(), **fields):
-    outlook = Outlook.of(snapshot)
-    return starts_of(
+    outlook = RuntimeModel.from_snapshot(snapshot)
+    return estimate_starts(
         snapshot, policy, outlook, plan(snapshot, policy, outlook), questions, **fields
     )
 
 
-def asked(kind, factor=1.0, count=NEEDS):
-    own = Waits(500.0, 1_000.0, 1_500.0)
-    return [Question(own, own, own.expected * factor, True, kind)] * count
+def asked(kind, factor=1.0, count=MIN_RECORDS):
+    own = WaitRange(500.0, 1_000.0, 1_500.0)
+    return [EstimateRecord(own, own, own.expected * factor, True, kind)] * count
 
 
 def test_every_job_that_waits_for_devices_is_told_an_ordered_estimate_in_the_future():
@@ -66,7 +66,9 @@ def test_every_job_that_waits_for_devices_is_told_an_ordered_estimate_in_the_fut
 
 
 def test_a_job_that_this_pass_places_is_told_nothing_and_takes_its_place_in_the_forecast():
-    snapshot = replace(a_busy_cluster([4], jobs=[waiting("1", 4), waiting("2", 4)]), past=past(40))
+    snapshot = replace(
+        a_busy_cluster([4], jobs=[waiting("1", 4), waiting("2", 4)]), history=past(40)
+    )
     answers = told(snapshot)
     assert set(answers) == {"2"}
     assert answers["2"].optimistic > NOW
@@ -74,11 +76,11 @@ def test_a_job_that_this_pass_places_is_told_nothing_and_takes_its_place_in_the_
 
 def test_who_holds_a_reservation_starts_by_then_at_the_latest():
     snapshot = a_world(waiting("1", 4), waiting("2", 4))
-    outlook = Outlook.of(snapshot)
+    outlook = RuntimeModel.from_snapshot(snapshot)
     found = plan(snapshot, FIFO, outlook)
     (promise,) = found.reservations
     late = asked("fifo/off/normal", factor=50.0, count=40)
-    answers = starts_of(snapshot, FIFO, outlook, found, late)
+    answers = estimate_starts(snapshot, FIFO, outlook, found, late)
     assert answers["1"].pessimistic <= promise.starts_at
     assert "reserved" in answers["1"].basis.text
     assert answers["2"].pessimistic > promise.starts_at
@@ -96,7 +98,7 @@ def test_earlier_questions_of_the_same_kind_correct_the_answer_and_are_counted_i
 @pytest.mark.parametrize(
     "blocked",
     [
-        waiting("x", 4, held_because="its owner"),
+        waiting("x", 4, hold_reason="its owner"),
         waiting("x", 4, after=("full",)),
         waiting("x", 4, after=("full",), begin_at=NOW + 60),
         waiting("x", 64),
@@ -117,8 +119,8 @@ def test_a_job_that_waits_for_quota_is_told_nothing():
 def test_until_enough_runs_have_ended_nothing_is_told_whatever_the_limits_say(chosen):
     held = a_run(waiting("full", 4, limit_is_chosen=chosen), *(f"n1/{i}" for i in range(4)))
     snapshot = a_busy_cluster([4], running=[held], jobs=[waiting("1", 4, limit_is_chosen=chosen)])
-    assert told(replace(snapshot, past=past(BASIS - 1))) == {}
-    assert set(told(replace(snapshot, past=past(BASIS)))) == {"1"}
+    assert told(replace(snapshot, history=past(MIN_ENDED_RUNS - 1))) == {}
+    assert set(told(replace(snapshot, history=past(MIN_ENDED_RUNS)))) == {"1"}
 
 
 def test_a_job_with_a_begin_time_is_told_a_start_from_then_on_that_corrects_nobody():
@@ -153,12 +155,12 @@ def test_only_the_wait_after_the_begin_time_is_corrected(factor):
 
 def test_where_jobs_are_stopped_by_turn_estimates_wait_for_questions_that_say_what_comes_of_it():
     snapshot = a_world(waiting("1", 4), waiting("2", 4))
-    kind = kind_of(snapshot.jobs[0], BY_TURN)
+    kind = record_kind(snapshot.jobs[0], BY_TURN)
 
     def are_told(questions):
-        return {each.is_told for each in told(snapshot, BY_TURN, questions).values()}
+        return {each.is_published for each in told(snapshot, BY_TURN, questions).values()}
 
-    assert are_told(asked(kind, count=NEEDS - 1)) == {False}, "they are kept to learn from"
+    assert are_told(asked(kind, count=MIN_RECORDS - 1)) == {False}, "they are kept to learn from"
     assert are_told(asked("fair/off/normal", count=60)) == {False}
     assert are_told(asked(kind)) == {True}
 
@@ -170,16 +172,16 @@ def test_the_answer_follows_from_the_seed_alone():
 
 def test_what_is_kept_of_an_answer_is_a_question_that_can_be_asked_again():
     found = told(a_world(waiting("1", 4)))["1"]
-    assert isinstance(found, Foretold)
-    is_open = question_of(found.own, found.calibrated, NOW, None, found.kind, NOW + 90.0)
+    assert isinstance(found, PassEstimate)
+    is_open = estimate_record(found.own, found.calibrated, NOW, None, found.kind, NOW + 90.0)
     assert (is_open.waited, is_open.started) == (90.0, False)
-    ended = question_of(found.own, found.calibrated, NOW, NOW + 50.0, found.kind, NOW + 90.0)
+    ended = estimate_record(found.own, found.calibrated, NOW, NOW + 50.0, found.kind, NOW + 90.0)
     assert (ended.waited, ended.started) == (50.0, True)
 
 
 def test_a_pass_that_is_carried_out_moves_placed_jobs_to_the_running_ones():
     snapshot = a_busy_cluster([4], jobs=[waiting("1", 4), waiting("2", 4)])
-    after = carried_out(snapshot, plan(snapshot, FIFO))
+    after = after_plan(snapshot, plan(snapshot, FIFO))
     assert [job.id for job in after.jobs] == ["2"]
     assert [(held.job.id, held.started_at) for held in after.running] == [("1", NOW)]
 
@@ -187,5 +189,5 @@ def test_a_pass_that_is_carried_out_moves_placed_jobs_to_the_running_ones():
 def test_large_clusters_get_fewer_runs_and_never_too_few():
     small = a_queue([8] * 8, waiting=[a_queued(str(i), 1, 100) for i in range(1_000)])
     large = a_queue([8] * 5_000, waiting=small.waiting)
-    assert runs_for(small) == RUNS
-    assert runs_for(large) == FEWEST_RUNS
+    assert affordable_runs(small) == RUNS
+    assert affordable_runs(large) == MIN_RUNS

@@ -5,8 +5,8 @@ import pytest
 
 from agents.contract.boards import boards
 from scheduler.core.forecast import hazard as hz
-from scheduler.core.forecast.runtime_model import Outlook, gpus_of
-from scheduler.core.forecast.similarity import Likeness, normalised, size_class
+from scheduler.core.forecast.runtime_model import RuntimeModel, gpus_needed
+from scheduler.core.forecast.similarity import Similarity, normalised_name, size_class
 from scheduler.core.model.snapshot import ClusterSnapshot, DeviceRequest, RunningJob
 from tests.unit.forecast.jobs import a_job, a_run
 
@@ -15,7 +15,9 @@ DAY = 24 * HOUR
 
 
 def learned(*runs, jobs=(), running=(), now=1_000_000):
-    return Outlook.of(ClusterSnapshot(now=now, past=runs, jobs=jobs, running=running))
+    return RuntimeModel.from_snapshot(
+        ClusterSnapshot(now=now, history=runs, jobs=jobs, running=running)
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,8 +32,8 @@ def learned(*runs, jobs=(), running=(), now=1_000_000):
     ],
 )
 def test_names_of_one_sweep_are_alike(name, plain):
-    assert normalised(name) == plain
-    assert normalised(plain) == plain
+    assert normalised_name(name) == plain
+    assert normalised_name(plain) == plain
 
 
 def test_slices_and_shares_are_one_class_of_size():
@@ -41,11 +43,11 @@ def test_slices_and_shares_are_one_class_of_size():
 def test_the_size_of_a_slice_is_its_part_of_a_gpu():
     board = boards()["H200-141GB"]
     whole = a_job("1", gpus=4, replicas=2)
-    assert gpus_of(whole, [board]) == 8
+    assert gpus_needed(whole, [board]) == 8
     part = a_job("2", gpus=0)
     part = type(part)(**{**_fields(part), "device": DeviceRequest(mig="1g.18gb")})
-    assert gpus_of(part, [board]) == pytest.approx(1 / 7, rel=0.2)
-    assert gpus_of(part, []) == 0
+    assert gpus_needed(part, [board]) == pytest.approx(1 / 7, rel=0.2)
+    assert gpus_needed(part, []) == 0
 
 
 def _fields(job):
@@ -53,7 +55,7 @@ def _fields(job):
 
 
 def test_with_nothing_known_every_gpu_counts_the_same():
-    outlook = Outlook()
+    outlook = RuntimeModel()
     one, eight = a_job("1"), a_job("2", gpus=8)
     assert outlook.work(eight, 8, 0) == pytest.approx(8 * outlook.work(one, 1, 0))
 
@@ -86,9 +88,9 @@ def test_the_newest_runs_count_most():
 
 
 def test_a_group_of_one_neighbour_is_weighed_as_the_facts_say():
-    likeness = Likeness()
+    likeness = Similarity()
     outlook = learned(a_run(50), jobs=())
-    own = outlook.curve(a_job("1"), 1)
+    own = outlook.hazard_curve(a_job("1"), 1)
     size = outlook.size_curve(1)
     weight = np.exp(-1 / likeness.decay)
     expected = (weight * hz.ENDS[0] + size) / (weight * hz.AT_RISK[0] + 1)
@@ -115,7 +117,7 @@ def test_other_sizes_of_the_same_user_count_a_quarter():
     size = outlook.size_curve(1)
     weight = 0.25 * np.exp(-1 / 5)
     expected = (weight * hz.ENDS[0] + size) / (weight * hz.AT_RISK[0] + 1)
-    assert outlook.curve(a_job("1"), 1)[:-1] == pytest.approx(expected[:-1])
+    assert outlook.hazard_curve(a_job("1"), 1)[:-1] == pytest.approx(expected[:-1])
 
 
 def test_jobs_that_still_run_keep_the_young_from_looking_short():
@@ -139,24 +141,24 @@ def test_a_run_that_was_cut_off_ends_nothing_in_the_hazard():
 
 
 def test_a_limit_that_its_user_chose_orders_jobs_by_what_is_left_of_it():
-    outlook = Outlook()
+    outlook = RuntimeModel()
     job = a_job("1", gpus=4, limit=10 * HOUR, chosen=True)
     assert outlook.work(job, 4, 0) == 4 * 0.5 * 10 * HOUR
-    outlook.submitted(job, 4)
-    outlook.attained("1", HOUR)
+    outlook.add_job(job, 4)
+    outlook.update_attained("1", HOUR)
     assert outlook.work(job, 4, 0) == 4 * 0.5 * 9 * HOUR
 
 
 def test_a_running_job_ages_with_the_clock():
-    outlook = Outlook()
+    outlook = RuntimeModel()
     job = a_job("1", limit=10 * HOUR, chosen=True)
-    outlook.submitted(job, 1)
-    outlook.attained("1", HOUR, at=5_000)
+    outlook.add_job(job, 1)
+    outlook.update_attained("1", HOUR, at=5_000)
     assert outlook.age(job, 5_000 + HOUR) == 2 * HOUR
     assert outlook.work(job, 1, 5_000 + HOUR) == 0.5 * 8 * HOUR
     guessed = a_job("2", limit=30 * DAY)
-    outlook.submitted(guessed, 1)
-    outlook.attained("2", 0, at=5_000)
+    outlook.add_job(guessed, 1)
+    outlook.update_attained("2", 0, at=5_000)
     assert outlook.work(guessed, 1, 5_000 + DAY) > outlook.work(guessed, 1, 5_000)
 
 
@@ -167,11 +169,11 @@ def test_limits_that_a_user_never_comes_near_and_always_sets_alike_are_not_belie
         *(a_run(r, user="bob", limit=2 * r, chosen=True, at=i) for i, r in enumerate(ran)),
         *(a_run(r, user="cy", limit=40 * r, chosen=True, at=i) for i, r in enumerate(ran)),
     )
-    assert not outlook.believes(a_job("1", limit=7 * DAY, chosen=True))
-    assert outlook.believes(a_job("2", user="bob", chosen=True))
-    assert outlook.believes(a_job("3", user="cy", chosen=True)), "far, but in step"
-    assert outlook.believes(a_job("4", user="new", chosen=True))
-    assert not outlook.believes(a_job("5", user="bob", chosen=False))
+    assert not outlook.believes_limit(a_job("1", limit=7 * DAY, chosen=True))
+    assert outlook.believes_limit(a_job("2", user="bob", chosen=True))
+    assert outlook.believes_limit(a_job("3", user="cy", chosen=True)), "far, but in step"
+    assert outlook.believes_limit(a_job("4", user="new", chosen=True))
+    assert not outlook.believes_limit(a_job("5", user="bob", chosen=False))
 
 
 def test_the_share_of_limits_that_a_user_needs_is_learned():
@@ -192,12 +194,12 @@ def test_asking_about_a_job_that_nobody_submitted_changes_nothing():
     outlook = learned(*(a_run(500, at=i) for i in range(6)), jobs=jobs)
     before = [outlook.work(job, 1, 0) for job in jobs]
     new = outlook.work(a_job("new", group="other"), 1, 0), outlook.work(a_job("n"), 1, 0)
-    outlook.curve(a_job("m", gpus=3), 3)
+    outlook.hazard_curve(a_job("m", gpus=3), 3)
     assert [outlook.work(job, 1, 0) for job in jobs] == before
-    outlook.submitted(a_job("n"), 1)
+    outlook.add_job(a_job("n"), 1)
     assert outlook.work(a_job("n"), 1, 0) == new[1]
 
 
 def test_a_job_that_was_never_submitted_cannot_end():
     with pytest.raises(KeyError):
-        Outlook().completed("1", 60)
+        RuntimeModel().complete("1", 60)

@@ -6,11 +6,16 @@ import pytest
 from scheduler.core.forecast.population import (
     COUNT,
     POINTS,
-    points,
+    ratio_points,
     remaining,
-    run_times,
+    run_time_distribution,
 )
-from scheduler.core.forecast.sampling import ENOUGH, MANY, chances_of, part_of
+from scheduler.core.forecast.sampling import (
+    MANY_RATIOS,
+    MIN_RATIOS,
+    run_time_chances,
+    sample_history,
+)
 from tests.unit.forecast.queues import a_holding, a_queued
 
 HOUR = 3_600.0
@@ -35,7 +40,7 @@ def test_the_work_behind_waiting_limits_is_found_though_only_short_runs_have_end
     ended = np.flatnonzero(seconds < 50 * HOUR)[:300]
     waits = np.setdiff1d(np.arange(len(seconds)), ended)
     ratios = seconds[ended] / limits[ended]
-    chances = run_times(seconds[ended], ratios, limits[waits], np.zeros(len(waits)))
+    chances = run_time_distribution(seconds[ended], ratios, limits[waits], np.zeros(len(waits)))
     draws = np.random.default_rng(seed)
     ages = np.zeros(len(waits))
     drawn = np.mean(
@@ -62,14 +67,14 @@ def test_a_run_that_is_already_longer_than_most_ratios_allow_runs_on_beyond_its_
 def test_where_no_ratio_leads_beyond_the_age_any_part_of_the_limit_may_be_left():
     one = np.array([95.0]), np.array([100.0]), np.array([0.5]), np.full(COUNT, 1 / COUNT)
     assert remaining(*one, np.array([0.4])) == pytest.approx([2.0])
-    assert np.isfinite(run_times(none(), one[2], one[1], one[0])).all()
+    assert np.isfinite(run_time_distribution(none(), one[2], one[1], one[0])).all()
 
 
 def test_chances_are_chances_and_no_run_time_is_impossible():
-    found = run_times(none(), np.array([0.5]), none(), none())
+    found = run_time_distribution(none(), np.array([0.5]), none(), none())
     assert found.sum() == pytest.approx(1)
     assert (found > 0).all()
-    ended = run_times(np.full(500, HOUR), np.array([0.5]), none(), none())
+    ended = run_time_distribution(np.full(500, HOUR), np.array([0.5]), none(), none())
     assert ended.sum() == pytest.approx(1)
     assert (ended > 0).all()
     assert ended.max() > 0.4
@@ -79,21 +84,24 @@ def test_jobs_whose_limits_nobody_believes_do_not_tell_of_run_times():
     believed = [a_holding(1, 5 * HOUR), a_queued("1", 1, 5 * HOUR)]
     known = np.array([(2 * HOUR, 0.5)] * 20)
     others = [a_holding(1, 1e7, curve=0), a_queued("2", 1, 1e7, curve=0)]
-    assert chances_of(known, believed).tolist() == chances_of(known, believed + others).tolist()
+    assert (
+        run_time_chances(known, believed).tolist()
+        == run_time_chances(known, believed + others).tolist()
+    )
 
 
 def test_many_ratios_are_stood_for_by_few():
     many = np.linspace(0, 1, 5_000)
-    assert len(points(many)) == POINTS
-    assert points(many).mean() == pytest.approx(0.5, abs=0.01)
-    assert points(np.array([0.3, 0.1])).tolist() == [0.1, 0.3]
+    assert len(ratio_points(many)) == POINTS
+    assert ratio_points(many).mean() == pytest.approx(0.5, abs=0.01)
+    assert ratio_points(np.array([0.3, 0.1])).tolist() == [0.1, 0.3]
 
 
 def test_runs_differ_in_the_share_of_limits_by_as_much_as_few_ended_runs_can_be_wrong():
     draws = np.random.default_rng(1)
-    for count in (ENOUGH, 30, MANY - 1):
+    for count in (MIN_RATIOS, 30, MANY_RATIOS - 1):
         known = np.column_stack([np.arange(count) * 10.0, 1 / draws.uniform(1, 5, count)])
-        shares = [part_of(known, draws)[:, 1].mean() for _ in range(400)]
+        shares = [sample_history(known, draws)[:, 1].mean() for _ in range(400)]
         error = known[:, 1].std() / np.sqrt(count)
         assert np.std(shares) == pytest.approx(error, rel=0.15)
         assert np.mean(shares) == pytest.approx(known[:, 1].mean(), abs=error / 5)
@@ -101,13 +109,15 @@ def test_runs_differ_in_the_share_of_limits_by_as_much_as_few_ended_runs_can_be_
 
 def test_of_a_long_history_each_run_knows_one_piece_in_the_order_of_limits():
     draws = np.random.default_rng(1)
-    known = np.column_stack([np.arange(MANY)[::-1] * 10.0, np.arange(MANY) / MANY])
+    known = np.column_stack(
+        [np.arange(MANY_RATIOS)[::-1] * 10.0, np.arange(MANY_RATIOS) / MANY_RATIOS]
+    )
     for _ in range(50):
-        part = part_of(known, draws)
+        part = sample_history(known, draws)
         assert (np.diff(part[:, 0]) == 10).all()
-        assert 0.3 * MANY <= len(part) <= MANY
-    assert part_of(np.zeros((0, 2)), draws).shape == (0, 2)
+        assert 0.3 * MANY_RATIOS <= len(part) <= MANY_RATIOS
+    assert sample_history(np.zeros((0, 2)), draws).shape == (0, 2)
 
 
 def test_without_ratios_every_run_time_that_is_not_known_is_as_likely_as_the_others():
-    assert np.ptp(chances_of(np.zeros((0, 2)), [])) == pytest.approx(0, abs=1e-3)
+    assert np.ptp(run_time_chances(np.zeros((0, 2)), [])) == pytest.approx(0, abs=1e-3)

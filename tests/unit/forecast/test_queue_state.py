@@ -6,11 +6,11 @@ from agents.contract.boards import boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.forecast.queue_state import queue_state
-from scheduler.core.forecast.runtime_model import Outlook
-from scheduler.core.forecast.sampling import ENOUGH
-from scheduler.core.forecast.starts import BASIS, start_estimates
-from scheduler.core.model.decisions import ReplicaPlace, SlicePlace
-from scheduler.core.model.policy import Backfill, Order, Policy
+from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.forecast.sampling import MIN_RATIOS
+from scheduler.core.forecast.starts import MIN_ENDED_RUNS, start_estimates
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
+from scheduler.core.model.policy import BackfillMode, OrderMode, Policy
 from scheduler.core.model.snapshot import (
     ClusterSnapshot,
     DeviceRequest,
@@ -23,7 +23,7 @@ from tests.unit.forecast.jobs import a_job, a_run
 NOW = 1_000_000
 HOUR = 3_600
 BOARD = boards()["H200-141GB"]
-FIFO = Policy(order=Order.FIFO)
+FIFO = Policy(order=OrderMode.FIFO)
 
 
 def a_node(name, gpus=8, cpu_milli=64_000, **fields):
@@ -45,10 +45,10 @@ def a_node(name, gpus=8, cpu_milli=64_000, **fields):
 
 def running(job, node, gpus, since):
     devices = tuple(
-        SlicePlace(f"{node}/{i}", SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, BOARD.memory_mib)
+        DevicePlacement(f"{node}/{i}", SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, BOARD.memory_mib)
         for i in range(gpus)
     )
-    return RunningJob(job, (ReplicaPlace(0, node, devices),), since)
+    return RunningJob(job, (ReplicaPlacement(0, node, devices),), since)
 
 
 def ended(count):
@@ -58,7 +58,7 @@ def ended(count):
 
 def state_of(policy=FIFO, **fields):
     snapshot = ClusterSnapshot(now=NOW, **fields)
-    return queue_state(snapshot, policy, Outlook.of(snapshot))
+    return queue_state(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
 
 
 def test_what_running_jobs_hold_is_not_free():
@@ -66,7 +66,7 @@ def test_what_running_jobs_hold_is_not_free():
     state = state_of(
         nodes=(a_node("a"), a_node("b")),
         running=(running(job, "b", 3, NOW - HOUR),),
-        past=ended(ENOUGH),
+        history=ended(MIN_RATIOS),
     )
     assert state.total == (8 * UNITS_PER_GPU, 8 * UNITS_PER_GPU)
     assert state.free == (8 * UNITS_PER_GPU, 5 * UNITS_PER_GPU)
@@ -77,8 +77,8 @@ def test_what_running_jobs_hold_is_not_free():
 
 def test_limits_say_how_long_jobs_run_once_enough_runs_have_shown_what_part_is_used():
     job = a_job("1", limit=HOUR, chosen=True)
-    for count, by_limit in ((ENOUGH - 1, False), (ENOUGH, True)):
-        state = state_of(nodes=(a_node("a"),), jobs=(job,), past=ended(count))
+    for count, by_limit in ((MIN_RATIOS - 1, False), (MIN_RATIOS, True)):
+        state = state_of(nodes=(a_node("a"),), jobs=(job,), history=ended(count))
         assert (state.waiting[0].curve < 0) == by_limit
         assert len(state.ratios) == count
 
@@ -112,7 +112,7 @@ def test_jobs_that_wait_for_something_else_are_not_in_the_queue_and_later_ones_s
     jobs = (
         replace(a_job("1"), after=("0",)),
         replace(a_job("2"), begin_at=NOW + 60),
-        replace(a_job("3"), held_because="approval"),
+        replace(a_job("3"), hold_reason="approval"),
         a_job("4"),
     )
     queue = state_of(nodes=(a_node("a"),), jobs=jobs).waiting
@@ -121,7 +121,7 @@ def test_jobs_that_wait_for_something_else_are_not_in_the_queue_and_later_ones_s
 
 def test_arrivals_are_the_last_submissions_whatever_became_of_them():
     past = tuple(a_run(50, gpus=16, at=100 * i, chosen=True) for i in range(300))
-    state = state_of(nodes=(a_node("a"),), past=past, jobs=(a_job("1", at=NOW - 5),))
+    state = state_of(nodes=(a_node("a"),), history=past, jobs=(a_job("1", at=NOW - 5),))
     assert len(state.arrivals) == 200
     assert [each.queued_at for each in state.arrivals[-2:]] == [29_900, NOW - 5]
     assert (state.arrivals[0].replicas, state.arrivals[0].units) == (2, 8 * UNITS_PER_GPU)
@@ -137,14 +137,16 @@ def test_the_order_is_the_policys():
         "nodes": (a_node("a", 1),),
         "jobs": jobs,
         "running": (running(holder, "a", 1, NOW),),
-        "past": ended(BASIS),
+        "past": ended(MIN_ENDED_RUNS),
     }
     first_come = start_estimates(state_of(FIFO, **fields), seed=1)
     assert first_come["long"].expected < first_come["short"].expected
     fair = start_estimates(state_of(Policy(), **fields), seed=1)
     assert fair["short"].expected < fair["long"].expected
     snapshot = ClusterSnapshot(now=NOW, **fields)
-    greedy = queue_state(snapshot, Policy(), Outlook.of(snapshot), lambda project, user: 3.0)
+    greedy = queue_state(
+        snapshot, Policy(), RuntimeModel.from_snapshot(snapshot), lambda project, user: 3.0
+    )
     assert greedy.waiting[0].key == 3 * state_of(Policy(), **fields).waiting[0].key
 
 
@@ -169,8 +171,8 @@ def test_who_lacks_cpu_is_not_told_that_it_starts_now():
     nodes = (a_node("a", 4, cpu_milli=2_000),)
     runs = tuple(running(a_job(str(n), limit=HOUR, chosen=True), "a", 1, NOW) for n in (8, 9))
     waiting = a_job("1", limit=HOUR, chosen=True)
-    snapshot = ClusterSnapshot(NOW, nodes, (waiting,), running=runs, past=ended(BASIS))
-    outlook = Outlook.of(snapshot)
+    snapshot = ClusterSnapshot(NOW, nodes, (waiting,), running=runs, history=ended(MIN_ENDED_RUNS))
+    outlook = RuntimeModel.from_snapshot(snapshot)
     found = start_estimates(queue_state(snapshot, FIFO, outlook))["1"]
     assert found.expected > NOW + 60
 
@@ -180,10 +182,12 @@ def test_many_jobs_at_once_are_no_rate_of_arrivals():
     same = {"limit": HOUR, "chosen": True}
     held = running(a_job("90", at=NOW - 20, **same), "a", 8, NOW)
     burst = tuple(a_job(str(n), 1 + 7 * (n % 2), at=NOW - 10 + n, **same) for n in range(1, 10))
-    past = tuple(replace(run, queued_at=NOW - 15) for run in ended(BASIS))
-    snapshot = ClusterSnapshot(NOW, (a_node("a"),), burst, running=(held,), past=past)
+    past = tuple(replace(run, queued_at=NOW - 15) for run in ended(MIN_ENDED_RUNS))
+    snapshot = ClusterSnapshot(NOW, (a_node("a"),), burst, running=(held,), history=past)
     state = queue_state(
-        snapshot, Policy(order=Order.SMALLEST, backfill=Backfill.SKIP), Outlook.of(snapshot)
+        snapshot,
+        Policy(order=OrderMode.SMALLEST, backfill=BackfillMode.SKIP),
+        RuntimeModel.from_snapshot(snapshot),
     )
     last = max(one.pessimistic for one in start_estimates(state).values())
     assert last <= NOW + 10 * HOUR

@@ -7,8 +7,8 @@ import pytest
 
 from scheduler.core.forecast import hazard as hz
 from scheduler.core.forecast.queue_kernel import NEXT_ENDS
-from scheduler.core.forecast.starts import BASIS, forecast, start_estimates
-from scheduler.core.model.policy import Backfill
+from scheduler.core.forecast.starts import MIN_ENDED_RUNS, simulate_starts, start_estimates
+from scheduler.core.model.policy import BackfillMode
 from tests.unit.forecast.queues import ANY_PART_OF_THE_LIMIT, a_holding, a_queue, a_queued
 
 HOUR = 3_600
@@ -59,9 +59,9 @@ def test_easy_starts_a_long_job_beside_the_place_that_is_kept():
 def test_without_backfill_nobody_overtakes_and_with_skip_everybody_may():
     running = [a_holding(6, 1_000)]
     waiting = [a_queued("head", 8, 500, at=1), a_queued("long", 2, 5_000, at=2)]
-    strict = a_queue([8], running, waiting, backfill=Backfill.NONE)
+    strict = a_queue([8], running, waiting, backfill=BackfillMode.NONE)
     assert sure(strict) == {"head": 1_000, "long": 1_500}
-    skip = a_queue([8], running, waiting, backfill=Backfill.SKIP)
+    skip = a_queue([8], running, waiting, backfill=BackfillMode.SKIP)
     assert sure(skip) == {"head": 5_000, "long": 0}
 
 
@@ -102,7 +102,7 @@ def test_a_job_only_runs_on_the_nodes_of_its_pool():
 
 def test_what_fits_nowhere_has_no_estimate_and_blocks_nobody():
     waiting = [a_queued("never", 9, 100, at=0), a_queued("1", 8, 100, at=1)]
-    state = a_queue([8], [a_holding(8, 50)], waiting, backfill=Backfill.NONE)
+    state = a_queue([8], [a_holding(8, 50)], waiting, backfill=BackfillMode.NONE)
     assert sure(state) == {"never": None, "1": 50}
 
 
@@ -111,13 +111,13 @@ def test_until_enough_runs_have_ended_there_is_no_estimate_and_limits_alone_are_
     curve = -1 if by_limit else 0
     running, waiting = a_holding(8, 1_000, curve=curve), a_queued("1", 8, 100, curve=curve)
     fields = {"ratios": ANY_PART_OF_THE_LIMIT if by_limit else (), "curves": (hz.PRIOR,)}
-    early = a_queue([8], [running], [waiting], learned=BASIS - 1, **fields)
-    assert forecast(early) is None
+    early = a_queue([8], [running], [waiting], learned=MIN_ENDED_RUNS - 1, **fields)
+    assert simulate_starts(early) is None
     assert start_estimates(early) == {"1": None}
-    found = start_estimates(replace(early, learned=BASIS))["1"]
+    found = start_estimates(replace(early, learned=MIN_ENDED_RUNS))["1"]
     assert 0 < found.optimistic <= found.expected <= found.pessimistic <= 1_000
     limits = 1 if by_limit else 0
-    said = f"30 forecasts from {BASIS} ended runs and the limits of {limits} running jobs"
+    said = f"30 forecasts from {MIN_ENDED_RUNS} ended runs and the limits of {limits} running jobs"
     assert found.basis.text == said
 
 
@@ -139,10 +139,10 @@ def test_who_begins_later_is_not_mixed_up_with_those_who_may_still_come():
     waiting = [a_queued("a", 8, 50, at=1, begin_at=9_950.0), a_queued("b", 8, 70, at=2)]
     state = a_queue(
         [8], [a_holding(8, 500)], waiting, now=9_000.0, by_arrival=True, arrivals=arrivals,
-        backfill=Backfill.NONE,
+        backfill=BackfillMode.NONE,
     )  # fmt: skip
     assert sure(state)["b"] == 9_500
-    found = forecast(state)
+    found = simulate_starts(state)
     assert found.ids == ("b", "a")
     assert (found.starts[:, 1] >= 950).all()
     assert (found.starts[:, 1] <= 950 + 10).all(), "before everybody who came after it"
@@ -161,7 +161,7 @@ def test_the_seed_decides_every_draw():
 def test_a_question_about_one_job_is_answered_like_one_about_all():
     waiting = [a_queued(str(i), 1 + i % 8, 100 + i, at=i) for i in range(20)]
     state = a_queue([8], [a_holding(8, 1_000)], waiting, ratios=ANY_PART_OF_THE_LIMIT)
-    assert start_estimates(state, ask={"7"}) == {"7": start_estimates(state)["7"]}
+    assert start_estimates(state, only={"7"}) == {"7": start_estimates(state)["7"]}
 
 
 def test_smaller_jobs_that_may_still_come_push_a_large_one_back():
@@ -189,12 +189,12 @@ def test_run_times_without_a_limit_follow_the_hazard_of_their_age():
     old = a_queue(
         [8], [a_holding(8, 1e6, age=100.0, curve=0)], [a_queued("1", 8, 100)], curves=(curve,)
     )
-    found = forecast(old, runs=200)
+    found = simulate_starts(old, runs=200)
     assert found is not None
     assert (found.starts >= low - 100).all()
     assert (found.starts <= high - 100).all()
     young = a_queue([8], [a_holding(8, 1e6, curve=0)], [a_queued("1", 8, 100)], curves=(curve,))
-    starts = forecast(young, runs=200).starts[:, 0]
+    starts = simulate_starts(young, runs=200).starts[:, 0]
     assert np.mean(starts <= 60) == pytest.approx(0.5, abs=0.12)
 
 
@@ -218,6 +218,6 @@ def test_a_gang_that_does_not_fit_says_nothing_of_a_smaller_one_or_of_a_single_j
         a_queued("alike", 4, 500, at=2, replicas=4),
         a_queued("single", 4, 500, at=3),
     ]
-    found = sure(a_queue([8, 8], running, waiting, backfill=Backfill.SKIP))
+    found = sure(a_queue([8, 8], running, waiting, backfill=BackfillMode.SKIP))
     assert found["single"] == 0
     assert found["wide"] == 900

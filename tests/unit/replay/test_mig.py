@@ -12,8 +12,8 @@ from ortools.sat.python import cp_model
 from agents.contract.boards import boards
 from scheduler.core.geometry.layout_graph import shape
 from scheduler.core.geometry.placement_value import READY, many_empty, values, weights_of
-from scheduler.core.model.policy import Order
-from scheduler.core.model.snapshot import Demand, DeviceRequest, Mix
+from scheduler.core.model.policy import OrderMode
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.replay import mig
 from scheduler.replay.__main__ import main
 from scheduler.replay.mig_baselines import free_repacking, packing, repacks
@@ -82,7 +82,7 @@ def test_free_repacking_says_exactly_what_fits(key):
 def test_the_replay_places_where_the_planner_places():
     """Twenty requests on six GPUs of one node: GPU and start, one after the other."""
     names = [name for name in HERE.names if "+" not in name]
-    mix = Mix(tuple(Demand(DeviceRequest(mig=name), 1, 1, 1) for name in names))
+    mix = DemandMix(tuple(Demand(DeviceRequest(mig=name), 1, 1, 1) for name in names))
     known = table(HERE, "uniform")
     for seed in range(3):
         held = [[] for _ in range(6)]
@@ -95,7 +95,7 @@ def test_the_replay_places_where_the_planner_places():
             falls = known.roomy if (lay == 0).sum() >= many_empty(6) else known.falls
             gpu, spot, _ = cheapest(lay, np.zeros_like(HERE.after[:6]), falls, *edges, READY)
             if gpu < 0:
-                assert not found.places
+                assert not found.placements
                 continue
             place = HERE.spots[spot]
             assert devices(found) == [(f"n1/{gpu}", place.profile, place.start)]
@@ -128,11 +128,11 @@ def one_pass(name, profile):
     """The memory slices that one planning pass gives those who wait, in this order, on six GPUs."""
     named = mig.named_mix(HERE, name)
     asked = {key: round(2 * weight) for key, weight in named.items()}
-    mix = Mix(tuple(Demand(DeviceRequest(mig=key), 1, 1, n) for key, n in asked.items()))
+    mix = DemandMix(tuple(Demand(DeviceRequest(mig=key), 1, 1, n) for key, n in asked.items()))
     jobs = [a_job(f"{i:02}", mig=HERE.names[kind], queued_at=i) for i, kind in enumerate(profile)]
     node = a_node(*(a_gpu(board=KEY) for _ in range(6)))
-    found = plan_of(replace(a_cluster(node, jobs=jobs), mix=mix), order=Order.FIFO)
-    given = (d for p in found.places for replica in p.replicas for d in replica.devices)
+    found = plan_of(replace(a_cluster(node, jobs=jobs), mix=mix), order=OrderMode.FIFO)
+    given = (d for p in found.placements for replica in p.replicas for d in replica.devices)
     return sum(device.size for device in given)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tqdm import tqdm
 
 from scheduler.core.model.policy import Policy
-from scheduler.core.snapshot_file import saved_pass
+from scheduler.core.snapshot_file import write_pass
 from scheduler.replay.__main__ import KINDS, main
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node
 
@@ -26,7 +26,7 @@ def words(tmp_path):
     for name, text in [("trace.csv", TRACE), ("nodes.csv", NODES), ("pods.csv", PODS)]:
         (tmp_path / name).write_text(text)
     snapshot = a_cluster(a_node(a_gpu()), jobs=[a_job(gpus=1)])
-    (tmp_path / "pass.json").write_text(saved_pass(snapshot, Policy()))
+    (tmp_path / "pass.json").write_text(write_pass(snapshot, Policy()))
     return {
         "openb": [f"--nodes={tmp_path}/nodes.csv", f"--pods={tmp_path}/pods.csv", "--seeds=1"],
         "philly": [f"--trace={tmp_path}/trace.csv", "--nodes=1", "--gpus-per-node=2"],

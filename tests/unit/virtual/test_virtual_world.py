@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from scheduler.core.model.policy import Backfill, Order, Policy, Preemption
+from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 from scheduler.core.model.snapshot import Priority
 from scheduler.virtual.devices import emptied
 from scheduler.virtual.simulation import CARVE_SECONDS, LEARN_SECONDS, Watch, World
@@ -100,9 +100,9 @@ def test_a_move_protects_longer_only_where_moves_count(moves_count):
         nodes=nodes,
         watch=seen,
         stops=Stops(moves_count=moves_count),
-        order=Order.SMALLEST,
-        preemption=Preemption.ORDER,
-        backfill=Backfill.SKIP,
+        order=OrderMode.SMALLEST,
+        preemption=PreemptionMode.ORDER,
+        backfill=BackfillMode.SKIP,
         hysteresis=1.0,
         moves=4,
     )
@@ -124,12 +124,12 @@ def test_an_end_of_protection_is_looked_at_on_the_grid():
 def test_where_the_order_stops_work_the_planner_is_asked_again_as_jobs_age():
     seen = Seen()
     week = a_week(a_recorded(1, 5 * HOUR, gpus=1), a_recorded(2, gpus=1, at=60))
-    played(week, watch=seen, preemption=Preemption.ORDER)
+    played(week, watch=seen, preemption=PreemptionMode.ORDER)
     looks = [SINCE + now for now, _ in seen.waiting if now not in (0, 60, 5 * HOUR)]
     assert len(looks) == 4
     assert all(now % LEARN_SECONDS == 0 for now in looks)
     seen = Seen()
-    played(week, watch=seen, preemption=Preemption.ORDER, order=Order.SMALLEST)
+    played(week, watch=seen, preemption=PreemptionMode.ORDER, order=OrderMode.SMALLEST)
     assert [now for now, _ in seen.waiting] == [0, 60, 5 * HOUR]
 
 
@@ -138,7 +138,7 @@ def test_nothing_is_asked_while_nobody_waits():
     assert world.passes == 2
 
 
-@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize("order", list(OrderMode))
 def test_the_same_jobs_play_the_same_way_twice_and_all_of_them_end(order):
     draw = random.Random(7)
     jobs = []
@@ -156,7 +156,7 @@ def test_the_same_jobs_play_the_same_way_twice_and_all_of_them_end(order):
         )
     nodes = (a_node(a_gpu(), a_gpu()), a_node(a_gpu(), name="n2"))
     stops = Stops(restart_seconds=30, keeps_place=False)
-    how = {"order": order, "preemption": Preemption.ORDER, "stops": stops, "nodes": nodes}
+    how = {"order": order, "preemption": PreemptionMode.ORDER, "stops": stops, "nodes": nodes}
     once, again = (played(a_week(*jobs), **how) for _ in range(2))
     assert once.fates == again.fates
     assert once.passes == again.passes
@@ -168,7 +168,7 @@ def test_the_same_jobs_play_the_same_way_twice_and_all_of_them_end(order):
 
 def test_first_come_first_served_on_one_gpu_is_one_after_another():
     week = a_week(*(a_recorded(n, 100 * (n + 1), gpus=1, at=n) for n in range(5)))
-    world = played(week, order=Order.FIFO, backfill=Backfill.NONE)
+    world = played(week, order=OrderMode.FIFO, backfill=BackfillMode.NONE)
     ends = [world.fates[str(n)].ended_at - SINCE for n in range(5)]
     assert ends == [100, 300, 600, 1_000, 1_500]
     assert world.fates["4"].waited_seconds == 1_000 - 4
@@ -192,7 +192,7 @@ def test_a_share_waits_for_the_slice_that_a_stopped_job_leaves_to_be_deleted():
         a_recorded(3, 600, gpus=1, at=60, models=("L40S",), cpu_milli=60_000),
         a_recorded(4, 600, mps=(30, 20_000), at=60, models=("H200",)),
     )
-    world = played(week, nodes=[a_node(a_gpu(), a_gpu(board="L40S-48GB"))], order=Order.FIFO)
+    world = played(week, nodes=[a_node(a_gpu(), a_gpu(board="L40S-48GB"))], order=OrderMode.FIFO)
     assert world.fates["1"].stopped == world.fates["2"].stopped == 1
     assert world.fates["3"].started_at == SINCE + 60
     assert world.fates["4"].started_at == SINCE + 60 + CARVE_SECONDS

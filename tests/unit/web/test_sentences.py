@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.model.message import Said, in_english, read_said, say, tell, then, words
-from scheduler.core.model.message_templates import HOLE, TEMPLATES
+from scheduler.core.model.message import (
+    Message,
+    in_english,
+    join_clauses,
+    make_message,
+    read_message,
+    render,
+    verbatim,
+)
+from scheduler.core.model.message_templates import PLACEHOLDER, TEMPLATES
 from tests.unit.web.test_catalogue import FOLDER
 
 CORE = Path(__file__).resolve().parents[3] / "scheduler" / "core"
@@ -32,22 +40,22 @@ def in_chinese(one: str, many: str, number: int) -> str:
 @pytest.mark.parametrize("key", TEMPLATES)
 def test_every_template_has_a_chinese_text_with_the_same_values(key):
     template = TEMPLATES[key]
-    for text in (template.one, template.many):
-        assert set(HOLE.findall(text)) <= template.holes
-    chinese = in_chinese(template.one, template.many, 2)
-    assert set(HOLE.findall(chinese)) == template.holes
-    left = HOLE.sub("", chinese)
+    for text in (template.singular, template.plural):
+        assert set(PLACEHOLDER.findall(text)) <= template.placeholders
+    chinese = in_chinese(template.singular, template.plural, 2)
+    assert set(PLACEHOLDER.findall(chinese)) == template.placeholders
+    left = PLACEHOLDER.sub("", chinese)
     assert set(LATIN.findall(left)) <= NAMES, f"{key}: English is left in {chinese}"
-    if LATIN.search(HOLE.sub("", template.one)):
-        assert chinese != template.one
+    if LATIN.search(PLACEHOLDER.sub("", template.singular)):
+        assert chinese != template.singular
 
 
 def test_one_and_many_have_the_same_values_and_a_count_that_is_given():
     for key, template in TEMPLATES.items():
-        assert bool(template.many) == bool(template.count), key
-        if template.many:
-            one = set(HOLE.findall(template.one)) | {template.count}
-            assert one == set(HOLE.findall(template.many)) | {template.count}, key
+        assert bool(template.plural) == bool(template.count_name), key
+        if template.plural:
+            one = set(PLACEHOLDER.findall(template.singular)) | {template.count_name}
+            assert one == set(PLACEHOLDER.findall(template.plural)) | {template.count_name}, key
 
 
 def test_every_key_that_the_planner_names_is_a_template():
@@ -67,21 +75,21 @@ def test_every_key_that_the_planner_names_is_a_template():
 
 
 def test_a_sentence_survives_its_json_and_is_told_in_any_language():
-    said = say(
+    said = make_message(
         "quota.has_borrowed",
-        first=say("quota.may_hold", whose="vision", limit="1"),
+        first=make_message("quota.may_hold", whose="vision", limit="1"),
         borrowed="2.50",
     )
     assert said.text == "vision may hold 1 GPU at once and has borrowed 2.50 more"
-    again = read_said(said.as_dict())
+    again = read_message(said.as_dict())
     assert again == said
-    assert tell(again, in_chinese) == "vision 同时最多占用 1 块 GPU，并已借用 2.50"
+    assert render(again, in_chinese) == "vision 同时最多占用 1 块 GPU，并已借用 2.50"
 
 
 def test_lists_and_clauses_are_joined_as_the_language_does():
-    said = then(say("dependency", jobs=["J-1", "J-2"]), words("because"))
+    said = join_clauses(make_message("dependency", jobs=["J-1", "J-2"]), verbatim("because"))
     assert said.text == "It starts after J-1, J-2; because"
-    assert tell(said, in_chinese) == "在 J-1，J-2 之后开始；because"
+    assert render(said, in_chinese) == "在 J-1，J-2 之后开始；because"
 
 
 @pytest.mark.parametrize(
@@ -98,10 +106,10 @@ def test_lists_and_clauses_are_joined_as_the_language_does():
     ],
 )
 def test_what_another_version_wrote_is_left_to_its_english_sentence(stored):
-    assert read_said(stored) is None
+    assert read_message(stored) is None
 
 
 def test_no_sentence_is_made_of_a_key_that_is_no_template():
     with pytest.raises(KeyError):
-        say("no.such.key")
-    assert tell(Said("nothing"), in_english) == ""
+        make_message("no.such.key")
+    assert render(Message("nothing"), in_english) == ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.core.model.policy import Backfill
+from scheduler.core.model.policy import BackfillMode
 from scheduler.what_if.changes import PolicySet, QuotaSet
 from scheduler.what_if.comparison import changed_by
 from scheduler.what_if.errors import ChangeRefusedError
@@ -178,4 +178,4 @@ def test_a_quota_that_was_not_there_is_made_and_one_that_was_keeps_what_it_borro
 
 def test_policy_words_become_their_types():
     found = changed_by(a_setting(), [PolicySet("backfill", "none"), PolicySet("moves", 2)])
-    assert (found.policy.backfill, found.policy.moves) == (Backfill.NONE, 2)
+    assert (found.policy.backfill, found.policy.moves) == (BackfillMode.NONE, 2)

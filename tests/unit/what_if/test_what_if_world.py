@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from agents.contract.documents import SliceKind
-from scheduler.core.model.policy import Backfill, Preemption
+from scheduler.core.model.policy import BackfillMode, PreemptionMode
 from scheduler.core.model.snapshot import PastRun, Priority
 from scheduler.virtual.simulation import CARVE_SECONDS
 from scheduler.what_if.comparison import MOST_JOBS, compare
@@ -86,7 +86,7 @@ def test_idle_slices_are_merged_for_a_whole_gpu_and_that_takes_its_time():
 def test_a_slice_stays_for_the_next_one_and_a_whole_gpu_does_not():
     world = played(a_setting(), a_week(a_recorded(1, mig="1g.18gb"), a_recorded(2, gpus=1)))
     left = [s for node in world.snapshot(UNTIL).nodes for gpu in node.gpus for s in gpu.slices]
-    assert [(s.kind, s.held, s.ready) for s in left] == [(SliceKind.MIG, False, True)]
+    assert [(s.kind, s.allocated, s.ready) for s in left] == [(SliceKind.MIG, False, True)]
     assert all(n.cpu_free_milli == n.cpu_total_milli for n in world.snapshot(UNTIL).nodes)
 
 
@@ -114,7 +114,7 @@ def test_labels_keep_jobs_to_their_nodes():
 def test_preempted_work_goes_on_where_it_was_and_the_stops_are_counted():
     low = a_recorded(1, 2 * HOUR, gpus=1, priority=Priority.LOW, preemptible=True)
     high = a_recorded(2, gpus=1, at=HOUR, priority=Priority.HIGH)
-    setting = a_setting(a_node(a_gpu()), preemption=Preemption.PRIORITY)
+    setting = a_setting(a_node(a_gpu()), preemption=PreemptionMode.PRIORITY)
     found = outcome(setting, a_week(low, high))
     assert found.preemptions == 1
     assert found.waits_by_priority["high"].longest_seconds == 0
@@ -202,7 +202,7 @@ def test_accuracy_sets_recorded_waits_beside_those_of_the_unchanged_replay():
 
 def test_every_job_is_told_once_whatever_the_policy():
     jobs = [a_recorded(n, 600 + n, at=60 * n, gpus=1 + n % 3) for n in range(30)]
-    for backfill in Backfill:
+    for backfill in BackfillMode:
         found = outcome(a_setting(backfill=backfill), a_week(*jobs))
         assert (found.jobs, found.ended, found.refused, found.left_waiting) == (30, 20, 10, 0)
         assert sum(found.held_for.values()) == pytest.approx(found.waits.mean_seconds * 20, abs=10)

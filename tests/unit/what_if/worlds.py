@@ -59,4 +59,4 @@ def compared(setting, week, *changes):
 
 
 def away(node):
-    return replace(node, available=False, unavailable_because=f"{node.name} is lost")
+    return replace(node, available=False, unavailable_reason=f"{node.name} is lost")
