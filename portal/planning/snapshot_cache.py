@@ -26,23 +26,21 @@ from django.utils import timezone
 from agents.contract.boards import Board
 from portal.audit.models import AuditEntry, Event
 from portal.inventory.models import Gpu
-from portal.planning.estimates import questions
-from portal.planning.history_cache import Lately, lately_here
-from portal.planning.snapshot import cluster_snapshot, queue
-from portal.quotas.policy import policy_now
+from portal.planning.estimates import past_estimates
+from portal.planning.history_cache import HistoryCache, process_history
+from portal.planning.planner_input import planner_input
+from portal.quotas.policy import current_policy
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.forecast.calibration import Question
-from scheduler.core.forecast.pass_estimates import NewcomersStarts
-from scheduler.core.forecast.runtime_model import Outlook
+from scheduler.core.forecast.calibration import EstimateRecord
+from scheduler.core.forecast.pass_estimates import TrialEstimates
+from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot
 from scheduler.core.placement.feasibility import Capacity
-from scheduler.core.queue_trial import Standing
+from scheduler.core.queue_trial import QueueTrial
 
 log = structlog.get_logger()
-# As many waiting jobs as a pass looks at.
-MOST_JOBS = 10_000
-KEPT_SECONDS, LARGE_KEPT_SECONDS = 60, 10
+MAX_AGE_SECONDS, LARGE_MAX_AGE_SECONDS = 60, 10
 # GPUs, waiting and running jobs together, from which a world is large: it takes half a second.
 LARGE = 5_000
 Version = tuple[int, int, int, int]
@@ -52,22 +50,22 @@ def _in_a_thread(work: Callable[[], None]) -> None:
     Thread(target=work, name="world", daemon=True).start()
 
 
-behind = _in_a_thread
+run_in_background = _in_a_thread
 
 
 @dataclass
-class World:
+class CachedSnapshot:
     """What was read `at` a moment. Parts that few questions need are made when one does."""
 
     at: datetime
     version: Version
-    lately: Lately
+    history: HistoryCache
     snapshot: ClusterSnapshot
     policy: Policy
     _lock: Lock = field(default_factory=Lock)
 
     @contextmanager
-    def asking(self) -> Iterator["World"]:
+    def locked(self) -> Iterator["CachedSnapshot"]:
         """One at a time: questions use the same ledger."""
         with self._lock:
             yield self
@@ -91,21 +89,21 @@ class World:
         }
 
     @cached_property
-    def outlook(self) -> Outlook:
-        return Outlook.of(self.snapshot)
+    def outlook(self) -> RuntimeModel:
+        return RuntimeModel.from_snapshot(self.snapshot)
 
     @cached_property
-    def standing(self) -> Standing:
-        return Standing(self.snapshot, self.policy, self.outlook)
+    def trial(self) -> QueueTrial:
+        return QueueTrial(self.snapshot, self.policy, self.outlook)
 
     @cached_property
-    def questions(self) -> list[Question]:
-        return questions(self.at)
+    def past_estimates(self) -> list[EstimateRecord]:
+        return past_estimates(self.at)
 
     @cached_property
-    def starts(self) -> NewcomersStarts:
-        plan = self.standing.plan
-        return NewcomersStarts(self.snapshot, self.policy, self.outlook, plan, self.questions)
+    def start_estimator(self) -> TrialEstimates:
+        plan = self.trial.plan
+        return TrialEstimates(self.snapshot, self.policy, self.outlook, plan, self.past_estimates)
 
     @property
     def is_large(self) -> bool:
@@ -113,29 +111,29 @@ class World:
         gpus = sum(len(node.gpus) for node in there.nodes)
         return gpus + len(there.jobs) + len(there.running) >= LARGE
 
-    def make(self) -> None:
+    def prepare(self) -> None:
         """All that questions need, so that none has to wait for it."""
-        _ = self.capacity, self.gpus, self.standing, self.starts
+        _ = self.capacity, self.gpus, self.trial, self.start_estimator
 
-    def is_good(self, now: datetime, version: Version, lately: Lately) -> bool:
+    def is_fresh(self, now: datetime, version: Version, history: HistoryCache) -> bool:
         """Whether it may still be asked. A clock that went back makes it too old."""
         age = now - self.at
-        if lately is not self.lately or age < timedelta(0):
+        if history is not self.history or age < timedelta(0):
             return False
-        if version == self.version and age < timedelta(seconds=KEPT_SECONDS):
+        if version == self.version and age < timedelta(seconds=MAX_AGE_SECONDS):
             return True
-        return self.is_large and age < timedelta(seconds=LARGE_KEPT_SECONDS)
+        return self.is_large and age < timedelta(seconds=LARGE_MAX_AGE_SECONDS)
 
-    def may_serve(self, now: datetime) -> bool:
+    def may_serve_stale(self, now: datetime) -> bool:
         """Whether it may be asked while the rows are read anew."""
-        return self.is_large and timedelta(0) <= now - self.at < timedelta(seconds=KEPT_SECONDS)
+        return self.is_large and timedelta(0) <= now - self.at < timedelta(seconds=MAX_AGE_SECONDS)
 
 
-_last: list[World] = []
+_last: list[CachedSnapshot] = []
 _reading, _renewing = Lock(), Lock()
 
 
-def world_now() -> World:
+def current_snapshot() -> CachedSnapshot:
     """The kept one, or the rows of now in a constant number of queries."""
     if kept := _kept():
         return kept
@@ -146,20 +144,20 @@ def world_now() -> World:
         return _keep(_read())
 
 
-def forget() -> None:
+def clear() -> None:
     """What was read is of another database: for tests."""
     _last.clear()
 
 
-def _kept() -> World | None:
-    now, lately = timezone.now(), lately_here()
+def _kept() -> CachedSnapshot | None:
+    now, lately = timezone.now(), process_history()
     kept = _last[0] if _last else None
-    if kept is None or kept.is_good(now, _version(), lately):
+    if kept is None or kept.is_fresh(now, _version(), lately):
         return kept
-    if not kept.may_serve(now):
+    if not kept.may_serve_stale(now):
         return None
     if _renewing.acquire(blocking=False):
-        behind(_renew)
+        run_in_background(_renew)
     return kept
 
 
@@ -173,26 +171,21 @@ def _renew() -> None:
         _renewing.release()
 
 
-def _keep(world: World) -> World:
+def _keep(world: CachedSnapshot) -> CachedSnapshot:
     """As the last one. A large one with all that questions need, so that none of them waits."""
     if world.is_large:
-        world.make()
+        world.prepare()
     _last[:] = [world]
     if world.is_large:
         _spare_the_collector()
     return world
 
 
-def _read() -> World:
-    now, lately, version = timezone.now(), lately_here(), _version()
-    policy = policy_now()
-    snapshot = cluster_snapshot(
-        now=now,
-        jobs=queue()[:MOST_JOBS],
-        half_life_seconds=policy.half_life_seconds,
-        lately=lately,
-    )
-    return World(now, version, lately, snapshot, policy)
+def _read() -> CachedSnapshot:
+    now, history, version = timezone.now(), process_history(), _version()
+    policy = current_policy()
+    snapshot = planner_input(now=now, policy=policy, history=history)
+    return CachedSnapshot(now, version, history, snapshot, policy)
 
 
 def _spare_the_collector() -> None:

@@ -21,7 +21,7 @@ from portal.planning.visible_reasons import visible_projects, visible_reason
 from portal.quotas.limits import LimitEffect, limit_effects
 from portal.submission.admission import units_of
 from portal.submission.services import RequestCheck, request_check
-from scheduler.core.devices.options import wants
+from scheduler.core.devices.options import device_options
 from scheduler.core.explain.alternatives import ALTERABLE, Alternative, alternatives
 from scheduler.core.forecast.pass_estimates import PassEstimate
 from scheduler.core.model.decisions import JobPlacement
@@ -226,7 +226,7 @@ def _against(
     if place:
         board = world.gpus[place.replicas[0].devices[0].gpu][2]
     else:
-        board = next((want.board for want in wants(request.device, world.boards)), "")
+        board = next((want.board for want in device_options(request.device, world.boards)), "")
     return limit_effects(
         world.snapshot.quotas,
         world.snapshot.budgets,

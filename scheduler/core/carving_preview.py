@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scheduler.core.carving.proposals import Proposals, propose
+from scheduler.core.carving.proposals import Proposals, propose_changes
 from scheduler.core.model.decisions import JobPlacement, Plan, Reservation
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
@@ -31,5 +31,5 @@ def plan_with_proposals(
     given: tuple[JobPlacement | Reservation, ...] = (*made.placements, *made.reservations)
     busy = {d.gpu for one in given for replica in one.replicas for d in replica.devices}
     busy |= {merge.gpu for merge in made.merges} | {carve.gpu for carve in made.carves}
-    modes = propose(snapshot, frozenset(busy)).modes
+    modes = propose_changes(snapshot, frozenset(busy)).modes
     return made, Proposals(made.carves, tuple(m for m in made.merges if not m.for_job), modes)

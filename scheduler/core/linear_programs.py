@@ -10,7 +10,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
-def maximised(worth: Floats, rows: Floats, limits: Floats | Sequence[float]) -> Any:
+def maximize(worth: Floats, rows: Floats, limits: Floats | Sequence[float]) -> Any:
     """x >= 0 that maximises worth · x where rows · x <= limits: scipy's result, with `x`, `status`
     (0 = solved) and the duals in `ineqlin.marginals` (of the minimised -worth)."""
     from scipy.optimize import linprog  # noqa: PLC0415 - see above

@@ -6,8 +6,8 @@ Deterministic: the same snapshot gives the same plan, in whatever order its part
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from scheduler.core.carving.prewarm import prepare
-from scheduler.core.devices.options import Want
+from scheduler.core.carving.prewarm import prewarm
+from scheduler.core.devices.options import DeviceOption
 from scheduler.core.explain.reasons import explain, repartition_reason
 from scheduler.core.model.decisions import (
     Deferral,
@@ -128,7 +128,7 @@ class Pass:
     def run(self) -> Plan:
         self.walk()
         promised = self.promises.decisions()
-        more = prepare(self.policy, self.ledger, self.occupants, promised)
+        more = prewarm(self.policy, self.ledger, self.occupants, promised)
         return Plan(
             placements=tuple(self.places),
             merges=(*self.merges, *more.merges),
@@ -200,7 +200,7 @@ class Pass:
         return reason
 
     def _try(
-        self, job: WaitingJob, rank: Rank, ask: Requirements, ways: list[Want]
+        self, job: WaitingJob, rank: Rank, ask: Requirements, ways: list[DeviceOption]
     ) -> Reason | None:
         """With what its owners may have now."""
         if self.blocked and self.policy.backfill is BackfillMode.NONE:
@@ -227,19 +227,23 @@ class Pass:
             self._block(job, rank, ways)
         return reason
 
-    def _quota(self, job: WaitingJob, want: Want) -> Reason | None:
+    def _quota(self, job: WaitingJob, want: DeviceOption) -> Reason | None:
         if not self.is_limited:
             return None
         return quota_reason(job, want.replica_units * job.replicas, self.ledger, want.board)
 
-    def _short(self, job: WaitingJob, rank: Rank, ways: list[Want]) -> Reason | None:
+    def _short(self, job: WaitingJob, rank: Rank, ways: list[DeviceOption]) -> Reason | None:
         self.contest.waits_for_quota(job)
         if rank[1] == 0:
             self.kept_quota.reserve(job, ways)
         return self._quota(job, ways[0])
 
     def _place(
-        self, starting: AllocatedJob, rank: Rank, ways: list[Want], crossed: list[JobReservation]
+        self,
+        starting: AllocatedJob,
+        rank: Rank,
+        ways: list[DeviceOption],
+        crossed: list[JobReservation],
     ) -> Reason | None:
         """Start the job, or hold a place for it until merges or victims are gone; else why not."""
         job = starting.job
@@ -257,7 +261,12 @@ class Pass:
         return explain(job, ways[0], self.ledger, _can_place)
 
     def _find(
-        self, starting: AllocatedJob, want: Want, crossed: list[JobReservation], *, merging: bool
+        self,
+        starting: AllocatedJob,
+        want: DeviceOption,
+        crossed: list[JobReservation],
+        *,
+        merging: bool,
     ) -> tuple[Found | None, JobReservation | None]:
         """Places on the ledger that break no promise; the second value: one that was in the way."""
         job, mark = starting.job, self.ledger.mark()
@@ -299,7 +308,7 @@ class Pass:
         seconds = max(0, job.time_limit_seconds - job.attained_seconds)
         self.shares.charge(job.project, job.user, units, *host, seconds)
 
-    def _room(self, starting: AllocatedJob, rank: Rank, ways: list[Want]) -> Reason | None:
+    def _room(self, starting: AllocatedJob, rank: Rank, ways: list[DeviceOption]) -> Reason | None:
         """Hold the place of running work that stops for this job, or that stops already."""
         job, mark = starting.job, self.ledger.mark()
         candidates = [*self.victims.stopping, *self.victims.for_job(job, rank)]
@@ -331,7 +340,7 @@ class Pass:
         return waits_for_stops(leave)
 
     def _moving(
-        self, job: WaitingJob, ways: list[Want], stop: Sequence[PreemptibleJob]
+        self, job: WaitingJob, ways: list[DeviceOption], stop: Sequence[PreemptibleJob]
     ) -> tuple[PreemptionChoice | None, list[PreemptibleJob]]:
         """Room where only these stop, and smaller jobs may move; and who does."""
         if room := make_room(job, ways, self.ledger, stop):
@@ -342,7 +351,7 @@ class Pass:
         how = (self.asks.options, self.policy.moves)
         return make_room_by_moving(job, ways, self.ledger, stop, movers, *how) or (None, [])
 
-    def _taken_back(self, job: WaitingJob, ways: list[Want]) -> PreemptionChoice | None:
+    def _taken_back(self, job: WaitingJob, ways: list[DeviceOption]) -> PreemptionChoice | None:
         """Where it needs more than those who stop already, borrowers go."""
         stopping = self.victims.stopping
         if not self.borrowers.can_reclaim:
@@ -351,7 +360,7 @@ class Pass:
             job, ways, stopping
         )
 
-    def _block(self, job: WaitingJob, rank: Rank, ways: list[Want]) -> None:
+    def _block(self, job: WaitingJob, rank: Rank, ways: list[DeviceOption]) -> None:
         """It stays behind; the first ones are promised a time, and whoever was overtaken too
         often."""
         self.blocked.append(job.id)
@@ -388,5 +397,5 @@ def _shares(
     )
 
 
-def _can_place(job: WaitingJob, want: Want, ledger: Ledger) -> bool:
+def _can_place(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> bool:
     return find(job, want, ledger) is not None

@@ -16,9 +16,14 @@ from tqdm import tqdm
 
 from agents.contract.boards import Profile, boards
 from scheduler.core.geometry.arrival_prices import Floats
-from scheduler.core.geometry.layout_graph import Shape, shape
-from scheduler.core.geometry.placement_value import READY, Values, values, weights_of
-from scheduler.core.geometry.placement_value import RETURN as PLANNER_RETURN
+from scheduler.core.geometry.layout_graph import LayoutGraph, layout_graph
+from scheduler.core.geometry.placement_value import DEPARTURE_RARITY as PLANNER_RETURN
+from scheduler.core.geometry.placement_value import (
+    READY_BONUS,
+    LayoutValues,
+    layout_values,
+    profile_weights,
+)
 from scheduler.replay import mig_baselines
 from scheduler.replay.errors import Refused
 from scheduler.replay.mig_moves import HOLE, RETURN, reach
@@ -65,16 +70,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def rule_of(policy: str, shape: Shape, weights: Floats, moves: int = 0, gain: float = GAIN) -> Rule:
+def rule_of(
+    policy: str, shape: LayoutGraph, weights: Floats, moves: int = 0, gain: float = GAIN
+) -> Rule:
     """How a policy places; `tessera` is the planner's own table. It chooses place and move together
     where `moves` are allowed and `gain` is finite; the others move only where nothing fits."""
     match policy:
         case "tessera" if moves and gain < np.inf:
             table = tessera(shape, weights, HOLE, RETURN)
-            return Rule(table.falls, READY, moves, reach(shape, weights), gain)
+            return Rule(table.losses, READY_BONUS, moves, reach(shape, weights), gain)
         case "tessera":
             table = tessera(shape, weights)
-            return Rule(table.falls, READY, moves, roomy=table.roomy)
+            return Rule(table.losses, READY_BONUS, moves, roomy=table.losses_when_roomy)
         case "firstfit":
             return Rule(mig_baselines.first_fit(shape), moves=moves)
         case "bestfit":
@@ -83,17 +90,17 @@ def rule_of(policy: str, shape: Shape, weights: Floats, moves: int = 0, gain: fl
 
 
 def tessera(
-    shape: Shape, weights: Floats, hole: float | None = None, returns: float = PLANNER_RETURN
-) -> Values:
-    mix = weights_of(dict(zip(shape.names, weights.tolist(), strict=True)))
-    found = values(shape.board, mix, hole, returns)
+    shape: LayoutGraph, weights: Floats, hole: float | None = None, returns: float = PLANNER_RETURN
+) -> LayoutValues:
+    mix = profile_weights(dict(zip(shape.profile_names, weights.tolist(), strict=True)))
+    found = layout_values(shape.board, mix, hole, returns)
     if found is None:
         raise Refused(f"{shape.board.key} has no table of layouts")
     return found
 
 
 def _row(
-    options: argparse.Namespace, here: Shape, weights: Floats, rule: Rule, seed: int
+    options: argparse.Namespace, here: LayoutGraph, weights: Floats, rule: Rule, seed: int
 ) -> dict[str, Any]:
     stream = _stream(options, here, weights, seed)
     told = run_world(here, stream, options.gpus, rule)
@@ -104,7 +111,7 @@ def _row(
     return row
 
 
-def _stream(options: argparse.Namespace, here: Shape, weights: Floats, seed: int) -> Stream:
+def _stream(options: argparse.Namespace, here: LayoutGraph, weights: Floats, seed: int) -> Stream:
     if options.lifetimes == "none":
         return inflation(here, weights, options.gpus, seed)
     return churn(here, weights, options.gpus, options.load, seed)
@@ -115,9 +122,9 @@ def _tell(row: dict[str, Any], as_json: bool) -> None:
     print(text, flush=True)
 
 
-def _shape(key: str) -> Shape:
+def _shape(key: str) -> LayoutGraph:
     board = boards().get(key)
-    found = shape(board) if board else None
+    found = layout_graph(board) if board else None
     if found is None:
         with_mig = ", ".join(sorted(k for k, b in boards().items() if b.supports_mig))
         raise Refused(f"--board {key}: choose one of {with_mig}")
@@ -148,13 +155,13 @@ def seeds_of(text: str) -> list[int]:
     return found
 
 
-def plain_profiles(shape: Shape) -> list[Profile]:
+def plain_profiles(shape: LayoutGraph) -> list[Profile]:
     """Those that a plain request may get, smaller ones first."""
     plain = (p for p in shape.board.profiles if not p.has_media_extensions)
     return sorted(plain, key=lambda p: (p.memory_slices, p.compute_slices))
 
 
-def named_mix(shape: Shape, name: str) -> dict[str, float]:
+def named_mix(shape: LayoutGraph, name: str) -> dict[str, float]:
     """Weights by profile. With n profiles, smaller first, i = 0 .. n - 1: `small` n - i, `large`
     i + 1, `bimodal` the distance from the middle and a half, `uniform` 1."""
     names = [profile.name for profile in plain_profiles(shape)]
@@ -168,17 +175,17 @@ def named_mix(shape: Shape, name: str) -> dict[str, float]:
     return dict(zip(names, shapes[name], strict=True))
 
 
-def mix_weights(here: Shape, mix: str) -> Floats:
+def mix_weights(here: LayoutGraph, mix: str) -> Floats:
     asked = named_mix(here, mix) if mix in MIXES else _of_file(here, Path(mix))
-    if unknown := sorted(set(asked) - set(here.names)):
+    if unknown := sorted(set(asked) - set(here.profile_names)):
         raise Refused(f"--mix {mix}: {here.board.key} has no profile {unknown[0]}")
-    weights = np.array([asked.get(name, 0.0) for name in here.names])
+    weights = np.array([asked.get(name, 0.0) for name in here.profile_names])
     if not np.isfinite(weights).all() or weights.min() < 0 or weights.sum() <= 0:
         raise Refused(f"--mix {mix}: the weights must be 0 or more, and not all 0")
     return np.asarray(weights / weights.sum())
 
 
-def _of_file(here: Shape, path: Path) -> dict[str, float]:
+def _of_file(here: LayoutGraph, path: Path) -> dict[str, float]:
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = raw.decode("utf-8")
@@ -193,7 +200,7 @@ def _of_file(here: Shape, path: Path) -> dict[str, float]:
         raise Refused(f"--mix {path}: {wanted}") from None
 
 
-def openb_mix(here: Shape, pods: "csv.DictReader[str]") -> dict[str, float]:
+def openb_mix(here: LayoutGraph, pods: "csv.DictReader[str]") -> dict[str, float]:
     """Pods that ask for a part of one GPU, each as the smallest profile with at least
     ceil(gpu_milli x compute slices / 1000) compute slices, the one with less memory first."""
     by_compute = sorted(plain_profiles(here), key=lambda p: (p.compute_slices, p.memory_slices))

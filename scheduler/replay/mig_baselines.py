@@ -4,33 +4,33 @@ import numpy as np
 from numba import njit
 
 from scheduler.core.geometry.arrival_prices import Floats
-from scheduler.core.geometry.layout_graph import Ints, Shape
-from scheduler.core.geometry.placement_value import NEVER
+from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
+from scheduler.core.geometry.placement_value import NO_PLACE
 from scheduler.replay.mig_simulation import Figures, Stream, figures, sizes
 
 
-def first_fit(shape: Shape) -> Floats:
+def first_fit(shape: LayoutGraph) -> Floats:
     """The first GPU that has room, at its lowest start."""
-    return np.where(shape.after >= 0, 0.0, NEVER)
+    return np.where(shape.with_instance >= 0, 0.0, NO_PLACE)
 
 
-def best_fit(shape: Shape) -> Floats:
+def best_fit(shape: LayoutGraph) -> Floats:
     """The GPU with the fewest free memory slices, at its lowest start."""
-    free = (shape.board.memory_slices - shape.used).astype(np.float64)
-    return np.where(shape.after >= 0, free[:, None], NEVER)
+    free = (shape.board.memory_slices - shape.covered_slices).astype(np.float64)
+    return np.where(shape.with_instance >= 0, free[:, None], NO_PLACE)
 
 
-def least_fragmentation(shape: Shape) -> Floats:
+def least_fragmentation(shape: LayoutGraph) -> Floats:
     """Where fragmentation grows least. The fragmentation of a layout: the sizes of all places that
     are blocked though their profile has no more slices than are free (after arXiv 2511.18906)."""
-    free = shape.board.memory_slices - shape.used
-    small = shape.plain & (shape.size[None, :] <= free[:, None])
+    free = shape.board.memory_slices - shape.covered_slices
+    small = shape.is_plain & (shape.size[None, :] <= free[:, None])
     blocked = small & (shape.overlaps > 0)
     score = (blocked * shape.size).sum(axis=1).astype(np.float64)
-    return np.where(shape.after >= 0, score[shape.after] - score[:, None], NEVER)
+    return np.where(shape.with_instance >= 0, score[shape.with_instance] - score[:, None], NO_PLACE)
 
 
-def free_repacking(shape: Shape, stream: Stream, gpus: int) -> Figures:
+def free_repacking(shape: LayoutGraph, stream: Stream, gpus: int) -> Figures:
     """Every request is taken for which all that runs could be packed anew: see `repacks`."""
     order, costs = packing(shape)
     found = _repacking(
@@ -38,8 +38,8 @@ def free_repacking(shape: Shape, stream: Stream, gpus: int) -> Figures:
         stream.events,
         stream.counted,
         gpus,
-        shape.after,
-        shape.starts,
+        shape.with_instance,
+        shape.first_spots,
         order,
         costs,
         sizes(shape),
@@ -47,7 +47,7 @@ def free_repacking(shape: Shape, stream: Stream, gpus: int) -> Figures:
     return figures(stream, sizes(shape), gpus * shape.board.memory_slices, found)
 
 
-def packing(shape: Shape) -> tuple[Ints, Floats]:
+def packing(shape: LayoutGraph) -> tuple[Ints, Floats]:
     """Profiles, larger ones first, and the cost of a spot to the profiles after its own: the square
     sizes of their places that it takes away."""
     size = sizes(shape)
@@ -55,14 +55,14 @@ def packing(shape: Shape) -> tuple[Ints, Floats]:
     order = np.lexsort((np.arange(len(size)), -compute, -size))
     turn = np.empty(len(size), np.int64)
     turn[order] = np.arange(len(size))
-    places = (shape.after >= 0) * shape.size.astype(np.float64) ** 2
-    costs = np.full(shape.after.shape, NEVER)
+    places = (shape.with_instance >= 0) * shape.size.astype(np.float64) ** 2
+    costs = np.full(shape.with_instance.shape, NO_PLACE)
     for profile in range(len(size)):
         later = turn[shape.profile_of] > turn[profile]
         left = places[:, later].sum(axis=1)
         for spot in np.flatnonzero(shape.profile_of == profile):
-            after = shape.after[:, spot]
-            costs[:, spot] = np.where(after >= 0, left - left[after], NEVER)
+            after = shape.with_instance[:, spot]
+            costs[:, spot] = np.where(after >= 0, left - left[after], NO_PLACE)
     return order.astype(np.int32), costs
 
 

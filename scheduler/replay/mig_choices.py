@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from scheduler.core.geometry.arrival_prices import Floats
-from scheduler.core.geometry.layout_graph import Ints, Shape
+from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
 
 NOWHERE = -1
 
@@ -25,8 +25,8 @@ class Tables(NamedTuple):
     profile_of: Ints
 
 
-def tables(shape: Shape) -> Tables:
-    return Tables(shape.after, shape.before, shape.starts, shape.profile_of)
+def tables(shape: LayoutGraph) -> Tables:
+    return Tables(shape.with_instance, shape.without_instance, shape.first_spots, shape.profile_of)
 
 
 @njit(cache=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from scheduler.core.geometry.arrival_prices import Floats
-from scheduler.core.geometry.layout_graph import Ints, Shape
+from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
 from scheduler.replay.mig_choices import Tables, two_cheapest
 
 # V where slices may move: holes count little, as they can be gathered.
@@ -44,17 +44,24 @@ class Reach(NamedTuple):
     worth: Floats
 
 
-def reach(shape: Shape, weights: Floats) -> Reach:
+def reach(shape: LayoutGraph, weights: Floats) -> Reach:
     """The tables of a board under a mix (P)."""
-    return Reach(*_of_layouts(shape), worth=AHEAD * weights * shape.size[shape.starts[:-1]])
+    return Reach(*_of_layouts(shape), worth=AHEAD * weights * shape.size[shape.first_spots[:-1]])
 
 
 @lru_cache(16)
-def _of_layouts(shape: Shape) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+def _of_layouts(shape: LayoutGraph) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     masks = np.array([place.mask for place in shape.spots])
     clash = (masks[:, None] & masks[None, :]) != 0
-    arrays = (shape.after, shape.before, shape.starts, shape.profile_of, shape.size, clash)
-    free: Ints = (shape.board.memory_slices - shape.used).astype(np.int32)
+    arrays = (
+        shape.with_instance,
+        shape.without_instance,
+        shape.first_spots,
+        shape.profile_of,
+        shape.size,
+        clash,
+    )
+    free: Ints = (shape.board.memory_slices - shape.covered_slices).astype(np.int32)
     return *_reach(*arrays), free
 
 

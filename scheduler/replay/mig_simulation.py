@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 
 from scheduler.core.geometry.arrival_prices import Floats
-from scheduler.core.geometry.layout_graph import Ints, Shape
-from scheduler.core.geometry.placement_value import many_empty
+from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
+from scheduler.core.geometry.placement_value import min_empty_gpus
 from scheduler.replay.mig_choices import Tables, cheapest, room_by_move, room_by_moves, tables
 from scheduler.replay.mig_moves import DEPTH, Reach, joint, reach
 
@@ -62,7 +62,7 @@ class Rule:
     roomy: Floats | None = None
 
 
-def inflation(shape: Shape, weights: Floats, gpus: int, seed: int) -> Stream:
+def inflation(shape: LayoutGraph, weights: Floats, gpus: int, seed: int) -> Stream:
     """Arrivals until they have asked for 130 % of the slices; nothing leaves."""
     random = np.random.default_rng(seed)
     slots = gpus * shape.board.memory_slices
@@ -73,7 +73,7 @@ def inflation(shape: Shape, weights: Floats, gpus: int, seed: int) -> Stream:
     return Stream(profile, np.arange(1, len(profile) + 1, dtype=np.int32), 0)
 
 
-def churn(shape: Shape, weights: Floats, gpus: int, load: float, seed: int) -> Stream:
+def churn(shape: LayoutGraph, weights: Floats, gpus: int, load: float, seed: int) -> Stream:
     """Poisson arrivals that keep `load` of the slices asked for, with exponential lifetimes."""
     random = np.random.default_rng(seed)
     rate = load * gpus * shape.board.memory_slices / float(weights @ sizes(shape))
@@ -87,15 +87,15 @@ def churn(shape: Shape, weights: Floats, gpus: int, load: float, seed: int) -> S
     return Stream(profile, events, int(rate * SETTLING))
 
 
-def sizes(shape: Shape) -> Ints:
+def sizes(shape: LayoutGraph) -> Ints:
     """Memory slices by profile."""
-    found: Ints = shape.size[shape.starts[:-1]]
+    found: Ints = shape.size[shape.first_spots[:-1]]
     return found
 
 
-def run(shape: Shape, stream: Stream, gpus: int, rule: Rule) -> Figures:
+def run(shape: LayoutGraph, stream: Stream, gpus: int, rule: Rule) -> Figures:
     """The stream through one policy."""
-    nothing = reach(shape, np.zeros(len(shape.names)))
+    nothing = reach(shape, np.zeros(len(shape.profile_names)))
     found = _run(
         stream.profile,
         stream.events,
@@ -103,7 +103,7 @@ def run(shape: Shape, stream: Stream, gpus: int, rule: Rule) -> Figures:
         gpus,
         rule.costs,
         rule.costs if rule.roomy is None else rule.roomy,
-        many_empty(gpus),
+        min_empty_gpus(gpus),
         rule.prefer,
         rule.moves,
         np.inf if rule.together is None else rule.gain,
@@ -130,7 +130,7 @@ def figures(stream: Stream, size: Ints, slots: int, found: tuple[float, ...]) ->
     )
 
 
-def _clashes(shape: Shape) -> Ints:
+def _clashes(shape: LayoutGraph) -> Ints:
     masks = np.array([place.mask for place in shape.spots])
     found: Ints = ((masks[:, None] & masks[None, :]) != 0).astype(np.int32)
     return found

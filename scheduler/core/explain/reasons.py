@@ -7,7 +7,7 @@ from heapq import nlargest
 from typing import Any
 
 from agents.contract.documents import SliceKind
-from scheduler.core.devices.options import Want
+from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.message import Message, join_clauses, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import RunningJob, WaitingJob
@@ -16,12 +16,12 @@ from scheduler.core.placement.legality import NEAR
 from scheduler.core.placement.node_eligibility import why_away, why_not
 from scheduler.core.request.quantities import write_memory
 
-CanPlace = Callable[[WaitingJob, Want, Ledger], bool]
+CanPlace = Callable[[WaitingJob, DeviceOption, Ledger], bool]
 
 
 def explain(
     job: WaitingJob,
-    want: Want,
+    want: DeviceOption,
     ledger: Ledger,
     can_place: CanPlace,
 ) -> Reason:
@@ -76,7 +76,7 @@ def _out(node: NodeSpace, job: WaitingJob) -> Message | None:
     return why_not(node.view, job) if node.view.available else why_away(node.view)
 
 
-def _could_alone(job: WaitingJob, want: Want, ledger: Ledger, can_place: CanPlace) -> bool:
+def _could_alone(job: WaitingJob, want: DeviceOption, ledger: Ledger, can_place: CanPlace) -> bool:
     """Whether it would start if nobody stood ahead of it."""
     if ledger.mark() == 0:
         return False
@@ -87,7 +87,7 @@ def _could_alone(job: WaitingJob, want: Want, ledger: Ledger, can_place: CanPlac
     return could
 
 
-def _serving(want: Want, ledger: Ledger) -> list[NodeSpace]:
+def _serving(want: DeviceOption, ledger: Ledger) -> list[NodeSpace]:
     """The nodes with such a GPU, by name."""
 
     def work_out() -> list[NodeSpace]:
@@ -97,7 +97,7 @@ def _serving(want: Want, ledger: Ledger) -> list[NodeSpace]:
     return ledger.remember(("serving", want.board), work_out, always=True)
 
 
-def _usable(job: WaitingJob, want: Want, ledger: Ledger) -> list[NodeSpace]:
+def _usable(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> list[NodeSpace]:
     """Those that take work, and this work."""
 
     def work_out() -> list[NodeSpace]:
@@ -118,7 +118,7 @@ class _Free:
     by_node: dict[str, int]
 
 
-def _free_here(job: WaitingJob, want: Want, ledger: Ledger) -> _Free:
+def _free_here(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> _Free:
     def work_out() -> _Free:
         free = {n.view.name: _free(n, job, want) for n in _usable(job, want, ledger)}
         first = dict(nlargest(MOST_NODES, free.items(), key=lambda one: one[1]))
@@ -128,7 +128,7 @@ def _free_here(job: WaitingJob, want: Want, ledger: Ledger) -> _Free:
     return ledger.remember(("free", want, job.needs, job.tolerates, whose), work_out)
 
 
-def _hosts(job: WaitingJob, want: Want, ledger: Ledger) -> int:
+def _hosts(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
     """How many nodes have the CPU and memory free."""
 
     def work_out() -> int:
@@ -141,7 +141,7 @@ def _hosts(job: WaitingJob, want: Want, ledger: Ledger) -> int:
     return ledger.remember(("hosts", want.board, job.needs, job.tolerates, size), work_out)
 
 
-def _with_disk(job: WaitingJob, want: Want, ledger: Ledger) -> int:
+def _with_disk(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
     """How many nodes have the disk free beside their CPU and memory."""
 
     def work_out() -> int:
@@ -152,7 +152,11 @@ def _with_disk(job: WaitingJob, want: Want, ledger: Ledger) -> int:
 
 
 def _no_disk(
-    job: WaitingJob, want: Want, ledger: Ledger, values: dict[str, Any], evidence: dict[str, Any]
+    job: WaitingJob,
+    want: DeviceOption,
+    ledger: Ledger,
+    values: dict[str, Any],
+    evidence: dict[str, Any],
 ) -> Reason:
     """With the most disk that is free on a node, and how many do not say how much they have. It
     waits for running work only where some node has so much in all."""
@@ -168,7 +172,7 @@ def _no_disk(
     return Reason(ReasonCode.RESOURCES, said, evidence, make_message("unblocks.agent_updated"))
 
 
-def _holders(job: WaitingJob, want: Want, ledger: Ledger) -> dict[str, Any]:
+def _holders(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> dict[str, Any]:
     """How many jobs hold such GPUs, of the own project and of others, and when the first of them
     ends at the latest."""
 
@@ -222,7 +226,7 @@ def _unavailable(why: dict[str, Message]) -> Reason:
     return Reason(ReasonCode.NODE_UNAVAILABLE, said, evidence, make_message("unblocks.node_back"))
 
 
-def _free(node: NodeSpace, job: WaitingJob, want: Want) -> int:
+def _free(node: NodeSpace, job: WaitingJob, want: DeviceOption) -> int:
     """Whole GPUs that are empty, shares that fit, or slices by what is free in number, wherever on
     a GPU it lies."""
     alike = [gpu for gpu in node.open if gpu.board.key == want.board]
@@ -236,7 +240,7 @@ def _free(node: NodeSpace, job: WaitingJob, want: Want) -> int:
     return sum(_free_slices(gpu, want) for gpu in alike)
 
 
-def _free_slices(gpu: GpuSpace, want: Want) -> int:
+def _free_slices(gpu: GpuSpace, want: DeviceOption) -> int:
     """By memory and compute slices and the profile's maximum; only their places are not asked."""
     profile = gpu.board.profile(want.profile)
     if profile is None or not gpu.may_carve(without_idle=True):
@@ -250,7 +254,7 @@ def _free_slices(gpu: GpuSpace, want: Want) -> int:
     return max(0, min(by_size, profile.max_instances - alike))
 
 
-def _shortage(want: Want, ledger: Ledger) -> dict[str, Any]:
+def _shortage(want: DeviceOption, ledger: Ledger) -> dict[str, Any]:
     def work_out() -> int:
         return sum(not g.view.healthy for node in _serving(want, ledger) for g in node.gpus)
 
@@ -258,7 +262,7 @@ def _shortage(want: Want, ledger: Ledger) -> dict[str, Any]:
     return {"out_of_service": faulted} if faulted else {}
 
 
-def _name(want: Want) -> Message | str:
+def _name(want: DeviceOption) -> Message | str:
     model = want.board.rsplit("-", 1)[0]
     if want.kind is SliceKind.MPS:
         return make_message("device.share", threads=want.threads, model=model)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from agents.contract.boards import Board
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.devices.options import gpu_board, wants
+from scheduler.core.devices.options import device_options, gpu_board
 from scheduler.core.forecast.hazard import Floats
 from scheduler.core.forecast.queue_values import QueueState, RunningEntry, WaitingEntry
 from scheduler.core.forecast.runtime_model import RuntimeModel
@@ -197,7 +197,7 @@ class _Builder:
         """Units of a replica in the cheapest way to serve it, and its pool of nodes."""
         alike = (job.device, job.needs, job.tolerates)
         if alike not in self._seen:
-            known = {boards: wants(job.device, boards) for boards in set(self._boards)}
+            known = {boards: device_options(job.device, boards) for boards in set(self._boards)}
             ways = [known[boards] for boards in self._boards]
             units = min((way[0].replica_units for way in ways if way), default=0)
             here = tuple(

@@ -10,7 +10,7 @@ import numpy as np
 
 from agents.contract.boards import Board
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.devices.options import gpu_board, wants
+from scheduler.core.devices.options import device_options, gpu_board
 from scheduler.core.forecast import hazard as hz
 from scheduler.core.forecast.job_table import JobTable
 from scheduler.core.forecast.ratios import LimitRatios, remaining_seconds
@@ -290,5 +290,5 @@ def gpus_needed(job: WaitingJob, boards: Iterable[Board]) -> float:
     cheapest way to serve it on these boards (0 where none serves it)."""
     if job.device.gpus:
         return float(job.device.gpus * job.replicas)
-    ways = wants(job.device, boards)
+    ways = device_options(job.device, boards)
     return job.replicas * ways[0].replica_units / UNITS_PER_GPU if ways else 0.0

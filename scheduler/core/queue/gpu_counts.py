@@ -7,7 +7,7 @@ A gang finds no place where not even the numbers of free GPUs by node would do. 
 from collections.abc import Iterable, Sequence
 
 from agents.contract.documents import SliceKind
-from scheduler.core.devices.options import Want
+from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.ledger import Ledger
@@ -29,17 +29,17 @@ class FreeGpuCounts:
                     self._gone.add(device.gpu)
                     self._free[replica.node] += 1
 
-    def may_fit(self, job: WaitingJob, ways: Sequence[Want]) -> bool:
+    def may_fit(self, job: WaitingJob, ways: Sequence[DeviceOption]) -> bool:
         """False where no way of the gang has a place, wherever the free GPUs are."""
         return any(self._may(job.replicas, want) for want in ways)
 
-    def has_enough(self, job: WaitingJob, ways: Sequence[Want]) -> bool:
+    def has_enough(self, job: WaitingJob, ways: Sequence[DeviceOption]) -> bool:
         """As `may_fit`, if what is free could be brought together on as few nodes as possible."""
         free = sum(self._free.values())
         whole = SliceKind.GPU
         return any(w.kind is not whole or w.count * job.replicas <= free for w in ways)
 
-    def _may(self, replicas: int, want: Want) -> bool:
+    def _may(self, replicas: int, want: DeviceOption) -> bool:
         if want.kind is not SliceKind.GPU:
             return True
         return sum(free // want.count for free in self._free.values()) >= replicas

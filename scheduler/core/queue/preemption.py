@@ -6,7 +6,7 @@ Only jobs that say they may be stopped, and that had their protected time, are a
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.devices.options import Want
+from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.policy import Policy, PreemptionMode
 from scheduler.core.model.snapshot import PRIORITY_RANK, WaitingJob
 from scheduler.core.placement.ledger import Ledger
@@ -16,7 +16,7 @@ from scheduler.core.queue.order import Rank
 from scheduler.core.queue.reservation import find_with_merges
 from scheduler.core.queue.running import PreemptibleJob, RunningJobs
 
-OptionsOf = Callable[[WaitingJob], list[Want]]
+OptionsOf = Callable[[WaitingJob], list[DeviceOption]]
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ def _last_first(victims: Sequence[PreemptibleJob]) -> list[PreemptibleJob]:
 
 
 def enough_by_gpu_count(
-    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[PreemptibleJob]
+    job: WaitingJob, ways: list[DeviceOption], ledger: Ledger, candidates: Sequence[PreemptibleJob]
 ) -> Sequence[PreemptibleJob]:
     """The first of `candidates` whose GPUs are as many as the job needs, wherever they are; all
     where that is too few."""
@@ -79,7 +79,7 @@ def enough_by_gpu_count(
 
 
 def make_room(
-    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[PreemptibleJob]
+    job: WaitingJob, ways: list[DeviceOption], ledger: Ledger, candidates: Sequence[PreemptibleJob]
 ) -> PreemptionChoice | None:
     """Places for `job` if the fewest of `candidates` go, the first ones rather than the last; the
     ledger then holds the job there without them. None: the ledger is as it was."""
@@ -108,7 +108,7 @@ def make_room(
 
 def make_room_by_moving(
     job: WaitingJob,
-    ways: list[Want],
+    ways: list[DeviceOption],
     ledger: Ledger,
     candidates: Sequence[PreemptibleJob],
     movers: Sequence[PreemptibleJob],
@@ -165,13 +165,13 @@ def make_room_by_moving(
 
 
 def _may_fit(
-    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[PreemptibleJob]
+    job: WaitingJob, ways: list[DeviceOption], ledger: Ledger, candidates: Sequence[PreemptibleJob]
 ) -> bool:
     return _counts_without(ledger, candidates).may_fit(job, ways)
 
 
 def _has_enough(
-    job: WaitingJob, ways: list[Want], ledger: Ledger, candidates: Sequence[PreemptibleJob]
+    job: WaitingJob, ways: list[DeviceOption], ledger: Ledger, candidates: Sequence[PreemptibleJob]
 ) -> bool:
     """What moves takes as much elsewhere: only who stops makes more room in all."""
     return _counts_without(ledger, candidates).has_enough(job, ways)

@@ -3,7 +3,7 @@ each GPU of the quota as it comes free, and a wide one would never find enough o
 
 from collections.abc import Iterable
 
-from scheduler.core.devices.options import Want
+from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.message import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
@@ -18,7 +18,7 @@ class QuotaReservations:
         self._accounts = accounts
         self._for: dict[AccountKey, str] = {}
 
-    def reserve(self, job: WaitingJob, ways: Iterable[Want]) -> None:
+    def reserve(self, job: WaitingJob, ways: Iterable[DeviceOption]) -> None:
         """Nobody later in this pass takes of the accounts that the job is short of."""
         for want in ways:
             short = self._accounts.short_of(job, want.replica_units * job.replicas, want.board)
@@ -29,7 +29,9 @@ class QuotaReservations:
         """For whom something is kept."""
         return set(self._for.values())
 
-    def allowed_options(self, job: WaitingJob, ways: list[Want]) -> tuple[list[Want], str]:
+    def allowed_options(
+        self, job: WaitingJob, ways: list[DeviceOption]
+    ) -> tuple[list[DeviceOption], str]:
         """The ways that take of nothing that is kept, and for whom the first other one is kept."""
         if not self._for:
             return ways, ""

@@ -7,7 +7,7 @@ take again what was just taken back. See `quota.reclaim` for who stops.
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
-from scheduler.core.devices.options import Want
+from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.decisions import PreemptionCause
 from scheduler.core.model.policy import Policy, PreemptionMode
 from scheduler.core.model.snapshot import ClusterSnapshot, Priority, RunningJob, WaitingJob
@@ -53,7 +53,7 @@ class QuotaReclaim:
         yield from later
 
     def make_room(
-        self, job: WaitingJob, ways: list[Want], stopping: Sequence[PreemptibleJob]
+        self, job: WaitingJob, ways: list[DeviceOption], stopping: Sequence[PreemptibleJob]
     ) -> PreemptionChoice | None:
         """Places for a job within its project's nominal quota, where borrowers go; the ledger then
         holds the job there without them. None: the ledger is as it was."""
@@ -71,7 +71,7 @@ class QuotaReclaim:
     def _of(
         self,
         job: WaitingJob,
-        want: Want,
+        want: DeviceOption,
         asked: Sequence[RunningJob],
         stopping: Sequence[PreemptibleJob],
     ) -> PreemptionChoice | None:
@@ -97,7 +97,7 @@ class QuotaReclaim:
         for victim in stopped:
             self._left.pop(victim.run.job.id, None)
 
-    def _would_borrow(self, job: WaitingJob, ways: list[Want]) -> bool:
+    def _would_borrow(self, job: WaitingJob, ways: list[DeviceOption]) -> bool:
         """Whether its project's quota is too small for every way."""
         accounts = self._ledger.accounts
         sizes = ((want.replica_units * job.replicas, want.board) for want in ways)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.devices.options import Want, wants
+from scheduler.core.devices.options import DeviceOption, device_options
 from scheduler.core.model.message import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
@@ -19,7 +19,7 @@ class Requirements:
     """`ways`: what could serve it, the cheapest first. `gpus`: of the cheapest, all replicas
     together. `alike`: jobs with the same find the same places. `boards`: of all ways."""
 
-    options: list[Want]
+    options: list[DeviceOption]
     gpus: float
     equivalence_key: tuple[object, ...]
     boards: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class RequirementsTable:
     def gpus(self, job: WaitingJob) -> float:
         return self.of(job).gpus
 
-    def options(self, job: WaitingJob) -> list[Want]:
+    def options(self, job: WaitingJob) -> list[DeviceOption]:
         return self.of(job).options
 
     def impossible_reason(self, job: WaitingJob, ask: Requirements) -> Reason | None:
@@ -84,7 +84,7 @@ class RequirementsTable:
         return self._unpaid[key]
 
     def _make(self, job: WaitingJob) -> Requirements:
-        ways = wants(job.device, self._capacity.boards)
+        ways = device_options(job.device, self._capacity.boards)
         gpus = ways[0].replica_units * job.replicas / UNITS_PER_GPU if ways else 0.0
         return Requirements(ways, gpus, (len(self._known),), frozenset(want.board for want in ways))
 

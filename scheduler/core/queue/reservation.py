@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from agents.contract.documents import SliceKind
-from scheduler.core.devices.options import Want
+from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.decisions import (
     DevicePlacement,
     JobPlacement,
@@ -38,7 +38,7 @@ class JobReservation:
 
     job: WaitingJob
     rank: Rank
-    options: list[Want]
+    options: list[DeviceOption]
     starts_at: int
     ends_at: int
     replicas: tuple[ReplicaPlacement, ...]
@@ -77,7 +77,7 @@ class ReservationTable:
                 promise.replicas = replicas
 
     def reserve(
-        self, job: WaitingJob, rank: Rank, ways: list[Want], seconds: int
+        self, job: WaitingJob, rank: Rank, ways: list[DeviceOption], seconds: int
     ) -> JobReservation | None:
         """The earliest time for a blocked job that runs `seconds`; None where no end of running
         work would help."""
@@ -160,7 +160,7 @@ class ReservationTable:
         return promise
 
     def _fits_at(
-        self, at: int, job: WaitingJob, ways: list[Want], leaving: Departures, then: Ledger
+        self, at: int, job: WaitingJob, ways: list[DeviceOption], leaving: Departures, then: Ledger
     ) -> bool:
         """Whether the job would fit if no promise were made: more so the later it is."""
         _let_go(then, leaving, at)
@@ -213,7 +213,7 @@ def _is_free(gpu: GpuSpace, place: DevicePlacement) -> bool:
     return gpu.may_carve() and apart
 
 
-def find_with_merges(job: WaitingJob, ways: list[Want], ledger: Ledger) -> Found | None:
+def find_with_merges(job: WaitingJob, ways: list[DeviceOption], ledger: Ledger) -> Found | None:
     """As `place.find`, cheapest way first; idle slices will have been merged where needed."""
     for merging in (False, True) if ledger.has_idle else (False,):
         for want in ways:
@@ -230,7 +230,7 @@ def _let_go(ledger: Ledger, leaving: Departures, at: int) -> None:
 
 
 def _first_by_count(
-    times: list[int], leaving: Departures, job: WaitingJob, ways: list[Want], ledger: Ledger
+    times: list[int], leaving: Departures, job: WaitingJob, ways: list[DeviceOption], ledger: Ledger
 ) -> int:
     """The index of the first time before which not even the numbers of free GPUs would do."""
     counts, gone = FreeGpuCounts(ledger), 0

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from agents.contract.documents import SliceKind
-from scheduler.core.devices.options import Want
+from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.decisions import DevicePlacement
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.ledger import Ledger
@@ -36,7 +36,7 @@ class StoppingJobs:
                 for device in replica.devices:
                     self._on_gpu[device.gpu][job.id] = victim
 
-    def find_placement(self, job: WaitingJob, want: Want, *, merging: bool) -> Found | None:
+    def find_placement(self, job: WaitingJob, want: DeviceOption, *, merging: bool) -> Found | None:
         """As `place.find`, where nobody leaves if there is such a place."""
         ledger = self._ledger
         mark = ledger.mark()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
-from scheduler.core.carving.proposals import propose
+from scheduler.core.carving.proposals import propose_changes
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
@@ -39,7 +39,7 @@ def mixed(draw):
 @few
 @given(snapshot=mixed())
 def test_proposals_are_legal_and_touch_nothing_held_pinned_or_settling(snapshot):
-    found = propose(snapshot)
+    found = propose_changes(snapshot)
     gpus = {g.id: (n, g) for n in snapshot.nodes for g in n.gpus}
     layouts = {
         key: [Placement(s.start, s.size, s.profile) for s in g.slices]
@@ -59,7 +59,7 @@ def test_proposals_are_legal_and_touch_nothing_held_pinned_or_settling(snapshot)
         assert is_legal(gpu_board(gpu), layouts[carve.gpu])
     for change in found.modes:
         assert not gpus[change.gpu][1].slices
-    assert all(sentence for _, sentence in found.told())
+    assert all(sentence for _, sentence in found.gpu_sentences())
 
 
 @few
@@ -67,7 +67,7 @@ def test_proposals_are_legal_and_touch_nothing_held_pinned_or_settling(snapshot)
 def test_the_same_cluster_gets_the_same_proposals_in_whatever_order_it_is_listed(snapshot, data):
     nodes = tuple(data.draw(st.permutations(snapshot.nodes)))
     turned = replace(snapshot, nodes=nodes, jobs=tuple(reversed(snapshot.jobs)))
-    assert propose(snapshot) == propose(turned)
+    assert propose_changes(snapshot) == propose_changes(turned)
 
 
 @few

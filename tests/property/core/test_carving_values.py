@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 
 from agents.contract.boards import boards
 from agents.contract.geometry import placements
-from scheduler.core.geometry.layout_graph import shape
-from scheduler.core.geometry.placement_value import HOLE_UNKNOWN, RETURN, fall, values, weights_of
+from scheduler.core.geometry.layout_graph import layout_graph
+from scheduler.core.geometry.placement_value import (
+    DEPARTURE_RARITY,
+    HOLE_WEIGHT_UNKNOWN_MIX,
+    layout_values,
+    placement_loss,
+    profile_weights,
+)
 from tests.support.slow_geometry import fits_together
 
 KEYS = sorted(key for key, board in boards().items() if board.supports_mig)
@@ -37,7 +43,7 @@ def slow_window(board, taken):
             continue
         for place in placements(profile):
             ways = sum(1 for t in taken if set(t.slots) & set(place.slots))
-            total += place.size * prod(j / (j + RETURN) for j in range(1, ways + 1))
+            total += place.size * prod(j / (j + DEPARTURE_RARITY) for j in range(1, ways + 1))
     return total
 
 
@@ -55,9 +61,9 @@ def slow_hole(board, taken):
 @given(world=layouts())
 def test_the_table_equals_a_slow_computation_of_windows_and_holes(world):
     board, taken, _ = world
-    table = values(board)
-    number = table.shape.number(taken)
-    slow = slow_window(board, taken) + HOLE_UNKNOWN * slow_hole(board, taken)
+    table = layout_values(board)
+    number = table.graph.layout_number(taken)
+    slow = slow_window(board, taken) + HOLE_WEIGHT_UNKNOWN_MIX * slow_hole(board, taken)
     assert table.value[number] == pytest.approx(slow, abs=1e-4)
 
 
@@ -67,9 +73,9 @@ def test_no_placement_makes_room_under_any_mix(world, data):
     board, taken, free = world
     assume(free)
     shares = [data.draw(st.integers(0, 5)) for _ in board.profiles]
-    mix = weights_of(dict(zip((p.name for p in board.profiles), shares, strict=True)))
+    mix = profile_weights(dict(zip((p.name for p in board.profiles), shares, strict=True)))
     place = data.draw(st.sampled_from(free))
-    assert 0 <= fall(board, taken, place, mix) < inf
+    assert 0 <= placement_loss(board, taken, place, mix) < inf
 
 
 @some
@@ -78,25 +84,27 @@ def test_a_fall_is_infinite_exactly_where_nothing_can_be_made(world):
     board, taken, free = world
     plain = (p for p in board.profiles if "+" not in p.name and not p.name.count("-"))
     for place in (place for profile in plain for place in placements(profile)):
-        assert (fall(board, taken, place) < inf) == (place in free)
+        assert (placement_loss(board, taken, place) < inf) == (place in free)
 
 
 def test_the_same_table_comes_out_every_time():
     for key in KEYS:
-        mix = weights_of({p.name: i + 1 for i, p in enumerate(boards()[key].profiles)})
-        first = values(boards()[key], mix)
-        values.cache_clear()
-        assert (first.falls == values(boards()[key], mix).falls).all()
+        mix = profile_weights({p.name: i + 1 for i, p in enumerate(boards()[key].profiles)})
+        first = layout_values(boards()[key], mix)
+        layout_values.cache_clear()
+        assert (first.losses == layout_values(boards()[key], mix).losses).all()
 
 
 def test_steps_forth_and_back_lead_to_the_same_layout():
     for key in KEYS:
-        here = shape(boards()[key])
-        for layout in range(len(here.after)):
-            for spot, after in enumerate(here.after[layout]):
-                assert after < 0 or here.before[after, spot] == layout
+        here = layout_graph(boards()[key])
+        for layout in range(len(here.with_instance)):
+            for spot, after in enumerate(here.with_instance[layout]):
+                assert after < 0 or here.without_instance[after, spot] == layout
 
 
 def test_weights_are_the_same_however_often_the_same_mix_was_seen():
-    assert weights_of({"1g.10gb": 1, "7g.80gb": 3}) == weights_of({"7g.80gb": 300, "1g.10gb": 100})
-    assert weights_of({"1g.10gb": 0}) == ()
+    assert profile_weights({"1g.10gb": 1, "7g.80gb": 3}) == profile_weights(
+        {"7g.80gb": 300, "1g.10gb": 100}
+    )
+    assert profile_weights({"1g.10gb": 0}) == ()

@@ -6,7 +6,7 @@ import pytest
 
 from agents.contract.boards import boards
 from agents.contract.documents import SliceKind
-from scheduler.core.devices.options import wants
+from scheduler.core.devices.options import device_options
 from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
@@ -180,7 +180,7 @@ def test_the_fleet_follows_the_disk_that_the_ledger_holds():
     job = a_job(gpus=1, disk_mib=60 * GIB)
     ledger = Ledger(a_cluster(with_disk(a_gpu(), a_gpu())))
     fleet = fleet_of(ledger)
-    (want,) = wants(job.device, [boards()[H200]])
+    (want,) = device_options(job.device, [boards()[H200]])
     node = ledger.nodes["n1"]
 
     def found():

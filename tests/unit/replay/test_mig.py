@@ -10,8 +10,13 @@ import pytest
 from ortools.sat.python import cp_model
 
 from agents.contract.boards import boards
-from scheduler.core.geometry.layout_graph import shape
-from scheduler.core.geometry.placement_value import READY, many_empty, values, weights_of
+from scheduler.core.geometry.layout_graph import layout_graph
+from scheduler.core.geometry.placement_value import (
+    READY_BONUS,
+    layout_values,
+    min_empty_gpus,
+    profile_weights,
+)
 from scheduler.core.model.policy import OrderMode
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.replay import mig
@@ -26,7 +31,7 @@ from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, de
 pytestmark = pytest.mark.timeout(300)
 KEY = "H100-80GB"
 BOARD = boards()[KEY]
-HERE = shape(BOARD)
+HERE = layout_graph(BOARD)
 MIXES = ("uniform", "small", "large", "bimodal")
 
 
@@ -37,7 +42,7 @@ def weights(here, name):
 
 
 def table(here, name):
-    return values(here.board, weights_of(mig.named_mix(here, name)))
+    return layout_values(here.board, profile_weights(mig.named_mix(here, name)))
 
 
 def most_slices(here, wanted, gpus):
@@ -63,9 +68,9 @@ def most_slices(here, wanted, gpus):
 
 @pytest.mark.parametrize("key", [KEY, "A30-24GB", "RTX-PRO-6000-96GB"])
 def test_free_repacking_says_exactly_what_fits(key):
-    here = shape(boards()[key])
+    here = layout_graph(boards()[key])
     random = np.random.default_rng(1)
-    plain = [name in mig.named_mix(here, "uniform") for name in here.names]
+    plain = [name in mig.named_mix(here, "uniform") for name in here.profile_names]
     answers = set()
     for _ in range(60):
         gpus = int(random.integers(1, 5))
@@ -74,14 +79,14 @@ def test_free_repacking_says_exactly_what_fits(key):
         if not wanted.any():
             continue
         fits = most_slices(here, wanted, gpus) == int(wanted @ sizes(here))
-        assert repacks(wanted, gpus, here.after, here.starts, *packing(here)) == fits
+        assert repacks(wanted, gpus, here.with_instance, here.first_spots, *packing(here)) == fits
         answers.add(fits)
     assert answers == {True, False}
 
 
 def test_the_replay_places_where_the_planner_places():
     """Twenty requests on six GPUs of one node: GPU and start, one after the other."""
-    names = [name for name in HERE.names if "+" not in name]
+    names = [name for name in HERE.profile_names if "+" not in name]
     mix = DemandMix(tuple(Demand(DeviceRequest(mig=name), 1, 1, 1) for name in names))
     known = table(HERE, "uniform")
     for seed in range(3):
@@ -89,18 +94,22 @@ def test_the_replay_places_where_the_planner_places():
         lay = np.zeros(6, np.int32)
         for kind in inflation(HERE, weights(HERE, "uniform"), 6, seed).profile[:20]:
             gpus = [a_gpu(*slices, board=KEY) for slices in held]
-            job = a_job(mig=HERE.names[kind])
+            job = a_job(mig=HERE.profile_names[kind])
             found = plan_of(replace(a_cluster(a_node(*gpus), jobs=[job]), mix=mix))
-            edges = (HERE.starts[kind], HERE.starts[kind + 1])
-            falls = known.roomy if (lay == 0).sum() >= many_empty(6) else known.falls
-            gpu, spot, _ = cheapest(lay, np.zeros_like(HERE.after[:6]), falls, *edges, READY)
+            edges = (HERE.first_spots[kind], HERE.first_spots[kind + 1])
+            falls = (
+                known.losses_when_roomy if (lay == 0).sum() >= min_empty_gpus(6) else known.losses
+            )
+            gpu, spot, _ = cheapest(
+                lay, np.zeros_like(HERE.with_instance[:6]), falls, *edges, READY_BONUS
+            )
             if gpu < 0:
                 assert not found.placements
                 continue
             place = HERE.spots[spot]
             assert devices(found) == [(f"n1/{gpu}", place.profile, place.start)]
             held[gpu].append(a_slice(place.profile, place.start, board=KEY))
-            lay[gpu] = HERE.after[lay[gpu], spot]
+            lay[gpu] = HERE.with_instance[lay[gpu], spot]
 
 
 def test_small_worlds_come_within_one_percent_of_what_free_repacking_takes():
@@ -114,7 +123,7 @@ def test_small_worlds_come_within_one_percent_of_what_free_repacking_takes():
             stream = replace(stream, profile=stream.profile[:20], events=stream.events[:20])
             told = run(HERE, stream, 6, mig.rule_of("tessera", HERE, weights(HERE, name)))
             best = free_repacking(HERE, stream, 6)
-            wanted = np.bincount(stream.profile, minlength=len(HERE.names)).astype(np.int32)
+            wanted = np.bincount(stream.profile, minlength=len(HERE.profile_names)).astype(np.int32)
             bound = most_slices(HERE, wanted, 6)
             served = told.allocated_pct / 100 * 6 * BOARD.memory_slices
             assert served <= bound + 1e-6
@@ -129,7 +138,10 @@ def one_pass(name, profile):
     named = mig.named_mix(HERE, name)
     asked = {key: round(2 * weight) for key, weight in named.items()}
     mix = DemandMix(tuple(Demand(DeviceRequest(mig=key), 1, 1, n) for key, n in asked.items()))
-    jobs = [a_job(f"{i:02}", mig=HERE.names[kind], queued_at=i) for i, kind in enumerate(profile)]
+    jobs = [
+        a_job(f"{i:02}", mig=HERE.profile_names[kind], queued_at=i)
+        for i, kind in enumerate(profile)
+    ]
     node = a_node(*(a_gpu(board=KEY) for _ in range(6)))
     found = plan_of(replace(a_cluster(node, jobs=jobs), mix=mix), order=OrderMode.FIFO)
     given = (d for p in found.placements for replica in p.replicas for d in replica.devices)
@@ -143,7 +155,7 @@ def test_one_pass_over_twenty_who_wait_comes_close_to_the_integer_programme():
     for name in MIXES:
         for seed in range(10):
             profile = inflation(HERE, weights(HERE, name), 6, seed).profile[:20]
-            wanted = np.bincount(profile, minlength=len(HERE.names)).astype(np.int32)
+            wanted = np.bincount(profile, minlength=len(HERE.profile_names)).astype(np.int32)
             bound = most_slices(HERE, wanted, 6)
             larger_first = profile[np.argsort(-sizes(HERE)[profile], kind="stable")]
             given = [one_pass(name, larger_first), one_pass(name, profile)]
@@ -201,13 +213,13 @@ def place(name, start):
 
 def standing(*gpus):
     """(layouts, holders): of each GPU what stands there; every instance may be moved."""
-    lay = np.array([HERE.number(here) for here in gpus], dtype=np.int32)
-    return lay, np.array([HERE.before[number] >= 0 for number in lay], dtype=np.int32)
+    lay = np.array([HERE.layout_number(here) for here in gpus], dtype=np.int32)
+    return lay, np.array([HERE.without_instance[number] >= 0 for number in lay], dtype=np.int32)
 
 
 def moves_for(choose, gpus, profile, *more):
     lay, holder = standing(*gpus)
-    falls, kind = values(BOARD).falls, HERE.names.index(profile)
+    falls, kind = layout_values(BOARD).losses, HERE.profile_names.index(profile)
     return choose(lay, holder, tables(HERE), falls, kind, *more)
 
 
@@ -252,7 +264,7 @@ def test_a_move_is_chosen_with_the_place_so_that_the_largest_finds_an_empty_gpu(
 
 
 def test_what_comes_next_counts_less_the_more_has_to_move_for_it():
-    only = np.array([name == "4g.40gb" for name in HERE.names], dtype=float)
+    only = np.array([name == "4g.40gb" for name in HERE.profile_names], dtype=float)
     reaches, depth = reach(HERE, only), np.array(DEPTH)
     three, four = place("3g.40gb", 4), place("4g.40gb", 0)
     spare = (four,)
