@@ -4,14 +4,14 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
-from portal.error_views import failed
+from portal.error_views import server_error
 from portal.health import healthz
-from portal.web.account.rate_limits import too_many
+from portal.web.account.rate_limits import too_many_requests
 
 # One way in: its limits and second steps hold for the console as well.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
-handler429 = too_many
-handler500 = failed
+handler429 = too_many_requests
+handler500 = server_error
 
 urlpatterns = [
     path("healthz", healthz),

@@ -2,7 +2,9 @@
 
 from django.db.models import Prefetch, QuerySet
 
+from agents.contract.phrase import Phrase
 from portal.accounts.models import ApiToken, Membership, Project, Role, User
+from portal.errors import Refused
 
 WORKING_ROLES = (Role.MEMBER, Role.ADMIN)
 
@@ -14,6 +16,24 @@ def projects_of(user: User) -> QuerySet[Project]:
     if user.is_platform_admin:
         return rows
     return rows.filter(pk__in=Membership.objects.filter(user=user).values("project_id"))
+
+
+def visible_project(user: User, slug: str) -> Project:
+    """The project. Raises Refused(not_found) alike for an unknown one and one the user is not in."""
+    row = projects_of(user).filter(slug=slug).first()
+    if row is None:
+        raise Refused("not_found", "There is no such project, or you may not see it", "", 404)
+    return row
+
+
+def active_user(username: str) -> User:
+    """An active user by name. Raises Refused(not_found): ask only for an admin of a project."""
+    row = User.objects.filter(username=username, is_active=True).first()
+    if row is None:
+        template = "There is no user %(name)s. Write the name they sign in with"
+        sentence = Phrase(template, name=repr(username))
+        raise Refused("not_found", sentence, "user", 404)
+    return row
 
 
 def projects_to_work_in(user: User) -> QuerySet[Project]:

@@ -29,7 +29,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django_filters",
-    "django_htmx",
     "rest_framework",
     "knox",
     "drf_spectacular",
@@ -38,6 +37,7 @@ INSTALLED_APPS = [
     "portal.accounts",
     "portal.inventory",
     "portal.jobs",
+    "portal.planning",
     "portal.quotas",
     "portal.catalogue",
     "portal.audit",
@@ -51,7 +51,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "portal.request_id.name_requests",
+    "portal.request_id.request_id_middleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -63,9 +63,8 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "portal.accounts.sessions.SeenMiddleware",
+    "portal.accounts.sessions.SessionActivityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
     "portal.api.protocol.conditional.ConditionalLists",
 ]
 
@@ -139,7 +138,7 @@ UNFOLD = {
     "SITE_TITLE": "Tessera",
     "SITE_HEADER": "Tessera console",
     "SITE_URL": "/",
-    "DASHBOARD_CALLBACK": "portal.web.console.dashboard.in_rows",
+    "DASHBOARD_CALLBACK": "portal.web.console.dashboard.admin_index",
     "SITE_SYMBOL": "grid_view",
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("icon.svg")}
@@ -169,16 +168,16 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": [
         "rest_framework.permissions.IsAuthenticated",
-        "portal.api.protocol.authentication.ScopeAllows",
+        "portal.api.protocol.permissions.HasTokenScope",
     ],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "portal.api.protocol.openapi.ApiSchema",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["portal.api.protocol.content.BoundedJSONParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.protocol.content.JSONOnly",
-    "DEFAULT_THROTTLE_CLASSES": ["portal.api.protocol.authentication.CallThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["portal.api.protocol.throttling.CallThrottle"],
     "DEFAULT_THROTTLE_RATES": {"call": PLATFORM.rate_calls, "submit": PLATFORM.rate_submits},
     "NUM_PROXIES": PLATFORM.trusted_proxies,
-    "EXCEPTION_HANDLER": "portal.api.protocol.problems.handler",
+    "EXCEPTION_HANDLER": "portal.api.protocol.problems.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 - a model's name
@@ -190,7 +189,7 @@ REST_KNOX = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tessera",
-    "DESCRIPTION": "Ask for GPUs, MIG slices and MPS shares; watch, stop and read results.",
+    "DESCRIPTION": "Submit jobs to GPUs, MIG slices and MPS shares; watch, stop and read their results.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
@@ -212,7 +211,7 @@ SPECTACULAR_SETTINGS = {
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "portal.api.protocol.openapi.with_problems",
+        "portal.api.protocol.openapi.add_problem_responses",
     ],
 }
 
@@ -231,7 +230,7 @@ CONTENT_SECURITY_POLICY = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"request": {"()": "portal.request_id.WithRequestId"}},
+    "filters": {"request": {"()": "portal.request_id.RequestIdFilter"}},
     "formatters": {
         "line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}
     },

@@ -81,7 +81,7 @@ def saml_apps(platform: Platform) -> list[dict[str, Any]]:
     ]
 
 
-def directory(platform: Platform) -> dict[str, Any]:
+def directory_settings(platform: Platform) -> dict[str, Any]:
     """What django-auth-ldap reads of the settings; nothing where no directory is named.
 
     Raises ImproperlyConfigured where what it needs is not installed or not set.
@@ -91,9 +91,9 @@ def directory(platform: Platform) -> dict[str, Any]:
     _require("TESSERA_LDAP_URL", "ldap", "django_auth_ldap")
     if not platform.ldap_people:
         raise ImproperlyConfigured("TESSERA_LDAP_URL needs TESSERA_LDAP_PEOPLE as well")
-    from portal.settings.directory import told  # noqa: PLC0415 - its packages may be missing
+    from portal.settings.directory import ldap_settings  # noqa: PLC0415 - its packages may be missing
 
-    return told(platform)
+    return ldap_settings(platform)
 
 
 def _require(variable: str, extra: str, module: str) -> None:
@@ -112,7 +112,7 @@ SIGN_IN_APPS = [
     "allauth.usersessions",
 ]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
-if _directory := directory(_platform):
+if _directory := directory_settings(_platform):
     AUTHENTICATION_BACKENDS.append("portal.web.account.directory.DirectoryBackend")
     globals().update(_directory)
 
@@ -157,6 +157,6 @@ SOCIALACCOUNT_PROVIDERS = {
     "openid_connect": {"APPS": provider_apps(_platform)},
     "saml": {
         "APPS": saml_apps(_platform),
-        "provider_class": "portal.web.account.saml_provider.Provider",
+        "provider_class": "portal.web.account.saml_provider.SamlProvider",
     },
 }

@@ -12,10 +12,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.accounts import sessions
-from portal.accounts.models import ApiToken, Role, Scope
+from portal.accounts.models import ApiToken, Role, TokenScope
 from portal.accounts.services import MAX_TOKENS, token_create
 from portal.audit.models import AuditEntry
-from portal.web.account.sessions import words
+from portal.web.account.sessions import browser_name
 from tests.support.rows import a_project, a_user
 
 pytestmark = pytest.mark.django_db
@@ -41,8 +41,8 @@ def signed_in(agent: str = FIREFOX, name: str = "olga") -> Client:
 
 
 def test_the_title_counts_what_can_act_for_one(client, olga):
-    token_create(user=olga, name="ci", scope=Scope.READ, ttl=DAY)
-    token_create(user=olga, name="old", scope=Scope.READ, ttl=DAY)
+    token_create(user=olga, name="ci", scope=TokenScope.READ, ttl=DAY)
+    token_create(user=olga, name="old", scope=TokenScope.READ, ttl=DAY)
     ApiToken.objects.filter(name="old").update(expiry=timezone.now() - DAY)
     text = signed_in().get("/account/").content.decode()
     assert "1 API token works, 1 browser is signed in" in text
@@ -114,14 +114,14 @@ def test_markup_in_a_name_stays_text(client, olga):
 
 def test_a_51st_token_says_to_revoke_one(client, olga):
     for _ in range(MAX_TOKENS):
-        token_create(user=olga, name="t", scope=Scope.READ, ttl=DAY)
+        token_create(user=olga, name="t", scope=TokenScope.READ, ttl=DAY)
     client.force_login(olga)
     answer = client.post("/account/tokens/", TOKEN)
     assert answer.status_code == 409 and "Revoke one" in answer.content.decode()
 
 
 def test_revoking_names_what_stops_and_then_stops_it(client, olga):
-    row, text = token_create(user=olga, name="ci", scope=Scope.READ, ttl=DAY)
+    row, text = token_create(user=olga, name="ci", scope=TokenScope.READ, ttl=DAY)
     client.force_login(olga)
     address = f"/account/tokens/{row.token_key}/revoke"
     asked = client.get(address).content.decode()
@@ -172,7 +172,7 @@ def test_last_use_is_noted_at_most_every_five_minutes(olga, monkeypatch):
     before = UserSession.objects.get().last_seen_at
     here.get("/account/")
     assert UserSession.objects.get().last_seen_at == before
-    later = sessions.time.time() + sessions.SEEN_EVERY_SECONDS + 1
+    later = sessions.time.time() + sessions.ACTIVITY_INTERVAL_SECONDS + 1
     monkeypatch.setattr(sessions.time, "time", lambda: later)
     here.get("/account/")
     assert UserSession.objects.get().last_seen_at > before
@@ -197,7 +197,7 @@ def test_the_page_asks_no_more_of_the_database_the_more_there_is(client, olga):
     here = signed_in()
     few = queries()
     for n in range(5):
-        token_create(user=olga, name=f"t{n}", scope=Scope.READ, ttl=DAY)
+        token_create(user=olga, name=f"t{n}", scope=TokenScope.READ, ttl=DAY)
         a_project(f"p{n}", olga)
         signed_in()
     assert queries() == few < 20
@@ -214,4 +214,4 @@ def test_the_page_asks_no_more_of_the_database_the_more_there_is(client, olga):
     ],
 )
 def test_a_browser_is_named_in_words(agent, said):
-    assert words(agent) == said
+    assert browser_name(agent) == said

@@ -11,15 +11,15 @@ from django.utils import timezone
 
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import Membership, Role
-from portal.accounts.services import project_share
+from portal.accounts.services import project_share_set
 from portal.audit.models import AuditEntry
 from portal.audit.services import audit_record
 from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job
 from portal.leases.models import Duty
 from portal.quotas.budgets import budget_add
-from portal.web.console.alerts import attention
-from portal.web.console.audit import safe
+from portal.web.console.alerts import active_alerts
+from portal.web.console.audit import spreadsheet_safe
 from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
 from tests.support.rows import a_job, a_node, a_project, a_user
 from tests.support.times import ago, ahead
@@ -73,7 +73,7 @@ def test_everything_that_needs_an_admin_is_named_once(root, boss, alice, vision)
     Gpu.objects.filter(node=nodes[2]).update(health=GpuHealth.FAULTED)
     held = a_job(alice, vision)
     Job.objects.filter(pk=held.pk).update(reason={"code": "held", "class": "ask", "sentence": "x"})
-    project_share(project=vision, actor="root", approval_units=0)
+    project_share_set(project=vision, actor="root", approval_units=0)
     asked = a_job(alice, vision)
     budget_add(
         project=vision,
@@ -83,7 +83,7 @@ def test_everything_that_needs_an_admin_is_named_once(root, boss, alice, vision)
         actor="root",
     )
     Duty.objects.create(name="sweep", stamped_at=timezone.now() - timedelta(minutes=5))
-    found = {need.key: need for need in attention(boss)}
+    found = {need.key: need for need in active_alerts(boss)}
     assert list(found) == [
         "away",
         "blocked",
@@ -109,9 +109,9 @@ def test_a_duty_that_somebody_does_or_did_just_now_needs_nobody(boss):
     old = now - timedelta(minutes=5)
     Duty.objects.create(name="sweep", stamped_at=old, expires_at=now + timedelta(minutes=1))
     Duty.objects.create(name="plan", stamped_at=old, rung=False)
-    assert attention(boss) == []
+    assert active_alerts(boss) == []
     Duty.objects.filter(name="plan").update(rung=True)
-    assert [need.key for need in attention(boss)] == ["duties"]
+    assert [need.key for need in active_alerts(boss)] == ["duties"]
 
 
 def test_what_needs_attention_is_read_in_few_queries(
@@ -121,7 +121,7 @@ def test_what_needs_attention_is_read_in_few_queries(
     for _ in range(5):
         a_job(alice, vision)
     with django_assert_max_num_queries(12):
-        attention(boss)
+        active_alerts(boss)
 
 
 @pytest.mark.parametrize(
@@ -244,8 +244,8 @@ def test_a_spreadsheet_computes_nothing_of_the_file(root, trail):
     text = b"".join(root.get("/console/audit.csv").streaming_content).decode()
     assert "'=cmd()" in text and "\n=cmd" not in text and ",=cmd" not in text
     for start in ("=1", "+1", "-1", "@x", "\tx", "\rx"):
-        assert safe(start).startswith("'")
-    assert safe("plain") == "plain"
+        assert spreadsheet_safe(start).startswith("'")
+    assert spreadsheet_safe("plain") == "plain"
 
 
 def test_changes_are_told_in_gpus(root, trail):
@@ -264,4 +264,4 @@ def test_nobody_waits_for_a_started_job(boss, alice, vision):
     Job.objects.filter(pk=job.pk).update(
         status=JobStatus.RUNNING, reason={"code": "held", "class": "ask"}
     )
-    assert attention(boss) == []
+    assert active_alerts(boss) == []

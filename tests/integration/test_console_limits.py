@@ -13,7 +13,7 @@ from portal.planning.quota_effect import budget_effect, quota_effect
 from portal.quotas.budgets import budget_add
 from portal.quotas.models import Budget, Quota
 from portal.quotas.services import quota_set
-from portal.web.console.amounts import GPU, read_amount, write_amount
+from portal.web.console.amounts import GPU, format_amount, parse_amount
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.times import ago, ahead
 
@@ -72,9 +72,9 @@ def test_a_waiting_job_that_could_never_run_again_is_named(alice, vision):
     large = a_job(alice, vision, device={"gpus": 2})
     small = a_job(alice, vision, device={"gpus": 1})
     effect = quota_effect(project=vision, limit_units=GPU)
-    assert [(one.job, one.needed) for one in effect.never] == [(large, 2 * GPU)]
-    assert small not in {one.job for one in effect.never}
-    assert quota_effect(project=vision, limit_units=2 * GPU).is_quiet
+    assert [(one.job, one.needed_amount) for one in effect.blocked] == [(large, 2 * GPU)]
+    assert small not in {one.job for one in effect.blocked}
+    assert quota_effect(project=vision, limit_units=2 * GPU).is_harmless
 
 
 def test_borrowed_work_that_may_be_stopped_is_told_apart(alice, vision):
@@ -84,9 +84,9 @@ def test_borrowed_work_that_may_be_stopped_is_told_apart(alice, vision):
     a_job(alice, vision, device={"gpus": 1}, priority="low", preemptible=True)
     settle(node)
     effect = quota_effect(project=vision, limit_units=GPU, borrow_units=GPU)
-    (one,) = effect.holds
+    (one,) = effect.over_limit
     assert one.is_reclaimed and not one.is_over
-    assert effect.over == 0
+    assert effect.excess == 0
 
 
 def test_a_limit_is_saved_through_the_service_and_stands_in_the_history(vision, root):
@@ -126,7 +126,7 @@ def test_what_cannot_be_a_limit_is_kept_and_explained(vision, root, typed):
 
 @pytest.mark.parametrize("units", [0, 1, 16_000, 28_000, 56_000, 56_056, 5_600_000_000])
 def test_an_amount_is_read_as_it_was_written(units):
-    assert read_amount(write_amount(units, GPU), GPU) == units
+    assert parse_amount(format_amount(units, GPU), GPU) == units
 
 
 def test_a_project_admin_limits_a_member_but_not_the_project(alice, vision, ada):
@@ -173,7 +173,7 @@ def test_a_later_budget_touches_nothing_that_waits_now(alice, vision):
     a_job(alice, vision)
     start, end = ahead(days=1), ahead(days=2)
     effect = budget_effect(project=vision, limit_unit_seconds=0, starts_at=start, ends_at=end)
-    assert effect.is_quiet
+    assert effect.is_harmless
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from agents.contract.topology import (
 )
 from portal.agentapi.node_report import node_report
 from portal.inventory.models import Node
-from portal.web.cluster.interconnect import joined_nodes, span, topology_of
+from portal.web.cluster.interconnect import index_ranges, interconnects, topology_of
 from tests.support.rows import a_node, a_user
 
 pytestmark = pytest.mark.django_db
@@ -83,7 +83,7 @@ def test_the_row_holds_what_the_node_told_last():
 def test_a_row_of_another_version_shows_nothing_instead_of_failing(page, kept):
     node = told("n1", BRIDGED)
     Node.objects.filter(pk=node.pk).update(topology=kept or {})
-    assert joined_nodes(topologies()) == {}
+    assert interconnects(topologies()) == {}
     assert "Paths between" not in page()
 
 
@@ -128,7 +128,7 @@ def test_nodes_of_one_nvlink_domain_name_each_other(page):
     for name in ("rack1", "rack2"):
         told(name, SWITCHED)
     told("alone", replace(SWITCHED, cliques=(FabricClique("c-1", 4, (0,)),)))
-    found = {name: joined.lines[-1] for name, joined in joined_nodes(topologies()).items()}
+    found = {name: joined.lines[-1] for name, joined in interconnects(topologies()).items()}
     assert found["rack1"] == "One NVLink domain with rack2: GPUs 0-7"
     assert found["rack2"] == "One NVLink domain with rack1: GPUs 0-7"
     assert "domain" not in found["alone"]
@@ -137,7 +137,7 @@ def test_nodes_of_one_nvlink_domain_name_each_other(page):
 def test_closed_links_have_no_rate():
     node = told("n1", NodeTopology(gpus=(0, 1), groups=(GpuGroup(GroupKind.NVLINK, (0, 1)),)))
     with translation.override("en"):
-        lines = joined_nodes({"n1": topology_of(node)})["n1"].lines
+        lines = interconnects({"n1": topology_of(node)})["n1"].lines
     assert lines == ("GPUs 0-1 are wired by NVLink, but it is closed now",)
 
 
@@ -168,7 +168,7 @@ def test_more_nodes_take_no_more_queries(page):
     ("numbers", "words"), [((), ""), ((3,), "3"), ((6, 0, 2, 1), "0-2, 6"), ((1, 3), "1, 3")]
 )
 def test_runs_of_numbers_are_written_short(numbers, words):
-    assert span(numbers) == words
+    assert index_ranges(numbers) == words
 
 
 def test_a_topology_of_sixteen_gpus_stays_small():

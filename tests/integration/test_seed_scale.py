@@ -15,15 +15,16 @@ from django.utils import timezone
 
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from portal.availability.nodes import cluster_digest
+from portal.availability.nodes import node_availability
 from portal.demo.scale import Size
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.inventory.selectors import gpus
 from portal.jobs.models import Allocation, Job
-from portal.planning.snapshot import cluster_snapshot, queue
+from portal.planning.planner_input import planner_input, queued_jobs
 from portal.quotas.models import Quota
-from portal.web.cluster.map import Viewer, draw
+from portal.web.cluster.map import MapViewer, draw_nodes
+from scheduler.core.model.policy import Policy
 from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
 from scheduler.core.request import parse_stored
 from tests.support.rows import a_node, a_user
@@ -99,14 +100,14 @@ def test_planner_and_request_reader_take_what_it_writes():
     seeded(SIZE)
     for job in Job.objects.all():
         assert parse_stored(job.request).name == job.name
-    snapshot = cluster_snapshot(now=NOW, jobs=queue())
-    assert len(snapshot.jobs) == queue().count()
+    snapshot = planner_input(now=NOW, policy=Policy(), jobs=queued_jobs())
+    assert len(snapshot.jobs) == queued_jobs().count()
 
 
 def test_the_counts_of_the_digest_are_those_of_the_drawing():
     seeded(SIZE)
-    found = cluster_digest()
-    drawn = {m.name: m for m in draw(gpus(), {}, Viewer("nobody", frozenset()))}
+    found = node_availability()
+    drawn = {m.name: m for m in draw_nodes(gpus(), {}, MapViewer("nobody", frozenset()))}
     held = set(Allocation.objects.filter(status__in=LIVE).values_list("slice_id", flat=True))
     for digest in found:
         if digest.name in drawn:
@@ -114,8 +115,8 @@ def test_the_counts_of_the_digest_are_those_of_the_drawing():
         live = Slice.objects.filter(gpu__node__name=digest.name)
         live = live.exclude(status__in=("deleted", "deleting"))
         idle = live.filter(gpu__health="ok", status="ready").exclude(pk__in=held).count()
-        assert digest.idle == (idle if digest.takes_work else 0), digest.name
-        assert cluster_digest(digest.name) == [digest]
+        assert digest.idle_slices == (idle if digest.takes_work else 0), digest.name
+        assert node_availability(digest.name) == [digest]
 
 
 def test_the_command_refuses_a_database_with_rows_unless_told(capsys):

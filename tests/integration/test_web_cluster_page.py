@@ -8,7 +8,7 @@ import pytest
 
 from portal.demo.scale import Size
 from portal.inventory.models import Node
-from portal.web.cluster.filter import DRAWN, PAGE
+from portal.web.cluster.filter import DRAWN_NODES, PAGE_SIZE
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.scale_rows import seeded
 
@@ -44,8 +44,8 @@ def listed(text: str) -> list[str]:
 def test_of_many_nodes_a_few_are_drawn_and_the_others_are_a_line_each(page):
     seeded(Size(jobs=80, nodes=60, users=8, projects=2))
     text = page()
-    assert maps(text) == DRAWN
-    assert len(listed(text)) == PAGE
+    assert maps(text) == DRAWN_NODES
+    assert len(listed(text)) == PAGE_SIZE
     assert "Page 1 of 2" in text
     second = page(page="2")
     assert len(listed(second)) == 10
@@ -114,7 +114,7 @@ def test_nodes_of_no_group_are_a_group_too(page):
 
 
 def test_groups_are_paged_as_nodes_are(page):
-    for nth in range(PAGE + 1):
+    for nth in range(PAGE_SIZE + 1):
         node = a_node(f"n{nth}")
         Node.objects.filter(pk=node.row.pk).update(labels=[f"rack=r{nth:03}"])
     assert "Page 1 of 2" in page(group="rack")
@@ -125,7 +125,7 @@ def test_a_node_without_gpus_takes_no_place_among_the_drawn(page):
     seeded(Size(jobs=20, nodes=12, users=5, projects=2))
     Node.objects.create(name="a-first")
     text = page()
-    assert maps(text) == DRAWN
+    assert maps(text) == DRAWN_NODES
     assert 'id="n-a-first"' not in text
     assert listed(text)[0] == "a-first"
 
@@ -133,7 +133,7 @@ def test_a_node_without_gpus_takes_no_place_among_the_drawn(page):
 def test_a_place_that_was_clicked_is_told_with_all_that_fits(page):
     a_node("n1")
     text = page("/cluster/n1/", gpu="0", at="0")
-    assert 'id="piece"' in text
+    assert 'id="cell"' in text
     assert "7 × 1g.18gb" in text
     assert 'aria-current="true"><title>Free' in text
     assert 'href="/request/?amount=gpus"' in text

@@ -3,7 +3,7 @@
 import pytest
 
 from portal.inventory.models import Gpu, Node
-from portal.web.cluster.node_health import notes
+from portal.web.cluster.node_health import node_notes
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,7 +69,7 @@ def test_a_warning_is_said_once_as_a_warning_with_its_remedy_and_breaks_nothing(
 def test_what_blocks_stands_before_what_warns():
     node = a_node("n1").row
     node.facts |= {"blocks": ["block: b"], "problems": ["warn: w", "block: b"]}
-    assert [(note.cls, note.text) for note in notes(node, ())] == [("bad", "b"), ("warn", "w")]
+    assert [(note.cls, note.text) for note in node_notes(node, ())] == [("bad", "b"), ("warn", "w")]
 
 
 def test_a_gpu_that_a_stranger_uses_is_neither_free_nor_broken(page, olga):

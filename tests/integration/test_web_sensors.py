@@ -13,7 +13,7 @@ from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
 from portal.inventory.models import Gpu, LatestSample
 from portal.inventory.selectors import LIVE
 from portal.jobs.models import Allocation
-from portal.web.cluster.sensors import WHYS
+from portal.web.cluster.sensors import UNMEASURED_REASONS
 from portal.web.wording.labels import NBSP
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -69,7 +69,7 @@ def test_what_is_not_measurable_is_said_in_words_and_is_never_a_zero(page, olga,
     a_node("n1")
     sampled(missing=(Missing("utilization_percent", why),))
     text = page(olga)
-    assert f">{WHYS[why]}<" in text
+    assert f">{UNMEASURED_REASONS[why]}<" in text
     assert ">0 %<" not in text
 
 

@@ -15,7 +15,7 @@ from portal.web.language import remember_language
 
 USERNAME_VALIDATORS = [ASCIIUsernameValidator()]
 # Coming and going is seen by itself, and so are the codes.
-QUIET = {
+SILENT_MESSAGES = {
     "account/messages/logged_in.txt",
     "account/messages/logged_out.txt",
     "mfa/messages/recovery_codes_generated.txt",
@@ -69,5 +69,5 @@ class AccountAdapter(DefaultAccountAdapter):
         *rest: Any,
         **more: Any,
     ) -> None:
-        if message_template not in QUIET:
+        if message_template not in SILENT_MESSAGES:
             super().add_message(request, level, message_template, *rest, **more)

@@ -13,7 +13,7 @@ from django.dispatch import receiver
 from django_auth_ldap.backend import LDAPBackend, populate_user
 
 from portal.accounts.models import User
-from portal.accounts.profiles import person_audit
+from portal.accounts.profiles import user_audit
 
 LENGTHS = {"first_name": 150, "last_name": 150, "email": 254}
 
@@ -47,12 +47,12 @@ def _added(user: User) -> User:
     with transaction.atomic():
         user.set_unusable_password()
         user.save()
-        person_audit(user, "user_add", after={"by": "ldap", "projects": 0})
+        user_audit(user, "user_add", after={"by": "ldap", "projects": 0})
     return user
 
 
 @receiver(populate_user)
-def cut(user: User, **_: Any) -> None:
+def trim_profile(user: User, **_: Any) -> None:
     """A directory's texts may be longer than a column, or hold what no page should show."""
     for name, length in LENGTHS.items():
         plain = "".join(c for c in str(getattr(user, name)) if c.isprintable())

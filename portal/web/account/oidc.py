@@ -20,7 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from portal.web.account.single_sign_on import leaving
+from portal.web.account.single_sign_on import redirect_page
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri")
@@ -29,14 +29,14 @@ CLAIMS = ("preferred_username", "email", "name", "given_name", "family_name")
 SUBJECT_LENGTH, LENGTH = 191, 254
 
 
-def kept(told: dict[str, Any]) -> dict[str, str]:
+def usable_claims(told: dict[str, Any]) -> dict[str, str]:
     """Of what a provider tells, the names that are used; printable, and no longer than a column."""
     texts = {name: told[name] for name in CLAIMS if isinstance(told.get(name), str)}
     plain = {name: "".join(c for c in text if c.isprintable()) for name, text in texts.items()}
     return {name: text for name, text in plain.items() if len(text) <= LENGTH}
 
 
-class Provider(OpenIDConnectOAuth2Adapter):
+class OidcProvider(OpenIDConnectOAuth2Adapter):
     @property
     def openid_config(self) -> dict[str, Any]:
         found = super().openid_config
@@ -59,7 +59,7 @@ class Provider(OpenIDConnectOAuth2Adapter):
             raise OAuth2Error("The ID token names no usable subject")
         if not subject.isprintable():
             raise OAuth2Error("The ID token names no usable subject")
-        data = {"userinfo": kept(told) | {"sub": subject}}
+        data = {"userinfo": usable_claims(told) | {"sub": subject}}
         return self.get_provider().sociallogin_from_response(request, data)
 
     def _decode_id_token(self, app: SocialApp, id_token: str) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Provider(OpenIDConnectOAuth2Adapter):
         return found
 
 
-AWAY = (requests.RequestException, OAuth2Error, ValueError)
+PROVIDER_ERRORS = (requests.RequestException, OAuth2Error, ValueError)
 
 
 @require_POST
@@ -97,33 +97,33 @@ AWAY = (requests.RequestException, OAuth2Error, ValueError)
 @login_not_required
 def start(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Off to the provider, by a page of ours."""
-    provider = Provider(request, provider_id)
+    provider = OidcProvider(request, provider_id)
     try:
         # Asked here because allauth's own view does not ask whose discovery document it is.
         _ = provider.openid_config
         answer = OAuth2LoginView.adapter_view(provider)(request)
     except SocialApp.DoesNotExist as unknown:
         raise Http404 from unknown
-    except AWAY as away:
+    except PROVIDER_ERRORS as away:
         return _failed(request, provider, away)
-    return leaving(request, answer, provider.get_provider().name)
+    return redirect_page(request, answer, provider.get_provider().name)
 
 
 @never_cache
 @login_not_required
 def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     """The provider sends people back here."""
-    provider = Provider(request, provider_id)
+    provider = OidcProvider(request, provider_id)
     try:
         answer: HttpResponse = OAuth2CallbackView.adapter_view(provider)(request)
     except SocialApp.DoesNotExist as unknown:
         raise Http404 from unknown
-    except AWAY as away:
+    except PROVIDER_ERRORS as away:
         return _failed(request, provider, away)
     return answer
 
 
-def _failed(request: HttpRequest, provider: Provider, why: Exception) -> HttpResponse:
+def _failed(request: HttpRequest, provider: OidcProvider, why: Exception) -> HttpResponse:
     shown: HttpResponse = render_authentication_error(
         request, provider.get_provider(), exception=why
     )

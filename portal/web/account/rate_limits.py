@@ -13,7 +13,7 @@ from portal.web.wording import labels as words
 
 ACCOUNT, FACTORS = "allauth.account", "allauth.mfa"
 # What answers with a page of its own, not with a sentence at a field.
-WHOLE_PAGES = [
+PAGE_ACTIONS = [
     (ACCOUNT, "login"),
     (ACCOUNT, "change_password"),
     (ACCOUNT, "reauthenticate"),
@@ -42,9 +42,9 @@ def wait_sentence(seconds: int) -> str:
     return _("Too many tries that failed. Try again in %(wait)s") % {"wait": wait}
 
 
-def too_many(request: HttpRequest) -> HttpResponse:
+def too_many_requests(request: HttpRequest) -> HttpResponse:
     """The page behind every 429 of signing in; `portal.urls.handler429`."""
-    seconds = max(seconds_left(request, app, action) for app, action in WHOLE_PAGES) or 60
+    seconds = max(seconds_left(request, app, action) for app, action in PAGE_ACTIONS) or 60
     wait = words.duration(seconds)
     answer = render(request, "429.html", {"wait": wait}, status=429)
     answer["Retry-After"] = str(seconds)

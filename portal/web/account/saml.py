@@ -21,10 +21,10 @@ from lxml.etree import LxmlError
 from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError
 from onelogin.saml2.settings import OneLogin_Saml2_Settings
 
-from portal.web.account.saml_provider import NobodyInParticular
-from portal.web.account.single_sign_on import leaving
+from portal.web.account.saml_provider import SubjectMissing
+from portal.web.account.single_sign_on import redirect_page
 
-AWAY = (
+PROVIDER_ERRORS = (
     URLError,
     OSError,
     KeyError,
@@ -34,7 +34,7 @@ AWAY = (
     OneLogin_Saml2_ValidationError,
 )
 # What allauth raises where the state was not this browser's, or nobody was named.
-REFUSED = (PermissionDenied, NobodyInParticular)
+REFUSALS = (PermissionDenied, SubjectMissing)
 
 
 @require_POST
@@ -45,15 +45,15 @@ def start(request: HttpRequest, organization_slug: str) -> HttpResponse:
     provider = _provider(request, organization_slug)
     try:
         answer = provider.redirect_from_request(request)
-    except AWAY as away:
+    except PROVIDER_ERRORS as away:
         return _failed(request, provider, away)
-    return leaving(request, answer, provider.name)
+    return redirect_page(request, answer, provider.name)
 
 
 @csrf_exempt
 @never_cache
 @login_not_required
-def received(request: HttpRequest, organization_slug: str) -> HttpResponse:
+def assertion_posted(request: HttpRequest, organization_slug: str) -> HttpResponse:
     """What the provider's page posts. It comes from another site, hence without the browser's
     session: it is laid by, and read at `finish`."""
     _provider(request, organization_slug)
@@ -68,7 +68,7 @@ def finish(request: HttpRequest, organization_slug: str) -> HttpResponse:
     provider = _provider(request, organization_slug)
     try:
         answer: HttpResponse = views.finish_acs(request, organization_slug=organization_slug)
-    except (*AWAY, *REFUSED) as wrong:
+    except (*PROVIDER_ERRORS, *REFUSALS) as wrong:
         return _failed(request, provider, wrong)
     return answer
 

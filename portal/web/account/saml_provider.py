@@ -12,11 +12,11 @@ PERSISTENT = {
 SUBJECT_LENGTH = 191
 
 
-class NobodyInParticular(ValueError):
+class SubjectMissing(ValueError):
     """The answer names no person who is the same one the next time."""
 
 
-class Provider(SAMLProvider):
+class SamlProvider(SAMLProvider):
     def extract_uid(self, data: Any) -> str:
         """The subject-id, else a name identifier that lasts. A transient one would make an account
         at every sign-in. Raises NobodyInParticular."""
@@ -24,7 +24,7 @@ class Provider(SAMLProvider):
         if uid is None and data.get_nameid_format() in PERSISTENT:
             uid = data.get_nameid()
         if not isinstance(uid, str) or not 0 < len(uid) <= SUBJECT_LENGTH or not uid.isprintable():
-            raise NobodyInParticular
+            raise SubjectMissing
         return uid
 
     def extract_extra_data(self, data: Any) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
-from portal.accounts.sessions import session_end, sessions_end_others, sessions_of
-from portal.web.http import person
+from portal.accounts.sessions import active_sessions, session_end, sessions_end_others
+from portal.web.http import AuthenticatedHttpRequest
 
 # The first that fits: each of these browsers also names the ones below it.
 BROWSERS = [
@@ -39,22 +39,22 @@ SYSTEMS = [
 @dataclass(frozen=True, slots=True)
 class Browser:
     pk: int
-    words: str
+    name: str
     """Such as "Firefox, Linux"."""
-    agent: str
+    user_agent: str
     address: str
-    since: datetime
-    seen: datetime
+    signed_in_at: datetime
+    last_used_at: datetime
     is_this: bool
 
 
-def named(row: UserSession, request: HttpRequest) -> Browser:
+def browser_of(row: UserSession, request: HttpRequest) -> Browser:
     is_this = row.session_key == request.session.session_key
     times = row.created_at, row.last_seen_at
-    return Browser(row.pk, words(row.user_agent), row.user_agent, row.ip, *times, is_this)
+    return Browser(row.pk, browser_name(row.user_agent), row.user_agent, row.ip, *times, is_this)
 
 
-def words(agent: str) -> str:
+def browser_name(agent: str) -> str:
     """Browser and system out of what a browser says of itself."""
     found = [
         next((name for pattern, name in known if re.search(pattern, agent, re.I)), "")
@@ -65,9 +65,9 @@ def words(agent: str) -> str:
 
 @require_POST
 @login_required
-def end(request: HttpRequest, pk: int) -> HttpResponse:
+def end(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
     """Sign one browser out. Somebody else's looks like none."""
-    row = sessions_of(person(request)).filter(pk=pk).select_related("user").first()
+    row = active_sessions(request.user).filter(pk=pk).select_related("user").first()
     if row is None:
         raise Http404
     is_this = row.session_key == request.session.session_key
@@ -81,8 +81,8 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @login_required
-def end_others(request: HttpRequest) -> HttpResponse:
-    count = sessions_end_others(user=person(request), keep=request.session.session_key or "")
+def end_others(request: AuthenticatedHttpRequest) -> HttpResponse:
+    count = sessions_end_others(user=request.user, except_key=request.session.session_key or "")
     said = ngettext("%(n)s browser is signed out", "%(n)s browsers are signed out", count)
     messages.success(request, said % {"n": count})
     return redirect("web:account")

@@ -58,7 +58,7 @@ class OrganisationAdapter(DefaultSocialAccountAdapter):
         return reverse("web:account")
 
 
-def leaving(request: HttpRequest, answer: HttpResponse, name: str) -> HttpResponse:
+def redirect_page(request: HttpRequest, answer: HttpResponse, name: str) -> HttpResponse:
     """Where `answer` leads, by a page of ours: `form-action 'self'` lets no form lead elsewhere."""
     address = answer.headers.get("Location", "")
     if not address.startswith(("https://", "http://")):

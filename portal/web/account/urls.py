@@ -22,12 +22,12 @@ from portal.web.account import oidc
 
 
 @login_required
-def back(request: HttpRequest) -> HttpResponse:
+def to_account(request: HttpRequest) -> HttpResponse:
     """Where allauth has a page of its own, ours is the Account page."""
     return redirect("web:account")
 
 
-def mine(view):  # noqa: ANN001, ANN201 - whatever Django calls a view
+def private(view):  # noqa: ANN001, ANN201 - whatever Django calls a view
     """For signed-in people, and kept by no cache: these pages show secrets."""
     return never_cache(login_required(view))
 
@@ -39,11 +39,11 @@ SIGN_IN = [
     path("sign-in/inactive/", account.account_inactive, name="account_inactive"),
     path("sign-in/second-step/", never_cache(factors.authenticate), name="mfa_authenticate"),
     path("sign-in/passkey/", never_cache(passkeys.login_webauthn), name="mfa_login_webauthn"),
-    path("sign-in/confirm/", mine(account.reauthenticate), name="account_reauthenticate"),
-    path("sign-in/confirm/code/", mine(factors.reauthenticate), name="mfa_reauthenticate"),
+    path("sign-in/confirm/", private(account.reauthenticate), name="account_reauthenticate"),
+    path("sign-in/confirm/code/", private(factors.reauthenticate), name="mfa_reauthenticate"),
     path(
         "sign-in/confirm/passkey/",
-        mine(passkeys.reauthenticate_webauthn),
+        private(passkeys.reauthenticate_webauthn),
         name="mfa_reauthenticate_webauthn",
     ),
 ]
@@ -53,29 +53,29 @@ PROVIDER = [
     path("sign-in/cancelled/", social.login_cancelled, name="socialaccount_login_cancelled"),
     path("sign-in/failed/", social.login_error, name="socialaccount_login_error"),
     path("sign-in/new/", social.signup, name="socialaccount_signup"),
-    path("account/connections/", back, name="socialaccount_connections"),
+    path("account/connections/", to_account, name="socialaccount_connections"),
 ]
 OWN = [
-    path("account/password/", mine(account.password_change), name="account_change_password"),
-    path("account/password/none/", back, name="account_set_password"),
-    path("account/second-step/", back, name="mfa_index"),
-    path("account/second-step/app/", mine(app.activate_totp), name="mfa_activate_totp"),
-    path("account/second-step/app/off/", mine(app.deactivate_totp), name="mfa_deactivate_totp"),
+    path("account/password/", private(account.password_change), name="account_change_password"),
+    path("account/password/none/", to_account, name="account_set_password"),
+    path("account/second-step/", to_account, name="mfa_index"),
+    path("account/second-step/app/", private(app.activate_totp), name="mfa_activate_totp"),
+    path("account/second-step/app/off/", private(app.deactivate_totp), name="mfa_deactivate_totp"),
     path(
         "account/second-step/codes/",
-        mine(codes.view_recovery_codes),
+        private(codes.view_recovery_codes),
         name="mfa_view_recovery_codes",
     ),
     path(
         "account/second-step/codes/new/",
-        mine(codes.generate_recovery_codes),
+        private(codes.generate_recovery_codes),
         name="mfa_generate_recovery_codes",
     ),
-    path("account/passkeys/", back, name="mfa_list_webauthn"),
-    path("account/passkeys/add/", mine(passkeys.add_webauthn), name="mfa_add_webauthn"),
+    path("account/passkeys/", to_account, name="mfa_list_webauthn"),
+    path("account/passkeys/add/", private(passkeys.add_webauthn), name="mfa_add_webauthn"),
     path(
         "account/passkeys/<int:pk>/remove/",
-        mine(passkeys.remove_webauthn),
+        private(passkeys.remove_webauthn),
         name="mfa_remove_webauthn",
     ),
 ]
@@ -90,7 +90,7 @@ def saml_patterns() -> list[URLPattern]:
 
     return [
         path(SAML, saml.start, name="saml_login"),
-        path(f"{SAML}back/", saml.received, name="saml_acs"),
+        path(f"{SAML}back/", saml.assertion_posted, name="saml_acs"),
         path(f"{SAML}back/finish/", saml.finish, name="saml_finish_acs"),
         path(f"{SAML}metadata/", saml.metadata, name="saml_metadata"),
         path(f"{SAML}sign-out/", saml.no_sign_out, name="saml_sls"),

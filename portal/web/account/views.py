@@ -15,15 +15,15 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 
-from portal.accounts.models import ApiToken, Membership, Scope, User
+from portal.accounts.models import ApiToken, Membership, TokenScope, User
 from portal.accounts.selectors import tokens_of
 from portal.accounts.services import MAX_TOKEN_TTL
-from portal.accounts.sessions import sessions_of
-from portal.web.account.sessions import named
-from portal.web.http import person
+from portal.accounts.sessions import active_sessions
+from portal.web.account.sessions import browser_of
+from portal.web.http import AuthenticatedHttpRequest
 
-LIVES_DAYS = (7, 30, 90, 365)
-TOKEN_ASKED = {"name": "", "scope": str(Scope.WRITE), "days": "90"}
+TOKEN_LIFETIME_DAYS = (7, 30, 90, 365)
+NEW_TOKEN = {"name": "", "scope": str(TokenScope.WRITE), "days": "90"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class SecondSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SignInMethod:
     """A sign-in of the organisation; `provider` is allauth's."""
 
     provider: Any
@@ -49,21 +49,29 @@ class Way:
 
 @never_cache
 @login_required
-def account(request: HttpRequest) -> HttpResponse:
-    return page(request)
+def account(request: AuthenticatedHttpRequest) -> HttpResponse:
+    return render_account(request)
 
 
-def page(
-    request: HttpRequest, *, errors: dict[str, str] | None = None, status: int = 200, **extra: Any
+def render_account(
+    request: AuthenticatedHttpRequest,
+    *,
+    errors: dict[str, str] | None = None,
+    status: int = 200,
+    **extra: Any,
 ) -> HttpResponse:
     """The page, with what a form on it was refused for; `asked` is what was typed."""
-    context = {**facts(person(request), request), "asked": TOKEN_ASKED, "errors": errors or {}}
+    context = {
+        **account_context(request.user, request),
+        "asked": NEW_TOKEN,
+        "errors": errors or {},
+    }
     return render(request, "web/account.html", context | extra, status=status)
 
 
-def facts(user: User, request: HttpRequest) -> dict[str, Any]:
+def account_context(user: User, request: HttpRequest) -> dict[str, Any]:
     tokens = list(tokens_of(user))
-    browsers = [named(row, request) for row in sessions_of(user)]
+    browsers = [browser_of(row, request) for row in active_sessions(user)]
     return {
         "headline": headline(tokens, len(browsers)),
         "tokens": tokens,
@@ -71,9 +79,9 @@ def facts(user: User, request: HttpRequest) -> dict[str, Any]:
         "browsers": browsers,
         "steps": second_steps(user),
         "memberships": memberships_of(user),
-        "ways": ways_of(user, request),
-        "scopes": scopes(user),
-        "lives": LIVES_DAYS,
+        "ways": sign_in_methods(user, request),
+        "scopes": scope_choices(user),
+        "lives": TOKEN_LIFETIME_DAYS,
         "most_days": MAX_TOKEN_TTL.days,
     }
 
@@ -88,7 +96,7 @@ def headline(tokens: list[ApiToken], browsers: int) -> str:
     return _("%(first)s, %(last)s") % {"first": first, "last": last}
 
 
-def scopes(user: User) -> list[tuple[str, str, str]]:
+def scope_choices(user: User) -> list[tuple[str, str, str]]:
     """Each scope, its word and what it lets a token do."""
     top = (
         _("also nodes, projects, quotas and tokens")
@@ -96,9 +104,9 @@ def scopes(user: User) -> list[tuple[str, str, str]]:
         else _("also tokens, and what you may as admin of a project")
     )
     return [
-        (str(Scope.READ), _("Read"), _("see what you see, change nothing")),
-        (str(Scope.WRITE), _("Write"), _("also submit, cancel and change your jobs")),
-        (str(Scope.ADMIN), _("Admin"), top),
+        (str(TokenScope.READ), _("Read"), _("see what you see, change nothing")),
+        (str(TokenScope.WRITE), _("Write"), _("also submit, cancel and change your jobs")),
+        (str(TokenScope.ADMIN), _("Admin"), top),
     ]
 
 
@@ -117,10 +125,10 @@ def memberships_of(user: User) -> QuerySet[Membership]:
     return Membership.objects.filter(user=user).select_related("project").order_by("project__slug")
 
 
-def ways_of(user: User, request: HttpRequest) -> list[Way]:
+def sign_in_methods(user: User, request: HttpRequest) -> list[SignInMethod]:
     """The organisation's sign-ins, as they are configured, and which of them are this user's."""
     connected = set(SocialAccount.objects.filter(user=user).values_list("provider", flat=True))
     return [
-        Way(provider, not connected.isdisjoint({provider.id, provider.sub_id}))
+        SignInMethod(provider, not connected.isdisjoint({provider.id, provider.sub_id}))
         for provider in get_adapter().list_providers(request)
     ]

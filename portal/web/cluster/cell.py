@@ -1,16 +1,16 @@
-"""One block of the cell map: where it is drawn, in which colours, and its words."""
+"""One cell of the cluster map: its geometry, colours and texts."""
 
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-# The memory slices of a row lie between LEFT and LEFT + WIDTH, in SVG user units.
+# A row of memory slices spans LEFT to LEFT + WIDTH, in SVG user units.
 LEFT, WIDTH = 74, 398
 MINI_WIDTH = 127
-# From one GPU's row to the next.
-ROW = 50
+# Distance from one GPU's row to the next.
+ROW_HEIGHT = 50
 PATTERNS = {"fault": "url(#p-bad)", "dead": "url(#p-dead)"}
-# The ink of a block's words, by its class.
+# Class of a cell's text, by the class of the cell.
 INKS = {
     "mine": "on-mine",
     "team": "on-team",
@@ -21,50 +21,53 @@ INKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One piece of a GPU, `size` memory slices from `start`, of a board with `of` of them.
+class Cell:
+    """A part of a GPU: `size` memory slices from `start`, on a board with `slots` of them.
 
-    `cls` says who holds it and what it is. `first` and `second` are the words inside; `where`,
-    `what` and `who` the same facts for the table. A share's `start` and `size` are percent of the
-    threads, `of` 100. `is_code`: `what` is a profile's name. `until`: how long it is held, or what
-    fits there. `rows`: over how many GPUs it goes; the rows below it then have none. `is_chosen`:
-    it is the one that the panel tells of.
+    An MPS share is measured in percent of the threads instead; its `slots` are 100.
     """
 
+    # CSS class: who holds the cell and what state it is in.
     cls: str
     start: int
     size: int
-    of: int
-    first: str = ""
-    second: str = ""
+    slots: int
+    # The two lines of text inside the cell.
+    label: str = ""
+    sublabel: str = ""
     title: str = ""
     href: str = ""
-    what: str = ""
-    who: str = ""
+    # For the table: what was made here, who holds it or why nobody does, the job's label.
+    device: str = ""
+    occupancy: str = ""
     job: str = ""
     is_share: bool = False
+    # `device` is the name of a MIG profile.
     is_code: bool = False
+    # Time left, or what fits here.
     until: str = ""
+    # Number of GPUs the cell spans; the rows it covers have no cells of their own.
     rows: int = 1
-    is_chosen: bool = False
+    # The details panel shows this cell.
+    is_selected: bool = False
 
     @property
     def height(self) -> int:
-        """Its height on the large map."""
-        return 43 + ROW * (self.rows - 1)
+        """Height on the large map."""
+        return 43 + ROW_HEIGHT * (self.rows - 1)
 
     @property
     def joints(self) -> list[int]:
-        """Between the GPUs that it goes over."""
-        return [ROW * nth - 3 for nth in range(1, self.rows)]
+        """y of each boundary between the GPUs that the cell spans."""
+        return [ROW_HEIGHT * nth - 3 for nth in range(1, self.rows)]
 
     @property
     def x(self) -> float:
-        return round(LEFT + self.start * WIDTH / self.of + 1, 1)
+        return round(LEFT + self.start * WIDTH / self.slots + 1, 1)
 
     @property
     def width(self) -> float:
-        return round(self.size * WIDTH / self.of - 2, 1)
+        return round(self.size * WIDTH / self.slots - 2, 1)
 
     @property
     def text_x(self) -> float:
@@ -72,15 +75,15 @@ class Block:
 
     @property
     def mini_x(self) -> float:
-        return round(self.start * MINI_WIDTH / self.of + 0.5, 1)
+        return round(self.start * MINI_WIDTH / self.slots + 0.5, 1)
 
     @property
     def mini_width(self) -> float:
-        return max(0.5, round(self.size * MINI_WIDTH / self.of - 1.5, 1))
+        return max(0.5, round(self.size * MINI_WIDTH / self.slots - 1.5, 1))
 
     @property
     def radius(self) -> int:
-        """Shares have soft edges: their isolation is soft."""
+        """Corner radius; shares have round ends because their isolation is soft."""
         return 10 if self.is_share else 3
 
     @property
@@ -92,10 +95,10 @@ class Block:
         return PATTERNS.get(self.cls, "")
 
     @property
-    def where(self) -> str:
+    def position(self) -> str:
         if self.is_share:
             return _("%(size)s %% of the threads") % {"size": self.size}
-        if self.size == self.of:
+        if self.size == self.slots:
             return _("whole")
         if self.size == 1:
             return _("slot %(start)s") % {"start": self.start}

@@ -1,4 +1,4 @@
-"""One place of a GPU, told whole: what it is, who has it, and everything that fits there."""
+"""Details of one cell of the cluster map: occupant, size and the profiles that fit there."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,106 +11,105 @@ from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Slice
-from portal.web.cluster.cell import Block
+from portal.web.cluster.cell import Cell
 from portal.web.cluster.map import NodeMap
-from portal.web.wording.labels import memory
+from portal.web.wording.labels import memory_label
 
-MOST_WAYS = 8
+MAX_SLICE_SETS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class PieceTold:
-    """`ways`: what can be made there together, most memory first. `amount`: what the request page
-    starts with."""
-
+class CellDetails:
     title: str
-    block: Block
+    cell: Cell
     figures: tuple[tuple[str, str], ...]
-    ways: tuple[str, ...]
-    amount: str
-    beside: str
+    # Sets of slices that can be carved here together, most memory first.
+    slice_sets: tuple[str, ...]
+    # The amount that the request page starts with; empty for its default.
+    request_amount: str
+    neighbours_note: str
 
     @property
     def is_free(self) -> bool:
-        return self.block.cls in ("free", "idle")
+        return self.cell.cls in ("free", "idle")
 
 
-def piece_told(node: NodeMap, gpu_index: int, start: int) -> PieceTold | None:
-    """None where there is no such GPU or place."""
+def cell_details(node: NodeMap, gpu_index: int, start: int) -> CellDetails | None:
+    """The details, or None if the node has no such GPU or cell."""
     for row in node.rows:
-        for block in row.blocks:
-            if (row.gpu.index, block.start) == (gpu_index, start):
-                return _told(node.name, row.gpu, block)
+        for cell in row.cells:
+            if (row.gpu.index, cell.start) == (gpu_index, start):
+                return _details(node.name, row.gpu, cell)
     return None
 
 
-def _told(node: str, gpu: Gpu, block: Block) -> PieceTold:
+def _details(node: str, gpu: Gpu, cell: Cell) -> CellDetails:
     board = board_of(gpu)
     live: list[Slice] = gpu.live_slices  # type: ignore[attr-defined]  # prefetched
     title = f"{node}, GPU {gpu.index}"
-    if block.size != block.of or block.is_share:
-        title += f", {block.where}"
-    taken = [Placement(piece.start, piece.size, piece.profile) for piece in live if piece.profile]
-    ways: tuple[str, ...] = ()
-    amount = block.what if block.is_code else ""
-    if block.cls == "free" and not block.is_share:
-        ways = _ways(board, taken, block)
-        amount = "gpus" if block.size == block.of else (ways[0].split(" ")[-1] if ways else "")
-    others = len(taken) - (block.cls not in ("free", "dead") and bool(block.what))
-    return PieceTold(
+    if cell.size != cell.slots or cell.is_share:
+        title += f", {cell.position}"
+    placed = [Placement(row.start, row.size, row.profile) for row in live if row.profile]
+    sets: tuple[str, ...] = ()
+    amount = cell.device if cell.is_code else ""
+    if cell.cls == "free" and not cell.is_share:
+        sets = _slice_sets(board, placed, cell)
+        amount = "gpus" if cell.size == cell.slots else (sets[0].split(" ")[-1] if sets else "")
+    others = len(placed) - (cell.cls not in ("free", "dead") and bool(cell.device))
+    return CellDetails(
         title=title,
-        block=block,
-        figures=tuple(_figures(board, gpu, block, taken)),
-        ways=ways,
-        amount=amount,
-        beside=_("What stands beside it keeps running.") if others > 0 else "",
+        cell=cell,
+        figures=tuple(_figures(board, gpu, cell, placed)),
+        slice_sets=sets,
+        request_amount=amount,
+        neighbours_note=_("What stands beside it keeps running.") if others > 0 else "",
     )
 
 
 def _figures(
-    board: Board, gpu: Gpu, block: Block, taken: list[Placement]
+    board: Board, gpu: Gpu, cell: Cell, placed: list[Placement]
 ) -> Iterator[tuple[str, str]]:
-    part = gpu.memory_mib * block.size // block.of
-    profile = board.profile(block.what) if block.is_code else None
-    yield _("Memory"), memory(profile.memory_mib if profile else part // 1024 * 1024)
+    cell_mib = gpu.memory_mib * cell.size // cell.slots
+    profile = board.profile(cell.device) if cell.is_code else None
+    yield _("Memory"), memory_label(profile.memory_mib if profile else cell_mib // 1024 * 1024)
     if profile:
         yield (
             _("Compute"),
             _("%(held)s of %(all)s")
             % {"held": profile.compute_slices, "all": board.compute_slices},
         )
-    elif block.cls == "free" and not block.is_share:
-        used = sum(p.compute_slices for t in taken if (p := board.profile(t.profile)))
+    elif cell.cls == "free" and not cell.is_share:
+        used = sum(p.compute_slices for at in placed if (p := board.profile(at.profile)))
         left = {"held": board.compute_slices - used, "all": board.compute_slices}
         yield _("Compute left"), _("%(held)s of %(all)s") % left
     yield _("Model"), board.model
 
 
-def _ways(board: Board, taken: list[Placement], block: Block) -> tuple[str, ...]:
-    """Every set of plain slices that fills the gap as far as it goes, largest first."""
+def _slice_sets(board: Board, placed: list[Placement], cell: Cell) -> tuple[str, ...]:
+    """The maximal sets of plain slices that fit into a free cell, largest first."""
     if not board.supports_mig:
         return ()
     table = layouts(board)
-    found: set[tuple[tuple[str, int], ...]] = set()
+    maximal: set[tuple[tuple[str, int], ...]] = set()
     size = {p.name: (p.memory_slices, p.compute_slices) for p in board.profiles}
 
-    def grow(here: tuple[Placement, ...]) -> None:
+    def extend(chosen: tuple[Placement, ...]) -> None:
         inside = [
             place
-            for place in table.beside((*taken, *here)).fits
-            if block.start <= place.start and place.start + place.size <= block.start + block.size
+            for place in table.beside((*placed, *chosen)).fits
+            if cell.start <= place.start and place.start + place.size <= cell.start + cell.size
         ]
-        if not inside and here:
-            names = Counter(place.profile for place in here)
-            found.add(tuple(sorted(names.items(), key=lambda item: size[item[0]], reverse=True)))
-        last = here[-1].start if here else -1
+        if not inside and chosen:
+            names = Counter(place.profile for place in chosen)
+            maximal.add(tuple(sorted(names.items(), key=lambda item: size[item[0]], reverse=True)))
+        last = chosen[-1].start if chosen else -1
         for place in (p for p in inside if p.start > last):
-            grow((*here, place))
+            extend((*chosen, place))
 
-    if block.size == block.of:
+    if cell.size == cell.slots:
         names = [p.name for p in board.profiles if not p.has_media_extensions]
         most = table.beside(()).most
-        return tuple(f"{most[name]} × {name}" for name in reversed(names))[:MOST_WAYS]
-    grow(())
-    ordered = sorted(found, key=lambda way: [(size[n], c) for n, c in way], reverse=True)
-    return tuple(" + ".join(f"{c} × {n}" for n, c in way) for way in ordered[:MOST_WAYS])
+        return tuple(f"{most[name]} × {name}" for name in reversed(names))[:MAX_SLICE_SETS]
+    extend(())
+    ordered = sorted(maximal, key=lambda names: [(size[n], c) for n, c in names], reverse=True)
+    return tuple(" + ".join(f"{c} × {n}" for n, c in names) for names in ordered[:MAX_SLICE_SETS])

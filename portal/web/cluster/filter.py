@@ -1,4 +1,4 @@
-"""Which nodes a cluster page shows: narrowed, grouped and paged by the URL. Pure."""
+"""Which nodes the Cluster page shows: filtered, grouped and paged by the URL. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -7,13 +7,14 @@ from urllib.parse import urlencode
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
-from portal.availability.nodes import NodeDigest
+from portal.availability.nodes import NodeAvailability
 
-# A page has so many nodes, or groups; of more than DRAWN_ALL nodes only the first DRAWN are drawn.
-PAGE, DRAWN_ALL, DRAWN = 50, 8, 4
-MOST_TEXT = 64
-# In a URL, the group of the nodes that have no pool, or no rack.
-WITHOUT = "~"
+# Nodes or groups on a page. Up to MAX_NODES_ALL_DRAWN matching nodes are all drawn; of more, only
+# the first DRAWN_NODES of the page.
+PAGE_SIZE, MAX_NODES_ALL_DRAWN, DRAWN_NODES = 50, 8, 4
+MAX_TEXT_LENGTH = 64
+# Names, in a URL, the group of nodes without a pool or a rack.
+NO_GROUP = "~"
 STATES: dict[str, str | Promise] = {
     "free": gettext_lazy("something is free"),
     "full": gettext_lazy("nothing is free"),
@@ -28,152 +29,155 @@ GROUPS: dict[str, str | Promise] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the URL asks for. What it asks for that does not exist is left out. `group`: a line for
-    each pool, model or rack instead of each node; `of`: the nodes of this one."""
+class NodeFilter:
+    """The filter that the URL describes; unknown states and groups are dropped."""
 
     text: str = ""
     model: str = ""
     state: str = ""
     fits: str = ""
+    # Show a line for each pool, model or rack instead of each node ...
     group: str = ""
-    of: str = ""
+    # ... or the nodes of this one.
+    group_value: str = ""
     page: int = 1
 
     @property
     def is_grouped(self) -> bool:
-        """Groups are shown, not nodes."""
-        return bool(self.group and not self.of)
+        """The page lists groups, not nodes."""
+        return bool(self.group and not self.group_value)
 
     @property
-    def group_word(self) -> str | Promise:
+    def group_label(self) -> str | Promise:
         return GROUPS.get(self.group, "")
 
     @property
-    def of_word(self) -> str | Promise:
-        """The group that was opened, for people."""
-        return gettext_lazy("without one") if self.of == WITHOUT else self.of
+    def group_value_label(self) -> str | Promise:
+        """Name of the opened group, for people."""
+        return gettext_lazy("without one") if self.group_value == NO_GROUP else self.group_value
 
     @property
-    def is_narrowed(self) -> bool:
+    def is_active(self) -> bool:
         return any((self.text, self.model, self.state, self.fits))
 
     @property
     def query(self) -> str:
-        """As a URL has it; empty where nothing is asked for."""
-        told = {"q": self.text, "model": self.model, "state": self.state, "fits": self.fits}
-        told |= {"group": self.group, "of": self.of}
-        told |= {"page": str(self.page) if self.page > 1 else ""}
-        return urlencode({name: value for name, value in told.items() if value})
+        """The query string, empty without a filter."""
+        params = {"q": self.text, "model": self.model, "state": self.state, "fits": self.fits}
+        params |= {"group": self.group, "of": self.group_value}
+        params |= {"page": str(self.page) if self.page > 1 else ""}
+        return urlencode({name: value for name, value in params.items() if value})
 
-    def on(self, page: int) -> "Wanted":
+    def with_page(self, page: int) -> "NodeFilter":
         return replace(self, page=page)
 
-    def within(self, group: str) -> "Wanted":
-        """The same in one group; in all of them for ""."""
-        return replace(self, of=group, page=1)
+    def in_group(self, group: str) -> "NodeFilter":
+        """The same filter inside one group; "" for all groups."""
+        return replace(self, group_value=group, page=1)
 
 
-def wanted(given: Mapping[str, str]) -> Wanted:
-    """Reads the URL's parameters; control characters and what is too long are cut away."""
-    state, group = given.get("state", ""), given.get("group", "")
-    page = given.get("page", "1")
-    return Wanted(
-        text=_word(given.get("q", "")),
-        model=_word(given.get("model", "")),
+def read_filter(params: Mapping[str, str]) -> NodeFilter:
+    """Read the URL's parameters, without control characters and cut to MAX_TEXT_LENGTH."""
+    state, group = params.get("state", ""), params.get("group", "")
+    page = params.get("page", "1")
+    return NodeFilter(
+        text=_word(params.get("q", "")),
+        model=_word(params.get("model", "")),
         state=state if state in STATES else "",
-        fits=_word(given.get("fits", "")),
+        fits=_word(params.get("fits", "")),
         group=group if group in GROUPS else "",
-        of=_word(given.get("of", "")) if group in GROUPS else "",
+        group_value=_word(params.get("of", "")) if group in GROUPS else "",
         page=int(page) if page.isascii() and page.isdigit() and int(page[:6]) > 0 else 1,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Nodes that share a pool, a model or a rack, in sums. `query`: the page with these nodes."""
+class NodeGroup:
+    """Totals of the nodes that share a pool, a model or a rack."""
 
     name: str
+    # Query string of the page that lists these nodes.
     query: str
     nodes: int
     gpus: int
-    held_units: int
+    allocated_units: int
     free: int
-    idle: int
-    out: int
+    idle_slices: int
+    out_of_service: int
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What this page of `pages` has: groups, or else nodes. `matching`: all nodes that were asked
-    for; `drawn`: names of the nodes on this page that are drawn."""
+class ClusterPage:
+    """One page of the list: either groups or nodes."""
 
-    groups: tuple[Group, ...]
-    nodes: tuple[NodeDigest, ...]
-    matching: tuple[NodeDigest, ...]
+    groups: tuple[NodeGroup, ...]
+    nodes: tuple[NodeAvailability, ...]
+    # The nodes of all pages.
+    matching: tuple[NodeAvailability, ...]
+    # Names of the nodes on this page that are drawn.
     drawn: tuple[str, ...]
     page: int
     pages: int
 
 
-def shown(nodes: Iterable[NodeDigest], want: Wanted) -> Shown:
-    found = tuple(node for node in nodes if _matches(node, want))
-    groups = tuple(_groups(found, want)) if want.is_grouped else ()
-    pages = max(1, -(-len(groups if want.is_grouped else found) // PAGE))
-    page = min(want.page, pages)
-    here = slice((page - 1) * PAGE, page * PAGE)
-    listed = () if want.is_grouped else found[here]
+def cluster_page(nodes: Iterable[NodeAvailability], node_filter: NodeFilter) -> ClusterPage:
+    matching = tuple(node for node in nodes if _matches(node, node_filter))
+    groups = tuple(_groups(matching, node_filter)) if node_filter.is_grouped else ()
+    pages = max(1, -(-len(groups if node_filter.is_grouped else matching) // PAGE_SIZE))
+    page = min(node_filter.page, pages)
+    rows = slice((page - 1) * PAGE_SIZE, page * PAGE_SIZE)
+    listed = () if node_filter.is_grouped else matching[rows]
     drawn = [node.name for node in listed]
-    if len(found) > DRAWN_ALL:
-        drawn = [node.name for node in listed if node.gpus][:DRAWN]
-    return Shown(groups[here], listed, found, tuple(drawn), page, pages)
+    if len(matching) > MAX_NODES_ALL_DRAWN:
+        drawn = [node.name for node in listed if node.gpus][:DRAWN_NODES]
+    return ClusterPage(groups[rows], listed, matching, tuple(drawn), page, pages)
 
 
-def _groups(found: Iterable[NodeDigest], want: Wanted) -> Iterable[Group]:
-    """By name; those without one first."""
-    by: dict[str, list[NodeDigest]] = {}
-    for node in found:
-        by.setdefault(_group_of(node, want.group), []).append(node)
-    for name, nodes in sorted(by.items()):
-        yield Group(
+def _groups(matching: Iterable[NodeAvailability], want: NodeFilter) -> Iterable[NodeGroup]:
+    """In the order of their names; the nodes without one come first."""
+    members: dict[str, list[NodeAvailability]] = {}
+    for node in matching:
+        members.setdefault(_group_of(node, want.group), []).append(node)
+    for name, nodes in sorted(members.items()):
+        yield NodeGroup(
             name=name,
-            query=want.within(name or WITHOUT).query,
+            query=want.in_group(name or NO_GROUP).query,
             nodes=len(nodes),
             gpus=sum(node.gpus for node in nodes),
-            held_units=sum(node.held_units for node in nodes),
+            allocated_units=sum(node.allocated_units for node in nodes),
             free=sum(node.free for node in nodes),
-            idle=sum(node.idle for node in nodes),
-            out=sum(node.out for node in nodes),
+            idle_slices=sum(node.idle_slices for node in nodes),
+            out_of_service=sum(node.out_of_service for node in nodes),
         )
 
 
-def _group_of(node: NodeDigest, by: str) -> str:
-    if by == "model":
+def _group_of(node: NodeAvailability, key: str) -> str:
+    if key == "model":
         return ", ".join(sorted(set(node.models)))
-    return node.label(by) if by else ""
+    return node.label(key) if key else ""
 
 
-def _matches(node: NodeDigest, want: Wanted) -> bool:
+def _matches(node: NodeAvailability, want: NodeFilter) -> bool:
     text = want.text.lower()
     if text and not any(text in word.lower() for word in (node.name, *node.labels, *node.models)):
         return False
     if want.model and want.model not in node.models:
         return False
-    if want.of and (_group_of(node, want.group) or WITHOUT) != want.of:
+    if want.group_value and (_group_of(node, want.group) or NO_GROUP) != want.group_value:
         return False
     if want.fits and not node.has_room_for(want.fits):
         return False
     match want.state:
         case "free":
-            return bool(node.free or node.idle or node.can_carve)
+            return bool(node.free or node.idle_slices or node.can_carve)
         case "full":
-            return node.takes_work and not (node.free or node.idle or node.can_carve)
+            return node.takes_work and not (node.free or node.idle_slices or node.can_carve)
         case "out":
-            return node.out > 0
+            return node.out_of_service > 0
         case "closed":
             return not node.takes_work
     return True
 
 
 def _word(text: str) -> str:
-    return "".join(c for c in text if c.isprintable()).strip()[:MOST_TEXT]
+    return "".join(c for c in text if c.isprintable()).strip()[:MAX_TEXT_LENGTH]

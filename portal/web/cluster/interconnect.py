@@ -1,4 +1,4 @@
-"""How the GPUs of each node are joined, in words and as a table, from what its agent told."""
+"""How the GPUs of a node are connected, as sentences and as a table, from its agent's report."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,70 +18,70 @@ from agents.contract.topology import (
 )
 from portal.inventory.models import Node
 
-Row = tuple[str, tuple[str, ...], str]
+PathRow = tuple[str, tuple[str, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """`lines` name the groups. `columns` and `rows` are the table: each row its name, the path to
-    each GPU in nvidia-smi's words, and what there is to say of its network."""
-
+class Interconnect:
+    # A sentence for each group of GPUs.
     lines: tuple[str, ...]
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    # A name, its path to each GPU in nvidia-smi's terms, and its network.
+    rows: tuple[PathRow, ...]
 
 
-def joined_nodes(told: Mapping[str, NodeTopology]) -> dict[str, Joined]:
-    """By the node's name, as given; without nodes that told nothing."""
-    domains = nvlink_domains({**told, **_elsewhere(told)})
+def interconnects(topologies: Mapping[str, NodeTopology]) -> dict[str, Interconnect]:
+    """By node name, without the nodes that have reported no topology."""
+    domains = nvlink_domains({**topologies, **_elsewhere(topologies)})
     return {
-        name: Joined(
+        name: Interconnect(
             lines=(*map(_line, topology.groups), *_spanning(name, topology, domains)),
             columns=tuple(_gpu(index) for index in topology.gpus),
             rows=(*_gpu_rows(topology), *_nic_rows(topology)),
         )
-        for name, topology in told.items()
+        for name, topology in topologies.items()
         if topology.gpus
     }
 
 
-def _elsewhere(told: Mapping[str, NodeTopology]) -> dict[str, NodeTopology]:
-    """Nodes that may share an NVLink domain with these. No query where these are in none."""
-    clusters = {clique.cluster for topology in told.values() for clique in topology.cliques}
+def _elsewhere(topologies: Mapping[str, NodeTopology]) -> dict[str, NodeTopology]:
+    """Other nodes that may share an NVLink domain with these. No query if these are in none."""
+    clusters = {clique.cluster for topology in topologies.values() for clique in topology.cliques}
     if not clusters:
         return {}
-    rows = Node.objects.exclude(name__in=told).exclude(topology__cliques=None)
+    rows = Node.objects.exclude(name__in=topologies).exclude(topology__cliques=None)
     rows = rows.exclude(topology__cliques=[]).only("name", "topology")
     return {node.name: topology_of(node) for node in rows}
 
 
 def topology_of(node: Node) -> NodeTopology:
-    """Empty where the row holds none, or one of another version: the agent tells it again."""
+    """The node's topology; empty if it has none, or one of another version that its agent will
+    report again."""
     try:
         return decode(NodeTopology, node.topology)
     except ContractError:
         return NodeTopology()
 
 
-def span(numbers: Iterable[int]) -> str:
-    """ "0-3, 6" of 0, 1, 2, 3, 6."""
+def index_ranges(numbers: Iterable[int]) -> str:
+    """ "0-3, 6" for 0, 1, 2, 3, 6."""
     ordered = sorted(numbers)
     breaks = [(a, b) for a, b in pairwise(ordered) if b != a + 1]
     starts = [*ordered[:1], *(b for _, b in breaks)]
     ends = [*(a for a, _ in breaks), *ordered[-1:]]
-    found = (str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
-    return ", ".join(found)
+    ranges = (str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+    return ", ".join(ranges)
 
 
 def _line(group: GpuGroup) -> str:
     words = {
-        "gpus": span(group.gpus),
+        "gpus": index_ranges(group.gpus),
         "rate": f"{group.mb_per_second / 1000:.3g}",
         "number": group.number,
     }
     if group.kind is GroupKind.NUMA:
-        one, several = "NUMA %(number)s: GPU %(gpus)s", "NUMA %(number)s: GPUs %(gpus)s"
-        return ngettext(one, several, len(group.gpus)) % words
+        singular, plural = "NUMA %(number)s: GPU %(gpus)s", "NUMA %(number)s: GPUs %(gpus)s"
+        return ngettext(singular, plural, len(group.gpus)) % words
     if not group.mb_per_second:
         return _("%(gpus)s are wired by NVLink, but it is closed now") % {
             "gpus": _("GPUs %(gpus)s") % words
@@ -94,12 +94,12 @@ def _line(group: GpuGroup) -> str:
 def _spanning(
     name: str, topology: NodeTopology, domains: dict[tuple[str, int], tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """The NVLink domains that this node shares with others."""
+    """A sentence for each NVLink domain that this node shares with others."""
     return tuple(
         _("One NVLink domain with %(nodes)s: GPUs %(gpus)s")
         % {
             "nodes": ", ".join(n for n in domains[clique.cluster, clique.clique] if n != name),
-            "gpus": span(clique.gpus),
+            "gpus": index_ranges(clique.gpus),
         }
         for clique in topology.cliques
         if (clique.cluster, clique.clique) in domains
@@ -110,7 +110,7 @@ def _gpu(index: int) -> str:
     return f"GPU {index}"
 
 
-def _gpu_rows(topology: NodeTopology) -> Iterable[Row]:
+def _gpu_rows(topology: NodeTopology) -> Iterable[PathRow]:
     words = {(p.one, p.other): p.word for p in topology.pairs}
     rails = {gpu: nic.name for nic in topology.nics for gpu in nic.rail_of}
     for one in topology.gpus:
@@ -121,7 +121,7 @@ def _gpu_rows(topology: NodeTopology) -> Iterable[Row]:
         yield _gpu(one), cells, rails.get(one, "")
 
 
-def _nic_rows(topology: NodeTopology) -> Iterable[Row]:
+def _nic_rows(topology: NodeTopology) -> Iterable[PathRow]:
     for nic in topology.nics:
         yield nic.name, nic.levels, _network(nic)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a node, for people: what blocks it, which GPUs are out, what only warns."""
+"""What is wrong with a node: what blocks it, which GPUs are out of service, and warnings."""
 
 import re
 from collections.abc import Iterable
@@ -8,66 +8,67 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from portal.inventory.models import Gpu, Node
-from portal.web.cluster.interconnect import span
+from portal.web.cluster.interconnect import index_ranges
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
-# What the agent's preflight puts around its sentences (agents.doctor.checks.Finding.sentence).
+# Added to each sentence by the agent's preflight (agents.doctor.checks.Finding.sentence).
 VERDICT = re.compile(r"\A(?:block|warn): ")
-MEND = " Mend: "
+REMEDY = " Mend: "
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """One thing to know about a node. `mend` is a command, or empty."""
+class NodeNote:
+    """A problem of a node."""
 
     cls: str
     icon: str
     text: str
-    mend: str = ""
+    # The command that fixes it, if there is one.
+    remedy: str = ""
 
 
 def takes_work(node: Node) -> bool:
-    """Whether the planner gives it new work: the same three rules as portal.planning.snapshot."""
+    """Whether the planner places new work on it; the rules of `portal.planning.snapshot`."""
     return node.status == NodeStatus.ONLINE and node.schedulable and not node.facts.get("blocks")
 
 
-def why_out(gpu: Gpu) -> str:
-    """Why a GPU is out of service, empty where it is in service."""
+def out_of_service_reason(gpu: Gpu) -> str:
+    """Why a GPU is out of service; empty if it is in service."""
     if gpu.health == GpuHealth.OK:
         return ""
     return gpu.health_reason or _("the driver no longer lists it")
 
 
-def notes(node: Node, gpus: Iterable[Gpu]) -> list[Note]:
-    """What blocks, then what is out of service, then warnings; each said once."""
+def node_notes(node: Node, gpus: Iterable[Gpu]) -> list[NodeNote]:
+    """The cordon, then what blocks work, GPUs out of service and warnings, without repetition."""
     blocks, problems = node.facts.get("blocks", ()), node.facts.get("problems", ())
-    warnings = [said for said in problems if said not in blocks]
+    warnings = [problem for problem in problems if problem not in blocks]
     return [
         *_cordon(node),
-        *(_note("bad", "stop", said) for said in dict.fromkeys(blocks)),
+        *(_note("bad", "stop", problem) for problem in dict.fromkeys(blocks)),
         *_outages(gpus),
-        *(_note("warn", "alert", said) for said in dict.fromkeys(warnings)),
+        *(_note("warn", "alert", problem) for problem in dict.fromkeys(warnings)),
     ]
 
 
-def _cordon(node: Node) -> list[Note]:
+def _cordon(node: Node) -> list[NodeNote]:
     if node.schedulable:
         return []
     why = node.cordon_reason or _("no reason given")
-    return [Note("warn", "stop", _("Takes no new work: %(why)s") % {"why": why})]
+    return [NodeNote("warn", "stop", _("Takes no new work: %(why)s") % {"why": why})]
 
 
-def _note(cls: str, icon: str, said: str) -> Note:
-    text, _mend, mend = VERDICT.sub("", said).partition(MEND)
-    return Note(cls, icon, text, mend)
+def _note(cls: str, icon: str, problem: str) -> NodeNote:
+    text, _separator, remedy = VERDICT.sub("", problem).partition(REMEDY)
+    return NodeNote(cls, icon, text, remedy)
 
 
-def _outages(gpus: Iterable[Gpu]) -> Iterable[Note]:
-    """GPUs that are out for one and the same reason stand in one sentence."""
-    out: dict[str, list[int]] = {}
+def _outages(gpus: Iterable[Gpu]) -> Iterable[NodeNote]:
+    """One note for all GPUs that are out of service for the same reason."""
+    indexes_by_reason: dict[str, list[int]] = {}
     for gpu in gpus:
-        if why := why_out(gpu):
-            out.setdefault(why, []).append(gpu.index)
-    for why, indexes in out.items():
-        said = ngettext("GPU %(gpus)s: %(why)s", "GPUs %(gpus)s: %(why)s", len(indexes))
-        yield Note("bad", "x", said % {"gpus": span(indexes), "why": why})
+        if reason := out_of_service_reason(gpu):
+            indexes_by_reason.setdefault(reason, []).append(gpu.index)
+    for reason, indexes in indexes_by_reason.items():
+        text = ngettext("GPU %(gpus)s: %(why)s", "GPUs %(gpus)s: %(why)s", len(indexes))
+        yield NodeNote("bad", "x", text % {"gpus": index_ranges(indexes), "why": reason})

@@ -1,20 +1,21 @@
-"""Brackets left of the drawing: which GPUs are near one CPU (NUMA node)."""
+"""Brackets left of a node's drawing: which GPUs share a NUMA node."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.contract.topology import GroupKind, NodeTopology
-from portal.web.cluster.cell import ROW
+from portal.web.cluster.cell import ROW_HEIGHT
 
 TOP, HEIGHT = 22, 44
-WORD = 28  # half of what the word beside the bracket takes
+# Half the length of the label beside a bracket.
+HALF_LABEL = 28
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """A line from the first GPU to the last, with a gap for its word."""
+    """A line from the first GPU to the last, with a gap for its label."""
 
-    word: str
+    label: str
     top: int
     end: int
 
@@ -24,26 +25,29 @@ class Bracket:
 
     @property
     def path(self) -> str:
-        if self.end - self.top < 4 * WORD:
+        if not self.has_label:
             return f"M12 {self.top}H8V{self.end}H12"
-        up, down = self.middle - WORD, self.middle + WORD
+        up, down = self.middle - HALF_LABEL, self.middle + HALF_LABEL
         return f"M12 {self.top}H8V{up}M8 {down}V{self.end}H12"
 
     @property
-    def has_word(self) -> bool:
-        return self.end - self.top >= 4 * WORD
+    def has_label(self) -> bool:
+        return self.end - self.top >= 4 * HALF_LABEL
 
 
-def brackets(topology: NodeTopology, indexes: Iterable[int]) -> list[Bracket]:
-    """One for each NUMA node whose GPUs stand side by side in the drawing; none otherwise."""
-    rows = {index: nth for nth, index in enumerate(indexes)}
-    found = []
+def numa_brackets(topology: NodeTopology, indexes: Iterable[int]) -> list[Bracket]:
+    """A bracket for each NUMA node whose GPUs are neighbours in the drawing.
+
+    `indexes` are the GPU indexes in the order drawn.
+    """
+    row_of = {index: nth for nth, index in enumerate(indexes)}
+    brackets = []
     for group in topology.groups:
         if group.kind is not GroupKind.NUMA:
             continue
-        here = sorted(rows[index] for index in group.gpus if index in rows)
-        if here and here == list(range(here[0], here[-1] + 1)):
-            top = TOP + ROW * here[0] + 2
-            end = TOP + ROW * here[-1] + HEIGHT - 2
-            found.append(Bracket(f"NUMA {group.number}", top, end))
-    return found
+        rows = sorted(row_of[index] for index in group.gpus if index in row_of)
+        if rows and rows == list(range(rows[0], rows[-1] + 1)):
+            top = TOP + ROW_HEIGHT * rows[0] + 2
+            end = TOP + ROW_HEIGHT * rows[-1] + HEIGHT - 2
+            brackets.append(Bracket(f"NUMA {group.number}", top, end))
+    return brackets

@@ -1,4 +1,4 @@
-"""What sensors say of a node's GPUs, in words: a row each, and one for each of its slices."""
+"""Sensor readings of a node as table rows: one for each GPU and each of its slices."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from agents.contract.telemetry import GpuSample, SliceSample, Why
-from portal.telemetry.selectors import Reading
+from portal.telemetry.selectors import GpuReading
 from portal.web.wording.labels import NBSP, duration
 
 MIB_PER_GIB = 1024
-# Agents send every few seconds; after this many there is something in the way.
+# Agents send a sample every few seconds; an older one is marked as stale.
 STALE_SECONDS = 60
-WHYS: dict[Why, str | Promise] = {
+UNMEASURED_REASONS: dict[Why, str | Promise] = {
     Why.MIG_MODE: gettext_lazy("not measurable in MIG mode"),
     Why.ARCHITECTURE: gettext_lazy("not measurable on this kind of GPU"),
     Why.NOT_SUPPORTED: gettext_lazy("not measurable on this board"),
@@ -28,94 +28,98 @@ WHYS: dict[Why, str | Promise] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A number with its unit, or why there is none."""
+class SensorValue:
+    """A measured value with its unit, or why there is none."""
 
-    words: str | Promise
+    text: str | Promise
     is_number: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SensorRow:
-    """`name` is a GPU or a slice of the one above. `hidden`: other people's work is on it.
-    `is_stale`: so old that it says nothing of now, as of a GPU that was lost."""
+    """The readings of a GPU, or of a slice of the GPU in the row above."""
 
     name: str
-    activity: Cell
-    memory: Cell
-    temperature: Cell
-    power: Cell
+    activity: SensorValue
+    memory: SensorValue
+    temperature: SensorValue
+    power: SensorValue
     age: str = ""
     is_slice: bool = False
-    hidden: bool = False
+    # A job of a project that the reader is not in runs on it.
+    is_hidden: bool = False
+    # Too old to describe the present, such as the last sample of a lost GPU.
     is_stale: bool = False
 
 
-NOTHING = Cell("", is_number=False)
+NOT_APPLICABLE = SensorValue("", is_number=False)
 
 
-def sensor_rows(readings: Iterable[Reading]) -> dict[str, list[SensorRow]]:
-    """By node. Nodes without a sample are left out."""
+def sensor_rows(readings: Iterable[GpuReading]) -> dict[str, list[SensorRow]]:
+    """By node name, without nodes that have sent no sample."""
     now = timezone.now()
-    found: dict[str, list[SensorRow]] = {}
+    rows: dict[str, list[SensorRow]] = {}
     for reading in readings:
-        found.setdefault(reading.node, []).extend(_rows(reading, now))
-    return found
+        rows.setdefault(reading.node, []).extend(_rows(reading, now))
+    return rows
 
 
-def _rows(reading: Reading, now: datetime) -> list[SensorRow]:
+def _rows(reading: GpuReading, now: datetime) -> list[SensorRow]:
     name, sample = f"GPU {reading.index}", reading.sample
     if sample is None:
-        return [SensorRow(name, NOTHING, NOTHING, NOTHING, NOTHING, hidden=True)]
+        return [
+            SensorRow(
+                name, NOT_APPLICABLE, NOT_APPLICABLE, NOT_APPLICABLE, NOT_APPLICABLE, is_hidden=True
+            )
+        ]
     seconds = (now - reading.taken_at).total_seconds()
     age = _("%(time)s ago") % {"time": duration(seconds)}
     is_stale = seconds > STALE_SECONDS
-    whole = SensorRow(
+    gpu = SensorRow(
         name=name,
-        activity=_cell(sample, "utilization_percent", f"{{}}{NBSP}%"),
+        activity=_value(sample, "utilization_percent", f"{{}}{NBSP}%"),
         memory=_memory(sample),
-        temperature=_cell(sample, "temperature_c", f"{{}}{NBSP}°C"),
+        temperature=_value(sample, "temperature_c", f"{{}}{NBSP}°C"),
         power=_power(sample),
         age=age,
         is_stale=is_stale,
     )
-    return [whole, *(_slice(piece, is_stale=is_stale) for piece in sample.slices)]
+    return [gpu, *(_slice(slice_sample, is_stale=is_stale) for slice_sample in sample.slices)]
 
 
-def _slice(piece: SliceSample, *, is_stale: bool) -> SensorRow:
-    """Temperature and power are the whole GPU's only."""
-    activity = _cell(piece, "active_percent", f"{{}}{NBSP}%")
+def _slice(sample: SliceSample, *, is_stale: bool) -> SensorRow:
+    """Temperature and power are measured for the whole GPU only."""
     return SensorRow(
-        name=piece.profile or piece.uuid,
-        activity=activity,
-        memory=_memory(piece),
-        temperature=NOTHING,
-        power=NOTHING,
+        name=sample.profile or sample.uuid,
+        activity=_value(sample, "active_percent", f"{{}}{NBSP}%"),
+        memory=_memory(sample),
+        temperature=NOT_APPLICABLE,
+        power=NOT_APPLICABLE,
         is_slice=True,
         is_stale=is_stale,
     )
 
 
-def _memory(sample: GpuSample | SliceSample) -> Cell:
+def _memory(sample: GpuSample | SliceSample) -> SensorValue:
     if sample.memory_used_mib is None or sample.memory_total_mib is None:
         return _absent(sample, "memory_used_mib")
     used, total = sample.memory_used_mib / MIB_PER_GIB, sample.memory_total_mib / MIB_PER_GIB
-    return Cell(f"{used:.1f}{NBSP}/{NBSP}{total:.1f}{NBSP}GiB")
+    return SensorValue(f"{used:.1f}{NBSP}/{NBSP}{total:.1f}{NBSP}GiB")
 
 
-def _power(sample: GpuSample) -> Cell:
+def _power(sample: GpuSample) -> SensorValue:
     if sample.power_mw is None:
         return _absent(sample, "power_mw")
     watts = f"{sample.power_mw / 1000:.0f}"
     if sample.power_limit_mw is not None:
         watts += f"{NBSP}/{NBSP}{sample.power_limit_mw / 1000:.0f}"
-    return Cell(f"{watts}{NBSP}W")
+    return SensorValue(f"{watts}{NBSP}W")
 
 
-def _cell(sample: GpuSample | SliceSample, name: str, words: str) -> Cell:
+def _value(sample: GpuSample | SliceSample, name: str, pattern: str) -> SensorValue:
     value = getattr(sample, name)
-    return _absent(sample, name) if value is None else Cell(words.format(value))
+    return _absent(sample, name) if value is None else SensorValue(pattern.format(value))
 
 
-def _absent(sample: GpuSample | SliceSample, name: str) -> Cell:
-    return Cell(WHYS[sample.why(name) or Why.OTHER], is_number=False)
+def _absent(sample: GpuSample | SliceSample, name: str) -> SensorValue:
+    return SensorValue(UNMEASURED_REASONS[sample.why(name) or Why.OTHER], is_number=False)

@@ -1,5 +1,8 @@
-"""The cluster page's live parts: fragments over server-sent events, rung by the nodes' reports, and
-looked at again in between, because samples of sensors ring nothing."""
+"""Live parts of the Cluster page over server-sent events.
+
+Node reports ring the bell. The parts are also rendered at a steady pace, because sensor samples
+ring none.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
@@ -10,35 +13,38 @@ from django.template.loader import render_to_string
 
 from portal.accounts.models import User
 from portal.web.cluster.views import live_parts
-from portal.web.streaming.event_stream import reader_of, seen_by, streamed
-from portal.web.streaming.page_parts import Pace, Parts, part_events
+from portal.web.streaming.event_stream import event_stream_response, last_event_id, stream_user
+from portal.web.streaming.page_parts import PageParts, StreamPace, part_events
 
-PACE = Pace(busy=5, quiet=10)
+PACE = StreamPace(min_seconds=5, max_seconds=10)
 BELL = "cluster"
 
 
 async def cluster_stream(request: HttpRequest) -> HttpResponseBase:
-    user = await reader_of(request)
+    user = await stream_user(request)
     if user is None:
         return HttpResponse(status=401)
     language = getattr(request, "LANGUAGE_CODE", "en")
-    return streamed(cluster_events(user, language, request.GET.dict(), seen_by(request)))
-
-
-def cluster_events(
-    user: User, language: str, given: Mapping[str, str], seen: str = ""
-) -> AsyncIterator[str]:
-    """The parts of the page of this address now, and again after a node's report or a while."""
-    return part_events(
-        user,
-        partial(_look_at_cluster, given=given),
-        same=(BELL, *sorted(given.items())),
-        language=language,
-        pace=PACE,
-        bells=(BELL,),
-        seen=seen,
+    return event_stream_response(
+        cluster_events(user, language, request.GET.dict(), last_event_id(request))
     )
 
 
-def _look_at_cluster(user: User, given: Mapping[str, str]) -> Parts:
-    return Parts(render_to_string("web/cluster_live.html", live_parts(user, given)), (BELL,))
+def cluster_events(
+    user: User, language: str, params: Mapping[str, str], last_id: str = ""
+) -> AsyncIterator[str]:
+    """The parts of the page with these URL parameters: now, after each node report, and at
+    PACE."""
+    return part_events(
+        user,
+        partial(_render_parts, params=params),
+        share_key=(BELL, *sorted(params.items())),
+        language=language,
+        pace=PACE,
+        bells=(BELL,),
+        last_id=last_id,
+    )
+
+
+def _render_parts(user: User, params: Mapping[str, str]) -> PageParts:
+    return PageParts(render_to_string("web/cluster/live.html", live_parts(user, params)), (BELL,))

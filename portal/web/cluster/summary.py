@@ -1,68 +1,74 @@
-"""What is free now by model of GPU, and what could be made of it: the head of the cluster page."""
+"""What is free now by GPU model, and which slices could be carved: the head of the Cluster page."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from portal.availability.nodes import NodeDigest, OfBoard, by_board
-from portal.web.cluster.filter import Wanted
+from portal.availability.nodes import BoardCounts, NodeAvailability, counts_by_board
+from portal.web.cluster.filter import NodeFilter
 from portal.web.wording.labels import gigabytes
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """A profile: how many slices of it are idle, and how many more can be carved, if nothing else
-    is. `query`: the page narrowed to nodes with room for it."""
+class ProfileStock:
+    """Slices of one profile that are available on the GPUs of a model."""
 
     profile: str
     size: str
+    # Idle slices.
     ready: int
+    # More that could be carved, if nothing else is.
     carvable: int
+    # Query string of the page with only the nodes that have room for one.
     query: str
-    is_chosen: bool
+    is_selected: bool
 
 
 @dataclass(frozen=True, slots=True)
-class OfModel:
-    """GPUs of one board. `free`: nothing is on them. `fits`: slices smaller than one."""
+class ModelSummary:
+    """Totals of the GPUs of one board."""
 
     model: str
     key: str
     nodes: int
     gpus: int
+    # GPUs with nothing allocated or carved.
     free: int
-    idle: int
-    out: int
-    fits: tuple[Fit, ...]
+    idle_slices: int
+    out_of_service: int
+    # Profiles smaller than the GPU.
+    profiles: tuple[ProfileStock, ...]
     query: str
 
 
-def summary(nodes: Iterable[NodeDigest], want: Wanted) -> list[OfModel]:
+def model_summaries(
+    nodes: Iterable[NodeAvailability], node_filter: NodeFilter
+) -> list[ModelSummary]:
     return [
-        OfModel(
-            model=of.board.model,
-            key=of.board.key,
-            nodes=count,
-            gpus=of.gpus,
-            free=of.empty,
-            idle=of.idle,
-            out=of.out,
-            fits=tuple(_fits(of, want)),
-            query=replace(want, model=of.board.model, page=1).query,
+        ModelSummary(
+            model=counts.board.model,
+            key=counts.board.key,
+            nodes=node_count,
+            gpus=counts.gpus,
+            free=counts.empty,
+            idle_slices=counts.idle_slices,
+            out_of_service=counts.out_of_service,
+            profiles=tuple(_profiles(counts, node_filter)),
+            query=replace(node_filter, model=counts.board.model, page=1).query,
         )
-        for of, count in by_board(nodes)
+        for counts, node_count in counts_by_board(nodes)
     ]
 
 
-def _fits(of: OfBoard, want: Wanted) -> Iterator[Fit]:
-    made, fits = of.made, of.fits
-    for profile in of.board.profiles:
-        if profile.has_media_extensions or profile.memory_slices == of.board.memory_slices:
+def _profiles(counts: BoardCounts, node_filter: NodeFilter) -> Iterator[ProfileStock]:
+    idle, carvable = counts.idle_profiles, counts.carvable
+    for profile in counts.board.profiles:
+        if profile.has_media_extensions or profile.memory_slices == counts.board.memory_slices:
             continue
-        yield Fit(
+        yield ProfileStock(
             profile=profile.name,
             size=gigabytes(profile.name),
-            ready=made[profile.name],
-            carvable=fits[profile.name],
-            query=replace(want, fits=profile.name, page=1).query,
-            is_chosen=want.fits == profile.name,
+            ready=idle[profile.name],
+            carvable=carvable[profile.name],
+            query=replace(node_filter, fits=profile.name, page=1).query,
+            is_selected=node_filter.fits == profile.name,
         )

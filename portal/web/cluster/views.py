@@ -1,32 +1,35 @@
-"""The cluster: what is free, and every GPU drawn as it is. Of a large one a page of nodes; the
-others are one line each, with a page of their own."""
+"""The Cluster page and the page of a node.
+
+A small cluster is drawn whole. Of a large one, a page lists the nodes in a table, and only the
+first few are drawn.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from agents.contract.topology import NodeTopology
 from portal.accounts.models import Membership, User
-from portal.availability.nodes import NodeDigest, cluster_digest
+from portal.availability.nodes import NodeAvailability, node_availability
 from portal.inventory.models import Node
-from portal.inventory.selectors import gpus, holders_on, nodes
-from portal.telemetry.selectors import readings
+from portal.inventory.selectors import gpus, nodes, slice_holders_on_nodes
+from portal.telemetry.selectors import gpu_readings
 from portal.web.cluster.cell import PATTERNS
-from portal.web.cluster.cell_details import piece_told
-from portal.web.cluster.filter import GROUPS, STATES, shown, wanted
-from portal.web.cluster.interconnect import joined_nodes, topology_of
-from portal.web.cluster.map import NodeMap, Viewer, draw
-from portal.web.cluster.node_health import Note, notes
-from portal.web.cluster.numa_brackets import brackets
+from portal.web.cluster.cell_details import cell_details
+from portal.web.cluster.filter import GROUPS, STATES, cluster_page, read_filter
+from portal.web.cluster.interconnect import interconnects, topology_of
+from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes
+from portal.web.cluster.node_health import NodeNote, node_notes
+from portal.web.cluster.numa_brackets import numa_brackets
 from portal.web.cluster.sensors import sensor_rows
-from portal.web.cluster.summary import OfModel, summary
-from portal.web.http import person
+from portal.web.cluster.summary import model_summaries
+from portal.web.http import AuthenticatedHttpRequest
 from scheduler.core.model.states import NodeStatus
 
 LEGEND = {
@@ -39,143 +42,138 @@ LEGEND = {
     "dead": gettext_lazy("No place"),
     "fault": gettext_lazy("Out of service"),
 }
-Drawn = tuple[Node, NodeMap | None, list[Note]]
+NodeCard = tuple[Node, NodeMap | None, list[NodeNote]]
 
 
 @login_required
-def cluster(request: HttpRequest) -> HttpResponse:
-    want = wanted(request.GET)
-    context = live_parts(person(request), request.GET)
-    context |= _fixed(context["topologies"]) | {
+def cluster(request: AuthenticatedHttpRequest) -> HttpResponse:
+    node_filter = read_filter(request.GET)
+    context = live_parts(request.user, request.GET)
+    page = context["page"].page
+    context |= _static_parts(context["topologies"]) | {
         "states": STATES.items(),
-        "groups_by": GROUPS.items(),
-        "all_groups": want.within("").query,
-        "before": want.on(context["shown"].page - 1).query,
-        "after": want.on(context["shown"].page + 1).query,
+        "group_keys": GROUPS.items(),
+        "all_groups_query": node_filter.in_group("").query,
+        "previous_query": node_filter.with_page(page - 1).query,
+        "next_query": node_filter.with_page(page + 1).query,
     }
-    return render(request, "web/cluster.html", context)
+    return render(request, "web/cluster/cluster.html", context)
 
 
 @login_required
-def node(request: HttpRequest, name: str) -> HttpResponse:
-    """One node, drawn large, with the place that was clicked told whole."""
-    user = person(request)
-    context = live_parts(user, {**request.GET.dict(), "node": name})
-    if not context["rows"]:
+def node(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
+    """One node, drawn large, with the details of the selected cell."""
+    context = live_parts(request.user, {**request.GET.dict(), "node": name})
+    if not context["cards"]:
         raise Http404
-    row, found, _notes = context["rows"][0]
-    at = _place(request.GET)
-    piece = piece_told(found, *at) if found and at else None
+    row, node_map, _notes = context["cards"][0]
+    position = _selected_position(request.GET)
+    details = cell_details(node_map, *position) if node_map and position else None
     query = {"node": name} | {key: request.GET[key] for key in ("gpu", "at") if key in request.GET}
-    context |= _fixed(context["topologies"]) | {
+    context |= _static_parts(context["topologies"]) | {
         "node": row,
-        "piece": piece,
+        "details": details,
         "query": urlencode(query),
     }
-    return render(request, "web/cluster/page.html", context)
+    return render(request, "web/cluster/node.html", context)
 
 
-def live_parts(user: User, given: Mapping[str, str]) -> dict[str, Any]:
-    """What changes while one looks at the page of this URL: maps, notes, sensors, tables."""
-    if only := given.get("node", ""):
-        return _parts(user, cluster_digest(only), [only], _place(given))
-    want = wanted(given)
-    digests = cluster_digest()
-    page = shown(digests, want)
-    told = summary(page.matching, want)
-    some = len(page.matching) > len(page.drawn)
-    return _parts(user, page.matching, page.drawn, None, is_brief=some) | {
-        "shown": page,
-        "want": want,
-        "models": told,
-        "all_models": _models(digests),
-        "profiles": _profiles(told),
+def live_parts(user: User, params: Mapping[str, str]) -> dict[str, Any]:
+    """Context of the parts that change while the page of this URL is open: maps, notes, sensors
+    and tables."""
+    if name := params.get("node", ""):
+        return _parts(user, node_availability(name), [name], _selected_position(params))
+    node_filter = read_filter(params)
+    availability = node_availability()
+    page = cluster_page(availability, node_filter)
+    models = model_summaries(page.matching, node_filter)
+    all_drawn = len(page.matching) == len(page.drawn)
+    return _parts(user, page.matching, page.drawn, None, with_sensors=all_drawn) | {
+        "page": page,
+        "node_filter": node_filter,
+        "models": models,
+        "all_models": sorted({model for node in availability for model in node.models}),
+        "profiles": sorted({stock.profile for model in models for stock in model.profiles}),
         "has_more_rows": any(node.name not in page.drawn for node in page.nodes),
     }
 
 
 def _parts(
     user: User,
-    digests: Iterable[NodeDigest],
+    availability: Iterable[NodeAvailability],
     drawn: Iterable[str],
-    place: tuple[int, int] | None,
+    position: tuple[int, int] | None,
     *,
-    is_brief: bool = False,
+    with_sensors: bool = True,
 ) -> dict[str, Any]:
-    """`is_brief`: without sensors, which stand on each node's own page."""
-    digests, names = list(digests), list(drawn)
-    maps = {found.name: found for found in node_maps(user, names, place)}
-    known = {row.name: row for row in nodes().filter(name__in=names)}
-    there = [known[name] for name in names if name in known]
-    there = [row for row in there if row.status != NodeStatus.RETIRED]
-    topologies = {row.name: topology_of(row) for row in there}
-    by_name = {digest.name: digest for digest in digests}
+    counts, names = list(availability), list(drawn)
+    maps = {node_map.name: node_map for node_map in node_maps(user, names, position)}
+    by_name = {row.name: row for row in nodes().filter(name__in=names)}
+    rows = [by_name[name] for name in names if name in by_name]
+    rows = [row for row in rows if row.status != NodeStatus.RETIRED]
+    topologies = {row.name: topology_of(row) for row in rows}
     return {
-        "rows": [_row(row, maps.get(row.name), topologies[row.name]) for row in there],
+        "cards": [_card(row, maps.get(row.name), topologies[row.name]) for row in rows],
         "topologies": topologies,
-        "digests": by_name,
-        "headline": headline(sum(d.free for d in digests), sum(d.idle for d in digests)),
-        "sentence": sentence(sum(d.gpus for d in digests), len(digests)),
-        "sensors": {} if is_brief else sensor_rows(readings(user, nodes=names)),
+        "availability": {node.name: node for node in counts},
+        "headline": headline(sum(n.free for n in counts), sum(n.idle_slices for n in counts)),
+        "sentence": size_sentence(sum(n.gpus for n in counts), len(counts)),
+        "sensors": sensor_rows(gpu_readings(user, nodes=names)) if with_sensors else {},
     }
 
 
-def node_maps(user: User, names: list[str], place: tuple[int, int] | None) -> list[NodeMap]:
-    """The drawings of these nodes, with the owners that the user may know."""
+def node_maps(user: User, names: list[str], position: tuple[int, int] | None) -> list[NodeMap]:
+    """The drawings of these nodes, with the owners that the user may see.
+
+    `position` selects a cell of the first node by GPU index and first memory slice.
+    """
     team = frozenset(Membership.objects.filter(user=user).values_list("project__slug", flat=True))
-    chosen = (names[0], *place) if place and names else None
-    return draw(
+    selected = (names[0], *position) if position and names else None
+    return draw_nodes(
         gpus().filter(node__name__in=names),
-        holders_on(user, names),
-        Viewer(user.username, team, chosen),
+        slice_holders_on_nodes(user, names),
+        MapViewer(user.username, team, selected),
     )
 
 
-def _row(row: Node, found: NodeMap | None, topology: NodeTopology) -> Drawn:
-    if found:
-        found.brackets = brackets(topology, (line.gpu.index for line in found.rows))
-    return row, found, notes(row, (line.gpu for line in found.rows) if found else ())
+def _card(row: Node, node_map: NodeMap | None, topology: NodeTopology) -> NodeCard:
+    if node_map is None:
+        return row, None, node_notes(row, ())
+    node_map.brackets = numa_brackets(topology, (line.gpu.index for line in node_map.rows))
+    return row, node_map, node_notes(row, (line.gpu for line in node_map.rows))
 
 
-def _fixed(topologies: Mapping[str, NodeTopology]) -> dict[str, Any]:
-    """What does not change while one looks."""
+def _static_parts(topologies: Mapping[str, NodeTopology]) -> dict[str, Any]:
+    """Context that does not change while the page is open."""
     return {
-        "joined": joined_nodes(topologies),
-        "legend": [(cls, PATTERNS.get(cls, ""), word) for cls, word in LEGEND.items()],
+        "interconnects": interconnects(topologies),
+        "legend": [(cls, PATTERNS.get(cls, ""), label) for cls, label in LEGEND.items()],
     }
 
 
-def _place(given: Mapping[str, str]) -> tuple[int, int] | None:
-    gpu, start = given.get("gpu", ""), given.get("at", "")
+def _selected_position(params: Mapping[str, str]) -> tuple[int, int] | None:
+    """GPU index and first memory slice of the cell in the URL."""
+    gpu, start = params.get("gpu", ""), params.get("at", "")
     if not (gpu.isascii() and gpu.isdigit() and start.isascii() and start.isdigit()):
         return None
     return int(gpu[:4]), int(start[:4])
 
 
-def _models(digests: Iterable[NodeDigest]) -> list[str]:
-    return sorted({model for digest in digests for model in digest.models})
-
-
-def _profiles(told: Iterable[OfModel]) -> list[str]:
-    return sorted({fit.profile for model in told for fit in model.fits})
-
-
 def headline(free: int, idle: int) -> str:
-    """The page's answer: what is free now."""
-    whole = ngettext("%(n)s GPU", "%(n)s GPUs", free) % {"n": f"{free:,}"}
+    """The page's title: what is free now."""
+    gpus = ngettext("%(n)s GPU", "%(n)s GPUs", free) % {"n": f"{free:,}"}
     slices = ngettext("%(n)s slice", "%(n)s slices", idle) % {"n": f"{idle:,}"}
     if free and idle:
-        return _("%(gpus)s and %(slices)s are free now") % {"gpus": whole, "slices": slices}
+        return _("%(gpus)s and %(slices)s are free now") % {"gpus": gpus, "slices": slices}
     if free or idle:
-        return _("%(what)s free now") % {"what": whole if free else slices}
+        return _("%(what)s free now") % {"what": gpus if free else slices}
     return _("Nothing is free now")
 
 
-def sentence(gpu_count: int, node_count: int) -> str:
-    count = {"n": f"{gpu_count:,}"}
-    whole = ngettext("%(n)s GPU", "%(n)s GPUs", gpu_count) % count
-    on = ngettext("on %(n)s node", "on %(n)s nodes", node_count) % {"n": f"{node_count:,}"}
+def size_sentence(gpu_count: int, node_count: int) -> str:
+    gpus = ngettext("%(n)s GPU", "%(n)s GPUs", gpu_count) % {"n": f"{gpu_count:,}"}
+    nodes = ngettext("on %(n)s node", "on %(n)s nodes", node_count) % {"n": f"{node_count:,}"}
     return _("%(gpus)s %(nodes)s. Free slices are carved in seconds for whoever asks") % {
-        "gpus": whole,
-        "nodes": on,
+        "gpus": gpus,
+        "nodes": nodes,
     }

@@ -12,8 +12,8 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from portal.accounts.models import Project, User
 from portal.accounts.selectors import is_project_admin, projects_of
 from portal.errors import Refused
-from portal.web.http import person
-from portal.web.wording.messages import told_refusal
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.wording.messages import refusal_text
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
@@ -24,8 +24,10 @@ def platform_admins_only(view: View[P]) -> View[P]:
 
     @login_required
     @wraps(view)
-    def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
-        if not person(request).is_platform_admin:
+    def guarded(
+        request: AuthenticatedHttpRequest, *args: P.args, **kwargs: P.kwargs
+    ) -> HttpResponseBase:
+        if not request.user.is_platform_admin:
             raise Http404
         return view(request, *args, **kwargs)
 
@@ -40,7 +42,7 @@ def project_or_404(user: User, slug: str) -> Project:
     return row
 
 
-def led_or_404(user: User, slug: str) -> Project:
+def administered_project_or_404(user: User, slug: str) -> Project:
     """A project that the user runs; for its other people there is no such page."""
     row = project_or_404(user, slug)
     if not is_project_admin(user, row.pk):
@@ -49,9 +51,9 @@ def led_or_404(user: User, slug: str) -> Project:
 
 
 @contextmanager
-def refusals_told(request: HttpRequest) -> Iterator[None]:
+def refusals_as_messages(request: HttpRequest) -> Iterator[None]:
     """Show what a service refuses in the page that follows."""
     try:
         yield
     except Refused as refused:
-        messages.error(request, told_refusal(refused))
+        messages.error(request, refusal_text(refused))

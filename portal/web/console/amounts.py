@@ -9,13 +9,13 @@ from agents.contract.units import SECONDS_PER_HOUR, UNITS_PER_GPU
 
 GPU = UNITS_PER_GPU
 GPU_HOUR = UNITS_PER_GPU * SECONDS_PER_HOUR
-TYPED = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?|[0-9]{1,12}/[1-9][0-9]{0,5}")
+AMOUNT = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?|[0-9]{1,12}/[1-9][0-9]{0,5}")
 
 
-def read_amount(text: str, per: int) -> int:
+def parse_amount(text: str, per: int) -> int:
     """Units of `per` each. Raises ValueError with what to write instead."""
     text = text.strip()
-    if not TYPED.fullmatch(text):
+    if not AMOUNT.fullmatch(text):
         raise ValueError(_("Write a number such as 4, 0.5 or 2/7"))
     found = Fraction(text) * per
     if found.denominator != 1:
@@ -23,7 +23,7 @@ def read_amount(text: str, per: int) -> int:
     return int(found)
 
 
-def write_amount(units: int, per: int) -> str:
+def format_amount(units: int, per: int) -> str:
     """As `read_amount` reads it, without loss: a short decimal, else a fraction."""
     amount = Fraction(units, per)
     if (10**3) % amount.denominator == 0:

@@ -18,23 +18,23 @@ from portal.accounts.models import Project
 from portal.audit.models import AuditEntry
 from portal.audit.selectors import audit_trail
 from portal.web.console.access import platform_admins_only
-from portal.web.console.history import lines
+from portal.web.console.history import audit_lines
 
 COLUMNS = ("at", "actor", "action", "noun", "noun_id", "project", "before", "after")
 # What a spreadsheet takes for the beginning of a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-PAGE = 50
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
+PAGE_SIZE = 50
 
 
 @platform_admins_only
 def audit(request: HttpRequest) -> HttpResponse:
     rows, asked, wrong = _asked(request)
-    page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
+    page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     query = request.GET.copy()
     query.pop("page", None)
     context = {
         "page": page,
-        "lines": lines(page.object_list),
+        "lines": audit_lines(page.object_list),
         "asked": asked,
         "wrong": wrong,
         "query": query.urlencode(),
@@ -54,9 +54,9 @@ def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
     return answer
 
 
-def safe(value: str) -> str:
+def spreadsheet_safe(value: str) -> str:
     """A cell that no spreadsheet computes."""
-    return f"'{value}" if value.startswith(FORMULA) else value
+    return f"'{value}" if value.startswith(FORMULA_PREFIXES) else value
 
 
 class _Echo:
@@ -70,7 +70,7 @@ def _written(rows: QuerySet[AuditEntry]) -> Iterator[str]:
     out = csv.writer(_Echo())
     yield out.writerow(COLUMNS)
     for row in rows.iterator(chunk_size=500):
-        yield out.writerow([safe(cell) for cell in _cells(row)])
+        yield out.writerow([spreadsheet_safe(cell) for cell in _cells(row)])
 
 
 def _cells(row: AuditEntry) -> list[str]:

@@ -17,21 +17,26 @@ from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.accounts.selectors import projects_of, projects_to_work_in
 from portal.catalogue.models import ImageRule, Template
-from portal.catalogue.selectors import image_policy_of, may_change, template_visible, templates_for
+from portal.catalogue.selectors import (
+    image_policy_of,
+    may_change_template,
+    visible_template,
+    visible_templates,
+)
 from portal.catalogue.services import (
     image_policy_set,
-    template_change,
     template_delete,
     template_save,
+    template_update,
 )
 from portal.errors import Refused
-from portal.web.console.access import platform_admins_only, project_or_404, refusals_told
-from portal.web.http import person
+from portal.web.console.access import platform_admins_only, project_or_404, refusals_as_messages
+from portal.web.http import AuthenticatedHttpRequest
 from portal.web.request.form import limits
-from portal.web.wording.messages import told_refusal, told_request
+from portal.web.wording.messages import refusal_text, request_errors_text
 from scheduler.core.request import RequestRefused
 
-EXAMPLE = """name: train
+EXAMPLE_REQUEST = """name: train
 image: registry/pytorch:2.7
 command: ["python", "train.py"]
 device: {gpus: 1}
@@ -49,7 +54,7 @@ class _Plain(yaml.SafeLoader):
 
 
 @dataclass(slots=True)
-class Form:
+class TemplateForm:
     """What was typed. `everybody`: no project. `errors` by field."""
 
     values: dict[str, str]
@@ -58,26 +63,26 @@ class Form:
 
 
 @login_required
-def templates(request: HttpRequest) -> HttpResponse:
-    user = person(request)
-    rows = [(one, may_change(user, one)) for one in templates_for(user)]
+def templates(request: AuthenticatedHttpRequest) -> HttpResponse:
+    user = request.user
+    rows = [(one, may_change_template(user, one)) for one in visible_templates(user)]
     title = ngettext("%(n)s template", "%(n)s templates", len(rows)) % {"n": len(rows)}
     return render(request, "web/console/templates.html", {"rows": rows, "headline": title})
 
 
 @login_required
-def template_new(request: HttpRequest) -> HttpResponse:
-    user = person(request)
+def template_new(request: AuthenticatedHttpRequest) -> HttpResponse:
+    user = request.user
     places = _places(user)
     if not places and not user.is_platform_admin:
         raise Http404
     if request.method != "POST":
-        fresh = {"name": "", "description": "", "project": "", "request": EXAMPLE}
-        return _page(request, Form(fresh | {"project": places[0].slug if places else ""}))
+        fresh = {"name": "", "description": "", "project": "", "request": EXAMPLE_REQUEST}
+        return _page(request, TemplateForm(fresh | {"project": places[0].slug if places else ""}))
     form = _read(request)
     try:
         template_save(
-            by=user,
+            actor=user,
             project=_place(user, form.values["project"]),
             name=form.values["name"],
             description=form.values["description"],
@@ -91,26 +96,26 @@ def template_new(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
-def template_one(request: HttpRequest, pk: int) -> HttpResponse:
-    user = person(request)
+def template_edit(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
+    user = request.user
     try:
-        row = template_visible(user, pk)
+        row = visible_template(user, pk)
     except Refused as unseen:
         raise Http404 from unseen
-    if not may_change(user, row):
+    if not may_change_template(user, row):
         raise Http404
     if request.method != "POST":
-        return _page(request, Form(_values(row), row.version), row)
+        return _page(request, TemplateForm(_values(row), row.version), row)
     if request.POST.get("step") == "delete":
-        with refusals_told(request):
-            template_delete(template=row, by=user)
+        with refusals_as_messages(request):
+            template_delete(template=row, actor=user)
             messages.success(request, _("The template is deleted. Jobs made from it go on"))
         return redirect("web:templates")
     form = _read(request)
     try:
-        template_change(
+        template_update(
             template=row,
-            by=user,
+            actor=user,
             version=form.version,
             name=form.values["name"],
             description=form.values["description"],
@@ -125,16 +130,16 @@ def template_one(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @platform_admins_only
-def images(request: HttpRequest) -> HttpResponse:
+def images(request: AuthenticatedHttpRequest) -> HttpResponse:
     """Which images each project may ask for."""
-    projects = projects_of(person(request)).select_related("image_policy").filter(archived=False)
+    projects = projects_of(request.user).select_related("image_policy").filter(archived=False)
     rows = [(one, getattr(one, "image_policy", None)) for one in projects]
     return render(request, "web/console/images.html", {"rows": rows})
 
 
 @platform_admins_only
-def image_policy(request: HttpRequest, slug: str) -> HttpResponse:
-    user = person(request)
+def image_policy(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
+    user = request.user
     project = project_or_404(user, slug)
     now = image_policy_of(project)
     context: dict[str, Any] = {"project": project, "now": now, "status": 200}
@@ -145,14 +150,14 @@ def image_policy(request: HttpRequest, slug: str) -> HttpResponse:
         try:
             image_policy_set(
                 project=project,
-                by=user,
+                actor=user,
                 rule=rule,
                 patterns=typed["patterns"].splitlines(),
                 version=_number(request.POST.get("version", "")),
             )
         except Refused as refused:
             is_stale = refused.status == 412
-            context |= {"error": told_refusal(refused), "status": refused.status, "stale": is_stale}
+            context |= {"error": refusal_text(refused), "status": refused.status, "stale": is_stale}
         else:
             messages.success(request, _("The list is saved. It counts for new jobs"))
             return redirect("web:images")
@@ -177,8 +182,8 @@ def _place(user: User, slug: str) -> Project | None:
 
 
 def _page(
-    request: HttpRequest,
-    form: Form,
+    request: AuthenticatedHttpRequest,
+    form: TemplateForm,
     row: Template | None = None,
     is_stale: bool = False,
     status: int = 200,
@@ -186,8 +191,8 @@ def _page(
     context = {
         "form": form,
         "row": row,
-        "places": _places(person(request)),
-        "for_everybody": person(request).is_platform_admin,
+        "places": _places(request.user),
+        "for_everybody": request.user.is_platform_admin,
         "stale": _values(row) if row and is_stale else None,
     }
     if row and is_stale:
@@ -205,13 +210,13 @@ def _values(row: Template) -> dict[str, str]:
     }
 
 
-def _read(request: HttpRequest) -> Form:
+def _read(request: HttpRequest) -> TemplateForm:
     names = ("name", "description", "project", "request")
     values = {name: request.POST.get(name, "")[:65_536] for name in names}
-    return Form(values, _number(request.POST.get("version", "")))
+    return TemplateForm(values, _number(request.POST.get("version", "")))
 
 
-def _request(form: Form) -> Mapping[str, Any]:
+def _request(form: TemplateForm) -> Mapping[str, Any]:
     """YAML, of which JSON is a part. Raises Refused(request_unreadable)."""
     try:
         found = yaml.load(form.values["request"], Loader=_Plain)  # noqa: S506 - a safe loader
@@ -229,13 +234,13 @@ def _request(form: Form) -> Mapping[str, Any]:
     return found
 
 
-def _note(form: Form, refused: Refused | RequestRefused) -> int:
+def _note(form: TemplateForm, refused: Refused | RequestRefused) -> int:
     """Beside the field; the status that fits."""
     if isinstance(refused, RequestRefused):
-        form.errors["request"] = told_request(refused)
+        form.errors["request"] = request_errors_text(refused)
         return 400
     name = refused.field if refused.field in form.values else "name"
-    form.errors[name] = told_refusal(refused)
+    form.errors[name] = refusal_text(refused)
     return refused.status
 
 

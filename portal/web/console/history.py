@@ -16,44 +16,46 @@ from portal.audit.selectors import audit_trail
 
 # What belongs to the history of a project's limits and people.
 NOUNS = ("quota", "budget", "project", "image_policy", "template")
-LONGEST = 120
-MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d")
+MAX_VALUE_LENGTH = 120
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AuditLine:
     """One audit line. `changes`: a field, and what it was and became in words."""
 
     at: datetime
     actor: str
     action: str
     noun: str
-    what: str
+    noun_id: str
     project: str
     changes: tuple[tuple[str, str, str], ...]
 
 
-def history_of(project: Project, most: int = 50) -> list[Line]:
+def project_history(project: Project, limit: int = 50) -> list[AuditLine]:
     """The newest first."""
-    return lines(audit_trail().filter(project=project, noun__in=NOUNS)[:most])
+    return audit_lines(audit_trail().filter(project=project, noun__in=NOUNS)[:limit])
 
 
-def lines(entries: Iterable[AuditEntry] | QuerySet[AuditEntry]) -> list[Line]:
+def audit_lines(entries: Iterable[AuditEntry] | QuerySet[AuditEntry]) -> list[AuditLine]:
     return [
-        Line(
+        AuditLine(
             at=row.at,
             actor=row.actor,
             action=row.action,
             noun=row.noun,
-            what=row.noun_id,
+            noun_id=row.noun_id,
             project=row.project.slug if row.project else "",
-            changes=changes(row.before, row.after),
+            changes=field_changes(row.before, row.after),
         )
         for row in entries
     ]
 
 
-def changes(before: dict[str, Any], after: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
+def field_changes(
+    before: dict[str, Any], after: dict[str, Any]
+) -> tuple[tuple[str, str, str], ...]:
     """Only what differs; all of it where a line says only what is, or only what was."""
     before, after = _flat(before, after), _flat(after, before)
     names = list(dict.fromkeys((*before, *after)))
@@ -89,11 +91,11 @@ def _said(name: str, value: Any) -> str:
         text = ", ".join(f"{key}: {part}" for key, part in value.items())
     else:
         text = _moment(str(value))
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 1] + "…"
 
 
 def _moment(text: str) -> str:
     """A stored time as pages show one; anything else as it is."""
-    if not MOMENT.fullmatch(text):
+    if not TIMESTAMP.fullmatch(text):
         return text
     return timezone.localtime(datetime.fromisoformat(text)).strftime("%Y-%m-%d %H:%M")

@@ -8,9 +8,9 @@ from django.utils.translation import gettext as _
 from agents.contract.units import as_gpus
 from portal.quotas.models import Budget, Quota
 from portal.web.console.access import platform_admins_only
-from portal.web.console.budgets import standings
+from portal.web.console.budgets import budget_usages
 
-MOST = 200
+MAX_ROWS = 200
 
 
 @platform_admins_only
@@ -19,11 +19,11 @@ def limits(request: HttpRequest) -> HttpResponse:
     rows = Quota.objects.filter(user__isnull=True).select_related("project")
     now = timezone.now()
     budgets = Budget.objects.filter(ends_at__gt=now).select_related("project", "user")
-    open_ = standings(budgets.order_by("project__slug", "ends_at")[:MOST], now)
+    open_ = budget_usages(budgets.order_by("project__slug", "ends_at")[:MAX_ROWS], now)
     used = sum(row.used_units for row in rows if not row.model)
     context = {
-        "quotas": [] if only_near else rows.order_by("project__slug", "model")[:MOST],
-        "budgets": [one for one in open_ if one.is_near or not only_near],
+        "quotas": [] if only_near else rows.order_by("project__slug", "model")[:MAX_ROWS],
+        "budgets": [one for one in open_ if one.is_nearly_spent or not only_near],
         "only_near": only_near,
         "headline": _("%(gpus)s GPUs are held under quotas") % {"gpus": as_gpus(used)},
     }

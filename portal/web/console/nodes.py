@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_POST
 
-from portal.allocations.draining import load_of, node_drain
+from portal.allocations.draining import jobs_on_node, node_drain
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
 from portal.inventory.selectors import nodes
@@ -20,11 +20,11 @@ from portal.inventory.services import node_cordon, node_uncordon
 from portal.inventory.versions import node_version
 from portal.jobs.models import Replica
 from portal.planning.partition_preview import partition_preview
-from portal.web.console.access import platform_admins_only, refusals_told
-from portal.web.console.partition_drawing import drawn
-from portal.web.console.planner import is_asked
-from portal.web.http import person
-from portal.web.wording.messages import told_refusal
+from portal.web.console.access import platform_admins_only, refusals_as_messages
+from portal.web.console.partition_drawing import draw_changes
+from portal.web.console.planner import should_run_planner
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.wording.messages import refusal_text
 from scheduler.core.model.states import REPLICA_ENDED, GpuHealth, NodeStatus
 
 STATES = {
@@ -33,11 +33,11 @@ STATES = {
     "cordoned": gettext_lazy("Cordoned"),
     "faulted": gettext_lazy("With a GPU out of service"),
 }
-PAGE = 100
+PAGE_SIZE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NodeRow:
     """A node, how many replicas run there, and its GPUs that are out of service, with why."""
 
     node: Node
@@ -51,7 +51,7 @@ def node_list(request: HttpRequest) -> HttpResponse:
     found = _in(nodes().exclude(status=NodeStatus.RETIRED), state).defer("desired", "topology")
     if name := request.GET.get("q", "").strip()[:64]:
         found = found.filter(name__icontains=name)
-    page = Paginator(found, PAGE).get_page(request.GET.get("page"))
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
     live = Replica.objects.exclude(status__in=[str(s) for s in REPLICA_ENDED]).order_by()
     live = live.filter(node_id__in=[n.pk for n in page])
     running = dict(live.values_list("node_id").annotate(n=Count("id")))
@@ -60,7 +60,7 @@ def node_list(request: HttpRequest) -> HttpResponse:
     for gpu in ill.order_by("node_id", "index"):
         why = gpu.health_reason or gpu.health
         faults.setdefault(gpu.node_id, []).append(f"GPU {gpu.index}: {why}")
-    rows = [Row(n, running.get(n.pk, 0), tuple(faults.get(n.pk, ()))) for n in page]
+    rows = [NodeRow(n, running.get(n.pk, 0), tuple(faults.get(n.pk, ()))) for n in page]
     count = page.paginator.count
     context = {
         "rows": rows,
@@ -75,16 +75,16 @@ def node_list(request: HttpRequest) -> HttpResponse:
 
 @platform_admins_only
 @require_POST
-def uncordon(request: HttpRequest, name: str) -> HttpResponse:
+def uncordon(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
     node = _node(name)
-    with refusals_told(request):
-        node_uncordon(node=node, actor=person(request).username)
+    with refusals_as_messages(request):
+        node_uncordon(node=node, actor=request.user.username)
         messages.success(request, _("%(node)s takes work again") % {"node": node.name})
     return redirect("web:node_list")
 
 
 @platform_admins_only
-def drain(request: HttpRequest, name: str) -> HttpResponse:
+def drain(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
     """First no new work; then, once every job was read by name, stopping what runs."""
     node, reason, error, status = _node(name), "", "", 200
     if request.method == "POST":
@@ -94,12 +94,12 @@ def drain(request: HttpRequest, name: str) -> HttpResponse:
             if request.POST.get("step") == "stop":
                 return _stopped(request, node, stop)
             _require_seen(request, node)
-            node_cordon(node=node, reason=reason, actor=person(request).username)
+            node_cordon(node=node, reason=reason, actor=request.user.username)
             return redirect("web:drain", node.name)
         except Refused as refused:
-            error, status = told_refusal(refused), refused.status if refused.status == 412 else 400
+            error, status = refusal_text(refused), refused.status if refused.status == 412 else 400
             node = _node(name)
-    load = load_of(node)
+    load = jobs_on_node(node)
     context = {
         "node": node,
         "load": load,
@@ -116,10 +116,10 @@ def drain(request: HttpRequest, name: str) -> HttpResponse:
 @platform_admins_only
 def preview(request: HttpRequest, name: str) -> HttpResponse:
     node = _node(name)
-    context: dict[str, Any] = {"node": node, "is_asked": is_asked(request)}
+    context: dict[str, Any] = {"node": node, "is_asked": should_run_planner(request)}
     if context["is_asked"]:
         found = partition_preview(node=node.name)
-        context |= {"changes": drawn(found.changes), "warm": found.warm}
+        context |= {"changes": draw_changes(found.changes), "warm": found.is_prewarm_on}
     return render(request, "web/console/preview.html", context)
 
 
@@ -129,11 +129,11 @@ def _require_seen(request: HttpRequest, node: Node) -> None:
         raise Refused("version_stale", _("Somebody changed it since you read it"), "", 412)
 
 
-def _stopped(request: HttpRequest, node: Node, stop: list[str]) -> HttpResponse:
+def _stopped(request: AuthenticatedHttpRequest, node: Node, stop: list[str]) -> HttpResponse:
     if not stop:
         sentence = _("Confirm each job by its box, or let them end by themselves")
         raise Refused("none_chosen", sentence, "stop")
-    done = node_drain(node=node, by=person(request), reason=node.cordon_reason, stop=stop)
+    done = node_drain(node=node, actor=request.user, reason=node.cordon_reason, stop=stop)
     messages.success(request, _("Stopping: %(jobs)s") % {"jobs": ", ".join(done)})
     return redirect("web:drain", node.name)
 

@@ -7,24 +7,24 @@ from django.utils.translation import gettext as _
 
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu
-from portal.planning.partition_preview import Change, Part
-from portal.web.cluster.cell import Block
+from portal.planning.partition_preview import GpuChange, GpuPart
+from portal.web.cluster.cell import Cell
 from portal.web.wording.labels import NBSP
-from portal.web.wording.messages import told_sentence
+from portal.web.wording.messages import translated
 
 ROW = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class GpuChangeDrawing:
     """A GPU twice: as it is and as it would be. `says`: each step with its reason."""
 
     node: str
     index: int
     mode: str
-    before: tuple[Block, ...]
-    after: tuple[Block, ...]
-    says: tuple[str, ...]
+    before: tuple[Cell, ...]
+    after: tuple[Cell, ...]
+    steps: tuple[str, ...]
 
     @property
     def sentence(self) -> str:
@@ -36,29 +36,29 @@ class Drawn:
         }
 
 
-def drawn(changes: Iterable[Change]) -> list[Drawn]:
+def draw_changes(changes: Iterable[GpuChange]) -> list[GpuChangeDrawing]:
     """One query for the boards."""
     found = list(changes)
     rows = {gpu.uuid: gpu for gpu in Gpu.objects.filter(uuid__in=[c.uuid for c in found])}
     return [_drawn(one, board_of(rows[one.uuid]).memory_slices) for one in found]
 
 
-def _drawn(change: Change, slots: int) -> Drawn:
+def _drawn(change: GpuChange, slots: int) -> GpuChangeDrawing:
     old = {(p.profile, p.start, p.size, p.threads) for p in change.before}
-    return Drawn(
+    return GpuChangeDrawing(
         node=change.node,
         index=change.index,
         mode=str(change.mode),
         before=_row(change.before, slots, old),
         after=_row(change.after, slots, old),
-        says=tuple(told_sentence(step.sentence) for step in change.steps),
+        steps=tuple(translated(step.sentence) for step in change.steps),
     )
 
 
 def _row(
-    parts: Iterable[Part], slots: int, old: set[tuple[str, int, int, int]]
-) -> tuple[Block, ...]:
-    blocks: list[Block] = []
+    parts: Iterable[GpuPart], slots: int, old: set[tuple[str, int, int, int]]
+) -> tuple[Cell, ...]:
+    blocks: list[Cell] = []
     at = threads = 0
     for part in parts:
         is_new = (part.profile, part.start, part.size, part.threads) not in old
@@ -76,15 +76,15 @@ def _row(
     return tuple(blocks)
 
 
-def _block(part: Part, start: int, size: int, of: int, is_new: bool) -> Block:
+def _block(part: GpuPart, start: int, size: int, of: int, is_new: bool) -> Cell:
     words = part.profile or (f"MPS {part.threads}{NBSP}%" if part.threads else _("whole GPU"))
-    held = _("held") if part.held else _("idle")
-    cls = "plan" if is_new else ("other" if part.held else "idle")
+    held = _("held") if part.allocated else _("idle")
+    cls = "plan" if is_new else ("other" if part.allocated else "idle")
     second = _("new") if is_new else held
     title = f"{words}, {second}"
     short = part.profile.partition(".")[0] if size == 1 else words
-    return Block(cls, start, size, of, short, second, title, is_share=bool(part.threads))
+    return Cell(cls, start, size, of, short, second, title, is_share=bool(part.threads))
 
 
-def _free(start: int, size: int, of: int) -> Block:
-    return Block("free", start, size, of, _("free"), title=_("free"))
+def _free(start: int, size: int, of: int) -> Cell:
+    return Cell("free", start, size, of, _("free"), title=_("free"))

@@ -6,12 +6,12 @@ from portal.inventory.models import Node
 from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus
 
-SHORT_QUEUE, FEW_NODES = 200, 50
+MAX_QUEUED_JOBS, MAX_NODES = 200, 50
 
 
-def is_asked(request: HttpRequest) -> bool:
+def should_run_planner(request: HttpRequest) -> bool:
     """Where a pass is quick, or the reader followed the link that asks for it."""
     if request.GET.get("ask") == "1":
         return True
     queued = Job.objects.filter(status=JobStatus.QUEUED).count()
-    return queued <= SHORT_QUEUE and Node.objects.count() <= FEW_NODES
+    return queued <= MAX_QUEUED_JOBS and Node.objects.count() <= MAX_NODES

@@ -5,7 +5,7 @@ Its people read the page; who runs it changes members and the limits inside it.
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -16,27 +16,27 @@ from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, Role, User
 from portal.accounts.selectors import is_project_admin, projects_of
 from portal.accounts.services import membership_remove, membership_set
-from portal.catalogue.selectors import image_policy_of, may_change, templates_for
+from portal.catalogue.selectors import image_policy_of, may_change_template, visible_templates
 from portal.errors import Refused
 from portal.quotas.models import Budget
-from portal.quotas.selectors import quotas_of
-from portal.submission.approvals import awaiting_for
-from portal.web.console.access import led_or_404, project_or_404
-from portal.web.console.budgets import standings
-from portal.web.console.history import history_of
-from portal.web.http import person
-from portal.web.wording.messages import told_refusal
+from portal.quotas.selectors import visible_quotas
+from portal.submission.approvals import jobs_to_approve
+from portal.web.console.access import administered_project_or_404, project_or_404
+from portal.web.console.budgets import budget_usages
+from portal.web.console.history import project_history
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.wording.messages import refusal_text
 
 ROLES = [str(role) for role in Role]
 
 
 @login_required
-def projects(request: HttpRequest) -> HttpResponse:
+def projects(request: AuthenticatedHttpRequest) -> HttpResponse:
     """The projects that one is in, with what they hold now."""
-    user = person(request)
-    quotas = {q.project_id: q for q in quotas_of(user) if q.user_id is None and not q.model}
+    user = request.user
+    quotas = {q.project_id: q for q in visible_quotas(user) if q.user_id is None and not q.model}
     waiting: dict[int, int] = {}
-    for project_id in awaiting_for(user).values_list("project_id", flat=True):
+    for project_id in jobs_to_approve(user).values_list("project_id", flat=True):
         waiting[project_id] = waiting.get(project_id, 0) + 1
     rows = [
         (project, quotas.get(project.pk), waiting.get(project.pk, 0), _role(project, user))
@@ -48,16 +48,16 @@ def projects(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
-def project(request: HttpRequest, slug: str) -> HttpResponse:
-    return page(request, project_or_404(person(request), slug))
+def project(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
+    return render_project(request, project_or_404(request.user, slug))
 
 
 @login_required
 @require_POST
-def member(request: HttpRequest, slug: str) -> HttpResponse:
+def member(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
     """Put somebody in, change a role, or take somebody out."""
-    user = person(request)
-    row = led_or_404(user, slug)
+    user = request.user
+    row = administered_project_or_404(user, slug)
     name, verb = request.POST.get("user", "").strip()[:150], request.POST.get("do", "set")
     try:
         who = _user(name)
@@ -73,14 +73,16 @@ def member(request: HttpRequest, slug: str) -> HttpResponse:
             )
             said = _("%(user)s is now %(role)s of %(project)s")
     except Refused as refused:
-        return page(request, row, typed=name, error=told_refusal(refused))
+        return render_project(request, row, typed=name, error=refusal_text(refused))
     words = {"user": who.username, "project": row.slug, "role": request.POST.get("role", "")}
     messages.success(request, said % words)
     return redirect("web:project", row.slug)
 
 
-def page(request: HttpRequest, row: Project, typed: str = "", error: str = "") -> HttpResponse:
-    user = person(request)
+def render_project(
+    request: AuthenticatedHttpRequest, row: Project, typed: str = "", error: str = ""
+) -> HttpResponse:
+    user = request.user
     leads = is_project_admin(user, row.pk)
     budgets = Budget.objects.filter(project=row).select_related("project", "user")
     if not leads:
@@ -89,18 +91,19 @@ def page(request: HttpRequest, row: Project, typed: str = "", error: str = "") -
         "project": row,
         "leads": leads,
         "is_platform_admin": user.is_platform_admin,
-        "quotas": quotas_of(user).filter(project=row).order_by("user__username", "model"),
-        "budgets": standings(budgets.order_by("-ends_at", "pk"), timezone.now()),
+        "quotas": visible_quotas(user).filter(project=row).order_by("user__username", "model"),
+        "budgets": budget_usages(budgets.order_by("-ends_at", "pk"), timezone.now()),
         "members": row.memberships.select_related("user").order_by("user__username"),
         "roles": ROLES,
         "typed": typed,
         "error": error,
         "templates": [
-            (one, may_change(user, one)) for one in templates_for(user).filter(project=row)
+            (one, may_change_template(user, one))
+            for one in visible_templates(user).filter(project=row)
         ],
         "images": image_policy_of(row),
-        "history": history_of(row) if leads else [],
-        "waiting": awaiting_for(user).filter(project=row).count(),
+        "history": project_history(row) if leads else [],
+        "waiting": jobs_to_approve(user).filter(project=row).count(),
     }
     status = 400 if error else 200
     return render(request, "web/console/project.html", context, status=status)

@@ -11,20 +11,20 @@ from django.utils.translation import gettext as _
 from portal.accounts.models import Project, User
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
-from portal.planning.quota_effect import Effect, quota_effect
+from portal.planning.quota_effect import QuotaEffect, quota_effect
 from portal.quotas.models import Quota
 from portal.quotas.services import MAX_LIMIT_UNITS, MODEL, quota_set
-from portal.web.console.access import led_or_404
-from portal.web.console.amounts import GPU, read_amount, write_amount
-from portal.web.http import person
-from portal.web.wording.messages import told_refusal
+from portal.web.console.access import administered_project_or_404
+from portal.web.console.amounts import GPU, format_amount, parse_amount
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.wording.messages import refusal_text
 
-WHOLE = ("limit", "borrow", "lend")
+PROJECT_FIELDS = ("limit", "borrow", "lend")
 COLUMNS = {"limit": "limit_units", "borrow": "borrow_units", "lend": "lend_units"}
 
 
 @dataclass(slots=True)
-class Form:
+class QuotaForm:
     """What was typed, by field; what is wrong with it; and the units of what is right."""
 
     project: Project
@@ -38,14 +38,14 @@ class Form:
     @property
     def fields(self) -> tuple[str, ...]:
         """Users borrow and lend with their project."""
-        return WHOLE[:1] if self.user else WHOLE
+        return PROJECT_FIELDS[:1] if self.user else PROJECT_FIELDS
 
 
 @login_required
-def quota(request: HttpRequest, slug: str) -> HttpResponse:
+def quota(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
     """A limit of the project (platform admins) or of a user in it (whoever runs the project)."""
-    by = person(request)
-    project = led_or_404(by, slug)
+    by = request.user
+    project = administered_project_or_404(by, slug)
     given = request.POST if request.method == "POST" else request.GET
     user, model = given.get("user", "").strip()[:150], given.get("model", "").strip()[:128]
     if not user and not by.is_platform_admin:
@@ -64,7 +64,7 @@ def quota(request: HttpRequest, slug: str) -> HttpResponse:
     except Refused as refused:
         if refused.status == 412:
             return _page(request, _newer(form), effect, stale=_stale(form), status=412)
-        form.errors[refused.field.removesuffix("_units") or "limit"] = told_refusal(refused)
+        form.errors[refused.field.removesuffix("_units") or "limit"] = refusal_text(refused)
         return _page(request, form, status=refused.status)
     messages.success(request, _("The limit is saved"))
     return redirect("web:project", project.slug)
@@ -72,8 +72,8 @@ def quota(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _page(
     request: HttpRequest,
-    form: Form,
-    effect: Effect | None = None,
+    form: QuotaForm,
+    effect: QuotaEffect | None = None,
     stale: dict[str, object] | None = None,
     status: int = 200,
 ) -> HttpResponse:
@@ -88,23 +88,23 @@ def _row(project: Project, user: str, model: str) -> Quota | None:
     return rows.filter(user__isnull=True).first()
 
 
-def _fresh(project: Project, user: str, model: str) -> Form:
+def _fresh(project: Project, user: str, model: str) -> QuotaForm:
     row = _row(project, user, model)
     units = {name: getattr(row, column) if row else 0 for name, column in COLUMNS.items()}
-    values = {name: write_amount(units[name], GPU) for name in WHOLE}
+    values = {name: format_amount(units[name], GPU) for name in PROJECT_FIELDS}
     if row is None:
         values["limit"] = ""
-    return Form(project, user, model, row.version if row else 0, values)
+    return QuotaForm(project, user, model, row.version if row else 0, values)
 
 
-def _read(request: HttpRequest, project: Project, user: str, model: str) -> Form:
+def _read(request: HttpRequest, project: Project, user: str, model: str) -> QuotaForm:
     version = request.POST.get("version", "")
     number = int(version) if version.isdecimal() and len(version) < 10 else 0
-    values = {name: request.POST.get(name, "")[:40] for name in WHOLE}
-    form = Form(project, user, model, number, values)
+    values = {name: request.POST.get(name, "")[:40] for name in PROJECT_FIELDS}
+    form = QuotaForm(project, user, model, number, values)
     for name in form.fields:
         try:
-            form.units[name] = read_amount(values[name] or ("" if name == "limit" else "0"), GPU)
+            form.units[name] = parse_amount(values[name] or ("" if name == "limit" else "0"), GPU)
         except ValueError as wrong:
             form.errors[name] = str(wrong)
             continue
@@ -117,12 +117,12 @@ def _read(request: HttpRequest, project: Project, user: str, model: str) -> Form
     return form
 
 
-def _effect(form: Form, who: User | None) -> Effect:
+def _effect(form: QuotaForm, who: User | None) -> QuotaEffect:
     units = {COLUMNS[name]: value for name, value in form.units.items()}
     return quota_effect(project=form.project, user=who, model=form.model, **units)
 
 
-def _save(form: Form, who: User | None, by: User) -> None:
+def _save(form: QuotaForm, who: User | None, by: User) -> None:
     units = {COLUMNS[name]: value for name, value in form.units.items()}
     quota_set(
         project=form.project,
@@ -134,14 +134,14 @@ def _save(form: Form, who: User | None, by: User) -> None:
     )
 
 
-def _newer(form: Form) -> Form:
+def _newer(form: QuotaForm) -> QuotaForm:
     """What was typed, now against the present version: saving it again is a decision."""
     row = _row(form.project, form.user, form.model)
     form.version = row.version if row else 0
     return form
 
 
-def _stale(form: Form) -> dict[str, object]:
+def _stale(form: QuotaForm) -> dict[str, object]:
     """The other version, and who made it."""
     theirs = _fresh(form.project, form.user, form.model)
     key = "/".join(filter(None, (form.project.slug, form.user, form.model)))

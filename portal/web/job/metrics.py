@@ -9,52 +9,52 @@ from django.utils.translation import gettext_lazy
 
 from agents.contract.telemetry import Why
 from portal.jobs.models import Allocation, AllocationSample, Attempt, Job
-from portal.telemetry.job_samples import KEPT, SHARED, samples_of
-from portal.web.cluster.sensors import MIB_PER_GIB, WHYS
+from portal.telemetry.job_samples import RETENTION, SHARED_REASON, job_samples
+from portal.web.cluster.sensors import MIB_PER_GIB, UNMEASURED_REASONS
 from portal.web.job.chart import Chart, Point, chart
 from portal.web.wording.labels import NBSP
 
 # Devices that one page draws; a larger gang's others are counted.
-MOST_DEVICES = 16
-MEASURED_WHOLE_ONLY: str | Promise = gettext_lazy("not measurable for one MPS share of a GPU")
+MAX_DEVICES = 16
+NOT_MEASURED_FOR_SHARES: str | Promise = gettext_lazy("not measurable for one MPS share of a GPU")
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MetricChart:
     """One number over time. `said`: its peak and its last value, or why there is none."""
 
     name: str
     chart: Chart | None
-    said: str
-    upper: str = ""
+    summary: str
+    top_label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceMetrics:
     """A device of a replica, with what was measured of it."""
 
     name: str
-    figures: list[Figure]
+    charts: list[MetricChart]
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    devices: list[Device]
-    left_out: int
-    kept_days: int = KEPT.days
+class JobMetrics:
+    devices: list[DeviceMetrics]
+    omitted_devices: int
+    kept_days: int = RETENTION.days
 
 
-def job_metrics(job: Job, attempt: Attempt | None) -> Metrics:
+def job_metrics(job: Job, attempt: Attempt | None) -> JobMetrics:
     """Of the last attempt. One query besides those of the page."""
     replicas = list(attempt.replicas.all()) if attempt else []
     held = [(r.rank, a) for r in replicas for a in r.allocations.all()]
-    samples = samples_of(job) if held else {}
+    samples = job_samples(job) if held else {}
     devices = [
-        Device(_name(rank, allocation), _figures(samples.get(allocation.pk, [])))
-        for rank, allocation in held[:MOST_DEVICES]
+        DeviceMetrics(_name(rank, allocation), _figures(samples.get(allocation.pk, [])))
+        for rank, allocation in held[:MAX_DEVICES]
         if allocation.pk in samples
     ]
-    return Metrics(devices, max(0, len(held) - MOST_DEVICES))
+    return JobMetrics(devices, max(0, len(held) - MAX_DEVICES))
 
 
 def _name(rank: int, allocation: Allocation) -> str:
@@ -63,7 +63,7 @@ def _name(rank: int, allocation: Allocation) -> str:
     return f"r{rank}: GPU {device.gpu.index}{piece}"
 
 
-def _figures(rows: Sequence[AllocationSample]) -> list[Figure]:
+def _figures(rows: Sequence[AllocationSample]) -> list[MetricChart]:
     total = max((row.memory_total_mib or 0 for row in rows), default=0)
     watts = max((row.power_mw or 0 for row in rows), default=0)
     found = [
@@ -84,21 +84,21 @@ def _figure(
     column: str,
     top: int,
     said: Callable[[int], str],
-) -> Figure:
+) -> MetricChart:
     points = [Point(int(row.minute.timestamp()) // 60, getattr(row, column)) for row in rows]
     drawn = chart(points, top=top, start=rows[0].minute, end=rows[-1].minute) if rows else None
     if drawn is None or drawn.peak is None:
-        return Figure(name, None, str(_why(rows, column)))
-    last = _("not measurable") if drawn.last is None else said(drawn.last)
+        return MetricChart(name, None, str(_why(rows, column)))
+    last = _("not measurable") if drawn.latest is None else said(drawn.latest)
     words = _("peak %(peak)s, last %(last)s") % {"peak": said(drawn.peak), "last": last}
-    return Figure(name, drawn, words, said(top))
+    return MetricChart(name, drawn, words, said(top))
 
 
 def _why(rows: Iterable[AllocationSample], column: str) -> str | Promise:
     text = next((row.why[column] for row in rows if column in row.why), str(Why.OTHER))
-    if text == SHARED:
-        return MEASURED_WHOLE_ONLY
-    return WHYS[Why(text)] if text in set(Why) else WHYS[Why.OTHER]
+    if text == SHARED_REASON:
+        return NOT_MEASURED_FOR_SHARES
+    return UNMEASURED_REASONS[Why(text)] if text in set(Why) else UNMEASURED_REASONS[Why.OTHER]
 
 
 def _percent(value: int) -> str:

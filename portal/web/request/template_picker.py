@@ -10,70 +10,72 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from portal.accounts.models import Project, User
-from portal.catalogue.selectors import templates_to_use
-from portal.web.request.quick_starts import starts
+from portal.catalogue.selectors import usable_templates
+from portal.web.request.quick_starts import quick_starts
 
 # So many stand on the page; where there are more, one searches by name.
-SHOWN, FOUND = 6, 24
-LONGEST_NAME = 63
+MAX_SHOWN, MAX_FOUND = 6, 24
+MAX_NAME_LENGTH = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class TemplateChoice:
     """`query`: of the request page's address. `of_whom`: empty for a start that comes with the
     product."""
 
     title: str | Promise
-    why: str | Promise
-    of_whom: str
+    description: str | Promise
+    owner: str
     query: str
-    is_taken: bool
+    is_current: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Picker:
-    picks: list[Pick]
-    find: str
+class TemplatePicker:
+    choices: list[TemplateChoice]
+    search: str
     has_more: bool
 
     @property
     def is_searchable(self) -> bool:
-        return self.has_more or bool(self.find)
+        return self.has_more or bool(self.search)
 
 
-def picker(user: User, projects: Sequence[Project], given: Mapping[str, str]) -> Picker:
+def template_picker(
+    user: User, projects: Sequence[Project], query: Mapping[str, str]
+) -> TemplatePicker:
     """`given`: the address, with the `project` that is chosen, the `template` or the `start` that
     was taken, and what to `find`. One query."""
-    find = given.get("find", "").strip()[:LONGEST_NAME]
-    project = next((one for one in projects if one.slug == given.get("project")), None)
-    most = FOUND if find else SHOWN
+    find = query.get("find", "").strip()[:MAX_NAME_LENGTH]
+    project = next((one for one in projects if one.slug == query.get("project")), None)
+    most = MAX_FOUND if find else MAX_SHOWN
     columns = ("pk", "name", "description", "project__slug")
-    rows = templates_to_use(user, projects, project, find).values_list(*columns)[: most + 1]
+    rows = usable_templates(user, projects, project, find).values_list(*columns)[: most + 1]
     kept = {"project": project.slug} if project else {}
-    taken = given.get("template", "")
+    taken = query.get("template", "")
     picks = [
-        Pick(
+        TemplateChoice(
             title=name,
-            why=description,
-            of_whom=slug or _("everybody"),
+            description=description,
+            owner=slug or _("everybody"),
             query=urlencode({"template": pk, **kept}),
-            is_taken=taken == str(pk),
+            is_current=taken == str(pk),
         )
         for pk, name, description, slug in rows
     ]
-    if len(picks) < SHOWN and not find:
-        picks += _starts(given, kept)[: SHOWN - len(picks)]
-    return Picker(picks[:most], find, has_more=len(picks) > most)
+    if len(picks) < MAX_SHOWN and not find:
+        picks += _starts(query, kept)[: MAX_SHOWN - len(picks)]
+    return TemplatePicker(picks[:most], find, has_more=len(picks) > most)
 
 
-def _starts(given: Mapping[str, str], kept: Mapping[str, Any]) -> list[Pick]:
+def _starts(given: Mapping[str, str], kept: Mapping[str, Any]) -> list[TemplateChoice]:
     return [
-        Pick(
+        TemplateChoice(
             title=start.title,
-            why=start.why,
-            of_whom="",
+            description=start.description,
+            owner="",
             query=urlencode({"start": start.key, **kept}),
-            is_taken=given.get("start") == start.key,
+            is_current=given.get("start") == start.key,
         )
-        for start in starts(settings.PLATFORM.image_allow)
+        for start in quick_starts(settings.PLATFORM.image_allow)
     ]

@@ -1,4 +1,4 @@
-"""Filters of the console's pages."""
+"""Template filters of the console pages."""
 
 from django import template
 from django.utils.translation import gettext as _
@@ -12,25 +12,25 @@ register = template.Library()
 
 @register.filter
 def gpu_hours(unit_seconds: int) -> str:
-    """What is used or may be, rounded up to hundredths."""
+    """GPU-hours, rounded up to hundredths."""
     return as_gpus(-(-unit_seconds // SECONDS_PER_HOUR))
 
 
 @register.filter
-def quota_word(name: str) -> str:
-    """What the form calls a field of a quota."""
+def quota_label(name: str) -> str:
+    """The form's label of a quota field."""
     words = {"limit": _("May hold"), "borrow": _("Borrows up to"), "lend": _("Lends up to")}
     return words.get(name, name)
 
 
 @register.filter
-def role_word(role: str) -> str:
-    """What somebody is in a project."""
+def role_label(role: str) -> str:
+    """A project role, for people."""
     words = {"viewer": _("viewer"), "member": _("member"), "admin": _("admin")}
     return words.get(role, role)
 
 
 @register.filter
-def decides(user: User) -> bool:
-    """May approve what somebody asks for: the inbox is there for them."""
-    return approving.decides(user)
+def can_approve(user: User) -> bool:
+    """Whether the user may decide approvals, and so sees the inbox."""
+    return approving.may_decide_approvals(user)

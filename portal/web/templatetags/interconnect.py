@@ -1,4 +1,4 @@
-"""How a node's GPUs are joined, under its map: `{% joined node.name %}`."""
+"""How a node's GPUs are connected, under its map: `{% interconnect node.name %}`."""
 
 from typing import Any
 
@@ -7,8 +7,11 @@ from django import template
 register = template.Library()
 
 
-@register.inclusion_tag("web/joined.html", takes_context=True)
-def joined(context: dict[str, Any], node: str) -> dict[str, Any]:
-    """Nothing where the node has not told. All paths only on the node's own page."""
-    is_whole = not context.get("half")
-    return {"node": node, "joined": context["joined"].get(node), "is_whole": is_whole}
+@register.inclusion_tag("web/cluster/interconnect.html", takes_context=True)
+def interconnect(context: dict[str, Any], node: str) -> dict[str, Any]:
+    """Empty if the node has reported no topology. Only the node's own page shows the paths."""
+    return {
+        "node": node,
+        "interconnect": context["interconnects"].get(node),
+        "with_paths": not context.get("is_compact"),
+    }

@@ -1,4 +1,4 @@
-"""What a page hands to passkeys.js, in an attribute: the policy allows no inline script."""
+"""Passes data to passkeys.js in an attribute, because the CSP allows no inline script."""
 
 import json
 from typing import Any

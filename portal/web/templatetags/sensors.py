@@ -1,4 +1,4 @@
-"""The table of sensors under a node's map: `{% sensors node.name %}`."""
+"""The sensor readings under a node's map: `{% sensors node.name %}`."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from django import template
 register = template.Library()
 
 
-@register.inclusion_tag("web/sensors.html", takes_context=True)
+@register.inclusion_tag("web/cluster/sensors.html", takes_context=True)
 def sensors(context: dict[str, Any], node: str) -> dict[str, Any]:
-    """Nothing where the node has sent no sample."""
+    """Empty if the node has sent no sample."""
     return {"node": node, "rows": context["sensors"].get(node, [])}

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 from django.utils.translation import gettext as _
 
-from portal.usage.rounding import UNIT_SECONDS_PER_GPU_HOUR, hours
+from portal.usage.rounding import UNIT_SECONDS_PER_GPU_HOUR, format_gpu_hours
 
 WIDTH, HEIGHT, LEFT, TOP, FOOT = 1184, 176, 48, 12, 22
 # A label under a bar takes about so much of the width.
@@ -18,7 +18,7 @@ class Bar:
     y: float
     width: float
     height: float
-    said: str
+    title: str
     label: str = ""
     middle: float = 0
 
@@ -42,7 +42,7 @@ class Bars:
     left: int = LEFT
 
 
-def bars(days: list[date], used: list[int]) -> Bars:
+def usage_bars(days: list[date], used: list[int]) -> Bars:
     """`days`: the first of each bar and the one after the last, as `portal.usage.window.steps`."""
     most = max(used, default=0)
     top, step = _scale(most)
@@ -60,21 +60,22 @@ def bars(days: list[date], used: list[int]) -> Bars:
                 y=round(floor - height, 1),
                 width=round(pitch * 0.72, 1),
                 height=round(height, 1),
-                said=_("%(when)s: %(hours)s GPU-hours") % {"when": when, "hours": hours(units)},
+                title=_("%(when)s: %(hours)s GPU-hours")
+                % {"when": when, "hours": format_gpu_hours(units)},
                 label=_short(days[number]) if number % every == 0 else "",
                 middle=round(x + pitch / 2, 1),
             )
         )
-        rows.append((when, hours(units)))
+        rows.append((when, format_gpu_hours(units)))
     ticks = tuple(
-        Tick(round(floor - tall * at / top, 1), hours(at).removesuffix(".00"))
+        Tick(round(floor - tall * at / top, 1), format_gpu_hours(at).removesuffix(".00"))
         for at in range(0, top + 1, step)
     )
     busiest = _when(days[used.index(most)], days[used.index(most) + 1]) if most else ""
     sentence = _("No GPU-hours in this time")
     if most:
         said = _("GPU-hours over time, most %(when)s with %(hours)s")
-        sentence = said % {"when": busiest, "hours": hours(most)}
+        sentence = said % {"when": busiest, "hours": format_gpu_hours(most)}
     return Bars(tuple(found), ticks, tuple(rows), sentence)
 
 

@@ -10,11 +10,11 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from agents.contract.telemetry import Why
 from portal.quotas.models import Quota
-from portal.usage.budgets import BudgetLine
-from portal.usage.current import Absent, Holding
-from portal.usage.rounding import hours
-from portal.usage.selectors import ALL, ME, Scope
-from portal.web.cluster.sensors import WHYS
+from portal.usage.budgets import BudgetStatus
+from portal.usage.current import ActivityGap, CurrentAllocation
+from portal.usage.rounding import format_gpu_hours
+from portal.usage.selectors import ALL, ME, UsageScope
+from portal.web.cluster.sensors import UNMEASURED_REASONS
 from portal.web.wording.labels import NBSP, duration
 
 PERIODS = {
@@ -35,49 +35,49 @@ KINDS = {
     "mps": gettext_lazy("MPS shares"),
 }
 ABSENT: dict[str, str | Promise] = {
-    Absent.NO_SAMPLE: gettext_lazy("waiting for a sample"),
-    Absent.SHARE: gettext_lazy("not measurable for a share"),
+    ActivityGap.NO_SAMPLE: gettext_lazy("waiting for a sample"),
+    ActivityGap.SHARE: gettext_lazy("not measurable for a share"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetSaid:
+class BudgetSummary:
     """A budget in words. `tone` is a colour class: warn where it will not last."""
 
-    line: BudgetLine
-    whose: str
+    line: BudgetStatus
+    owner: str
     used: str
     limit: str
     left: str
-    bar: int
+    used_permille: int
     outlook: str
     basis: str
     tone: str
 
 
 @dataclass(frozen=True, slots=True)
-class HoldingSaid:
-    holding: Holding
+class HeldDevice:
+    holding: CurrentAllocation
     device: str
-    held: str
+    held_for: str
     active: str | Promise
     is_number: bool
-    lately: str
+    last_hour: str
 
 
-def headline(scope: Scope, used: int) -> str:
+def headline(scope: UsageScope, used: int) -> str:
     """The page's answer."""
     if not used:
         return _("Nothing was used in this time")
-    amount = {"hours": hours(used)}
-    if scope.of == ME:
+    amount = {"hours": format_gpu_hours(used)}
+    if scope.name == ME:
         return _("You used %(hours)s GPU-hours") % amount
-    if scope.of == ALL or scope.project is None:
+    if scope.name == ALL or scope.project is None:
         return _("All projects used %(hours)s GPU-hours") % amount
     return _("%(project)s used %(hours)s GPU-hours") % {**amount, "project": scope.project.slug}
 
 
-def span(days: tuple[date, date], today: date, clock: str) -> str:
+def period_sentence(days: tuple[date, date], today: date, clock: str) -> str:
     """Which days, and up to when what runs is counted."""
     if days[0] <= today <= days[1]:
         said = _("%(first)s to %(last)s, counted up to %(clock)s today")
@@ -85,70 +85,72 @@ def span(days: tuple[date, date], today: date, clock: str) -> str:
     return _("%(first)s to %(last)s") % {"first": days[0], "last": days[1]}
 
 
-def budget_said(line: BudgetLine) -> BudgetSaid:
+def budget_summary(line: BudgetStatus) -> BudgetSummary:
     names = {"project": line.project, "user": line.user}
     outlook, tone = _outlook(line)
-    return BudgetSaid(
+    return BudgetSummary(
         line=line,
-        whose=_("%(user)s in %(project)s") % names if line.user else line.project,
-        used=hours(line.used),
-        limit=hours(line.limit),
-        left=hours(max(0, line.limit - line.used)),
-        bar=min(1000, line.used * 1000 // line.limit) if line.limit else 1000,
+        owner=_("%(user)s in %(project)s") % names if line.user else line.project,
+        used=format_gpu_hours(line.used_unit_seconds),
+        limit=format_gpu_hours(line.limit_unit_seconds),
+        left=format_gpu_hours(max(0, line.limit_unit_seconds - line.used_unit_seconds)),
+        used_permille=min(1000, line.used_unit_seconds * 1000 // line.limit_unit_seconds)
+        if line.limit_unit_seconds
+        else 1000,
         outlook=outlook,
         basis=_basis(line),
         tone=tone,
     )
 
 
-def _outlook(line: BudgetLine) -> tuple[str, str]:
+def _outlook(line: BudgetStatus) -> tuple[str, str]:
     ends = f"{timezone.localtime(line.ends_at):%Y-%m-%d}"
-    if line.used >= line.limit:
+    if line.used_unit_seconds >= line.limit_unit_seconds:
         return _("It is used up until %(ends)s") % {"ends": ends}, "warn"
-    if line.by_end is None:
+    if line.used_by_end is None:
         return _("No forecast yet"), ""
-    names = {"hours": hours(line.by_end), "ends": ends}
-    if line.is_enough:
+    names = {"hours": format_gpu_hours(line.used_by_end), "ends": ends}
+    if line.is_sufficient:
         return _("At this pace %(hours)s by %(ends)s: enough") % names, ""
-    if line.forecast.runs_out is None:
+    if line.forecast.exhausted_at is None:
         return _("At this pace %(hours)s by %(ends)s: too much") % names, "warn"
-    day = f"{timezone.localtime(line.forecast.runs_out):%Y-%m-%d}"
+    day = f"{timezone.localtime(line.forecast.exhausted_at):%Y-%m-%d}"
     return _("At this pace it is used up on %(day)s, before %(ends)s") % {
         **names,
         "day": day,
     }, "warn"
 
 
-def _basis(line: BudgetLine) -> str:
+def _basis(line: BudgetStatus) -> str:
     """What the forecast rests on."""
-    if line.by_end is None:
+    if line.used_by_end is None:
         return _("There is less than a day of use to go by.")
-    seconds = line.forecast.over.total_seconds()
+    seconds = line.forecast.measured_over.total_seconds()
     days = int(seconds // 86_400)
     over = ngettext("%(n)s day", "%(n)s days", days) % {"n": days}
     return _("Used so far, and the mean of the last %(over)s until the end.") % {"over": over}
 
 
-def holding_said(holding: Holding) -> HoldingSaid:
-    lately = holding.lately
+def held_device(holding: CurrentAllocation) -> HeldDevice:
+    lately = holding.recent
     device = {"gpu": "GPU", "mig": holding.profile, "mps": "MPS"}[holding.kind]
-    if holding.active is not None:
-        active: str | Promise = f"{holding.active}{NBSP}%"
-    elif isinstance(holding.why, Why):
-        active = WHYS[holding.why]
+    if holding.active_percent is not None:
+        active: str | Promise = f"{holding.active_percent}{NBSP}%"
+    elif isinstance(holding.gap, Why):
+        active = UNMEASURED_REASONS[holding.gap]
     else:
-        active = ABSENT[holding.why or Absent.NO_SAMPLE]
-    return HoldingSaid(
+        active = ABSENT[holding.gap or ActivityGap.NO_SAMPLE]
+    return HeldDevice(
         holding=holding,
         device=device,
-        held=duration(holding.held.total_seconds()),
+        held_for=duration(holding.duration.total_seconds()),
         active=active,
-        is_number=holding.active is not None,
-        lately=f"≤{NBSP}{lately.mean}{NBSP}%" if lately.minutes else "",
+        is_number=holding.active_percent is not None,
+        last_hour=f"≤{NBSP}{lately.mean_percent}{NBSP}%" if lately.minutes else "",
     )
 
 
-def quota_whose(quota: Quota) -> str:
+def quota_owner(quota: Quota) -> str:
     """Whose quota, and of which model."""
     names = {"user": quota.user.username if quota.user else "", "project": quota.project.slug}
     whose = _("%(user)s in %(project)s") % names if quota.user else quota.project.slug

@@ -3,7 +3,7 @@
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
@@ -11,22 +11,22 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.accounts.models import Membership, Project, Role, User
-from portal.admin_base import refusals_shown
+from portal.admin_base import show_refusals
 from portal.errors import Refused
-from portal.web.http import person
-from portal.web.wording.messages import told_refusal
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.wording.messages import refusal_text
 from portal.webhooks.models import MAX_URL, Delivery, Endpoint
 from portal.webhooks.selectors import (
-    deliveries_of,
-    delivery_visible,
-    endpoint_visible,
-    endpoints_of,
+    endpoint_deliveries,
+    visible_delivery,
+    visible_endpoint,
+    visible_endpoints,
 )
-from portal.webhooks.services import endpoint_add, endpoint_remove, endpoint_test, redeliver
+from portal.webhooks.services import delivery_resend, endpoint_add, endpoint_remove, endpoint_test
 from portal.webhooks.values import DeliveryStatus
 from scheduler.core.model.states import JOB_FINAL
 
-SHOWN = 25
+MAX_DELIVERIES = 25
 FIELDS = ("name", "url", "project", "when")
 
 
@@ -34,7 +34,7 @@ FIELDS = ("name", "url", "project", "when")
 @never_cache
 @login_required
 @sensitive_variables("secret")
-def webhooks(request: HttpRequest) -> HttpResponse:
+def webhooks(request: AuthenticatedHttpRequest) -> HttpResponse:
     """All of them; a new one shows its secret in this answer and never again."""
     if request.method == "GET":
         return _page(request)
@@ -42,9 +42,9 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     if errors := _mistakes(asked):
         return _page(request, asked=asked, errors=errors, status=400)
     try:
-        row, secret = _add(person(request), asked)
+        row, secret = _add(request.user, asked)
     except Refused as refused:
-        errors = {refused.field or "name": told_refusal(refused)}
+        errors = {refused.field or "name": refusal_text(refused)}
         return _page(request, asked=asked, errors=errors, status=refused.status)
     return render(request, "web/webhook_made.html", {"hook": row, "secret": secret})
 
@@ -52,10 +52,10 @@ def webhooks(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET"])
 @never_cache
 @login_required
-def webhook(request: HttpRequest, ref: str) -> HttpResponse:
+def webhook(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
     """One of them, and what it was told lately."""
     row = _visible(request, ref)
-    deliveries = list(deliveries_of(row)[:SHOWN])
+    deliveries = list(endpoint_deliveries(row)[:MAX_DELIVERIES])
     tried = next((one for one in deliveries if one.tries), None)
     shown = {"hook": row, "deliveries": deliveries, "title": _title(row, tried)}
     return render(request, "web/webhook.html", shown)
@@ -63,14 +63,14 @@ def webhook(request: HttpRequest, ref: str) -> HttpResponse:
 
 @require_POST
 @login_required
-def act(request: HttpRequest, ref: str, action: str) -> HttpResponse:
+def act(request: AuthenticatedHttpRequest, ref: str, action: str) -> HttpResponse:
     """Try it, or remove it."""
     row = _visible(request, ref)
     if action == "remove":
-        endpoint_remove(endpoint=row, by=person(request))
+        endpoint_remove(endpoint=row, actor=request.user)
         messages.success(request, _("Removed. It is told nothing any more"))
         return redirect("web:webhooks")
-    with refusals_shown(request):
+    with show_refusals(request):
         endpoint_test(endpoint=row)
         messages.success(request, _("A test message goes out within seconds. Reload to see it"))
     return redirect("web:webhook", ref)
@@ -78,15 +78,15 @@ def act(request: HttpRequest, ref: str, action: str) -> HttpResponse:
 
 @require_POST
 @login_required
-def again(request: HttpRequest, ref: str, delivery: str) -> HttpResponse:
+def delivery_retry(request: AuthenticatedHttpRequest, ref: str, delivery: str) -> HttpResponse:
     """Send a message once more."""
     row = _visible(request, ref)
     try:
-        found = delivery_visible(row, delivery)
+        found = visible_delivery(row, delivery)
     except Refused as refused:
         raise Http404 from refused
-    with refusals_shown(request):
-        redeliver(delivery=found)
+    with show_refusals(request):
+        delivery_resend(delivery=found)
         messages.success(request, _("It is sent again within seconds. Reload to see it"))
     return redirect("web:webhook", ref)
 
@@ -127,23 +127,23 @@ def _runs(user: User) -> QuerySet[Project]:
     return Project.objects.filter(pk__in=mine, archived=False).order_by("slug")
 
 
-def _visible(request: HttpRequest, ref: str) -> Endpoint:
+def _visible(request: AuthenticatedHttpRequest, ref: str) -> Endpoint:
     try:
-        return endpoint_visible(person(request), ref)
+        return visible_endpoint(request.user, ref)
     except Refused as refused:
         raise Http404 from refused
 
 
 def _page(
-    request: HttpRequest,
+    request: AuthenticatedHttpRequest,
     *,
     asked: dict[str, str] | None = None,
     errors: dict[str, str] | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    user = person(request)
+    user = request.user
     context = {
-        "hooks": endpoints_of(user),
+        "hooks": visible_endpoints(user),
         "projects": _runs(user),
         "asked": asked or {"when": "ends"},
         "errors": errors or {},
