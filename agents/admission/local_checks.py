@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 from agents.admission.policy import Policy
 from agents.contract.collectives import crowded, refusal
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
-from agents.state.journal import Failure
+from agents.facts.failures import Failure
 
 
 def refused(replica: DesiredReplica, policy: Policy, runtime: RuntimeKind) -> Failure | None:

@@ -13,7 +13,8 @@ from agents.contract.documents import RuntimeKind
 from agents.doctor.checks import Finding, Verdict
 from agents.doctor.examination import examine, worst
 from agents.doctor.machine import RealMachine
-from agents.nvml.session import Nvml, NvmlFailure
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.session import Nvml
 from agents.settings import simulated_driver
 from agents.simdriver.install import install
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agents.nvml.session import Nvml, NvmlFailure
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.session import Nvml
 from agents.settings import simulated_driver
 from agents.simdriver.install import install
 from agents.simdriver.sysfs import tree_of

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from agents.commands.hardware import answer, network_of
-from agents.nvml.profiles import ProfileFacts, read_profiles
-from agents.nvml.session import GpuFacts, InstanceFacts, Nvml
-from agents.nvml.topology import read_topology
+from agents.facts.gpus import GpuFacts, InstanceFacts, ProfileFacts
+from agents.nvml.profiles import read_profiles
+from agents.nvml.session import Nvml
 from agents.settings import job_disk, simulated_driver
 from agents.topology.json_format import fabric, nics
+from agents.topology.reading import read_topology
 
 SCHEMA = 1
 

@@ -17,16 +17,16 @@ from agents.commands.hardware import network_of
 from agents.contract.documents import RuntimeKind
 from agents.contract.errors import ContractError
 from agents.contract.topology import NodeTopology
+from agents.facts.gpu_health import Heard
+from agents.hardware import Hardware
 from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_named
 from agents.host.job_disk import JobDisk
 from agents.loop.node import NodeLoop
-from agents.loop.observe import Hardware
 from agents.mps.shares import Shares
 from agents.mps.support import ability_of, program_words
-from agents.nvml.health import Heard
-from agents.nvml.session import Nvml, NvmlFailure
-from agents.nvml.topology import read_topology
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.session import Nvml
 from agents.portal.client import Client
 from agents.portal.sync import Conversation, Retired, enrol
 from agents.runtime.base import Runtime, RuntimeFailure
@@ -41,6 +41,7 @@ from agents.state.single_instance import Occupied, occupy
 from agents.telemetry.endpoint import EndpointFailure
 from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
+from agents.topology.reading import read_topology
 from agents.topology.wiring import Wiring, reported
 
 CANNOT_START = (

@@ -7,9 +7,9 @@ from typing import Any
 
 from agents.commands.hardware import answer, network_of
 from agents.nvml.session import Nvml
-from agents.nvml.topology import read_topology
 from agents.settings import simulated_driver
 from agents.topology.json_format import document
+from agents.topology.reading import read_topology
 from agents.topology.table import table
 
 

@@ -5,10 +5,8 @@ import re
 from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.machine import Command, Disk, Machine
 from agents.host.device_users import MONITORS, is_gpu_file, scan
+from agents.host.disk_space import LEAST_FREE_MIB, LEAST_FREE_PERCENT
 
-# Below either, a node should take no job. Source: Tessera's failure catalogue, disk full.
-LEAST_FREE_MIB = 5 * 1024
-LEAST_FREE_PERCENT = 10
 # Docker's own default for a container, 64 MiB, is too small for NCCL and data loaders.
 LEAST_SHARED_MIB = 1024
 SHARED = "/dev/shm"  # noqa: S108 - its size is asked, nothing is written

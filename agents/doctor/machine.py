@@ -1,7 +1,6 @@
 """What a check may look at. The real machine is read, never changed: files by path, the words of
 a fixed list of programs without a shell, what the Docker Engine says of itself, and NVML."""
 
-import gzip
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -15,14 +14,14 @@ import docker
 from docker.errors import DockerException
 
 from agents.contract.documents import RuntimeKind
-from agents.nvml.session import GpuFacts, Nvml, NvmlFailure, Versions
+from agents.facts.gpus import GpuFacts, Versions
+from agents.host.files import FileTree
+from agents.host.programs import SEARCH_PATH
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.session import Nvml
 
-# Where administrators' programs are; the PATH of whoever started the agent does not count.
-SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROGRAM_SECONDS = 5
 ENGINE_SECONDS = 10
-# No file that a check reads is near this size.
-MOST_BYTES = 4 << 20
 
 
 class Command(Enum):
@@ -92,39 +91,7 @@ class Machine(Protocol):
     def driver(self) -> Driver | None: ...
 
 
-class Files:
-    """Reads files below `root`, which is `/` except in tests."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def at(self, path: str) -> Path:
-        return self.root / path.lstrip("/")
-
-    def text(self, path: str) -> str | None:
-        try:
-            with self.at(path).open("rb") as file:
-                if path.endswith(".gz"):
-                    with gzip.open(file) as unpacked:
-                        return unpacked.read(MOST_BYTES).decode("utf-8", "replace")
-                return file.read(MOST_BYTES).decode("utf-8", "replace")
-        except (OSError, EOFError):
-            return None
-
-    def names(self, path: str) -> tuple[str, ...] | None:
-        try:
-            return tuple(sorted(entry.name for entry in self.at(path).iterdir()))
-        except OSError:
-            return None
-
-    def link(self, path: str) -> str | None:
-        try:
-            return str(self.at(path).readlink())
-        except OSError:
-            return None
-
-
-class RealMachine(Files):
+class RealMachine(FileTree):
     """This machine, as one examination sees it: asked at most once for each thing."""
 
     def __init__(
@@ -176,7 +143,7 @@ class RealMachine(Files):
 
 
 def _run(command: Command) -> Output | None:
-    program = shutil.which(command.value[0], path=SEARCH)
+    program = shutil.which(command.value[0], path=SEARCH_PATH)
     if program is None:
         return None
     try:
@@ -186,7 +153,7 @@ def _run(command: Command) -> Output | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=PROGRAM_SECONDS,
-            env={"PATH": SEARCH, "LC_ALL": "C"},
+            env={"PATH": SEARCH_PATH, "LC_ALL": "C"},
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -13,8 +13,8 @@ from typing import Any
 
 from agents.admission.policy import Policy
 from agents.contract.documents import DesiredDocument, DesiredReplica, ObservedDocument
+from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
-from agents.loop.observe import Hardware
 from agents.nvml.session import Nvml
 from agents.runtime import process
 from agents.runtime.base import Phase, Runtime

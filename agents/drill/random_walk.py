@@ -23,9 +23,10 @@ from agents.drill.engine import MemoryEngine
 from agents.drill.kill_points import Fuse, Killed, fused
 from agents.drill.node import BOARD, NODE, AtOnce
 from agents.drill.portal import Portal
+from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
-from agents.loop.observe import Hardware
-from agents.nvml.session import Nvml, NvmlFailure
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.session import Nvml
 from agents.runtime.base import RuntimeFailure
 from agents.simdriver.codes import Code
 from agents.simdriver.install import install

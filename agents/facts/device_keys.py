@@ -16,3 +16,12 @@ def device_key(device: Device) -> DeviceKey:
     if device.kind is SliceKind.GPU or is_share_of_all:
         return whole_gpu(device.gpu_uuid)
     return (device.gpu_uuid, device.profile, device.start, device.size)
+
+
+Place = tuple[str, int, int]  # GPU UUID, start, size; a whole GPU has size 0
+
+
+def place_of(device: Device) -> Place:
+    """Where a replica's device is, whatever its profile."""
+    gpu_uuid, _, start, size = device_key(device)
+    return (gpu_uuid, start, size)

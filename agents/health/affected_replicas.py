@@ -4,11 +4,12 @@ slice of a GPU: an error on one of them leaves the neighbours alone."""
 from collections.abc import Container, Iterable, Mapping
 
 from agents.contract.documents import DesiredReplica, Device, ReplicaWish, SliceKind
-from agents.health.verdict import EventKind, GpuEvent
+from agents.facts.failures import Failure
+from agents.facts.gpu_health import EventKind
+from agents.facts.gpus import GpuFacts, InstanceFacts
+from agents.health.verdict import GpuEvent
 from agents.health.xids import xid_named
-from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.runtime.base import Phase, Seen
-from agents.state.journal import Failure
 
 CODE = "gpu_error"
 

@@ -5,25 +5,26 @@ from functools import partial
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplica
-from agents.doctor.machine import Files as RealFiles
+from agents.facts.failures import Failure
+from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.health.affected_replicas import ended, stranded
 from agents.health.foreign_processes import Strangers, granted_to, is_of_ours, strangers
 from agents.health.lost_devices import DetachedProbe
 from agents.health.watch import HealthWatch, Judged
-from agents.host.device_users import Files
+from agents.host.files import FileTree, HostFiles
+from agents.nvml.errors import NvmlFailure
 from agents.nvml.processes import Client, clients
-from agents.nvml.session import GpuFacts, InstanceFacts, NvmlFailure
 from agents.runtime.base import Phase, Seen
-from agents.state.journal import Failure, Journal
+from agents.state.journal import Journal
 
 
 class Attention:
     """`judged` and the clients of each GPU are of the last look; `strangers` of the last round.
     `files` is where processes are looked up; `probe` looks into containers, where there are any."""
 
-    def __init__(self, watch: HealthWatch, files: Files | None = None) -> None:
+    def __init__(self, watch: HealthWatch, files: HostFiles | None = None) -> None:
         self.watch = watch
-        self.files = files or RealFiles(Path("/"))
+        self.files = files or FileTree(Path("/"))
         self.judged = Judged()
         self.strangers = Strangers()
         self.probe: DetachedProbe | None = None

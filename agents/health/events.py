@@ -4,8 +4,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from agents.nvml.health import EventSet, Heard
-from agents.nvml.session import NvmlFailure
+from agents.facts.gpu_health import Heard
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.health import EventSet
 
 # How long one wait may take; `stop` and `renew` are heard after at most this.
 WAIT_MILLISECONDS = 500

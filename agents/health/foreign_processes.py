@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from agents.contract.documents import DesiredReplica
 from agents.facts.device_keys import DeviceKey, device_key, whole_gpu
-from agents.host.device_users import MONITORS, Files, Holder, program_of
+from agents.facts.gpus import GpuFacts, InstanceFacts
+from agents.host.device_users import MONITORS, Holder, program_of
+from agents.host.files import HostFiles
 from agents.nvml.processes import Client
-from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.runtime.base import Phase, Seen
 
 # Servers that work for others, by the kernel's 15 characters of their names: MPS and persistence.
@@ -34,7 +35,7 @@ def strangers(
     instances: Iterable[InstanceFacts],
     granted: frozenset[DeviceKey],
     is_ours: Callable[[int], bool | None],
-    files: Files,
+    files: HostFiles,
 ) -> Strangers:
     """`clients` by GPU UUID; `granted`: devices of live replicas. `is_ours` is None of a process
     that this namespace does not show: on a granted device that is taken for the replica's own."""
@@ -67,7 +68,7 @@ def granted_to(
     return frozenset(map(device_key, devices))
 
 
-def is_of_ours(files: Files, seen: Mapping[str, Seen], pid: int) -> bool | None:
+def is_of_ours(files: HostFiles, seen: Mapping[str, Seen], pid: int) -> bool | None:
     """Whether a process belongs to a container of `seen`, by its control group, or to a replica
     that is a plain process, by what its session's leader was called with. None: it is not shown."""
     groups = files.text(f"/proc/{pid}/cgroup")

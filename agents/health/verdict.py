@@ -6,18 +6,13 @@ A fault is not for ever. An event counts until the GPU was reset (`was_reset`), 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 
+from agents.facts.gpu_health import EventKind, Reads
 from agents.health.xids import RECOVERY_CHANGED, Verdict, xid_named
 
 # Our choice: long enough that a GPU that fails again and again is not given again and again.
 QUIET_SECONDS = 3_600.0
-
-
-class EventKind(StrEnum):
-    XID = "xid"
-    ECC_UNCORRECTED = "ecc_uncorrected"
-    ECC_CORRECTED = "ecc_corrected"
 
 
 class Recovery(IntEnum):
@@ -55,24 +50,6 @@ class GpuEvent:
     xid: int = 0
     gpu_instance: int | None = None
     compute_instance: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """What NVML says now; None where the board or driver does not tell it, or not at present.
-
-    `lost`: it fell off the bus. `unanswered`: why the driver said nothing of a GPU that it had.
-    `uncorrected_errors` counts since the last reset. `recovery` may be newer than `Recovery`.
-    `clock_reasons`: the bits of `cautions`.
-    """
-
-    lost: bool = False
-    unanswered: str = ""
-    remap_pending: bool | None = None
-    remap_failed: bool | None = None
-    uncorrected_errors: int | None = None
-    recovery: int | None = None
-    clock_reasons: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

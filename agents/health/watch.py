@@ -7,19 +7,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from agents.facts.gpu_health import Heard, Reads
+from agents.facts.gpus import GpuFacts
 from agents.health.events import Listener
 from agents.health.slowdowns import caution
-from agents.health.verdict import (
-    GpuEvent,
-    Reads,
-    is_news,
-    judge,
-    known,
-    still_counts,
-    was_reset,
-)
-from agents.nvml.health import Heard, read_health
-from agents.nvml.session import GpuFacts
+from agents.health.verdict import GpuEvent, is_news, judge, known, still_counts, was_reset
+from agents.nvml.health import read_health
 
 EVENTS_KEPT = 64
 

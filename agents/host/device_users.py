@@ -4,7 +4,8 @@ knows these files; what NVML lists as a process is asked of NVML."""
 import re
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from typing import Protocol
+
+from agents.host.files import HostFiles
 
 # Minor numbers of the capabilities of every GPU instance and compute instance, one a line, such as
 # `gpu0/gi1/access 12`. Source: NVIDIA MIG User Guide, device nodes and capabilities.
@@ -12,16 +13,6 @@ CAPABILITIES = "/proc/driver/nvidia-caps/mig-minors"
 # Programs that keep GPU handles open, by the kernel's 15 characters of their names.
 MONITORS = ("nv-hostengine", "dcgm-exporter", "dcgmi")
 GPU_FILE = re.compile(r"/dev/nvidia(\d+|-caps/.*)")
-
-
-class Files(Protocol):
-    """What is read of a machine; None where it is not there, or may not be read."""
-
-    def text(self, path: str) -> str | None: ...
-
-    def names(self, path: str) -> tuple[str, ...] | None: ...
-
-    def link(self, path: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +34,12 @@ class Scan:
     hidden: tuple[Holder, ...] = ()
 
 
-def program_of(files: Files, pid: int) -> str:
+def program_of(files: HostFiles, pid: int) -> str:
     return (files.text(f"/proc/{pid}/comm") or "").strip()
 
 
 def scan(
-    files: Files,
+    files: HostFiles,
     is_held: Callable[[str], bool],
     *,
     among: Callable[[Holder], bool] = lambda _: True,
@@ -75,7 +66,7 @@ def is_gpu_file(path: str) -> bool:
     return GPU_FILE.fullmatch(path) is not None
 
 
-def files_of(files: Files, gpu_minor: int, instance_id: int | None = None) -> Container[str]:
+def files_of(files: HostFiles, gpu_minor: int, instance_id: int | None = None) -> Container[str]:
     """The device files of a GPU with all its instances, or of one GPU instance alone."""
     below = f"gpu{gpu_minor}/" + ("" if instance_id is None else f"gi{instance_id}/")
     lines = (files.text(CAPABILITIES) or "").splitlines()

@@ -1,15 +1,17 @@
-"""Runs the two programs of NVIDIA that change what NVML cannot: by path, without a shell."""
+"""Runs a program of the host by its path, without a shell, and keeps only why it failed."""
 
 import subprocess
 
-from agents.doctor.machine import SEARCH
+# Where administrators' programs are; the agent's own PATH does not count.
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRONMENT = {"PATH": SEARCH_PATH, "LC_ALL": "C"}
+MAX_CHARACTERS = 200
 
-ENVIRONMENT = {"PATH": SEARCH, "LC_ALL": "C"}
-MOST_WORDS = 200
 
+def program_failure(seconds: float, program: str, *arguments: str) -> str:
+    """Why the program failed, in the last words it printed; empty if it exited with 0.
 
-def refusal(seconds: float, program: str, *arguments: str) -> str:
-    """Why the program did not do it, in its own last words; empty where it ended well."""
+    `seconds`: it is killed when it runs longer."""
     try:
         done = subprocess.run(  # noqa: S603 - a path of the node's policy, an argument list
             [program, *arguments],
@@ -26,5 +28,5 @@ def refusal(seconds: float, program: str, *arguments: str) -> str:
         return f"{program} cannot be run: {error.strerror}"
     if done.returncode == 0:
         return ""
-    said = " ".join(done.stdout.decode("utf-8", "replace").split())[-MOST_WORDS:]
-    return f"{program} ended with {done.returncode}: {said}"
+    output = " ".join(done.stdout.decode("utf-8", "replace").split())[-MAX_CHARACTERS:]
+    return f"{program} ended with {done.returncode}: {output}"

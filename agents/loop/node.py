@@ -17,7 +17,10 @@ from agents.contract.documents import (
     ObservedDocument,
     ReplicaState,
 )
-from agents.loop.observe import Hardware, in_the_dark, observed
+from agents.facts.device_keys import place_of
+from agents.facts.failures import Failure
+from agents.hardware import Hardware
+from agents.loop.observe import in_the_dark, observed
 from agents.loop.reconcile import (
     Action,
     Fail,
@@ -31,11 +34,10 @@ from agents.loop.reconcile import (
     removes_too_much,
 )
 from agents.mps.shares import Shares, View
-from agents.nvml.session import NvmlFailure
+from agents.nvml.errors import NvmlFailure
 from agents.partitioning.carver import Carver
-from agents.partitioning.steps import place_of
 from agents.runtime.base import Phase, Runtime, RuntimeFailure, Seen
-from agents.state.journal import Failure, Journal
+from agents.state.journal import Journal
 
 TICK_SECONDS = 5.0
 WORKERS = 8

@@ -1,14 +1,9 @@
 """What the node sees, as the document that it reports. GPU facts are read when they may have
 changed, not at every look: asking a driver is slow."""
 
-import os
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from agents.contract.boards import Board
 from agents.contract.discovered_boards import told
 from agents.contract.documents import (
     DesiredReplica,
@@ -22,149 +17,21 @@ from agents.contract.documents import (
     ReplicaWish,
     SliceProblem,
 )
-from agents.contract.topology import NodeTopology
-from agents.doctor.machine import RealMachine
-from agents.doctor.preflight import Preflight
 from agents.facts.device_keys import DeviceKey, whole_gpu
-from agents.health.attention import Attention
-from agents.health.watch import HealthWatch
-from agents.host import disk_space as disk
-from agents.host.job_disk import JobDisk
-from agents.nvml.profiles import Discovery
-from agents.nvml.session import GpuFacts, InstanceFacts, Nvml, NvmlCode, NvmlFailure
-from agents.partitioning.steps import Problem
-from agents.runtime.base import Phase, Runtime, Seen
-from agents.state.identity import boot_id
-from agents.state.journal import Failure, Journal
-from agents.topology.wiring import Wiring
+from agents.facts.failures import Failure
+from agents.facts.gpus import GpuFacts, InstanceFacts
+from agents.hardware import Hardware
+from agents.host.machine_ids import boot_id
+from agents.runtime.base import Phase, Seen
 
-VERSION = "0.1.0"
 STATES = {
     Phase.CREATED: ReplicaState.READY,
     Phase.RUNNING: ReplicaState.RUNNING,
     Phase.EXITED: ReplicaState.EXITED,
 }
-# How old what was read may grow where news never leave a quiet moment.
-REFRESH_SECONDS = 5.0
 # As many problems as a document takes.
 MOST_PROBLEMS = 64
 DARK = "Nothing is started or removed here for now."
-
-
-class Hardware:
-    """GPUs and instances as last read. `refresh` after anything that may have changed them."""
-
-    def __init__(
-        self,
-        nvml: Nvml,
-        runtime: Runtime,
-        var: Path,
-        *,
-        simulated: bool,
-        preflight: Preflight | None = None,
-        accepted: frozenset[str] = frozenset(),
-        wiring: Wiring | None = None,
-        watch: HealthWatch | None = None,
-        share_clients: int = 0,
-        job_disk: JobDisk | None = None,
-    ) -> None:
-        """A node with a real driver is examined; a simulated one only by a `preflight` given.
-        `accepted`: checks whose block does not count here. `share_clients` as in NodeFacts.
-        `job_disk`: where jobs write; None: this node does not say how much disk it has."""
-        self.nvml = nvml
-        self.watch = watch or HealthWatch()
-        self.attention = Attention(self.watch)
-        self.discovery = Discovery()
-        self.var = var
-        self.job_disk = job_disk or JobDisk()
-        self.wiring = wiring
-        self.topology = NodeTopology()
-        self.preflight = preflight or Preflight(
-            None if simulated else lambda: RealMachine(var, runtime.kind, nvml, simulated=False),
-            accepted=accepted,
-        )
-        self.preflight.examine()
-        self._lock = threading.Lock()
-        self._reading = threading.Lock()
-        self._is_full = disk.is_full(var)
-        self._stale_at = 0.0
-        facts = _facts(nvml, runtime, var, simulated=simulated)
-        self.facts = replace(facts, share_clients=share_clients)
-        self.gpus: list[GpuFacts] = []
-        self.instances: list[InstanceFacts] = []
-        self.problems: list[Problem] = []
-        # By the partitioning: why a GPU takes no new work, and what the whole node has to hear.
-        self.out_of_service: dict[str, str] = {}
-        self.node_problems: tuple[str, ...] = ()
-        self.refresh()
-
-    def is_due(self) -> bool:
-        """Whether something was heard, or what was read is old."""
-        return self.watch.has_news or time.monotonic() > self._stale_at
-
-    def refresh(self) -> None:
-        """Read all anew. A GPU that does not answer stays as it was last, and is not healthy."""
-        with self._reading:
-            self._stale_at = time.monotonic() + REFRESH_SECONDS
-            self._look_at_disk()
-            self.preflight.examine_when_due()
-            gpus = self.discovery.of(self.nvml.devices())
-            judged = self.attention.look(gpus)
-            absent = judged.lost | judged.silent
-            instances = [
-                instance
-                for gpu in judged.gpus
-                if gpu.mig_current
-                for instance in self._instances(gpu, is_absent=gpu.uuid in absent)
-            ]
-            with self._lock:
-                self.gpus, self.instances = list(judged.gpus), instances
-        if self.wiring is not None:
-            self.topology = self.wiring.told(tuple((g.uuid, g.mig_current) for g in gpus))
-
-    def devices(self) -> dict[DeviceKey, str]:
-        """Every device that stands on a healthy GPU, with the driver's UUID for it."""
-        with self._lock:
-            gpus, instances = self.gpus, self.instances
-        well = {g.uuid for g in gpus if g.healthy}
-        whole = {whole_gpu(g.uuid): g.uuid for g in gpus if not g.mig_current and g.healthy}
-        return whole | {i.key: i.uuid for i in instances if i.uuid and i.gpu_uuid in well}
-
-    def idle_devices(self) -> dict[DeviceKey, str]:
-        """Those of `devices` that no stranger's process is on: these can be given now."""
-        shut = self.attention.strangers.held_back
-        return {key: uuid for key, uuid in self.devices().items() if key not in shut}
-
-    def attend(
-        self, replicas: tuple[DesiredReplica, ...], seen: Mapping[str, Seen], journal: Journal
-    ) -> None:
-        """Draw what health means for the work here: who fails, and what is held back."""
-        self.attention.attend(replicas, seen, self.instances, journal)
-
-    def _instances(self, gpu: GpuFacts, *, is_absent: bool) -> list[InstanceFacts]:
-        if not is_absent:
-            try:
-                return [_planned(i, gpu.board) for i in self.nvml.instances(gpu.uuid)]
-            except NvmlFailure as failure:
-                if failure.code is not NvmlCode.GPU_LOST:
-                    raise
-        return [i for i in self.instances if i.gpu_uuid == gpu.uuid]
-
-    def _look_at_disk(self) -> None:
-        """An examination is due as soon as the disk is full, or has room again."""
-        free_mib, jobs_mib = disk.free_mib(self.var), self.job_disk.mib()
-        self.facts = replace(self.facts, disk_free_mib=free_mib, disk_mib=jobs_mib)
-        is_full = disk.is_full(self.var)
-        if is_full != self._is_full:
-            self._is_full = is_full
-            self.preflight.hurry()
-
-
-def _planned(instance: InstanceFacts, board: Board) -> InstanceFacts:
-    """By the name that the plan has for its profile: drivers differ in names (one GB200 prints
-    1g.23gb, another 1g.24gb: mig-parted #227), not in ids."""
-    profile = board.profile_by_id(instance.profile_id)
-    return replace(instance, profile=profile.name) if profile else instance
 
 
 def observed(
@@ -292,21 +159,3 @@ def _in_service(gpu: ObservedGpu, out_of_service: Mapping[str, str]) -> Observed
     """A GPU whose partitions cannot be what is asked is not healthy either, and says why."""
     why = out_of_service.get(gpu.uuid, "")
     return replace(gpu, healthy=False, health_reason=why[:512]) if why and gpu.healthy else gpu
-
-
-def _facts(nvml: Nvml, runtime: Runtime, var: Path, *, simulated: bool) -> NodeFacts:
-    versions = nvml.versions()
-    page = os.sysconf("SC_PAGE_SIZE")
-    return NodeFacts(
-        cpu_milli=len(os.sched_getaffinity(0)) * 1_000,
-        memory_mib=os.sysconf("SC_PHYS_PAGES") * page >> 20,
-        disk_free_mib=disk.free_mib(var),
-        runtime=runtime.kind,
-        runtime_version=runtime.version(),
-        fabric=runtime.fabric(),
-        driver_version=versions.driver,
-        nvml_version=versions.nvml,
-        cuda_version=versions.cuda,
-        simulated=simulated,
-        agent_version=VERSION,
-    )

@@ -12,8 +12,8 @@ from agents.contract.documents import (
     ReplicaWish,
 )
 from agents.facts.device_keys import DeviceKey, device_key
+from agents.facts.failures import Failure
 from agents.runtime.base import Phase, Seen
-from agents.state.journal import Failure
 
 MASS_REMOVAL_LEAST = 2
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from agents.facts.device_keys import whole_gpu
+from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.mps.limits import clients
 from agents.mps.refusals import Place, Room
-from agents.nvml.session import GpuFacts, InstanceFacts
 
 
 def rooms(

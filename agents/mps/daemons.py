@@ -18,7 +18,7 @@ from agents.mps.control import PID_FILE, Control, ControlCode, ControlFailure
 from agents.mps.grants import Home
 from agents.mps.record import Record, save
 from agents.nvml.compute import set_exclusive
-from agents.nvml.session import NvmlCode, NvmlFailure
+from agents.nvml.errors import NvmlCode, NvmlFailure
 
 LAUNCH = Path(__file__).with_name("exec_as_user.py")
 START_SECONDS = 10.0

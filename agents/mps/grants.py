@@ -2,33 +2,16 @@
 so that a restarted agent finds what the one before began."""
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplica, Device, SliceKind
 from agents.facts.device_keys import device_key
 from agents.mps.refusals import Place
+from agents.runtime.grants import NOTHING, Grant
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a replica is given beside its devices: names of its environment, and folders of the host
-    (source, target) that its container sees."""
-
-    env: dict[str, str] = field(default_factory=dict)
-    mounts: tuple[tuple[str, str], ...] = ()
-
-
-NOTHING = Grant()
-Granting = Callable[[DesiredReplica, Sequence[str]], Grant]
-
-
-def nothing(replica: DesiredReplica, devices: Sequence[str]) -> Grant:
-    """For runtimes of a node that gives no shares."""
-    return NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,20 @@ from agents.contract.documents import (
     ReplicaWish,
 )
 from agents.facts.device_keys import device_key
+from agents.facts.failures import Failure
+from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.mps.capacities import rooms
 from agents.mps.control import ControlCode, ControlFailure
 from agents.mps.daemons import Daemon
 from agents.mps.fault_isolation import may_have_hurt, of_gpu, of_neighbour
-from agents.mps.grants import Grant, Home, grant, home_of, per_client, share_of
+from agents.mps.grants import Home, grant, home_of, per_client, share_of
 from agents.mps.record import Holder, Record, load
 from agents.mps.refusals import Place, ShareCode, claims_of, refusals, touch
 from agents.mps.support import UNABLE, Ability
-from agents.nvml.session import GpuFacts, InstanceFacts, NvmlFailure
+from agents.nvml.errors import NvmlFailure
 from agents.runtime.base import Phase, RuntimeFailure, Seen
-from agents.state.journal import Failure, Journal
+from agents.runtime.grants import Grant
+from agents.state.journal import Journal
 
 NOWHERE = Path(os.devnull)
 GRACE_SECONDS = 5

@@ -2,7 +2,7 @@
 
 import pynvml
 
-from agents.nvml.session import told
+from agents.nvml.errors import told
 
 
 def set_exclusive(uuid: str, *, on: bool) -> None:

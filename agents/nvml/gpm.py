@@ -12,7 +12,7 @@ from typing import Any
 import pynvml
 
 from agents.contract.telemetry import Why
-from agents.nvml.session import NvmlCode, NvmlFailure, told
+from agents.nvml.errors import NvmlCode, NvmlFailure, told
 
 METRICS = {
     "active_percent": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,

@@ -3,13 +3,14 @@
 import contextlib
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
-from agents.health.verdict import EventKind, Reads
-from agents.nvml.session import GpuFacts, NvmlCode, NvmlFailure, text, told
+from agents.facts.gpu_health import EventKind, Heard, Reads
+from agents.facts.gpus import GpuFacts
+from agents.nvml.errors import NvmlCode, NvmlFailure, told
+from agents.nvml.session import text
 
 KINDS = {
     pynvml.nvmlEventTypeXidCriticalError: EventKind.XID,
@@ -24,17 +25,6 @@ SILENT = (
     pynvml.NVMLError_NoPermission,
     pynvml.NVMLError_InvalidArgument,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """One event as NVML gives it. `xid` is 0 where it is none; instances are None for the GPU."""
-
-    gpu_uuid: str
-    kind: EventKind
-    xid: int
-    gpu_instance: int | None
-    compute_instance: int | None
 
 
 class EventSet:

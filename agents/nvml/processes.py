@@ -6,7 +6,7 @@ from typing import Any
 
 import pynvml
 
-from agents.nvml.session import told
+from agents.nvml.errors import told
 
 # nvml.h: no instance is meant.
 NO_INSTANCE = 0xFFFFFFFF

@@ -2,28 +2,14 @@
 
 from collections.abc import Iterator
 from ctypes import byref, c_uint
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pynvml
 
 from agents.contract.boards import Profile, board_named
-from agents.nvml.session import GpuFacts, text, told
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileFacts:
-    """One GPU-instance profile as the driver tells it. `places` are (start, size) in memory slices;
-    `remaining` is how many can still be made, None while MIG is off."""
-
-    id: int
-    query_index: int
-    name: str
-    compute_slices: int
-    memory_mib: int
-    multiprocessors: int
-    max_instances: int
-    places: tuple[tuple[int, int], ...]
-    remaining: int | None
+from agents.facts.gpus import GpuFacts, ProfileFacts
+from agents.nvml.errors import told
+from agents.nvml.session import text
 
 
 def read_profiles(gpu_uuid: str) -> list[ProfileFacts]:

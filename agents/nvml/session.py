@@ -7,112 +7,13 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from ctypes import byref, c_uint
-from dataclasses import dataclass
-from enum import StrEnum
 
 import pynvml
 
-from agents.contract.boards import Board, Profile, board_named, unknown_board
-from agents.facts.device_keys import DeviceKey
+from agents.facts.gpus import GpuFacts, InstanceFacts, Versions
+from agents.nvml.errors import NvmlCode, NvmlFailure, code_of, told
 
 MIB = 1 << 20
-
-
-class NvmlCode(StrEnum):
-    """NVML's refusals that the agent tells apart."""
-
-    NOT_SUPPORTED = "not_supported"
-    NO_PERMISSION = "no_permission"
-    NOT_FOUND = "not_found"
-    INVALID_ARGUMENT = "invalid_argument"
-    IN_USE = "in_use"
-    INSUFFICIENT_RESOURCES = "insufficient_resources"
-    RESET_REQUIRED = "reset_required"
-    GPU_LOST = "gpu_lost"
-    NO_LIBRARY = "no_library"
-    OTHER = "other"
-
-
-_CODES = {
-    pynvml.NVML_ERROR_NOT_SUPPORTED: NvmlCode.NOT_SUPPORTED,
-    pynvml.NVML_ERROR_NO_PERMISSION: NvmlCode.NO_PERMISSION,
-    pynvml.NVML_ERROR_NOT_FOUND: NvmlCode.NOT_FOUND,
-    pynvml.NVML_ERROR_INVALID_ARGUMENT: NvmlCode.INVALID_ARGUMENT,
-    pynvml.NVML_ERROR_IN_USE: NvmlCode.IN_USE,
-    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: NvmlCode.INSUFFICIENT_RESOURCES,
-    pynvml.NVML_ERROR_RESET_REQUIRED: NvmlCode.RESET_REQUIRED,
-    pynvml.NVML_ERROR_GPU_IS_LOST: NvmlCode.GPU_LOST,
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: NvmlCode.NO_LIBRARY,
-}
-
-
-@dataclass
-class NvmlFailure(Exception):
-    """A refused call: what was tried, and NVML's word for why not."""
-
-    code: NvmlCode
-    sentence: str
-
-    def __str__(self) -> str:
-        return self.sentence
-
-
-@dataclass(frozen=True, slots=True)
-class GpuFacts:
-    """A GPU as the driver tells it. MIG modes are None where the board has no MIG. `discovered`:
-    the profiles of a board that the table lacks (`agents.nvml.profiles.Discovery`)."""
-
-    index: int
-    uuid: str
-    product_name: str
-    memory_mib: int
-    pci_bus_id: str
-    numa_node: int | None
-    mig_current: bool | None
-    mig_pending: bool | None
-    healthy: bool = True
-    health_reason: str = ""
-    discovered: tuple[Profile, ...] = ()
-
-    @property
-    def board(self) -> Board:
-        known = board_named(self.product_name, self.memory_mib)
-        return known or unknown_board(self.product_name, self.memory_mib, self.discovered)
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceFacts:
-    """A GPU instance. Without a compute instance (`uuid` empty) it holds slices, but no CUDA
-    program can see it."""
-
-    gpu_uuid: str
-    instance_id: int
-    profile_id: int
-    profile: str
-    start: int
-    size: int
-    uuid: str = ""
-
-    @property
-    def key(self) -> DeviceKey:
-        return (self.gpu_uuid, self.profile, self.start, self.size)
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    driver: str
-    nvml: str
-    cuda: str
-
-
-@contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
-    """Raises NvmlFailure where NVML refuses what is done inside; `what` begins its sentence."""
-    try:
-        yield
-    except pynvml.NVMLError as error:
-        code = _CODES.get(error.value, NvmlCode.OTHER)
-        raise NvmlFailure(code, f"{what}: {error}") from error
 
 
 class Nvml:
@@ -205,7 +106,7 @@ class Nvml:
             current, pending = _mig_mode(pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid))
         if current is on:
             return
-        code = _CODES.get(status, NvmlCode.OTHER)
+        code = code_of(status)
         if status == pynvml.NVML_SUCCESS and pending is on:
             code = NvmlCode.RESET_REQUIRED
         raise NvmlFailure(code, f"MIG of {gpu_uuid} is not {'on' if on else 'off'} yet: {code}")

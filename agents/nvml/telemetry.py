@@ -12,8 +12,9 @@ from typing import Any
 import pynvml
 
 from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
+from agents.nvml.errors import NvmlFailure, told
 from agents.nvml.gpm import Activity, Answer, all_missing, lacks_counters, why
-from agents.nvml.session import MIB, NvmlFailure, text, told
+from agents.nvml.session import MIB, text
 
 # nvmlFieldValue_t.scopeId for all NVLinks of a GPU together (nvml.h, fields 138 and 139).
 ALL_LINKS = 0xFFFFFFFF

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from agents.partitioning.steps import Problem
+from agents.facts.partitions import Problem
 
 # Our choice: an exporter that lets go at once is met at once, one that stays costs a call in 20 s.
 FIRST_PAUSE_SECONDS = 1.0

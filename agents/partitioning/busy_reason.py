@@ -4,11 +4,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agents.host.device_users import MONITORS, Files, Holder, files_of, program_of, scan
+from agents.facts.partitions import Problem
+from agents.host.device_users import MONITORS, Holder, files_of, program_of, scan
+from agents.host.files import HostFiles
+from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import Client, clients, minor_number
-from agents.nvml.session import NvmlCode, NvmlFailure
 from agents.partitioning.execute import plainly
-from agents.partitioning.steps import Create, Problem, SetMode, Step, gpu_of
+from agents.partitioning.steps import Create, SetMode, Step, gpu_of
 
 MOST_NAMED = 4
 # It keeps every GPU open and is never in the way. The kernel's 15 characters of its name.
@@ -18,7 +20,7 @@ PAUSE = "pause it: sudo systemctl stop nvidia-dcgm"
 LOOK = "No process is seen that holds it; look as root: sudo fuser -v /dev/nvidia*"
 
 
-def explain(files: Files, step: Step, failure: NvmlFailure) -> Problem:
+def explain(files: HostFiles, step: Step, failure: NvmlFailure) -> Problem:
     """The driver's words, and who holds the GPU or the instance where it is in use."""
     plain = plainly(step, failure)
     if failure.code is not NvmlCode.IN_USE:
@@ -26,7 +28,7 @@ def explain(files: Files, step: Step, failure: NvmlFailure) -> Problem:
     return replace(plain, sentence=f"{plain.sentence}. {_who(files, step)}")
 
 
-def holders(files: Files, step: Step) -> list[Holder]:
+def holders(files: HostFiles, step: Step) -> list[Holder]:
     """Who is in the way of a step: the processes that NVML lists, else those that have its files
     open. Handles that leak, and monitors, are on no list (DCGM #95, go-nvml #146)."""
     gpu = gpu_of(step)
@@ -58,7 +60,7 @@ def _is_in_the_way(client: Client, step: Step) -> bool:
             return client.gpu_instance == step.instance_id
 
 
-def _who(files: Files, step: Step) -> str:
+def _who(files: HostFiles, step: Step) -> str:
     try:
         found = holders(files, step)
     except NvmlFailure:

@@ -13,30 +13,22 @@ from pathlib import Path
 from agents.admission.policy import Policy
 from agents.contract.calls import EventType
 from agents.contract.documents import DesiredDocument
-from agents.doctor.machine import Files as RealFiles
-from agents.facts.device_keys import DeviceKey
-from agents.host.device_users import Files
-from agents.loop.observe import Hardware
+from agents.facts.device_keys import DeviceKey, Place
+from agents.facts.gpus import GpuFacts
+from agents.facts.partitions import Claim, Problem
+from agents.hardware import Hardware
+from agents.host.files import FileTree, HostFiles
+from agents.host.machine_ids import boot_id
+from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import clients, is_passed_through
-from agents.nvml.session import GpuFacts, NvmlCode, NvmlFailure
 from agents.partitioning import cdi, modes
 from agents.partitioning.backoff import News, Patience
 from agents.partitioning.busy_reason import explain
 from agents.partitioning.diff import diff
 from agents.partitioning.execute import carry_out
-from agents.partitioning.ownership import Claim, Survey, survey, unmanaged
-from agents.partitioning.steps import (
-    Create,
-    Destroy,
-    Place,
-    Problem,
-    SetMode,
-    Step,
-    WantedSlice,
-    gpu_of,
-)
+from agents.partitioning.ownership import Survey, survey, unmanaged
+from agents.partitioning.steps import Create, Destroy, SetMode, Step, WantedSlice, gpu_of
 from agents.runtime.injection import CDI
-from agents.state.identity import boot_id
 from agents.state.journal import Journal
 
 # With one of these a GPU is not what the portal thinks that it is: it takes no new work.
@@ -61,13 +53,13 @@ class Carver:
         policy: Policy,
         now: Callable[[], float],
         wake: Callable[[], None],
-        files: Files | None = None,
+        files: HostFiles | None = None,
     ) -> None:
         self.hardware = hardware
         self.journal = journal
         self.policy = policy
         self.wake = wake
-        self.files = files or RealFiles(Path("/"))
+        self.files = files or FileTree(Path("/"))
         self.patience = Patience(now)
         if (memory := json.loads(journal.fact(MEMORY) or "{}")).get("boot") == boot_id():
             self.patience.remember(memory["streaks"])

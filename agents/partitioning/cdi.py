@@ -3,7 +3,7 @@ moment, so it is made anew after each change of partitions (HAMi #1903)."""
 
 from pathlib import Path
 
-from agents.host.programs import refusal
+from agents.host.programs import program_failure
 
 GENERATE_SECONDS = 60.0
 FAILED = "cdi_failed"
@@ -30,7 +30,7 @@ class CdiSpec:
         it named before is still named."""
         self._made_for, self._names = None, self._names & uuids
         arguments = (f"--output={self.path}", "--device-name-strategy=uuid")
-        if why := refusal(GENERATE_SECONDS, self.program, "cdi", "generate", *arguments):
+        if why := program_failure(GENERATE_SECONDS, self.program, "cdi", "generate", *arguments):
             return why
         try:
             text = Path(self.path).read_text("utf-8")

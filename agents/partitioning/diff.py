@@ -10,17 +10,10 @@ from dataclasses import replace
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layouts
-from agents.nvml.session import GpuFacts, InstanceFacts
-from agents.partitioning.steps import (
-    Changes,
-    Complete,
-    Create,
-    Destroy,
-    Place,
-    Problem,
-    SetMode,
-    WantedSlice,
-)
+from agents.facts.device_keys import Place
+from agents.facts.gpus import GpuFacts, InstanceFacts
+from agents.facts.partitions import Problem
+from agents.partitioning.steps import Changes, Complete, Create, Destroy, SetMode, WantedSlice
 
 
 def diff(

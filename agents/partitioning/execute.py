@@ -2,16 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
-from agents.nvml.session import Nvml, NvmlFailure
-from agents.partitioning.steps import (
-    Complete,
-    Create,
-    Destroy,
-    Problem,
-    SetMode,
-    Step,
-    gpu_of,
-)
+from agents.facts.partitions import Problem
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.session import Nvml
+from agents.partitioning.steps import Complete, Create, Destroy, SetMode, Step, gpu_of
 
 
 def plainly(step: Step, failure: NvmlFailure) -> Problem:

@@ -1,9 +1,9 @@
 """A MIG mode that is set, and does not come true by itself: on Ampere a change waits for a reset of
 the GPU, in a virtual machine that the GPU was passed to for a reboot (MIG User Guide)."""
 
-from agents.host.programs import refusal
-from agents.nvml.session import GpuFacts
-from agents.partitioning.steps import Problem
+from agents.facts.gpus import GpuFacts
+from agents.facts.partitions import Problem
+from agents.host.programs import program_failure
 
 RESET_SECONDS = 120.0
 RESET_REQUIRED, REBOOT_REQUIRED = "reset_required", "reboot_required"
@@ -32,7 +32,7 @@ def reset(program: str, gpu: GpuFacts) -> Problem | None:
 
     Our own session keeps the GPU open too. That a driver lets it be reset nevertheless is not
     verified; one that does not says that it is in use, and the reset is left to a person."""
-    why = refusal(RESET_SECONDS, program, "--gpu-reset", "-i", gpu.uuid)
+    why = program_failure(RESET_SECONDS, program, "--gpu-reset", "-i", gpu.uuid)
     if not why:
         return None
     return reset_required(gpu, why) if "in use" in why.lower() else reboot_required(gpu, why)

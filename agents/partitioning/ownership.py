@@ -9,35 +9,10 @@ with an instance of another is left alone.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agents.nvml.session import GpuFacts, InstanceFacts
-from agents.partitioning.steps import Place, Problem, WantedSlice
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A place that we made an instance at, or are about to. `uuid` is empty, and `instance_id` is
-    None, while it is not known what came of it."""
-
-    gpu_uuid: str
-    start: int
-    size: int
-    profile: str
-    instance_id: int | None = None
-    uuid: str = ""
-
-    @property
-    def place(self) -> Place:
-        return (self.gpu_uuid, self.start, self.size)
-
-    def covers(self, instance: InstanceFacts) -> bool:
-        """Whether it is this instance, whole or half-made."""
-        if (instance.profile, place_of_instance(instance)) != (self.profile, self.place):
-            return False
-        if self.instance_id is None or (self.uuid and instance.uuid == self.uuid):
-            return True
-        # It lost its compute instance, or has just got one: its GPU instance is still the same.
-        is_half = not instance.uuid or not self.uuid
-        return is_half and instance.instance_id == self.instance_id
+from agents.facts.device_keys import Place
+from agents.facts.gpus import GpuFacts, InstanceFacts
+from agents.facts.partitions import Claim, Problem, place_of_instance
+from agents.partitioning.steps import WantedSlice
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +54,6 @@ def unmanaged(gpus: Collection[GpuFacts], found: Survey) -> list[Problem]:
         Problem(uuid, "unmanaged", _sentence(indexes.get(uuid, 0), instances))
         for uuid, instances in found.foreign.items()
     ]
-
-
-def place_of_instance(instance: InstanceFacts) -> Place:
-    return (instance.gpu_uuid, instance.start, instance.size)
 
 
 def claim_to(instance: InstanceFacts) -> Claim:

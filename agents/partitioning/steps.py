@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agents.contract.documents import Device
-from agents.facts.device_keys import device_key
-
-Place = tuple[str, int, int]  # GPU UUID, start, size; a whole GPU has size 0
+from agents.facts.partitions import Problem
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,16 +47,6 @@ class Destroy:
 Step = SetMode | Create | Complete | Destroy
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What could not be done, and why. `slice`: the wanted slice's id, where it is about one."""
-
-    gpu_uuid: str
-    code: str
-    sentence: str
-    slice: str = ""
-
-
 @dataclass
 class Changes:
     """The steps in order, and what cannot be wanted together."""
@@ -71,9 +58,3 @@ class Changes:
 def gpu_of(step: Step) -> str:
     """The UUID of the GPU that a step changes."""
     return step.slice.gpu_uuid if isinstance(step, Create) else step.gpu_uuid
-
-
-def place_of(device: Device) -> Place:
-    """Where a replica's device is, whatever its profile."""
-    gpu_uuid, _, start, size = device_key(device)
-    return (gpu_uuid, start, size)

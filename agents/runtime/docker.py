@@ -13,12 +13,12 @@ from docker.models.containers import Container
 
 from agents.admission.policy import Policy
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
-from agents.mps.grants import Granting, nothing
 from agents.runtime.base import EngineAway, Phase, RuntimeFailure, Seen, container_name
 from agents.runtime.docker_errors import told
 from agents.runtime.docker_log_copies import LogCopies
 from agents.runtime.docker_network import HOST, Networks
 from agents.runtime.docker_recipe import LABEL, Recipe
+from agents.runtime.grants import Granting, nothing
 from agents.runtime.image import require_harmless
 
 # Engine 20.10 and newer; named, so that the SDK need not ask (and leave a socket open).

@@ -11,9 +11,9 @@ from docker.types import LogConfig, Mount, Ulimit
 
 from agents.admission.policy import Policy
 from agents.contract.documents import DesiredReplica, Rendezvous
-from agents.mps.grants import Grant, Granting
 from agents.runtime.base import container_name, free_port
 from agents.runtime.docker_network import HOST
+from agents.runtime.grants import Grant, Granting
 from agents.runtime.injection import device_requests
 from agents.runtime.launch import command, environment
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
-from agents.mps.grants import Granting, nothing
 from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name, free_port
 from agents.runtime.child import write
+from agents.runtime.grants import Granting, nothing
 from agents.runtime.launch import command, environment
 
 CHILD = Path(__file__).with_name("child.py")

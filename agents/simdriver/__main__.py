@@ -3,8 +3,8 @@
 import argparse
 import sys
 
-from agents.simdriver.command import main as simulate
 from agents.simdriver.arguments import describe
+from agents.simdriver.command import main as simulate
 
 
 def main(arguments: list[str]) -> int:

@@ -15,9 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from agents.contract.calls import EnrolRequest, HelloRequest, hello_bytes
 from agents.contract.documents import PROTOCOL
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-MACHINE_ID = Path("/etc/machine-id")
+from agents.host.machine_ids import boot_id, machine_id
 
 
 class Identity:
@@ -42,17 +40,17 @@ class Identity:
             node=name,
             join_token=join_token,
             public_key=base64.b64encode(public).decode(),
-            machine_id=_first_line(MACHINE_ID),
+            machine_id=machine_id(),
         )
 
     def hello_request(self, *, skew_ms: int = 0) -> HelloRequest:
         """A signed hello. `skew_ms`: how far the portal's clock is ahead, as it last told."""
-        node_id, boot_id = self.node_id, _first_line(BOOT_ID)
+        node_id, boot = self.node_id, boot_id()
         time_ms = time.time_ns() // 1_000_000 + skew_ms
         nonce = secrets.token_urlsafe(24)
-        signed = hello_bytes(node_id, boot_id, time_ms, nonce, PROTOCOL)
+        signed = hello_bytes(node_id, boot, time_ms, nonce, PROTOCOL)
         signature = base64.b64encode(self._key.sign(signed)).decode()
-        return HelloRequest(node_id, boot_id, time_ms, nonce, signature)
+        return HelloRequest(node_id, boot, time_ms, nonce, signature)
 
     def _load(self) -> Ed25519PrivateKey:
         if self._key_path.exists():
@@ -63,11 +61,3 @@ class Identity:
         raw = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
         self._key_path.write_bytes(raw)
         return key
-
-
-def boot_id() -> str:
-    return _first_line(BOOT_ID)
-
-
-def _first_line(path: Path) -> str:
-    return path.read_text("utf-8").strip() if path.exists() else ""

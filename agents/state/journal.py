@@ -6,7 +6,6 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 from agents.contract.calls import AgentEvent, EventType
 from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, read_desired
-from agents.partitioning.ownership import Claim
+from agents.facts.failures import Failure
+from agents.facts.partitions import Claim
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -33,14 +33,6 @@ MAX_EVENTS_PER_CALL = 200
 
 class JournalError(Exception):
     """The file cannot be used as a journal; the agent does not start."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a replica could not be prepared or started here."""
-
-    code: str
-    sentence: str
 
 
 class Journal:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agents.contract.telemetry import GpuSample
-from agents.nvml.session import NvmlFailure
+from agents.nvml.errors import NvmlFailure
 from agents.nvml.telemetry import Sensors
 
 # A look costs tens of calls of the driver per GPU: oftener would be felt.

@@ -3,8 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
+from agents.facts.wiring import Fabric, GpuWiring
 from agents.topology.nics import Network, Nic
-from agents.topology.pairs import Fabric, GpuWiring, Pair, Topology
+from agents.topology.pairs import Pair, Topology
 
 SCHEMA = 1
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agents.topology.pairs import Level
+from agents.facts.wiring import Level
 from agents.topology.pci import PciPlace, level_between
 
 NEARNESS = {level: number for number, level in enumerate(Level)}

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
+from agents.facts.wiring import P2P, GpuWiring, Level
 from agents.topology.nics import Network, Nic
-from agents.topology.pairs import P2P, GpuWiring, Level, Pair, Topology
+from agents.topology.pairs import Pair, Topology
 from agents.topology.pci import level_between
 
 # In nvidia-smi's order. The sentences are ours.

@@ -13,7 +13,7 @@ from agents.contract.topology import (
     NodeTopology,
     ReportedNic,
 )
-from agents.nvml.session import NvmlFailure
+from agents.nvml.errors import NvmlFailure
 from agents.topology.nics import Network
 from agents.topology.pairs import Pair, Topology
 

@@ -17,7 +17,7 @@ from agents.contract.documents import (
     ReplicaWish,
     SliceKind,
 )
-from agents.doctor.machine import Files
+from agents.host.files import FileTree
 from agents.partitioning.carver import Carver
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_device, a_replica
@@ -50,7 +50,7 @@ class Carving:
             node.policy,
             lambda: self.now,
             node.wake,
-            Files(self.root),
+            FileTree(self.root),
         )
         self.node = node
 

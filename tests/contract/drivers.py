@@ -10,7 +10,8 @@ import pytest
 
 from agents.contract.boards import Board, boards
 from agents.contract.geometry import Placement
-from agents.nvml.session import Nvml, NvmlFailure
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.session import Nvml
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store

@@ -4,9 +4,11 @@ of the machine's own. What needs a fault is asked of the simulated one alone."""
 import pynvml
 import pytest
 
-from agents.health.verdict import EventKind, Reads, judge
+from agents.facts.gpu_health import EventKind, Reads
+from agents.health.verdict import judge
+from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.health import EventSet, read_health
-from agents.nvml.session import Nvml, NvmlCode, NvmlFailure
+from agents.nvml.session import Nvml
 from agents.simdriver.faults import ecc
 from agents.simdriver.health import inject_clear, inject_lost, inject_xid
 from tests.contract.drivers import WITH_MIG, WITHOUT_MIG, handle, real, simulated

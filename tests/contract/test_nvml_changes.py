@@ -9,8 +9,8 @@ import pynvml
 import pytest
 
 from agents.contract.boards import boards
+from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import Client, clients
-from agents.nvml.session import NvmlCode, NvmlFailure
 from agents.simdriver.state import Process
 from tests.contract.drivers import (
     WITH_MIG,

@@ -5,8 +5,9 @@ import pynvml
 import pytest
 
 from agents.contract.boards import boards
+from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import clients
-from agents.nvml.session import Nvml, NvmlCode, NvmlFailure
+from agents.nvml.session import Nvml
 from tests.contract.drivers import (
     WITH_MIG,
     WITHOUT_MIG,

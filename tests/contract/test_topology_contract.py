@@ -15,14 +15,15 @@ import pynvml
 import pytest
 
 from agents.__main__ import main
+from agents.facts.wiring import P2P, Level, Remote
+from agents.nvml.errors import NvmlFailure
 from agents.nvml.profiles import read_profiles
-from agents.nvml.session import Nvml, NvmlFailure
-from agents.nvml.topology import read_topology
+from agents.nvml.session import Nvml
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.layouts import LAYOUTS, level, switch_bus_id
 from agents.simdriver.state import new_node, read, write
 from agents.simdriver.store import Store
-from agents.topology.pairs import P2P, Level, Remote
+from agents.topology.reading import read_topology
 from tests.contract.drivers import handle, possible_placements, real
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"

@@ -16,17 +16,19 @@ from agents.contract.boards import boards
 from agents.contract.codec import decode, encode
 from agents.contract.documents import ObservedDocument
 from agents.contract.topology import FabricClique, GroupKind, NodeTopology
-from agents.loop.observe import Hardware, observed
+from agents.facts.wiring import FabricState, Level
+from agents.hardware import Hardware
+from agents.loop.observe import observed
 from agents.nvml.session import Nvml
-from agents.nvml.topology import read_topology
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.layouts import LAYOUTS
 from agents.simdriver.state import Node, new_node
 from agents.simdriver.store import Store
 from agents.simdriver.sysfs import tree_of
-from agents.topology.pairs import FabricState, Level, Topology
+from agents.topology.pairs import Topology
 from agents.topology.pci import level_between
+from agents.topology.reading import read_topology
 from agents.topology.sysfs import read_network
 from agents.topology.wiring import Wiring, reported
 from tests.contract.drivers import handle, real

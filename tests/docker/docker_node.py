@@ -9,8 +9,8 @@ import docker
 import pytest
 
 from agents.admission.policy import Policy
-from agents.mps.grants import Granting, nothing
 from agents.runtime.docker import DockerRuntime
+from agents.runtime.grants import Granting, nothing
 
 
 class DockerNode:

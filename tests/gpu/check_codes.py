@@ -2,8 +2,9 @@
 
 import pytest
 
+from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import clients
-from agents.nvml.session import Nvml, NvmlCode, NvmlFailure
+from agents.nvml.session import Nvml
 from tests.gpu.questions import NOBODY, PROBES
 
 # NVML's names of the agent's codes are the same words; these two come for functions, not for GPUs.

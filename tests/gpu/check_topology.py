@@ -4,7 +4,7 @@ import pynvml
 import pytest
 
 from agents.nvml.session import Nvml
-from agents.nvml.topology import CAPS
+from agents.nvml.wiring import CAPS
 
 
 @pytest.fixture

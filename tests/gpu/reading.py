@@ -13,11 +13,14 @@ from typing import Any, TypeVar
 import pynvml
 
 from agents.contract.boards import board_named
-from agents.nvml.profiles import ProfileFacts, read_profiles
-from agents.nvml.session import GpuFacts, InstanceFacts, Nvml, NvmlFailure
-from agents.nvml.topology import read_topology
+from agents.facts.gpus import GpuFacts, InstanceFacts, ProfileFacts
+from agents.facts.wiring import GpuWiring
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.profiles import read_profiles
+from agents.nvml.session import Nvml
 from agents.simdriver.install import install
-from agents.topology.pairs import GpuWiring, Topology, topology_of
+from agents.topology.pairs import Topology, topology_of
+from agents.topology.reading import read_topology
 from tests.gpu import guard
 from tests.gpu.questions import FACTS, PROBES, SETTINGS, TELEMETRY, asked
 

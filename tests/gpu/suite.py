@@ -7,7 +7,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from agents.nvml.session import NvmlFailure
+from agents.nvml.errors import NvmlFailure
 from tests.gpu import report
 from tests.gpu.reading import begin
 from tests.gpu.session import Session

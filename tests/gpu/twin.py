@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from agents.nvml.session import Nvml, NvmlFailure
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.session import Nvml
 from agents.simdriver.install import install
 from agents.simdriver.layouts import FLAT, LAYOUTS, Layout
 from agents.simdriver.state import new_node

@@ -19,8 +19,8 @@ from agents.partitioning.steps import WantedSlice
 from agents.runtime.image import CODE as IMAGE_CODE
 from agents.runtime.image import refusal as image_refusal
 from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
-from scheduler.core.placement.feasibility import impossible
-from scheduler.core.placement.legality import fits
+from scheduler.core.placement.feasibility import infeasible_reason
+from scheduler.core.placement.legality import illegal_reason
 from scheduler.core.request import RequestLimits, RequestRefused, parse_request
 from tests.support.snapshots import H200, a_cluster, a_job, a_node
 from tests.unit.agents.documents import a_desired, a_replica
@@ -48,7 +48,7 @@ def asked(**fields) -> Told:
 
 def never(*gpus, **fields) -> Told:
     """What the portal says at submit of a job that no GPU here can serve."""
-    said = impossible(a_job(**fields), a_cluster(a_node(*gpus, disk_total_mib=1_024)))
+    said = infeasible_reason(a_job(**fields), a_cluster(a_node(*gpus, disk_total_mib=1_024)))
     assert said is not None
     return str(said.code), said.sentence
 
@@ -70,7 +70,7 @@ def placed(gpu, *places, **fields) -> Told:
         for kind, profile, start, threads, memory in places
     ]
     ranks = tuple(ReplicaPlacement(rank, "n1", (device,)) for rank, device in enumerate(there))
-    said = fits(
+    said = illegal_reason(
         JobPlacement("1", ranks), a_job("1", replicas=len(ranks), **fields), a_cluster(a_node(gpu))
     )
     assert said is not None

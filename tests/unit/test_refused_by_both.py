@@ -10,7 +10,7 @@ from agents.admission.local_checks import refused
 from agents.admission.policy import Policy
 from agents.contract.codec import decode, encode
 from agents.contract.documents import Backend, DesiredDocument, Device, RuntimeKind, SliceKind
-from agents.nvml.session import InstanceFacts
+from agents.facts.gpus import InstanceFacts
 from scheduler.core.request import RequestLimits, parse_request
 from tests.support.both_sides import (
     GPU,

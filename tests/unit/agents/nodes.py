@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from agents.admission.policy import Policy
 from agents.contract.documents import RuntimeKind
+from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
-from agents.loop.observe import Hardware
 from agents.nvml.session import Nvml
 from agents.runtime.base import Phase, RuntimeFailure, Seen
 from agents.simdriver.install import install

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agents.facts.partitions import Problem
 from agents.partitioning.backoff import (
     LONGEST_PAUSE_SECONDS,
     QUARANTINE_SECONDS,
@@ -9,7 +10,6 @@ from agents.partitioning.backoff import (
     News,
     Patience,
 )
-from agents.partitioning.steps import Problem
 
 GPU = "GPU-1"
 IN_USE = Problem(GPU, "in_use", "GPU-1 is in use")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.doctor.machine import Files
 from agents.host.device_users import MONITORS, Holder, files_of, is_gpu_file, scan
+from agents.host.files import FileTree
 from tests.unit.agents.proc import a_process, capabilities
 
 
@@ -15,7 +15,7 @@ def files(tmp_path):
     a_process(tmp_path, 4_242, "nv-hostengine", "/dev/nvidia-caps/nvidia-cap31", "/dev/null")
     a_process(tmp_path, 77, "python", "/dev/nvidia0", "/dev/nvidiactl")
     a_process(tmp_path, 5, "bash", "/dev/pts/0")
-    return Files(tmp_path)
+    return FileTree(tmp_path)
 
 
 def pids(found):
@@ -46,7 +46,7 @@ def test_a_process_that_may_not_be_looked_into_is_told_apart(files, tmp_path):
 
 
 def test_a_machine_without_proc_tells_nothing(tmp_path):
-    assert scan(Files(tmp_path / "none"), is_gpu_file) is None
+    assert scan(FileTree(tmp_path / "none"), is_gpu_file) is None
 
 
 def test_a_holder_is_written_with_its_program_and_pid():

@@ -19,7 +19,7 @@ from agents.contract.documents import (
     ReplicaWish,
     digest,
 )
-from agents.doctor.host import LEAST_FREE_MIB, LEAST_FREE_PERCENT
+from agents.host.disk_space import LEAST_FREE_MIB, LEAST_FREE_PERCENT
 from agents.host.job_disk import DEFAULT_RESERVE, JobDisk, Reserve, reserve
 from agents.settings import job_disk, parser
 from agents.simdriver.install import uninstall

@@ -7,7 +7,8 @@ import pytest
 
 from agents.contract.calls import EventType
 from agents.contract.documents import DesiredDocument
-from agents.state.journal import MAX_EVENTS_PER_CALL, Failure, Journal, JournalError, clean
+from agents.facts.failures import Failure
+from agents.state.journal import MAX_EVENTS_PER_CALL, Journal, JournalError, clean
 from tests.unit.agents.documents import a_desired, a_replica
 
 STARTED = EventType.AGENT_STARTED

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from agents.nvml.session import InstanceFacts
-from agents.partitioning.ownership import Claim, claim_to, survey
+from agents.facts.gpus import InstanceFacts
+from agents.facts.partitions import Claim
+from agents.partitioning.ownership import claim_to, survey
 from agents.partitioning.steps import WantedSlice
 from agents.state.journal import Journal
 

@@ -4,7 +4,7 @@ import pytest
 
 from agents.contract.boards import boards
 from agents.contract.documents import GpuMode
-from agents.nvml.session import GpuFacts, InstanceFacts
+from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import WantedSlice
 

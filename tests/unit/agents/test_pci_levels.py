@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.topology.pairs import Level
+from agents.facts.wiring import Level
 from agents.topology.pci import PciPlace, kernel_bus_id, level_between, place_of
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from agents.contract.documents import Rendezvous, ReplicaWish, SliceKind
 from agents.facts.device_keys import device_key
+from agents.facts.failures import Failure
 from agents.loop.reconcile import (
     Fail,
     Forget,
@@ -21,7 +22,6 @@ from agents.loop.reconcile import (
     removes_too_much,
 )
 from agents.runtime.base import Phase, Seen
-from agents.state.journal import Failure
 from tests.unit.agents.documents import GPU, a_device, a_replica
 
 PREPARE, RUN, STOP = ReplicaWish.PREPARE, ReplicaWish.RUN, ReplicaWish.STOP

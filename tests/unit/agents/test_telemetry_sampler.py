@@ -13,7 +13,7 @@ from agents.contract.codec import encode
 from agents.contract.documents import ObservedDocument, ObservedGpu
 from agents.contract.errors import Code, ContractError
 from agents.contract.telemetry import GpuSample, TelemetryAnswer
-from agents.nvml.session import NvmlCode, NvmlFailure
+from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.portal.client import Client
 from agents.telemetry.endpoint import Endpoint, EndpointFailure
 from agents.telemetry.sampler import LEAST_SECONDS, Sampler

@@ -4,17 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from agents.topology.pairs import (
-    P2P,
-    PCIE_LANE,
-    Access,
-    GpuWiring,
-    Level,
-    NvLink,
-    Path,
-    Remote,
-    topology_of,
-)
+from agents.facts.wiring import P2P, PCIE_LANE, Access, GpuWiring, Level, NvLink, Path, Remote
+from agents.topology.pairs import topology_of
 from agents.topology.table import ranges, table
 
 OPEN = Access(P2P.OK, P2P.OK, P2P.OK, P2P.OK)

@@ -1,9 +1,7 @@
 """What a node reports of its topology, and when it asks the driver again."""
 
 from agents.contract.topology import FabricClique, GroupKind, NodeTopology, nvlink_domains
-from agents.nvml.session import NvmlFailure
-from agents.topology.nics import Network
-from agents.topology.pairs import (
+from agents.facts.wiring import (
     P2P,
     Access,
     Fabric,
@@ -13,8 +11,10 @@ from agents.topology.pairs import (
     NvLink,
     Path,
     Remote,
-    topology_of,
 )
+from agents.nvml.errors import NvmlFailure
+from agents.topology.nics import Network
+from agents.topology.pairs import topology_of
 from agents.topology.wiring import AGE_SECONDS, Wiring, reported
 
 CLUSTER = "11111111-2222-3333-4444-555555555555"

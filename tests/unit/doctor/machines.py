@@ -10,8 +10,9 @@ from pathlib import Path
 from agents.contract.documents import RuntimeKind
 from agents.doctor.checks import Verdict
 from agents.doctor.examination import CHECKS, examine
-from agents.doctor.machine import Command, Disk, Driver, Files, Output
-from agents.nvml.session import GpuFacts, Versions
+from agents.doctor.machine import Command, Disk, Driver, Output
+from agents.facts.gpus import GpuFacts, Versions
+from agents.host.files import FileTree
 
 GPU = "GPU-5f6cd0c1-9a51-4b1c-8d9e-1c0a6d2f0b11"
 SLICE = "MIG-9a1c4b6e-77a1-5c52-b0de-0b9f6f3a1d01"
@@ -79,7 +80,7 @@ ENGINE = {
 }
 
 
-class PaperMachine(Files):
+class PaperMachine(FileTree):
     """Like the real one where it reads files; everything else is what the test wrote down."""
 
     def __init__(self, root: Path) -> None:

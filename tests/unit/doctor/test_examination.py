@@ -12,9 +12,11 @@ from agents.commands.doctor import as_json, as_text
 from agents.contract.documents import NodeFacts, RuntimeKind
 from agents.doctor.checks import Verdict
 from agents.doctor.examination import CHECKS, examine, sentences, table, worst
-from agents.doctor.machine import Command, Files, Output, RealMachine
+from agents.doctor.machine import Command, Output, RealMachine
 from agents.doctor.preflight import EVERY_SECONDS, Preflight
-from agents.loop.observe import Hardware, observed
+from agents.hardware import Hardware
+from agents.host.files import FileTree
+from agents.loop.observe import observed
 from agents.nvml.session import Nvml
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
@@ -106,7 +108,7 @@ def test_the_page_has_the_table_of_the_checks_as_they_are():
 
 
 def test_files_that_are_not_there_or_not_files_are_none(tmp_path):
-    files = Files(tmp_path)
+    files = FileTree(tmp_path)
     assert files.text("/nothing") is None
     assert files.text("/") is None
     assert files.names("/nothing") is None
@@ -118,7 +120,7 @@ def test_programs_run_without_a_shell_and_without_our_environment(tmp_path, monk
     program.write_text('#!/bin/sh\necho "runc version 1.3.6 $1 [$TESSERA_SECRET]"\nexit 3\n')
     program.chmod(0o755)
     monkeypatch.setenv("TESSERA_SECRET", "x")
-    monkeypatch.setattr("agents.doctor.machine.SEARCH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("agents.doctor.machine.SEARCH_PATH", f"{tmp_path}:/usr/bin:/bin")
     machine = RealMachine(tmp_path, RuntimeKind.DOCKER, None, simulated=False)
     assert machine.output(Command.RUNC) == Output(3, "runc version 1.3.6 --version []\n")
     assert machine.output(Command.FABRIC_MANAGER) is None

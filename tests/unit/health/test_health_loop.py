@@ -15,9 +15,8 @@ from agents.contract.documents import (
     ReplicaState,
     SliceKind,
 )
+from agents.facts.gpu_health import EventKind, Heard
 from agents.health.affected_replicas import CODE
-from agents.health.verdict import EventKind
-from agents.nvml.health import Heard
 from agents.runtime.base import Phase, RuntimeFailure
 from agents.simdriver.faults import hold, release
 from agents.simdriver.health import inject_clear, inject_lost, inject_xid

@@ -7,9 +7,10 @@ import pynvml
 import pytest
 
 from agents.doctor.preflight import Preflight
+from agents.hardware import Hardware
 from agents.health.slowdowns import HW_SLOWDOWN, HW_THERMAL
 from agents.host import disk_space as disk
-from agents.loop.observe import Hardware, observed
+from agents.loop.observe import observed
 from tests.unit.agents.nodes import MemoryRuntime
 from tests.unit.doctor.machines import a_machine
 

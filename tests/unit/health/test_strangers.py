@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.doctor.machine import Files
+from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.health.foreign_processes import is_of_ours, strangers
+from agents.host.files import FileTree
 from agents.nvml.processes import Client
-from agents.nvml.session import GpuFacts, InstanceFacts
 from agents.runtime.base import Phase, Seen
 from agents.runtime.process import ProcessRuntime
 from tests.unit.agents.documents import a_replica
@@ -99,7 +99,7 @@ def test_what_a_real_replica_starts_is_ours_and_what_runs_beside_it_is_not(tmp_p
     try:
         (identity,) = (tmp_path / "replicas").glob("*/identity.json")
         pid = int(identity.read_text("utf-8").partition('"pid": ')[2].partition(",")[0])
-        files, seen = Files(Path("/")), runtime.seen()
+        files, seen = FileTree(Path("/")), runtime.seen()
         assert is_of_ours(files, seen, pid) is True
         assert is_of_ours(files, seen, beside.pid) is False
     finally:

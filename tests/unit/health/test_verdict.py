@@ -2,12 +2,11 @@
 
 import pytest
 
+from agents.facts.gpu_health import EventKind, Reads
 from agents.health.slowdowns import HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, SW_THERMAL, caution
 from agents.health.verdict import (
     QUIET_SECONDS,
-    EventKind,
     GpuEvent,
-    Reads,
     Recovery,
     judge,
     known,

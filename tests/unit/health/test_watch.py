@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
+from agents.facts.gpu_health import EventKind, Heard
 from agents.health import events
-from agents.health.verdict import QUIET_SECONDS, EventKind
+from agents.health.verdict import QUIET_SECONDS
 from agents.health.watch import HealthWatch
-from agents.nvml.health import Heard
 from agents.simdriver.codes import Code
 from agents.simdriver.faults import ecc, fail_next, remap
 from agents.simdriver.health import inject_clear, inject_lost, inject_xid

@@ -17,8 +17,8 @@ from agents.contract.documents import (
     RuntimeKind,
     SliceKind,
 )
+from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
-from agents.loop.observe import Hardware
 from agents.mps.control import PID_FILE, Control, ControlFailure
 from agents.mps.shares import Shares
 from agents.mps.support import ability_of, program_words

@@ -15,8 +15,8 @@ import pytest
 from agents.contract.phrase import Phrase, one_after_another
 from agents.mps.control import ControlCode
 from agents.mps.refusals import ShareCode
-from agents.nvml.session import NvmlCode
-from portal.web.wording.node_messages import GISTS
+from agents.nvml.errors import NvmlCode
+from portal.web.wording.node_messages import NODE_MESSAGES
 from scheduler.core.model.states import (
     AllocationStatus,
     GpuHealth,
@@ -168,4 +168,4 @@ def codes_of_agents() -> set[str]:
 def test_every_code_of_an_agent_has_a_gist():
     codes = codes_of_agents()
     assert {"image_pull", "no_mig", "mps_over_threads", "in_use"} <= codes
-    assert codes - set(GISTS) == set()
+    assert codes - set(NODE_MESSAGES) == set()

@@ -10,8 +10,7 @@ from uuid import UUID
 
 import pynvml
 
-from agents.nvml.session import Nvml, text, told
-from agents.topology.pairs import (
+from agents.facts.wiring import (
     P2P,
     Access,
     Fabric,
@@ -21,9 +20,9 @@ from agents.topology.pairs import (
     NvLink,
     Path,
     Remote,
-    Topology,
-    topology_of,
 )
+from agents.nvml.errors import told
+from agents.nvml.session import Nvml, text
 
 LEVELS = {
     pynvml.NVML_TOPOLOGY_INTERNAL: Level.INTERNAL,
@@ -73,8 +72,10 @@ UNTOLD = (
 )
 
 
-def read_topology(nvml: Nvml) -> Topology:
-    """All GPUs that answer, and every pair of them. Raises NvmlFailure."""
+def read_wiring(nvml: Nvml) -> tuple[tuple[GpuWiring, ...], dict[tuple[int, int], Path]]:
+    """All GPUs that answer, and the path between every two of them by (lower, higher) index.
+
+    Raises NvmlFailure."""
     facts = nvml.devices()
     with told("topology"):
         handles = {f.index: pynvml.nvmlDeviceGetHandleByUUID(f.uuid) for f in facts}
@@ -83,7 +84,7 @@ def read_topology(nvml: Nvml) -> Topology:
             (one, other): _path(handles[one], handles[other])
             for one, other in combinations(sorted(handles), 2)
         }
-    return topology_of(gpus, paths)
+    return gpus, paths
 
 
 def _wiring(index: int, uuid: str, pci_bus_id: str, gpu: object) -> GpuWiring:

@@ -1,0 +1,11 @@
+"""X."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a replica could not be prepared or started here."""
+
+    code: str
+    sentence: str

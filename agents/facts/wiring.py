@@ -1,0 +1,146 @@
+"""X."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+# One direction of one link. NVIDIA's data sheets give both directions of all links of a GPU:
+# P100 160 GB/s by 4, V100 300 by 6, A100 600 by 12, H100 900 by 18, B200 1800 by 18.
+NVLINK_MB_PER_SECOND = {
+    "1.0": 20_000,
+    "2.0": 25_000,
+    "2.2": 25_000,
+    "3.0": 25_000,
+    "3.1": 25_000,
+    "4.0": 25_000,
+    "5.0": 50_000,
+}
+# One direction of one lane: PCI-SIG's transfers a second (in millions), times the share that is
+# payload: 8b/10b up to generation 2, 128b/130b up to 5, 242 of 256 bytes of a flit in 6.
+PCIE_LANE = {
+    1: (2_500, 8, 10),
+    2: (5_000, 8, 10),
+    3: (8_000, 128, 130),
+    4: (16_000, 128, 130),
+    5: (32_000, 128, 130),
+    6: (64_000, 242, 256),
+}
+
+
+class Level(StrEnum):
+    """What the PCIe path between two GPUs crosses, in nvidia-smi's words; nearest first."""
+
+    INTERNAL = "INT"
+    SINGLE_SWITCH = "PIX"
+    SEVERAL_SWITCHES = "PXB"
+    HOST_BRIDGE = "PHB"
+    NUMA_NODE = "NODE"
+    SYSTEM = "SYS"
+
+
+class Remote(StrEnum):
+    """What is at the other end of an NVLink."""
+
+    GPU = "gpu"
+    SWITCH = "switch"
+    OTHER = "other"
+
+
+class P2P(StrEnum):
+    """The driver's word on one kind of access between two GPUs."""
+
+    OK = "ok"
+    CHIPSET_NOT_SUPPORTED = "chipset_not_supported"
+    GPU_NOT_SUPPORTED = "gpu_not_supported"
+    TOPOLOGY_NOT_SUPPORTED = "topology_not_supported"
+    DISABLED_BY_REGISTRY = "disabled_by_registry"
+    NOT_SUPPORTED = "not_supported"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Peer access between two GPUs. `nvlink` not OK: links may be wired, but carry nothing."""
+
+    read: P2P = P2P.UNKNOWN
+    write: P2P = P2P.UNKNOWN
+    nvlink: P2P = P2P.UNKNOWN
+    atomics: P2P = P2P.UNKNOWN
+
+
+class FabricState(StrEnum):
+    """How far a GPU is with joining its NVLink fabric."""
+
+    NOT_SUPPORTED = "not_supported"
+    NOT_STARTED = "not_started"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """`cluster` is a UUID, empty where it is all zeros: then the fabric ends at the node."""
+
+    state: FabricState
+    cluster: str = ""
+    clique: int = 0
+
+    @property
+    def domain(self) -> str:
+        """GPUs of equal domains, on whatever nodes, reach each other by NVLink. Empty: none."""
+        is_joined = self.state is FabricState.COMPLETED and self.cluster
+        return f"{self.cluster}.{self.clique}" if is_joined else ""
+
+
+@dataclass(frozen=True, slots=True)
+class NvLink:
+    """A live link of one GPU. `generation` such as "4.0", empty where the driver does not say."""
+
+    number: int
+    generation: str
+    remote: Remote
+    remote_bus_id: str
+
+    @property
+    def mb_per_second(self) -> int:
+        """Links only got faster: an unknown generation counts as the slowest known one."""
+        return NVLINK_MB_PER_SECOND.get(self.generation, min(NVLINK_MB_PER_SECOND.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class GpuWiring:
+    """A GPU's own ends. `pcie_generation` is the most that card and board can do: an idle GPU runs
+    slower. `cpus` and `numa_nodes` are the near ones, empty where the driver does not say.
+    `own_numa_node` is set only where a GPU is a NUMA node itself (Grace Hopper). `fabric` is None
+    where the board or the driver knows none."""
+
+    index: int
+    uuid: str
+    pci_bus_id: str
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    cpus: tuple[int, ...] = ()
+    numa_nodes: tuple[int, ...] = ()
+    own_numa_node: int | None = None
+    links: tuple[NvLink, ...] = ()
+    fabric: Fabric | None = None
+
+    @property
+    def pcie_mb_per_second(self) -> int:
+        """One direction of the whole slot; 0 where the driver does not say."""
+        if self.pcie_generation not in PCIE_LANE or not self.pcie_width:
+            return 0
+        rate, payload, sent = PCIE_LANE[self.pcie_generation]
+        return self.pcie_width * rate * payload // sent // 8
+
+    @property
+    def switches(self) -> frozenset[str]:
+        return frozenset(n.remote_bus_id for n in self.links if n.remote is Remote.SWITCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What the driver says of two GPUs. `level` is None where it does not."""
+
+    level: Level | None
+    access: Access

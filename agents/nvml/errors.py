@@ -1,0 +1,61 @@
+"""X."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pynvml
+
+
+class NvmlCode(StrEnum):
+    """NVML's refusals that the agent tells apart."""
+
+    NOT_SUPPORTED = "not_supported"
+    NO_PERMISSION = "no_permission"
+    NOT_FOUND = "not_found"
+    INVALID_ARGUMENT = "invalid_argument"
+    IN_USE = "in_use"
+    INSUFFICIENT_RESOURCES = "insufficient_resources"
+    RESET_REQUIRED = "reset_required"
+    GPU_LOST = "gpu_lost"
+    NO_LIBRARY = "no_library"
+    OTHER = "other"
+
+
+_CODES = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED: NvmlCode.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION: NvmlCode.NO_PERMISSION,
+    pynvml.NVML_ERROR_NOT_FOUND: NvmlCode.NOT_FOUND,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: NvmlCode.INVALID_ARGUMENT,
+    pynvml.NVML_ERROR_IN_USE: NvmlCode.IN_USE,
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: NvmlCode.INSUFFICIENT_RESOURCES,
+    pynvml.NVML_ERROR_RESET_REQUIRED: NvmlCode.RESET_REQUIRED,
+    pynvml.NVML_ERROR_GPU_IS_LOST: NvmlCode.GPU_LOST,
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: NvmlCode.NO_LIBRARY,
+}
+
+
+@dataclass
+class NvmlFailure(Exception):
+    """A refused call: what was tried, and NVML's word for why not."""
+
+    code: NvmlCode
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def code_of(status: int) -> NvmlCode:
+    """Our code for an `NVML_ERROR_*` number."""
+    return _CODES.get(status, NvmlCode.OTHER)
+
+
+@contextlib.contextmanager
+def told(what: str) -> Iterator[None]:
+    """Raises NvmlFailure where NVML refuses what is done inside; `what` begins its sentence."""
+    try:
+        yield
+    except pynvml.NVMLError as error:
+        raise NvmlFailure(code_of(error.value), f"{what}: {error}") from error
