@@ -12,11 +12,11 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
     DesiredReplica,
+    DesiredReplicaState,
     DesiredSlice,
     Device,
     GpuMode,
     Rendezvous,
-    ReplicaWish,
     SliceKind,
 )
 from portal.database.locks import lock_rows
@@ -24,11 +24,10 @@ from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Allocation, DesiredState, Replica
 from portal.live.bell import ring
-from scheduler.core.model.states import ALLOCATION_LIVE, SliceStatus
+from scheduler.core.model.states import SliceStatus
 from scheduler.core.request import parse_stored
 
 WANTED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
-LIVE = [str(s) for s in ALLOCATION_LIVE]
 
 
 def drive(*, node_id: UUID) -> bool:
@@ -96,10 +95,10 @@ def _slice(row: Slice) -> DesiredSlice:
 
 def _replicas(node: Node) -> tuple[DesiredReplica, ...]:
     rows = (
-        Replica.objects.filter(node=node, allocations__status__in=LIVE)
+        Replica.objects.filter(node=node)
+        .allocated()
         .exclude(wish=DesiredState.GONE)
         .select_related("attempt__job__project", "attempt__job__owner")
-        .distinct()
         .order_by("id")
     )
     replicas = list(rows)
@@ -109,7 +108,7 @@ def _replicas(node: Node) -> tuple[DesiredReplica, ...]:
 
 
 def _devices(replicas: list[Replica]) -> dict[UUID, list[Device]]:
-    rows = Allocation.objects.filter(replica__in=replicas, status__in=LIVE)
+    rows = Allocation.objects.live().filter(replica__in=replicas)
     devices: dict[UUID, list[Device]] = defaultdict(list)
     for row in rows.select_related("slice__gpu").order_by("slice__gpu__index", "slice__start"):
         devices[row.replica_id].append(_device(row))
@@ -156,7 +155,7 @@ def _replica(row: Replica, devices: list[Device], meeting: Rendezvous | None) ->
         rank=row.rank,
         world=job.replicas_wanted,
         fence=row.attempt.fence,
-        wish=ReplicaWish(row.wish),
+        wish=DesiredReplicaState(row.wish),
         project=job.project.slug,
         user=job.owner.username,
         name=job.name,

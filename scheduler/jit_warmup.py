@@ -4,7 +4,7 @@ import gc
 from collections.abc import Mapping
 from typing import Any
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
 from scheduler.core.forecast.pass_estimates import estimate_starts
 from scheduler.core.forecast.runtime_model import RuntimeModel
@@ -46,7 +46,7 @@ def before_fork(**_: Any) -> None:
 def _of_the_mind() -> ClusterSnapshot:
     """A node of four GPUs. Three jobs wait, for a slice, for two GPUs and for four, after some that
     ran."""
-    board = boards()["H200-141GB"]
+    board = known_boards()["H200-141GB"]
     name, room = board.product_names[0], (8_000, 65_536, 8_000, 65_536)
     gpus = tuple(
         GpuView(str(index), index, board.key, name, board.memory_mib, GpuMode.WHOLE, healthy=True)

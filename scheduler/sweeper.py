@@ -13,13 +13,11 @@ from portal.audit.transitions import advance
 from portal.database.locks import lock_rows
 from portal.inventory.models import HelloNonce, Node
 from portal.jobs.lifecycle import job_rollup, job_stop, replica_lost
-from portal.jobs.models import Job, Replica
+from portal.jobs.models import Job, Replica, StopReason
+from portal.jobs.querysets import values_of
 from portal.live.bell import ring, ring_drive, ring_plan
 from portal.submission.admission import NEVER_SATISFIES
 from scheduler.core.model.states import (
-    JOB_ALLOCATED,
-    JOB_WAITING,
-    REPLICA_ENDED,
     JobStatus,
     NodeStatus,
 )
@@ -64,7 +62,7 @@ def _replicas_judge(now: datetime) -> None:
     """Give up replicas of a lost node only when its agent has stopped them by itself for sure."""
     knobs = settings.PLATFORM
     wait = timedelta(seconds=knobs.kill_grace_seconds + knobs.lease_margin_seconds)
-    live = Replica.objects.exclude(status__in=[str(s) for s in REPLICA_ENDED])
+    live = Replica.objects.live()
     stranded = live.filter(node__status=NodeStatus.LOST, node__lease_until__lt=now - wait)
     for pk, name in stranded.values_list("pk", "node__name"):
         replica_lost(
@@ -77,9 +75,9 @@ def _dependencies(now: datetime) -> None:
     """A job that is to run after one that never succeeded never starts: it ends, and so do those
     after it. One whose begin has come, or whose dependencies have, is found by the planner, which
     every sweep rings."""
-    never = [str(s) for s in NEVER_SATISFIES]
+    never = values_of(NEVER_SATISFIES)
     while True:
-        waiting = Job.objects.filter(status__in=[str(s) for s in JOB_WAITING])
+        waiting = Job.objects.waiting()
         stuck = waiting.filter(after__status__in=never).order_by("pk").values_list("pk", flat=True)
         ended = [_dependency_failed(pk, never) for pk in stuck.distinct()]
         if True not in ended:
@@ -88,7 +86,7 @@ def _dependencies(now: datetime) -> None:
 
 def _dependency_failed(pk: int, never: list[str]) -> bool:
     with transaction.atomic():
-        rows = Job.objects.filter(pk=pk, status__in=[str(s) for s in JOB_WAITING])
+        rows = Job.objects.waiting().filter(pk=pk)
         job = next(iter(lock_rows(rows)), None)
         before = job.after.filter(status__in=never).order_by("pk").first() if job else None
         if job is None or before is None:
@@ -96,13 +94,13 @@ def _dependency_failed(pk: int, never: list[str]) -> bool:
         advance(
             job,
             JobStatus.FAILED,
-            code="dependency",
+            code=StopReason.DEPENDENCY,
             sentence=Phrase(
                 "%(job)s ended as %(status)s, and this was to run after it",
                 job=before.label,
                 status=before.status,
             ),
-            stop_reason="dependency",
+            stop_reason=StopReason.DEPENDENCY,
             finished_at=timezone.now(),
             position=None,
             reserved_at=None,
@@ -115,7 +113,7 @@ def _dependency_failed(pk: int, never: list[str]) -> bool:
 def _deadlines(now: datetime) -> None:
     due = Job.objects.filter(status=JobStatus.RUNNING, deadline_at__lt=now)
     for pk in due.values_list("pk", flat=True):
-        _stop(pk, JobStatus.RUNNING, "timed_out", Phrase("its time limit has passed"))
+        _stop(pk, JobStatus.RUNNING, StopReason.TIMED_OUT, Phrase("its time limit has passed"))
 
 
 def _unprepared(now: datetime) -> None:
@@ -124,10 +122,10 @@ def _unprepared(now: datetime) -> None:
     early = [JobStatus.PLACED, JobStatus.PREPARING]
     late = Job.objects.filter(status__in=early, attempts__created_at__lt=since)
     for job in late.filter(attempts__ended_at__isnull=True).distinct():
-        _stop(job.pk, JobStatus(job.status), "failed", Phrase("it was not ready in time"))
+        _stop(job.pk, JobStatus(job.status), StopReason.FAILED, Phrase("it was not ready in time"))
 
 
-def _stop(pk: int, status: JobStatus, stop_reason: str, sentence: str) -> None:
+def _stop(pk: int, status: JobStatus, stop_reason: StopReason, sentence: str) -> None:
     with transaction.atomic():
         for job in lock_rows(Job.objects.filter(pk=pk, status=status)):
             job_stop(job=job, stop_reason=stop_reason, sentence=sentence)
@@ -135,8 +133,7 @@ def _stop(pk: int, status: JobStatus, stop_reason: str, sentence: str) -> None:
 
 
 def _rollups(now: datetime) -> None:
-    holding = Job.objects.filter(status__in=[str(s) for s in JOB_ALLOCATED])
-    for pk in holding.values_list("pk", flat=True):
+    for pk in Job.objects.allocated().values_list("pk", flat=True):
         job_rollup(job_id=pk)
     allocations_release()
 

@@ -20,5 +20,5 @@ pytest_plugins = [
 @pytest.fixture(autouse=True)
 def nothing_is_kept_of_another_tests_rows() -> None:
     """A worker keeps what it read of the past; every test has a database of its own."""
-    lately.forget_all()
-    world.forget()
+    lately.clear_all()
+    world.clear()

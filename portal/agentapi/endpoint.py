@@ -20,7 +20,7 @@ from agents.contract.calls import (
     SyncRequest,
 )
 from agents.contract.codec import decode
-from agents.contract.errors import Code, ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import TelemetryRequest
 from portal.agentapi import enrolment, sync
 from portal.agentapi.http import (
@@ -34,10 +34,10 @@ from portal.agentapi.http import (
     send_json,
 )
 from portal.agentapi.logs import log_append
-from portal.agentapi.long_poll import hold, only_hold
-from portal.agentapi.telemetry import telemetry_take
-from portal.agentapi.threads import in_thread
-from portal.inventory.credentials import node_of
+from portal.agentapi.long_poll import long_poll, newest_poll
+from portal.agentapi.telemetry import telemetry_accept
+from portal.agentapi.threads import run_in_thread
+from portal.inventory.credentials import claimed_node_id
 from portal.live.listener import subscribe
 
 PREFIX = "/agent/v1/"
@@ -69,10 +69,12 @@ def _refusal(error: Exception) -> ContractError | None:
         case ContractError():
             return error
         case DataError() | OverflowError():
-            return ContractError(Code.INVALID_FIELD, "a value is too large to be kept")
+            return ContractError(ContractErrorCode.INVALID_FIELD, "a value is too large to be kept")
         case OperationalError() | InterfaceError():
             log.warning("agents wait for the database: %s", error)
-            return ContractError(Code.UNAVAILABLE, "the database does not answer: try again")
+            return ContractError(
+                ContractErrorCode.UNAVAILABLE, "the database does not answer: try again"
+            )
         case _:
             return None
 
@@ -84,10 +86,10 @@ async def _answer(scope: Scope, receive: Receive) -> tuple[int, object]:
         return 200, await _sync(scope, receive)
     if call == ("POST", HELLO_PATH):
         hello = decode(HelloRequest, await _json(scope, receive))
-        return 200, await in_thread(enrolment.hello, request=hello)
+        return 200, await run_in_thread(enrolment.hello, request=hello)
     if call == ("POST", ENROL_PATH):
         enrol = decode(EnrolRequest, await _json(scope, receive))
-        return 200, await in_thread(enrolment.enrol, request=enrol)
+        return 200, await run_in_thread(enrolment.enrol, request=enrol)
     if call == ("POST", TELEMETRY_PATH):
         return 200, await _telemetry(scope, receive)
     match = LOG.fullmatch(scope["path"])
@@ -102,23 +104,25 @@ async def _json(scope: Scope, receive: Receive) -> object:
 
 async def _sync(scope: Scope, receive: Receive) -> object:
     authorization = header(scope, "authorization")
-    node_id = node_of(authorization)
+    node_id = claimed_node_id(authorization)
     request = decode(SyncRequest, await _json(scope, receive))
     # Registered before anything is read: a ring from here on is not missed.
     with subscribe(f"node:{node_id}") as bell:
-        standing = await in_thread(sync.take, authorization=authorization, request=request)
-        with only_hold(node_id, bell):
-            if standing.is_news:
+        standing = await run_in_thread(
+            sync.sync_accept, authorization=authorization, request=request
+        )
+        with newest_poll(node_id, bell):
+            if standing.has_news:
                 revision = standing.revision
-                return await in_thread(sync.answer, standing=standing, revision=revision)
+                return await run_in_thread(sync.sync_answer, standing=standing, revision=revision)
             seconds = min(request.hold_seconds, settings.PLATFORM.hold_seconds)
-            return await hold(bell, standing, seconds, receive)
+            return await long_poll(bell, standing, seconds, receive)
 
 
 async def _telemetry(scope: Scope, receive: Receive) -> object:
     request = decode(TelemetryRequest, await _json(scope, receive))
     authorization = header(scope, "authorization")
-    return await in_thread(telemetry_take, authorization=authorization, request=request)
+    return await run_in_thread(telemetry_accept, authorization=authorization, request=request)
 
 
 async def _log(scope: Scope, receive: Receive, replica: str) -> object:
@@ -126,7 +130,7 @@ async def _log(scope: Scope, receive: Receive, replica: str) -> object:
     offset = _number(
         parse_qs(scope["query_string"].decode("latin-1")).get("offset", [""])[0], "offset"
     )
-    return await in_thread(
+    return await run_in_thread(
         log_append,
         authorization=header(scope, "authorization"),
         epoch=epoch,
@@ -139,5 +143,5 @@ async def _log(scope: Scope, receive: Receive, replica: str) -> object:
 def _number(text: str, field: str) -> int:
     # At most 18 digits: what a BIGINT column holds.
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise ContractError(Code.INVALID_FIELD, "expected a whole number", field)
+        raise ContractError(ContractErrorCode.INVALID_FIELD, "expected a whole number", field)
     return int(text)

@@ -9,21 +9,21 @@ from django.utils import timezone
 
 from agents.contract.calls import (
     MAX_CLOCK_SKEW_SECONDS,
-    EnrolAnswer,
     EnrolRequest,
-    HelloAnswer,
+    EnrolResponse,
     HelloRequest,
+    HelloResponse,
     hello_bytes,
 )
-from agents.contract.errors import Code, ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.phrase import Phrase
-from portal.audit.transitions import advance, note
-from portal.database.locks import locked
+from portal.audit.transitions import advance, event_record
+from portal.database.locks import lock_rows
 from portal.inventory.credentials import (
-    access_token,
     digest_of,
     is_signed,
-    public_key_read,
+    new_access_token,
+    read_public_key,
     require_not_retired,
 )
 from portal.inventory.models import HelloNonce, JoinToken, Node
@@ -35,24 +35,24 @@ NONCE_KEPT = timedelta(seconds=2 * MAX_CLOCK_SKEW_SECONDS)
 NOT_KNOWN = "no node with this id and key: enrol it with a new join token"
 
 
-def enrol(*, request: EnrolRequest) -> EnrolAnswer:
+def enrol(*, request: EnrolRequest) -> EnrolResponse:
     """Trade a join token for a place: store the agent's key and burn the token, or neither."""
-    public_key_read(request.public_key)
+    read_public_key(request.public_key)
     with transaction.atomic():
         now = timezone.now()
         tickets = JoinToken.objects.filter(
             digest=digest_of(request.join_token), node__name=request.node
         )
-        nodes = locked(Node.objects.filter(pk__in=tickets.values("node_id")))
+        nodes = lock_rows(Node.objects.filter(pk__in=tickets.values("node_id")))
         if not nodes or tickets.filter(used_at=None, expires_at__gt=now).update(used_at=now) != 1:
             sentence = (
                 "the join token is wrong, used or expired: ask an administrator for a new one"
             )
-            raise ContractError(Code.JOIN_TOKEN_INVALID, sentence, "join_token")
+            raise ContractError(ContractErrorCode.JOIN_TOKEN_INVALID, sentence, "join_token")
         (node,) = nodes
         require_not_retired(node)
         _key_replace(node, request)
-    return EnrolAnswer(node_id=str(node.pk))
+    return EnrolResponse(node_id=str(node.pk))
 
 
 def _key_replace(node: Node, request: EnrolRequest) -> None:
@@ -62,7 +62,7 @@ def _key_replace(node: Node, request: EnrolRequest) -> None:
     node.token_digest = ""
     node.token_expires_at = None
     node.save(update_fields=["public_key", "epoch", "token_digest", "token_expires_at"])
-    note(
+    event_record(
         node,
         "node_enrolled",
         Phrase("%(node)s enrolled with a new key", node=node.name),
@@ -72,7 +72,7 @@ def _key_replace(node: Node, request: EnrolRequest) -> None:
     ring(f"node:{node.pk}")
 
 
-def hello(*, request: HelloRequest) -> HelloAnswer:
+def hello(*, request: HelloRequest) -> HelloResponse:
     """Start a session: a higher epoch and a fresh token; every earlier session ends here."""
     with transaction.atomic():
         now = timezone.now()
@@ -80,7 +80,7 @@ def hello(*, request: HelloRequest) -> HelloAnswer:
         _require_fresh(node, request, now)
         token = _session_start(node, request, now)
     platform = settings.PLATFORM
-    return HelloAnswer(
+    return HelloResponse(
         epoch=node.epoch,
         access_token=token,
         token_seconds=platform.agent_token_seconds,
@@ -93,18 +93,18 @@ def hello(*, request: HelloRequest) -> HelloAnswer:
 def _proven_node(request: HelloRequest) -> Node:
     """The node whose key signed the request. Unknown and wrongly signed read the same."""
     try:
-        nodes = locked(Node.objects.defer("desired").filter(pk=UUID(request.node_id)))
+        nodes = lock_rows(Node.objects.defer("desired").filter(pk=UUID(request.node_id)))
     except ValueError:
         nodes = []
     if not nodes:
-        raise ContractError(Code.NODE_UNKNOWN, NOT_KNOWN)
+        raise ContractError(ContractErrorCode.NODE_UNKNOWN, NOT_KNOWN)
     (node,) = nodes
     require_not_retired(node)
     message = hello_bytes(
         request.node_id, request.boot_id, request.time_ms, request.nonce, request.protocol
     )
     if not is_signed(node.public_key, request.signature, message):
-        raise ContractError(Code.SIGNATURE_INVALID, NOT_KNOWN)
+        raise ContractError(ContractErrorCode.SIGNATURE_INVALID, NOT_KNOWN)
     return node
 
 
@@ -115,18 +115,20 @@ def _require_fresh(node: Node, request: HelloRequest, now: datetime) -> None:
         sentence = (
             f"the clocks differ by more than {MAX_CLOCK_SKEW_SECONDS} s: set the node's clock"
         )
-        raise ContractError(Code.CLOCK_SKEW, sentence, "time_ms", {"server_time_ms": now_ms})
+        raise ContractError(
+            ContractErrorCode.CLOCK_SKEW, sentence, "time_ms", {"server_time_ms": now_ms}
+        )
     node.nonces.filter(seen_at__lt=now - NONCE_KEPT).delete()
     try:
         with transaction.atomic():
             HelloNonce.objects.create(node=node, nonce=request.nonce, seen_at=now)
     except IntegrityError:
         sentence = "this hello was answered before: sign a new one"
-        raise ContractError(Code.NONCE_REUSED, sentence, "nonce") from None
+        raise ContractError(ContractErrorCode.NONCE_REUSED, sentence, "nonce") from None
 
 
 def _session_start(node: Node, request: HelloRequest, now: datetime) -> str:
-    token = access_token(node.pk)
+    token = new_access_token(node.pk)
     _boot_note(node, request)
     columns = {
         "epoch": node.epoch + 1,
@@ -162,7 +164,7 @@ def node_seen(node: Node) -> None:
 
 def _boot_note(node: Node, request: HelloRequest) -> None:
     if node.boot_id and node.boot_id != request.boot_id:
-        note(
+        event_record(
             node,
             "node_rebooted",
             Phrase("%(node)s was started anew since it was last heard", node=node.name),

@@ -6,7 +6,7 @@ from typing import Any
 
 from agents.contract.codec import encode
 from agents.contract.documents import PROTOCOL, check_protocol
-from agents.contract.errors import Code, ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -54,9 +54,9 @@ def read_json(body: bytes) -> Any:
         if b"\\u" in body:
             _require_storable(data)
     except (ValueError, RecursionError):
-        raise ContractError(Code.MALFORMED, "the body is not JSON text") from None
+        raise ContractError(ContractErrorCode.MALFORMED, "the body is not JSON text") from None
     if not isinstance(data, dict):
-        raise ContractError(Code.MALFORMED, "expected a JSON object")
+        raise ContractError(ContractErrorCode.MALFORMED, "expected a JSON object")
     check_protocol(data.get("protocol", PROTOCOL))
     return data
 
@@ -76,7 +76,7 @@ def _require_storable(data: Any) -> None:
 
 
 def _too_large(limit: int) -> ContractError:
-    return ContractError(Code.TOO_LARGE, f"a body here has at most {limit} bytes")
+    return ContractError(ContractErrorCode.TOO_LARGE, f"a body here has at most {limit} bytes")
 
 
 async def send_json(send: Send, status: int, value: object) -> None:

@@ -9,11 +9,15 @@ from django.utils import timezone
 
 from agents.contract.codec import encode
 from agents.contract.documents import ObservedDocument, ObservedReplica
-from portal.allocations.services import allocations_bind, allocations_release, replicas_gone
+from portal.allocations.services import (
+    allocations_bind,
+    allocations_mark_releasing,
+    allocations_release,
+)
 from portal.audit.transitions import advance
-from portal.database.locks import locked
+from portal.database.locks import lock_rows
 from portal.inventory.models import Node
-from portal.inventory.reports import gpus_report, slices_report
+from portal.inventory.reports import gpu_reports_apply, slice_reports_apply
 from portal.jobs.lifecycle import job_rollup
 from portal.jobs.models import Replica
 from portal.live.bell import ring, ring_plan
@@ -27,13 +31,13 @@ def node_report(
     except what the node has been told to remove. `applied_revision`: what the node had taken when
     it said this; by default what it said last."""
     with transaction.atomic():
-        (node,) = locked(Node.objects.filter(pk=node_id))
+        (node,) = lock_rows(Node.objects.filter(pk=node_id))
         _facts_report(node, observed)
-        changed = gpus_report(node, observed)
-        changed |= slices_report(node, observed)
+        changed = gpu_reports_apply(node, observed)
+        changed |= slice_reports_apply(node, observed)
         taken = node.applied_revision if applied_revision is None else applied_revision
         jobs = _replicas_report(node, observed, taken)
-        changed |= replicas_gone(node=node, seen={r.id for r in observed.replicas})
+        changed |= allocations_mark_releasing(node=node, listed={r.id for r in observed.replicas})
         ring("cluster")
     for job_id in sorted(jobs):
         job_rollup(job_id=job_id)
@@ -70,7 +74,7 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
 def _replicas_report(node: Node, observed: ObservedDocument, taken: int) -> set[int]:
     """Advance each replica that the node speaks of; the jobs whose replicas moved."""
     said = {r.id: r for r in observed.replicas}
-    rows = locked(
+    rows = lock_rows(
         Replica.objects.filter(node=node, pk__in=_uuids(said)).select_related("attempt__job")
     )
     return {row.attempt.job_id for row in rows if _replica_report(row, said[str(row.pk)], taken)}

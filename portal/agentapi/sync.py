@@ -9,14 +9,14 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.calls import AgentEvent, SyncAnswer, SyncRequest
+from agents.contract.calls import AgentEvent, SyncRequest, SyncResponse
 from agents.contract.documents import (
     DesiredDocument,
     ObservedDocument,
     check_protocol,
     read_desired,
 )
-from agents.contract.errors import Code, ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi.enrolment import node_seen
 from portal.agentapi.node_report import node_report
 from portal.allocations.services import is_release_due
@@ -30,7 +30,7 @@ LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SyncState:
     """Where a node stands after what it said: what its answer is made of."""
 
     node_id: UUID
@@ -41,11 +41,11 @@ class Standing:
     full_required: bool
 
     @property
-    def is_news(self) -> bool:
+    def has_news(self) -> bool:
         return self.revision > self.applied_revision or self.full_required
 
 
-def take(*, authorization: str, request: SyncRequest) -> Standing:
+def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
     """Write down what the node says: that it lives, its events, and what it sees.
 
     The report runs after its own commit, in the lock order of the rows that it touches. Should it
@@ -65,7 +65,7 @@ def take(*, authorization: str, request: SyncRequest) -> Standing:
         Node.objects.filter(pk=node.pk, epoch=request.epoch).update(
             observed_hash=request.observed_hash
         )
-    return Standing(
+    return SyncState(
         node_id=node.pk,
         epoch=node.epoch,
         acked_seq=node.acked_seq,
@@ -81,25 +81,25 @@ def _is_owed(node: Node, request: SyncRequest) -> bool:
     return request.observed_hash != node.observed_hash or is_release_due(node=node)
 
 
-def look(*, standing: Standing) -> int:
+def current_revision(*, state: SyncState) -> int:
     """The node's revision now; the cheap look after a bell. Raises ContractError as `take` does."""
-    return _revision(standing.node_id, standing.epoch)
+    return _revision(state.node_id, state.epoch)
 
 
-def answer(*, standing: Standing, revision: int) -> SyncAnswer:
+def sync_answer(*, state: SyncState, revision: int) -> SyncResponse:
     """What the node is told, with the whole desired document where it has another one.
 
     A node ahead of us (an older database was restored) is told too: it decides whether to hold.
     """
     desired = None
-    if revision != standing.applied_revision:
-        desired = _desired(standing.node_id)
-    return SyncAnswer(
-        epoch=standing.epoch,
-        acked_seq=standing.acked_seq,
+    if revision != state.applied_revision:
+        desired = _desired(state.node_id)
+    return SyncResponse(
+        epoch=state.epoch,
+        acked_seq=state.acked_seq,
         lease_seconds=settings.PLATFORM.lease_seconds,
         revision=desired.revision if desired else revision,
-        full_required=standing.full_required,
+        full_required=state.full_required,
         server_time=timezone.now().isoformat(),
         desired=desired,
     )
@@ -115,14 +115,14 @@ def _revision(node_id: UUID, epoch: int) -> int:
     require_not_retired(node)
     if node.epoch != epoch:
         sentence = f"epoch {epoch} was replaced by {node.epoch}: stop changing the node"
-        raise ContractError(Code.EPOCH_STALE, sentence, "epoch")
+        raise ContractError(ContractErrorCode.EPOCH_STALE, sentence, "epoch")
     return node.revision
 
 
 def _require_own(node: Node, observed: ObservedDocument | None) -> None:
     if observed is not None and observed.node != str(node.pk):
         sentence = "a node speaks for itself only: send your own node id"
-        raise ContractError(Code.INVALID_FIELD, sentence, "observed.node")
+        raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "observed.node")
 
 
 def _contact(node: Node, request: SyncRequest) -> None:
@@ -141,7 +141,7 @@ def _events_append(node: Node, events: tuple[AgentEvent, ...]) -> None:
     fresh: dict[int, AgentEvent] = {}
     for event in sorted(events, key=lambda e: e.seq):
         if event.seq > LARGEST:
-            raise ContractError(Code.INVALID_FIELD, f"at most {LARGEST}", "events.seq")
+            raise ContractError(ContractErrorCode.INVALID_FIELD, f"at most {LARGEST}", "events.seq")
         if event.seq > node.acked_seq:
             fresh.setdefault(event.seq, event)
     if not fresh:

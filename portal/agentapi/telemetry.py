@@ -8,14 +8,14 @@ from django.db.models import Q
 from django.utils import timezone
 
 from agents.contract.codec import encode
-from agents.contract.errors import Code, ContractError
-from agents.contract.telemetry import GpuSample, TelemetryAnswer, TelemetryRequest
+from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.telemetry import GpuSample, TelemetryRequest, TelemetryResponse
 from portal.inventory.credentials import node_authenticate
 from portal.inventory.models import Gpu, LatestSample, Node
-from portal.telemetry.job_samples import samples_keep
+from portal.telemetry.job_samples import samples_record
 
 
-def telemetry_take(*, authorization: str, request: TelemetryRequest) -> TelemetryAnswer:
+def telemetry_accept(*, authorization: str, request: TelemetryRequest) -> TelemetryResponse:
     """Keep what the node says of its own GPUs.
 
     Raises ContractError: `too_frequent` before the last call is old enough, and `invalid_field` for
@@ -30,7 +30,7 @@ def telemetry_take(*, authorization: str, request: TelemetryRequest) -> Telemetr
         gpus = dict(Gpu.objects.filter(node=node, uuid__in=samples).values_list("uuid", "pk"))
         if foreign := sorted(set(samples) - set(gpus)):
             sentence = f"{foreign[0]} is not a GPU of this node: a node speaks for its own only"
-            raise ContractError(Code.INVALID_FIELD, sentence, "samples.uuid")
+            raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "samples.uuid")
         taken_at = now - timedelta(milliseconds=request.age_ms)
         rows = (
             LatestSample(gpu_id=gpus[uuid], taken_at=taken_at, sample=encode(sample))
@@ -42,15 +42,15 @@ def telemetry_take(*, authorization: str, request: TelemetryRequest) -> Telemetr
             unique_fields=["gpu"],
             update_fields=["taken_at", "sample"],
         )
-        samples_keep(node, samples, taken_at)
-    return TelemetryAnswer(next_seconds=settings.PLATFORM.telemetry_seconds)
+        samples_record(node, samples, taken_at)
+    return TelemetryResponse(next_seconds=settings.PLATFORM.telemetry_seconds)
 
 
 def _once_each(samples: tuple[GpuSample, ...]) -> dict[str, GpuSample]:
     """By UUID, in one order, so that two calls never wait for each other's rows."""
     found = {sample.uuid: sample for sample in sorted(samples, key=lambda s: s.uuid)}
     if len(found) < len(samples):
-        raise ContractError(Code.INVALID_FIELD, "a GPU is here twice", "samples.uuid")
+        raise ContractError(ContractErrorCode.INVALID_FIELD, "a GPU is here twice", "samples.uuid")
     return found
 
 
@@ -65,4 +65,4 @@ def _turn_take(node: Node, now: datetime) -> None:
     left = wanted - (now - node.telemetry_at) if node.telemetry_at else wanted
     seconds = max(1, -(-left // timedelta(seconds=1)))
     sentence = f"samples are taken every {wanted.seconds} s: send the next in {seconds} s"
-    raise ContractError(Code.TOO_FREQUENT, sentence, "", {"retry_seconds": seconds})
+    raise ContractError(ContractErrorCode.TOO_FREQUENT, sentence, "", {"retry_seconds": seconds})

@@ -16,7 +16,7 @@ from django.db import connections
 Answer = TypeVar("Answer")
 
 
-async def in_thread(work: Callable[..., Answer], **arguments: object) -> Answer:
+async def run_in_thread(work: Callable[..., Answer], **arguments: object) -> Answer:
     """Run `work` in the pool and give its answer, or raise what it raised."""
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_pool(), partial(_run, work, arguments))

@@ -18,11 +18,11 @@ from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.models import Node
 from portal.inventory.services import node_cordon
-from portal.jobs.lifecycle import DRAINED, PREEMPTED, job_stop
-from portal.jobs.models import Job, Replica
+from portal.jobs.lifecycle import job_stop
+from portal.jobs.models import Job, Replica, StopReason
 from portal.live.bell import ring
 from portal.text import single_line
-from scheduler.core.model.states import JOB_ALLOCATED, REPLICA_ENDED, JobStatus
+from scheduler.core.model.states import JOB_ALLOCATED, JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,12 @@ class JobOnNode:
 
 def jobs_on_node(node: Node) -> list[JobOnNode]:
     """What runs, or gets ready, on the node; what ends last comes last. Two queries."""
-    live = Replica.objects.exclude(status__in=[str(s) for s in REPLICA_ENDED])
+    live = Replica.objects.live()
     jobs = {
         job.pk: job
-        for job in Job.objects.filter(
-            pk__in=live.filter(node=node).values("attempt__job_id"),
-            status__in=[str(s) for s in JOB_ALLOCATED],
-        ).select_related("project", "owner")
+        for job in Job.objects.allocated()
+        .filter(pk__in=live.filter(node=node).values("attempt__job_id"))
+        .select_related("project", "owner")
     }
     counts = dict.fromkeys(jobs, 0)
     others: dict[int, set[str]] = {pk: set() for pk in jobs}
@@ -117,11 +116,11 @@ def _stop(job: Job, node: Node, by: User) -> bool:
                 "rank": 0,
                 "status": "lost",
                 "exit_code": None,
-                "code": DRAINED,
+                "code": StopReason.DRAINED,
                 "sentence": sentence,
             }
             attempt.save(update_fields=["first_failure"])
-        why = PREEMPTED if row.preemptible else DRAINED
-        job_stop(job=row, stop_reason=why, sentence=sentence, actor=by.username)
+        stop_reason = StopReason.PREEMPTED if row.preemptible else StopReason.DRAINED
+        job_stop(job=row, stop_reason=stop_reason, sentence=sentence, actor=by.username)
         ring(f"job:{row.pk}")
     return True

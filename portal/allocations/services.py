@@ -1,6 +1,6 @@
 """Allocations from bound to released. A device is free only after its container was seen gone."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
@@ -10,21 +10,20 @@ from django.utils import timezone
 
 from agents.contract.documents import SliceKind
 from portal.audit.transitions import advance
-from portal.database.locks import locked
-from portal.inventory.boards import quota_names
+from portal.database.intervals import SECOND
+from portal.database.locks import lock_rows
+from portal.inventory.boards import quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.reports import slice_delete
-from portal.jobs.models import Allocation, Replica, Wish
+from portal.jobs.models import Allocation, DesiredState, Replica
 from portal.quotas.models import Quota, quotas_of
-from scheduler.core.model.states import ALLOCATION_LIVE, AllocationStatus, SliceStatus
-
-SECOND = timedelta(seconds=1)
+from scheduler.core.model.states import AllocationStatus, SliceStatus
 
 
 def allocations_bind(*, replica: Replica, at: datetime) -> None:
     """The replica has its devices: their time counts from now."""
     rows = replica.allocations.filter(status=AllocationStatus.RESERVED)
-    for row in locked(rows.select_related("replica__attempt")):
+    for row in lock_rows(rows.select_related("replica__attempt")):
         advance(row, AllocationStatus.BOUND, at=at, bound_at=at)
 
 
@@ -33,10 +32,10 @@ def is_release_due(*, node: Node) -> bool:
     return _told_to_go(node).exists()
 
 
-def replicas_gone(*, node: Node, seen: set[str]) -> bool:
+def allocations_mark_releasing(*, node: Node, listed: set[str]) -> bool:
     """Mark the allocations of replicas that the node was told to remove and no longer lists."""
-    rows = locked(_told_to_go(node).select_related("replica__attempt"))
-    gone = [row for row in rows if str(row.replica_id) not in seen]
+    rows = lock_rows(_told_to_go(node).select_related("replica__attempt"))
+    gone = [row for row in rows if str(row.replica_id) not in listed]
     for row in gone:
         advance(row, AllocationStatus.RELEASING)
     return bool(gone)
@@ -44,10 +43,9 @@ def replicas_gone(*, node: Node, seen: set[str]) -> bool:
 
 def _told_to_go(node: Node) -> QuerySet[Allocation]:
     told = Replica.objects.filter(
-        node=node, wish=Wish.GONE, gone_revision__lte=node.applied_revision
+        node=node, wish=DesiredState.GONE, gone_revision__lte=node.applied_revision
     )
-    held = [AllocationStatus.RESERVED, AllocationStatus.BOUND]
-    return Allocation.objects.filter(replica__in=told, status__in=held)
+    return Allocation.objects.in_use().filter(replica__in=told)
 
 
 def allocations_release() -> int:
@@ -62,11 +60,11 @@ def _release(pk: UUID) -> int:
     the intervals of two holders of one slice never overlap."""
     with transaction.atomic():
         row = Allocation.objects.select_related("slice", "replica__attempt").get(pk=pk)
-        quotas = locked(quotas_of(row.project_id, row.user_id))
-        locked(Gpu.objects.filter(pk=row.slice.gpu_id))
-        (device,) = locked(Slice.objects.filter(pk=row.slice_id).select_related("gpu"))
-        models = quota_names(device.gpu)
-        (row,) = locked(Allocation.objects.filter(pk=pk).select_related("replica__attempt"))
+        quotas = lock_rows(quotas_of(row.project_id, row.user_id))
+        lock_rows(Gpu.objects.filter(pk=row.slice.gpu_id))
+        (device,) = lock_rows(Slice.objects.filter(pk=row.slice_id).select_related("gpu"))
+        models = quota_model_names(device.gpu)
+        (row,) = lock_rows(Allocation.objects.filter(pk=pk).select_related("replica__attempt"))
         if row.status != AllocationStatus.RELEASING:
             return 0
         now = timezone.now()
@@ -89,8 +87,6 @@ def _quotas_return(quotas: list[Quota], units: int) -> None:
 
 def idle_slices(slices: list[str]) -> list[Slice]:
     """Those of `slices` that are ready and held by nobody, locked."""
-    live = Allocation.objects.filter(
-        slice=OuterRef("pk"), status__in=[str(s) for s in ALLOCATION_LIVE]
-    )
+    live = Allocation.objects.live().filter(slice=OuterRef("pk"))
     rows = Slice.objects.filter(pk__in=slices, status=SliceStatus.READY).exclude(Exists(live))
-    return locked(rows.select_related("gpu"))
+    return lock_rows(rows.select_related("gpu"))

@@ -7,12 +7,12 @@ from portal.inventory.models import Node
 from portal.jobs.models import Job
 
 
-def events_of(job: Job, *, since: int = 0) -> QuerySet[Event]:
+def job_events(job: Job, *, since: int = 0) -> QuerySet[Event]:
     """The history of a job, its replicas and allocations, oldest first, after event `since`."""
     return Event.objects.filter(job=job, id__gt=since).order_by("id")
 
 
-def newest_event(job: Job) -> int:
+def newest_event_id(job: Job) -> int:
     """The id of the job's last event; 0 where it has none."""
     return int(Event.objects.filter(job=job).aggregate(last=Max("id"))["last"] or 0)
 

@@ -18,10 +18,10 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Concat
 
-from agents.contract.boards import Board, boards
+from agents.contract.boards import Board, known_boards
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from portal.inventory.models import Slice
 from portal.inventory.selectors import LIVE, LIVE_SLICES
 from portal.jobs.models import Allocation
@@ -42,17 +42,17 @@ class _Joined(Aggregate):
 
 
 @dataclass(frozen=True, slots=True)
-class OnGpu:
+class GpuLayout:
     """What the slices of one GPU come to. `is_open`: none is held. `fits` is empty where it is
     shared, or an idle slice covers it."""
 
-    is_open: bool
-    idle: int
-    made: tuple[str, ...]
-    fits: Mapping[str, int]
+    is_unallocated: bool
+    idle_count: int
+    idle_profiles: tuple[str, ...]
+    carvable: Mapping[str, int]
 
 
-def carved_gpus(slices: QuerySet[Slice], *columns: str) -> Iterable[tuple[Any, ...]]:
+def gpu_layout_texts(slices: QuerySet[Slice], *columns: str) -> Iterable[tuple[Any, ...]]:
     """GPUs with live slices of these on them that are not one held whole: the columns of each, and
     as the last one its slices as a text for `on_gpu`. One query."""
     held = Exists(Allocation.objects.filter(slice=OuterRef("pk"), status__in=LIVE))
@@ -67,18 +67,18 @@ def carved_gpus(slices: QuerySet[Slice], *columns: str) -> Iterable[tuple[Any, .
     return rows.values("gpu_id").annotate(told=_Joined(told)).values_list(*columns, "told")
 
 
-def on_gpu(board: Board, text: str) -> OnGpu:
+def parse_gpu_layout(board: Board, text: str) -> GpuLayout:
     """What a text of `carved_gpus` says."""
-    known = boards().get(board.key) is board
+    known = known_boards().get(board.key) is board
     return _known(board.key, text) if known else _read(board, text)
 
 
 @lru_cache(16_384)
-def _known(key: str, text: str) -> OnGpu:
-    return _read(boards()[key], text)
+def _known(key: str, text: str) -> GpuLayout:
+    return _read(known_boards()[key], text)
 
 
-def _read(board: Board, text: str) -> OnGpu:
+def _read(board: Board, text: str) -> GpuLayout:
     places, made, idle, open_, divided = [], [], 0, True, True
     for piece in text.split(";"):
         kind, profile, start, size, status, held = piece.split(",")
@@ -90,5 +90,5 @@ def _read(board: Board, text: str) -> OnGpu:
             idle += not is_making and status != SliceStatus.DELETING
         divided = divided and bool(profile) and kind != SliceKind.MPS
         places.append(Placement(int(start), int(size), profile))
-    most = layouts(board).beside(places).most if divided else {}
-    return OnGpu(open_, idle, tuple(made) if divided else (), most)
+    most = layout_table(board).free_beside(places).max_count if divided else {}
+    return GpuLayout(open_, idle, tuple(made) if divided else (), most)

@@ -15,8 +15,8 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 
 from agents.contract.boards import Board
-from agents.contract.layouts import layouts
-from portal.availability.layouts import OnGpu, carved_gpus, on_gpu
+from agents.contract.layouts import layout_table
+from portal.availability.layouts import GpuLayout, gpu_layout_texts, parse_gpu_layout
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.selectors import LIVE, LIVE_SLICES
@@ -24,11 +24,11 @@ from portal.jobs.models import Allocation
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
 # How a database writes that a list of problems is empty, or was never told.
-NOTHING = (None, "", "[]", "null")
+EMPTY_VALUES = (None, "", "[]", "null")
 
 
 @dataclass(slots=True)
-class OfBoard:
+class BoardCounts:
     """The GPUs of one board in a node, or in several. `empty`: healthy, and nothing is on them.
     `open`: healthy, and nothing on them is held. `texts`: what is on the healthy ones that are
     carved or shared, as `carved_gpus` has it, and on how many."""
@@ -36,52 +36,58 @@ class OfBoard:
     board: Board
     memory_mib: int
     gpus: int = 0
-    out: int = 0
+    out_of_service: int = 0
     empty: int = 0
-    open: int = 0
-    idle: int = 0
-    texts: Counter[str] = field(default_factory=Counter)
+    unallocated: int = 0
+    idle_slices: int = 0
+    layout_texts: Counter[str] = field(default_factory=Counter)
 
     @property
-    def made(self) -> Counter[str]:
+    def idle_profiles(self) -> Counter[str]:
         """Idle slices by profile."""
         found: Counter[str] = Counter()
         for on, times in self._carved():
-            for profile in on.made:
+            for profile in on.idle_profiles:
                 found[profile] += times
         return found
 
     @property
-    def fits(self) -> Counter[str]:
+    def carvable(self) -> Counter[str]:
         """What more can be carved, by profile, each on its own."""
         found = Counter({name: most * self.empty for name, most in self._on_empty().items()})
         for on, times in self._carved():
-            for profile, most in on.fits.items():
+            for profile, most in on.carvable.items():
                 found[profile] += most * times
         return found
 
     @property
     def can_carve(self) -> bool:
         return any(self._on_empty().values()) or any(
-            any(on.fits.values()) for on, _ in self._carved()
+            any(on.carvable.values()) for on, _ in self._carved()
         )
 
     def has_room_for(self, profile: str) -> bool:
         """A slice of this profile is idle or can be carved."""
         return bool(self._on_empty().get(profile)) or any(
-            profile in on.made or on.fits.get(profile) for on, _ in self._carved()
+            profile in on.idle_profiles or on.carvable.get(profile) for on, _ in self._carved()
         )
 
-    def _carved(self) -> Iterator[tuple[OnGpu, int]]:
-        return ((on_gpu(self.board, text), times) for text, times in self.texts.items())
+    def _carved(self) -> Iterator[tuple[GpuLayout, int]]:
+        return (
+            (parse_gpu_layout(self.board, text), times) for text, times in self.layout_texts.items()
+        )
 
     def _on_empty(self) -> Mapping[str, int]:
         """What can be carved on one GPU with nothing on it."""
-        return layouts(self.board).beside(()).most if self.empty and self.board.profiles else {}
+        return (
+            layout_table(self.board).free_beside(()).max_count
+            if self.empty and self.board.profiles
+            else {}
+        )
 
 
 @dataclass(slots=True)
-class NodeDigest:
+class NodeAvailability:
     """Nothing of a node that takes no work is counted as free, idle or fitting. `out`: GPUs out of
     service; `free`: with nothing on them; `idle`: slices that nobody holds."""
 
@@ -91,13 +97,13 @@ class NodeDigest:
     blocked: bool
     labels: tuple[str, ...]
     driver: str = ""
-    boards: list[OfBoard] = field(default_factory=list)
-    held_units: int = 0
+    boards: list[BoardCounts] = field(default_factory=list)
+    allocated_units: int = 0
     takes_work: bool = field(init=False)
     gpus: int = 0
-    out: int = 0
+    out_of_service: int = 0
     free: int = 0
-    idle: int = 0
+    idle_slices: int = 0
 
     def __post_init__(self) -> None:
         is_online = self.status == NodeStatus.ONLINE
@@ -106,9 +112,15 @@ class NodeDigest:
     def add_up(self) -> None:
         """Over its boards, once all of them are counted."""
         for of in self.boards:
-            self.gpus, self.out = self.gpus + of.gpus, self.out + of.out
+            self.gpus, self.out_of_service = (
+                self.gpus + of.gpus,
+                self.out_of_service + of.out_of_service,
+            )
             if self.takes_work:
-                self.free, self.idle = self.free + of.empty, self.idle + of.idle
+                self.free, self.idle_slices = (
+                    self.free + of.empty,
+                    self.idle_slices + of.idle_slices,
+                )
 
     @property
     def models(self) -> list[str]:
@@ -128,7 +140,7 @@ class NodeDigest:
         return next((word[len(head) :] for word in self.labels if word.startswith(head)), "")
 
 
-def cluster_digest(name: str = "") -> list[NodeDigest]:
+def node_availability(name: str = "") -> list[NodeAvailability]:
     """Every node but retired ones, by name; or the one of this name."""
     found = {digest.name: digest for digest in _nodes(name)}
     if not found:
@@ -142,20 +154,20 @@ def cluster_digest(name: str = "") -> list[NodeDigest]:
     held = rows.values_list("slice__gpu__node__name").annotate(units=Sum("units"))
     for node, units in held:
         if node in found:
-            found[node].held_units = units
+            found[node].allocated_units = units
     for digest in found.values():
         digest.add_up()
     return list(found.values())
 
 
-def _nodes(name: str) -> Iterator[NodeDigest]:
+def _nodes(name: str) -> Iterator[NodeAvailability]:
     rows = Node.objects.exclude(status=NodeStatus.RETIRED).order_by("name")
     rows = rows.filter(name=name) if name else rows
     facts = (KT("facts__blocks"), KT("facts__driver_version"), Cast("labels", TextField()))
     columns = rows.values_list("name", "status", "schedulable", *facts)
     for node, status, schedulable, blocks, driver, labels in columns:
-        blocked = blocks not in NOTHING
-        yield NodeDigest(node, status, schedulable, blocked, _words(labels), driver or "")
+        blocked = blocks not in EMPTY_VALUES
+        yield NodeAvailability(node, status, schedulable, blocked, _words(labels), driver or "")
 
 
 @lru_cache(4_096)
@@ -164,7 +176,7 @@ def _words(labels: str) -> tuple[str, ...]:
     return tuple(json.loads(labels))
 
 
-def _boards(nodes: dict[str, NodeDigest], name: str) -> dict[tuple[str, str], OfBoard]:
+def _boards(nodes: dict[str, NodeAvailability], name: str) -> dict[tuple[str, str], BoardCounts]:
     """The GPUs counted by node and board."""
     live = Slice.objects.filter(gpu=OuterRef("pk"), status__in=LIVE_SLICES)
     healthy = Q(health=GpuHealth.OK)
@@ -180,16 +192,20 @@ def _boards(nodes: dict[str, NodeDigest], name: str) -> dict[tuple[str, str], Of
             empty=Count("id", filter=healthy & Q(busy="", used=False)),
         )
     )
-    found: dict[tuple[str, str], OfBoard] = {}
+    found: dict[tuple[str, str], BoardCounts] = {}
     for node, key, product, memory, profiles, gpus, out, empty in rows:
         if node not in nodes:
             continue
         of = found.get((node, key))
         if of is None:
-            of = found[node, key] = OfBoard(_board(key, product, memory, profiles), memory)
+            of = found[node, key] = BoardCounts(_board(key, product, memory, profiles), memory)
             nodes[node].boards.append(of)
-        of.gpus, of.out, of.empty = of.gpus + gpus, of.out + out, of.empty + empty
-        of.open += empty
+        of.gpus, of.out_of_service, of.empty = (
+            of.gpus + gpus,
+            of.out_of_service + out,
+            of.empty + empty,
+        )
+        of.unallocated += empty
     return found
 
 
@@ -204,34 +220,40 @@ def _carved(name: str) -> Iterator[tuple[str, str, bool, bool, str]]:
     not busy, whether it is healthy, and its slices as a text."""
     rows = Slice.objects.filter(gpu__node__name=name) if name else Slice.objects.all()
     columns = ("gpu__node__name", "gpu__board", "gpu__health", "gpu__busy")
-    for node, board, health, busy, text in carved_gpus(rows, *columns):
+    for node, board, health, busy, text in gpu_layout_texts(rows, *columns):
         healthy = health == GpuHealth.OK
         yield node, board, healthy and not busy, healthy, text
 
 
-def _count(of: OfBoard, usable: bool, healthy: bool, text: str) -> None:
-    on = on_gpu(of.board, text)
-    of.idle += on.idle * healthy
+def _count(of: BoardCounts, usable: bool, healthy: bool, text: str) -> None:
+    on = parse_gpu_layout(of.board, text)
+    of.idle_slices += on.idle_count * healthy
     if usable:
-        of.open += on.is_open
-        of.texts[text] += 1
+        of.unallocated += on.is_unallocated
+        of.layout_texts[text] += 1
 
 
-def by_board(nodes: Iterable[NodeDigest]) -> list[tuple[OfBoard, int]]:
+def counts_by_board(nodes: Iterable[NodeAvailability]) -> list[tuple[BoardCounts, int]]:
     """The boards over all these nodes, each with its number of nodes; larger memory first. What is
     free counts only where the node takes work."""
-    found: dict[str, OfBoard] = {}
+    found: dict[str, BoardCounts] = {}
     seen: dict[str, int] = defaultdict(int)
     for node in nodes:
         for of in node.boards:
             key = of.board.key
-            whole = found.get(key) or found.setdefault(key, OfBoard(of.board, of.memory_mib))
+            whole = found.get(key) or found.setdefault(key, BoardCounts(of.board, of.memory_mib))
             seen[key] += 1
-            whole.gpus, whole.out = whole.gpus + of.gpus, whole.out + of.out
+            whole.gpus, whole.out_of_service = (
+                whole.gpus + of.gpus,
+                whole.out_of_service + of.out_of_service,
+            )
             if node.takes_work:
-                whole.empty, whole.open = whole.empty + of.empty, whole.open + of.open
-                whole.idle += of.idle
-                for text, times in of.texts.items():
-                    whole.texts[text] += times
+                whole.empty, whole.unallocated = (
+                    whole.empty + of.empty,
+                    whole.unallocated + of.unallocated,
+                )
+                whole.idle_slices += of.idle_slices
+                for text, times in of.layout_texts.items():
+                    whole.layout_texts[text] += times
     ordered = sorted(found.values(), key=lambda of: (-of.memory_mib, of.board.key))
     return [(of, seen[of.board.key]) for of in ordered]

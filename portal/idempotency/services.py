@@ -18,14 +18,14 @@ from portal.accounts.models import User
 from portal.errors import Refused
 from portal.idempotency.models import KeptAnswer
 
-KEPT_FOR = timedelta(hours=24)
+RETENTION = timedelta(hours=24)
 # Longer than any call takes.
-GIVEN_UP_AFTER = timedelta(seconds=60)
+ABANDONED_AFTER = timedelta(seconds=60)
 RETRY_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredResponse:
     """The first answer, byte for byte."""
 
     status: int
@@ -34,59 +34,59 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class KeyClaim:
     """The right to carry a call out; gone where another took the key over."""
 
-    answer: int
+    row_id: int
     begun_at: datetime
 
 
-def key_claim(*, user: User, key: str, asked: str) -> Claim | Kept:
+def key_claim(*, user: User, key: str, request_digest: str) -> KeyClaim | StoredResponse:
     """Raises Refused(idempotency_mismatch) where the key was used for another call, and
     Refused(idempotency_running) while the same one is being carried out."""
     now = timezone.now()
     row, is_new = KeptAnswer.objects.get_or_create(
-        user=user, key=key, defaults={"asked": asked, "begun_at": now}
+        user=user, key=key, defaults={"asked": request_digest, "begun_at": now}
     )
     if is_new:
-        return Claim(row.pk, row.begun_at)
-    if row.begun_at <= now - KEPT_FOR:
-        return _taken_over(row, asked, now)
-    if row.asked != asked:
+        return KeyClaim(row.pk, row.begun_at)
+    if row.begun_at <= now - RETENTION:
+        return _taken_over(row, request_digest, now)
+    if row.asked != request_digest:
         sentence = "This Idempotency-Key was used for another request. Use a new key"
         raise Refused("idempotency_mismatch", sentence, "", 422)
     if row.status is not None:
-        return Kept(row.status, row.headers, row.body)
-    if row.begun_at <= now - GIVEN_UP_AFTER:
-        return _taken_over(row, asked, now)
+        return StoredResponse(row.status, row.headers, row.body)
+    if row.begun_at <= now - ABANDONED_AFTER:
+        return _taken_over(row, request_digest, now)
     raise _running()
 
 
-def answer_keep(*, claim: Claim, kept: Kept) -> None:
+def response_store(*, claim: KeyClaim, response: StoredResponse) -> None:
     """What is answered from now on under this key."""
-    _mine(claim).update(status=kept.status, headers=kept.headers, body=kept.body)
+    _mine(claim).update(status=response.status, headers=response.headers, body=response.body)
 
 
-def key_release(*, claim: Claim) -> None:
+def key_release(*, claim: KeyClaim) -> None:
     """Nothing came of it: the key may be used anew."""
     _mine(claim).delete()
 
 
-def answers_expire(*, now: datetime) -> None:
+def responses_expire(*, now: datetime) -> None:
     """Forget the keys that were kept long enough."""
-    KeptAnswer.objects.filter(begun_at__lte=now - KEPT_FOR).delete()
+    KeptAnswer.objects.filter(begun_at__lte=now - RETENTION).delete()
 
 
-def _taken_over(row: KeptAnswer, asked: str, now: datetime) -> Claim:
+def _taken_over(row: KeptAnswer, asked: str, now: datetime) -> KeyClaim:
     """Guarded by what was read: another call may have been quicker."""
     fresh = {"asked": asked, "begun_at": now, "status": None, "headers": {}, "body": ""}
-    if _mine(Claim(row.pk, row.begun_at)).update(**fresh) != 1:
+    if _mine(KeyClaim(row.pk, row.begun_at)).update(**fresh) != 1:
         raise _running()
-    return Claim(row.pk, now)
+    return KeyClaim(row.pk, now)
 
 
-def _mine(claim: Claim) -> QuerySet[KeptAnswer]:
-    return KeptAnswer.objects.filter(pk=claim.answer, begun_at=claim.begun_at)
+def _mine(claim: KeyClaim) -> QuerySet[KeptAnswer]:
+    return KeptAnswer.objects.filter(pk=claim.row_id, begun_at=claim.begun_at)
 
 
 def _running() -> Refused:

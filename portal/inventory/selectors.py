@@ -19,7 +19,7 @@ LIVE_SLICES = [str(status) for status in SLICE_LIVE]
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class SliceHolder:
     """Who holds a slice. All fields are empty for a job of a project that the user is not in.
     `until`: when its time limit ends it; None before it runs."""
 
@@ -57,25 +57,25 @@ def slices() -> QuerySet[Slice]:
     return rows.order_by("gpu__node__name", "gpu__index", "start", "id")
 
 
-def holders(user: User, *, of: Q | None = None) -> dict[UUID, Holder]:
+def slice_holders(user: User, *, condition: Q | None = None) -> dict[UUID, SliceHolder]:
     """The holder of each held slice, by slice id. Two queries, whatever the number of slices.
 
     Everyone sees that a slice is held; the job's name only people of its project and platform
     admins.
     """
     job = "replica__attempt__job__"
-    rows = Allocation.objects.filter(of or Q(), status__in=LIVE).values_list(
+    rows = Allocation.objects.filter(condition or Q(), status__in=LIVE).values_list(
         *("slice_id", "project_id", job + "pk", job + "name", "project__slug"),
         *("user__username", "replica__rank", job + "deadline_at"),
     )
     known: set[Any] = set(Membership.objects.filter(user=user).values_list("project_id", flat=True))
     is_known = user.is_platform_admin
     return {
-        held: Holder(f"J-{job_id}", *told) if is_known or project in known else Holder()
+        held: SliceHolder(f"J-{job_id}", *told) if is_known or project in known else SliceHolder()
         for held, project, job_id, *told in rows
     }
 
 
-def holders_on(user: User, nodes: Iterable[str]) -> dict[UUID, Holder]:
+def slice_holders_on_nodes(user: User, nodes: Iterable[str]) -> dict[UUID, SliceHolder]:
     """The same, of slices on these nodes."""
-    return holders(user, of=Q(slice__gpu__node__name__in=list(nodes)))
+    return slice_holders(user, condition=Q(slice__gpu__node__name__in=list(nodes)))

@@ -14,14 +14,14 @@ from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from portal.audit.services import audit_record
-from portal.audit.transitions import advance, note
-from portal.database.locks import locked
+from portal.audit.transitions import advance, event_record
+from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.credentials import digest_of
 from portal.inventory.models import JoinToken, Node
 from portal.jobs.models import Allocation, Replica
 from portal.live.bell import ring, ring_drive, ring_plan
-from portal.text import one_line
+from portal.text import single_line
 from scheduler.core.model.states import ALLOCATION_LIVE, REPLICA_ENDED, AllocationStatus, NodeStatus
 
 
@@ -63,7 +63,7 @@ def node_invite(*, node: Node, actor: str) -> str:
 
 def node_cordon(*, node: Node, reason: str, actor: str) -> Node:
     """Give the node no new work; what runs there goes on."""
-    reason = one_line(reason)
+    reason = single_line(reason)
     if not reason:
         raise Refused("reason_missing", "Say why: people whose jobs wait will read it", "reason")
     return _schedulable(node, False, reason, actor)
@@ -83,7 +83,7 @@ def node_retire(*, node: Node, actor: str) -> Node:
     with transaction.atomic():
         node = _live(node)
         _require_idle(node)
-        held = locked(_held(node).select_related("replica__attempt"))
+        held = lock_rows(_held(node).select_related("replica__attempt"))
         for row in held:
             if row.status != AllocationStatus.RELEASING:
                 advance(row, AllocationStatus.RELEASING, actor=actor, code="node_retired")
@@ -110,7 +110,7 @@ def node_allow_mass_removal(*, node: Node, actor: str) -> Node:
         node = _live(node)
         node.allow_mass_removal = True
         node.save(update_fields=["allow_mass_removal"])
-        note(
+        event_record(
             node,
             "mass_removal_allowed",
             Phrase("%(user)s allowed it to remove most work", user=actor),
@@ -130,7 +130,7 @@ def _join_token(node: Node) -> str:
 
 def _live(node: Node) -> Node:
     """The node's row, locked. A retired one is never changed again."""
-    (row,) = locked(Node.objects.filter(pk=node.pk))
+    (row,) = lock_rows(Node.objects.filter(pk=node.pk))
     if row.status == NodeStatus.RETIRED:
         sentence = Phrase("%(node)s is retired. Add a new node", node=row.name)
         raise Refused("node_retired", sentence, "", 409)
@@ -145,7 +145,7 @@ def _schedulable(node: Node, schedulable: bool, reason: str, actor: str) -> Node
         node.cordon_reason = reason
         node.cordon_by = "" if schedulable else actor[:150]
         node.save(update_fields=["schedulable", "cordon_reason", "cordon_by"])
-        note(
+        event_record(
             node,
             action,
             reason or Phrase("%(user)s lets it take work again", user=actor),

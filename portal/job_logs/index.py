@@ -18,7 +18,7 @@ ARRIVAL = struct.Struct("<QQ")
 ARRIVAL_MILLISECONDS = 1_000
 
 
-def blocks(log: Path, end: int) -> list[int]:
+def newline_counts(log: Path, end: int) -> list[int]:
     """The newlines up to the end of each whole block below `end`; what is missing is counted and
     kept."""
     side = log.with_suffix(".lines")
@@ -43,16 +43,16 @@ def blocks(log: Path, end: int) -> list[int]:
 
 def lines_before(log: Path, offset: int) -> int:
     """How many lines end before `offset`."""
-    found = blocks(log, offset)
+    found = newline_counts(log, offset)
     start = len(found) * BLOCK
     return (found[-1] if found else 0) + _read(log, start, offset - start).count(b"\n")
 
 
-def offset_of(log: Path, line: int, end: int) -> int:
+def line_offset(log: Path, line: int, end: int) -> int:
     """Where line `line` (from 1) begins; `end` where there are fewer."""
     if line <= 1:
         return 0
-    found = blocks(log, end)
+    found = newline_counts(log, end)
     at = bisect_left(found, line - 1)
     wanted = line - 1 - (found[at - 1] if at else 0)
     data = _read(log, at * BLOCK, min(BLOCK, end - at * BLOCK))
@@ -64,7 +64,7 @@ def offset_of(log: Path, line: int, end: int) -> int:
     return at * BLOCK + place + 1
 
 
-def arrival_noted(log: Path, offset: int, milliseconds: int) -> None:
+def arrival_record(log: Path, offset: int, milliseconds: int) -> None:
     """Note that what stands from `offset` came now; forget what a failed write noted after it."""
     side = log.with_suffix(".times")
     side.touch()

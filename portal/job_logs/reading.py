@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from portal.job_logs.index import BLOCK, arrivals, blocks, lines_before, offset_of
+from portal.job_logs.index import BLOCK, arrivals, line_offset, lines_before, newline_counts
 from portal.job_logs.storage import log_path, read_log
 from portal.jobs.models import Replica
 
 # What one look reads at most; lines beyond it come with the next one.
-PIECE_BYTES = 512 * 1024
+CHUNK_BYTES = 512 * 1024
 # Longer lines are cut for display. The raw log has them whole.
 LINE_BYTES = 8 * 1024
 # How much one search looks through before it asks whether to go on.
@@ -20,7 +20,7 @@ REST_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StoredLine:
     """A line by its number (from 1). `at`: when it arrived, in milliseconds, 0 where that was not
     noted. `more`: bytes that were cut. `is_whole`: its end has arrived."""
 
@@ -28,33 +28,33 @@ class Line:
     number: int
     data: bytes
     at: int = 0
-    more: int = 0
-    is_whole: bool = True
+    cut_bytes: int = 0
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogChunk:
     """Lines that follow each other. `end`: the offset after the last whole one."""
 
-    lines: list[Line]
+    lines: list[StoredLine]
     start: int
     end: int
 
     @property
-    def first(self) -> int:
+    def first_number(self) -> int:
         return self.lines[0].number if self.lines else 1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Lines with what was looked for. `next`: where to look on, or None at the end."""
 
-    lines: list[Line]
-    next: int | None
-    looked_at: int
+    lines: list[StoredLine]
+    next_offset: int | None
+    bytes_searched: int
 
 
-def last_lines(replica: Replica, most: int, budget: int = PIECE_BYTES) -> Piece:
+def last_lines(replica: Replica, max_lines: int, budget: int = CHUNK_BYTES) -> LogChunk:
     """The last `most` lines, fewer where they are longer than the budget."""
     end = replica.log_bytes
     start = max(0, end - budget)
@@ -64,7 +64,7 @@ def last_lines(replica: Replica, most: int, budget: int = PIECE_BYTES) -> Piece:
         skip = data.find(b"\n") + 1
         start, data = start + skip, data[skip:]
     cut = len(data)
-    for _ in range(most + (not data.endswith(b"\n"))):
+    for _ in range(max_lines + (not data.endswith(b"\n"))):
         cut = data.rfind(b"\n", 0, max(0, cut - 1)) + 1
         if cut <= 0:
             break
@@ -72,25 +72,27 @@ def last_lines(replica: Replica, most: int, budget: int = PIECE_BYTES) -> Piece:
     return _piece(replica, start + cut, data[cut:])
 
 
-def lines_from(replica: Replica, number: int, most: int, budget: int = PIECE_BYTES) -> Piece:
+def lines_from(
+    replica: Replica, number: int, max_lines: int, budget: int = CHUNK_BYTES
+) -> LogChunk:
     """At most `most` lines from line `number` on."""
-    start = offset_of(log_path(replica), number, replica.log_bytes)
-    return _piece(replica, start, read_log(replica, start, budget), most=most)
+    start = line_offset(log_path(replica), number, replica.log_bytes)
+    return _piece(replica, start, read_log(replica, start, budget), most=max_lines)
 
 
-def lines_since(replica: Replica, offset: int, budget: int, *, is_final: bool = False) -> Piece:
+def lines_since(replica: Replica, offset: int, budget: int, *, is_final: bool = False) -> LogChunk:
     """What came since `offset`: whole lines, and of a log that grows no more the last one too."""
     data = read_log(replica, offset, budget)
     is_at_end = offset + len(data) >= replica.log_bytes
     whole = data.rfind(b"\n") + 1
     # A line that is longer than the budget goes out in parts, else it would never come.
     if not whole and len(data) < budget and not (is_final and is_at_end):
-        return Piece([], offset, offset)
+        return LogChunk([], offset, offset)
     data = data if (is_final and is_at_end) or not whole else data[:whole]
     return _piece(replica, offset, data, takes_all=True)
 
 
-def lines_in(replica: Replica) -> int:
+def count_lines(replica: Replica) -> int:
     """How many lines have arrived, an unfinished last one among them."""
     end = replica.log_bytes
     if not end:
@@ -99,12 +101,14 @@ def lines_in(replica: Replica) -> int:
     return lines_before(log_path(replica), end) + is_open
 
 
-def search(replica: Replica, words: str, *, start: int = 0, most: int, budget: int) -> Found:
+def search(
+    replica: Replica, words: str, *, start: int = 0, max_hits: int, budget: int
+) -> SearchResult:
     """Lines that contain the words, from `start` on. Small letters stand for large ones too."""
     needle = words.encode()
-    hits: list[Line] = []
+    hits: list[StoredLine] = []
     end = replica.log_bytes
-    known = blocks(log_path(replica), end)
+    known = newline_counts(log_path(replica), end)
     at = start
     while at < end and at - start < budget:
         block = at // BLOCK
@@ -116,8 +120,8 @@ def search(replica: Replica, words: str, *, start: int = 0, most: int, budget: i
             hit = _line_around(replica, base, data, where, before)
             if hits and hits[-1].number == hit.number:
                 continue
-            if len(hits) == most:
-                return Found(hits, base + where, base + where - start)
+            if len(hits) == max_hits:
+                return SearchResult(hits, base + where, base + where - start)
             hits.append(hit)
         if not data:
             break
@@ -127,7 +131,7 @@ def search(replica: Replica, words: str, *, start: int = 0, most: int, budget: i
         line = _across(replica, edge, needle, before, data) if edge < end else None
         if line and not (hits and hits[-1].number == line.number):
             hits.append(line)
-    return Found(hits, at if at < end else None, min(at, end) - start)
+    return SearchResult(hits, at if at < end else None, min(at, end) - start)
 
 
 def _hits(data: bytes, needle: bytes, start: int) -> Iterator[int]:
@@ -142,7 +146,7 @@ def _hits(data: bytes, needle: bytes, start: int) -> Iterator[int]:
         place = haystack.find(needle, following + 1)
 
 
-def _across(replica: Replica, edge: int, needle: bytes, before: int, data: bytes) -> Line | None:
+def _across(replica: Replica, edge: int, needle: bytes, before: int, data: bytes) -> StoredLine | None:
     room = len(needle) - 1
     if room <= 0:
         return None
@@ -154,7 +158,7 @@ def _across(replica: Replica, edge: int, needle: bytes, before: int, data: bytes
     return _line_around(replica, base, data, edge - room + place - base, before)
 
 
-def _line_around(replica: Replica, base: int, data: bytes, where: int, before: int) -> Line:
+def _line_around(replica: Replica, base: int, data: bytes, where: int, before: int) -> StoredLine:
     begin = data.rfind(b"\n", 0, where) + 1
     number = before + data.count(b"\n", 0, begin) + 1
     stop = data.find(b"\n", where)
@@ -165,17 +169,17 @@ def _line_around(replica: Replica, base: int, data: bytes, where: int, before: i
     if stop < 0:
         text += read_log(replica, base + len(data), REST_BYTES).partition(b"\n")[0]
     at = _time_of(arrivals(log_path(replica), base + begin, base + begin + 1), base + begin)
-    return Line(replica.rank, number, text[:LINE_BYTES], at, max(0, len(text) - LINE_BYTES))
+    return StoredLine(replica.rank, number, text[:LINE_BYTES], at, max(0, len(text) - LINE_BYTES))
 
 
 def _piece(
     replica: Replica, start: int, data: bytes, *, most: int | None = None, takes_all: bool = False
-) -> Piece:
+) -> LogChunk:
     """The lines of `data`, which stands at `start`."""
     path = log_path(replica)
     number = lines_before(path, start) + 1
     came = arrivals(path, start, start + len(data))
-    lines: list[Line] = []
+    lines: list[StoredLine] = []
     place = end = start
     passed = 0
     for text in islice(data.split(b"\n"), most):
@@ -186,12 +190,12 @@ def _piece(
             passed += 1
         at = came[passed][1] if came and came[passed][0] <= place else 0
         more = max(0, len(text) - LINE_BYTES)
-        lines.append(Line(replica.rank, number, text[:LINE_BYTES], at, more, is_whole))
+        lines.append(StoredLine(replica.rank, number, text[:LINE_BYTES], at, more, is_whole))
         place += len(text) + 1
         number += 1
         if is_whole or takes_all:
             end = min(place, start + len(data))
-    return Piece(lines, start, end)
+    return LogChunk(lines, start, end)
 
 
 def _time_of(came: list[tuple[int, int]], offset: int) -> int:

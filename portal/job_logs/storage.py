@@ -8,7 +8,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from portal.job_logs.index import arrival_noted, blocks
+from portal.job_logs.index import arrival_record, newline_counts
 from portal.jobs.models import Replica
 
 # How far back a tail looks; longer lines than this are cut at their start.
@@ -53,5 +53,5 @@ def write_log(replica: Replica, offset: int, data: bytes) -> None:
         log.write(data)
         log.truncate()
     # Only what counts already is described: this write may yet fail.
-    blocks(path, offset)
-    arrival_noted(path, offset, time.time_ns() // 1_000_000)
+    newline_counts(path, offset)
+    arrival_record(path, offset, time.time_ns() // 1_000_000)

@@ -8,10 +8,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from portal.accounts.models import User
-from portal.admin_base import ReadOnlyAdmin, refusals_shown
+from portal.admin_base import ReadOnlyAdmin, show_refusals
 from portal.jobs.holds import job_approve, job_hold, job_refuse, job_release
 from portal.jobs.models import Allocation, Attempt, Job, Replica, StartEstimate
-from portal.submission.services import job_cancel
+from portal.jobs.services import job_cancel
 
 IN_CONSOLE = "decided in the console"
 
@@ -27,30 +27,30 @@ class JobAdmin(ReadOnlyAdmin):
     @admin.action(description="Cancel")
     def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
         for job in queryset:
-            with refusals_shown(request):
+            with show_refusals(request):
                 job_cancel(job=job, actor=request.user.get_username())
                 messages.success(request, f"{job.label}: cancelled")
 
     @admin.action(description="Hold: keep it from starting")
     def hold(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        _each(request, queryset, lambda job, by: job_hold(job=job, by=by, because=IN_CONSOLE))
+        _each(request, queryset, lambda job, by: job_hold(job=job, actor=by, reason=IN_CONSOLE))
 
     @admin.action(description="Release what is held")
     def release(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        _each(request, queryset, lambda job, by: job_release(job=job, by=by))
+        _each(request, queryset, lambda job, by: job_release(job=job, actor=by))
 
     @admin.action(description="Approve")
     def approve(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        _each(request, queryset, lambda job, by: job_approve(job=job, by=by))
+        _each(request, queryset, lambda job, by: job_approve(job=job, actor=by))
 
     @admin.action(description="Refuse")
     def refuse(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        _each(request, queryset, lambda job, by: job_refuse(job=job, by=by, because=IN_CONSOLE))
+        _each(request, queryset, lambda job, by: job_refuse(job=job, actor=by, reason=IN_CONSOLE))
 
 
 def _each(request: HttpRequest, queryset: QuerySet[Job], do: Callable[[Job, User], object]) -> None:
     for job in queryset:
-        with refusals_shown(request):
+        with show_refusals(request):
             do(job, cast(User, request.user))
             messages.success(request, f"{job.label}: done")
 

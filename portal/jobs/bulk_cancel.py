@@ -8,24 +8,24 @@ from portal.accounts.models import Membership, Role, User
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import LABEL, jobs_visible_to
-from portal.submission.services import job_cancel
+from portal.jobs.services import job_cancel
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
-MOST_CHOSEN = 200
+MAX_JOBS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class CancelSelection:
     """Of the jobs that were named: `may` be ended now; `over`: they end or have ended; `others`:
     seen, but somebody else's to end; `unknown`: how many are not there, or not to be seen."""
 
-    may: list[Job]
-    over: list[Job]
-    others: list[Job]
-    unknown: int
+    cancellable: list[Job]
+    ended: list[Job]
+    forbidden: list[Job]
+    unknown_count: int
 
 
-def cancel_right(user: User) -> Callable[[Job], bool]:
+def cancel_permission(user: User) -> Callable[[Job], bool]:
     """`selectors.may_cancel` for many jobs, in one query."""
     if user.is_platform_admin:
         return lambda job: True
@@ -34,7 +34,7 @@ def cancel_right(user: User) -> Callable[[Job], bool]:
     return lambda job: job.owner_id == user.pk or job.project_id in run
 
 
-def jobs_named(user: User, refs: Collection[str]) -> dict[str, Job | None]:
+def jobs_by_label(user: User, refs: Collection[str]) -> dict[str, Job | None]:
     """The jobs of these names ("J-12" or "12"), by name; None for one that is
     not there or not to be seen. One query."""
     keys = {ref: int(match[1]) for ref in refs if (match := LABEL.fullmatch(ref))}
@@ -42,24 +42,24 @@ def jobs_named(user: User, refs: Collection[str]) -> dict[str, Job | None]:
     return {ref: rows.get(keys.get(ref, 0)) for ref in refs}
 
 
-def jobs_chosen(user: User, refs: Iterable[str]) -> Chosen:
+def cancel_selection(user: User, refs: Iterable[str]) -> CancelSelection:
     """What the user may end of the jobs named. Raises Refused(none_chosen, too_many)."""
     wanted = list(dict.fromkeys(refs))
     if not wanted:
         raise Refused("none_chosen", "Choose at least one job", "job")
-    if len(wanted) > MOST_CHOSEN:
-        sentence = Phrase("Choose at most %(n)s jobs at once", n=MOST_CHOSEN)
+    if len(wanted) > MAX_JOBS:
+        sentence = Phrase("Choose at most %(n)s jobs at once", n=MAX_JOBS)
         raise Refused("too_many", sentence, "job")
-    right = cancel_right(user)
-    named = jobs_named(user, wanted)
+    right = cancel_permission(user)
+    named = jobs_by_label(user, wanted)
     rows = list({job.pk: job for job in named.values() if job}.values())
     over = [job for job in rows if _is_over(job)]
     left = [job for job in rows if not _is_over(job)]
-    return Chosen(
-        may=[job for job in left if right(job)],
-        over=over,
-        others=[job for job in left if not right(job)],
-        unknown=sum(job is None for job in named.values()),
+    return CancelSelection(
+        cancellable=[job for job in left if right(job)],
+        ended=over,
+        forbidden=[job for job in left if not right(job)],
+        unknown_count=sum(job is None for job in named.values()),
     )
 
 

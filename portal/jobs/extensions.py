@@ -19,7 +19,7 @@ from portal.live.bell import ring, ring_drive, ring_plan
 from portal.quotas.approvals import approval_needed
 from portal.quotas.budgets import current_budgets
 from scheduler.core.model.snapshot import Priority
-from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
+from scheduler.core.model.states import JobStatus
 from scheduler.core.request.quantities import write_seconds
 
 
@@ -64,9 +64,8 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
 
 
 def _units(job: Job) -> int:
-    live = [str(status) for status in ALLOCATION_LIVE]
-    held = Allocation.objects.filter(replica__attempt__job=job, status__in=live)
-    return sum(held.values_list("units", flat=True))
+    live = Allocation.objects.live().filter(replica__attempt__job=job)
+    return sum(live.values_list("units", flat=True))
 
 
 def _require_approved(job: Job, by: User, units: int, seconds: int) -> None:

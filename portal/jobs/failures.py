@@ -6,7 +6,7 @@ from typing import Any
 from agents.contract.phrase import Phrase
 
 
-def failure_said(failure: Mapping[str, Any]) -> str:
+def failure_sentence(failure: Mapping[str, Any]) -> str:
     """The words of the node, or of who stopped it; else what is known of the end, as a phrase."""
     sentence = str(failure.get("sentence", ""))
     plain = Phrase(

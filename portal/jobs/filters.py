@@ -23,7 +23,7 @@ from portal.accounts.models import User
 from portal.jobs.models import Job, Replica
 from portal.jobs.selectors import LABEL
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.states import JOB_WAITING, JobStatus
+from scheduler.core.model.states import JobStatus
 
 KINDS = ("batch", "notebook", "service")
 # By what lists may be sorted: only columns that have an index. Rows without a value are left out.
@@ -34,14 +34,13 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "finished": ("-finished_at", "-id"),
 }
 YES, NO = ("1", "true"), ("0", "false")
-WAITING = [str(status) for status in sorted(JOB_WAITING)]
 NOT_A_CHOICE = {"invalid_choice": _("%(value)s is none of the choices. Choose one of the list")}
 NOT_A_TIME = {"invalid": _("Write a day as 2026-01-31, or a moment as 2026-01-31T09:30+00:00")}
 YEARS = range(1970, 2200)
 NUMBER = re.compile(r"[Jj]-[0-9]+")
 
 
-class Moment(IsoDateTimeField):
+class MomentField(IsoDateTimeField):
     """A moment, or a day: its first one. Far years fit no database in every time zone."""
 
     def to_python(self, value: Any) -> datetime | None:
@@ -52,7 +51,7 @@ class Moment(IsoDateTimeField):
 
 
 class MomentFilter(df.IsoDateTimeFilter):
-    field_class = Moment
+    field_class = MomentField
 
 
 class JobFilters(df.FilterSet):
@@ -136,7 +135,7 @@ class JobFilters(df.FilterSet):
 
     def by_reason(self, rows: QuerySet[Job], _name: str, codes: list[str]) -> QuerySet[Job]:
         """What a job once waited for says nothing of one that runs."""
-        return rows.filter(status__in=WAITING, reason__code__in=codes) if codes else rows
+        return rows.waiting().filter(reason__code__in=codes) if codes else rows
 
     def by_mine(self, rows: QuerySet[Job], _name: str, mine: bool) -> QuerySet[Job]:
         return rows.filter(owner=self.user) if mine is True else rows

@@ -12,11 +12,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.phrase import Phrase
-from portal.allocations.services import SECOND
 from portal.audit.transitions import SYSTEM, advance, event_record
+from portal.database.intervals import SECOND
 from portal.database.locks import lock_rows
 from portal.jobs.failures import failure_sentence
-from portal.jobs.models import Attempt, DesiredState, Job, Replica
+from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.live.bell import ring, ring_drive, ring_plan
 from scheduler.core.model.states import (
     JOB_ALLOCATED,
@@ -27,18 +27,18 @@ from scheduler.core.model.states import (
     attempt_state,
 )
 
-# Why a job stops that goes back to the queue: others go first.
-PREEMPTED = "preempted"
-# Its node is emptied by an admin: that costs an infrastructure retry, as a lost node does.
-DRAINED = "drained"
-MAKES_WAY = (PREEMPTED, DRAINED)
-# Whatever it ran before, a job that starts again gets at least so much of its limit.
+# The job is asked to stop and goes back to the queue, unless it turns out to have succeeded.
+MAKES_WAY = (StopReason.PREEMPTED, StopReason.DRAINED)
+# A job that starts again gets at least this much of its limit, however long it ran before.
 MIN_SECONDS_LEFT = 60
 
-ENDS = {
-    "succeeded": JobStatus.SUCCEEDED,
-    "cancelled": JobStatus.CANCELLED,
-    "timed_out": JobStatus.TIMED_OUT,
+# These ends of an attempt spend a retry, if one is left.
+RETRIED = (StopReason.FAILED, StopReason.LOST, StopReason.DRAINED)
+
+FINAL_STATUS = {
+    StopReason.SUCCEEDED: JobStatus.SUCCEEDED,
+    StopReason.CANCELLED: JobStatus.CANCELLED,
+    StopReason.TIMED_OUT: JobStatus.TIMED_OUT,
 }
 
 
@@ -54,11 +54,11 @@ def job_rollup(*, job_id: int) -> None:
         ring(f"job:{job.pk}")
 
 
-def job_stop(*, job: Job, stop_reason: str, sentence: str, actor: str = SYSTEM) -> None:
+def job_stop(*, job: Job, stop_reason: StopReason, sentence: str, actor: str = SYSTEM) -> None:
     """Begin to stop a placed job (locked by the caller). The first reason wins, but a job that only
     makes way is not kept from being cancelled."""
     if JobStatus(job.status) is JobStatus.STOPPING:
-        if job.stop_reason in MAKES_WAY and stop_reason == "cancelled":
+        if job.stop_reason in MAKES_WAY and stop_reason is StopReason.CANCELLED:
             Job.objects.filter(pk=job.pk).update(stop_reason=stop_reason)
             job.stop_reason = stop_reason
             event_record(job, stop_reason, sentence, actor=actor)
@@ -88,7 +88,7 @@ def _roll(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     elif outcome is AttemptState.SUCCEEDED:
         _prepared(job)
         _running(job, replicas)
-        job.stop_reason = "succeeded"
+        job.stop_reason = StopReason.SUCCEEDED
         _end(job, attempt, replicas)
     elif outcome is AttemptState.READY:
         _prepared(job)
@@ -133,7 +133,8 @@ def _fail(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     first = _first_failure(replicas)
     attempt.first_failure = first
     attempt.save(update_fields=["first_failure"])
-    stop_reason = "lost" if first["status"] == ReplicaStatus.LOST else "failed"
+    is_lost = first["status"] == ReplicaStatus.LOST
+    stop_reason = StopReason.LOST if is_lost else StopReason.FAILED
     job_stop(job=job, stop_reason=stop_reason, sentence=failure_sentence(first))
 
 
@@ -177,7 +178,7 @@ def _finish_when_ended(job: Job, attempt: Attempt, replicas: list[Replica]) -> N
     if not all(ReplicaStatus(r.status) in REPLICA_ENDED for r in replicas):
         return
     if job.stop_reason in MAKES_WAY and _succeeded(replicas):
-        job.stop_reason = "succeeded"
+        job.stop_reason = StopReason.SUCCEEDED
     _end(job, attempt, replicas)
 
 
@@ -196,7 +197,7 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     attempt.ended_at, attempt.outcome = now, job.stop_reason
     attempt.save(update_fields=["ended_at", "outcome"])
     if not _requeue(job, attempt):
-        end = ENDS.get(job.stop_reason, JobStatus.FAILED)
+        end = FINAL_STATUS.get(job.stop_reason, JobStatus.FAILED)
         failure = attempt.first_failure or {}
         advance(
             job,
@@ -212,9 +213,9 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
 
 def _requeue(job: Job, attempt: Attempt) -> bool:
     """Back to its place in the queue: it made way, or a retry is left. True when it went back."""
-    if job.stop_reason == PREEMPTED:
+    if job.stop_reason == StopReason.PREEMPTED:
         return _make_way(job)
-    if job.stop_reason not in ("failed", "lost", DRAINED):
+    if job.stop_reason not in RETRIED:
         return False
     failure = attempt.first_failure or {}
     is_user = failure.get("status") == ReplicaStatus.EXITED
@@ -246,7 +247,7 @@ def _make_way(job: Job) -> bool:
     advance(
         job,
         JobStatus.QUEUED,
-        code=PREEMPTED,
+        code=StopReason.PREEMPTED,
         sentence=Phrase("it made way, and waits at its old place in the queue"),
         stop_reason="",
         started_at=None,

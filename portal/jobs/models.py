@@ -1,13 +1,16 @@
 """What people ask for and what became of it: jobs, attempts, replicas, allocations."""
 
 import uuid
+from enum import StrEnum
 
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
 from portal.accounts.models import Project
-from portal.inventory.models import Node, Slice, one_of, words
+from portal.choices import choices_from_enum, enum_check
+from portal.inventory.models import Node, Slice
+from portal.jobs.querysets import AllocationQuerySet, AttemptQuerySet, JobQuerySet, ReplicaQuerySet
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.model.states import ALLOCATION_LIVE, AllocationStatus, JobStatus, ReplicaStatus
 
@@ -43,11 +46,16 @@ class Job(models.Model):
     memory_mib = models.PositiveIntegerField()
     disk_mib = models.PositiveIntegerField(default=0, editable=False)
     time_limit_seconds = models.PositiveIntegerField()
-    priority = models.CharField(max_length=8, choices=words(Priority), default=Priority.NORMAL)
+    priority = models.CharField(
+        max_length=8, choices=choices_from_enum(Priority), default=Priority.NORMAL
+    )
     infrastructure_retries_left = models.PositiveSmallIntegerField(default=0)
     user_retries_left = models.PositiveSmallIntegerField(default=0)
     status = models.CharField(
-        max_length=20, choices=words(JobStatus), default=JobStatus.SUBMITTED, editable=False
+        max_length=20,
+        choices=choices_from_enum(JobStatus),
+        default=JobStatus.SUBMITTED,
+        editable=False,
     )
     reason = models.JSONField(null=True, blank=True, editable=False)
     position = models.PositiveIntegerField(null=True, blank=True, editable=False)
@@ -72,10 +80,12 @@ class Job(models.Model):
     reserved_at = models.DateTimeField(null=True, blank=True, editable=False)
     estimate = models.JSONField(null=True, blank=True, editable=False)
 
+    objects = JobQuerySet.as_manager()
+
     class Meta:
         ordering = ("-id",)
         constraints = [
-            one_of("status", JobStatus, "job_status"),
+            enum_check("status", JobStatus, "job_status"),
             models.UniqueConstraint(
                 fields=("owner", "idempotency_key"),
                 condition=~Q(idempotency_key=""),
@@ -110,6 +120,8 @@ class Attempt(models.Model):
     outcome = models.CharField(max_length=16, blank=True, default="")
     first_failure = models.JSONField(null=True, blank=True)
 
+    objects = AttemptQuerySet.as_manager()
+
     class Meta:
         ordering = ("job", "number")
         constraints = [models.UniqueConstraint(fields=("job", "number"), name="attempt_once")]
@@ -122,7 +134,26 @@ class Attempt(models.Model):
         return self.pk
 
 
-class Wish(models.TextChoices):
+class StopReason(StrEnum):
+    """Why an attempt ended: `Job.stop_reason` while it stops, `Attempt.outcome` afterwards."""
+
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    FAILED = "failed"
+    # Its node was given up.
+    LOST = "lost"
+    # Other work went first; the job is queued again.
+    PREEMPTED = "preempted"
+    # An admin emptied its node. Costs an infrastructure retry, as a lost node does.
+    DRAINED = "drained"
+    # An admin did not approve the job.
+    REFUSED = "refused"
+    # A job that had to succeed first did not.
+    DEPENDENCY = "dependency"
+
+
+class DesiredState(models.TextChoices):
     """What the portal wants of a replica; `gone` is left out of the desired document."""
 
     PREPARE = "prepare"
@@ -145,9 +176,14 @@ class Replica(models.Model):
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="replicas")
     rank = models.PositiveSmallIntegerField()
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="replicas")
-    wish = models.CharField(max_length=8, choices=Wish.choices, default=Wish.PREPARE)
+    wish = models.CharField(
+        max_length=8, choices=DesiredState.choices, default=DesiredState.PREPARE
+    )
     status = models.CharField(
-        max_length=16, choices=words(ReplicaStatus), default=ReplicaStatus.PENDING, editable=False
+        max_length=16,
+        choices=choices_from_enum(ReplicaStatus),
+        default=ReplicaStatus.PENDING,
+        editable=False,
     )
     container = models.CharField(max_length=128, blank=True, default="")
     address = models.CharField(max_length=255, blank=True, default="")
@@ -164,10 +200,12 @@ class Replica(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
+    objects = ReplicaQuerySet.as_manager()
+
     class Meta:
         ordering = ("attempt", "rank")
         constraints = [
-            one_of("status", ReplicaStatus, "replica_status"),
+            enum_check("status", ReplicaStatus, "replica_status"),
             models.UniqueConstraint(fields=("attempt", "rank"), name="replica_once"),
         ]
         indexes = [
@@ -202,7 +240,7 @@ class Allocation(models.Model):
     used_seconds = models.PositiveBigIntegerField(default=0)
     status = models.CharField(
         max_length=16,
-        choices=words(AllocationStatus),
+        choices=choices_from_enum(AllocationStatus),
         default=AllocationStatus.RESERVED,
         editable=False,
     )
@@ -210,10 +248,12 @@ class Allocation(models.Model):
     bound_at = models.DateTimeField(null=True, blank=True)
     released_at = models.DateTimeField(null=True, blank=True)
 
+    objects = AllocationQuerySet.as_manager()
+
     class Meta:
         ordering = ("reserved_at",)
         constraints = [
-            one_of("status", AllocationStatus, "allocation_status"),
+            enum_check("status", AllocationStatus, "allocation_status"),
             models.UniqueConstraint(
                 fields=("slice",),
                 condition=Q(status__in=[str(s) for s in sorted(ALLOCATION_LIVE)]),

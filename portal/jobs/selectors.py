@@ -10,7 +10,7 @@ from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
 from agents.contract.phrase import Phrase
-from portal.accounts.models import Membership, User
+from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.errors import Refused
 from portal.jobs.models import Allocation, Attempt, Job, Replica
@@ -23,10 +23,7 @@ UNIT_SECONDS_PER_GPU_HOUR = 56_000 * 3600
 
 def jobs_visible_to(user: User) -> QuerySet[Job]:
     """The jobs of the user's projects, newest first; every job for a platform admin."""
-    rows = Job.objects.select_related("project", "owner").order_by("-id")
-    if user.is_platform_admin:
-        return rows
-    return rows.filter(project_id__in=Membership.objects.filter(user=user).values("project_id"))
+    return Job.objects.visible_to(user).select_related("project", "owner").order_by("-id")
 
 
 def job_visible(user: User, ref: str) -> Job:
@@ -34,15 +31,15 @@ def job_visible(user: User, ref: str) -> Job:
     match = LABEL.fullmatch(ref)
     job = jobs_visible_to(user).filter(pk=int(match[1])).first() if match else None
     if job is None:
-        raise not_seen()
+        raise job_not_found()
     return job
 
 
-def not_seen() -> Refused:
+def job_not_found() -> Refused:
     return Refused("not_found", "There is no such job, or you may not see it", "", 404)
 
 
-def not_waiting(job: Job, field: str = "") -> Refused:
+def job_not_waiting(job: Job, field: str = "") -> Refused:
     values = {"job": job.label, "status": JobStatus(job.status)}
     return Refused(
         "not_waiting", Phrase("%(job)s is %(status)s, not waiting", **values), field, 409

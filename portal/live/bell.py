@@ -18,12 +18,12 @@ from portal.celery import app
 from portal.live import sockets
 
 CHANNEL = "tessera:bell"
-PLAN = "scheduler.tasks.plan"
-DRIVE = "scheduler.tasks.drive"
-FORETELL = "scheduler.tasks.foretell"
-WHAT_IF = "portal.what_if.tasks.carry_out"
+PLAN_TASK = "scheduler.tasks.plan"
+DRIVE_TASK = "scheduler.tasks.drive"
+ESTIMATES_TASK = "scheduler.tasks.foretell"
+WHAT_IF_TASK = "portal.what_if.tasks.carry_out"
 # A web process that does not take a ring within this time finds out by its own timeout.
-RING_SECONDS = 0.2
+RING_TIMEOUT_SECONDS = 0.2
 
 log = logging.getLogger(__name__)
 
@@ -35,23 +35,23 @@ def ring(key: str) -> None:
 
 def ring_plan() -> None:
     """Ask for a planning pass once this commits."""
-    _on_commit(lambda: _send(PLAN))
+    _on_commit(lambda: _send(PLAN_TASK))
 
 
-def ring_foretell() -> None:
+def ring_estimates() -> None:
     """Ask that waiting jobs be told when they will start once this commits."""
-    _on_commit(lambda: _send(FORETELL))
+    _on_commit(lambda: _send(ESTIMATES_TASK))
 
 
 def ring_what_if(what_if: int) -> None:
     """Ask that a what-if be replayed once this commits."""
-    _on_commit(lambda: _send(WHAT_IF, str(what_if)))
+    _on_commit(lambda: _send(WHAT_IF_TASK, str(what_if)))
 
 
 def ring_drive(node_ids: Iterable[UUID]) -> None:
     """Ask that these nodes' desired documents be compiled once this commits."""
     names = [str(node_id) for node_id in node_ids]
-    _on_commit(lambda: _send_each(DRIVE, names))
+    _on_commit(lambda: _send_each(DRIVE_TASK, names))
 
 
 def _on_commit(work: Callable[[], object]) -> None:
@@ -65,7 +65,7 @@ def _on_commit(work: Callable[[], object]) -> None:
 def _ring(key: str) -> None:
     platform = settings.PLATFORM
     if not platform.redis_url:
-        sockets.send(sockets.folder(platform.var), key, RING_SECONDS)
+        sockets.send_ring(sockets.bell_folder(platform.var), key, RING_TIMEOUT_SECONDS)
         return
     try:
         _publisher(platform.redis_url).publish(CHANNEL, key)
@@ -94,5 +94,5 @@ def _send_each(name: str, arguments: list[str]) -> None:
 @cache
 def _publisher(url: str) -> redis.Redis:
     return redis.Redis.from_url(
-        url, socket_timeout=RING_SECONDS, socket_connect_timeout=RING_SECONDS
+        url, socket_timeout=RING_TIMEOUT_SECONDS, socket_connect_timeout=RING_TIMEOUT_SECONDS
     )

@@ -5,22 +5,21 @@ from typing import Any
 
 from portal.jobs.models import Job
 from portal.live.bell import ring
-from scheduler.core.model.states import JobStatus
 
 KEY = "alternatives"
 WRITTEN_AT_ONCE = 500
 
 
-def alternatives_write(told: Mapping[int, list[dict[str, Any]]]) -> None:
+def alternatives_write(by_job: Mapping[int, list[dict[str, Any]]]) -> None:
     """Write the alternatives of these queued jobs, by id; all others lose what they had."""
-    queued = Job.objects.filter(status=JobStatus.QUEUED, reason__isnull=False)
+    queued = Job.objects.queued().filter(reason__isnull=False)
     had = queued.filter(reason__has_key=KEY).values_list("pk", flat=True)
-    rows = queued.filter(pk__in={*told, *had}).values_list("pk", "reason")
+    rows = queued.filter(pk__in={*by_job, *had}).values_list("pk", "reason")
     changed = []
     for pk, reason in rows:
         new = {name: value for name, value in (reason or {}).items() if name != KEY}
-        if pk in told:
-            new[KEY] = told[pk]
+        if pk in by_job:
+            new[KEY] = by_job[pk]
         if new != reason:
             changed.append(Job(pk=pk, reason=new))
     queued.bulk_update(changed, ["reason"], batch_size=WRITTEN_AT_ONCE)
@@ -28,7 +27,7 @@ def alternatives_write(told: Mapping[int, list[dict[str, Any]]]) -> None:
         ring(f"job:{job.pk}")
 
 
-def carried(new: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
+def with_alternatives_of(new: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
     """The new reason with the alternatives of the old one, where it is of the same kind: they are
     looked at again soon."""
     if old and KEY in old and old["code"] == new["code"]:

@@ -88,7 +88,7 @@ def past_estimates(now: datetime) -> list[EstimateRecord]:
 def estimates_write(estimates: Mapping[str, PassEstimate], estimated_at: datetime) -> None:
     """Write when each queued job will start, by job id; one that is not among them has nothing to
     go by. What hardly moved is left as it is; what nobody is told is kept to learn from."""
-    rows = Job.objects.filter(status=JobStatus.QUEUED)
+    rows = Job.objects.queued()
     told = {
         int(job): estimate_as_dict(estimate)
         for job, estimate in estimates.items()

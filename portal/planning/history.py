@@ -11,9 +11,9 @@ from typing import Any
 
 from django.db.models import Count, Q
 
+from portal.database.intervals import SECOND
 from portal.jobs.models import Job
 from portal.planning.requests import RequestSpec, epoch_seconds, request_specs, run_group
-from portal.planning.running import SECOND
 from scheduler.core.model.snapshot import Demand, DemandMix, PastRun
 from scheduler.core.model.states import JobStatus
 

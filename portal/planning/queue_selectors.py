@@ -9,10 +9,10 @@ from django.db.models.functions import Coalesce
 from portal.accounts.models import User
 from portal.jobs.models import Job, Replica
 from portal.jobs.paging import page_of
+from portal.jobs.querysets import values_of
 from scheduler.core.model.states import JOB_ALLOCATED, JOB_WAITING, JobStatus
 
-WAITING = sorted(str(status) for status in JOB_WAITING)
-HOLDING = sorted(str(status) for status in JOB_ALLOCATED)
+WAITING, ALLOCATED = values_of(JOB_WAITING), values_of(JOB_ALLOCATED)
 # Behind every position: jobs that no pass has looked at, and those that wait for an approval.
 LAST = 2**31 - 1
 SORTING = ("place", "id")
@@ -45,20 +45,20 @@ class EndingJob:
 def queue_in_order() -> QuerySet[Job]:
     """Everybody's waiting jobs, in the order of the last pass. Whose names may be read is up to
     the caller."""
-    rows = Job.objects.filter(status__in=WAITING)
+    rows = Job.objects.waiting()
     return rows.annotate(place=Coalesce("position", Value(LAST))).order_by(*SORTING)
 
 
 def queue_counts(user: User) -> QueueCounts:
     """Two queries: how many of each status, and how the user's own stand."""
-    rows = Job.objects.filter(status__in=[*WAITING, *HOLDING]).order_by()
+    rows = Job.objects.filter(status__in=[*WAITING, *ALLOCATED]).order_by()
     by_status = dict(rows.values_list("status").annotate(count=Count("id")))
-    mine = Job.objects.filter(owner=user, status__in=WAITING)
+    mine = Job.objects.waiting().filter(owner=user)
     own = mine.aggregate(count=Count("id"), first=Min("position"))
     return QueueCounts(
         waiting=sum(by_status.get(status, 0) for status in WAITING),
         queued=by_status.get(JobStatus.QUEUED, 0),
-        allocated=sum(by_status.get(status, 0) for status in HOLDING),
+        allocated=sum(by_status.get(status, 0) for status in ALLOCATED),
         mine=own["count"],
         first_position=own["first"],
     )

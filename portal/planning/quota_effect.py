@@ -16,11 +16,10 @@ from portal.jobs.models import Allocation, Job
 from portal.planning.planner_input import planner_input, queued_jobs
 from portal.quotas.budgets import MAX_UNIT_SECONDS, budget_views
 from portal.quotas.models import Budget
-from scheduler.core.devices.options import wants
+from scheduler.core.devices.options import device_options
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, QuotaView, WaitingJob
-from scheduler.core.model.states import ALLOCATION_LIVE
-from scheduler.core.placement.feasibility import Capacity
+from scheduler.core.placement.feasibility import ClusterCapacity
 
 # So many jobs are named; the others are counted.
 MAX_NAMED_JOBS = 20
@@ -118,7 +117,7 @@ def budget_effect(
         (view,) = budget_views([row], now)
         used = view.used_unit_seconds + view.reserved_unit_seconds
         snapshot = planner_input(now=now, policy=Policy(), jobs=queued_jobs())
-        boards = Capacity(snapshot).boards
+        boards = ClusterCapacity(snapshot).boards
         for job in _queued(snapshot, project, user.username if user else ""):
             needed = _units(job, boards) * job.time_limit_seconds
             if needed > max(0, limit_unit_seconds - view.used_unit_seconds):
@@ -138,9 +137,8 @@ def _is(quota: QuotaView, project: Project, user: str, model: str) -> bool:
 
 def _live(project: Project, user: User | None, model: str) -> list[Allocation]:
     """What counts against the quota, by when it was reserved: the newest first."""
-    rows = Allocation.objects.filter(
-        project=project, status__in=[str(status) for status in ALLOCATION_LIVE]
-    ).select_related("slice__gpu", "replica__attempt__job")
+    rows = Allocation.objects.live().filter(project=project)
+    rows = rows.select_related("slice__gpu", "replica__attempt__job")
     if user is not None:
         rows = rows.filter(user=user)
     return [
@@ -169,11 +167,11 @@ def _never(
     before: ClusterSnapshot, after: ClusterSnapshot, project: Project, user: str
 ) -> dict[int, int]:
     """Units by the waiting job that could run under the old quotas and never under the new ones."""
-    was, then = Capacity(before), Capacity(after)
+    was, then = ClusterCapacity(before), ClusterCapacity(after)
     return {
         int(job.id): _units(job, then.boards)
         for job in _queued(before, project, user)
-        if then.over_quota(job) and not was.over_quota(job)
+        if then.quota_reason(job) and not was.quota_reason(job)
     }
 
 
@@ -182,7 +180,7 @@ def _queued(snapshot: ClusterSnapshot, project: Project, user: str) -> list[Wait
 
 
 def _units(job: WaitingJob, boards: list[Board]) -> int:
-    each = min((want.replica_units for want in wants(job.device, boards)), default=0)
+    each = min((want.replica_units for want in device_options(job.device, boards)), default=0)
     return each * job.replicas
 
 

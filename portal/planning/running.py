@@ -3,17 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from agents.contract.documents import SliceKind
+from portal.database.intervals import SECOND
 from portal.jobs.models import Allocation, Job
 from portal.planning.requests import COLUMNS, epoch_seconds, request_specs, waiting_job_from_columns
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import RunningJob
-from scheduler.core.model.states import ALLOCATION_LIVE, JOB_ALLOCATED, JobStatus
-
-SECOND = timedelta(seconds=1)
+from scheduler.core.model.states import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class LiveAllocation:
 def live_allocations(now: datetime) -> list[LiveAllocation]:
     """Every live allocation, by job, attempt and rank."""
     rows = (
-        Allocation.objects.filter(status__in=[str(s) for s in ALLOCATION_LIVE])
+        Allocation.objects.live()
         .order_by("replica__attempt__job_id", "replica__attempt_id", "replica__rank", "id")
         .values_list(
             "replica__attempt__job_id",
@@ -85,8 +84,8 @@ def running_jobs(held: Iterable[LiveAllocation], now: datetime) -> tuple[Running
     places: dict[int, list[LiveAllocation]] = defaultdict(list)
     for row in held:
         places[row.job].append(row)
-    holding = Job.objects.filter(status__in=[str(s) for s in JOB_ALLOCATED]).order_by("id")
-    rows = list(holding.values_list(*COLUMNS, "status", "started_at"))
+    allocated = Job.objects.allocated().order_by("id")
+    rows = list(allocated.values_list(*COLUMNS, "status", "started_at"))
     asked = request_specs(row[1] for row in rows)
     return tuple(
         RunningJob(

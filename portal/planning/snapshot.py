@@ -23,7 +23,6 @@ from portal.quotas.models import Quota
 from scheduler.core.model.links import UNKNOWN, Links, links_of
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, QuotaView, SliceView
 from scheduler.core.model.states import (
-    ALLOCATION_LIVE,
     SLICE_LIVE,
     GpuHealth,
     NodeStatus,
@@ -112,7 +111,7 @@ def _unavailable(row: Node) -> tuple[str, str]:
 
 def _held(only: list[UUID] | None) -> dict[UUID, tuple[int, int, int]]:
     """CPU, memory and disk that live replicas hold, by node."""
-    live = Replica.objects.filter(allocations__status__in=_live()).distinct()
+    live = Replica.objects.allocated()
     if only is not None:
         live = live.filter(node_id__in=only)
     sums = (
@@ -158,7 +157,7 @@ def _gpu(row: Gpu, slices: list[SliceView]) -> GpuView:
 
 def _slices(only: list[UUID] | None) -> dict[UUID, list[SliceView]]:
     """Who holds a slice is read with it; shares of one GPU are of one project."""
-    allocated = Allocation.objects.filter(slice=OuterRef("pk"), status__in=_live())
+    allocated = Allocation.objects.live().filter(slice=OuterRef("pk"))
     condition = Q(status__in=[str(s) for s in SLICE_LIVE])
     if only is not None:
         condition &= Q(gpu__node_id__in=only)
@@ -185,7 +184,3 @@ def _slice(row: Any) -> SliceView:
         clients=row.clients,
         project=row.project or "",
     )
-
-
-def _live() -> list[str]:
-    return [str(s) for s in ALLOCATION_LIVE]

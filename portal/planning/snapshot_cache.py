@@ -36,7 +36,7 @@ from scheduler.core.forecast.pass_estimates import TrialEstimates
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot
-from scheduler.core.placement.feasibility import Capacity
+from scheduler.core.placement.feasibility import ClusterCapacity
 from scheduler.core.queue_trial import QueueTrial
 
 log = structlog.get_logger()
@@ -71,8 +71,8 @@ class CachedSnapshot:
             yield self
 
     @cached_property
-    def capacity(self) -> Capacity:
-        return Capacity(self.snapshot)
+    def capacity(self) -> ClusterCapacity:
+        return ClusterCapacity(self.snapshot)
 
     @property
     def boards(self) -> list[Board]:

@@ -10,8 +10,9 @@ from django.db.models.functions import TruncDay, TruncHour
 from django.utils import timezone
 
 from portal.accounts.models import Membership, Project
+from portal.database.intervals import SECOND
 from portal.jobs.models import Allocation
-from portal.planning.running import SECOND, Held
+from portal.planning.running import LiveAllocation
 from scheduler.core.model.snapshot import OwnerView
 
 # What was used longer ago than so many half-lives counts less than 1/256 of itself, and not at all.
@@ -32,7 +33,7 @@ NOTHING: Amounts = (0, 0, 0)
 
 
 @dataclass(slots=True)
-class Used:
+class UsageHistory:
     """Amount-seconds (units, millicores, MiB) by project, user and day or hour of their end.
 
     Kept from one pass to the next: what was given back up to `until` is summed here, and only what
@@ -45,7 +46,7 @@ class Used:
     summed_at: datetime | None = None
     settled: dict[Piece, Amounts] = field(default_factory=dict)
 
-    def given_back(self, now: datetime, half_life_seconds: int) -> dict[Piece, Amounts]:
+    def released(self, now: datetime, half_life_seconds: int) -> dict[Piece, Amounts]:
         """What was given back in the half-lives before `now`. One query, now and then two."""
         by_days = half_life_seconds >= BY_DAYS
         since = _floor(now - timedelta(seconds=HALF_LIVES * half_life_seconds), by_days=by_days)
@@ -79,14 +80,17 @@ class Used:
 
 
 def owners(
-    held: Iterable[Held], now: datetime, half_life_seconds: int, used: Used | None = None
+    live: Iterable[LiveAllocation],
+    now: datetime,
+    half_life_seconds: int,
+    history: UsageHistory | None = None,
 ) -> tuple[OwnerView, ...]:
     """Every project (user "") and every user in it, with what they used: (units, millicores, MiB)
     times seconds, halved by the half-life since it was given back. Two queries, now and then three.
 
     What is still held counts whole, from when it was bound. `used`: what is kept between calls.
     """
-    spent = _spent(held, now, half_life_seconds, used or Used())
+    spent = _spent(live, now, half_life_seconds, history or UsageHistory())
     shares = _shares()
     return tuple(
         OwnerView(project, user, weight, *spent.get((project, user), NOTHING), max_running)
@@ -112,7 +116,7 @@ def _shares() -> dict[Owner, tuple[int, int]]:
 
 
 def _spent(
-    held: Iterable[Held], now: datetime, half_life_seconds: int, used: Used
+    held: Iterable[LiveAllocation], now: datetime, half_life_seconds: int, used: UsageHistory
 ) -> dict[Owner, Amounts]:
     sums: dict[Owner, list[int]] = defaultdict(lambda: [0, 0, 0])
 
@@ -120,7 +124,7 @@ def _spent(
         for key in (owner, (owner[0], "")):
             sums[key] = [a + b for a, b in zip(sums[key], amounts, strict=True)]
 
-    pieces = used.given_back(now, half_life_seconds)
+    pieces = used.released(now, half_life_seconds)
     middle = timedelta(hours=12) if used.by_days else timedelta(minutes=30)
     for (project, user, piece), amounts in pieces.items():
         part = decay((now - piece - middle) // SECOND, half_life_seconds)

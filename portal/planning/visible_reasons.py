@@ -9,14 +9,14 @@ from portal.accounts.models import Membership, User
 NAMES_PROJECTS = "borrowed_by"
 
 
-def projects_of(user: User) -> frozenset[str] | None:
+def visible_projects(user: User) -> frozenset[str] | None:
     """The projects whose names the user may read; None: all of them."""
     if user.is_platform_admin:
         return None
     return frozenset(Membership.objects.filter(user=user).values_list("project__slug", flat=True))
 
 
-def reason_for(
+def visible_reason(
     reason: Mapping[str, Any] | None, projects: frozenset[str] | None
 ) -> dict[str, Any] | None:
     """The reason object for somebody who knows these projects (see `projects_of`)."""

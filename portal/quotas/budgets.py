@@ -20,7 +20,7 @@ from portal.jobs.models import Allocation
 from portal.live.bell import ring_plan
 from portal.quotas.models import Budget
 from scheduler.core.model.snapshot import BudgetView
-from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
+from scheduler.core.model.states import JobStatus
 
 # A hundred thousand GPUs for ten years: far from the column's end.
 MAX_UNIT_SECONDS = 56_000 * 100_000 * 10 * 366 * 86_400
@@ -114,9 +114,7 @@ def _held(budgets: list[Budget], now: datetime) -> Sums:
     for at in ends:
         left = Least(started + limit, Value(epoch_seconds(at))) - Value(epoch_seconds(now))
         sums[_name(at)] = Sum(F("units") * Greatest(left, Value(0)))
-    live = Allocation.objects.filter(
-        status__in=[str(s) for s in ALLOCATION_LIVE], released_at__isnull=True
-    )
+    live = Allocation.objects.live().filter(released_at__isnull=True)
     return _by_owner(budgets, live.exclude(**{job + "status": JobStatus.STOPPING}), sums)
 
 

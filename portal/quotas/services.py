@@ -7,13 +7,12 @@ from django.db import transaction
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.audit.services import audit_record
-from portal.database.locks import locked
+from portal.database.locks import lock_rows
 from portal.errors import Refused
-from portal.inventory.boards import quota_names
+from portal.inventory.boards import quota_model_names
 from portal.jobs.models import Allocation
 from portal.live.bell import ring, ring_plan
 from portal.quotas.models import Quota
-from scheduler.core.model.states import ALLOCATION_LIVE
 
 # A hundred thousand GPUs: far from the columns' end, so that no sum overflows.
 MAX_LIMIT_UNITS = 56_000 * 100_000
@@ -42,7 +41,7 @@ def quota_set(
     _require_sane(user, model, wanted)
     with transaction.atomic():
         # Locking every row of the project also keeps new allocations of it out until we commit.
-        rows = locked(Quota.objects.filter(project=project))
+        rows = lock_rows(Quota.objects.filter(project=project))
         whole = next((r for r in rows if r.model == model and r.user_id is None), None)
         row = next((r for r in rows if r.model == model and r.user == user), None)
         _require_version(row, version)
@@ -114,15 +113,13 @@ def _require_within(whole: Quota | None, limit_units: int) -> None:
 
 def _new(project: Project, user: User | None, model: str, whole: Quota | None) -> Quota:
     """A row that starts with what is held already. Version 0 becomes 1 when it is saved."""
-    held = Allocation.objects.filter(
-        project=project, status__in=[str(status) for status in ALLOCATION_LIVE]
-    )
+    live = Allocation.objects.live().filter(project=project)
     if user is not None:
-        held = held.filter(user=user)
+        live = live.filter(user=user)
     used = sum(
         row.units
-        for row in held.select_related("slice__gpu")
-        if model in quota_names(row.slice.gpu)
+        for row in live.select_related("slice__gpu")
+        if model in quota_model_names(row.slice.gpu)
     )
     borrow = whole.borrow_units if whole and user is not None else 0
     return Quota(

@@ -9,18 +9,17 @@ from portal.accounts.models import Membership, Project, User
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.quotas.approvals import approval_needed
-from scheduler.core.devices.options import wants
+from scheduler.core.devices.options import device_options
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import Priority
-from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
+from scheduler.core.model.states import JOB_FINAL, JobStatus
 from scheduler.core.request import JobRequest
 
-_WAITING = [str(s) for s in JOB_WAITING]
 # A job that ended like this satisfies nobody who waits for it.
-NEVER = frozenset(JOB_FINAL - {JobStatus.SUCCEEDED})
+NEVER_SATISFIES = frozenset(JOB_FINAL - {JobStatus.SUCCEEDED})
 
 
-def require_room(user: User, project: Project, *, is_locking: bool = True) -> None:
+def require_pending_room(user: User, project: Project, *, is_locking: bool = True) -> None:
     """Raises Refused(pending_limit) where the user, or the project, has as many waiting jobs as may
     be. The project's row is locked, so that two submits see each other; a question locks none."""
     own = Membership.objects.get(project=project, user=user).max_pending
@@ -28,7 +27,7 @@ def require_room(user: User, project: Project, *, is_locking: bool = True) -> No
         return
     if is_locking:
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
-    waiting = Job.objects.filter(project=project, status__in=_WAITING)
+    waiting = Job.objects.waiting().filter(project=project)
     mine = waiting.filter(owner=user)
     if own and mine.count() >= own:
         raise _full(
@@ -47,7 +46,7 @@ def _full(waiting: Phrase) -> Refused:
     return Refused("pending_limit", sentence, "project", 409)
 
 
-def jobs_before(request: JobRequest, project: Project) -> list[Job]:
+def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
     """The jobs that this one is to run after. Raises Refused(after_unknown, after_failed)."""
     ids = {int(label.removeprefix("J-")): label for label in request.after}
     found = {job.pk: job for job in Job.objects.filter(project=project, pk__in=ids)}
@@ -60,7 +59,7 @@ def jobs_before(request: JobRequest, project: Project) -> list[Job]:
                 project=project.slug,
             )
             raise Refused("after_unknown", sentence, "after")
-        if JobStatus(job.status) in NEVER:
+        if JobStatus(job.status) in NEVER_SATISFIES:
             sentence = Phrase(
                 "%(job)s ended as %(status)s: what runs after it would never start",
                 job=label,
@@ -86,6 +85,6 @@ def units_of(request: JobRequest, boards: Iterable[Board]) -> int:
 
 def _units(request: JobRequest, boards: Iterable[Board]) -> int:
     """Of one replica, the cheapest way; where no node says how, as whole GPUs."""
-    ways = wants(request.device, boards)
+    ways = device_options(request.device, boards)
     whole = UNITS_PER_GPU * max(1, request.device.gpus)
     return min((want.replica_units for want in ways), default=whole)

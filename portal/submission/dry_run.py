@@ -28,7 +28,7 @@ from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.queue_trial import TrialResult
-from scheduler.core.quota.holders import models_of
+from scheduler.core.quota.holders import quota_models
 from scheduler.core.request import JobRequest
 
 # No stored job has this id.
@@ -169,7 +169,7 @@ def _never(
     units = units_of(request, world.boards)
 
     def can_run(job: WaitingJob) -> bool:
-        return world.capacity.never(job) is None
+        return world.capacity.infeasible_reason(job) is None
 
     job = _waiting(world, user, request)
     return DryRunResult(
@@ -234,5 +234,5 @@ def _against(
         user=user.username,
         units=units,
         seconds=request.time_limit_seconds,
-        models=models_of(board),
+        models=quota_models(board),
     )

@@ -12,13 +12,14 @@ from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from portal.accounts.models import User
-from portal.audit.transitions import note
-from portal.database.locks import locked
+from portal.audit.transitions import event_record
+from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.jobs.models import Job
-from portal.jobs.selectors import not_waiting
+from portal.jobs.selectors import job_not_waiting
+from portal.jobs.services import job_cancel
 from portal.live.bell import ring
-from portal.submission.services import job_cancel, job_submit
+from portal.submission.services import job_submit
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.core.request import RequestLimits, parse_request
 
@@ -32,30 +33,30 @@ def may_replace(user: User, job: Job) -> bool:
     return is_waiting and job.owner_id == user.pk and not job.attempts.exists()
 
 
-def job_replace(*, job: Job, by: User, changes: Mapping[str, Any], limits: RequestLimits) -> Job:
+def job_replace(*, job: Job, actor: User, changes: Mapping[str, Any], limits: RequestLimits) -> Job:
     """Cancel this job and queue its request with `changes`: both, or neither. The new one keeps its
     time in the queue, and whoever waited for the old one waits for the new one.
 
     Raises Refused(forbidden, not_waiting, has_run, changes_unknown) and RequestRefused, and what
     `job_submit` raises.
     """
-    if job.owner_id != by.pk:
+    if job.owner_id != actor.pk:
         raise Refused("forbidden", "Only its owner may make another job of it", "", 403)
     if not changes or not changes.keys() <= CHANGEABLE:
         told = ", ".join(sorted(CHANGEABLE))
         sentence = Phrase("Change one or more of %(names)s", names=told)
         raise Refused("changes_unknown", sentence, "changes")
     with transaction.atomic():
-        (old,) = locked(Job.objects.filter(pk=job.pk))
+        (old,) = lock_rows(Job.objects.filter(pk=job.pk))
         if JobStatus(old.status) not in JOB_WAITING:
-            raise not_waiting(old)
+            raise job_not_waiting(old)
         if old.attempts.exists():
             sentence = Phrase("%(job)s has run already: cancel it and ask again", job=old.label)
             raise Refused("has_run", sentence, "", 409)
         request = parse_request(_asked(old, changes), limits)
-        job_cancel(job=old, actor=by.username)
-        new = job_submit(user=by, request=request)
-        _take_over(old, new, by)
+        job_cancel(job=old, actor=actor.username)
+        new = job_submit(user=actor, request=request)
+        _take_over(old, new, actor)
     ring(f"job:{old.pk}")
     return new
 
@@ -77,5 +78,9 @@ def _take_over(old: Job, new: Job, by: User) -> None:
         new.queued_at = old.queued_at
     new.save(update_fields=["bypassed", "held_by", "held_because", "queued_at"])
     Job.after.through.objects.filter(to_job=old).update(to_job=new)
-    note(old, "replaced", Phrase("%(job)s takes its place", job=new.label), actor=by.username)
-    note(new, "replaces", Phrase("it takes the place of %(job)s", job=old.label), actor=by.username)
+    event_record(
+        old, "replaced", Phrase("%(job)s takes its place", job=new.label), actor=by.username
+    )
+    event_record(
+        new, "replaces", Phrase("it takes the place of %(job)s", job=old.label), actor=by.username
+    )

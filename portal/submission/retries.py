@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from portal.accounts.models import User
-from portal.audit.transitions import note
+from portal.audit.transitions import event_record
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import may_cancel
@@ -19,12 +19,12 @@ def may_retry(user: User, job: Job) -> bool:
     return JobStatus(job.status) in JOB_FINAL and may_cancel(user, job)
 
 
-def job_retry(*, job: Job, by: User, limits: RequestLimits, idempotency_key: str = "") -> Job:
+def job_retry(*, job: Job, actor: User, limits: RequestLimits, idempotency_key: str = "") -> Job:
     """Queue its request once more, as a new job of `by`. A time to begin that is over is left out.
 
     Raises Refused(forbidden, not_over), RequestRefused, and what `job_submit` raises.
     """
-    if not may_cancel(by, job):
+    if not may_cancel(actor, job):
         sentence = "Only its owner or a project admin may retry a job"
         raise Refused("forbidden", sentence, "", 403)
     if JobStatus(job.status) not in JOB_FINAL:
@@ -36,10 +36,20 @@ def job_retry(*, job: Job, by: User, limits: RequestLimits, idempotency_key: str
         raise Refused("not_over", sentence, "", 409)
     request = parse_request(_asked(job), limits)
     with transaction.atomic():
-        new = job_submit(user=by, request=request, idempotency_key=idempotency_key)
+        new = job_submit(user=actor, request=request, idempotency_key=idempotency_key)
         if not new.events.filter(code="retries").exists():
-            note(job, "retried", Phrase("%(job)s tries it again", job=new.label), actor=by.username)
-            note(new, "retries", Phrase("it tries %(job)s again", job=job.label), actor=by.username)
+            event_record(
+                job,
+                "retried",
+                Phrase("%(job)s tries it again", job=new.label),
+                actor=actor.username,
+            )
+            event_record(
+                new,
+                "retries",
+                Phrase("it tries %(job)s again", job=job.label),
+                actor=actor.username,
+            )
     return new
 
 

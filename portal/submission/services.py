@@ -1,4 +1,4 @@
-"""What people do with jobs: submit and cancel. What nodes make of them is in lifecycle."""
+"""Check a request and submit it as a job."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,23 +9,22 @@ from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Membership, Project, Role, User
-from portal.audit.transitions import advance, note
-from portal.catalogue.selectors import require_image
-from portal.database.locks import locked
+from portal.audit.transitions import advance, event_record
+from portal.catalogue.selectors import require_image_allowed
 from portal.errors import Refused
-from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job
 from portal.live.bell import ring, ring_plan
-from portal.planning.snapshot import as_waiting, cluster_snapshot
-from portal.submission.admission import approval, jobs_before, require_room
+from portal.planning.requests import waiting_job_from_request
+from portal.planning.snapshot import cluster_snapshot
+from portal.submission.admission import approval, dependencies_of, require_pending_room
 from scheduler.core.model.reasons import Reason
-from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
-from scheduler.core.placement.feasibility import Capacity
+from scheduler.core.model.states import JobStatus
+from scheduler.core.placement.feasibility import ClusterCapacity
 from scheduler.core.request import JobRequest, parse_stored, request_as_dict
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RequestCheck:
     """What a submit would find: why the request can never run here, and why an admin has to approve
     it first."""
 
@@ -33,30 +32,34 @@ class Judged:
     approval: Reason | None
 
 
-def job_check(*, user: User, request: JobRequest, capacity: Capacity | None = None) -> Judged:
+def request_check(
+    *, user: User, request: JobRequest, capacity: ClusterCapacity | None = None
+) -> RequestCheck:
     """The same checks that submit makes, and Refused as it raises it. `capacity`: of the cluster,
     where the caller has read it."""
     project = _project(user, request.project)
     judged = _judged(project, user, request, capacity)
-    require_room(user, project, is_locking=False)
-    jobs_before(request, project)
+    require_pending_room(user, project, is_locking=False)
+    dependencies_of(request, project)
     return judged
 
 
 def _judged(
-    project: Project, user: User, request: JobRequest, capacity: Capacity | None = None
-) -> Judged:
-    require_image(project, request.image)
+    project: Project, user: User, request: JobRequest, capacity: ClusterCapacity | None = None
+) -> RequestCheck:
+    require_image_allowed(project, request.image)
     now = timezone.now()
-    waiting = as_waiting(
+    waiting = waiting_job_from_request(
         request,
         id="check",
         project=project.slug,
         user=user.username,
         queued_at=int(now.timestamp()),
     )
-    capacity = capacity or Capacity(cluster_snapshot(now=now))
-    return Judged(capacity.never(waiting), approval(request, project, capacity.boards))
+    capacity = capacity or ClusterCapacity(cluster_snapshot(now=now))
+    return RequestCheck(
+        capacity.infeasible_reason(waiting), approval(request, project, capacity.boards)
+    )
 
 
 def job_submit(
@@ -73,10 +76,10 @@ def job_submit(
     project = _project(user, request.project)
     judged = _judged(project, user, request)
     if never := judged.never:
-        raise Refused(str(never.code), never.sentence, "device", 400, never.said)
+        raise Refused(str(never.code), never.sentence, "device", 400, never.message)
     try:
         with transaction.atomic():
-            require_room(user, project)
+            require_pending_room(user, project)
             job = _job_create(user, project, request, idempotency_key, actor or user.username)
             _admit(job, judged.approval, actor or user.username)
             return job
@@ -84,37 +87,6 @@ def job_submit(
         if earlier := _earlier(user, idempotency_key):
             return _same_or_refused(earlier, request)
         raise
-
-
-def job_cancel(*, job: Job, actor: str) -> Job:
-    """End a job: at once while it waits, else through `stopping`. Repeats are harmless."""
-    with transaction.atomic():
-        (job,) = locked(Job.objects.filter(pk=job.pk))
-        status = JobStatus(job.status)
-        if status in JOB_WAITING:
-            advance(
-                job,
-                JobStatus.CANCELLED,
-                actor=actor,
-                code="cancelled",
-                sentence=Phrase("%(user)s cancelled it", user=actor),
-                stop_reason="cancelled",
-                finished_at=timezone.now(),
-                position=None,
-                estimate=None,
-            )
-            Job.objects.filter(pk=job.pk).update(reason=None)
-            job.reason = None
-            ring_plan()
-        elif status not in JOB_FINAL:
-            job_stop(
-                job=job,
-                stop_reason="cancelled",
-                sentence=Phrase("%(user)s cancelled it", user=actor),
-                actor=actor,
-            )
-        ring(f"job:{job.pk}")
-    return job
 
 
 def job_keys_expire(*, before: datetime) -> None:
@@ -153,10 +125,10 @@ def _same_or_refused(job: Job, request: JobRequest) -> Job:
 
 
 def _job_create(user: User, project: Project, request: JobRequest, key: str, actor: str) -> Job:
-    before = jobs_before(request, project)
+    before = dependencies_of(request, project)
     job = Job.objects.create(project=project, owner=user, idempotency_key=key, **_columns(request))
     job.after.set(before)
-    note(job, "submitted", Phrase("asked by %(user)s", user=actor), actor=actor)
+    event_record(job, "submitted", Phrase("asked by %(user)s", user=actor), actor=actor)
     return job
 
 

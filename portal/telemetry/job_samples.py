@@ -8,33 +8,39 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from agents.contract.telemetry import GpuSample, SliceSample, Why
+from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
 from portal.inventory.models import Node
 from portal.jobs.models import Allocation, AllocationSample, Job
-from scheduler.core.model.states import ALLOCATION_LIVE
 
-LIVE = [str(status) for status in ALLOCATION_LIVE]
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 # How many old rows go at once, with the first sample of a minute.
-GONE_AT_ONCE = 500
-NUMBERS = ("active_percent", "memory_used_mib", "memory_total_mib", "temperature_c", "power_mw")
+DELETE_BATCH = 500
+MEASURED_COLUMNS = (
+    "active_percent",
+    "memory_used_mib",
+    "memory_total_mib",
+    "temperature_c",
+    "power_mw",
+)
 # MPS shares: only the whole GPU is measured.
-SHARED = "shared"
+SHARED_REASON = "shared"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """The numbers of one device by column, and why one is missing."""
 
     numbers: Mapping[str, int | None]
     why: Mapping[str, str]
 
 
-def samples_keep(node: Node, samples: Mapping[str, GpuSample], taken_at: datetime) -> None:
+def samples_record(node: Node, samples: Mapping[str, GpuSample], taken_at: datetime) -> None:
     """Keep what they say of the devices that jobs hold on `node`: the highest in each minute."""
-    held = Allocation.objects.filter(
-        status__in=LIVE, bound_at__isnull=False, slice__gpu__node=node
-    ).select_related("slice__gpu")
+    held = (
+        Allocation.objects.live()
+        .filter(bound_at__isnull=False, slice__gpu__node=node)
+        .select_related("slice__gpu")
+    )
     measured = {
         allocation.pk: found
         for allocation in held
@@ -49,13 +55,13 @@ def samples_keep(node: Node, samples: Mapping[str, GpuSample], taken_at: datetim
         [_row(pk, minute, found, before.get(pk)) for pk, found in measured.items()],
         update_conflicts=True,
         unique_fields=["allocation", "minute"],
-        update_fields=[*NUMBERS, "why"],
+        update_fields=[*MEASURED_COLUMNS, "why"],
     )
     if not before:
-        _forget_old(minute - KEPT)
+        _forget_old(minute - RETENTION)
 
 
-def samples_of(job: Job) -> dict[Any, list[AllocationSample]]:
+def job_samples(job: Job) -> dict[Any, list[AllocationSample]]:
     """By allocation, oldest first. One query; the caller may see the job."""
     found: dict[Any, list[AllocationSample]] = {}
     rows = AllocationSample.objects.filter(allocation__replica__attempt__job=job)
@@ -64,12 +70,12 @@ def samples_of(job: Job) -> dict[Any, list[AllocationSample]]:
     return found
 
 
-def _measured(allocation: Allocation, sample: GpuSample | None) -> Measured | None:
+def _measured(allocation: Allocation, sample: GpuSample | None) -> Measurement | None:
     if sample is None:
         return None
     device = allocation.slice
     if device.kind == "mps":
-        return Measured({}, dict.fromkeys(NUMBERS, SHARED))
+        return Measurement({}, dict.fromkeys(MEASURED_COLUMNS, SHARED_REASON))
     if device.kind == "mig":
         pieces: Iterable[SliceSample] = sample.slices
         piece = next((p for p in pieces if p.uuid == device.device_uuid), None)
@@ -77,23 +83,23 @@ def _measured(allocation: Allocation, sample: GpuSample | None) -> Measured | No
     return _of(sample, "utilization_percent")
 
 
-def _of(sample: GpuSample | SliceSample, activity: str) -> Measured:
-    fields = {"active_percent": activity} | {name: name for name in NUMBERS[1:]}
+def _of(sample: GpuSample | SliceSample, activity: str) -> Measurement:
+    fields = {"active_percent": activity} | {name: name for name in MEASURED_COLUMNS[1:]}
     numbers = {column: getattr(sample, name, None) for column, name in fields.items()}
     # Temperature and power are the whole GPU's: of a slice they are not asked for.
     why = {
-        column: str(sample.why(name) or Why.OTHER)
+        column: str(sample.missing_reason(name) or MissingReason.DRIVER_ERROR)
         for column, name in fields.items()
         if hasattr(sample, name) and numbers[column] is None
     }
-    return Measured(numbers, why)
+    return Measurement(numbers, why)
 
 
 def _row(
-    allocation: Any, minute: datetime, found: Measured, before: AllocationSample | None
+    allocation: Any, minute: datetime, found: Measurement, before: AllocationSample | None
 ) -> AllocationSample:
     highest = {}
-    for name in NUMBERS:
+    for name in MEASURED_COLUMNS:
         both = [getattr(before, name, None), found.numbers.get(name)]
         highest[name] = max((n for n in both if n is not None), default=None)
     why = {name: text for name, text in found.why.items() if highest[name] is None}
@@ -102,5 +108,5 @@ def _row(
 
 def _forget_old(before: datetime) -> None:
     old = AllocationSample.objects.filter(minute__lt=before).order_by("minute")
-    if keys := list(old.values_list("pk", flat=True)[:GONE_AT_ONCE]):
+    if keys := list(old.values_list("pk", flat=True)[:DELETE_BATCH]):
         AllocationSample.objects.filter(pk__in=keys).delete()

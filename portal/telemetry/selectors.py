@@ -14,7 +14,7 @@ from portal.jobs.models import Allocation
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GpuReading:
     """A GPU's sample, or None where other people's work is on it: sensors tell what it does."""
 
     node: str
@@ -23,7 +23,7 @@ class Reading:
     sample: GpuSample | None
 
 
-def readings(user: User, *, nodes: Iterable[str] | None = None) -> Iterator[Reading]:
+def gpu_readings(user: User, *, nodes: Iterable[str] | None = None) -> Iterator[GpuReading]:
     """By node and index, of these nodes or of all. Three queries; a GPU without a sample is left
     out."""
     names = None if nodes is None else list(nodes)
@@ -35,7 +35,7 @@ def readings(user: User, *, nodes: Iterable[str] | None = None) -> Iterator[Read
     for row in rows.order_by("gpu__node__name", "gpu__index"):
         sample = None if row.gpu_id in hidden else _sample(row)
         if sample is not None or row.gpu_id in hidden:
-            yield Reading(row.gpu.node.name, row.gpu.index, row.taken_at, sample)
+            yield GpuReading(row.gpu.node.name, row.gpu.index, row.taken_at, sample)
 
 
 def _sample(row: LatestSample) -> GpuSample | None:

@@ -22,14 +22,14 @@ MAX_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetSummary:
+class BudgetStatus:
     """A budget that counts now. `user` empty: of the whole project. Unit-seconds."""
 
     project: str
     user: str
     limit_unit_seconds: int
     used_unit_seconds: int
-    held_unit_seconds: int
+    reserved_unit_seconds: int
     starts_at: datetime
     ends_at: datetime
     forecast: BudgetForecast
@@ -55,7 +55,7 @@ def visible_limits(user: User, scope: UsageScope) -> Q:
     return Q(project_id__in=Membership.objects.filter(user=user).values("project_id")) & mine
 
 
-def budget_summaries(condition: Q, now: datetime) -> list[BudgetSummary]:
+def budget_statuses(condition: Q, now: datetime) -> list[BudgetStatus]:
     """The budgets that count now, those that end first. Five queries, one where there are none."""
     open_now = Budget.objects.filter(condition, starts_at__lte=now, ends_at__gt=now)
     rows = list(open_now.select_related("project", "user").order_by("ends_at", "id")[:MAX_ROWS])
@@ -74,7 +74,7 @@ def _line(
     firsts: Mapping[Owner, datetime],
     lately: Mapping[Owner, int],
     now: datetime,
-) -> BudgetSummary:
+) -> BudgetStatus:
     first = min((at for owner, at in firsts.items() if _counts(row, owner)), default=None)
     told = forecast_budget(
         used_unit_seconds=view.used_unit_seconds,
@@ -84,12 +84,12 @@ def _line(
         since=pace_start(first, now),
         now=now,
     )
-    return BudgetSummary(
+    return BudgetStatus(
         project=row.project.slug,
         user=row.user.username if row.user else "",
         limit_unit_seconds=row.limit_unit_seconds,
         used_unit_seconds=view.used_unit_seconds,
-        held_unit_seconds=view.reserved_unit_seconds,
+        reserved_unit_seconds=view.reserved_unit_seconds,
         starts_at=row.starts_at,
         ends_at=row.ends_at,
         forecast=told,

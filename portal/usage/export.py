@@ -12,10 +12,10 @@ from django.db.models import Q, QuerySet
 
 from portal.jobs.models import Allocation
 from portal.jobs.selectors import gpu_hours
-from portal.usage.ledger import Window, overlapping, seconds_in
-from portal.usage.selectors import model_of
+from portal.usage.ledger import UsageWindow, lease_seconds, overlapping
+from portal.usage.selectors import board_model
 
-CHUNK = 500
+CHUNK_ROWS = 500
 COLUMNS = (
     "job",
     "name",
@@ -49,16 +49,16 @@ FIELDS = (
     "slice__profile",
 )
 # A spreadsheet takes a cell that begins with one of these for a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def safe(cell: object) -> str:
+def escape_formula(cell: object) -> str:
     """The cell as text that no spreadsheet runs."""
     text = str(cell)
-    return f"'{text}" if text.startswith(FORMULA) else text
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 
-def lines(rows: QuerySet[Allocation], window: Window) -> Iterator[str]:
+def csv_chunks(rows: QuerySet[Allocation], window: UsageWindow) -> Iterator[str]:
     """The file in pieces of CHUNK lines, each one query, in the order in which devices were bound.
     What ends meanwhile counts as it did when the window was drawn."""
     yield _written([COLUMNS])
@@ -69,9 +69,9 @@ def lines(rows: QuerySet[Allocation], window: Window) -> Iterator[str]:
         last = (chunk[-1][1], chunk[-1][0])
 
 
-async def lines_async(rows: QuerySet[Allocation], window: Window) -> AsyncIterator[str]:
+async def csv_chunks_async(rows: QuerySet[Allocation], window: UsageWindow) -> AsyncIterator[str]:
     """The same for a stream: no connection is held while the reader takes its time."""
-    pieces = lines(rows, window)
+    pieces = csv_chunks(rows, window)
     following = sync_to_async(_next, thread_sensitive=False)
     while piece := await following(pieces):
         yield piece
@@ -89,13 +89,13 @@ def _chunk(rows: QuerySet[Allocation], last: tuple[datetime, Any] | None) -> lis
     if last is not None:
         at, pk = last
         rows = rows.filter(Q(bound_at__gt=at) | Q(bound_at=at, id__gt=pk))
-    return list(rows.values_list(*FIELDS)[:CHUNK])
+    return list(rows.values_list(*FIELDS)[:CHUNK_ROWS])
 
 
-def _cells(row: tuple[Any, ...], window: Window) -> list[object]:
+def _cells(row: tuple[Any, ...], window: UsageWindow) -> list[object]:
     _, bound_at, released_at, units, job, name, project, user, node, gpu, board, kind, profile = row
     start, until = window.start, window.until
-    seconds = seconds_in(bound_at, released_at, start, until)
+    seconds = lease_seconds(bound_at, released_at, start, until)
     ends = min(released_at, until) if released_at else until
     return [
         f"J-{job}",
@@ -104,7 +104,7 @@ def _cells(row: tuple[Any, ...], window: Window) -> list[object]:
         user,
         node,
         gpu,
-        model_of(board),
+        board_model(board),
         kind,
         profile,
         units,
@@ -118,5 +118,7 @@ def _cells(row: tuple[Any, ...], window: Window) -> list[object]:
 
 def _written(rows: Any) -> str:
     page = io.StringIO()
-    csv.writer(page, lineterminator="\r\n").writerows([safe(cell) for cell in row] for row in rows)
+    csv.writer(page, lineterminator="\r\n").writerows(
+        [escape_formula(cell) for cell in row] for row in rows
+    )
     return page.getvalue()

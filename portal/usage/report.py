@@ -10,66 +10,68 @@ from django.utils.translation import gettext as _
 
 from portal.accounts.models import Project, User
 from portal.jobs.models import Allocation
-from portal.usage.ledger import Window, used_by_owner
-from portal.usage.rounding import hours, percent
-from portal.usage.selectors import Usage, usage
-from portal.usage.window import month_of, window_of
+from portal.usage.ledger import UsageWindow, unit_seconds_by_owner
+from portal.usage.rounding import format_gpu_hours, percent
+from portal.usage.selectors import UsageReport, usage_report
+from portal.usage.window import month_days, usage_window
 
 
 @dataclass(frozen=True, slots=True)
-class Month:
+class MonthlyUsage:
     """What a project used in a month, and in the one before it. Unit-seconds."""
 
     project: Project
     first: date
-    found: Usage
-    before: int
+    usage: UsageReport
+    previous_unit_seconds: int
 
 
-def last_month(today: date) -> date:
+def previous_month(today: date) -> date:
     """The first day of the month before this one."""
     return (today.replace(day=1) - timedelta(days=1)).replace(day=1)
 
 
-def month_window(first: date, now: datetime) -> Window:
-    return window_of(month_of(first), now)
+def month_window(first: date, now: datetime) -> UsageWindow:
+    return usage_window(month_days(first), now)
 
 
-def month_of_project(project: Project, first: date, now: datetime) -> Month:
+def monthly_usage(project: Project, first: date, now: datetime) -> MonthlyUsage:
     rows = Allocation.objects.filter(project=project)
-    before = used_by_owner(rows, month_window(last_month(first), now))
-    return Month(project, first, usage(rows, month_window(first, now)), sum(before.values()))
+    before = unit_seconds_by_owner(rows, month_window(previous_month(first), now))
+    return MonthlyUsage(
+        project, first, usage_report(rows, month_window(first, now)), sum(before.values())
+    )
 
 
-def mail(month: Month, to: User, sender: str) -> EmailMultiAlternatives:
+def report_email(month: MonthlyUsage, recipient: User, sender: str) -> EmailMultiAlternatives:
     """Not sent yet."""
-    with translation.override(to.language or translation.get_language() or "en"):
-        context = _context(month, to)
+    with translation.override(recipient.language or translation.get_language() or "en"):
+        context = _context(month, recipient)
         subject = _("%(project)s used %(hours)s GPU-hours in %(month)s") % context
         text = render_to_string("usage/month.txt", context)
         html = render_to_string("usage/month.html", context)
-    message = EmailMultiAlternatives(subject, text, sender, [to.email])
+    message = EmailMultiAlternatives(subject, text, sender, [recipient.email])
     message.attach_alternative(html, "text/html")
     return message
 
 
-def _context(month: Month, to: User) -> dict[str, object]:
-    found = month.found
+def _context(month: MonthlyUsage, to: User) -> dict[str, object]:
+    found = month.usage
     by_user = [
-        (name, hours(used), percent(used, found.used))
-        for (name,), used in found.by(lambda e: (e.user,))
+        (name, format_gpu_hours(used), percent(used, found.unit_seconds))
+        for (name,), used in found.sums_by(lambda e: (e.user,))
     ]
     by_device = [
-        (f"{model}, {kind}", hours(used), percent(used, found.used))
-        for (model, kind), used in found.by(lambda e: (e.model, _kind(e.kind)))
+        (f"{model}, {kind}", format_gpu_hours(used), percent(used, found.unit_seconds))
+        for (model, kind), used in found.sums_by(lambda e: (e.model, _kind(e.kind)))
     ]
     return {
         "reader": to.get_full_name() or to.username,
         "project": month.project.slug,
         "month": f"{month.first:%Y-%m}",
-        "hours": hours(found.used),
-        "before": hours(month.before),
-        "unit_seconds": found.used,
+        "hours": format_gpu_hours(found.unit_seconds),
+        "before": format_gpu_hours(month.previous_unit_seconds),
+        "unit_seconds": found.unit_seconds,
         "zone": str(timezone.get_current_timezone()),
         "parts": [(_("By user"), by_user), (_("By model and kind"), by_device)],
     }

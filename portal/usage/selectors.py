@@ -6,116 +6,124 @@ from dataclasses import dataclass, field
 
 from django.db.models import QuerySet
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from portal.accounts.models import Membership, Project, Role, User
 from portal.errors import Refused
 from portal.jobs.models import Allocation
-from portal.usage.ledger import Line, Window, used_by_line
+from portal.usage.ledger import UsageKey, UsageWindow, unit_seconds_by_key
 
 ME, ALL, IN = "me", "all", "project:"
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class UsageScope:
     """Whose usage is asked for. `of` is how the address says it; `runs`: the asking user is an
     admin of it."""
 
-    of: str
+    name: str
     rows: QuerySet[Allocation]
     project: Project | None = None
-    runs: bool = False
+    is_admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VisibleProjects:
     """The projects that a user may look at, by slug; `run`: those of which they are an admin."""
 
     user: User
     projects: Mapping[str, Project]
-    run: frozenset[str]
+    administered: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class UsageEntry:
     """What one user used in one project on one kind of slice of one model. Unit-seconds."""
 
     project: str
     user: str
     model: str
     kind: str
-    used: int
+    unit_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class UsageReport:
     """The entries of a window, largest first, and their sum."""
 
-    entries: tuple[Entry, ...] = ()
-    used: int = field(default=0)
+    entries: tuple[UsageEntry, ...] = ()
+    unit_seconds: int = field(default=0)
 
-    def by(self, key: Callable[[Entry], tuple[str, ...]]) -> list[tuple[tuple[str, ...], int]]:
+    def sums_by(
+        self, key: Callable[[UsageEntry], tuple[str, ...]]
+    ) -> list[tuple[tuple[str, ...], int]]:
         """Sums by what `key` says of an entry, largest first."""
         sums: dict[tuple[str, ...], int] = defaultdict(int)
         for entry in self.entries:
-            sums[key(entry)] += entry.used
+            sums[key(entry)] += entry.unit_seconds
         return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
 
 
-def visible(user: User) -> QuerySet[Allocation]:
+def visible_allocations(user: User) -> QuerySet[Allocation]:
     """The allocations of the user's projects; every one for a platform admin. As for jobs."""
     if user.is_platform_admin:
         return Allocation.objects.all()
     return Allocation.objects.filter(project_id__in=_projects(user))
 
 
-def seen(user: User) -> Seen:
+def visible_projects(user: User) -> VisibleProjects:
     """The projects whose usage the user may see, archived ones included. One query."""
     if user.is_platform_admin:
         every = {row.slug: row for row in Project.objects.order_by("slug")}
-        return Seen(user, every, frozenset(every))
+        return VisibleProjects(user, every, frozenset(every))
     rows = Membership.objects.filter(user=user).select_related("project")
     mine = {row.project.slug: row.project for row in rows.order_by("project__slug")}
-    return Seen(user, mine, frozenset(r.project.slug for r in rows if r.role == Role.ADMIN))
+    return VisibleProjects(
+        user, mine, frozenset(r.project.slug for r in rows if r.role == Role.ADMIN)
+    )
 
 
-def scope_of(found: Seen, of: str) -> Scope:
+def usage_scope(projects: VisibleProjects, name: str) -> UsageScope:
     """Raises Refused(not_found): a foreign project and none read the same, and so does `all` for
     who may not see it."""
-    user = found.user
-    if of == ME:
-        return Scope(ME, visible(user).filter(user=user))
-    if of == ALL and user.is_platform_admin:
-        return Scope(ALL, visible(user), runs=True)
-    slug = of.removeprefix(IN)
-    project = found.projects.get(slug) if of.startswith(IN) else None
+    user = projects.user
+    if name == ME:
+        return UsageScope(ME, visible_allocations(user).filter(user=user))
+    if name == ALL and user.is_platform_admin:
+        return UsageScope(ALL, visible_allocations(user), is_admin=True)
+    slug = name.removeprefix(IN)
+    project = projects.projects.get(slug) if name.startswith(IN) else None
     if project is None:
         raise Refused("not_found", "There is no such project, or you may not see it", "of", 404)
-    return Scope(of, Allocation.objects.filter(project=project), project, slug in found.run)
+    return UsageScope(
+        name, Allocation.objects.filter(project=project), project, slug in projects.administered
+    )
 
 
-def usage(rows: QuerySet[Allocation], window: Window, known: Iterable[Project] = ()) -> Usage:
+def usage_report(
+    rows: QuerySet[Allocation], window: UsageWindow, projects: Iterable[Project] = ()
+) -> UsageReport:
     """What these allocations used in the window. Four queries, three where their projects are
     known."""
-    return named(used_by_line(rows, window), known)
+    return named_usage(unit_seconds_by_key(rows, window), projects)
 
 
-def named(lines: Mapping[Line, int], known: Iterable[Project] = ()) -> Usage:
+def named_usage(lines: Mapping[UsageKey, int], projects: Iterable[Project] = ()) -> UsageReport:
     """The lines with the names that people know."""
-    slugs = {project.pk: project.slug for project in known}
+    slugs = {project.pk: project.slug for project in projects}
     if unknown := {line.project for line in lines} - slugs.keys():
         slugs |= _names(Project.objects.all(), "slug", unknown)
     people = _names(User.objects.all(), "username", {line.user for line in lines})
     sums: dict[tuple[str, str, str, str], int] = defaultdict(int)
     for line, used in lines.items():
-        key = (slugs[line.project], people[line.user], model_of(line.board), line.kind)
+        key = (slugs[line.project], people[line.user], board_model(line.board), line.kind)
         sums[key] += used
     in_order = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
-    return Usage(tuple(Entry(*key, used) for key, used in in_order), sum(sums.values()))
+    return UsageReport(tuple(UsageEntry(*key, used) for key, used in in_order), sum(sums.values()))
 
 
-def model_of(board: str) -> str:
+def board_model(board: str) -> str:
     """ "H200" of the board "H200-141GB"; an unknown board is called as its driver does."""
-    known = boards().get(board)
+    known = known_boards().get(board)
     return known.model if known else board
 
 

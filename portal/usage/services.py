@@ -10,18 +10,18 @@ from django.utils import timezone
 
 from portal.accounts.models import Membership, Project, Role, User
 from portal.jobs.models import Allocation
-from portal.usage.ledger import used_by_owner
+from portal.usage.ledger import unit_seconds_by_owner
 from portal.usage.models import MonthlyReport
-from portal.usage.report import mail, month_of_project, month_window
+from portal.usage.report import month_window, monthly_usage, report_email
 
 log = structlog.get_logger(__name__)
 
 # What was given back a moment before the month's end is written down by then.
 SETTLED_AFTER = timedelta(minutes=10)
 # A worker has 30 s for a task; what is left over goes with the next one.
-MOST_AT_ONCE = 20
+REPORT_BATCH = 20
 # The mail certainly did not leave: it may be tried again. After anything else it may have.
-NOT_SENT = (
+NOT_SENT_ERRORS = (
     ConnectionRefusedError,
     SMTPAuthenticationError,
     SMTPConnectError,
@@ -40,7 +40,7 @@ def reports_send(
     """
     if now < month_window(month, now).end + SETTLED_AFTER:
         return []
-    due = reports_due(month=month, now=now, project=project)[:MOST_AT_ONCE]
+    due = reports_due(month=month, now=now, project=project)[:REPORT_BATCH]
     sent = (_send(row, user, month, sender, now) for row, user in due)
     return [report for report in sent if report is not None]
 
@@ -50,7 +50,7 @@ def reports_due(
 ) -> list[tuple[Project, User]]:
     """The admins with an address, of projects that used something in the month, who were not
     mailed yet. Four queries."""
-    used = used_by_owner(Allocation.objects.all(), month_window(month, now))
+    used = unit_seconds_by_owner(Allocation.objects.all(), month_window(month, now))
     busy = {project_id for (project_id, _), amount in used.items() if amount}
     done = set(MonthlyReport.objects.filter(month=month).values_list("project_id", "user_id"))
     rows = Membership.objects.filter(
@@ -65,7 +65,7 @@ def reports_due(
 def _send(
     project: Project, user: User, month: date, sender: str, now: datetime
 ) -> MonthlyReport | None:
-    message = mail(month_of_project(project, month, now), user, sender)
+    message = report_email(monthly_usage(project, month, now), user, sender)
     try:
         with transaction.atomic():
             row = MonthlyReport.objects.create(project=project, user=user, month=month)
@@ -73,7 +73,7 @@ def _send(
         return None  # another worker has it
     try:
         message.send()
-    except NOT_SENT as failed:
+    except NOT_SENT_ERRORS as failed:
         row.delete()
         log.warning("report_not_sent", project=project.slug, error=type(failed).__name__)
         return None

@@ -24,23 +24,23 @@ from portal.planning.usage import owners
 from portal.quotas.policy import current_policy
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.model.states import JobStatus
-from scheduler.virtual.devices import emptied
-from scheduler.virtual.values import Recorded, Setting, Week
-from scheduler.what_if.comparison import MOST_JOBS
+from scheduler.virtual.devices import emptied_nodes
+from scheduler.virtual.values import RecordedJob, RecordedWindow, Scenario
+from scheduler.what_if.comparison import MAX_JOBS
 
-MOST_DAYS = 90
+MAX_DAYS = 90
 # Of its limit, what a job takes that has not ended, where no job has ended to tell.
-USUAL_PART = 0.5
+DEFAULT_LIMIT_PART = 0.5
 
 Tries = list[tuple[int, int | None]]
 
 
-def setting_now(*, now: datetime, days: int) -> Setting:
+def current_scenario(*, now: datetime, days: int) -> Scenario:
     """The cluster as it is, without any work, with what owners had used when the window began."""
     since, policy = now - timedelta(days=days), current_policy()
     there = cluster_snapshot(now=now)
-    return Setting(
-        nodes=emptied(there.nodes),
+    return Scenario(
+        nodes=emptied_nodes(there.nodes),
         quotas=tuple(replace(quota, used_units=0) for quota in there.quotas),
         policy=policy,
         owners=owners((), since, policy.half_life_seconds),
@@ -49,30 +49,30 @@ def setting_now(*, now: datetime, days: int) -> Setting:
     )
 
 
-def jobs_between(since: datetime, until: datetime) -> QuerySet[Job]:
+def jobs_in_window(since: datetime, until: datetime) -> QuerySet[Job]:
     """Who was in the queue or held devices at some time in between, oldest first."""
     open_or_later = Q(finished_at__isnull=True) | Q(finished_at__gte=since)
     rows = Job.objects.filter(open_or_later, queued_at__isnull=False, queued_at__lte=until)
     return rows.order_by("queued_at", "id")
 
 
-def require_jobs(*, now: datetime, days: int) -> None:
+def require_recorded_jobs(*, now: datetime, days: int) -> None:
     """Raises Refused(days_invalid, no_jobs, too_many_jobs)."""
-    if not 1 <= days <= MOST_DAYS:
-        raise Refused("days_invalid", f"Ask about 1 to {MOST_DAYS} days", "days")
-    number = jobs_between(now - timedelta(days=days), now).count()
+    if not 1 <= days <= MAX_DAYS:
+        raise Refused("days_invalid", f"Ask about 1 to {MAX_DAYS} days", "days")
+    number = jobs_in_window(now - timedelta(days=days), now).count()
     if not number:
         sentence = f"No job waited or ran in the last {days} days: there is nothing to replay"
-        raise Refused("no_jobs", f"{sentence}. Ask about more days, at most {MOST_DAYS}", "days")
-    if number > MOST_JOBS:
-        sentence = f"There are {number} jobs in this time; at most {MOST_JOBS} are replayed"
+        raise Refused("no_jobs", f"{sentence}. Ask about more days, at most {MAX_DAYS}", "days")
+    if number > MAX_JOBS:
+        sentence = f"There are {number} jobs in this time; at most {MAX_JOBS} are replayed"
         raise Refused("too_many_jobs", f"{sentence}. Ask about fewer days", "days")
 
 
-def week_of(*, now: datetime, days: int) -> Week:
+def recorded_window(*, now: datetime, days: int) -> RecordedWindow:
     """What happened in the last days."""
     since, until = epoch_seconds(now - timedelta(days=days)), epoch_seconds(now)
-    jobs = jobs_between(now - timedelta(days=days), now)
+    jobs = jobs_in_window(now - timedelta(days=days), now)
     rows: list[Any] = list(jobs.values_list(*COLUMNS, "finished_at", "status"))
     asked, tries = request_specs(row[1] for row in rows), _tries(jobs)
     after = _after(jobs, {row[0] for row in rows})
@@ -83,7 +83,7 @@ def week_of(*, now: datetime, days: int) -> Week:
     found = (
         _recorded(job, tries[row[0]], row[-2], row[-1], since, until, part) for job, row in read
     )
-    return Week(since, until, tuple(found))
+    return RecordedWindow(since, until, tuple(found))
 
 
 def _recorded(
@@ -94,20 +94,20 @@ def _recorded(
     since: int,
     until: int,
     part: float,
-) -> Recorded:
+) -> RecordedJob:
     limit = job.time_limit_seconds
     held = [(start, until if end is None else end) for start, end in tries]
     before = min(limit - 1, sum(max(0, min(end, since) - start) for start, end in held))
     ran = sum(max(0, end - max(start, since)) for start, end in held)
     if finished_at is None or not tries:
         ran = max(ran, round(part * limit) - before)
-    return Recorded(
+    return RecordedJob(
         job=replace(job, attained_seconds=before, preempted=0, bypassed=0, hold_reason=""),
         ran_seconds=min(ran, limit - before),
         completed=status == JobStatus.SUCCEEDED,
         withdrawn_at=epoch_seconds(finished_at) if finished_at and not tries else 0,
         waited_seconds=_waited(job.queued_at, held) if held else None,
-        was_held=any(start < since < end for start, end in held),
+        was_running=any(start < since < end for start, end in held),
         is_counted=job.queued_at >= since,
     )
 
@@ -128,7 +128,7 @@ def _usual_part(ended: Iterable[tuple[WaitingJob, Tries]]) -> float:
         for job, tries in ended
         if tries
     ]
-    return median(parts) if parts else USUAL_PART
+    return median(parts) if parts else DEFAULT_LIMIT_PART
 
 
 def _tries(jobs: QuerySet[Job]) -> dict[int, Tries]:

@@ -13,8 +13,8 @@ from portal.allocations.services import idle_slices
 from portal.audit.transitions import advance
 from portal.database.locks import lock_rows
 from portal.inventory.models import Gpu
-from portal.jobs.lifecycle import PREEMPTED, job_stop
-from portal.jobs.models import Job
+from portal.jobs.lifecycle import job_stop
+from portal.jobs.models import Job, StopReason
 from portal.live.bell import ring
 from portal.planning.alternatives import with_alternatives_of
 from scheduler.core.model.decisions import Deferral, Merge, Preemption, PreemptionCause, Reservation
@@ -62,7 +62,7 @@ def preempt_commit(preempt: Preemption) -> bool:
         if status not in JOB_ALLOCATED or status is JobStatus.STOPPING:
             return False
         sentence = Phrase("%(why)s; it queues again by itself", why=WHY_PREEMPTED[preempt.cause])
-        job_stop(job=job, stop_reason=PREEMPTED, sentence=sentence)
+        job_stop(job=job, stop_reason=StopReason.PREEMPTED, sentence=sentence)
         ring(f"job:{job.pk}")
         ring("cluster")
         return True

@@ -17,7 +17,7 @@ from portal.live.bell import ring
 from portal.planning.snapshot import cluster_snapshot
 from scheduler.commit.changes import settles_at
 from scheduler.core.model.decisions import Carve, DevicePlacement
-from scheduler.core.placement.ledger import Ledger, starts
+from scheduler.core.placement.ledger import Ledger, free_starts
 
 
 def slice_create(gpu: Gpu, device: DevicePlacement, project: Project, processes: int) -> Slice:
@@ -117,4 +117,4 @@ def _is_free(gpu: Gpu, carve: Carve, profile: Profile) -> bool:
     if space is None or not space.view.healthy or not snapshot.nodes[0].available:
         return False
     here = Placement(carve.start, carve.size, carve.profile)
-    return space.may_carve() and here in starts(space.board, profile, space.layout())
+    return space.may_carve() and here in free_starts(space.board, profile, space.layout())

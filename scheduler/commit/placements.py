@@ -35,7 +35,7 @@ from scheduler.commit.partitions import carve_commit, slice_create
 from scheduler.core.model.decisions import Carve, JobPlacement, Plan
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.model.states import JobStatus
-from scheduler.core.placement.legality import fits
+from scheduler.core.placement.legality import illegal_reason
 
 log = structlog.get_logger(__name__)
 
@@ -151,7 +151,7 @@ def _locked_job(place: JobPlacement) -> Job | None:
 
 def _misfit(place: JobPlacement, asked: WaitingJob, nodes: list[UUID], label: str) -> bool:
     snapshot = cluster_snapshot(now=timezone.now(), nodes=nodes)
-    reason = fits(place, asked, snapshot)
+    reason = illegal_reason(place, asked, snapshot)
     if reason is not None:
         log.info("placement_overtaken", job=label, code=str(reason.code), why=reason.sentence)
     return reason is not None

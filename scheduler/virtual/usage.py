@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from scheduler.core.model.snapshot import OwnerView, QuotaView, RunningJob
 from scheduler.core.queue.fairshare import decayed
-from scheduler.core.quota.holders import models_of, units_by_board
+from scheduler.core.quota.holders import quota_models, units_by_board
 
 Key = tuple[str, str]
 Amounts = tuple[int, int, int]
@@ -25,7 +25,7 @@ class _Used:
         return units, cpu, memory
 
 
-class Usage:
+class OwnerUsage:
     """`boards`: the board's key by GPU. Without owners there is no fair share to speak of."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Usage:
     def _count(self, run: RunningJob, sign: int) -> None:
         """On every quota that may name these boards, of the project and of the user."""
         for board, units in units_by_board(run, self._boards).items():
-            for model in models_of(board):
+            for model in quota_models(board):
                 for project, user in _owners(run):
                     self._held[project, user, model] += sign * units
 

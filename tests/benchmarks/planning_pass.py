@@ -10,7 +10,7 @@ import json
 import random
 import time
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
@@ -43,7 +43,7 @@ PROJECTS, USERS = 40, 5
 def a_cluster(share: float, held: float) -> tuple[list[NodeView], list[RunningJob]]:
     """Nodes, of whose GPUs this part is held whole by running jobs of one GPU or a node."""
     draw = random.Random(11)
-    known = [boards()[key] for key in BOARDS if key in boards()]
+    known = [known_boards()[key] for key in BOARDS if key in known_boards()]
     sizes = SIZES * int(max(1, share)) if share > 1 else SIZES[:: round(1 / share)]
     nodes, running = [], []
     for number, gpus in enumerate(sizes):

@@ -15,7 +15,7 @@ from portal.catalogue.services import image_policy_set, template_save
 from portal.inventory.models import Gpu, Node
 from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
-from portal.telemetry.job_samples import samples_keep
+from portal.telemetry.job_samples import samples_record
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus
 from scheduler.core.model.states import JobStatus
@@ -104,14 +104,14 @@ def _measured(node: Node) -> None:
             )
             for gpu in gpus
         }
-        samples_keep(node, samples, timezone.now() - timedelta(minutes=MINUTES - minute))
+        samples_record(node, samples, timezone.now() - timedelta(minutes=MINUTES - minute))
 
 
 def _templates(admin: User, vision: Project) -> Template:
     """The one that asks for most."""
     for name, description, device in TEMPLATES:
         template_save(
-            by=admin,
+            actor=admin,
             project=vision,
             name=name,
             description=description,
@@ -124,7 +124,7 @@ def _templates(admin: User, vision: Project) -> Template:
 def _images(admin: User, vision: Project) -> None:
     patterns = ["pytorch:2.*", "jax:0.6*", "tessera-example:*"]
     image_policy_set(
-        by=admin, project=vision, rule=ImageRule.LISTED, patterns=patterns, version=None
+        actor=admin, project=vision, rule=ImageRule.LISTED, patterns=patterns, version=None
     )
 
 

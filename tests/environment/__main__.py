@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.environment import debian
 
 MAX_LINES = 400
-COMPILE = "from scheduler.jit_warmup import warm; warm()"
+COMPILE = "from scheduler.jit_warmup import warm_up; warm_up()"
 
 
 def install(levels: list[str]) -> None:

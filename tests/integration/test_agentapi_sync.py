@@ -10,7 +10,7 @@ from django.db import OperationalError
 from agents.contract.calls import SYNC_PATH
 from agents.contract.documents import NodeFacts
 from portal.agentapi import sync
-from portal.agentapi.long_poll import is_held
+from portal.agentapi.long_poll import is_polling
 from portal.audit.models import Event
 from portal.inventory.models import Node
 from portal.live.bell import ring
@@ -35,7 +35,7 @@ async def start(agent, client):
 async def held(agent, client, **fields):
     """A sync call that is being held."""
     call = asyncio.create_task(agent.sync(client, **HOLD | fields))
-    await until(lambda: is_held(agent.node.pk))
+    await until(lambda: is_polling(agent.node.pk))
     assert not call.done()
     return call
 
@@ -180,13 +180,13 @@ def test_a_ring_for_nothing_goes_on_holding():
         await start(agent, client)
         call = await held(agent, client)
         looks = []
-        look = sync.look
-        sync.look = lambda **arguments: (looks.append(1), look(**arguments))[1]
+        look = sync.current_revision
+        sync.current_revision = lambda **arguments: (looks.append(1), look(**arguments))[1]
         try:
             await asyncio.to_thread(ring, agent.bell)
             await until(lambda: bool(looks))
         finally:
-            sync.look = look
+            sync.current_revision = look
         assert not call.done()
         await asyncio.to_thread(agent.desire, 1)
         await asyncio.to_thread(ring, agent.bell)
@@ -263,7 +263,7 @@ def test_without_a_database_agents_are_told_to_come_back(monkeypatch):
 
     async def scenario(client):
         await agent.hello(client)
-        monkeypatch.setattr(sync, "take", refuse)
+        monkeypatch.setattr(sync, "sync_accept", refuse)
         answer = await agent.sync(client)
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
         assert int(answer.headers["retry-after"]) > 0
@@ -279,7 +279,7 @@ def test_a_failure_of_ours_says_nothing_of_itself(monkeypatch, caplog):
 
     async def scenario(client):
         await agent.hello(client)
-        monkeypatch.setattr(sync, "take", fail)
+        monkeypatch.setattr(sync, "sync_accept", fail)
         answer = await agent.sync(client)
         assert answer.status_code == 500
         assert "42" not in answer.text

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from portal.audit.transitions import note
+from portal.audit.transitions import event_record
 from portal.inventory.models import Gpu, Slice
 from portal.job_logs.storage import write_log
 from portal.jobs.models import Allocation, Attempt, Job, Replica
@@ -174,7 +174,7 @@ def test_events_go_on_from_where_the_last_ended(client, olga, project):
     job = a_job(olga, project)
     first = client.get(f"{URL}/{job.label}/events").json()
     assert [e["code"] or e["new"] for e in first["results"]] == ["submitted", "queued"]
-    note(job, "looked", "somebody looked")
+    event_record(job, "looked", "somebody looked")
     more = client.get(f"{URL}/{job.label}/events", {"since": first["next_since"]}).json()
     assert [e["code"] for e in more["results"]] == ["looked"]
 

@@ -14,8 +14,8 @@ from rest_framework.test import APIClient
 from portal.accounts.models import Project, User
 from portal.api.jobs import views as job_views
 from portal.idempotency.models import KeptAnswer
-from portal.idempotency.services import GIVEN_UP_AFTER, KEPT_FOR
-from portal.idempotency.tasks import expire, expire_once
+from portal.idempotency.services import ABANDONED_AFTER, RETENTION
+from portal.idempotency.tasks import expire, keys_expire
 from portal.jobs.models import Job
 from portal.what_if.models import WhatIf
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user
@@ -89,7 +89,7 @@ def test_while_it_is_carried_out_the_same_call_is_told_to_come_back(client, visi
 def test_a_call_whose_process_died_is_taken_over_and_makes_no_second_job(client, vision):
     first = submit(client, vision)
     KeptAnswer.objects.update(status=None)
-    aged(GIVEN_UP_AFTER)
+    aged(ABANDONED_AFTER)
     again = submit(client, vision)
     assert (again.status_code, again.json()["id"]) == (201, first.json()["id"])
     assert KeptAnswer.objects.get().status == 201
@@ -129,10 +129,10 @@ def test_keys_are_of_their_user(client, vision):
 
 def test_a_key_is_free_after_a_day(client, vision):
     first = submit(client, vision)
-    expire_once()
+    keys_expire()
     assert submit(client, vision).json()["id"] == first.json()["id"]
-    aged(KEPT_FOR)
-    Job.objects.update(submitted_at=timezone.now() - KEPT_FOR)
+    aged(RETENTION)
+    Job.objects.update(submitted_at=timezone.now() - RETENTION)
     assert expire()
     assert not KeptAnswer.objects.exists()
     assert submit(client, vision, name="other").status_code == 201

@@ -7,7 +7,7 @@ from io import StringIO
 import yaml
 from django.core.management import call_command
 
-from portal.api.jobs.filters import OrderedJobQuery
+from portal.api.jobs.filters import JobListQuerySerializer
 from portal.jobs.filters import JobFilters
 from scheduler.core.request import RequestLimits, parse_request
 
@@ -32,7 +32,7 @@ def test_the_schema_is_valid_and_complete():
 
 
 def test_the_filters_in_the_schema_are_those_of_the_list():
-    assert set(OrderedJobQuery().fields) == set(JobFilters.base_filters)
+    assert set(JobListQuerySerializer().fields) == set(JobFilters.base_filters)
 
 
 def test_submit_has_examples_that_are_requests():

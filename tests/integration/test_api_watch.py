@@ -19,7 +19,7 @@ from portal.api.jobs import long_poll as waiting
 from portal.api.jobs.event_stream import Watcher, events
 from portal.api.jobs.long_poll import wait_for_event
 from portal.audit.models import Event
-from portal.audit.transitions import note
+from portal.audit.transitions import event_record
 from portal.jobs.models import Job
 from portal.live.listener import _listeners, listener
 from tests.support.rows import a_job, a_node, a_project, a_user
@@ -84,7 +84,7 @@ def ids(job: Job) -> list[int]:
 
 def test_a_stream_replays_what_was_missed_and_goes_on(job):
     wanted = len(ids(job)) + 1
-    found = told(of(job.owner), wanted, lambda: note(job, "later", "it happened"))
+    found = told(of(job.owner), wanted, lambda: event_record(job, "later", "it happened"))
     assert [number for number, _ in found] == ids(job)
     assert found[-1][1]["code"] == "later"
     assert found[0][1]["id"] == found[0][0]
@@ -97,10 +97,10 @@ def test_a_client_that_comes_back_gets_only_what_it_has_not_seen(job):
 
 def test_an_event_that_was_numbered_earlier_but_committed_later_is_not_lost(job):
     watcher = of(job.owner)
-    late = note(job, "late", "numbered first")
+    late = event_record(job, "late", "numbered first")
     number = late.pk
     late.delete()
-    note(job, "early", "committed first")
+    event_record(job, "early", "committed first")
 
     def commits() -> None:
         Event.objects.create(
@@ -128,7 +128,7 @@ def test_a_stream_of_one_job_tells_of_no_other(job):
 def test_who_leaves_the_project_hears_nothing_more(job):
     def leave() -> None:
         Membership.objects.filter(user=job.owner).delete()
-        note(job, "secret", "after leaving")
+        event_record(job, "secret", "after leaving")
 
     assert "secret" not in [data["code"] for _, data in told(of(job.owner), change=leave)]
 
@@ -161,7 +161,7 @@ def test_what_came_after_an_event_that_is_not_kept_is_not_told_as_if_it_were_all
     first, last = ids(job)[0], ids(job)[-1]
     assert [status(number) for number in (0, first, last, last + 1)] == [200, 200, 200, 410]
     Event.objects.filter(pk=first).delete()
-    note(job, "later", "it happened")
+    event_record(job, "later", "it happened")
     Event.objects.filter(pk__lte=last).delete()
     assert [status(number) for number in (first, last)] == [410, 200]
 
@@ -192,7 +192,7 @@ def test_a_long_poll_answers_when_the_server_goes_down(job, monkeypatch):
         return real(row)
 
     drained: list[int] = []
-    real = waiting.newest_event
+    real = waiting.newest_event_id
     monkeypatch.setattr(waiting, "LOOK_SECONDS", 60)
     monkeypatch.setattr(waiting, "newest_event", drains)
     wait_for_event(job, None, 3600)
@@ -211,12 +211,12 @@ def test_a_long_poll_answers_at_once_where_there_is_something_new(job):
 
 def test_a_long_poll_is_woken_by_an_event(job, monkeypatch):
     looks = []
-    real = waiting.newest_event
+    real = waiting.newest_event_id
 
     def look(row: Job) -> int:
         looks.append(row.pk)
         if len(looks) == 2:
-            note(row, "later", "it happened")
+            event_record(row, "later", "it happened")
         return real(row)
 
     monkeypatch.setattr(waiting, "newest_event", look)

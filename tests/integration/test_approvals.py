@@ -5,11 +5,11 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from portal.accounts.models import Role
-from portal.accounts.services import project_share
+from portal.accounts.services import project_share_set
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.jobs.holds import job_approve, job_refuse
-from portal.web.wording.evidence import evidence_of
+from portal.web.wording.evidence import evidence_rows
 from scheduler.core.model.states import JobStatus
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
@@ -65,7 +65,7 @@ def status_of(job):
     ids=["units", "time", "GPU-hours", "priority"],
 )
 def test_what_is_above_a_threshold_waits_and_says_which(alice, vision, ada, share, large, says):
-    project_share(project=vision, actor="admin", **share)
+    project_share_set(project=vision, actor="admin", **share)
     node = a_node(gpus=2)
     small, job = a_job(alice, vision, **SMALL), a_job(alice, vision, **SMALL | large)
     settle(node)
@@ -73,13 +73,13 @@ def test_what_is_above_a_threshold_waits_and_says_which(alice, vision, ada, shar
     assert status_of(job) == JobStatus.AWAITING_APPROVAL
     assert (job.reason["code"], job.reason["class"]) == ("approval", "ask")
     assert job.reason["sentence"] == f"An admin of vision approves what {says}"
-    job_approve(job=job, by=ada)
+    job_approve(job=job, actor=ada)
     settle(node)
     assert status_of(job) == JobStatus.RUNNING
 
 
 def test_what_is_just_at_its_thresholds_waits_for_nobody(alice, vision):
-    project_share(
+    project_share_set(
         project=vision,
         actor="admin",
         approval_units=56_000,
@@ -94,7 +94,7 @@ def test_what_is_just_at_its_thresholds_waits_for_nobody(alice, vision):
 
 
 def test_replicas_count_together(alice, vision):
-    project_share(project=vision, actor="admin", approval_unit_seconds=HOUR_OF_A_GPU)
+    project_share_set(project=vision, actor="admin", approval_unit_seconds=HOUR_OF_A_GPU)
     a_node(gpus=2)
     job = a_job(alice, vision, device={"gpus": 1}, replicas=2, time_limit="40m")
     assert status_of(job) == JobStatus.AWAITING_APPROVAL
@@ -102,7 +102,7 @@ def test_replicas_count_together(alice, vision):
 
 
 def test_the_first_threshold_is_the_reason_and_the_evidence_has_all(alice, vision):
-    project_share(
+    project_share_set(
         project=vision,
         actor="admin",
         approval_units=0,
@@ -112,7 +112,7 @@ def test_the_first_threshold_is_the_reason_and_the_evidence_has_all(alice, visio
     a_node()
     job = a_job(alice, vision, device={"gpus": 1}, time_limit="1h", priority="high")
     assert "holds more than 0 GPUs" in job.reason["sentence"]
-    assert evidence_of(job.reason) == [
+    assert evidence_rows(job.reason) == [
         ("Needed", "1 GPU"),
         ("Without approval", "0 GPU"),
         ("Needed", "1 GPU-hours"),
@@ -122,13 +122,13 @@ def test_the_first_threshold_is_the_reason_and_the_evidence_has_all(alice, visio
 
 
 def test_who_decides_and_about_what_is_in_the_audit_lines(alice, vision, ada):
-    project_share(project=vision, actor="admin", approval_high=True)
+    project_share_set(project=vision, actor="admin", approval_high=True)
     a_node()
     one, two = (a_job(alice, vision, priority="high") for _ in range(2))
     with pytest.raises(Refused, match="forbidden"):
-        job_approve(job=one, by=alice)
-    job_approve(job=one, by=ada)
-    job_refuse(job=two, by=ada, because="not this week")
+        job_approve(job=one, actor=alice)
+    job_approve(job=one, actor=ada)
+    job_refuse(job=two, actor=ada, reason="not this week")
     approved, refused = AuditEntry.objects.filter(noun="job").order_by("pk")
     assert (approved.action, approved.actor, approved.noun_id) == ("job_approve", "ada", one.label)
     assert (refused.action, refused.actor, refused.noun_id) == ("job_refuse", "ada", two.label)
@@ -138,7 +138,7 @@ def test_who_decides_and_about_what_is_in_the_audit_lines(alice, vision, ada):
 
 
 def test_rest_and_the_form_say_so_before_anybody_submits(alice, vision):
-    project_share(project=vision, actor="admin", approval_unit_seconds=0)
+    project_share_set(project=vision, actor="admin", approval_unit_seconds=0)
     a_node()
     api = APIClient()
     api.force_login(alice)
@@ -173,4 +173,4 @@ def test_the_thresholds_are_set_in_the_console_with_help_beside_them(vision):
 @pytest.mark.parametrize("wrong", [{"approval_high": 1}, {"approval_unit_seconds": -1}], ids=str)
 def test_a_threshold_that_makes_no_sense_is_refused(vision, wrong):
     with pytest.raises(Refused, match="share_invalid"):
-        project_share(project=vision, actor="admin", **wrong)
+        project_share_set(project=vision, actor="admin", **wrong)

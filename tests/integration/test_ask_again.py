@@ -6,7 +6,7 @@ import pytest
 
 from portal.accounts.models import Membership, Role
 from portal.jobs.models import Job
-from portal.submission.services import job_cancel
+from portal.jobs.services import job_cancel
 from scheduler.core.model.states import JobStatus
 from tests.support.rows import a_job, a_project, a_user
 

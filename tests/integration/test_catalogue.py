@@ -6,12 +6,12 @@ from django.test import Client
 from portal.accounts.models import Membership, Role
 from portal.audit.models import AuditEntry
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
-from portal.catalogue.selectors import may_change, templates_for
+from portal.catalogue.selectors import may_change_template, visible_templates
 from portal.catalogue.services import (
     image_policy_set,
-    template_change,
     template_delete,
     template_save,
+    template_update,
 )
 from portal.errors import Refused
 from portal.jobs.models import Job
@@ -45,7 +45,7 @@ def as_(user) -> Client:
 def saved(by, project, name="Train", **fields) -> Template:
     request = a_request(project, **fields) if project else {"image": "i", "command": ["x"]}
     request |= {"device": {"gpus": 1}} if not project else {}
-    return template_save(by=by, project=project, name=name, request=request, limits=LIMITS)
+    return template_save(actor=by, project=project, name=name, request=request, limits=LIMITS)
 
 
 def test_a_member_saves_a_request_and_it_can_be_submitted_as_it_stands(alice, vision):
@@ -92,9 +92,9 @@ def test_one_sees_those_of_everybody_and_of_ones_projects(alice, vision, root):
     saved(root, None, "For all")
     saved(alice, vision, "Ours")
     saved(eve, other, "Theirs")
-    assert [t.name for t in templates_for(alice)] == ["For all", "Ours"]
-    assert [t.name for t in templates_for(alice, vision)] == ["For all", "Ours"]
-    assert [t.name for t in templates_for(root)] == ["For all", "Theirs", "Ours"]
+    assert [t.name for t in visible_templates(alice)] == ["For all", "Ours"]
+    assert [t.name for t in visible_templates(alice, vision)] == ["For all", "Ours"]
+    assert [t.name for t in visible_templates(root)] == ["For all", "Theirs", "Ours"]
 
 
 def test_who_made_it_and_who_runs_the_project_change_it(alice, vision, root):
@@ -102,10 +102,10 @@ def test_who_made_it_and_who_runs_the_project_change_it(alice, vision, root):
     for user, role in ((bob, Role.MEMBER), (ada, Role.ADMIN), (vera, Role.VIEWER)):
         Membership.objects.create(project=vision, user=user, role=role)
     row = saved(alice, vision)
-    rights = {u.username: may_change(u, row) for u in (alice, bob, ada, vera, root)}
+    rights = {u.username: may_change_template(u, row) for u in (alice, bob, ada, vera, root)}
     assert rights == {"alice": True, "bob": False, "ada": True, "vera": False, "root": True}
     with pytest.raises(Refused, match="forbidden"):
-        template_delete(template=row, by=bob)
+        template_delete(template=row, actor=bob)
     with pytest.raises(Refused, match="forbidden"):
         saved(vera, vision, "Mine")
     with pytest.raises(Refused, match="forbidden"):
@@ -114,9 +114,9 @@ def test_who_made_it_and_who_runs_the_project_change_it(alice, vision, root):
 
 def test_a_stale_change_is_refused(alice, vision):
     row = saved(alice, vision)
-    template_change(template=row, by=alice, version=1, description="better", limits=LIMITS)
+    template_update(template=row, actor=alice, version=1, description="better", limits=LIMITS)
     with pytest.raises(Refused, match="version_stale"):
-        template_change(template=row, by=alice, version=1, description="worse", limits=LIMITS)
+        template_update(template=row, actor=alice, version=1, description="worse", limits=LIMITS)
     row.refresh_from_db()
     assert (row.description, row.version) == ("better", 2)
 
@@ -125,7 +125,7 @@ def test_a_deleted_template_leaves_its_jobs(alice, vision):
     a_node()
     row = saved(alice, vision)
     a_job(alice, vision)
-    template_delete(template=row, by=alice)
+    template_delete(template=row, actor=alice)
     assert Job.objects.count() == 1
     assert AuditEntry.objects.first().action == "template_delete"
 
@@ -155,7 +155,7 @@ def test_a_stale_page_shows_both_versions(alice, vision):
     client = as_(alice)
     page = client.get(f"/templates/{row.pk}/").content.decode()
     assert "tessera-example:latest" in page
-    template_change(template=row, by=alice, description="theirs", limits=LIMITS)
+    template_update(template=row, actor=alice, description="theirs", limits=LIMITS)
     body = {"name": "Train", "description": "mine", "version": "1"}
     body["request"] = "image: mine\ndevice: {gpus: 1}\n"
     answer = client.post(f"/templates/{row.pk}/", body)
@@ -203,7 +203,7 @@ def test_any_image_may_be_used_again_and_what_waits_goes_on(alice, vision, root)
 def test_a_list_that_makes_no_sense_is_refused(vision, root, patterns):
     with pytest.raises(Refused):
         image_policy_set(
-            project=vision, by=root, rule=ImageRule.LISTED, patterns=patterns, version=0
+            project=vision, actor=root, rule=ImageRule.LISTED, patterns=patterns, version=0
         )
     assert not ImagePolicy.objects.exists()
 
@@ -212,7 +212,7 @@ def test_only_platform_admins_list_images(alice, vision, root):
     Membership.objects.filter(user=alice).update(role=Role.ADMIN)
     assert as_(alice).get("/console/images/vision/").status_code == 404
     with pytest.raises(Refused, match="forbidden"):
-        image_policy_set(project=vision, by=alice, rule=ImageRule.ANY, patterns=[], version=None)
+        image_policy_set(project=vision, actor=alice, rule=ImageRule.ANY, patterns=[], version=None)
     body = {"rule": "listed", "patterns": "a:*\nb", "version": "0"}
     assert as_(root).post("/console/images/vision/", body).status_code == 302
     assert ImagePolicy.objects.get().patterns == ["a:*", "b"]

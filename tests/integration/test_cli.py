@@ -21,7 +21,7 @@ from django.test import Client
 from django.utils import timezone
 from typer.testing import CliRunner
 
-from portal.accounts.models import Project, Role, Scope, User
+from portal.accounts.models import Project, Role, TokenScope, User
 from portal.accounts.services import token_create
 from portal.cli.context import Tools
 from portal.cli.main import app
@@ -41,7 +41,7 @@ class Person:
 
     user: User
     home: Path
-    scope: Scope = Scope.WRITE
+    scope: TokenScope = TokenScope.WRITE
 
     def __post_init__(self) -> None:
         ttl = timedelta(days=1)
@@ -96,7 +96,7 @@ def cli(olga: User, project: Project, tmp_path: Path) -> Person:
 @pytest.fixture
 def admin(project: Project, tmp_path: Path) -> Person:
     root = a_user("root", is_superuser=True)
-    return Person(root, tmp_path, Scope.ADMIN)
+    return Person(root, tmp_path, TokenScope.ADMIN)
 
 
 SUBMIT = ("submit", "--image", "tessera-example:latest", "--mig", "2g.35gb", "--time", "1h")
@@ -305,7 +305,7 @@ def test_signing_in_keeps_a_token_that_works(cli: Person):
 
 
 def test_a_narrow_token_is_told_what_it_lacks(olga: User, project: Project, tmp_path: Path):
-    reader = Person(olga, tmp_path, Scope.READ)
+    reader = Person(olga, tmp_path, TokenScope.READ)
     assert reader("ps").exit_code == 0
     done = reader(*SUBMIT, "--", "true")
     assert done.exit_code == 4 and "scope_missing" in done.stderr and "wider" in done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.core.cache import cache
 
-from portal.accounts.models import Scope
+from portal.accounts.models import TokenScope
 from portal.accounts.services import token_create
 from portal.jobs.models import Job
 from tests.support.rows import a_node, a_project, a_user
@@ -25,7 +25,7 @@ def test_a_script_signs_in_submits_lists_and_cancels(live_server, tmp_path: Path
     olga = a_user("olga")
     a_node("n1")
     a_project("vision", olga)
-    _, token = token_create(user=olga, name="ci", scope=Scope.WRITE, ttl=timedelta(days=1))
+    _, token = token_create(user=olga, name="ci", scope=TokenScope.WRITE, ttl=timedelta(days=1))
     env = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
     env |= {"TESSERA_CONFIG": str(tmp_path / "config.yaml"), "NO_PROXY": "*"}
 

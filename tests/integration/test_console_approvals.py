@@ -6,11 +6,16 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from portal.accounts.models import Membership, Role
-from portal.accounts.services import project_share
+from portal.accounts.services import project_share_set
 from portal.audit.models import AuditEntry, Event
 from portal.jobs.models import Job
 from portal.quotas.budgets import budget_add
-from portal.submission.approvals import approvals_decide, askings, awaiting_for, starts_if_approved
+from portal.submission.approvals import (
+    approval_requests,
+    approvals_decide,
+    jobs_to_approve,
+    starts_if_approved,
+)
 from scheduler.core.model.states import JobStatus
 from tests.support.rows import a_job, a_node, a_project, a_user
 from tests.support.times import ago, ahead
@@ -27,7 +32,7 @@ def alice():
 @pytest.fixture
 def vision(alice):
     project = a_project("vision", alice, gpus=2)
-    project_share(project=project, actor="root", approval_units=0)
+    project_share_set(project=project, actor="root", approval_units=0)
     return project
 
 
@@ -70,11 +75,11 @@ def test_the_inbox_shows_who_asks_for_what_and_what_it_takes_of_quota_and_budget
 def test_what_is_over_a_limit_is_marked(alice, vision, ada):
     a_node(gpus=2)
     job = a_job(alice, vision, device={"gpus": 2})
-    (one,) = askings([job])
-    assert [(a.held, a.after, a.is_over) for a in one.against] == [(0, 112_000, False)]
+    (one,) = approval_requests([job])
+    assert [(a.before, a.after, a.is_exceeded) for a in one.limits] == [(0, 112_000, False)]
     vision.quotas.update(limit_units=56_000)
-    (one,) = askings([job])
-    assert one.against[0].is_over
+    (one,) = approval_requests([job])
+    assert one.limits[0].is_exceeded
 
 
 def test_one_is_approved_by_its_own_button_and_the_other_goes_on_waiting(alice, vision, ada):
@@ -134,8 +139,8 @@ def test_one_that_was_decided_meanwhile_does_not_keep_the_others(alice, vision, 
     a_node()
     one, two = a_job(alice, vision), a_job(alice, vision)
     refs = [one.label, two.label, "J-999"]
-    approvals_decide(refs=[one.label], by=ada, approve=True, because="")
-    decided = dict(approvals_decide(refs=refs, by=ada, approve=True, because=""))
+    approvals_decide(refs=[one.label], actor=ada, approve=True, reason="")
+    decided = dict(approvals_decide(refs=refs, actor=ada, approve=True, reason=""))
     assert decided[two.label] is None
     assert decided[one.label].code == "not_awaiting"
     assert decided["J-999"].status == 404
@@ -158,7 +163,7 @@ def test_an_admin_of_another_project_sees_and_decides_nothing_here(alice, vision
 
 def test_for_a_member_there_is_no_inbox(alice, vision):
     assert as_(alice).get("/approvals/").status_code == 404
-    assert not awaiting_for(alice).exists()
+    assert not jobs_to_approve(alice).exists()
 
 
 def test_a_platform_admin_decides_about_every_project(alice, vision):

@@ -5,11 +5,11 @@ import re
 import pytest
 from django.test import Client
 
-from portal.allocations.draining import load_of, node_drain
+from portal.allocations.draining import jobs_on_node, node_drain
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
-from portal.submission.services import job_cancel
+from portal.jobs.services import job_cancel
 from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -69,7 +69,7 @@ def test_nothing_stops_before_every_job_is_named(alice, vision, boss, root):
         answer = root.post("/console/nodes/n1/drain", {"step": "stop", "stop": stop})
         assert answer.status_code == 400
     with pytest.raises(Refused, match="drain_stale"):
-        node_drain(node=node.row, by=boss, reason="fan", stop=[one.label])
+        node_drain(node=node.row, actor=boss, reason="fan", stop=[one.label])
     for job in (one, two):
         job.refresh_from_db()
         assert job.status == JobStatus.RUNNING
@@ -116,7 +116,7 @@ def test_what_is_named_is_stopped_with_its_grace_and_waits_again_where_it_may(al
 def test_a_drained_job_can_still_be_cancelled_for_good(alice, vision, boss):
     node = a_node("n1")
     job = running(alice, vision, node, retries={"infrastructure": 2, "user": 0})
-    node_drain(node=node.row, by=boss, reason="fan", stop=[job.label])
+    node_drain(node=node.row, actor=boss, reason="fan", stop=[job.label])
     job_cancel(job=job, actor="alice")
     settle(node)
     job.refresh_from_db()
@@ -127,8 +127,8 @@ def test_a_gang_on_two_nodes_is_listed_with_the_other_one(alice, vision):
     nodes = [a_node("n1"), a_node("n2")]
     job = a_job(alice, vision, device={"gpus": 1}, replicas=2)
     settle(*nodes)
-    (one,) = load_of(nodes[0].row)
-    assert (one.job, one.replicas, one.elsewhere) == (job, 1, ("n2",))
+    (one,) = jobs_on_node(nodes[0].row)
+    assert (one.job, one.replicas, one.other_nodes) == (job, 1, ("n2",))
 
 
 def test_only_platform_admins_drain(alice, vision, boss):
@@ -139,13 +139,13 @@ def test_only_platform_admins_drain(alice, vision, boss):
         assert client.get(page).status_code == 404
     assert client.post("/console/nodes/n1/uncordon").status_code == 404
     with pytest.raises(Refused, match="forbidden"):
-        node_drain(node=node.row, by=alice, reason="mine")
+        node_drain(node=node.row, actor=alice, reason="mine")
     assert Node.objects.get().schedulable
 
 
 def test_uncordon_lets_it_take_work_again(boss, root):
     node = a_node("n1")
-    node_drain(node=node.row, by=boss, reason="fan")
+    node_drain(node=node.row, actor=boss, reason="fan")
     assert root.get("/console/nodes/n1/uncordon").status_code == 405
     root.post("/console/nodes/n1/uncordon")
     assert Node.objects.get().schedulable

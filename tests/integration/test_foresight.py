@@ -6,15 +6,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from portal.accounts.services import project_share
+from portal.accounts.services import project_share_set
 from portal.errors import Refused
 from portal.inventory.models import Gpu
 from portal.jobs.models import Job
 from portal.planning import snapshot_cache as world
-from portal.planning.history_cache import lately_here
+from portal.planning.history_cache import process_history
 from portal.quotas.budgets import budget_add
 from portal.quotas.models import Quota
-from portal.submission.dry_run import Verdict, expected_starts, foresee
+from portal.submission.dry_run import DryRunVerdict, dry_run, expected_starts
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import parse_request
 from scheduler.tasks import plan_once
@@ -41,7 +41,7 @@ def asked(vision, **fields):
 
 
 def foreseen(alice, vision, **fields):
-    return foresee(user=alice, request=asked(vision, **fields))
+    return dry_run(user=alice, request=asked(vision, **fields))
 
 
 def places_of(job):
@@ -58,10 +58,10 @@ def places_of(job):
 def test_a_job_starts_where_it_was_foreseen(alice, vision, fields):
     a_node("n1", gpus=2)
     found = foreseen(alice, vision, **fields)
-    assert found.verdict is Verdict.NOW and not Job.objects.exists()
+    assert found.verdict is DryRunVerdict.NOW and not Job.objects.exists()
     job = a_job(alice, vision, **fields)
     plan_once()
-    told = {(one.rank, one.node, one.gpu, one.profile) for one in found.given}
+    told = {(one.rank, one.node, one.gpu, one.profile) for one in found.devices}
     assert told == places_of(job)
     assert found.carves == ("mig" in fields["device"])
 
@@ -76,13 +76,13 @@ def test_every_limit_of_the_project_and_of_the_user_is_told_in_whole_units(alice
     budget_add(project=vision, limit_unit_seconds=10 * GPU * HOUR, **budget)
     budget_add(project=other, limit_unit_seconds=GPU, **budget)
     found = foreseen(alice, vision, device={"gpus": 1}, time_limit="3h")
-    whole, own, hours = found.against
-    assert (whole.user, whole.held, whole.after, whole.limit) == ("", GPU, 2 * GPU, 4 * GPU)
-    assert (own.user, own.held, own.after, own.limit) == ("alice", GPU, 2 * GPU, 2 * GPU)
+    whole, own, hours = found.limits
+    assert (whole.user, whole.before, whole.after, whole.limit) == ("", GPU, 2 * GPU, 4 * GPU)
+    assert (own.user, own.before, own.after, own.limit) == ("alice", GPU, 2 * GPU, 2 * GPU)
     assert hours.is_budget and hours.limit == 10 * GPU * HOUR
-    assert hours.after - hours.held == 3 * GPU * HOUR == found.unit_seconds
-    assert not any(limit.is_over for limit in found.against)
-    assert foreseen(alice, vision, device={"gpus": 2}).against[1].is_over
+    assert hours.after - hours.before == 3 * GPU * HOUR == found.unit_seconds
+    assert not any(limit.is_exceeded for limit in found.limits)
+    assert foreseen(alice, vision, device={"gpus": 2}).limits[1].is_exceeded
 
 
 def test_a_limit_of_one_model_counts_only_what_gets_that_model(alice, vision):
@@ -91,7 +91,7 @@ def test_a_limit_of_one_model_counts_only_what_gets_that_model(alice, vision):
         row = {"limit_units": GPU, "guard_units": GPU}
         Quota.objects.create(project=vision, model=model, **row)
     found = foreseen(alice, vision)
-    assert [(one.model, one.after) for one in found.against] == [("", 16_000), ("H200", 16_000)]
+    assert [(one.model, one.after) for one in found.limits] == [("", 16_000), ("H200", 16_000)]
 
 
 def test_one_question_reads_the_rows_once_and_the_next_one_hardly_any(alice, vision):
@@ -110,14 +110,14 @@ def test_one_question_reads_the_rows_once_and_the_next_one_hardly_any(alice, vis
 def test_what_changed_since_is_in_the_next_answer(alice, vision):
     node = a_node("n1")
     whole = {"device": {"gpus": 1}}
-    assert foreseen(alice, vision, **whole).verdict is Verdict.NOW
+    assert foreseen(alice, vision, **whole).verdict is DryRunVerdict.NOW
     a_job(alice, vision, **whole)
     settle(node)
-    assert foreseen(alice, vision, **whole).verdict is Verdict.WAIT
+    assert foreseen(alice, vision, **whole).verdict is DryRunVerdict.WAIT
     a_node("n2")
-    assert foreseen(alice, vision, **whole).given[0].node == "n2"
+    assert foreseen(alice, vision, **whole).devices[0].node == "n2"
     Gpu.objects.filter(node__name="n2").update(busy="somebody's own process")
-    assert foreseen(alice, vision, **whole).verdict is Verdict.WAIT
+    assert foreseen(alice, vision, **whole).verdict is DryRunVerdict.WAIT
 
 
 def test_a_large_cluster_is_read_again_only_now_and_then(alice, vision, monkeypatch):
@@ -126,8 +126,8 @@ def test_a_large_cluster_is_read_again_only_now_and_then(alice, vision, monkeypa
     first = foreseen(alice, vision)
     a_job(alice, vision)
     assert foreseen(alice, vision).at == first.at
-    monkeypatch.setattr(world, "LARGE_KEPT_SECONDS", 0)
-    monkeypatch.setattr(world, "KEPT_SECONDS", 0)
+    monkeypatch.setattr(world, "LARGE_MAX_AGE_SECONDS", 0)
+    monkeypatch.setattr(world, "MAX_AGE_SECONDS", 0)
     assert foreseen(alice, vision).at > first.at
 
 
@@ -135,8 +135,8 @@ def test_of_a_large_cluster_nobody_waits_while_it_is_read_anew(alice, vision, mo
     a_node("n1")
     work = []
     monkeypatch.setattr(world, "LARGE", 1)
-    monkeypatch.setattr(world, "LARGE_KEPT_SECONDS", 0)
-    monkeypatch.setattr(world, "behind", work.append)
+    monkeypatch.setattr(world, "LARGE_MAX_AGE_SECONDS", 0)
+    monkeypatch.setattr(world, "run_in_background", work.append)
     monkeypatch.setattr(world.connections, "close_all", lambda: None)
     first = foreseen(alice, vision)
     a_job(alice, vision)
@@ -149,35 +149,35 @@ def test_of_a_large_cluster_nobody_waits_while_it_is_read_anew(alice, vision, mo
 def test_who_waits_is_told_when_and_what_would_start_now(alice, vision):
     ended_jobs(alice, vision, 40)
     node = a_node("n1", gpus=2)
-    lately_here().look(timezone.now())
+    process_history().refresh(timezone.now())
     a_job(alice, vision, device={"gpus": 1}, time_limit="1h")
     settle(node)
     found = foreseen(alice, vision, device={"gpus": 2})
-    assert found.verdict is Verdict.WAIT and found.reason["code"] == "resources"
-    assert found.start.optimistic <= found.start.expected <= found.start.pessimistic
-    changes = [one.changes["device"] for one in found.instead if "device" in one.changes]
+    assert found.verdict is DryRunVerdict.WAIT and found.reason["code"] == "resources"
+    assert found.estimate.optimistic <= found.estimate.expected <= found.estimate.pessimistic
+    changes = [one.changes["device"] for one in found.alternatives if "device" in one.changes]
     assert {"gpus": 1} in changes
     one, two, many = expected_starts(
         user=alice,
         requests=[asked(vision, device={"gpus": gpus}) for gpus in (1, 2, 64)],
     )
-    assert one.at_once and one.foretold is None
-    assert not two.at_once and two.foretold.expected == found.start.expected
-    assert not many.at_once and many.foretold is None and many.code == "impossible"
+    assert one.at_once and one.estimate is None
+    assert not two.at_once and two.estimate.expected == found.estimate.expected
+    assert not many.at_once and many.estimate is None and many.code == "impossible"
 
 
 def test_the_answer_of_somebody_who_needs_a_yes_says_the_rest_too(alice, vision):
     a_node("n1")
-    project_share(project=vision, actor="root", approval_units=0)
+    project_share_set(project=vision, actor="root", approval_units=0)
     found = foreseen(alice, vision)
-    assert found.verdict is Verdict.APPROVAL
-    assert found.approval.code == "approval" and found.given and found.reason is None
+    assert found.verdict is DryRunVerdict.APPROVAL
+    assert found.approval.code == "approval" and found.devices and found.reason is None
 
 
 def test_a_question_is_refused_as_its_submit_would_be(alice, vision):
     a_node("n1")
     with pytest.raises(Refused, match="project_unknown"):
-        foresee(user=a_user("vera"), request=asked(vision))
+        dry_run(user=a_user("vera"), request=asked(vision))
     with pytest.raises(Refused, match="after_unknown"):
         foreseen(alice, vision, after=["J-404"])
     vision.max_pending = 1
@@ -232,6 +232,6 @@ def test_the_page_says_what_is_left_of_quota_and_budget(client, alice, vision):
     assert "At most 0.15 of 10 GPU-hours used by project vision after this; 9.85 left" in text
     vision.quotas.all().delete()
     vision.budgets.all().delete()
-    project_share(project=vision, actor="root", weight=2)
+    project_share_set(project=vision, actor="root", weight=2)
     text = client.post("/request/check", form).content.decode()
     assert "vision has no quota and no budget" in text

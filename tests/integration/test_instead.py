@@ -10,11 +10,11 @@ from django.utils import timezone
 from portal.errors import Refused
 from portal.jobs.holds import job_hold
 from portal.jobs.models import Job
-from portal.planning.estimates import why_no_estimate
+from portal.planning.estimates import no_estimate_for_job
 from portal.submission.replacement import job_replace
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import RequestRefused
-from scheduler.estimates import foretell_once
+from scheduler.estimates import estimates_refresh
 from scheduler.tasks import plan_once
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_user, settle
 
@@ -48,7 +48,7 @@ def waiting(olga, team, node):
     a_job(olga, team, **WHOLE)
     job = a_job(olga, team, name="mine", time_limit="8h", env={"A": "x"}, **WHOLE)
     settle(node)
-    foretell_once()
+    estimates_refresh()
     return again(job)
 
 
@@ -77,8 +77,8 @@ def test_one_click_puts_the_alternative_where_the_job_stood(client, node, waitin
 
 def test_who_waited_for_the_old_job_waits_for_the_new_one_and_a_hold_stays(olga, team, waiting):
     later = a_job(olga, team, after=[waiting.label])
-    job_hold(job=waiting, by=olga, because="not yet")
-    new = job_replace(job=waiting, by=olga, changes={"time_limit": "1h"}, limits=LIMITS)
+    job_hold(job=waiting, actor=olga, reason="not yet")
+    new = job_replace(job=waiting, actor=olga, changes={"time_limit": "1h"}, limits=LIMITS)
     assert list(later.after.all()) == [new]
     assert again(new).held_because == "not yet"
     plan_once()
@@ -87,10 +87,10 @@ def test_who_waited_for_the_old_job_waits_for_the_new_one_and_a_hold_stays(olga,
 
 def test_a_time_to_begin_stays_that_time_and_is_left_out_once_it_is_over(olga, team, node):
     job = a_job(olga, team, begin_at="+2h", **WHOLE)
-    new = job_replace(job=job, by=olga, changes={"time_limit": "2h"}, limits=LIMITS)
+    new = job_replace(job=job, actor=olga, changes={"time_limit": "2h"}, limits=LIMITS)
     assert abs(new.begin_at - job.begin_at) < timedelta(seconds=1)
     Job.objects.filter(pk=new.pk).update(begin_at=timezone.now() - timedelta(hours=1))
-    newest = job_replace(job=again(new), by=olga, changes={"time_limit": "3h"}, limits=LIMITS)
+    newest = job_replace(job=again(new), actor=olga, changes={"time_limit": "3h"}, limits=LIMITS)
     assert newest.begin_at is None
 
 
@@ -102,7 +102,7 @@ def test_a_change_that_is_refused_leaves_the_job_as_it_was(client, olga, waiting
         ({}, Refused),
     ):
         with pytest.raises(error):
-            job_replace(job=waiting, by=olga, changes=changes, limits=LIMITS)
+            job_replace(job=waiting, actor=olga, changes=changes, limits=LIMITS)
     count = Job.objects.count()
     change = json.dumps({"device": {"mig": "9g.999gb"}})
     answer = client.post(f"/jobs/{waiting.label}/instead", {"change": change})
@@ -118,11 +118,11 @@ def test_only_the_owner_and_only_of_a_job_that_waits_and_never_ran(client, olga,
         (waiting, boss, "forbidden"),
     ):
         with pytest.raises(Refused) as refused:
-            job_replace(job=job, by=by, changes=SMALLER, limits=LIMITS)
+            job_replace(job=job, actor=by, changes=SMALLER, limits=LIMITS)
         assert refused.value.code == code
     waiting.attempts.create(number=1, created_at=timezone.now())
     with pytest.raises(Refused, match="has_run"):
-        job_replace(job=waiting, by=olga, changes=SMALLER, limits=LIMITS)
+        job_replace(job=waiting, actor=olga, changes=SMALLER, limits=LIMITS)
     page = client.get(f"/jobs/{waiting.label}/").content.decode()
     assert 'name="change"' not in page, "no button that would only be refused"
     assert "change=" in page, "but the form with the change"
@@ -198,7 +198,7 @@ def test_who_waits_for_somebody_or_for_a_date_says_so_in_place_of_an_estimate(cl
     a_node("n1")
     held, later = (a_job(olga, team, begin_at="+2h", **WHOLE) for _ in range(2))
     follower = a_job(olga, team, after=[later.label], **WHOLE)
-    job_hold(job=held, by=olga, because="wait for me")
+    job_hold(job=held, actor=olga, reason="wait for me")
     plan_once()
     when = timezone.localtime(later.begin_at).strftime("%Y-%m-%d %H:%M")
     for job, said, code in (
@@ -207,7 +207,7 @@ def test_who_waits_for_somebody_or_for_a_date_says_so_in_place_of_an_estimate(cl
         (follower, "no estimate: it waits for other jobs", "dependency"),
     ):
         job.refresh_from_db()
-        assert why_no_estimate(job).text.startswith(said)
+        assert no_estimate_for_job(job).text.startswith(said)
         assert said in client.get(f"/jobs/{job.label}/").content.decode()
         assert said in client.get("/jobs/").content.decode()
         body = client.get(f"/api/v1/jobs/{job.label}").json()
@@ -221,13 +221,13 @@ def test_who_waits_for_approval_or_quota_says_so(olga, team, node):
     team.approval_units = 56_000
     team.save()
     asked = a_job(olga, team, replicas=2, **WHOLE)
-    assert why_no_estimate(asked).text == "no estimate: it waits for approval"
+    assert no_estimate_for_job(asked).text == "no estimate: it waits for approval"
     job = a_job(olga, team, **WHOLE)
     for code, said in (("quota_project", "quota"), ("budget", "budget")):
         job.reason = {"code": code}
-        assert why_no_estimate(job).text == f"no estimate: it waits for {said}"
+        assert no_estimate_for_job(job).text == f"no estimate: it waits for {said}"
     job.status = JobStatus.RUNNING
-    assert why_no_estimate(job) is None
+    assert no_estimate_for_job(job) is None
 
 
 def test_a_chinese_reader_reads_reason_alternatives_and_estimate_in_chinese(client, waiting):

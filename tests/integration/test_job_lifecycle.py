@@ -10,8 +10,8 @@ from portal.audit.transitions import IllegalTransitionError, StaleStatusError, a
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.jobs.models import Allocation, Job, Replica
+from portal.jobs.services import job_cancel
 from portal.quotas.models import Quota
-from portal.submission.services import job_cancel
 from scheduler import sweeper
 from scheduler.core.model.states import AllocationStatus, JobStatus, NodeStatus, SliceStatus
 from scheduler.driver import drive

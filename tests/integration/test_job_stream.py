@@ -15,10 +15,10 @@ from portal.jobs.models import Job, Replica
 from portal.live.bell import ring
 from portal.live.listener import listener
 from portal.web.job import stream as job_stream
-from portal.web.job.stream import Watched, job_events
+from portal.web.job.stream import FollowedPage, job_events
 from portal.web.logs import updates as log_follow
-from portal.web.logs.cursor import Cursor, cursor_in
-from portal.web.streaming.event_stream import retry
+from portal.web.logs.cursor import Cursor, parse_cursor
+from portal.web.streaming.event_stream import retry_directive
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -77,9 +77,9 @@ class Reader:
 
     async def read(self, until, *, tab: str = "logs", between=None) -> None:
         """Until `until(self)`; `between(n)` is called in a thread after each event."""
-        watched = Watched(self.job.label, tab, self.rank, "en")
+        watched = FollowedPage(self.job.label, tab, self.rank, "en")
         async with aclosing(
-            job_events(self.user, self.job.pk, watched, cursor_in(self.seen))
+            job_events(self.user, self.job.pk, watched, parse_cursor(self.seen))
         ) as events:
             async for text in events:
                 self.take(text)
@@ -243,7 +243,7 @@ def test_a_stream_ends_by_itself_after_its_life(olga, running, monkeypatch):
     monkeypatch.setattr(job_stream, "life", lambda: 0.0)
     reader = Reader(olga, running)
     follow((reader, lambda _: False, None))
-    assert reader.texts == [retry()]
+    assert reader.texts == [retry_directive()]
 
 
 @pytest.mark.parametrize("change", ["membership", "active"])
@@ -271,7 +271,7 @@ def test_who_may_no_longer_see_the_job_hears_nothing_more(olga, running, monkeyp
 )
 def test_an_id_that_this_stream_never_gave_shows_the_log_from_its_start(olga, running, seen):
     write(running, "one\ntwo\n")
-    found = cursor_in(seen)
+    found = parse_cursor(seen)
     reader = Reader(olga, running)
     reader.seen = seen
     if found and found.attempt == 1:
@@ -282,8 +282,8 @@ def test_an_id_that_this_stream_never_gave_shows_the_log_from_its_start(olga, ru
 
 def test_a_cursor_is_read_back_as_it_was_written():
     cursor = Cursor(12, 3, {0: 456, 11: 7})
-    assert cursor_in(str(cursor)) == cursor
-    assert cursor_in(str(Cursor())) == Cursor()
+    assert parse_cursor(str(cursor)) == cursor
+    assert parse_cursor(str(Cursor())) == Cursor()
 
 
 def test_the_events_tab_is_live_too(olga, running):

@@ -13,13 +13,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
+from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
 from portal.cli.main import app
 from portal.inventory.models import Gpu, Node
 from portal.job_logs.storage import write_log
 from portal.jobs.models import Allocation, AllocationSample, Job, Replica
 from portal.telemetry import job_samples as samples
-from portal.telemetry.job_samples import samples_keep
+from portal.telemetry.job_samples import samples_record
 from portal.web.job.timeline import TABS
 from scheduler.core.request import parse_request, request_as_dict
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_user, settle
@@ -278,7 +278,7 @@ def test_a_job_that_has_not_started_has_no_result_and_no_numbers(page, olga, tea
 def sampled(node, minute, **fields) -> None:
     row = Node.objects.get(pk=node.row.pk)
     found = {g.uuid: GpuSample(uuid=g.uuid, **fields) for g in Gpu.objects.filter(node=row)}
-    samples_keep(row, found, minute)
+    samples_record(row, found, minute)
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ def test_the_highest_of_each_minute_is_kept_and_drawn_with_its_words(page, olga,
 
 def test_what_cannot_be_measured_is_said_and_never_drawn_as_nothing(page, olga, team, node, noon):
     job = start(olga, team, node, device={"gpus": 1})
-    missing = (Missing("utilization_percent", Why.NO_PERMISSION),)
+    missing = (MissingValue("utilization_percent", MissingReason.NO_PERMISSION),)
     sampled(node, noon, missing=missing, memory_used_mib=1024, memory_total_mib=2048)
     text = page(f"/jobs/{job.label}/metrics")
     assert "not measurable: the driver does not allow it" in text
@@ -323,7 +323,7 @@ def test_a_slice_is_measured_by_itself(page, olga, team, node, noon):
     )
     other = SliceSample("MIG-other", 2, "1g.18gb", memory_used_mib=9999, memory_total_mib=18432)
     whole = GpuSample(uuid=held.gpu.uuid, memory_used_mib=77_777, slices=(other, piece))
-    samples_keep(row, {held.gpu.uuid: whole}, noon)
+    samples_record(row, {held.gpu.uuid: whole}, noon)
     assert AllocationSample.objects.get().memory_used_mib == 2048
     assert f"peak 2.0{NBSP}GiB" in page(f"/jobs/{job.label}/metrics")
 
@@ -341,7 +341,7 @@ def test_only_devices_that_a_job_holds_are_kept_and_old_rows_go(olga, team, node
     sampled(node, noon, utilization_percent=5)
     assert not AllocationSample.objects.exists()
     start(olga, team, node, device={"gpus": 1})
-    sampled(node, noon - samples.KEPT - timedelta(days=1), utilization_percent=5)
+    sampled(node, noon - samples.RETENTION - timedelta(days=1), utilization_percent=5)
     assert AllocationSample.objects.count() == 1
     sampled(node, noon, utilization_percent=5)
     assert [row.minute for row in AllocationSample.objects.all()] == [noon]

@@ -12,8 +12,8 @@ from portal.live.bell import ring
 from portal.live.listener import listener, subscribe
 from portal.web.jobs import stream as list_stream
 from portal.web.streaming import event_stream as streaming
-from portal.web.streaming.event_stream import GoingDown, look
-from portal.web.streaming.page_parts import Pace
+from portal.web.streaming.event_stream import ShuttingDown, shared_read
+from portal.web.streaming.page_parts import StreamPace
 from tests.support.event_stream import first_event, opened
 from tests.support.rows import a_job
 
@@ -24,8 +24,10 @@ LISTS = ("/jobs/stream", "/queue/stream")
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
     """The same loop without its waits."""
-    monkeypatch.setattr(list_stream, "PACE", Pace(busy=0, quiet=5, times=0))
-    monkeypatch.setattr(streaming, "REST", 0)
+    monkeypatch.setattr(
+        list_stream, "PACE", StreamPace(min_seconds=0, max_seconds=5, read_time_factor=0)
+    )
+    monkeypatch.setattr(streaming, "REST_FACTOR", 0)
 
 
 @pytest.fixture
@@ -145,9 +147,9 @@ def test_three_hundred_who_ask_the_same_are_answered_by_two_looks():
         return mine
 
     async def scenario():
-        first = asyncio.ensure_future(look(read, same="page"))
+        first = asyncio.ensure_future(shared_read(read, share_key="page"))
         await asyncio.to_thread(begun.wait, 30)
-        others = [asyncio.ensure_future(look(read, same="page")) for _ in range(299)]
+        others = [asyncio.ensure_future(shared_read(read, share_key="page")) for _ in range(299)]
         await asyncio.sleep(0)
         go.set()
         return await first, set(await asyncio.gather(*others))
@@ -161,7 +163,7 @@ def test_who_goes_away_takes_nobody_else_along():
         return "read"
 
     async def scenario():
-        one, other = (asyncio.ensure_future(look(read, same="page")) for _ in range(2))
+        one, other = (asyncio.ensure_future(shared_read(read, share_key="page")) for _ in range(2))
         await asyncio.sleep(0)
         one.cancel()
         return await other
@@ -178,10 +180,10 @@ def test_a_look_that_fails_fails_for_all_who_waited_for_it_and_for_nobody_later(
         return "read"
 
     async def scenario():
-        asked = [look(read, same="page") for _ in range(3)]
+        asked = [shared_read(read, share_key="page") for _ in range(3)]
         failed = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(one) for one in failed] == [ZeroDivisionError] * 3
-        return await look(read, same="page")
+        return await shared_read(read, share_key="page")
 
     assert run(scenario) == "read"
 
@@ -196,12 +198,12 @@ def test_looks_that_have_not_begun_are_left_out_when_the_process_goes_down():
         looks.append(number)
 
     async def scenario():
-        asked = [asyncio.ensure_future(look(read, n, same=n)) for n in range(20)]
+        asked = [asyncio.ensure_future(shared_read(read, n, share_key=n)) for n in range(20)]
         await asyncio.to_thread(begun.wait, 30)
         listener().drain()
         go.set()
         return await asyncio.gather(*asked, return_exceptions=True)
 
     ended = run(scenario)
-    assert len(looks) <= streaming.LOOKS_AT_ONCE
-    assert sum(isinstance(one, GoingDown) for one in ended) == 20 - len(looks)
+    assert len(looks) <= streaming.MAX_CONCURRENT_READS
+    assert sum(isinstance(one, ShuttingDown) for one in ended) == 20 - len(looks)

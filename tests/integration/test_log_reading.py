@@ -7,11 +7,18 @@ import pytest
 
 from portal.job_logs import reading as log_reading
 from portal.job_logs import storage as logs
-from portal.job_logs.index import BLOCK, arrival_noted, arrivals, blocks, lines_before, offset_of
-from portal.job_logs.reading import last_lines, lines_from, lines_in, lines_since, search
+from portal.job_logs.index import (
+    BLOCK,
+    arrival_record,
+    arrivals,
+    line_offset,
+    lines_before,
+    newline_counts,
+)
+from portal.job_logs.reading import last_lines, line_count, lines_from, lines_since, search
 from portal.job_logs.storage import log_path, write_log
 from portal.jobs.models import Replica
-from portal.web.logs.lines import found, merged, tail
+from portal.web.logs.lines import merge_by_arrival, search_logs, tail
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -53,7 +60,7 @@ def test_the_end_of_a_log_has_its_true_line_numbers(replica):
         (n, b"line %d is here" % n) for n in (199_998, 199_999, 200_000)
     ]
     assert piece.end == replica.log_bytes
-    assert lines_in(replica) == 200_000
+    assert line_count(replica) == 200_000
 
 
 @pytest.mark.parametrize("number", [1, 2, 55_188, 55_189, 120_000, 200_000])
@@ -72,12 +79,15 @@ def test_a_page_beyond_the_end_is_empty(replica):
 def test_a_line_whose_end_has_not_come_is_shown_and_comes_again_whole(replica):
     arrive(replica, b"one\ntw")
     piece = last_lines(replica, 10)
-    assert [(line.data, line.is_whole) for line in piece.lines] == [(b"one", True), (b"tw", False)]
+    assert [(line.data, line.is_complete) for line in piece.lines] == [
+        (b"one", True),
+        (b"tw", False),
+    ]
     assert lines_since(replica, piece.end, 1000).lines == []
     arrive(replica, b"o\nthr")
     assert words(lines_since(replica, piece.end, 1000).lines) == [b"two"]
     assert words(lines_since(replica, 8, 1000, is_final=True).lines) == [b"thr"]
-    assert lines_in(replica) == 3
+    assert line_count(replica) == 3
 
 
 def test_what_came_is_read_in_pieces_without_a_line_lost_or_doubled(replica):
@@ -93,13 +103,13 @@ def test_what_came_is_read_in_pieces_without_a_line_lost_or_doubled(replica):
 def test_a_line_longer_than_a_piece_goes_out_in_parts(replica):
     arrive(replica, b"x" * 2_000)
     piece = lines_since(replica, 0, 500)
-    assert (piece.end, piece.lines[0].is_whole) == (500, False)
+    assert (piece.end, piece.lines[0].is_complete) == (500, False)
 
 
 def test_a_long_line_is_cut_and_says_by_how_much(replica):
     arrive(replica, b"a" * (log_reading.LINE_BYTES + 5) + b"\nnext\n")
     first, second = last_lines(replica, 10).lines
-    assert (len(first.data), first.more) == (log_reading.LINE_BYTES, 5)
+    assert (len(first.data), first.cut_bytes) == (log_reading.LINE_BYTES, 5)
     assert second.data == b"next"
 
 
@@ -110,21 +120,21 @@ def test_a_search_finds_lines_everywhere_also_across_the_borders_of_its_reads(re
         data[border - 3 : border + 3] = b"needle"
     data[:6] = b"Needle"
     arrive(replica, bytes(data))
-    hits = search(replica, "needle", most=10, budget=1 << 30)
+    hits = search(replica, "needle", max_hits=10, budget=1 << 30)
     assert [line.number for line in hits.lines] == [1, BLOCK // 100 + 1, 2 * BLOCK // 100 + 1]
     assert all(b"eedle" in line.data for line in hits.lines)
-    assert hits.next is None
-    assert len(search(replica, "Needle", most=10, budget=1 << 30).lines) == 1
+    assert hits.next_offset is None
+    assert len(search(replica, "Needle", max_hits=10, budget=1 << 30).lines) == 1
 
 
 def test_a_search_goes_on_where_it_stopped(replica):
     arrive(replica, numbered(450))
     seen, on, looks = [], "", 0
     while True:
-        hits = found([replica], "is here", on)
+        hits = search_logs([replica], "is here", on)
         seen += [line.number for line in hits.lines]
         looks += 1
-        on = hits.on
+        on = hits.next_position
         if not on:
             break
     assert seen == list(range(1, 451))
@@ -133,15 +143,15 @@ def test_a_search_goes_on_where_it_stopped(replica):
 
 def test_a_search_that_has_looked_enough_says_where_it_stopped(replica):
     arrive(replica, numbered(200_000))
-    hits = search(replica, "line 200000 ", most=10, budget=MIB)
-    assert (hits.lines, hits.next) == ([], MIB)
-    assert search(replica, "line 200000 ", start=MIB, most=10, budget=1 << 30).lines
+    hits = search(replica, "line 200000 ", max_hits=10, budget=MIB)
+    assert (hits.lines, hits.next_offset) == ([], MIB)
+    assert search(replica, "line 200000 ", start=MIB, max_hits=10, budget=1 << 30).lines
 
 
 def test_words_that_nobody_wrote_and_offsets_that_nobody_gave_are_harmless(replica):
     arrive(replica, b"one\n")
     for on in ("", "0-99999999", "x", "-", "9-0", "0-" + "9" * 40):
-        assert found([replica], "two", on).lines == []
+        assert search_logs([replica], "two", on).lines == []
 
 
 def test_a_large_log_is_never_in_memory_at_once(replica):
@@ -155,8 +165,8 @@ def test_a_large_log_is_never_in_memory_at_once(replica):
     tracemalloc.start()
     last_lines(replica, 1_000)
     lines_from(replica, 1_000_000, 1_000)
-    search(replica, "nobody wrote this", most=200, budget=1 << 30)
-    lines_in(replica)
+    search(replica, "nobody wrote this", max_hits=200, budget=1 << 30)
+    line_count(replica)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * MIB
@@ -169,19 +179,19 @@ def test_counts_of_lines_are_right_while_a_log_grows_and_after_they_are_lost(rep
     path = log_path(replica)
     for place in (0, 5, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, len(whole)):
         assert lines_before(path, place) == whole[:place].count(b"\n")
-    kept = blocks(path, len(whole))
+    kept = newline_counts(path, len(whole))
     path.with_suffix(".lines").unlink()
-    assert blocks(path, len(whole)) == kept
+    assert newline_counts(path, len(whole)) == kept
     path.with_suffix(".lines").write_bytes(b"torn")
-    assert blocks(path, len(whole)) == kept
-    assert offset_of(path, 150_001, len(whole)) == len(whole)
+    assert newline_counts(path, len(whole)) == kept
+    assert line_offset(path, 150_001, len(whole)) == len(whole)
 
 
 def test_what_a_failed_write_left_is_not_counted(replica):
     write_log(replica, 0, b"\n" * (2 * BLOCK))  # never counted: log_bytes stays 0
     arrive(replica, b"x\n" * BLOCK)
     arrive(replica, b"end\n")
-    assert lines_in(replica) == BLOCK + 1
+    assert line_count(replica) == BLOCK + 1
     assert last_lines(replica, 1).lines[0].number == BLOCK + 1
 
 
@@ -204,7 +214,7 @@ def test_lines_have_the_time_at_which_they_arrived(replica, monkeypatch):
 def test_times_of_a_write_that_failed_are_forgotten(tmp_path):
     log = tmp_path / "0.log"
     for offset, at in ((0, 1_000), (10, 3_000), (20, 5_000), (10, 9_000)):
-        arrival_noted(log, offset, at)
+        arrival_record(log, offset, at)
     assert arrivals(log, 0, 100) == [(0, 1_000), (10, 9_000)]
     assert arrivals(log, 12, 100) == [(10, 9_000)]
 
@@ -227,5 +237,5 @@ def test_a_clock_that_steps_back_never_turns_the_lines_of_one_replica_around(rep
     arrive(replica, b"a\n")
     clock = 500
     arrive(replica, b"b\n")
-    lines = merged([last_lines(replica, 10)])
+    lines = merge_by_arrival([last_lines(replica, 10)])
     assert [line.text for line in lines] == ["a", "b"]

@@ -3,12 +3,12 @@
 import pytest
 from rest_framework.test import APIClient
 
-from portal.accounts.services import project_share
+from portal.accounts.services import project_share_set
 from portal.audit.models import AuditEntry
 from portal.inventory.models import Gpu, Slice
 from portal.jobs.holds import job_approve
 from portal.jobs.models import Job
-from portal.submission.services import job_cancel
+from portal.jobs.services import job_cancel
 from scheduler.core.model.states import JobStatus, SliceStatus
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -48,7 +48,7 @@ def steps(change):
 
 
 def asks_first(vision):
-    project_share(project=vision, actor="admin", approval_units=16_000)
+    project_share_set(project=vision, actor="admin", approval_units=16_000)
 
 
 def test_a_preview_of_an_approval_says_where_the_job_would_start_and_comes_true(
@@ -68,7 +68,7 @@ def test_a_preview_of_an_approval_says_where_the_job_would_start_and_comes_true(
     job.refresh_from_db()
     assert job.status == JobStatus.AWAITING_APPROVAL, "a question changes nothing"
     assert Slice.objects.count() == 1
-    job_approve(job=job, by=root)
+    job_approve(job=job, actor=root)
     settle(node)
     made = Slice.objects.get(profile="3g.71gb")
     assert (made.profile, made.start) == (new[0]["profile"], new[0]["start"])

@@ -194,11 +194,11 @@ def test_nodes_hear_of_placements_before_the_rest_of_a_plan_is_written(alice, vi
     with monkeypatch.context() as silent:
         silent.setattr("portal.submission.services.ring_plan", lambda: None)
         waits = [a_job(alice, vision, device={"gpus": 1}) for _ in range(4)]
-    monkeypatch.setattr(committer, "TOLD_AFTER", 2)
+    monkeypatch.setattr(committer, "NOTIFY_AFTER", 2)
     said: list[object] = []
     write = committer.deferrals_write
     monkeypatch.setattr(
-        committer, "holds_write", lambda holds: (said.append("holds"), write(holds))
+        committer, "deferrals_write", lambda holds: (said.append("holds"), write(holds))
     )
 
     def heard(nodes) -> None:

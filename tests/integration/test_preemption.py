@@ -235,7 +235,7 @@ def a_plan(project, alice, victim):
     )
 
 
-@pytest.mark.parametrize("crash_at", ["place_commit", "preempt_commit", "holds_write", "nowhere"])
+@pytest.mark.parametrize("crash_at", ["place_commit", "preempt_commit", "deferrals_write", "nowhere"])
 def test_a_plan_that_was_half_committed_is_committed_again_to_the_same_rows(crash_at, monkeypatch):
     _, project, alice, victim = a_running()
     plan = a_plan(project, alice, victim)

@@ -14,7 +14,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from portal.availability.nodes import node_availability
 from portal.demo.scale import Size
 from portal.inventory.boards import board_of
@@ -72,7 +72,7 @@ def test_what_stands_on_each_gpu_is_legal_and_claimed_once():
     seeded(SIZE)
     for gpu in gpus():
         taken = [Placement(s.start, s.size, s.profile) for s in gpu.live_slices if s.profile]
-        assert layouts(board_of(gpu)).is_legal(taken)
+        assert layout_table(board_of(gpu)).is_legal(taken)
         whole = [s for s in gpu.live_slices if not s.profile and not s.threads]
         assert len(whole) <= 1
         assert not (whole and taken)

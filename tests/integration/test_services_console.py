@@ -15,7 +15,7 @@ from portal.audit.models import AuditEntry, Event
 from portal.inventory.models import JoinToken, Node
 from portal.jobs.models import Job
 from portal.quotas.models import PlannerPolicy, Quota
-from portal.quotas.policy import OPTIONS, policy_now, policy_set
+from portal.quotas.policy import POLICY_OPTIONS, current_policy, policy_set
 from scheduler.core.model.states import JobStatus
 from tests.support.rows import a_job, a_node, a_project, a_user
 
@@ -187,12 +187,12 @@ def test_the_policy_is_set_in_the_console_and_audited(client: Client):
         "half_life_seconds": 3_600,
     }
     client.post("/admin/quotas/plannerpolicy/add/", form)
-    now = policy_now()
+    now = current_policy()
     assert (str(now.order), now.merge, now.reservations) == ("fifo", False, 2)
     assert AuditEntry.objects.get().action == "policy_set"
     page = "/admin/quotas/plannerpolicy/1/change/"
     assert client.post(page, form | {"half_life_seconds": 0}).status_code == 200
-    assert policy_now() == now
+    assert current_policy() == now
     assert client.get("/admin/quotas/plannerpolicy/add/").status_code == 403
 
 
@@ -210,12 +210,12 @@ def test_a_project_gets_its_share_in_the_console(client: Client):
 def test_a_policy_that_somebody_changed_meanwhile_is_not_overwritten(client: Client):
     policy_set(actor="olga", reservations=3)
     page = "/admin/quotas/plannerpolicy/1/change/"
-    form = {name: getattr(policy_now(), name) for name in OPTIONS}
+    form = {name: getattr(current_policy(), name) for name in POLICY_OPTIONS}
     form = {name: value for name, value in form.items() if value is not False}
     policy_set(actor="olga", reservations=5)
     answer = client.post(page, form | {"reservations": 9, "seen": 2})
     assert answer.status_code == 200
     assert "Somebody changed it since you read it" in answer.content.decode()
-    assert policy_now().reservations == 5
+    assert current_policy().reservations == 5
     assert client.post(page, form | {"reservations": 9, "seen": 3}).status_code == 302
-    assert policy_now().reservations == 9
+    assert current_policy().reservations == 9

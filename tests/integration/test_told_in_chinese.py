@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 
 from portal.accounts.models import Membership, Role
-from portal.accounts.services import project_share
+from portal.accounts.services import project_share_set
 from portal.jobs.holds import job_hold, job_release
 from portal.jobs.models import Job
-from portal.submission.services import job_cancel
+from portal.jobs.services import job_cancel
 from scheduler.core.model.states import JobStatus
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -114,7 +114,7 @@ def test_a_wrong_request_is_refused_in_chinese(page, team, wrong):
 
 
 def test_a_full_project_says_so_in_chinese(page, team):
-    project_share(project=team, actor="root", max_pending=1)
+    project_share_set(project=team, actor="root", max_pending=1)
     assert page.post("/request/", RIGHT).status_code == 302
     answer = page.post("/request/", RIGHT | {"key": "another"})
     assert "vision 有 1 个作业在等待，已达到可同时等待的上限" in "".join(told(answer))
@@ -167,8 +167,8 @@ def test_the_history_of_a_job_is_told_in_chinese(page, olga, team):
     job = a_job(olga, team)
     other = a_user("paul")
     Membership.objects.create(project=team, user=other, role=Role.ADMIN)
-    job_hold(job=job, by=other, because="数据未到")
-    job_release(job=job, by=other)
+    job_hold(job=job, actor=other, reason="数据未到")
+    job_release(job=job, actor=other)
     job_cancel(job=job, actor="olga")
     events = page.get(f"/jobs/{job.label}/events").content.decode()
     require_told(events, "由 olga 申请", "paul 将其暂扣：数据未到", "paul 已放行", "olga 已取消")

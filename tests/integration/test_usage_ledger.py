@@ -11,14 +11,19 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from portal.database.intervals import whole
+from portal.database.intervals import floor_second
 from portal.inventory.models import Gpu
 from portal.jobs.models import Allocation
 from portal.quotas.budgets import budget_views
 from portal.quotas.models import Budget
-from portal.usage.ledger import Window, used_between, used_by_line, used_by_owner
-from portal.usage.selectors import usage
-from portal.usage.window import PERIODS, asked, midnight, steps, window_of
+from portal.usage.ledger import (
+    UsageWindow,
+    unit_seconds_between,
+    unit_seconds_by_key,
+    unit_seconds_by_owner,
+)
+from portal.usage.selectors import usage_report
+from portal.usage.window import PERIODS, bar_edges, midnight, parse_days, usage_window
 from tests.support.held_time import DEVICES, lease
 from tests.support.rows import a_job, a_node, a_project, a_user
 
@@ -53,7 +58,7 @@ def many(jobs, gpus, seed: int, number: int = 60) -> None:
     lease(jobs[0], gpus[0], None, None)
 
 
-def slowly(window: Window, rows) -> dict[tuple[str, str, str, str], int]:
+def slowly(window: UsageWindow, rows) -> dict[tuple[str, str, str, str], int]:
     """The same by the plainest means: each second that an allocation completes, one by one in
     closed form, belongs to the window in which it is completed."""
     sums: dict[tuple[str, str, str, str], int] = {}
@@ -85,10 +90,10 @@ def test_any_window_agrees_with_counting_each_allocation_by_itself(jobs, gpus, s
             NOW - timedelta(microseconds=dice.randrange(-(10**11), 11 * 86_400_000_000))
             for _ in range(2)
         )
-        window = Window(*edges, NOW)
+        window = UsageWindow(*edges, NOW)
         found = {
             (slugs[line.project], people[line.user], line.board, line.kind): used
-            for line, used in used_by_line(Allocation.objects.all(), window).items()
+            for line, used in unit_seconds_by_key(Allocation.objects.all(), window).items()
         }
         assert found == slowly(window, everything())
 
@@ -100,13 +105,14 @@ def test_the_parts_of_a_window_add_up_to_the_whole(jobs, gpus, seed):
     rows = Allocation.objects.all()
     cuts = {NOW - timedelta(microseconds=dice.randrange(12 * 86_400_000_000)) for _ in range(9)}
     edges = sorted(cuts | {NOW + timedelta(hours=1)})
-    whole = sum(used_by_line(rows, Window(edges[0], edges[-1], NOW)).values())
+    whole = sum(unit_seconds_by_key(rows, UsageWindow(edges[0], edges[-1], NOW)).values())
     parts = [
-        sum(used_by_line(rows, Window(start, end, NOW)).values()) for start, end in pairwise(edges)
+        sum(unit_seconds_by_key(rows, UsageWindow(start, end, NOW)).values())
+        for start, end in pairwise(edges)
     ]
     assert whole > 0
     assert sum(parts) == whole
-    assert used_between(rows, edges, NOW) == parts
+    assert unit_seconds_between(rows, edges, NOW) == parts
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "Asia/Kolkata", "America/New_York"])
@@ -117,14 +123,14 @@ def test_whatever_the_page_offers_its_bars_and_its_lines_agree_with_each_allocat
     rows = Allocation.objects.all()
     with timezone.override(zone):
         today = timezone.localtime(NOW).date()
-        days = [asked({"period": period}, today).days for period in PERIODS]
+        days = [parse_days({"period": period}, today).days for period in PERIODS]
         days += [(today - timedelta(days=n), today - timedelta(days=n // 2)) for n in (0, 3, 80)]
         for first_and_last in days:
-            window = window_of(first_and_last, NOW)
+            window = usage_window(first_and_last, NOW)
             used = sum(slowly(window, everything()).values())
-            edges = [midnight(day) for day in steps(first_and_last, today)]
-            assert sum(used_by_line(rows, window).values()) == used
-            assert sum(used_between(rows, edges, NOW)) == used
+            edges = [midnight(day) for day in bar_edges(first_and_last, today)]
+            assert sum(unit_seconds_by_key(rows, window).values()) == used
+            assert sum(unit_seconds_between(rows, edges, NOW)) == used
 
 
 def test_a_day_that_is_an_hour_short_or_long_is_counted_as_the_clocks_went(jobs, gpus):
@@ -132,22 +138,26 @@ def test_a_day_that_is_an_hour_short_or_long_is_counted_as_the_clocks_went(jobs,
         days = [date(2026, 3, 7), date(2026, 3, 8), date(2026, 3, 9)]
         edges = [midnight(day) for day in days]
         lease(jobs[0], gpus[0], edges[0] - timedelta(hours=1), edges[-1] + timedelta(hours=1))
-        hours = [used // 56_000 // 3600 for used in used_between(Allocation.objects, edges, NOW)]
+        hours = [
+            used // 56_000 // 3600 for used in unit_seconds_between(Allocation.objects, edges, NOW)
+        ]
     assert hours == [24, 23]
 
 
 @pytest.mark.parametrize("fraction", [1, 417_000, 999_999])
 def test_no_fraction_of_a_second_is_rounded_up(jobs, gpus, fraction):
-    at = whole(NOW) - timedelta(minutes=1)
+    at = floor_second(NOW) - timedelta(minutes=1)
     lease(jobs[0], gpus[0], at + timedelta(microseconds=fraction), None)
-    used = used_by_line(Allocation.objects.all(), Window(at, at + timedelta(seconds=10), NOW))
+    used = unit_seconds_by_key(
+        Allocation.objects.all(), UsageWindow(at, at + timedelta(seconds=10), NOW)
+    )
     assert list(used.values()) == [56_000 * 9]
 
 
 def test_by_user_by_project_by_model_and_by_day_are_the_same_sum(jobs, gpus):
     many(jobs, gpus, seed=7)
-    rows, window = Allocation.objects.all(), Window(NOW - timedelta(days=6), NOW, NOW)
-    found = usage(rows, window)
+    rows, window = Allocation.objects.all(), UsageWindow(NOW - timedelta(days=6), NOW, NOW)
+    found = usage_report(rows, window)
     for key in (
         lambda e: (e.user,),
         lambda e: (e.project,),
@@ -155,8 +165,8 @@ def test_by_user_by_project_by_model_and_by_day_are_the_same_sum(jobs, gpus):
         lambda e: (e.kind,),
         lambda e: (e.project, e.user),
     ):
-        assert sum(used for _, used in found.by(key)) == found.used
-    assert sum(used_by_owner(rows, window).values()) == found.used
+        assert sum(used for _, used in found.sums_by(key)) == found.unit_seconds
+    assert sum(unit_seconds_by_owner(rows, window).values()) == found.unit_seconds
     assert {entry.model for entry in found.entries} == {"H200", "A100"}
 
 
@@ -169,7 +179,7 @@ def test_a_budget_is_used_by_exactly_what_the_ledger_counts_since_it_began(jobs,
     rows = [Budget(user=user, starts_at=at, **known) for at in starts for user in owners]
     of_home = Allocation.objects.filter(project=home)
     for row, view in zip(rows, budget_views(rows, NOW), strict=True):
-        used = used_by_owner(of_home, Window(row.starts_at, NOW, NOW))
+        used = unit_seconds_by_owner(of_home, UsageWindow(row.starts_at, NOW, NOW))
         counted = (row.user_id,) if row.user_id else (jobs[0].owner_id, jobs[1].owner_id)
         assert view.used_unit_seconds == sum(used[home.pk, user] for user in counted) > 0
 
@@ -184,25 +194,27 @@ def test_a_budget_that_has_not_begun_is_not_used(jobs, gpus):
 def test_an_ended_allocation_counts_exactly_what_its_row_says(jobs, gpus):
     bound = NOW - timedelta(hours=3, microseconds=600_000)
     row = lease(jobs[0], gpus[0], bound, NOW - timedelta(minutes=5))
-    window = Window(NOW - timedelta(days=1), NOW, NOW)
-    used = sum(used_by_line(Allocation.objects.all(), window).values())
+    window = UsageWindow(NOW - timedelta(days=1), NOW, NOW)
+    used = sum(unit_seconds_by_key(Allocation.objects.all(), window).values())
     assert used == row.units * row.used_seconds > 0
 
 
 def test_what_runs_counts_up_to_now_and_nothing_of_the_time_to_come(jobs, gpus):
-    lease(jobs[0], gpus[0], whole(NOW) - timedelta(minutes=10), None)
-    later = Window(NOW - timedelta(days=1), NOW + timedelta(days=1), NOW)
-    assert sum(used_by_line(Allocation.objects.all(), later).values()) == 56_000 * 600
-    to_come = Window(NOW + timedelta(hours=1), NOW + timedelta(days=1), NOW)
-    assert used_by_line(Allocation.objects.all(), to_come) == {}
+    lease(jobs[0], gpus[0], floor_second(NOW) - timedelta(minutes=10), None)
+    later = UsageWindow(NOW - timedelta(days=1), NOW + timedelta(days=1), NOW)
+    assert sum(unit_seconds_by_key(Allocation.objects.all(), later).values()) == 56_000 * 600
+    to_come = UsageWindow(NOW + timedelta(hours=1), NOW + timedelta(days=1), NOW)
+    assert unit_seconds_by_key(Allocation.objects.all(), to_come) == {}
 
 
 def test_an_edge_between_two_instants_cuts_an_allocation_in_two(jobs, gpus):
-    at = whole(NOW)
+    at = floor_second(NOW)
     lease(jobs[0], gpus[0], at - timedelta(seconds=100), at - timedelta(seconds=20))
     edge = at - timedelta(seconds=50)
-    before = used_by_line(Allocation.objects.all(), Window(NOW - timedelta(days=1), edge, NOW))
-    after = used_by_line(Allocation.objects.all(), Window(edge, NOW, NOW))
+    before = unit_seconds_by_key(
+        Allocation.objects.all(), UsageWindow(NOW - timedelta(days=1), edge, NOW)
+    )
+    after = unit_seconds_by_key(Allocation.objects.all(), UsageWindow(edge, NOW, NOW))
     assert sum(before.values()) == 56_000 * 50
     assert sum(after.values()) == 56_000 * 30
 
@@ -213,8 +225,8 @@ def test_the_number_of_queries_does_not_grow_with_allocations_or_days(jobs, gpus
 
     def asked() -> int:
         with CaptureQueriesContext(connection) as queries:
-            usage(rows, Window(days[0], NOW, NOW))
-            used_between(rows, days, NOW)
+            usage_report(rows, UsageWindow(days[0], NOW, NOW))
+            unit_seconds_between(rows, days, NOW)
         return len(queries)
 
     many(jobs, gpus, seed=1, number=3)

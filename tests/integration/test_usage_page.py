@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agents.contract.codec import encode
-from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
+from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
 from portal.accounts.models import Role
 from portal.inventory.models import Gpu, LatestSample, Slice
 from portal.jobs.models import Allocation, AllocationSample, Job
@@ -227,7 +227,12 @@ def test_a_slice_is_measured_by_itself_and_its_gpus_number_is_not_taken_for_it(p
     Slice.objects.filter(pk=row.slice_id).update(device_uuid="MIG-a")
     pieces = (
         SliceSample("MIG-b", 6, "2g.35gb", active_percent=99),
-        SliceSample("MIG-a", 7, "2g.35gb", missing=(Missing("active_percent", Why.ARCHITECTURE),)),
+        SliceSample(
+            "MIG-a",
+            7,
+            "2g.35gb",
+            missing=(MissingValue("active_percent", MissingReason.ARCHITECTURE),),
+        ),
     )
     sampled(gpu, utilization_percent=97, slices=pieces)
     text = page()[1]

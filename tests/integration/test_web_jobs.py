@@ -14,7 +14,7 @@ from portal.accounts.models import Role
 from portal.jobs.filters import ORDERS, JobFilters
 from portal.jobs.models import Job
 from portal.jobs.selectors import jobs_visible_to
-from portal.web.jobs.export import harmless
+from portal.web.jobs.export import escape_formula
 from scheduler.core.model.states import JobStatus
 from tests.support.event_stream import first_event
 from tests.support.many_jobs import many_jobs
@@ -284,11 +284,11 @@ def test_a_csv_of_a_wrong_filter_or_of_nobody_is_refused(client, olga, team):
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", " =1", "＝1"])
 def test_what_a_table_would_calculate_becomes_text(text):
-    assert harmless(text) == f"'{text}"
+    assert escape_formula(text) == f"'{text}"
 
 
 def test_usual_words_stay_as_they_are():
-    assert harmless("a-b=c") == "a-b=c"
+    assert escape_formula("a-b=c") == "a-b=c"
 
 
 def test_the_stream_refreshes_the_rows_that_stand_there_and_tells_of_new_ones(olga, team):

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
-from portal.web.logs.text import plain
+from portal.web.logs.text import plain_text
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -159,10 +159,10 @@ def test_a_log_is_text_whatever_it_contains(page, running):
 
 
 def test_what_is_cut_from_a_line_never_eats_its_words():
-    assert plain("\x1b[1;31mloss\x1b[0m 0.3") == "loss 0.3"
-    assert plain("a\tb") == "a\tb"
-    assert plain("损失 é ✓") == "损失 é ✓"
-    assert plain("\x1b") == ""
+    assert plain_text("\x1b[1;31mloss\x1b[0m 0.3") == "loss 0.3"
+    assert plain_text("a\tb") == "a\tb"
+    assert plain_text("损失 é ✓") == "损失 é ✓"
+    assert plain_text("\x1b") == ""
 
 
 def test_names_and_commands_of_users_are_never_markup(page, olga, team):

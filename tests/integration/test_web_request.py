@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from portal.accounts.services import project_share
+from portal.accounts.services import project_share_set
 from portal.jobs.models import Job
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -106,7 +106,7 @@ def test_the_answer_says_where_it_would_run_and_changes_nothing(client, team):
 
 def test_the_answer_says_that_an_admin_would_have_to_approve_it(client, team):
     a_node("n1")
-    project_share(project=team, actor="admin", approval_high=True)
+    project_share_set(project=team, actor="admin", approval_high=True)
     assert "Can start now" in client.post("/request/check", a_form()).content.decode()
     asked = client.post("/request/check", a_form(priority="high")).content.decode()
     assert "An admin would have to approve it first" in asked

@@ -36,7 +36,12 @@ def bio(olga):
 def a_template(by, project, name="Train", description="", **fields) -> Template:
     request = a_request(project or a_project(), **fields)
     return template_save(
-        by=by, project=project, name=name, description=description, request=request, limits=LIMITS
+        actor=by,
+        project=project,
+        name=name,
+        description=description,
+        request=request,
+        limits=LIMITS,
     )
 
 

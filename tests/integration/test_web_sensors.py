@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agents.contract.codec import encode
-from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
+from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
 from portal.inventory.models import Gpu, LatestSample
 from portal.inventory.selectors import LIVE
 from portal.jobs.models import Allocation
@@ -64,10 +64,10 @@ def test_without_a_sample_nothing_is_said(page, olga):
     assert "Sensors" not in page(olga)
 
 
-@pytest.mark.parametrize("why", list(Why))
+@pytest.mark.parametrize("why", list(MissingReason))
 def test_what_is_not_measurable_is_said_in_words_and_is_never_a_zero(page, olga, why):
     a_node("n1")
-    sampled(missing=(Missing("utilization_percent", why),))
+    sampled(missing=(MissingValue("utilization_percent", why),))
     text = page(olga)
     assert f">{UNMEASURED_REASONS[why]}<" in text
     assert ">0 %<" not in text
@@ -78,10 +78,15 @@ def test_a_slice_has_its_memory_and_its_activity(page, olga):
     pieces = (
         SliceSample("MIG-a", 7, "1g.18gb", 512, 16_384, active_percent=61),
         SliceSample(
-            "MIG-b", 1, "3g.71gb", 0, 71_168, missing=(Missing("active_percent", Why.ARCHITECTURE),)
+            "MIG-b",
+            1,
+            "3g.71gb",
+            0,
+            71_168,
+            missing=(MissingValue("active_percent", MissingReason.ARCHITECTURE),),
         ),
     )
-    sampled(slices=pieces, missing=(Missing("utilization_percent", Why.MIG_MODE),))
+    sampled(slices=pieces, missing=(MissingValue("utilization_percent", MissingReason.MIG_MODE),))
     text = page(olga)
     assert "<code>1g.18gb</code>" in text and ">61 %<" in text and ">0.5 / 16.0 GiB<" in text
     assert ">not measurable on this kind of GPU<" in text
@@ -119,7 +124,7 @@ def test_a_sample_of_another_version_is_not_shown(page, olga):
 
 def test_it_is_said_in_chinese_too(page, olga):
     a_node("n1")
-    sampled(missing=(Missing("utilization_percent", Why.MIG_MODE),))
+    sampled(missing=(MissingValue("utilization_percent", MissingReason.MIG_MODE),))
     assert "MIG 模式下无法测量" in page(olga, "zh-hans")
 
 

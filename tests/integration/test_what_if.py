@@ -14,17 +14,17 @@ from rest_framework.test import APIClient
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.jobs.models import Attempt, Job
+from portal.jobs.services import job_cancel
 from portal.planning import requests as asked
 from portal.quotas.models import Quota
 from portal.quotas.services import quota_set
-from portal.submission.services import job_cancel
 from portal.what_if import progress as stamps
 from portal.what_if import recorded_jobs as reading
 from portal.what_if import services
-from portal.what_if.models import LEASE, Status, WhatIf
-from portal.what_if.recorded_jobs import setting_now, week_of
-from portal.what_if.services import what_if, what_if_ask, what_if_cancel, what_if_carry_out
-from portal.what_if.tasks import carry_out, process_for
+from portal.what_if.models import LEASE, WhatIf, WhatIfStatus
+from portal.what_if.recorded_jobs import current_scenario, recorded_window
+from portal.what_if.services import what_if_cancel, what_if_compare, what_if_create, what_if_run
+from portal.what_if.tasks import run_what_if, start_process
 from scheduler.what_if.changes import QuotaSet
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -139,9 +139,9 @@ def test_a_question_that_makes_no_sense_is_a_problem_with_its_field(client, week
 def test_too_many_jobs_and_too_many_questions_are_refused(client, week, root, monkeypatch):
     monkeypatch.setattr(reading, "MOST_JOBS", 4)
     with pytest.raises(Refused, match="at most 4 are replayed"):
-        what_if_ask(user=root, days=7, changes=[])
+        what_if_create(user=root, days=7, changes=[])
     monkeypatch.setattr(reading, "MOST_JOBS", 5)
-    for _ in range(services.MOST_OPEN):
+    for _ in range(services.MAX_OPEN):
         WhatIf.objects.create(asked_by=root, days=1)
     assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 409
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
@@ -161,12 +161,12 @@ def test_an_open_question_is_cancelled_and_one_that_is_over_is_not(client, root,
     row = WhatIf.objects.create(asked_by=root, days=7)
     told = client.post(f"/api/v1/what-ifs/{row.pk}/cancel").json()
     assert (told["status"], bool(told["finished_at"]), told["outcome"]) == ("cancelled", True, None)
-    assert not what_if_carry_out(what_if_id=row.pk), "nobody takes it up any more"
+    assert not what_if_run(what_if_id=row.pk), "nobody takes it up any more"
     again = client.post(f"/api/v1/what-ifs/{row.pk}/cancel")
     assert (again.status_code, again.json()["code"]) == (409, "what_if_over")
     assert AuditEntry.objects.get(action="what_if_cancel").noun_id == str(row.pk)
-    for _ in range(services.MOST_OPEN):
-        WhatIf.objects.create(asked_by=root, days=1, status=Status.CANCELLED)
+    for _ in range(services.MAX_OPEN):
+        WhatIf.objects.create(asked_by=root, days=1, status=WhatIfStatus.CANCELLED)
     assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 202
 
 
@@ -175,22 +175,22 @@ def test_who_works_on_a_cancelled_question_stops_and_leaves_it_so(root, week, mo
 
     def cancelled_meanwhile(**how):
         what_if_cancel(user=root, row=row)
-        return week_of(**how)
+        return recorded_window(**how)
 
     monkeypatch.setattr(stamps, "STAMP_SECONDS", -1.0)
     monkeypatch.setattr(services, "week_of", cancelled_meanwhile)
-    assert what_if_carry_out(what_if_id=row.pk)
+    assert what_if_run(what_if_id=row.pk)
     row.refresh_from_db()
-    assert (row.status, row.outcome, row.progress) == (Status.CANCELLED, None, 0)
+    assert (row.status, row.outcome, row.progress) == (WhatIfStatus.CANCELLED, None, 0)
 
 
 def test_how_far_a_replay_is_stands_in_its_row(root, monkeypatch):
-    row = WhatIf.objects.create(asked_by=root, days=7, status=Status.RUNNING)
+    row = WhatIf.objects.create(asked_by=root, days=7, status=WhatIfStatus.RUNNING)
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
     monkeypatch.setattr(stamps, "STAMP_SECONDS", -1.0)
-    stamps.Stamps(row.pk)(1, 4)
+    stamps.ProgressRecorder(row.pk)(1, 4)
     row.refresh_from_db()
-    assert (row.progress, row.told_status) == (25, "running")
+    assert (row.progress, row.shown_status) == (25, "running")
 
 
 def test_a_worker_that_is_stopped_says_so_in_the_row(root, week, monkeypatch):
@@ -200,15 +200,15 @@ def test_a_worker_that_is_stopped_says_so_in_the_row(root, week, monkeypatch):
     row = WhatIf.objects.create(asked_by=root, days=7)
     monkeypatch.setattr(services, "week_of", stopped)
     with pytest.raises(SystemExit):
-        what_if_carry_out(what_if_id=row.pk)
+        what_if_run(what_if_id=row.pk)
     row.refresh_from_db()
-    assert row.status == Status.FAILED
+    assert row.status == WhatIfStatus.FAILED
     assert "Ask again" in row.sentence
 
 
 def test_only_platform_admins_ask(alice, week):
     with pytest.raises(Refused, match="forbidden"):
-        what_if_ask(user=alice, days=7, changes=[])
+        what_if_create(user=alice, days=7, changes=[])
     carol = APIClient()
     carol.force_login(alice)
     assert carol.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 403
@@ -217,19 +217,19 @@ def test_only_platform_admins_ask(alice, week):
 
 def test_a_bell_that_rings_twice_answers_once_and_who_died_is_replaced(root, week):
     row = WhatIf.objects.create(asked_by=root, days=7, changes=[quota(1)])
-    carry_out(str(row.pk))
+    run_what_if(str(row.pk))
     first = WhatIf.objects.get(pk=row.pk)
-    assert first.status == Status.DONE
-    assert not what_if_carry_out(what_if_id=row.pk)
-    WhatIf.objects.update(status=Status.RUNNING)
-    assert not what_if_carry_out(what_if_id=row.pk), "somebody works on it"
+    assert first.status == WhatIfStatus.DONE
+    assert not what_if_run(what_if_id=row.pk)
+    WhatIf.objects.update(status=WhatIfStatus.RUNNING)
+    assert not what_if_run(what_if_id=row.pk), "somebody works on it"
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
-    assert what_if_carry_out(what_if_id=row.pk)
+    assert what_if_run(what_if_id=row.pk)
     assert WhatIf.objects.get(pk=row.pk).outcome["changed"] == first.outcome["changed"]
 
 
 def test_a_question_that_nobody_works_on_any_more_reads_as_failed(client, root):
-    row = WhatIf.objects.create(asked_by=root, days=7, status=Status.RUNNING)
+    row = WhatIf.objects.create(asked_by=root, days=7, status=WhatIfStatus.RUNNING)
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
     (told,) = client.get("/api/v1/what-ifs").json()["results"]
     assert (told["id"], told["status"]) == (row.pk, "failed")
@@ -241,10 +241,10 @@ def test_what_does_not_fit_the_cluster_any_more_fails_with_its_sentence(root, we
     row = WhatIf.objects.create(
         asked_by=root, days=7, changes=[{"kind": "without", "node": "gone"}]
     )
-    carry_out(str(row.pk))
+    run_what_if(str(row.pk))
     row.refresh_from_db()
     assert (row.status, row.sentence) == (
-        Status.FAILED,
+        WhatIfStatus.FAILED,
         "There is no node gone. There is node-a",
     )
 
@@ -284,7 +284,7 @@ def test_bad_input_of_the_command_is_one_sentence_and_exit_code_2(week, words):
 def test_the_command_answers_a_stored_question(root, week):
     row = WhatIf.objects.create(asked_by=root, days=7)
     call_command("what_if", "--row", str(row.pk))
-    assert WhatIf.objects.get(pk=row.pk).status == Status.DONE
+    assert WhatIf.objects.get(pk=row.pk).status == WhatIfStatus.DONE
 
 
 def test_a_process_of_its_own_answers_so_that_the_worker_is_free(root, week, monkeypatch):
@@ -294,10 +294,10 @@ def test_a_process_of_its_own_answers_so_that_the_worker_is_free(root, week, mon
     monkeypatch.setenv("TESSERA_DATABASE_URL", f"sqlite:///{name}")
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "portal.settings.test")
     row = WhatIf.objects.create(asked_by=root, days=7, changes=[quota(1)])
-    with process_for(str(row.pk)) as process:
+    with start_process(str(row.pk)) as process:
         assert process.wait() == 0
     row.refresh_from_db()
-    assert (row.status, row.progress) == (Status.DONE, 100)
+    assert (row.status, row.progress) == (WhatIfStatus.DONE, 100)
     assert row.outcome["baseline"]["jobs"] == 5
 
 
@@ -309,8 +309,8 @@ def test_reading_takes_the_same_number_of_queries_however_many_jobs(alice, week)
         with CaptureQueriesContext(
             connection,
         ) as found:
-            setting_now(now=now, days=7)
-            week_of(now=now, days=7)
+            current_scenario(now=now, days=7)
+            recorded_window(now=now, days=7)
         return len(found)
 
     few = queries()
@@ -337,13 +337,13 @@ def test_recorded_jobs_say_what_they_waited_ran_and_how_they_ended(alice):
     waiting = a_job(alice, home, device={"gpus": 1})
 
     now = TODAY + HOUR / 4
-    found = {r.job.id: r for r in week_of(now=now, days=2).jobs}
+    found = {r.job.id: r for r in recorded_window(now=now, days=2).jobs}
     assert str(before.pk) not in found
     seen = found[str(twice.pk)]
     assert (seen.ran_seconds, seen.waited_seconds) == (3_600, 3 * 3_600), "at most its limit"
-    assert seen.is_counted and not seen.was_held
+    assert seen.is_counted and not seen.was_running
     seen = found[str(old.pk)]
-    assert seen.was_held and not seen.is_counted
+    assert seen.was_running and not seen.is_counted
     assert seen.ran_seconds + seen.job.attained_seconds == 60 * 3_600
     assert seen.job.attained_seconds == 32.25 * 3_600
     seen = found[str(taken.pk)]
@@ -358,10 +358,10 @@ def test_the_cluster_is_read_empty_and_the_service_answers_at_once(alice):
     home = a_project("vision", alice)
     a_job(alice, home, **SLICE)
     settle(node)
-    setting = setting_now(now=timezone.now(), days=7)
+    setting = current_scenario(now=timezone.now(), days=7)
     (view,) = setting.nodes
     assert view.cpu_free_milli == view.cpu_total_milli == 64_000
     assert not any(gpu.slices for gpu in view.gpus)
     assert [quota.used_units for quota in setting.quotas] == [0]
-    found = what_if(days=1, changes=[QuotaSet("vision", 56_000)], actor="root")
+    found = what_if_compare(days=1, changes=[QuotaSet("vision", 56_000)], actor="root")
     assert (found.baseline.jobs, found.baseline.ended) == (1, 1)

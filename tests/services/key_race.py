@@ -23,7 +23,7 @@ from rest_framework.test import APIClient  # noqa: E402
 
 from portal.accounts.models import User  # noqa: E402
 from portal.api.protocol import idempotency as once  # noqa: E402
-from portal.idempotency.services import Claim  # noqa: E402
+from portal.idempotency.services import KeyClaim  # noqa: E402
 from portal.jobs.models import Job  # noqa: E402
 from tests.support.rows import a_node, a_project, a_request, a_user  # noqa: E402
 
@@ -36,7 +36,7 @@ def main(rounds: int, mode: str) -> None:
     project = a_project("vision", olga)
     a_node("only")
     if mode == "unkept":
-        once.key_claim = lambda **_: Claim(0, olga.date_joined)
+        once.key_claim = lambda **_: KeyClaim(0, olga.date_joined)
     made: Counter[int] = Counter()
     statuses: Counter[int] = Counter()
     torn = 0

@@ -46,7 +46,7 @@ def main(more: int) -> None:
     for number in range(3 + more):
         a_job(alice, vision, name=f"sweep-{number}", device=GPU, time_limit="4h")
     a_job(alice, vision, name="long-run", device=GPU, time_limit="72h")
-    job_hold(job=held, by=ada, because="data is not there yet")
+    job_hold(job=held, actor=ada, reason="data is not there yet")
     plan_once()
     _estimate()
     print(json.dumps({"password": password}))

@@ -25,7 +25,7 @@ from portal.inventory.models import Gpu, Node  # noqa: E402
 from portal.job_logs.storage import write_log  # noqa: E402
 from portal.jobs.models import Replica  # noqa: E402
 from portal.live.bell import ring  # noqa: E402
-from portal.telemetry.job_samples import samples_keep  # noqa: E402
+from portal.telemetry.job_samples import samples_record  # noqa: E402
 from tests.support.rows import a_job, a_node, a_project, settle  # noqa: E402
 
 LINES = 2_500
@@ -91,7 +91,7 @@ def _measure() -> None:
             )
             for gpu in Gpu.objects.all()
         }
-        samples_keep(node, samples, taken_at)
+        samples_record(node, samples, taken_at)
 
 
 if __name__ == "__main__":

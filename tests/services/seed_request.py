@@ -36,7 +36,7 @@ def main() -> None:
     for name in READY:
         request = a_request(vision, name=name.lower().replace(" ", "-"), device={"mig": "2g.35gb"})
         template_save(
-            by=alice,
+            actor=alice,
             project=vision,
             name=name,
             description=f"{name}, as we run it",
@@ -44,7 +44,7 @@ def main() -> None:
             limits=LIMITS,
         )
     request = a_request(secret)
-    template_save(by=eve, project=secret, name="Zebra", request=request, limits=LIMITS)
+    template_save(actor=eve, project=secret, name="Zebra", request=request, limits=LIMITS)
     plan_once()
     print(json.dumps({"password": password}))
 

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from portal.inventory.node_settings import node_label
+from portal.inventory.node_settings import node_labels_set
 from portal.jobs.models import Allocation
+from portal.planning.planner_input import planner_input
 from portal.quotas.budgets import budget_add
 from scheduler.core.model.policy import Policy
-from scheduler.loader import load
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.times import at_epoch
 
@@ -22,7 +22,7 @@ def test_what_was_used_for_weeks_is_summed_to_the_unit_second():
     alice = a_user("alice")
     vision = a_project("vision", alice)
     node = a_node("n1")
-    node_label(node=node.row, labels=["nvme"], actor="admin")
+    node_labels_set(node=node.row, labels=["nvme"], actor="admin")
     for _ in range(2):
         a_job(alice, vision, device={"gpus": 1}, cpu=64)
         settle(node, rounds=3)
@@ -44,11 +44,11 @@ def test_what_was_used_for_weeks_is_summed_to_the_unit_second():
         ends_at=noon + timedelta(days=8),
         actor="admin",
     )
-    seen = load(now=noon, policy=Policy())
+    seen = planner_input(now=noon, policy=Policy())
     used = {(owner.user, owner.used_units, owner.used_cpu_milli) for owner in seen.owners}
     amounts = (2 * WEEK * 56_000, 2 * WEEK * 64_000)
     assert used == {("", *amounts), ("alice", *amounts)}
     assert [budget.used_unit_seconds for budget in seen.budgets] == [2 * WEEK * 56_000]
     assert seen.nodes[0].labels == ("nvme",)
-    assert len(seen.past) == 2
+    assert len(seen.history) == 2
     assert sum(demand.count for demand in seen.mix.demands) == 3

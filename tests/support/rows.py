@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from django.utils import timezone
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import (
     DesiredDocument,
     DesiredReplica,
+    DesiredReplicaState,
     GpuMode,
     NodeFacts,
     ObservedDocument,
@@ -19,7 +20,6 @@ from agents.contract.documents import (
     ObservedReplica,
     ObservedSlice,
     ReplicaState,
-    ReplicaWish,
     RuntimeKind,
     read_desired,
 )
@@ -93,7 +93,7 @@ class HonestNode:
         return f"GPU-{self.row.name}-{index}"
 
     def observed(self) -> ObservedDocument:
-        board = boards()[self.board]
+        board = known_boards()[self.board]
         return ObservedDocument(
             node=str(self.row.pk),
             boot_id="boot",
@@ -187,10 +187,10 @@ class HonestNode:
             address="127.0.0.1",
             port=29_500,
         )
-        if wanted.wish is ReplicaWish.RUN and seen.state is ReplicaState.READY:
+        if wanted.wish is DesiredReplicaState.RUN and seen.state is ReplicaState.READY:
             assert wanted.rendezvous or wanted.world == 1, "told to run without a rendezvous"
             return replace(seen, state=ReplicaState.RUNNING)
-        if wanted.wish is ReplicaWish.STOP and seen.state is ReplicaState.RUNNING:
+        if wanted.wish is DesiredReplicaState.STOP and seen.state is ReplicaState.RUNNING:
             return replace(seen, state=ReplicaState.EXITED, exit_code=143)
         return seen
 

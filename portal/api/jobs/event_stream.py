@@ -1,8 +1,8 @@
-"""What happens, as it happens: server-sent events whose id is the event's primary key.
+"""Server-sent events of jobs, as they happen. A message's id is the event's primary key.
 
-A client that lost its stream sends `Last-Event-ID` and misses nothing; where that can no longer be
-promised it is told so (410). No database connection is held while it waits: each look is one short
-call in a thread, in its turn with those of the pages' streams. All end when the server goes down.
+A client that lost its stream sends `Last-Event-ID` and misses nothing; if that cannot be guaranteed
+any more, it gets 410. No database connection is held between reads: each read is one short call in
+a thread, sharing a limit with the streams of pages. All streams end when the server shuts down.
 """
 
 import asyncio
@@ -16,94 +16,105 @@ from django.http import StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from portal.accounts.models import ApiToken, Membership, User
-from portal.api.jobs.long_poll import release
-from portal.api.jobs.queries import StreamQuery
-from portal.api.jobs.responses import asked
-from portal.api.jobs.serializers import EventShape
-from portal.api.protocol.authentication import caller
+from portal.api.jobs.long_poll import release_connection
+from portal.api.jobs.request_serializers import StreamQuerySerializer
+from portal.api.jobs.serializers import EventSerializer
+from portal.api.protocol.requests import ApiRequest
+from portal.api.protocol.views import ApiView
 from portal.audit.models import Event
 from portal.errors import Refused
 from portal.jobs.selectors import job_visible
 from portal.live.listener import subscribe
-from portal.web.streaming.event_stream import HEARTBEAT_SECONDS, life, look, retry, streamed
+from portal.web.streaming.event_stream import (
+    HEARTBEAT_SECONDS,
+    event_stream_response,
+    lifetime_seconds,
+    retry_directive,
+    shared_read,
+)
 
 PACE_SECONDS = 0.5
-MOST_AT_ONCE = 200
-# Two transactions may commit in another order than their events were numbered in.
+MAX_BATCH = 200
+# Transactions may commit in another order than their events were numbered: look this far back.
 OVERLAP = 200
-LARGEST = (1 << 63) - 1
+MAX_EVENT_ID = (1 << 63) - 1
 LAST_EVENT_ID = OpenApiParameter(
     "Last-Event-ID",
     {"type": "integer", "minimum": 0},
     OpenApiParameter.HEADER,
-    description="what the client has seen; stronger than `since`",
+    description="The last event that the client received. Takes precedence over `since`",
 )
 
 
 @dataclass
-class Watcher:
-    """Who watches, and what was sent. `since`: nothing up to it is sent."""
+class EventSubscriber:
+    """Who listens to the stream, and which events were sent."""
 
     user_id: int
     token_id: str | None
-    job: int | None
+    # Only events of this job; None: of every visible job.
+    job_id: int | None
+    # Events up to this id are not sent.
     since: int
-    top: int = 0
+    # The largest id sent, and the ids sent within OVERLAP of it.
+    last_sent: int = 0
     sent: set[int] = field(default_factory=set)
 
-    def fresh(self, ids: list[int]) -> list[int]:
-        found = [number for number in ids if number not in self.sent][:MOST_AT_ONCE]
-        if found:
-            self.top = max(self.top, found[-1])
-            self.sent = {n for n in self.sent.union(found) if n > self.top - OVERLAP}
-        return found
+    def take_unsent(self, ids: list[int]) -> list[int]:
+        """The ids to send now, marked as sent."""
+        unsent = [number for number in ids if number not in self.sent][:MAX_BATCH]
+        if unsent:
+            self.last_sent = max(self.last_sent, unsent[-1])
+            oldest = self.last_sent - OVERLAP
+            self.sent = {number for number in self.sent.union(unsent) if number > oldest}
+        return unsent
 
     @property
     def floor(self) -> int:
-        return max(self.since, self.top - OVERLAP)
+        """Only later ids can still be unsent."""
+        return max(self.since, self.last_sent - OVERLAP)
 
 
-class EventStream(APIView):
+class EventStream(ApiView):
     @extend_schema(
         operation_id="event_stream",
-        parameters=[StreamQuery, LAST_EVENT_ID],
+        parameters=[StreamQuerySerializer, LAST_EVENT_ID],
         responses={
             (200, "text/event-stream"): OpenApiResponse(
                 OpenApiTypes.STR,
-                "One message for each event: `id` is the event's, `data` an Event in JSON. "
-                "A comment every 15 s; after 10 min the client connects again",
+                "One message for each event: `id` is the event's id, `data` an Event as JSON. "
+                "A comment every 15 s. The stream ends after 10 min; then connect again",
             )
         },
     )
-    def get(self, request: Request) -> StreamingHttpResponse:
-        """The events of the jobs that the caller sees, or of one; from now on, or after an id."""
-        query = asked(StreamQuery, request.query_params)
+    def get(self, request: ApiRequest) -> StreamingHttpResponse:
+        """Events of the jobs you see, or of one job, from now on or after an id."""
+        query = request.validated_query(StreamQuerySerializer)
         label = query.get("job")
-        job = job_visible(caller(request), label).pk if label else None
-        token = request.auth.pk if isinstance(request.auth, ApiToken) else None
-        watcher = Watcher(caller(request).pk, token, job, _start(request, query.get("since")))
-        # This thread has nothing more to ask: its connection is not kept for the stream's life.
-        release()
-        return streamed(events(watcher))
+        job = job_visible(request.caller, label).pk if label else None
+        token = request.token.pk if request.token else None
+        since = _start(request, query.get("since"))
+        subscriber = EventSubscriber(request.caller.pk, token, job, since)
+        # This thread makes no more queries: its connection is not kept while the stream lives.
+        release_connection()
+        return event_stream_response(messages(subscriber))
 
 
-async def events(watcher: Watcher) -> AsyncIterator[str]:
-    """The messages, until the stream has lived its time or its caller may no longer look."""
-    end = time.monotonic() + life()
-    key = "job:*" if watcher.job is None else f"job:{watcher.job}"
+async def messages(subscriber: EventSubscriber) -> AsyncIterator[str]:
+    """The messages, until the stream's lifetime is over or the caller's access ends."""
+    end = time.monotonic() + lifetime_seconds()
+    key = "job:*" if subscriber.job_id is None else f"job:{subscriber.job_id}"
     with subscribe(key) as bell:
-        yield retry()
+        yield retry_directive()
         while time.monotonic() < end and not bell.is_closing:
-            found = await look(_look, watcher)
-            if found is None:
+            batch = await shared_read(_next_batch, subscriber)
+            if batch is None:
                 return
-            for message in found:
+            for message in batch:
                 yield message
-            if len(found) == MOST_AT_ONCE:
+            if len(batch) == MAX_BATCH:
                 continue
             if not await bell.wait(HEARTBEAT_SECONDS):
                 yield ": beat\n\n"
@@ -111,49 +122,49 @@ async def events(watcher: Watcher) -> AsyncIterator[str]:
                 await asyncio.sleep(PACE_SECONDS)
 
 
-def _start(request: Request, since: int | None) -> int:
+def _start(request: ApiRequest, since: int | None) -> int:
     header = request.headers.get("Last-Event-ID", "").strip()
-    if header.isascii() and header.isdigit() and int(header) <= LARGEST:
+    if header.isascii() and header.isdigit() and int(header) <= MAX_EVENT_ID:
         since = int(header)
-    newest = _number("-id")
+    newest = _edge_id("-id")
     if since is None:
         return newest
-    if since > newest or 0 < since < _number("id") - 1:
+    if since > newest or 0 < since < _edge_id("id") - 1:
         sentence = (
-            f"Event {since} is not among those that are kept: what came after it cannot be told. "
-            "Read the jobs anew and watch without since"
+            f"Event {since} has expired, so later events may be missing. "
+            "Read the jobs again and start the stream without since"
         )
         raise Refused("events_gone", sentence, "since", 410)
     return since
 
 
-def _number(order: str) -> int:
-    """Of the oldest or the newest event; 0 where there is none."""
+def _edge_id(order: str) -> int:
+    """The id of the oldest (`id`) or the newest (`-id`) event; 0 if there is none."""
     return Event.objects.order_by(order).values_list("id", flat=True).first() or 0
 
 
-def _look(watcher: Watcher) -> list[str] | None:
-    """What is new, as messages; None where the caller may no longer look."""
-    user = _still_allowed(watcher)
+def _next_batch(subscriber: EventSubscriber) -> list[str] | None:
+    """New events as messages; None if the caller's access has ended."""
+    user = _current_user(subscriber)
     if user is None:
         return None
-    rows = _visible(user, watcher).filter(id__gt=watcher.floor).order_by("id")
-    ids = watcher.fresh(list(rows.values_list("id", flat=True)[: MOST_AT_ONCE + OVERLAP]))
+    rows = _visible(user, subscriber).filter(id__gt=subscriber.floor).order_by("id")
+    ids = subscriber.take_unsent(list(rows.values_list("id", flat=True)[: MAX_BATCH + OVERLAP]))
     return [_message(row) for row in Event.objects.filter(pk__in=ids).order_by("id")]
 
 
-def _still_allowed(watcher: Watcher) -> User | None:
-    if watcher.token_id is not None:
-        token = ApiToken.objects.filter(pk=watcher.token_id, expiry__gt=timezone.now())
+def _current_user(subscriber: EventSubscriber) -> User | None:
+    if subscriber.token_id is not None:
+        token = ApiToken.objects.filter(pk=subscriber.token_id, expiry__gt=timezone.now())
         if not token.exists():
             return None
-    return User.objects.filter(pk=watcher.user_id, is_active=True).first()
+    return User.objects.filter(pk=subscriber.user_id, is_active=True).first()
 
 
-def _visible(user: User, watcher: Watcher) -> QuerySet[Event]:
+def _visible(user: User, subscriber: EventSubscriber) -> QuerySet[Event]:
     rows = Event.objects.filter(job__isnull=False)
-    if watcher.job is not None:
-        rows = rows.filter(job_id=watcher.job)
+    if subscriber.job_id is not None:
+        rows = rows.filter(job_id=subscriber.job_id)
     if user.is_platform_admin:
         return rows
     mine = Membership.objects.filter(user=user).values("project_id")
@@ -161,5 +172,5 @@ def _visible(user: User, watcher: Watcher) -> QuerySet[Event]:
 
 
 def _message(row: Event) -> str:
-    data = json.dumps(EventShape(row).data, ensure_ascii=False, default=str)
+    data = json.dumps(EventSerializer(row).data, ensure_ascii=False, default=str)
     return f"id: {row.pk}\nevent: {row.noun}\ndata: {data}\n\n"

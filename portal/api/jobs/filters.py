@@ -1,4 +1,4 @@
-"""The job list's filters over REST: those of the page, `portal.jobs.filters`, and its pages."""
+"""Filters, order and pagination of the job list. `portal.jobs.filters` applies the filters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from portal.accounts.models import User
-from portal.api.protocol.content import POSITION, NewestFirst
+from portal.api.protocol.pagination import ID_POSITION, NewestFirstPagination
 from portal.jobs.filters import KINDS, ORDERS, JobFilters
 from portal.jobs.models import Job
 from portal.jobs.selectors import jobs_visible_to
@@ -20,9 +20,9 @@ from scheduler.core.model.states import JobStatus
 DEFAULT_ORDER = "newest"
 
 
-class JobQuery(serializers.Serializer[Any]):
-    """Filters of the job list, for the schema: `portal.jobs.filters` reads them. A test holds the
-    names equal."""
+class JobQuerySerializer(serializers.Serializer[Any]):
+    """Filters of the job list. For the schema: `portal.jobs.filters` parses them, and a test
+    compares the names."""
 
     status = serializers.MultipleChoiceField(
         choices=[(str(s), str(s)) for s in JobStatus], required=False, help_text="may be repeated"
@@ -30,16 +30,16 @@ class JobQuery(serializers.Serializer[Any]):
     reason = serializers.MultipleChoiceField(
         choices=[(str(code), str(code)) for code in ReasonCode],
         required=False,
-        help_text="what it waits for; may be repeated",
+        help_text="why the job waits; may be repeated",
     )
     project = serializers.CharField(max_length=40, required=False)
     owner = serializers.CharField(max_length=150, required=False)
-    mine = serializers.BooleanField(required=False, help_text="only the caller's own")
+    mine = serializers.BooleanField(required=False, help_text="only your own jobs")
     name = serializers.CharField(
-        max_length=63, required=False, help_text="a part of the name, or a number such as J-12"
+        max_length=63, required=False, help_text="part of the name, or an id such as J-12"
     )
     node = serializers.CharField(
-        max_length=63, required=False, help_text="the node that it runs or ran on"
+        max_length=63, required=False, help_text="a node that the job runs or ran on"
     )
     kind = serializers.ChoiceField(choices=[(kind, kind) for kind in KINDS], required=False)
     submitted_after = serializers.CharField(
@@ -50,16 +50,16 @@ class JobQuery(serializers.Serializer[Any]):
     )
 
 
-class OrderedJobQuery(JobQuery):
+class JobListQuerySerializer(JobQuerySerializer):
     order = serializers.ChoiceField(
         choices=[(order, order) for order in ORDERS],
         required=False,
-        help_text="newest by default; started and finished: the latest first",
+        help_text="default: newest; started and finished sort the latest first",
     )
 
 
-class JobPages(NewestFirst):
-    """Pages in the order asked for. A cursor goes on only in the order that it came from."""
+class JobPagination(NewestFirstPagination):
+    """Pages in the requested order. A cursor is valid only in the order that it came from."""
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
         order = request.query_params.get("order") or DEFAULT_ORDER
@@ -68,7 +68,7 @@ class JobPages(NewestFirst):
     def is_position(self, request: Request, position: str) -> bool:
         order = request.query_params.get("order") or DEFAULT_ORDER
         if ORDERS.get(order, ("-id",))[0].removeprefix("-") == "id":
-            return bool(POSITION.fullmatch(position))
+            return bool(ID_POSITION.fullmatch(position))
         try:
             moment = parse_datetime(position)
         except ValueError:
@@ -76,13 +76,13 @@ class JobPages(NewestFirst):
         return moment is not None and moment.tzinfo is not None
 
 
-def found(user: User, query: Mapping[str, Any]) -> QuerySet[Job]:
-    """The jobs that a query or a body asks for, of those the user sees. Raises ValidationError."""
+def filtered_jobs(user: User, query: Mapping[str, Any]) -> QuerySet[Job]:
+    """The jobs visible to the user that match a query string or a body. Raises ValidationError."""
     data = query if isinstance(query, QueryDict) else _as_query(query)
     filters = JobFilters(data, jobs_visible_to(user), user=user)
     if filters.errors:
-        wrong = {name: [str(text) for text in texts] for name, texts in filters.errors.items()}
-        raise serializers.ValidationError(wrong)
+        errors = {name: [str(text) for text in texts] for name, texts in filters.errors.items()}
+        raise serializers.ValidationError(errors)
     rows: QuerySet[Job] = filters.qs
     return rows
 
@@ -91,7 +91,7 @@ def _as_query(body: Mapping[str, Any]) -> QueryDict:
     data = QueryDict(mutable=True)
     for name, value in body.items():
         values = value if isinstance(value, list | tuple | set | frozenset) else [value]
-        data.setlist(name, [_text(one) for one in values])
+        data.setlist(name, [_text(item) for item in values])
     return data
 
 

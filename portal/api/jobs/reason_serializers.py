@@ -1,4 +1,4 @@
-"""How it looks on the wire why a job waits, when it will start, and what would start now."""
+"""Serializers of why a job waits, when it is expected to start, and which change would start it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,22 +11,21 @@ from scheduler.core.model.message import Message
 
 
 class MessageSerializer(serializers.Serializer[Any]):
-    """A sentence as a key and named values, to be told in any language. Empty for what older
-    versions wrote."""
+    """A sentence as a key and named values, for translation. Empty in rows of older versions."""
 
     key = serializers.CharField()
     values = serializers.DictField()
 
 
 class AlternativeSerializer(serializers.Serializer[Any]):
-    """A change of the request with which the planner could start the job now."""
+    """A change to the request with which the planner could start the job now."""
 
     kind = serializers.CharField(
         help_text="model, profile, share, gpus, replicas, spread, node or limit"
     )
     sentence = serializers.CharField(help_text="in English")
     said = MessageSerializer(required=False)
-    changes = serializers.DictField(help_text="these fields of the request instead of its own")
+    changes = serializers.DictField(help_text="the request fields to replace")
 
 
 class ReasonSerializer(serializers.Serializer[Any]):
@@ -37,26 +36,28 @@ class ReasonSerializer(serializers.Serializer[Any]):
     evidence = serializers.DictField()
     unblocks = serializers.CharField(help_text="in English")
     unblocks_said = MessageSerializer(required=False)
-    alternatives = AlternativeSerializer(many=True, required=False, help_text="of a queued job")
+    alternatives = AlternativeSerializer(
+        many=True, required=False, help_text="only for a queued job"
+    )
 
     def get_fields(self) -> dict[str, Any]:
-        """`class` is a word of the language, so the field is named here."""
+        """`class` is a Python keyword, so the field is renamed here."""
         fields = super().get_fields()
         return {("class" if name == "cls" else name): field for name, field in fields.items()}
 
 
 class StartEstimateSerializer(serializers.Serializer[Any]):
-    """When a queued job will start: with 10, 50 and 90 % of the forecasts."""
+    """When a queued job will start: the 10th, 50th and 90th percentile of the forecasts."""
 
     optimistic = serializers.DateTimeField()
     expected = serializers.DateTimeField()
     pessimistic = serializers.DateTimeField()
-    basis = serializers.CharField(help_text="what it rests on, in English")
+    basis = serializers.CharField(help_text="basis of the estimate, in English")
     basis_said = MessageSerializer(required=False)
 
 
 class NoEstimateSerializer(serializers.Serializer[Any]):
-    """Why a waiting job has no estimate, or not before when it starts."""
+    """Why a waiting job has no estimate, or the earliest time it may start."""
 
     code = serializers.CharField(
         help_text="nothing, quota, budget, pending_limit, approval, held, dependency, "
@@ -67,15 +68,15 @@ class NoEstimateSerializer(serializers.Serializer[Any]):
 
 
 def estimate_data(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """An estimate as a job's row has it, as StartEstimateSerializer does."""
+    """A stored estimate as StartEstimateSerializer renders it."""
     times = {name: datetime.fromtimestamp(stored[name], UTC) for name in TIMES}
     basis = {name: stored[name] for name in BASIS if name in stored}
     return dict(StartEstimateSerializer(times | basis).data)
 
 
-def no_estimate_data(said: Message | None) -> dict[str, Any] | None:
-    """As NoEstimateSerializer has it."""
-    if said is None:
+def no_estimate_data(message: Message | None) -> dict[str, Any] | None:
+    """The message as NoEstimateSerializer renders it; None for a job that has an estimate."""
+    if message is None:
         return None
-    code = said.key.removeprefix("no_estimate.")
-    return {"code": code, "sentence": said.text, "said": said.as_dict()}
+    code = message.key.removeprefix("no_estimate.")
+    return {"code": code, "sentence": message.text, "said": message.as_dict()}

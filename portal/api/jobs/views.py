@@ -1,31 +1,41 @@
-"""Jobs over REST: list, submit, show, logs and history. What one does with them is in
-job_actions."""
+"""REST views of jobs: list, submit, show, logs and events. Actions are in `action_views`."""
 
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView
 
-from portal.api.jobs.dry_run import DRY_RUN_EXAMPLE, DryRunShape, dry_run_told
-from portal.api.jobs.examples import SUBMIT_EXAMPLES
-from portal.api.jobs.filters import JobPages, OrderedJobQuery, found
+from portal.api.jobs.dry_run_serializers import DryRunSerializer, dry_run_data
+from portal.api.jobs.examples import DRY_RUN_EXAMPLE, SUBMIT_EXAMPLES
+from portal.api.jobs.filters import JobListQuerySerializer, JobPagination, filtered_jobs
 from portal.api.jobs.long_poll import wait_for_event
-from portal.api.jobs.queries import DryRunQuery, EventQuery, LogQuery, WaitQuery
-from portal.api.jobs.responses import LOCATION, asked, context, created, limits, whole
-from portal.api.jobs.serializers import EventShape, JobRequestBody, JobRow, JobWhole
-from portal.api.protocol.authentication import SubmitThrottle, caller
-from portal.api.protocol.idempotency import KEY, idempotency_key, once
-from portal.api.protocol.openapi import listing
-from portal.audit.selectors import events_of
+from portal.api.jobs.request_serializers import (
+    DryRunQuerySerializer,
+    EventQuerySerializer,
+    JobRequestSerializer,
+    LogQuerySerializer,
+    WaitQuerySerializer,
+)
+from portal.api.jobs.responses import created_response, job_data, serializer_context
+from portal.api.jobs.serializers import (
+    EventSerializer,
+    JobSerializer,
+    JobSummarySerializer,
+)
+from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotency_key, idempotent
+from portal.api.protocol.openapi import LOCATION, list_response
+from portal.api.protocol.requests import ApiRequest
+from portal.api.protocol.throttling import SubmitThrottle
+from portal.api.protocol.views import ApiView
+from portal.audit.selectors import job_events
 from portal.job_logs.storage import read_log
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_visible, replica_of
-from portal.submission.dry_run import foresee
+from portal.submission.dry_run import dry_run
+from portal.submission.limits import request_limits
 from portal.submission.services import job_submit
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 from scheduler.core.request import parse_request
@@ -33,67 +43,75 @@ from scheduler.core.request import parse_request
 MAX_EVENTS = 200
 
 
-class JobList(GenericAPIView[Job]):
-    pagination_class = JobPages
-    serializer_class = JobRow
+class JobList(ApiView, GenericAPIView[Job]):
+    pagination_class = JobPagination
+    serializer_class = JobSummarySerializer
 
     def get_throttles(self) -> list[BaseThrottle]:
-        more: list[BaseThrottle] = [SubmitThrottle()] if self.request.method == "POST" else []
-        return super().get_throttles() + more
+        throttles: list[BaseThrottle] = super().get_throttles()
+        return [*throttles, SubmitThrottle()] if self.request.method == "POST" else throttles
 
     @extend_schema(
-        operation_id="job_list", parameters=[OrderedJobQuery], responses=JobRow(many=True)
+        operation_id="job_list",
+        parameters=[JobListQuerySerializer],
+        responses=JobSummarySerializer(many=True),
     )
-    def get(self, request: Request) -> Response:
-        page = self.paginate_queryset(found(caller(request), request.query_params)) or []
-        shape = JobRow(page, many=True, context=context(request, page))
-        return self.get_paginated_response(shape.data)
+    def get(self, request: ApiRequest) -> Response:
+        """The jobs of your projects; all of them for a platform admin."""
+        page = self.paginate_queryset(filtered_jobs(request.caller, request.query_params)) or []
+        context = serializer_context(request, page)
+        data = JobSummarySerializer(page, many=True, context=context).data
+        return self.get_paginated_response(data)
 
     @extend_schema(
         operation_id="job_submit",
-        parameters=[DryRunQuery, KEY, LOCATION],
-        request=JobRequestBody,
-        responses={201: JobWhole, 200: OpenApiResponse(DryRunShape, "only with dry_run")},
+        parameters=[DryRunQuerySerializer, IDEMPOTENCY_KEY, LOCATION],
+        request=JobRequestSerializer,
+        responses={201: JobSerializer, 200: OpenApiResponse(DryRunSerializer, "Only with dry_run")},
         examples=[*SUBMIT_EXAMPLES, DRY_RUN_EXAMPLE],
     )
-    @once
-    def post(self, request: Request) -> Response:
-        """Ask for a job. A full cluster never refuses: it queues."""
-        wanted = parse_request(request.data, limits())
-        if asked(DryRunQuery, request.query_params)["dry_run"]:
-            return Response(dry_run_told(foresee(user=caller(request), request=wanted)))
+    @idempotent
+    def post(self, request: ApiRequest) -> Response:
+        """Submit a job. On a full cluster it is queued, never refused."""
+        job_request = parse_request(request.data, request_limits())
+        if request.validated_query(DryRunQuerySerializer)["dry_run"]:
+            return Response(dry_run_data(dry_run(user=request.caller, request=job_request)))
         key = idempotency_key(request)
-        return created(
-            request, job_submit(user=caller(request), request=wanted, idempotency_key=key)
+        return created_response(
+            request, job_submit(user=request.caller, request=job_request, idempotency_key=key)
         )
 
 
-class JobOne(APIView):
-    @extend_schema(operation_id="job_show", parameters=[WaitQuery], responses=JobWhole)
-    def get(self, request: Request, job: str) -> Response:
-        """One job; with `wait`, as soon as it has an event after `since`, or when time is up."""
-        query = asked(WaitQuery, request.query_params)
-        row = job_visible(caller(request), job)
+class JobDetail(ApiView):
+    @extend_schema(
+        operation_id="job_show", parameters=[WaitQuerySerializer], responses=JobSerializer
+    )
+    def get(self, request: ApiRequest, job: str) -> Response:
+        """One job. With `wait`, as soon as it has an event after `since`, or when the time is up."""
+        query = request.validated_query(WaitQuerySerializer)
+        row = job_visible(request.caller, job)
         if query["wait"] and JobStatus(row.status) not in JOB_FINAL:
             wait_for_event(row, query.get("since"), query["wait"])
-            # Rights may have changed meanwhile: look again as the caller.
-            row = job_visible(caller(request), job)
-        return Response(whole(request, row))
+            # The caller's rights may have changed during the wait.
+            row = job_visible(request.caller, job)
+        return Response(job_data(request, row))
 
 
-class JobLogs(APIView):
+class JobLogs(ApiView):
     @extend_schema(
         operation_id="job_logs",
-        parameters=[LogQuery],
+        parameters=[LogQuerySerializer],
         responses={
             (200, "text/plain"): OpenApiResponse(
-                OpenApiTypes.STR, "X-Next-Offset says where to go on, X-Log-Bytes how much there is"
+                OpenApiTypes.STR,
+                "X-Next-Offset is where to continue, X-Log-Bytes the size of the log",
             )
         },
     )
-    def get(self, request: Request, job: str) -> HttpResponse:
-        query = asked(LogQuery, request.query_params)
-        row = job_visible(caller(request), job)
+    def get(self, request: ApiRequest, job: str) -> HttpResponse:
+        """A part of the log of one replica, as it was written."""
+        query = request.validated_query(LogQuerySerializer)
+        row = job_visible(request.caller, job)
         replica = replica_of(row, attempt=query.get("attempt"), rank=query["rank"])
         data = read_log(replica, query["offset"], query["limit"])
         headers = {
@@ -105,14 +123,15 @@ class JobLogs(APIView):
         return HttpResponse(data, content_type="text/plain; charset=utf-8", headers=headers)
 
 
-class JobEvents(APIView):
+class JobEvents(ApiView):
     @extend_schema(
         operation_id="job_events",
-        parameters=[EventQuery],
-        responses=listing(EventShape, next_since=serializers.IntegerField()),
+        parameters=[EventQuerySerializer],
+        responses=list_response(EventSerializer, next_since=serializers.IntegerField()),
     )
-    def get(self, request: Request, job: str) -> Response:
-        since = asked(EventQuery, request.query_params)["since"]
-        rows = list(events_of(job_visible(caller(request), job), since=since)[:MAX_EVENTS])
+    def get(self, request: ApiRequest, job: str) -> Response:
+        """The events of a job, oldest first, at most 200 after `since`."""
+        since = request.validated_query(EventQuerySerializer)["since"]
+        rows = list(job_events(job_visible(request.caller, job), since=since)[:MAX_EVENTS])
         last = rows[-1].pk if rows else since
-        return Response({"results": EventShape(rows, many=True).data, "next_since": last})
+        return Response({"results": EventSerializer(rows, many=True).data, "next_since": last})

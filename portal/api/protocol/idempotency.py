@@ -33,8 +33,7 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     "same key with another body gets 422",
 )
 REPLAYED = "Idempotency-Replayed"
-# Responses with these statuses are stored. A dry run or a refusal created nothing and leaves the key
-# free.
+# Responses that are stored. A dry run or a refusal created nothing and leaves the key free.
 STORED_STATUSES = (201, 202)
 
 

@@ -13,7 +13,7 @@ from portal.demo.scale.reasons import FORETOLD, any_code, estimate, reason
 from portal.demo.scale.requests import Asker
 from portal.demo.scale.size import DAYS, Chance
 from portal.inventory.models import Gpu, Slice
-from portal.jobs.models import Allocation, Attempt, Job, Replica, Wish
+from portal.jobs.models import Allocation, Attempt, DesiredState, Job, Replica, StopReason
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.states import AllocationStatus, JobStatus, ReplicaStatus, SliceStatus
 
@@ -134,7 +134,7 @@ class Writer:
             job.started_at = bound
             job.deadline_at = bound + SECOND * job.time_limit_seconds
         if status is JobStatus.STOPPING:
-            job.stop_reason = "cancelled"
+            job.stop_reason = StopReason.CANCELLED
         attempt = Attempt(job=job, number=1, created_at=began - 5 * SECOND)
         self.work.jobs.append(job)
         self.work.attempts.append(attempt)
@@ -145,7 +145,7 @@ class Writer:
                 attempt=attempt,
                 rank=rank,
                 node=node,
-                wish=Wish.STOP if status is JobStatus.STOPPING else Wish.RUN,
+                wish=DesiredState.STOP if status is JobStatus.STOPPING else DesiredState.RUN,
                 status=OF_REPLICA[status],
                 container=f"c-{rank}",
                 started_at=bound,
@@ -213,7 +213,7 @@ class Writer:
         for gpu in gpus:
             busy[gpu] = start - 10 * SECOND
         job.status = self.chance.random.choice(ENDS)
-        job.stop_reason = {"timed_out": "time_limit"}.get(job.status, str(job.status))
+        job.stop_reason = StopReason(job.status)
         job.queued_at = start - SECOND * self.chance.random.randint(2, 9_000)
         job.started_at, job.finished_at = start, end
         code = {JobStatus.FAILED: self.chance.random.choice((1, 1, 2, 137, 139))}.get(job.status, 0)
@@ -228,7 +228,7 @@ class Writer:
             attempt=attempt,
             rank=0,
             node=gpus[0].node,
-            wish=Wish.GONE,
+            wish=DesiredState.GONE,
             status=ReplicaStatus.EXITED,
             exit_code=code,
             memory_kill=code == 137,

@@ -1,4 +1,4 @@
-"""What needs a platform admin now: each with its number, a sentence and the list that shows it."""
+"""What needs a platform admin's attention now, each with a count and a link to the list."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,9 +20,9 @@ from portal.web.wording.labels import duration
 from scheduler.core.model.reasons import REASON_CLASSES, ReasonClass, ReasonCode
 from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
 
-# A budget with so many percent used or promised is near its end.
+# A budget is nearly spent once this share of it is used or reserved.
 NEAR_PERCENT = 90
-# The sweep is due every 5 s and a rung duty at once: after this long nobody does it.
+# The sweep is due every 5 s and a rung duty at once; one this late is not being done.
 OVERDUE_AFTER = timedelta(seconds=60)
 MAX_NAMES = 4
 ADMIN_REASONS = [str(code) for code, cls in REASON_CLASSES.items() if cls is ReasonClass.ASK]
@@ -30,7 +30,7 @@ ADMIN_REASONS = [str(code) for code, cls in REASON_CLASSES.items() if cls is Rea
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """`cls` and `icon` as statuses have them. `names`: the first of what it is about."""
+    """One line of the list, with the class and icon of a status."""
 
     key: str
     cls: str
@@ -38,6 +38,7 @@ class Alert:
     count: int
     title: str
     href: str
+    # The first few of the nodes, jobs, budgets ... that it counts.
     names: tuple[str, ...] = ()
 
     @property
@@ -46,9 +47,9 @@ class Alert:
 
 
 def active_alerts(user: User) -> list[Alert]:
-    """The most pressing first; empty: nothing needs anybody. Seven queries."""
-    found = [*_nodes(), *_gpus(), *_duties(), *_approvals(user), *_waiting(), *_budgets()]
-    return [need for need in found if need.count]
+    """Most urgent first. Seven queries."""
+    alerts = [*_nodes(), *_gpus(), *_duties(), *_approvals(user), *_waiting(), *_budgets()]
+    return [alert for alert in alerts if alert.count]
 
 
 def _approvals(user: User) -> list[Alert]:
@@ -62,14 +63,16 @@ def _approvals(user: User) -> list[Alert]:
 
 def _nodes() -> list[Alert]:
     away = Node.objects.filter(status__in=[str(NodeStatus.UNREACHABLE), str(NodeStatus.LOST)])
-    gone = list(away.values_list("name", flat=True))
+    silent = list(away.values_list("name", flat=True))
     online = Node.objects.filter(status=NodeStatus.ONLINE, facts__has_key="blocks")
     blocked = list(online.exclude(facts__blocks=[]).values_list("name", flat=True))
-    title = ngettext("%(n)s node is not heard of", "%(n)s nodes are not heard of", len(gone))
-    told = ngettext("%(n)s node refuses work", "%(n)s nodes refuse work", len(blocked))
+    away_title = ngettext(
+        "%(n)s node is not heard of", "%(n)s nodes are not heard of", len(silent)
+    )
+    blocked_title = ngettext("%(n)s node refuses work", "%(n)s nodes refuse work", len(blocked))
     return [
-        _need("away", "bad", "x", gone, title, _nodes_in("away")),
-        _need("blocked", "bad", "stop", blocked, told, _nodes_in("blocked")),
+        _alert("away", "bad", "x", silent, away_title, _nodes_url("away")),
+        _alert("blocked", "bad", "stop", blocked, blocked_title, _nodes_url("blocked")),
     ]
 
 
@@ -80,7 +83,7 @@ def _gpus() -> list[Alert]:
         for node, index in rows.order_by("node__name", "index").values_list("node__name", "index")
     ]
     title = ngettext("%(n)s GPU is out of service", "%(n)s GPUs are out of service", len(names))
-    return [_need("gpus", "bad", "alert", names, title, _nodes_in("faulted"))]
+    return [_alert("gpus", "bad", "alert", names, title, _nodes_url("faulted"))]
 
 
 def _waiting() -> list[Alert]:
@@ -90,14 +93,14 @@ def _waiting() -> list[Alert]:
         ReasonCode.NODE_UNAVAILABLE: _("Jobs wait because nodes are out of service"),
         ReasonCode.HELD: _("Jobs are held by somebody"),
     }
-    other = _("Jobs wait for an admin")
+    default = _("Jobs wait for an admin")
     return [
         Alert(
             f"waiting-{code}",
             "ask",
             "clock",
             count,
-            titles.get(ReasonCode(code), other),
+            titles.get(ReasonCode(code), default),
             reverse("web:jobs") + "?" + urlencode({"status": "queued", "reason": code}),
         )
         for code, count in sorted(counts)
@@ -112,11 +115,11 @@ def _budgets() -> list[Alert]:
         >= view.limit_unit_seconds * NEAR_PERCENT
     ]
     title = ngettext("%(n)s budget is near its end", "%(n)s budgets are near their end", len(names))
-    return [_need("budgets", "warn", "coin", names, title, reverse("web:limits") + "?near=1")]
+    return [_alert("budgets", "warn", "coin", names, title, reverse("web:limits") + "?near=1")]
 
 
 def _duties() -> list[Alert]:
-    """Rung or due, and nobody does them."""
+    """Duties that are rung or due but that no process does."""
     now = timezone.now()
     idle = Q(expires_at__isnull=True) | Q(expires_at__lt=now)
     due = Q(rung=True) | Q(name="sweep")
@@ -128,13 +131,14 @@ def _duties() -> list[Alert]:
         if duty.stamped_at
     ]
     title = ngettext("%(n)s duty is not done", "%(n)s duties are not done", len(names))
-    return [_need("duties", "bad", "alert", names, title, reverse("admin:duties_duty_changelist"))]
+    href = reverse("admin:duties_duty_changelist")
+    return [_alert("duties", "bad", "alert", names, title, href)]
 
 
-def _need(key: str, cls: str, icon: str, names: list[str], title: str, href: str) -> Alert:
+def _alert(key: str, cls: str, icon: str, names: list[str], title: str, href: str) -> Alert:
     count = len(names)
     return Alert(key, cls, icon, count, title % {"n": count}, href, tuple(names[:MAX_NAMES]))
 
 
-def _nodes_in(state: str) -> str:
+def _nodes_url(state: str) -> str:
     return f"{reverse('web:node_list')}?state={state}"

@@ -1,4 +1,4 @@
-"""The approvals inbox: a project admin sees those of their projects, a platform admin all."""
+"""The approvals inbox: jobs of the projects one administers; for platform admins, of all."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -40,10 +40,11 @@ PAGE_SIZE = 50
 
 @dataclass(frozen=True, slots=True)
 class StartForecast:
-    """A start in words: when, or why not at once."""
+    """When a job would start if it were approved."""
 
     starts_now: bool
     estimate: ExpectedStart | None
+    # Why it would not start at once.
     reason: str
 
 
@@ -60,38 +61,40 @@ def approvals(request: AuthenticatedHttpRequest) -> HttpResponse:
 
 @login_required
 def approval(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
-    """One job: the whole of what was asked, and what a yes would do to the cluster."""
+    """One job: its request, and what approving it would do to the cluster."""
     jobs = jobs_to_approve(request.user)
     number = ref.removeprefix("J-")
     job = jobs.filter(pk=int(number)).first() if number.isdecimal() and len(number) < 19 else None
     if job is None:
         raise Http404
     context: dict[str, Any] = {
-        "one": approval_requests([job])[0],
+        "approval": approval_requests([job])[0],
         "evidence": evidence_rows(job.reason or {}),
     }
     if should_run_planner(request):
-        start = _foreseen(starts_if_approved([job])[job.pk])
-        changes = draw_changes(_for_it(partition_preview(job=job)))
-        context |= {"start": start, "changes": changes, "is_asked": True}
+        start = _start_forecast(starts_if_approved([job])[job.pk])
+        changes = draw_changes(_changes_for_job(partition_preview(job=job)))
+        context |= {"start": start, "changes": changes, "has_planner_result": True}
     return render(request, "web/console/approval.html", context)
 
 
-def _page(request: AuthenticatedHttpRequest, because: str = "", error: str = "") -> HttpResponse:
+def _page(request: AuthenticatedHttpRequest, reason: str = "", error: str = "") -> HttpResponse:
     rows = jobs_to_approve(request.user)
     count = rows.count()
     jobs = list(rows[:PAGE_SIZE])
     with_starts = bool(jobs) and should_run_planner(request)
     starts = starts_if_approved(jobs) if with_starts else {}
-    chosen = request.POST.getlist("job")
     context = {
-        "rows": [(one, _foreseen(starts.get(one.job.pk))) for one in approval_requests(jobs)],
+        "rows": [
+            (approval, _start_forecast(starts.get(approval.job.pk)))
+            for approval in approval_requests(jobs)
+        ],
         "count": count,
         "more": count - len(jobs),
         "with_starts": with_starts,
-        "because": because,
+        "reason": reason,
         "error": error,
-        "chosen": chosen,
+        "selected": request.POST.getlist("job"),
         "headline": _headline(count),
     }
     status = 400 if error else 200
@@ -104,41 +107,44 @@ def _decide(request: AuthenticatedHttpRequest) -> HttpResponse:
     if verb not in ("approve", "refuse"):
         return _page(request, error=_("Choose approve or refuse"))
     refs = [single] if single else request.POST.getlist("job")
-    because = request.POST.get("because", "")[:200]
+    reason = request.POST.get("reason", "")[:200]
     try:
         decided = approvals_decide(
             refs=refs[: MAX_DECISIONS + 1],
             actor=request.user,
             approve=verb == "approve",
-            reason=because,
+            reason=reason,
         )
     except Refused as refused:
-        return _page(request, because, refusal_text(refused))
-    done = [ref for ref, wrong in decided if wrong is None]
+        return _page(request, reason, refusal_text(refused))
+    done = [ref for ref, refusal in decided if refusal is None]
     if done:
-        said = _("Approved: %(jobs)s") if verb == "approve" else _("Refused: %(jobs)s")
-        messages.success(request, said % {"jobs": ", ".join(done)})
-    for ref, wrong in decided:
-        if wrong is not None:
-            said = _("%(job)s: %(why)s") % {"job": ref[:20], "why": refusal_text(wrong)}
-            messages.error(request, said)
+        text = _("Approved: %(jobs)s") if verb == "approve" else _("Refused: %(jobs)s")
+        messages.success(request, text % {"jobs": ", ".join(done)})
+    for ref, refusal in decided:
+        if refusal is not None:
+            names = {"job": ref[:20], "why": refusal_text(refusal)}
+            messages.error(request, _("%(job)s: %(why)s") % names)
     return redirect("web:approvals")
 
 
-def _for_it(preview: PartitionPreview) -> list[GpuChange]:
-    """The GPUs that the job itself would change; not what is prepared for others meanwhile."""
+def _changes_for_job(preview: PartitionPreview) -> list[GpuChange]:
+    """The GPUs that would change for the job itself, without prewarming for others."""
     makes_room = preview.job is not None and preview.job.outcome is PreviewOutcome.PARTITION
     steps = (
         {PartitionAction.PLACE, PartitionAction.MERGE} if makes_room else {PartitionAction.PLACE}
     )
-    return [one for one in preview.changes if any(done.action in steps for done in one.steps)]
+    return [
+        change for change in preview.changes if any(step.action in steps for step in change.steps)
+    ]
 
 
-def _foreseen(start: StartIfApproved | None) -> StartForecast | None:
+def _start_forecast(start: StartIfApproved | None) -> StartForecast | None:
     if start is None:
         return None
-    found = start_from_estimate(start.estimate) if start.estimate else None
-    return StartForecast(start.at_once, found, stored_text(start.reason) if start.reason else "")
+    estimate = start_from_estimate(start.estimate) if start.estimate else None
+    reason = stored_text(start.reason) if start.reason else ""
+    return StartForecast(start.at_once, estimate, reason)
 
 
 def _headline(count: int) -> str:

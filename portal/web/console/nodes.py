@@ -25,7 +25,7 @@ from portal.web.console.partition_drawing import draw_changes
 from portal.web.console.planner import should_run_planner
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.wording.messages import refusal_text
-from scheduler.core.model.states import REPLICA_ENDED, GpuHealth, NodeStatus
+from scheduler.core.model.states import GpuHealth, NodeStatus
 
 STATES = {
     "away": gettext_lazy("Not heard of"),
@@ -52,7 +52,7 @@ def node_list(request: HttpRequest) -> HttpResponse:
     if name := request.GET.get("q", "").strip()[:64]:
         found = found.filter(name__icontains=name)
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
-    live = Replica.objects.exclude(status__in=[str(s) for s in REPLICA_ENDED]).order_by()
+    live = Replica.objects.live().order_by()
     live = live.filter(node_id__in=[n.pk for n in page])
     running = dict(live.values_list("node_id").annotate(n=Count("id")))
     faults: dict[object, list[str]] = {}

@@ -1,4 +1,4 @@
-"""GPUs before and after what a planning pass would do, as rows of the cell map."""
+"""Draws GPUs before and after a previewed planning pass, as rows of the cluster map."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,13 +17,14 @@ ROW = 50
 
 @dataclass(frozen=True, slots=True)
 class GpuChangeDrawing:
-    """A GPU twice: as it is and as it would be. `says`: each step with its reason."""
+    """A GPU drawn twice: as it is and as it would be."""
 
     node: str
     index: int
     mode: str
     before: tuple[Cell, ...]
     after: tuple[Cell, ...]
+    # Each step with its reason.
     steps: tuple[str, ...]
 
     @property

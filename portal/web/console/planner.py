@@ -1,4 +1,4 @@
-"""Whether a page asks the planner by itself: a pass over a large cluster takes seconds."""
+"""Whether a page runs a planning pass unasked: on a large cluster that takes seconds."""
 
 from django.http import HttpRequest
 
@@ -10,7 +10,7 @@ MAX_QUEUED_JOBS, MAX_NODES = 200, 50
 
 
 def should_run_planner(request: HttpRequest) -> bool:
-    """Where a pass is quick, or the reader followed the link that asks for it."""
+    """True if a pass is quick, or the reader followed the link that requests one."""
     if request.GET.get("ask") == "1":
         return True
     queued = Job.objects.filter(status=JobStatus.QUEUED).count()

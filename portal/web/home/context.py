@@ -1,6 +1,5 @@
 """What pages read, scoped to the user: jobs by state, the quota ring, the cluster in one line."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -12,13 +11,6 @@ from portal.inventory.selectors import gpus, slice_holders
 from portal.jobs.models import Allocation, Job
 from portal.quotas.models import Quota
 from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes
-from scheduler.core.model.states import (
-    ALLOCATION_LIVE,
-    JOB_ALLOCATED,
-    JOB_FINAL,
-    JOB_WAITING,
-    JobStatus,
-)
 
 RING_LENGTH = 289.03  # the circumference of the ring's circle, radius 46
 
@@ -52,19 +44,17 @@ def own_jobs(user: User) -> dict[str, list[Job]]:
     """The user's own jobs: running, waiting, ended since yesterday. Three queries."""
     mine = Job.objects.filter(owner=user).select_related("project", "owner")
     since = timezone.localtime().replace(hour=0, minute=0) - timedelta(days=1)
-    ended = mine.filter(status__in=_words(JOB_FINAL), finished_at__gte=since)
+    ended = mine.final().filter(finished_at__gte=since)
     return {
-        "running": list(mine.filter(status__in=_words(JOB_ALLOCATED)).order_by("-id")[:20]),
-        "waiting": list(
-            mine.filter(status__in=_words(JOB_WAITING)).order_by("position", "id")[:20]
-        ),
+        "running": list(mine.allocated().order_by("-id")[:20]),
+        "waiting": list(mine.waiting().order_by("position", "id")[:20]),
         "ended": list(ended.order_by("-finished_at")[:8]),
     }
 
 
 def queue_length() -> int:
     """How many jobs wait in the queue, of everybody."""
-    return Job.objects.filter(status=JobStatus.QUEUED).count()
+    return Job.objects.queued().count()
 
 
 def quota_ring(user: User, project: Project) -> QuotaRing | None:
@@ -72,7 +62,7 @@ def quota_ring(user: User, project: Project) -> QuotaRing | None:
     quota = Quota.objects.filter(project=project, user__isnull=True, model="").first()
     if quota is None:
         return None
-    live = Allocation.objects.filter(project=project, status__in=_words(ALLOCATION_LIVE))
+    live = Allocation.objects.live().filter(project=project)
     mine = live.filter(user=user).aggregate(units=Sum("units"))["units"] or 0
     return QuotaRing(project.slug, quota.limit_units, quota.used_units, mine)
 
@@ -81,7 +71,3 @@ def cluster_maps(user: User) -> list[NodeMap]:
     """Every node's drawing, in a constant number of queries."""
     team = frozenset(Membership.objects.filter(user=user).values_list("project__slug", flat=True))
     return draw_nodes(gpus(), slice_holders(user), MapViewer(user.username, team))
-
-
-def _words(states: Iterable[object]) -> list[str]:
-    return [str(state) for state in states]

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from portal.jobs.models import Attempt, Replica
 from portal.web.logs.address import LogView
 from portal.web.logs.cursor import Cursor
-from portal.web.logs.lines import LINES, TOGETHER, LogLine, count, found, page_of, tail
+from portal.web.logs.lines import (
+    MAX_REPLICAS,
+    PAGE_LINES,
+    LogLine,
+    line_count,
+    log_page,
+    search_logs,
+    tail,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,40 +26,41 @@ class JobLog:
     attempt: Attempt | None
     attempts: Sequence[Attempt]
     replicas: Sequence[Replica]
-    shown: Sequence[Replica]
+    shown_replicas: Sequence[Replica]
     lines: Sequence[LogLine]
     total: int
     size: int
     cursor: Cursor
     older: str = ""
     newer: str = ""
-    on: str = ""
+    next_hits: str = ""
 
     @property
-    def hits(self) -> list[tuple[LogLine, str]]:
+    def linked_lines(self) -> list[tuple[LogLine, str]]:
         """The lines, each with the address of its place where it was looked for."""
         view = self.view
         return [
-            (one, view.at_line(one.rank, one.number) if view.words else "") for one in self.lines
+            (one, view.line_address(one.rank, one.number) if view.search else "")
+            for one in self.lines
         ]
 
     @property
-    def ranks(self) -> list[tuple[int, str]]:
-        return [(r.rank, self.view.of_rank(r.rank)) for r in self.replicas]
+    def rank_links(self) -> list[tuple[int, str]]:
+        return [(r.rank, self.view.rank_address(r.rank)) for r in self.replicas]
 
     @property
-    def tries(self) -> list[tuple[int, str]]:
-        return [(a.number, self.view.of_attempt(a.number)) for a in self.attempts]
+    def attempt_links(self) -> list[tuple[int, str]]:
+        return [(a.number, self.view.attempt_address(a.number)) for a in self.attempts]
 
     @property
-    def raw(self) -> Replica | None:
+    def raw_replica(self) -> Replica | None:
         """The one whose raw log is offered: the one that is shown, or the only one."""
-        return self.shown[0] if len(self.shown) == 1 else None
+        return self.shown_replicas[0] if len(self.shown_replicas) == 1 else None
 
     @property
-    def left_out(self) -> int:
+    def omitted_replicas(self) -> int:
         """Replicas that "all" does not show."""
-        return len(self.replicas) - len(self.shown) if self.view.rank is None else 0
+        return len(self.replicas) - len(self.shown_replicas) if self.view.rank is None else 0
 
     @property
     def is_last_attempt(self) -> bool:
@@ -60,26 +69,29 @@ class JobLog:
 
 def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> JobLog:
     """Reads a bounded part of the log, whatever its size."""
-    attempt = attempt_of(view, attempts)
+    attempt = shown_attempt(view, attempts)
     replicas = list(attempt.replicas.all()) if attempt else []
-    shown = shown_of(view, replicas)
+    shown = shown_replicas(view, replicas)
     lines: Sequence[LogLine]
     offsets: dict[int, int] = {}
     older = newer = on = ""
-    total = count(shown)
-    if view.words:
-        hits = found(shown, view.words, view.on)
-        lines, on = hits.lines, view.but(on=hits.on) if hits.on else ""
+    total = line_count(shown)
+    if view.search:
+        hits = search_logs(shown, view.search, view.search_from)
+        lines, on = (
+            hits.lines,
+            view.address_with(on=hits.next_position) if hits.next_position else "",
+        )
     elif view.line is not None and len(shown) == 1:
         number = max(1, min(view.line, total))
-        lines = page_of(shown[0], number)
-        older = view.but(line=max(1, number - LINES)) if number > 1 else ""
+        lines = log_page(shown[0], number)
+        older = view.address_with(line=max(1, number - PAGE_LINES)) if number > 1 else ""
         last = lines[-1].number if lines else number
-        newer = view.but(line=last + 1) if last < total else ""
+        newer = view.address_with(line=last + 1) if last < total else ""
     else:
         lines, offsets = tail(shown)
         if len(shown) == 1 and lines and lines[0].number > 1:
-            older = view.but(rank=shown[0].rank, line=max(1, lines[0].number - LINES))
+            older = view.address_with(rank=shown[0].rank, line=max(1, lines[0].number - PAGE_LINES))
     size = sum(replica.log_bytes for replica in shown)
     cursor = Cursor(last_event, attempt.number if attempt else 0, offsets)
     return JobLog(
@@ -89,20 +101,20 @@ def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> J
 
 def log_bar(view: LogView, attempts: Sequence[Attempt]) -> JobLog:
     """What stands above the lines, without them."""
-    attempt = attempt_of(view, attempts)
+    attempt = shown_attempt(view, attempts)
     replicas = list(attempt.replicas.all()) if attempt else []
-    shown = shown_of(view, replicas)
+    shown = shown_replicas(view, replicas)
     return JobLog(view, attempt, attempts, replicas, shown, [], 0, 0, Cursor())
 
 
-def attempt_of(view: LogView, attempts: Sequence[Attempt]) -> Attempt | None:
+def shown_attempt(view: LogView, attempts: Sequence[Attempt]) -> Attempt | None:
     """The attempt that is asked for, or the last one."""
     asked = [attempt for attempt in attempts if attempt.number == view.attempt]
     return asked[0] if asked else attempts[-1] if attempts else None
 
 
-def shown_of(view: LogView, replicas: Sequence[Replica]) -> list[Replica]:
+def shown_replicas(view: LogView, replicas: Sequence[Replica]) -> list[Replica]:
     """One replica, or as many together as a page can show."""
     if view.rank is None:
-        return list(replicas[:TOGETHER])
+        return list(replicas[:MAX_REPLICAS])
     return [replica for replica in replicas if replica.rank == view.rank]

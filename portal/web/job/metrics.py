@@ -7,7 +7,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from agents.contract.telemetry import Why
+from agents.contract.telemetry import MissingReason
 from portal.jobs.models import Allocation, AllocationSample, Attempt, Job
 from portal.telemetry.job_samples import RETENTION, SHARED_REASON, job_samples
 from portal.web.cluster.sensors import MIB_PER_GIB, UNMEASURED_REASONS
@@ -95,10 +95,16 @@ def _figure(
 
 
 def _why(rows: Iterable[AllocationSample], column: str) -> str | Promise:
-    text = next((row.why[column] for row in rows if column in row.why), str(Why.OTHER))
+    text = next(
+        (row.why[column] for row in rows if column in row.why), str(MissingReason.DRIVER_ERROR)
+    )
     if text == SHARED_REASON:
         return NOT_MEASURED_FOR_SHARES
-    return UNMEASURED_REASONS[Why(text)] if text in set(Why) else UNMEASURED_REASONS[Why.OTHER]
+    return (
+        UNMEASURED_REASONS[MissingReason(text)]
+        if text in set(MissingReason)
+        else UNMEASURED_REASONS[MissingReason.DRIVER_ERROR]
+    )
 
 
 def _percent(value: int) -> str:

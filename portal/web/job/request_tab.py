@@ -29,10 +29,10 @@ def job_spec(job: Job, limits: RequestLimits) -> JobSpec:
     """`limits`: of today's requests, whose defaults the flags leave out."""
     asked = parse_stored(job.request)
     text = json.dumps(request_as_dict(asked), indent=2, ensure_ascii=False)
-    return JobSpec(as_cli(asked, limits), text, request_as_yaml(asked))
+    return JobSpec(submit_command(asked, limits), text, request_as_yaml(asked))
 
 
-def as_cli(asked: JobRequest, limits: RequestLimits) -> str:
+def submit_command(asked: JobRequest, limits: RequestLimits) -> str:
     """`tessera submit ...`, one flag a line; with the YAML as a file where flags cannot say all."""
     fields = request_as_dict(asked)
     if not _is_said_by_flags(fields, limits):
@@ -48,7 +48,7 @@ def _is_said_by_flags(fields: Mapping[str, Any], limits: RequestLimits) -> bool:
     body = {name: value for name, value in fields.items() if name in said}
     if fields["preemptible"] and fields["priority"] != "low":
         body["preemptible"] = True
-    for name, value in USUAL.items():
+    for name, value in FLAG_DEFAULTS.items():
         if body.get(name) == value:
             del body[name]
     try:
@@ -76,7 +76,7 @@ FLAGS = {
     "begin_at": "--begin",
 }
 # What everybody gets who does not ask for it: left out of the command.
-USUAL: dict[str, Any] = {
+FLAG_DEFAULTS: dict[str, Any] = {
     "kind": "batch",
     "launcher": "none",
     "replicas": 1,
@@ -90,7 +90,7 @@ LISTS = {"after": "--after", "needs": "--needs", "tolerates": "--tolerates"}
 
 def _flags(fields: Mapping[str, Any]) -> Iterator[list[str]]:
     for name, flag in FLAGS.items():
-        if name in fields and fields[name] != USUAL.get(name):
+        if name in fields and fields[name] != FLAG_DEFAULTS.get(name):
             yield [flag, shlex.quote(str(fields[name]))]
         if name == "image":
             yield from _device(fields["device"])

@@ -26,26 +26,26 @@ from portal.jobs.models import Job, Replica
 from portal.jobs.selectors import attempts_of, job_visible
 from portal.live.listener import subscribe
 from portal.web.job.log_tab import JobLog, log_bar
-from portal.web.job.tabs import part_of
-from portal.web.job.timeline import TABS, story
-from portal.web.logs.address import LogView, number
-from portal.web.logs.cursor import Cursor, cursor_in
-from portal.web.logs.updates import followed
+from portal.web.job.context import tab_context
+from portal.web.job.timeline import TABS, job_context
+from portal.web.logs.address import LogView, parse_number
+from portal.web.logs.cursor import Cursor, parse_cursor
+from portal.web.logs.updates import log_update
 from portal.web.streaming.event_stream import (
     HEARTBEAT_SECONDS,
-    GoingDown,
-    life,
-    look,
-    message,
-    reader_of,
-    retry,
-    seen_by,
-    streamed,
+    ShuttingDown,
+    event_stream_response,
+    last_event_id,
+    lifetime_seconds,
+    retry_directive,
+    shared_read,
+    sse_event,
+    stream_user,
 )
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
 # Where lines of the log come by themselves.
-WITH_LINES = ("logs", "full")
+TABS_WITH_LOG_LINES = ("logs", "full")
 # A log that pours is shown at most this often, and one that waits to be sent this soon.
 PACE_SECONDS = 0.3
 # Durations on the page grow old: it is made anew at least this often.
@@ -55,7 +55,7 @@ LOGS_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class FollowedPage:
     """What one page follows. `page`: a tab without live parts of its own; `full`: the log alone."""
 
     ref: str
@@ -65,7 +65,7 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobUpdate:
     """What one look found. `state`: what the parts were made from; `has_parts`: they are among the
     messages; `has_more`: lines wait."""
 
@@ -78,21 +78,23 @@ class Look:
 
 
 async def job_stream(request: HttpRequest, ref: str) -> HttpResponseBase:
-    user = await reader_of(request)
+    user = await stream_user(request)
     if user is None:
         return HttpResponse(status=401)
     try:
-        pk = await look(_pk, user, ref)
+        pk = await shared_read(_pk, user, ref)
     except Refused as refused:
         raise Http404 from refused
     tab = request.GET.get("tab", "logs")
-    watched = Watched(
+    watched = FollowedPage(
         ref=ref,
-        tab=tab if tab in (*TABS, *WITH_LINES) else "page",
-        rank=number(request.GET.get("rank", ""), 4),
+        tab=tab if tab in (*TABS, *TABS_WITH_LOG_LINES) else "page",
+        rank=parse_number(request.GET.get("rank", ""), 4),
         language=getattr(request, "LANGUAGE_CODE", "en"),
     )
-    return streamed(job_events(user, pk, watched, cursor_in(seen_by(request))))
+    return event_stream_response(
+        job_events(user, pk, watched, parse_cursor(last_event_id(request)))
+    )
 
 
 def stream_address(job: Job, tab: str, log: JobLog | None) -> str:
@@ -107,34 +109,34 @@ def stream_address(job: Job, tab: str, log: JobLog | None) -> str:
 
 
 async def job_events(
-    user: User, pk: int, watched: Watched, cursor: Cursor | None
+    user: User, pk: int, watched: FollowedPage, cursor: Cursor | None
 ) -> AsyncIterator[str]:
     """What changed since `cursor`, and then again whenever the job's bell rings."""
-    end = time.monotonic() + life()
-    yield retry()
-    last, made_at = Look([], cursor or Cursor(), ()), 0.0
+    end = time.monotonic() + lifetime_seconds()
+    yield retry_directive()
+    last, made_at = JobUpdate([], cursor or Cursor(), ()), 0.0
     with subscribe(f"job:{pk}") as bell:
         while time.monotonic() < end and not bell.is_closing:
             is_old = time.monotonic() - made_at > FRESH_SECONDS
             same = (user.pk, watched, str(last.cursor), last.state, is_old)
             try:
-                last = await look(_look, user, watched, last, is_old, same=same)
+                last = await shared_read(_look, user, watched, last, is_old, share_key=same)
             except Refused:
                 # No member any more: the page learns no more, and does not come back.
-                yield message("done", id=str(last.cursor))
+                yield sse_event("done", id=str(last.cursor))
                 return
-            except GoingDown:
+            except ShuttingDown:
                 return
             made_at = time.monotonic() if last.has_parts else made_at
             for text in last.messages:
                 yield text
             if last.is_over:
-                yield message("done", id=str(last.cursor))
+                yield sse_event("done", id=str(last.cursor))
                 return
             if last.has_more:
                 await asyncio.sleep(0)
             elif not await bell.wait(HEARTBEAT_SECONDS):
-                yield message("beat")
+                yield sse_event("beat")
             else:
                 await bell.pause(PACE_SECONDS)
 
@@ -143,7 +145,7 @@ def _pk(user: User, ref: str) -> int:
     return job_visible(user, ref).pk
 
 
-def _look(user: User, watched: Watched, before: Look, is_old: bool) -> Look:
+def _look(user: User, watched: FollowedPage, before: JobUpdate, is_old: bool) -> JobUpdate:
     """One look: three queries where nothing changed and the parts are not old."""
     if not User.objects.filter(pk=user.pk, is_active=True).exists():
         raise Refused("not_found", "There is no such job, or you may not see it", "", 404)
@@ -155,35 +157,35 @@ def _look(user: User, watched: Watched, before: Look, is_old: bool) -> Look:
     is_final = JobStatus(job.status) in JOB_FINAL
     has_more = False
     with translation.override(watched.language):
-        if watched.tab in WITH_LINES:
-            news = followed(replicas, cursor, rank=watched.rank, is_final=is_final)
+        if watched.tab in TABS_WITH_LOG_LINES:
+            news = log_update(replicas, cursor, rank=watched.rank, is_final=is_final)
             cursor, has_more = news.cursor, news.has_more
             is_other = news.is_new_attempt and before.cursor.attempt > 0
             if is_other or news.lines or news.skipped:
-                html = render_to_string("web/job/log_news.html", {"news": news})
-                messages.append(message("log", html, id=str(cursor)))
+                html = render_to_string("web/job/log_update.html", {"news": news})
+                messages.append(sse_event("log", html, id=str(cursor)))
         has_parts = is_old or state != before.state
         if has_parts:
-            messages.append(message("page", _parts(user, job, watched), id=str(cursor)))
+            messages.append(sse_event("page", _parts(user, job, watched), id=str(cursor)))
     is_over = is_final and not has_more and _logs_are_in(job)
-    return Look(messages, cursor, state, has_parts, has_more, is_over)
+    return JobUpdate(messages, cursor, state, has_parts, has_more, is_over)
 
 
-def _parts(user: User, job: Job, watched: Watched) -> str:
+def _parts(user: User, job: Job, watched: FollowedPage) -> str:
     if watched.tab == "full":
         view = LogView(reverse("web:logs_full", args=[job.label]), rank=watched.rank)
         log = log_bar(view, attempts_of(job))
         is_final = JobStatus(job.status) in JOB_FINAL
         context = {"job": job, "log": log, "is_final": is_final}
-        return render_to_string("web/logs_live.html", context)
-    page = story(user, job)
+        return render_to_string("web/job/log_page_live.html", context)
+    page = job_context(user, job)
     view = LogView(reverse("web:job_logs", args=[job.label]), rank=watched.rank)
     # Lines come by themselves; the log's own part would send all of them again.
     if watched.tab == "logs":
         part = {"log": log_bar(view, page["attempts"])}
     else:
-        part = part_of(watched.tab, job, page, view)
-    return render_to_string("web/job_live.html", page | part | {"tab": watched.tab})
+        part = tab_context(watched.tab, job, page, view)
+    return render_to_string("web/job/live.html", page | part | {"tab": watched.tab})
 
 
 def _last_replicas(job: Job) -> list[Replica]:

@@ -20,7 +20,7 @@ from portal.submission.replacement import job_replace
 from portal.submission.retries import job_retry, may_retry
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.job.stream import stream_address
-from portal.web.job.tabs import tab_context
+from portal.web.job.context import tab_context
 from portal.web.job.timeline import TABS, job_context
 from portal.web.logs.address import log_view
 from portal.web.request.form import limits, new_idempotency_key

@@ -15,9 +15,9 @@ from portal.jobs.filters import JobFilters
 from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
 from portal.web.jobs.context import filters_of
-from portal.web.streaming.event_stream import look, released
-from portal.web.templatetags.tessera import what
-from portal.web.wording.start_estimates import expected_of
+from portal.web.streaming.event_stream import release_connection, shared_read
+from portal.web.templatetags.tessera import device_label
+from portal.web.wording.start_estimates import expected_start
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 
 ROWS_AT_ONCE = 500
@@ -32,7 +32,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 async def jobs_csv(request: HttpRequest) -> HttpResponseBase:
     user = await request.auser()
-    await released()
+    await release_connection()
     if isinstance(user, AnonymousUser):
         return HttpResponseRedirect(f"{reverse('web:sign_in')}?next={reverse('web:jobs')}")
     filters = filters_of(user, request.GET)
@@ -50,27 +50,27 @@ async def jobs_csv(request: HttpRequest) -> HttpResponseBase:
 async def _lines(filters: JobFilters) -> AsyncIterator[str]:
     """No database connection is held between two parts."""
     # So that table programs read it as UTF-8.
-    yield "\ufeff" + as_lines([COLUMNS])
-    page = await look(_read, filters, "")
+    yield "\ufeff" + csv_lines([COLUMNS])
+    page = await shared_read(_read, filters, "")
     while page.rows:
-        yield as_lines(map(cells, page.rows))
+        yield csv_lines(map(csv_cells, page.rows))
         if not page.after:
             return
-        page = await look(_read, filters, page.after)
+        page = await shared_read(_read, filters, page.after)
 
 
 def _read(filters: JobFilters, after: str) -> Page:
     return page_of(filters.qs, filters.sorting, after=after, size=ROWS_AT_ONCE)
 
 
-def cells(job: Job) -> list[Any]:
+def csv_cells(job: Job) -> list[Any]:
     is_waiting = JobStatus(job.status) in JOB_WAITING
     reason = (job.reason or {}) if is_waiting else {}
-    expected = expected_of(job)
+    expected = expected_start(job)
     return [
         *(job.label, job.name, job.project.slug, job.owner.username, job.kind, job.status),
         *(reason.get("code", ""), reason.get("sentence", ""), job.position or ""),
-        *(_iso(expected.at if expected else None), what(job), job.time_limit_seconds),
+        *(_iso(expected.at if expected else None), device_label(job), job.time_limit_seconds),
         *(_iso(job.submitted_at), _iso(job.started_at), _iso(job.finished_at)),
     ]
 
@@ -79,16 +79,16 @@ def _iso(moment: datetime | None) -> str:
     return moment.isoformat(timespec="seconds") if moment else ""
 
 
-def as_lines(rows: Iterable[Iterable[Any]]) -> str:
+def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
     """CSV lines in which no cell is a formula."""
     echo = _Echo()
     writer = csv.writer(echo)
     for row in rows:
-        writer.writerow([harmless(str(cell)) for cell in row])
+        writer.writerow([escape_formula(str(cell)) for cell in row])
     return "".join(echo.lines)
 
 
-def harmless(text: str) -> str:
+def escape_formula(text: str) -> str:
     return f"'{text}" if text.lstrip(" ").startswith(FORMULA) else text
 
 

@@ -15,14 +15,14 @@ from portal.accounts.models import User
 from portal.jobs.paging import SIZE
 from portal.jobs.selectors import LABEL, jobs_visible_to
 from portal.web.jobs.context import filters_of
-from portal.web.queue.views import queue_parts
-from portal.web.streaming.event_stream import reader_of, seen_by, streamed
-from portal.web.streaming.page_parts import Pace, Parts, part_events
+from portal.web.queue.views import queue_context
+from portal.web.streaming.event_stream import event_stream_response, last_event_id, stream_user
+from portal.web.streaming.page_parts import PageParts, StreamPace, part_events
 
-PACE = Pace(busy=2, quiet=15)
-MOST_NEWS = 99
+PACE = StreamPace(min_seconds=2, max_seconds=15)
+MAX_NEWER = 99
 
-Look = Callable[..., Parts]
+Look = Callable[..., PageParts]
 
 
 async def jobs_stream(request: HttpRequest) -> HttpResponseBase:
@@ -34,22 +34,22 @@ async def queue_stream(request: HttpRequest) -> HttpResponseBase:
 
 
 async def _stream(request: HttpRequest, read: Look, bells: Iterable[str] = ()) -> HttpResponseBase:
-    user = await reader_of(request)
+    user = await stream_user(request)
     if user is None:
         return HttpResponse(status=401)
     events = part_events(
         user,
         partial(read, query=request.GET),
-        same=(read, request.GET.urlencode()),
+        share_key=(read, request.GET.urlencode()),
         language=getattr(request, "LANGUAGE_CODE", "en"),
         pace=PACE,
         bells=bells,
-        seen=seen_by(request),
+        last_id=last_event_id(request),
     )
-    return streamed(events)
+    return event_stream_response(events)
 
 
-def _look_at_jobs(user: User, query: QueryDict) -> Parts:
+def _look_at_jobs(user: User, query: QueryDict) -> PageParts:
     """The rows that stand on the page, which it names, and how many came since."""
     keys = _keys(query.getlist("row"))
     rows = list(jobs_visible_to(user).filter(pk__in=keys))
@@ -57,10 +57,10 @@ def _look_at_jobs(user: User, query: QueryDict) -> Parts:
     newer = filters.qs.filter(pk__gt=max(keys, default=0))
     context = {
         "jobs": rows,
-        "count": newer[:MOST_NEWS].count() if filters.sorting == ("-id",) else 0,
+        "count": newer[:MAX_NEWER].count() if filters.sorting == ("-id",) else 0,
         "query": _kept(query),
     }
-    return Parts(render_to_string("web/jobs_live.html", context), _bells(keys))
+    return PageParts(render_to_string("web/jobs/live.html", context), _bells(keys))
 
 
 def _kept(query: QueryDict) -> str:
@@ -77,7 +77,7 @@ def _bells(keys: Iterable[int]) -> tuple[str, ...]:
     return tuple(f"job:{pk}" for pk in keys)
 
 
-def _look_at_queue(user: User, query: QueryDict) -> Parts:
-    parts = queue_parts(user, query)
-    html = render_to_string("web/queue_live.html", parts | {"user": user})
-    return Parts(html, _bells(parts["keys"]))
+def _look_at_queue(user: User, query: QueryDict) -> PageParts:
+    parts = queue_context(user, query)
+    html = render_to_string("web/queue/live.html", parts | {"user": user})
+    return PageParts(html, _bells(parts["keys"]))

@@ -1,4 +1,4 @@
-"""The lines that a job's log shows: of one replica, or of all in the order of their arrival."""
+"""The log lines of a page: of one replica, or of a gang merged by arrival."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,96 +6,110 @@ from datetime import UTC, datetime
 from itertools import accumulate
 
 from portal.job_logs.reading import (
-    PIECE_BYTES,
+    CHUNK_BYTES,
     SEARCH_BYTES,
-    Line,
-    Piece,
+    LogChunk,
+    StoredLine,
+    count_lines,
     last_lines,
     lines_from,
-    lines_in,
     search,
 )
 from portal.jobs.models import Replica
-from portal.web.logs.text import shown
+from portal.web.logs.text import decode_line
 
-LINES = 1_000
-HITS = 200
-# A gang's replicas that "all" shows together; each of the others has its own page.
-TOGETHER = 32
+PAGE_LINES = 1_000
+MAX_HITS = 200
+# Replicas of a gang that "all" shows together; each of the others has a page of its own.
+MAX_REPLICAS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """`more`: bytes of it that are only in the raw log. `is_open`: its end has not come yet."""
+    """A line as a page shows it."""
 
     rank: int
     number: int
     text: str
     at: datetime | None = None
-    more: int = 0
+    omitted_bytes: int = 0
+    """Bytes of the line that only the raw log has."""
     is_open: bool = False
+    """The end of the line has not arrived yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """`on`: where to look on, as `rank-offset`; empty at the end."""
+    """The lines that match a search."""
 
     lines: list[LogLine]
-    on: str
+    next_position: str
+    """Where the search continues, as `rank-offset`; empty at the end of the log."""
 
 
-def drawn(line: Line) -> LogLine:
+def log_line(line: StoredLine) -> LogLine:
     at = datetime.fromtimestamp(line.at / 1000, UTC) if line.at else None
-    return LogLine(line.rank, line.number, shown(line.data), at, line.more, not line.is_whole)
+    return LogLine(
+        line.rank, line.number, decode_line(line.data), at, line.cut_bytes, not line.is_complete
+    )
 
 
-def merged(pieces: Iterable[Piece]) -> list[LogLine]:
-    """In the order of arrival; lines of one replica stay in theirs, also where clocks stepped."""
+def merge_by_arrival(chunks: Iterable[LogChunk]) -> list[LogLine]:
+    """In the order of arrival. Lines of one replica keep their order, even if its clock steps."""
     keyed = []
-    for piece in pieces:
-        latest = accumulate((line.at for line in piece.lines), max)
-        keyed += [(at, line.rank, line) for at, line in zip(latest, piece.lines, strict=True)]
-    return [drawn(line) for _, _, line in sorted(keyed, key=lambda k: (k[0], k[1], k[2].number))]
+    for chunk in chunks:
+        latest = accumulate((line.at for line in chunk.lines), max)
+        keyed += [(at, line.rank, line) for at, line in zip(latest, chunk.lines, strict=True)]
+    keyed.sort(key=lambda item: (item[0], item[1], item[2].number))
+    return [log_line(line) for _, _, line in keyed]
 
 
-def tail(replicas: Sequence[Replica], most: int = LINES) -> tuple[list[LogLine], dict[int, int]]:
-    """The last lines, and by rank the offset from which what comes later goes on."""
-    budget = max(16 * 1024, PIECE_BYTES // max(1, len(replicas)))
-    pieces = [(r.rank, last_lines(r, most, budget)) for r in replicas]
-    return merged(p for _, p in pieces)[-most:], {rank: piece.end for rank, piece in pieces}
+def tail(
+    replicas: Sequence[Replica], max_lines: int = PAGE_LINES
+) -> tuple[list[LogLine], dict[int, int]]:
+    """The last lines, and the offset after them by rank."""
+    budget = max(16 * 1024, CHUNK_BYTES // max(1, len(replicas)))
+    chunks = {r.rank: last_lines(r, max_lines, budget) for r in replicas}
+    lines = merge_by_arrival(chunks.values())[-max_lines:]
+    return lines, {rank: chunk.end for rank, chunk in chunks.items()}
 
 
-def page_of(replica: Replica, number: int) -> list[LogLine]:
-    """A page of one replica's log from line `number` on."""
-    return [drawn(line) for line in lines_from(replica, number, LINES).lines]
+def log_page(replica: Replica, number: int) -> list[LogLine]:
+    """One page of a replica's log, from line `number`."""
+    return [log_line(line) for line in lines_from(replica, number, PAGE_LINES).lines]
 
 
-def found(replicas: Sequence[Replica], words: str, on: str) -> Hits:
-    """Lines with the words, rank by rank, a bounded number and after a bounded look."""
-    rank, start = _place(on)
-    hits: list[Line] = []
-    left = SEARCH_BYTES
+def search_logs(replicas: Sequence[Replica], words: str, position: str) -> Hits:
+    """Lines that contain the words, rank by rank. Both the hits and the bytes searched are
+    bounded."""
+    rank, start = _parse_position(position)
+    hits: list[StoredLine] = []
+    budget = SEARCH_BYTES
     for replica in replicas:
         if replica.rank < rank:
             continue
         begin = start if replica.rank == rank else 0
-        if len(hits) == HITS or left <= 0:
-            return Hits([drawn(line) for line in hits], f"{replica.rank}-{begin}")
-        here = search(replica, words, start=begin, most=HITS - len(hits), budget=left)
-        hits += here.lines
-        left -= here.looked_at
-        if here.next is not None:
-            return Hits([drawn(line) for line in hits], f"{replica.rank}-{here.next}")
-    return Hits([drawn(line) for line in hits], "")
+        if len(hits) == MAX_HITS or budget <= 0:
+            return _hits(hits, f"{replica.rank}-{begin}")
+        result = search(replica, words, start=begin, max_hits=MAX_HITS - len(hits), budget=budget)
+        hits += result.lines
+        budget -= result.bytes_searched
+        if result.next_offset is not None:
+            return _hits(hits, f"{replica.rank}-{result.next_offset}")
+    return _hits(hits, "")
 
 
-def _place(on: str) -> tuple[int, int]:
-    rank, _, start = on.partition("-")
+def _hits(lines: list[StoredLine], next_position: str) -> Hits:
+    return Hits([log_line(line) for line in lines], next_position)
+
+
+def _parse_position(position: str) -> tuple[int, int]:
+    rank, _, start = position.partition("-")
     if rank.isascii() and rank.isdecimal() and start.isascii() and start.isdecimal():
         return int(rank[:6]), int(start[:18])
     return 0, 0
 
 
-def count(replicas: Iterable[Replica]) -> int:
+def line_count(replicas: Iterable[Replica]) -> int:
     """All lines that have arrived."""
-    return sum(lines_in(replica) for replica in replicas)
+    return sum(count_lines(replica) for replica in replicas)

@@ -9,34 +9,34 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from portal.accounts.models import Membership, Role, User
-from portal.jobs.bulk_cancel import cancel_right
+from portal.jobs.bulk_cancel import cancel_permission
 from portal.jobs.models import Job
-from portal.planning.estimates import why_no_estimate
-from portal.planning.queue_selectors import Leaving
-from portal.web.wording.labels import Badge, between, duration
-from portal.web.wording.messages import here, told
+from portal.planning.estimates import no_estimate_for_job
+from portal.planning.queue_selectors import EndingJob
+from portal.web.wording.labels import Badge, duration, elapsed
+from portal.web.wording.messages import message_text, stored_text
 from portal.web.wording.reason_badges import reason_badge
-from portal.web.wording.start_estimates import Expected, expected_of
+from portal.web.wording.start_estimates import ExpectedStart, expected_start
 from scheduler.core.model.states import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class QueueViewer:
     """Who reads: the projects whose names they know (None: all), the ones whose approvals they
     decide, and what they may end or hold. `sees_names`: names of everybody, by the platform's
     setting."""
 
     user: User
     member_of: frozenset[int] | None
-    runs: frozenset[int]
-    right: Callable[[Job], bool]
+    administers: frozenset[int]
+    may_cancel: Callable[[Job], bool]
     sees_names: bool
 
     def may_open(self, job: Job) -> bool:
         return self.member_of is None or job.project_id in self.member_of
 
     def decides(self, job: Job) -> bool:
-        return self.user.is_platform_admin or job.project_id in self.runs
+        return self.user.is_platform_admin or job.project_id in self.administers
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,59 +46,59 @@ class QueueRow:
 
     job: Job
     is_mine: bool
-    is_known: bool
-    is_open: bool
+    shows_names: bool
+    may_open: bool
     badge: Badge
     sentence: str = ""
     unblocks: str = ""
-    expected: Expected | None = None
+    expected: ExpectedStart | None = None
     no_estimate: str = ""
     waited: str = ""
-    most: str = ""
+    time_left_limit: str = ""
     factors: list[str] = field(default_factory=list)
     may_hold: bool = False
     may_release: bool = False
     may_decide: bool = False
 
 
-def reader_of(user: User, *, names: str) -> Reader:
+def queue_viewer(user: User, *, names: str) -> QueueViewer:
     """`names`: the platform's setting, "all" or "own". One or two queries."""
     roles = dict(Membership.objects.filter(user=user).values_list("project_id", "role"))
-    return Reader(
+    return QueueViewer(
         user=user,
         member_of=None if user.is_platform_admin else frozenset(roles),
-        runs=frozenset(pk for pk, role in roles.items() if role == Role.ADMIN),
-        right=cancel_right(user),
+        administers=frozenset(pk for pk, role in roles.items() if role == Role.ADMIN),
+        may_cancel=cancel_permission(user),
         sees_names=names == "all",
     )
 
 
-def queue_row(job: Job, reader: Reader, bypass_limit: int) -> QueueRow:
+def queue_row(job: Job, viewer: QueueViewer, bypass_limit: int) -> QueueRow:
     reason = job.reason or {}
-    is_open = reader.may_open(job)
-    is_known = is_open or reader.sees_names
-    may = reader.right(job)
-    none = why_no_estimate(job)
+    is_open = viewer.may_open(job)
+    is_known = is_open or viewer.sees_names
+    may = viewer.may_cancel(job)
+    none = no_estimate_for_job(job)
     return QueueRow(
         job=job,
-        is_mine=job.owner_id == reader.user.pk,
-        is_known=is_known,
-        is_open=is_open,
+        is_mine=job.owner_id == viewer.user.pk,
+        shows_names=is_known,
+        may_open=is_open,
         badge=reason_badge(str(reason.get("code", ""))),
-        sentence=told(reason) if is_known else "",
-        unblocks=told(reason, "unblocks") if is_open else "",
-        expected=expected_of(job),
-        no_estimate=here(none) if none else "",
-        waited=between(job.queued_at or job.submitted_at, None),
-        most=duration(max(0, job.time_limit_seconds - job.attained_seconds)),
+        sentence=stored_text(reason) if is_known else "",
+        unblocks=stored_text(reason, "unblocks") if is_open else "",
+        expected=expected_start(job),
+        no_estimate=message_text(none) if none else "",
+        waited=elapsed(job.queued_at or job.submitted_at, None),
+        time_left_limit=duration(max(0, job.time_limit_seconds - job.attained_seconds)),
         factors=_factors(job, bypass_limit),
         may_hold=may and not job.held_by,
-        may_release=_may_release(job, reader, may=may),
-        may_decide=job.status == JobStatus.AWAITING_APPROVAL and reader.decides(job),
+        may_release=_may_release(job, viewer, may=may),
+        may_decide=job.status == JobStatus.AWAITING_APPROVAL and viewer.decides(job),
     )
 
 
-def _may_release(job: Job, reader: Reader, *, may: bool) -> bool:
+def _may_release(job: Job, reader: QueueViewer, *, may: bool) -> bool:
     if not (may and job.held_by):
         return False
     return job.held_by == reader.user.username or reader.decides(job)
@@ -125,20 +125,20 @@ def _factors(job: Job, bypass_limit: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LeavingRow:
-    leaving: Leaving
+    leaving: EndingJob
     is_mine: bool
-    is_known: bool
-    is_open: bool
-    left: str
+    shows_names: bool
+    may_open: bool
+    remaining: str
 
 
-def leaving_row(leaving: Leaving, reader: Reader) -> LeavingRow:
+def leaving_row(leaving: EndingJob, viewer: QueueViewer) -> LeavingRow:
     job = leaving.job
-    is_open = reader.may_open(job)
+    is_open = viewer.may_open(job)
     return LeavingRow(
         leaving=leaving,
-        is_mine=job.owner_id == reader.user.pk,
-        is_known=is_open or reader.sees_names,
-        is_open=is_open,
-        left=between(timezone.now(), leaving.until),
+        is_mine=job.owner_id == viewer.user.pk,
+        shows_names=is_open or viewer.sees_names,
+        may_open=is_open,
+        remaining=elapsed(timezone.now(), leaving.ends_at),
     )

@@ -14,15 +14,15 @@ from portal.jobs.models import Job
 from portal.web.request.form_conditions import (
     EXTRAS,
     RETRIES,
-    amounts,
-    amounts_like,
-    conditions,
-    conditions_like,
-    number,
-    still_ahead,
-    words_of,
+    amount_values,
+    condition_values,
+    parse_amounts,
+    parse_conditions,
+    parse_number,
+    split_words,
+    start_condition_values,
 )
-from portal.web.wording.messages import told_sentence
+from portal.web.wording.messages import translated
 from scheduler.core.request import (
     JobRequest,
     RequestLimits,
@@ -32,13 +32,13 @@ from scheduler.core.request import (
 )
 
 # Amounts that are no profile. Whole GPUs of one model are "gpus:H200".
-WHOLE, SHARE, MEMORY = "gpus", "mps", "memory"
+WHOLE_GPUS, MPS_SHARE, BY_MEMORY = "gpus", "mps", "memory"
 # Runs in every runtime and image: it tells which device it was given.
-EXAMPLE = ("sh", "-c", 'echo "Hello from $NVIDIA_VISIBLE_DEVICES"; sleep 20; echo done')
+EXAMPLE_COMMAND = ("sh", "-c", 'echo "Hello from $NVIDIA_VISIBLE_DEVICES"; sleep 20; echo done')
 DEFAULTS = {
     "name": "hello",
     "image": "tessera-example:latest",
-    "command": shlex.join(EXAMPLE),
+    "command": shlex.join(EXAMPLE_COMMAND),
     "amount": "",
     "gpus": "1",
     "threads": "25",
@@ -60,14 +60,14 @@ DEFAULTS = {
 
 
 @dataclass(slots=True)
-class Asked:
+class FilledForm:
     """A form as it was filled in, with what came of reading it. `errors` by form field."""
 
     values: dict[str, str]
     request: JobRequest | None = None
     errors: dict[str, str] = field(default_factory=dict)
 
-    def refuse(self, path: str, sentence: str) -> None:
+    def add_error(self, path: str, sentence: str) -> None:
         """Note what is wrong with the request's field beside the form's own."""
         self.errors.setdefault(_form_field(path, self.values["amount"]), sentence)
 
@@ -82,23 +82,25 @@ def limits() -> RequestLimits:
     )
 
 
-def new_key() -> str:
+def new_idempotency_key() -> str:
     """Of one form: sent twice, it is one job."""
     return secrets.token_urlsafe(16)
 
 
-def fresh(project: str) -> dict[str, str]:
+def new_form(project: str) -> dict[str, str]:
     """A new form, with a key that makes a double submit one job."""
-    return DEFAULTS | {"project": project, "key": new_key()}
+    return DEFAULTS | {"project": project, "key": new_idempotency_key()}
 
 
-def like(job: Job, project: str, changes: Mapping[str, Any] | None = None) -> dict[str, str]:
+def form_from_job(
+    job: Job, project: str, changes: Mapping[str, Any] | None = None
+) -> dict[str, str]:
     """A new form filled in as the job was asked for, with these fields of the request changed."""
     asked = job.request | (changes or {})
-    return filled_with(asked, project, job.request["device"]) | still_ahead(job)
+    return form_from_request(asked, project, job.request["device"]) | start_condition_values(job)
 
 
-def filled_with(
+def form_from_request(
     asked: Mapping[str, Any], project: str, device: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
     """A new form filled in with a request as it is stored. `device`: of the request as it was first
@@ -111,11 +113,11 @@ def filled_with(
     filled["backend"] = asked.get("backend", DEFAULTS["backend"])
     filled["command"] = shlex.join(asked["command"])
     filled["env"] = "\n".join(f"{name}={value}" for name, value in asked["env"].items())
-    extras = amounts_like(asked, device or asked["device"]) | conditions_like(asked)
-    return fresh(project) | filled | _device_like(asked["device"]) | extras
+    extras = amount_values(asked, device or asked["device"]) | condition_values(asked)
+    return new_form(project) | filled | _device_like(asked["device"]) | extras
 
 
-def changed(values: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
+def with_changes(values: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
     """The form with these fields of the request changed, and all else as it was typed."""
     plain = ("replicas", "time_limit", "topology")
     filled = {name: str(changes[name]) for name in plain if name in changes}
@@ -125,10 +127,10 @@ def changed(values: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, 
 
 
 def _device_like(device: Mapping[str, Any]) -> dict[str, str]:
-    ways = (way for way in (WHOLE, SHARE, MEMORY) if way in device)
+    ways = (way for way in (WHOLE_GPUS, MPS_SHARE, BY_MEMORY) if way in device)
     filled = {"amount": next(ways, str(device.get("mig", "")))}
     filled["models"] = " ".join(device.get("models", ()))
-    if WHOLE in device:
+    if WHOLE_GPUS in device:
         filled["gpus"] = str(device["gpus"])
     if share := device.get("mps"):
         filled |= {"threads": str(share["threads"]), "share_memory": share["memory"]}
@@ -138,23 +140,23 @@ def _device_like(device: Mapping[str, Any]) -> dict[str, str]:
     return filled
 
 
-def as_curl(request: JobRequest, url: str) -> str:
+def curl_command(request: JobRequest, url: str) -> str:
     """The same request as one call of REST, safe to paste into a shell."""
     body = json.dumps(request_as_dict(request), ensure_ascii=False)
     rest = shlex.join([url, "-H", "Content-Type: application/json", "-d", body])
     return f'curl -H "Authorization: Bearer $TESSERA_TOKEN" {rest}'
 
 
-def read(form: Mapping[str, str]) -> Asked:
+def parse_form(form: Mapping[str, str]) -> FilledForm:
     """The form as a checked request; every problem beside its field, nothing typed is lost."""
     values = {name: form.get(name, "")[:65_536] for name in (*DEFAULTS, "project", "key")}
-    asked = Asked(values)
+    asked = FilledForm(values)
     body = _body(values, asked.errors)
     try:
         request = parse_request(body, limits())
     except RequestRefused as refused:
         for error in refused.errors:
-            asked.refuse(error.field, told_sentence(error.sentence))
+            asked.add_error(error.field, translated(error.sentence))
     else:
         asked.request = request if not asked.errors else None
     return asked
@@ -167,29 +169,29 @@ def _body(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     }
     body["backend"] = values["backend"] or DEFAULTS["backend"]
     body |= {name: values[name] for name in ("cpu", "memory") if values[name]}
-    body["replicas"] = number(values["replicas"])
+    body["replicas"] = parse_number(values["replicas"])
     body["command"] = _words(values["command"], errors)
     body["env"] = _env(values["env"], errors)
     if device := _device(values, errors):
         body["device"] = device
-    return body | amounts(values) | conditions(values)
+    return body | parse_amounts(values) | parse_conditions(values)
 
 
 def _device(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     amount = values["amount"]
     device: dict[str, Any] = {}
-    models = words_of(values["models"])
-    if model := of_model(amount):
+    models = split_words(values["models"])
+    if model := amount_model(amount):
         if models and models != [model]:
             said = _("The card says %(model)s: leave this empty, or choose any whole GPU")
             errors["models"] = said % {"model": model}
         models = [model]
-    if is_whole(amount):
-        device = {"gpus": number(values["gpus"])}
-    elif amount == SHARE:
-        threads = number(values["threads"])
+    if is_gpu_count(amount):
+        device = {"gpus": parse_number(values["gpus"])}
+    elif amount == MPS_SHARE:
+        threads = parse_number(values["threads"])
         device = {"mps": {"threads": threads, "memory": values["share_memory"]}}
-    elif amount == MEMORY:
+    elif amount == BY_MEMORY:
         isolation = values["isolation"] or DEFAULTS["isolation"]
         device = {"memory": values["device_memory"], "isolation": isolation}
     elif amount:
@@ -199,13 +201,13 @@ def _device(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     return device
 
 
-def is_whole(amount: str) -> bool:
-    return amount.partition(":")[0] == WHOLE
+def is_gpu_count(amount: str) -> bool:
+    return amount.partition(":")[0] == WHOLE_GPUS
 
 
-def of_model(amount: str) -> str:
+def amount_model(amount: str) -> str:
     """The model that an amount of whole GPUs names."""
-    return amount.partition(":")[2] if is_whole(amount) else ""
+    return amount.partition(":")[2] if is_gpu_count(amount) else ""
 
 
 def _words(text: str, errors: dict[str, str]) -> list[str]:
@@ -238,7 +240,7 @@ def _form_field(path: str, amount: str) -> str:
         }
         if path.startswith("device.models"):
             return "models"
-        return "gpus" if is_whole(amount) else parts.get(path, "amount")
+        return "gpus" if is_gpu_count(amount) else parts.get(path, "amount")
     if head == "retries":
         fields = {word: name for name, word in RETRIES.items()}
         return fields.get(path.removeprefix("retries."), "infrastructure_retries")

@@ -19,17 +19,17 @@ RETRIES = {"infrastructure_retries": "infrastructure", "user_retries": "user"}
 EXTRAS = CONDITIONS | AMOUNTS | dict.fromkeys(RETRIES, "")
 LISTS = ("after", "needs", "tolerates")
 YES_OR_NO = {"yes": True, "no": False}
-MOST_CHANGED = 2_000
+MAX_CHANGES_LENGTH = 2_000
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Words between blanks or commas."""
     return text.replace(",", " ").split()
 
 
-def conditions(values: Mapping[str, str]) -> dict[str, Any]:
+def parse_conditions(values: Mapping[str, str]) -> dict[str, Any]:
     """The request's fields, of the form's."""
-    found: dict[str, Any] = {name: words_of(values[name]) for name in LISTS}
+    found: dict[str, Any] = {name: split_words(values[name]) for name in LISTS}
     found["begin_at"] = values["begin_at"].strip()
     body = {name: value for name, value in found.items() if value}
     if values["preemptible"]:
@@ -37,21 +37,23 @@ def conditions(values: Mapping[str, str]) -> dict[str, Any]:
     return body
 
 
-def amounts(values: Mapping[str, str]) -> dict[str, Any]:
+def parse_amounts(values: Mapping[str, str]) -> dict[str, Any]:
     """The request's fields, of the form's."""
     body: dict[str, Any] = {name: text for name in AMOUNTS if (text := values[name].strip())}
     if "processes" in body:
-        body["processes"] = number(body["processes"])
-    retries = {word: number(values[name]) for name, word in RETRIES.items() if values[name].strip()}
+        body["processes"] = parse_number(body["processes"])
+    retries = {
+        word: parse_number(values[name]) for name, word in RETRIES.items() if values[name].strip()
+    }
     return body | ({"retries": retries} if retries else {})
 
 
-def number(text: str) -> int | str:
+def parse_number(text: str) -> int | str:
     """A whole number where it is one; else as typed, for the one check to refuse."""
     return int(text) if text.strip().lstrip("-").isdecimal() and len(text) < 10 else text
 
 
-def amounts_like(asked: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, str]:
+def amount_values(asked: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, str]:
     """The form's fields, of a request for this device. A number of processes that nobody chose is
     left out, as it follows the GPUs."""
     filled = {name: str(asked[name]) for name in ("shm", "disk", "grace", "kind") if name in asked}
@@ -64,8 +66,8 @@ def amounts_like(asked: Mapping[str, Any], device: Mapping[str, Any]) -> dict[st
     return filled
 
 
-def conditions_like(asked: Mapping[str, Any]) -> dict[str, str]:
-    """The form's fields, of a request, but for `still_ahead`."""
+def condition_values(asked: Mapping[str, Any]) -> dict[str, str]:
+    """The form's fields, of a request, but for `start_condition_values`."""
     filled = {name: " ".join(asked.get(name, ())) for name in ("needs", "tolerates")}
     by_priority = asked["priority"] == "low"
     if (makes_way := asked.get("preemptible", by_priority)) != by_priority:
@@ -73,7 +75,7 @@ def conditions_like(asked: Mapping[str, Any]) -> dict[str, str]:
     return filled
 
 
-def still_ahead(job: Job) -> dict[str, str]:
+def start_condition_values(job: Job) -> dict[str, str]:
     """When and after what it was to begin. What is over by now is left out: a time that has passed,
     and other jobs to wait for once it waits no more."""
     filled = {}
@@ -84,11 +86,11 @@ def still_ahead(job: Job) -> dict[str, str]:
     return filled
 
 
-def changes_in(text: str) -> dict[str, Any]:
+def parse_changes(text: str) -> dict[str, Any]:
     """The changes of a request that an address or a button asks for; nothing where they make no
     sense."""
     try:
-        changes = json.loads(text) if 0 < len(text) <= MOST_CHANGED else {}
+        changes = json.loads(text) if 0 < len(text) <= MAX_CHANGES_LENGTH else {}
     except ValueError:
         return {}
     if not isinstance(changes, dict) or not changes.keys() <= CHANGEABLE:

@@ -8,31 +8,39 @@ from django.utils.translation import gettext as _
 
 from portal.accounts.models import Project, User
 from portal.catalogue.models import Template
-from portal.catalogue.selectors import require_image, template_visible
+from portal.catalogue.selectors import require_image_allowed, visible_template
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_visible
-from portal.web.request.cards import Cards
-from portal.web.request.form import Asked, filled_with, fresh, like, read
-from portal.web.request.form_conditions import changes_in
-from portal.web.request.quick_starts import start_values
-from portal.web.wording.messages import told_refusal
+from portal.web.request.cards import CardDeck
+from portal.web.request.form import (
+    FilledForm,
+    form_from_job,
+    form_from_request,
+    new_form,
+    parse_form,
+)
+from portal.web.request.form_conditions import parse_changes
+from portal.web.request.quick_starts import quick_start_values
+from portal.web.wording.messages import refusal_text
 
-MOST_DIGITS = 18
+MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class Prefill:
     """A form as it is first shown. `copy_of`: the job that somebody clones; `template`: the one
     that somebody took. `missing`: why what the address names is not there."""
 
-    asked: Asked
+    form: FilledForm
     copy_of: Job | None = None
     template: Template | None = None
     missing: str = ""
 
 
-def begun(user: User, query: Mapping[str, str], projects: Sequence[Project], cards: Cards) -> Begun:
+def prefill(
+    user: User, query: Mapping[str, str], projects: Sequence[Project], cards: CardDeck
+) -> Prefill:
     """The address may name a job (`like`, with a `change`), a template or a start, and beside them
     a `project` and an `amount`."""
     slugs = [project.slug for project in projects]
@@ -41,43 +49,43 @@ def begun(user: User, query: Mapping[str, str], projects: Sequence[Project], car
         job = job_visible(user, query["like"]) if query.get("like") else None
         template = _template(user, query["template"]) if query.get("template") else None
     except Refused as refused:
-        missing = told_refusal(refused)
-    start = start_values(query.get("start", ""))
+        missing = refusal_text(refused)
+    start = quick_start_values(query.get("start", ""))
     source = job or (None if template or start is not None else _last_of(user))
     place = source.project if source else template.project if template else None
     home = place.slug if place else ""
     wanted = (query.get("project", ""), home, *slugs)
     project = next((slug for slug in wanted if slug in slugs), "")
     if source:
-        values = like(source, project, changes_in(query.get("change", "")))
+        values = form_from_job(source, project, parse_changes(query.get("change", "")))
     elif template:
-        values = filled_with(template.request, project)
+        values = form_from_request(template.request, project)
     else:
-        values = {**fresh(project), **(start or {})}
-    values["amount"] = query.get("amount") or values["amount"] or cards.first
-    asked = _today(cards.named(values), projects)
+        values = {**new_form(project), **(start or {})}
+    values["amount"] = query.get("amount") or values["amount"] or cards.default_amount
+    asked = _today(cards.normalized(values), projects)
     if job and home not in slugs and not query.get("project"):
         said = _("You cannot start work in %(project)s, where this job was. Choose another project")
         asked.errors["project"] = said % {"project": home}
-    return Begun(asked, job, template, missing)
+    return Prefill(asked, job, template, missing)
 
 
 def _template(user: User, ref: str) -> Template:
-    is_number = ref.isascii() and ref.isdigit() and len(ref) <= MOST_DIGITS
-    return template_visible(user, int(ref) if is_number else 0)
+    is_number = ref.isascii() and ref.isdigit() and len(ref) <= MAX_DIGITS
+    return visible_template(user, int(ref) if is_number else 0)
 
 
 def _last_of(user: User) -> Job | None:
     return Job.objects.filter(owner=user).select_related("project").order_by("-id").first()
 
 
-def _today(values: dict[str, str], projects: Sequence[Project]) -> Asked:
+def _today(values: dict[str, str], projects: Sequence[Project]) -> FilledForm:
     """The form, with what today's limits and its project's list of images say of it."""
-    asked = read(values)
+    asked = parse_form(values)
     project = next((one for one in projects if one.slug == values["project"]), None)
     if project:
         try:
-            require_image(project, values["image"])
+            require_image_allowed(project, values["image"])
         except Refused as refused:
-            asked.refuse(refused.field, told_refusal(refused))
+            asked.add_error(refused.field, refusal_text(refused))
     return asked

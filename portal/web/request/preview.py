@@ -13,20 +13,20 @@ from django.utils.translation import gettext_lazy, ngettext
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import User
 from portal.errors import Refused
-from portal.planning.estimates import as_dict, no_estimate
-from portal.quotas.limits import Against
-from portal.submission.dry_run import Foreseen, Given, Verdict, foresee
-from portal.web.job.status_panel import LOOK
-from portal.web.request.form import Asked
+from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
+from portal.quotas.limits import LimitEffect
+from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice, dry_run
+from portal.web.job.status_panel import REASON_STYLES
+from portal.web.request.form import FilledForm
 from portal.web.templatetags.console import gpu_hours
-from portal.web.wording.evidence import evidence_of
-from portal.web.wording.labels import duration, memory, share
-from portal.web.wording.messages import here, told, told_refusal
-from portal.web.wording.start_estimates import expected
+from portal.web.wording.evidence import evidence_rows
+from portal.web.wording.labels import duration, memory_label, share_label
+from portal.web.wording.messages import message_text, refusal_text, stored_text
+from portal.web.wording.start_estimates import start_from_estimate
 from scheduler.core.model.reasons import ReasonClass
 
 # What the form calls its fields.
-LABELS = {
+FIELD_LABELS = {
     "name": gettext_lazy("Name"),
     "project": gettext_lazy("Project"),
     "image": gettext_lazy("Image"),
@@ -67,7 +67,7 @@ Offer = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Answer:
+class PreviewPanel:
     """The panel beside the form. `figures`: name, value, unit. `verb` is what the button says.
     `limits`: what each limit has left after it, and whether it is over. `wrong`: a field's label
     and what is wrong with it. `instead`: other requests, under a title."""
@@ -82,96 +82,101 @@ class Answer:
     limits: list[tuple[str, bool]] = field(default_factory=list)
     code: str = ""
     evidence: list[tuple[str, str]] = field(default_factory=list)
-    wrong: list[tuple[str, str]] = field(default_factory=list)
-    instead: tuple[str, list[Offer]] = ("", [])
+    field_errors: list[tuple[str, str]] = field(default_factory=list)
+    alternatives: tuple[str, list[Offer]] = ("", [])
 
 
-def answer_to(user: User, asked: Asked) -> Answer:
+def preview_request(user: User, asked: FilledForm) -> PreviewPanel:
     """What would happen if the form were submitted now. Changes nothing."""
     if asked.request is None:
         return _incomplete(asked.errors)
     try:
-        found = foresee(user=user, request=asked.request)
+        found = dry_run(user=user, request=asked.request)
     except Refused as refused:
-        return Answer("bad", "x", _("This is refused"), told_refusal(refused), _("Request"))
+        return PreviewPanel("bad", "x", _("This is refused"), refusal_text(refused), _("Request"))
     answer = _told(found)
-    if found.verdict is not Verdict.NEVER:
+    if found.verdict is not DryRunVerdict.NEVER:
         answer.figures = _figures(found)
-    answer.limits = limits(found)
-    title = _("Could run here") if found.verdict is Verdict.NEVER else _("Would start now")
-    offers = [(here(one.said), json.dumps(one.changes, sort_keys=True)) for one in found.instead]
-    answer.instead = title, offers
+    answer.limits = limit_lines(found)
+    title = _("Could run here") if found.verdict is DryRunVerdict.NEVER else _("Would start now")
+    offers = [
+        (message_text(one.said), json.dumps(one.changes, sort_keys=True))
+        for one in found.alternatives
+    ]
+    answer.alternatives = title, offers
     return answer
 
 
-def answer_later(asked: Asked) -> Answer:
+def pending_preview(asked: FilledForm) -> PreviewPanel:
     """What stands there until the planner was asked."""
     if asked.request is None:
         return _incomplete(asked.errors)
     sentence = _("The cluster is large: its answer is here in a moment")
-    return Answer("wait", "clock", _("The planner looks at it"), sentence, _("Request"))
+    return PreviewPanel("wait", "clock", _("The planner looks at it"), sentence, _("Request"))
 
 
-def _told(found: Foreseen) -> Answer:
+def _told(found: DryRunResult) -> PreviewPanel:
     reason = found.reason or {}
     match found.verdict:
-        case Verdict.NEVER:
+        case DryRunVerdict.NEVER:
             return _because(reason, "bad", "x", _("This can never run here"), _("Request"))
-        case Verdict.NOW:
+        case DryRunVerdict.NOW:
             return _placed(found)
-        case Verdict.SOON:
+        case DryRunVerdict.SOON:
             title, verb = _("Can start in a moment"), _("Request and start")
             return _because(reason, "ok", "check", title, verb)
-        case Verdict.APPROVAL:
+        case DryRunVerdict.APPROVAL:
             reason = found.approval.as_dict() if found.approval else {}
             title, verb = _("An admin would have to approve it first"), _("Request and ask")
-        case Verdict.WAIT:
+        case DryRunVerdict.WAIT:
             title, verb = _would_wait(found), _("Request and wait")
-    cls, icon = LOOK[ReasonClass(reason["class"])]
+    cls, icon = REASON_STYLES[ReasonClass(reason["class"])]
     return _because(reason, cls, icon, title, verb)
 
 
-def _would_wait(found: Foreseen) -> str:
-    if found.start is None:
+def _would_wait(found: DryRunResult) -> str:
+    if found.estimate is None:
         begin_at = found.begins_at
         code = (found.reason or {}).get("code", "")
-        return _("Would wait; %(why)s") % {"why": here(no_estimate(code, begin_at))}
-    wait = expected(as_dict(found.start))
+        return _("Would wait; %(why)s") % {
+            "why": message_text(no_estimate_for_code(code, begin_at))
+        }
+    wait = start_from_estimate(estimate_as_dict(found.estimate))
     if wait.low == wait.high:
         return _("Would wait, probably about %(about)s") % {"about": wait.about}
     words = {"about": wait.about, "low": wait.low, "high": wait.high}
     return _("Would wait, probably about %(about)s (%(low)s to %(high)s)") % words
 
 
-def _incomplete(errors: dict[str, str]) -> Answer:
+def _incomplete(errors: dict[str, str]) -> PreviewPanel:
     count = len(errors)
     sentence = ngettext("%(n)s field needs another look", "%(n)s fields need another look", count)
-    wrong = [(str(LABELS.get(name, name)), said) for name, said in errors.items()]
+    wrong = [(str(FIELD_LABELS.get(name, name)), said) for name, said in errors.items()]
     title, verb = _("Not complete yet"), _("Request")
-    return Answer("warn", "alert", title, sentence % {"n": count}, verb, wrong=wrong)
+    return PreviewPanel("warn", "alert", title, sentence % {"n": count}, verb, field_errors=wrong)
 
 
-def _because(said: Mapping[str, Any], cls: str, icon: str, title: str, verb: str) -> Answer:
+def _because(said: Mapping[str, Any], cls: str, icon: str, title: str, verb: str) -> PreviewPanel:
     """With a reason as the user may read it."""
-    sentence, helps = told(said), told(said, "unblocks")
+    sentence, helps = stored_text(said), stored_text(said, "unblocks")
     if helps:
         sentence = _("%(first)s. %(then)s") % {"first": sentence, "then": helps}
-    answer = Answer(cls, icon, title, sentence, verb, code=said["code"])
-    answer.evidence = evidence_of(dict(said))
+    answer = PreviewPanel(cls, icon, title, sentence, verb, code=said["code"])
+    answer.evidence = evidence_rows(dict(said))
     return answer
 
 
-def _placed(found: Foreseen) -> Answer:
+def _placed(found: DryRunResult) -> PreviewPanel:
     if found.carves:
         sentence = _("Its slices are carved in seconds; what runs beside them goes on")
     else:
         sentence = _("What it needs is free and ready")
-    places = [f"{one.node}, GPU {one.gpu}{_part(one)}" for one in found.given]
+    places = [f"{one.node}, GPU {one.gpu}{_part(one)}" for one in found.devices]
     title, verb = _("Can start now"), _("Request and start")
-    return Answer("ok", "check", title, sentence, verb, places=places)
+    return PreviewPanel("ok", "check", title, sentence, verb, places=places)
 
 
-def _figures(found: Foreseen) -> list[tuple[str, str, str]]:
+def _figures(found: DryRunResult) -> list[tuple[str, str, str]]:
     return [
         (_("Holds"), as_gpus(found.units), "GPU"),
         (_("For at most"), duration(found.request.time_limit_seconds), ""),
@@ -179,22 +184,22 @@ def _figures(found: Foreseen) -> list[tuple[str, str, str]]:
     ]
 
 
-def _part(device: Given) -> str:
+def _part(device: PlannedDevice) -> str:
     """Which part of its GPU; nothing of a whole one."""
     if device.threads:
-        return f", {share(device.threads, memory(device.memory_mib))}"
+        return f", {share_label(device.threads, memory_label(device.memory_mib))}"
     return f", {device.profile}" if device.profile else ""
 
 
-def limits(found: Foreseen) -> list[tuple[str, bool]]:
+def limit_lines(found: DryRunResult) -> list[tuple[str, bool]]:
     """What each quota and budget has used after it; that there is none is told, too."""
-    if not found.against:
+    if not found.limits:
         said = _("%(project)s has no quota and no budget: nothing limits it")
         return [(said % {"project": found.request.project}, False)]
-    return [(_limit(found.request.project, one), one.is_over) for one in found.against]
+    return [(_limit(found.request.project, one), one.is_exceeded) for one in found.limits]
 
 
-def _limit(project: str, one: Against) -> str:
+def _limit(project: str, one: LimitEffect) -> str:
     whose = _("project %(project)s") % {"project": project}
     if one.user:
         whose = _("you in %(project)s") % {"project": project}
@@ -203,7 +208,7 @@ def _limit(project: str, one: Against) -> str:
         words = {
             "after": gpu_hours(one.after),
             "limit": gpu_hours(one.limit),
-            "left": as_gpus(one.left // SECONDS_PER_HOUR, up=False),
+            "left": as_gpus(one.remaining // SECONDS_PER_HOUR, round_up=False),
             "whose": whose,
             "until": ends.strftime("%Y-%m-%d"),
         }

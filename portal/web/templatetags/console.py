@@ -3,17 +3,13 @@
 from django import template
 from django.utils.translation import gettext as _
 
-from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import User
 from portal.submission import approvals as approving
+from portal.web.wording.labels import gpu_hours
 
 register = template.Library()
 
-
-@register.filter
-def gpu_hours(unit_seconds: int) -> str:
-    """GPU-hours, rounded up to hundredths."""
-    return as_gpus(-(-unit_seconds // SECONDS_PER_HOUR))
+register.filter(gpu_hours)
 
 
 @register.filter

@@ -1,5 +1,6 @@
-"""How statuses, times and amounts are said on pages: one place for words, icons and colours."""
+"""Statuses, durations and amounts as pages show them: one place for words, icons and colours."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,14 +9,18 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from agents.contract.units import SECONDS_PER_HOUR, as_gpus
+from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus, NodeStatus
 
 NBSP = "\u00a0"
+# Between the number and the unit of "8GiB".
+UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A status as people see it: colour class, icon and word, always all three."""
+    """A status as colour class, icon and word: a page always shows all three."""
 
     cls: str
     icon: str
@@ -47,7 +52,7 @@ NODE_BADGES: dict[str, Badge] = {
 
 
 def node_badge(status: str, *, schedulable: bool, blocked: bool) -> Badge:
-    """A node that is online but takes no new work says so."""
+    """An online node that takes no new work is shown as cordoned or blocked."""
     if status == NodeStatus.ONLINE and not schedulable:
         return Badge("warn", "stop", gettext_lazy("Cordoned"))
     if status == NodeStatus.ONLINE and blocked:
@@ -56,42 +61,48 @@ def node_badge(status: str, *, schedulable: bool, blocked: bool) -> Badge:
 
 
 def duration(seconds: float) -> str:
-    """ "2 h 38 min", "4 min", "10 s": two parts at most, no-break spaces inside."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}{NBSP}s"
-    if whole < 3600:
-        return f"{whole // 60}{NBSP}min"
-    hours, minutes = divmod(whole // 60, 60)
+    """ "2 h 38 min", "4 min", "10 s": at most two parts, with no-break spaces."""
+    total = max(0, int(seconds))
+    if total < 60:
+        return f"{total}{NBSP}s"
+    if total < 3600:
+        return f"{total // 60}{NBSP}min"
+    hours, minutes = divmod(total // 60, 60)
     if hours >= 48:
         return f"{hours // 24}{NBSP}d {hours % 24}{NBSP}h"
     return f"{hours}{NBSP}h {minutes:02}{NBSP}min" if minutes else f"{hours}{NBSP}h"
 
 
-def between(start: datetime | None, end: datetime | None) -> str:
+def elapsed(start: datetime | None, end: datetime | None) -> str:
+    """From `start` to `end`, or to now; empty without a start."""
     if start is None:
         return ""
     return duration(((end or timezone.now()) - start).total_seconds())
 
 
 def gigabytes(profile: str) -> str:
-    """ "35 GB" of "2g.35gb": the vendor's own round name of a slice's memory."""
+    """ "35 GB" of "2g.35gb": the vendor's rounded name for a slice's memory."""
     size = profile.partition(".")[2].partition("gb")[0]
     return f"{size}{NBSP}GB"
 
 
-def memory(mib: int) -> str:
-    """ "8 GiB" of 8192, "1536 MiB" where it is no whole number of them."""
+def memory_label(mib: int) -> str:
+    """ "8 GiB" of 8192; "1536 MiB", as it is not a whole number of GiB."""
     return f"{mib}{NBSP}MiB" if mib % 1024 else f"{mib // 1024}{NBSP}GiB"
 
 
-def share(threads: int, size: str) -> str:
-    """ "MPS 25 % + 8 GiB": the threads and the memory of a share."""
+def gpu_hours(unit_seconds: int) -> str:
+    """GPU-hours used or requested, rounded up to hundredths."""
+    return as_gpus(-(-unit_seconds // SECONDS_PER_HOUR))
+
+
+def share_label(threads: int, size: str) -> str:
+    """ "MPS 25 % + 8 GiB": the threads and the memory of an MPS share."""
     return f"MPS {threads}{NBSP}% + {size}"
 
 
 def exit_meaning(code: int | None, *, memory_kill: bool) -> str:
-    """What an exit code says, for people."""
+    """An exit code in words."""
     if memory_kill:
         return _("Memory kill: its memory was not enough (exit 137)")
     match code:
@@ -109,3 +120,16 @@ def exit_meaning(code: int | None, *, memory_kill: bool) -> str:
             return _("The command was not found (exit 127)")
         case _:
             return _("Ended with exit code %(code)s") % {"code": code}
+
+
+def device_label(job: Job) -> str:
+    """The devices that a job requests, such as "2 × 2g.35gb"."""
+    device = job.request["device"]
+    if "gpus" in device:
+        each = f"{device['gpus']} GPU"
+    elif "mps" in device:
+        size = UNIT.sub(NBSP, device["mps"]["memory"])
+        each = share_label(device["mps"]["threads"], size)
+    else:
+        each = str(device.get("mig", device.get("memory")))
+    return f"{job.replicas_wanted} × {each}" if job.replicas_wanted > 1 else each

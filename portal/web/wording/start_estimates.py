@@ -1,4 +1,4 @@
-"""When a waiting job will start, in words: a range, and what it rests on."""
+"""The expected start of a waiting job, in words: a range and its basis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,43 +8,45 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from portal.jobs.models import Job
-from portal.planning.estimates import range_left
+from portal.planning.estimates import remaining_range
 from portal.web.wording.labels import duration
-from portal.web.wording.messages import told
+from portal.web.wording.messages import stored_text
 from scheduler.core.model.states import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """`about`: how long it will probably wait; `low` and `high`: 8 of 10 forecasts lie between;
-    `at`: when it will probably start."""
+class ExpectedStart:
+    """Waits are durations from now, ready to print."""
 
     about: str
+    """The median wait."""
     low: str
     high: str
+    """8 of 10 forecasts lie between `low` and `high`."""
     at: datetime
     basis: str
+    """What the estimate rests on."""
 
 
-def expected_of(job: Job) -> Expected | None:
-    """None while there is nothing to go by, or where nothing is waited for."""
+def expected_start(job: Job) -> ExpectedStart | None:
+    """None for a job that is not queued or has no estimate."""
     if JobStatus(job.status) is not JobStatus.QUEUED or not job.estimate:
         return None
-    return expected(job.estimate)
+    return start_from_estimate(job.estimate)
 
 
-def expected(estimate: Mapping[str, Any]) -> Expected:
-    """Of an estimate as a job's row has it."""
-    low, middle, high = range_left(estimate)
-    return Expected(
-        duration(max(60, middle)),
-        _wait(low),
-        _wait(high),
-        datetime.fromtimestamp(int(estimate["expected"]), UTC),
-        told(estimate, "basis"),
+def start_from_estimate(estimate: Mapping[str, Any]) -> ExpectedStart:
+    """`estimate` as it is stored in a job's row."""
+    low, middle, high = remaining_range(estimate)
+    return ExpectedStart(
+        about=duration(max(60, middle)),
+        low=_wait(low),
+        high=_wait(high),
+        at=datetime.fromtimestamp(int(estimate["expected"]), UTC),
+        basis=stored_text(estimate, "basis"),
     )
 
 
 def _wait(seconds: int) -> str:
-    """Seconds are more than anybody knows."""
+    """No estimate is good to the second."""
     return _("under 1 min") if seconds < 60 else duration(seconds)

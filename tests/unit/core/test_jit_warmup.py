@@ -9,7 +9,7 @@ from scheduler.jit_warmup import warm_up
 # What Python calls of what is compiled; these call the rest. Only clusters of thousands of nodes
 # hold tournaments.
 CALLED = (
-    *(kernels.columns, kernels.picked, winners.scan),
+    *(kernels.score_columns, kernels.chosen_gpus, winners.best_by_scan),
     *(hazard.group_sums, hazard.group_curve, hazard.gittins, hazard.gittins_all),
     queue_kernel.run_queue,
 )

@@ -1,0 +1,127 @@
+"""Serializers of a dry run: where and when a request would start, and its quotas and budgets."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from rest_framework import serializers
+
+from portal.api.jobs.reason_serializers import (
+    AlternativeSerializer,
+    NoEstimateSerializer,
+    ReasonSerializer,
+    StartEstimateSerializer,
+    estimate_data,
+    no_estimate_data,
+)
+from portal.jobs.selectors import gpu_hours
+from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
+from portal.quotas.limits import LimitEffect
+from portal.submission.dry_run import DryRunResult, DryRunVerdict
+from scheduler.core.request import request_as_dict
+
+VERDICTS = [(str(verdict), str(verdict)) for verdict in DryRunVerdict]
+LIMITS = [("quota", "quota"), ("budget", "budget")]
+
+
+class PlannedDeviceSerializer(serializers.Serializer[Any]):
+    """A device that a replica would get."""
+
+    rank = serializers.IntegerField()
+    node = serializers.CharField()
+    gpu = serializers.IntegerField(help_text="index on its node")
+    kind = serializers.CharField(help_text="gpu, mig or mps")
+    profile = serializers.CharField(allow_blank=True)
+    threads = serializers.IntegerField(help_text="percent of the SMs for an MPS share, else 0")
+    memory_mib = serializers.IntegerField()
+    units = serializers.IntegerField(help_text="56,000 units are one GPU")
+    carved = serializers.BooleanField(
+        help_text="would be carved for the job in seconds; neighbours keep running"
+    )
+
+
+class LimitUsageSerializer(serializers.Serializer[Any]):
+    """A quota or budget that the job would count against, before and after it."""
+
+    of = serializers.ChoiceField(
+        LIMITS, help_text="a quota is in units, a budget in unit-seconds; 56,000 units are one GPU"
+    )
+    user = serializers.CharField(allow_blank=True, help_text="empty: the whole project")
+    model = serializers.CharField(allow_blank=True, help_text="GPU model; empty: every model")
+    used = serializers.IntegerField(
+        help_text="in use now; for a budget, including what running jobs may still use"
+    )
+    would_be = serializers.IntegerField(help_text="with this job; for a budget, at most")
+    limit = serializers.IntegerField(help_text="including what may be borrowed")
+    is_over = serializers.BooleanField()
+    ends_at = serializers.DateTimeField(allow_null=True, help_text="end of the budget")
+
+
+class DryRunSerializer(serializers.Serializer[Any]):
+    """The outcome of a submit now, without reserving anything. If the job would need an approval,
+    the rest is as if it were approved now."""
+
+    possible = serializers.BooleanField(
+        help_text="false: the request can never run on this cluster"
+    )
+    verdict = serializers.ChoiceField(VERDICTS)
+    as_of = serializers.DateTimeField(help_text="time of the cluster state, at most a minute old")
+    reason = ReasonSerializer(
+        allow_null=True, help_text="why it can never run, or why it would wait"
+    )
+    approval = ReasonSerializer(allow_null=True, help_text="why it would need an approval")
+    placement = PlannedDeviceSerializer(
+        many=True, help_text="devices, if it would start at once; else empty"
+    )
+    units = serializers.IntegerField(
+        help_text="units it would use at a time; 56,000 units are one GPU"
+    )
+    gpu_hours = serializers.CharField(help_text="at most, rounded up to four decimals")
+    estimate = StartEstimateSerializer(
+        allow_null=True, help_text="when it would start, if it would wait"
+    )
+    no_estimate = NoEstimateSerializer(allow_null=True, help_text="why there is no estimate")
+    limits = LimitUsageSerializer(
+        many=True, help_text="every quota and budget it would count against"
+    )
+    alternatives = AlternativeSerializer(
+        many=True,
+        help_text="changed requests that would start now; for an impossible one, that could run at all",
+    )
+    request = serializers.DictField(help_text="the request with all defaults filled in")
+
+
+def dry_run_data(result: DryRunResult) -> dict[str, Any]:
+    """A dry run as DryRunSerializer renders it."""
+    waits = result.reason is not None and result.verdict is not DryRunVerdict.NEVER
+    reason_for_none = None
+    if waits and not result.estimate:
+        reason_for_none = no_estimate_for_code(str((result.reason or {})["code"]), result.begins_at)
+    return {
+        "possible": result.verdict is not DryRunVerdict.NEVER,
+        "verdict": str(result.verdict),
+        "as_of": result.at,
+        "reason": result.reason,
+        "approval": result.approval.as_dict() if result.approval else None,
+        "placement": [asdict(device) for device in result.devices],
+        "units": result.units,
+        "gpu_hours": str(gpu_hours(result.unit_seconds)),
+        "estimate": estimate_data(estimate_as_dict(result.estimate)) if result.estimate else None,
+        "no_estimate": no_estimate_data(reason_for_none),
+        "limits": [_limit(effect) for effect in result.limits],
+        "alternatives": [alternative.as_dict() for alternative in result.alternatives],
+        "request": request_as_dict(result.request),
+    }
+
+
+def _limit(effect: LimitEffect) -> dict[str, Any]:
+    return {
+        "of": "budget" if effect.is_budget else "quota",
+        "user": effect.user,
+        "model": effect.model,
+        "used": effect.before,
+        "would_be": effect.after,
+        "limit": effect.limit,
+        "is_over": effect.is_exceeded,
+        "ends_at": None if effect.ends_at is None else datetime.fromtimestamp(effect.ends_at, UTC),
+    }

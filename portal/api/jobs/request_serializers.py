@@ -1,0 +1,139 @@
+"""Input of the job operations: request bodies and query strings."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from portal.api.jobs.filters import JobQuerySerializer
+from portal.jobs.bulk_cancel import MAX_JOBS
+from scheduler.core.request.quantities import read_seconds
+
+
+class JobRequestSerializer(serializers.Serializer[Any]):
+    """A job request. For the schema only: `scheduler.core.request` parses and checks it."""
+
+    project = serializers.CharField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=["batch", "notebook", "service"], required=False)
+    image = serializers.CharField()
+    command = serializers.ListField(child=serializers.CharField())
+    launcher = serializers.CharField(required=False)
+    replicas = serializers.IntegerField(required=False)
+    device = serializers.DictField(
+        help_text="exactly one of gpus, mig, mps and memory; optionally models and isolation"
+    )
+    cpu = serializers.JSONField(required=False, help_text="cores, such as 8 or 0.5")
+    memory = serializers.CharField(required=False, help_text="such as 64GiB")
+    shm = serializers.CharField(required=False, help_text="shared memory, such as 16GiB")
+    disk = serializers.CharField(
+        required=False, help_text="local disk per replica, such as 200GiB; default: none"
+    )
+    time_limit = serializers.CharField(required=False, help_text="time limit, such as 4h")
+    priority = serializers.ChoiceField(choices=["low", "normal", "high"], required=False)
+    topology = serializers.CharField(required=False)
+    backend = serializers.ChoiceField(choices=["auto", "nccl", "gloo"], required=False)
+    retries = serializers.DictField(required=False)
+    preemptible = serializers.BooleanField(
+        required=False, help_text="may be stopped and re-queued; default: true for priority low"
+    )
+    begin_at = serializers.CharField(
+        required=False, help_text="earliest start, such as 2026-01-31T18:00:00+01:00 or +2h"
+    )
+    after = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="jobs that must succeed first"
+    )
+    needs = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="required node labels, such as nvme or zone=a",
+    )
+    tolerates = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="tolerated node taints"
+    )
+    env = serializers.DictField(child=serializers.CharField(), required=False)
+
+
+class JobReasonRequestSerializer(serializers.Serializer[Any]):
+    because = serializers.CharField(max_length=200)
+
+
+class JobReplaceRequestSerializer(serializers.Serializer[Any]):
+    changes = serializers.DictField(
+        help_text="device, replicas, time_limit, topology or needs, as in a request, such as the "
+        "`changes` of an alternative"
+    )
+
+
+@extend_schema_field({"type": "string", "example": "1h30m"})
+class DurationField(serializers.Field[int, str, str, Any]):
+    """A duration with its unit, in seconds once read."""
+
+    def to_internal_value(self, data: Any) -> int:
+        try:
+            return read_seconds(data)
+        except ValueError as error:
+            raise serializers.ValidationError(str(error)) from error
+
+
+class JobExtendRequestSerializer(serializers.Serializer[Any]):
+    by = DurationField(help_text="additional time, such as 1h or 90m")
+
+
+class BulkCancelRequestSerializer(serializers.Serializer[Any]):
+    """Either job ids, or a filter as in the job list: its jobs that have not ended."""
+
+    ids = serializers.ListField(
+        child=serializers.CharField(max_length=24),
+        required=False,
+        min_length=1,
+        max_length=MAX_JOBS,
+        help_text="such as J-12",
+    )
+    filter = JobQuerySerializer(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("ids" in attrs) == ("filter" in attrs):
+            raise serializers.ValidationError({"ids": "Send either ids or filter"})
+        if "filter" in attrs and not any(attrs["filter"].values()):
+            raise serializers.ValidationError({"filter": "Set at least one field"})
+        return attrs
+
+
+class DryRunQuerySerializer(serializers.Serializer[Any]):
+    dry_run = serializers.BooleanField(
+        default=False, help_text="check the request without creating a job"
+    )
+
+
+class LogQuerySerializer(serializers.Serializer[Any]):
+    attempt = serializers.IntegerField(min_value=1, max_value=1 << 31, required=False)
+    rank = serializers.IntegerField(min_value=0, max_value=1 << 15, default=0)
+    offset = serializers.IntegerField(min_value=0, max_value=1 << 62, default=0)
+    limit = serializers.IntegerField(min_value=1, max_value=1 << 20, default=1 << 16)
+
+
+class WaitQuerySerializer(serializers.Serializer[Any]):
+    wait = serializers.IntegerField(
+        min_value=0, max_value=30, default=0, help_text="seconds to wait for a new event"
+    )
+    since = serializers.IntegerField(
+        min_value=0,
+        max_value=1 << 62,
+        required=False,
+        help_text="the `last_event` that you read; default: the newest event",
+    )
+
+
+class StreamQuerySerializer(serializers.Serializer[Any]):
+    since = serializers.IntegerField(
+        min_value=0,
+        max_value=1 << 62,
+        required=False,
+        help_text="send only later events; default: from now on",
+    )
+    job = serializers.CharField(max_length=24, required=False, help_text="only events of this job")
+
+
+class EventQuerySerializer(serializers.Serializer[Any]):
+    since = serializers.IntegerField(min_value=0, max_value=1 << 62, default=0)

@@ -1,0 +1,73 @@
+"""Rows of jobs by status and by reader. Every list of statuses in a query is written here."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Self, TypeVar
+
+from django.db.models import Model, QuerySet
+
+from portal.accounts.models import Membership, User
+from scheduler.core.model.states import (
+    ALLOCATION_LIVE,
+    JOB_ALLOCATED,
+    JOB_FINAL,
+    JOB_WAITING,
+    REPLICA_ENDED,
+    AllocationStatus,
+    JobStatus,
+)
+
+Row = TypeVar("Row", bound=Model, covariant=True)
+
+
+def values_of(statuses: Iterable[StrEnum]) -> list[str]:
+    """As a column stores them, in a fixed order, so that equal queries are equal text."""
+    return sorted(str(status) for status in statuses)
+
+
+class JobQuerySet(QuerySet[Row, Row]):
+    def queued(self) -> Self:
+        """Those that the planner tries to place."""
+        return self.filter(status=JobStatus.QUEUED)
+
+    def waiting(self) -> Self:
+        """Submitted and not placed: queued, or awaiting approval."""
+        return self.filter(status__in=values_of(JOB_WAITING))
+
+    def allocated(self) -> Self:
+        """Those that have devices: placed, preparing, running or stopping."""
+        return self.filter(status__in=values_of(JOB_ALLOCATED))
+
+    def final(self) -> Self:
+        return self.filter(status__in=values_of(JOB_FINAL))
+
+    def visible_to(self, user: User) -> Self:
+        """The jobs of the user's projects; every job for a platform admin."""
+        if user.is_platform_admin:
+            return self
+        return self.filter(project_id__in=Membership.objects.filter(user=user).values("project_id"))
+
+
+class AttemptQuerySet(QuerySet[Row, Row]):
+    def open(self) -> Self:
+        return self.filter(ended_at__isnull=True)
+
+
+class ReplicaQuerySet(QuerySet[Row, Row]):
+    def live(self) -> Self:
+        """Those that have not ended, as far as their nodes have reported."""
+        return self.exclude(status__in=values_of(REPLICA_ENDED))
+
+    def allocated(self) -> Self:
+        """Those that have at least one live allocation, each once."""
+        return self.filter(allocations__status__in=values_of(ALLOCATION_LIVE)).distinct()
+
+
+class AllocationQuerySet(QuerySet[Row, Row]):
+    def live(self) -> Self:
+        """Those that still keep their device from others."""
+        return self.filter(status__in=values_of(ALLOCATION_LIVE))
+
+    def in_use(self) -> Self:
+        """Live, and not marked for release."""
+        return self.filter(status__in=[AllocationStatus.RESERVED, AllocationStatus.BOUND])

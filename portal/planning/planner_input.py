@@ -1,0 +1,54 @@
+"""Everything that one planning pass reads: the cluster, the front of the queue, and history."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from django.db.models import QuerySet
+
+from portal.jobs.models import Job
+from portal.planning.history_cache import HistoryCache
+from portal.planning.requests import waiting_jobs_from_queryset
+from portal.planning.running import live_allocations, running_jobs
+from portal.planning.snapshot import cluster_snapshot
+from portal.planning.usage import owners
+from portal.quotas.budgets import current_budgets
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import ClusterSnapshot
+
+# The oldest waiting jobs come first, so no job is left out for ever.
+MAX_JOBS_PER_PASS = 10_000
+
+
+def planner_input(
+    *,
+    now: datetime,
+    policy: Policy,
+    history: HistoryCache | None = None,
+    jobs: QuerySet[Job] | None = None,
+) -> ClusterSnapshot:
+    """The snapshot of one pass, in a constant number of queries.
+
+    `history`: what the caller keeps between passes; without it, all history is read from the rows.
+    `jobs`: the queue; by default the first MAX_JOBS_PER_PASS queued jobs.
+    """
+    if jobs is None:
+        jobs = queued_jobs()[:MAX_JOBS_PER_PASS]
+    cluster = cluster_snapshot(now=now)
+    live, history = live_allocations(now), history or HistoryCache()
+    with history.lock:
+        mix, past = history.current(now)
+        owned = owners(live, now, policy.half_life_seconds, history.usage)
+    return replace(
+        cluster,
+        jobs=waiting_jobs_from_queryset(jobs),
+        running=running_jobs(live, now),
+        budgets=current_budgets(now),
+        owners=owned,
+        mix=mix,
+        past=past,
+    )
+
+
+def queued_jobs() -> QuerySet[Job]:
+    """The jobs that wait for a place, oldest first."""
+    return Job.objects.queued().order_by("queued_at", "id")
