@@ -7,7 +7,7 @@ Shares have rules of their own (`agents.mps.refusals`), and so has each partitio
 from collections.abc import Container, Iterable
 
 from agents.admission.policy import Policy
-from agents.contract.collectives import crowded, refusal
+from agents.contract.collectives import backend_refusal, too_many_processes
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.facts.failures import Failure
 
@@ -17,10 +17,10 @@ def refused(replica: DesiredReplica, policy: Policy, runtime: RuntimeKind) -> Fa
     if why := policy.refusal(replica, runtime):
         return Failure("policy", why)
     kinds = [device.kind for device in replica.devices]
-    if why := refusal(replica.backend, kinds, replica.world * replica.processes):
+    if why := backend_refusal(replica.backend, kinds, replica.world * replica.processes):
         return Failure("backend", why)
     gpus = kinds.count(SliceKind.GPU)
-    if why := crowded(gpus, replica.processes):
+    if why := too_many_processes(gpus, replica.processes):
         return Failure("processes", f"{why}; this replica is given {gpus}")
     return None
 

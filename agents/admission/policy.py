@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, RuntimeKind
-from agents.contract.environment import is_name, is_reserved
+from agents.contract.environment import is_environment_name, is_reserved
 
 WORDS = {
     "network": ("job", "host"),
@@ -64,7 +64,7 @@ class Policy:
         if replica.disk_mib > self.max_disk_mib:
             return "disk is above this node's policy"
         for name in replica.env:
-            if not is_name(name):
+            if not is_environment_name(name):
                 return f"{name!r} is no environment name"
             if is_reserved(name):
                 return f"environment name {name} is reserved"

@@ -121,7 +121,7 @@ _WITHOUT_MIG = (
 
 
 @cache
-def boards() -> dict[str, Board]:
+def known_boards() -> dict[str, Board]:
     """Every known board by key, such as "H200-141GB"."""
     raw = json.loads(files("agents.contract").joinpath("boards.json").read_text("utf-8"))
     with_mig = (_board(key, model) for key, model in raw["models"].items())
@@ -130,7 +130,7 @@ def boards() -> dict[str, Board]:
 
 def board_named(product_name: str, memory_mib: int) -> Board | None:
     """The known board behind a driver's product name; the nearest memory size breaks ties."""
-    named = [b for b in boards().values() if product_name in b.product_names]
+    named = [b for b in known_boards().values() if product_name in b.product_names]
     return min(named, key=lambda b: (abs(b.memory_mib - memory_mib), b.key), default=None)
 
 

@@ -18,7 +18,7 @@ TELEMETRY_PATH = "/agent/v1/telemetry"  # body: contract.telemetry
 EPOCH_HEADER = "X-Tessera-Epoch"
 
 MAX_BODY_BYTES = 1 << 20
-MAX_HOLD_SECONDS = 25
+MAX_LONG_POLL_SECONDS = 25
 MAX_LOG_CHUNK_BYTES = 256 * 1024
 MAX_CLOCK_SKEW_SECONDS = 300
 
@@ -38,7 +38,7 @@ class EventType(StrEnum):
     REPLICA_PREPARING = "replica.preparing"
     REPLICA_ADOPTED = "replica.adopted"
     REPLICA_REFUSED = "replica.refused"
-    HOLDING = "agent.holding"
+    DOCUMENT_REFUSED = "agent.holding"
     SHARE_AT_RISK = "share.at_risk"
 
 
@@ -54,7 +54,7 @@ class EnrolRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class EnrolAnswer:
+class EnrolResponse:
     node_id: str
 
 
@@ -71,7 +71,7 @@ class HelloRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class HelloAnswer:
+class HelloResponse:
     """A fresh epoch: calls with an older one are refused from now on."""
 
     epoch: int
@@ -104,12 +104,12 @@ class SyncRequest:
     observed_hash: str = field(metadata=rule(max_length=64))
     observed: ObservedDocument | None = None
     events: tuple[AgentEvent, ...] = field(default=(), metadata=rule(max_length=500))
-    hold_seconds: int = field(default=MAX_HOLD_SECONDS, metadata=rule(minimum=0, maximum=60))
+    hold_seconds: int = field(default=MAX_LONG_POLL_SECONDS, metadata=rule(minimum=0, maximum=60))
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
 
 
 @dataclass(frozen=True, slots=True)
-class SyncAnswer:
+class SyncResponse:
     """`desired` is None when the agent's applied revision is current."""
 
     epoch: int
@@ -122,7 +122,7 @@ class SyncAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class LogAnswer:
+class LogResponse:
     """The offset that the next chunk starts at."""
 
     next_offset: int

@@ -14,10 +14,10 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from agents.contract.errors import Code, ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 
 T = TypeVar("T")
-MAX_TEXT = 65_536
+MAX_CHARACTERS = 65_536
 MAX_ENTRIES = 100_000
 
 
@@ -26,7 +26,7 @@ def rule(**constraints: Any) -> dict[str, Any]:
     return {"rule": constraints}
 
 
-def later(**constraints: Any) -> dict[str, Any]:
+def omitted_by_default(**constraints: Any) -> dict[str, Any]:
     """As `rule`, of a field that older readers do not know: it is left out while it has its
     default, so that they understand whatever does not need it."""
     return rule(**constraints) | {"later": True}
@@ -55,14 +55,16 @@ def decode(kind: type[T], data: Any, path: str = "") -> T:
     for name in data:
         if name not in fields:
             raise ContractError(
-                Code.UNKNOWN_FIELD, f"{name!r} is not a field here", f"{path}{name}"
+                ContractErrorCode.UNKNOWN_FIELD, f"{name!r} is not a field here", f"{path}{name}"
             )
     values: dict[str, Any] = {}
     for name, (field, hint) in fields.items():
         if name in data:
             values[name] = _value(hint, data[name], f"{path}{name}", _rule(field))
         elif _is_required(field):
-            raise ContractError(Code.MISSING_FIELD, f"{name!r} is needed", f"{path}{name}")
+            raise ContractError(
+                ContractErrorCode.MISSING_FIELD, f"{name!r} is needed", f"{path}{name}"
+            )
     return kind(**values)
 
 
@@ -108,7 +110,7 @@ def _rule(field: dataclasses.Field[Any]) -> dict[str, Any]:
 
 
 def _wrong(path: str, sentence: str) -> ContractError:
-    return ContractError(Code.INVALID_FIELD, sentence, path.rstrip("."))
+    return ContractError(ContractErrorCode.INVALID_FIELD, sentence, path.rstrip("."))
 
 
 def _value(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
@@ -174,7 +176,7 @@ def _scalar(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
 
 
 def _text(data: str, path: str, rules: dict[str, Any]) -> str:
-    longest = rules.get("max_length", MAX_TEXT)
+    longest = rules.get("max_length", MAX_CHARACTERS)
     if len(data) > longest:
         raise _wrong(path, f"at most {longest} characters")
     if "pattern" in rules and not re.fullmatch(rules["pattern"], data):
@@ -225,7 +227,7 @@ def _scalar_schema(hint: Any, rules: dict[str, Any]) -> dict[str, Any]:
     if hint is int:
         limits = {k: v for k, v in rules.items() if k in ("minimum", "maximum")}
         return {"type": "integer", **limits}
-    words: dict[str, Any] = {"type": "string", "maxLength": rules.get("max_length", MAX_TEXT)}
+    words: dict[str, Any] = {"type": "string", "maxLength": rules.get("max_length", MAX_CHARACTERS)}
     if "pattern" in rules:
         words["pattern"] = f"^(?:{rules['pattern']})$"
     return words

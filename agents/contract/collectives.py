@@ -7,14 +7,14 @@ detected", NCCL's init.cc; NVIDIA MIG user guide, "Application Considerations").
 
 from collections.abc import Iterable
 
-from agents.contract.documents import Backend, SliceKind
+from agents.contract.documents import CollectiveBackend, SliceKind
 from agents.contract.phrase import Phrase
 
 
-def refusal(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> str:
+def backend_refusal(backend: CollectiveBackend, kinds: Iterable[SliceKind], ranks: int) -> str:
     """Why a gang of `ranks` processes on devices of these kinds cannot use `backend`, or ""."""
     small = sorted({kind for kind in kinds if kind is not SliceKind.GPU})
-    if backend is not Backend.NCCL or ranks < 2 or not small:
+    if backend is not CollectiveBackend.NCCL or ranks < 2 or not small:
         return ""
     what = Phrase("MIG slices" if small[0] is SliceKind.MIG else "MPS shares")
     return Phrase(
@@ -24,16 +24,18 @@ def refusal(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> str:
     )
 
 
-def crowded(gpus: int, processes: int) -> str:
+def too_many_processes(gpus: int, processes: int) -> str:
     """Why a replica with `gpus` whole GPUs cannot start so many processes, or "". Without a whole
     GPU there is nothing to say: on a slice or a share gloo joins several processes."""
     fits = not 0 < gpus < processes
     return "" if fits else Phrase("%(n)s processes need %(n)s GPUs", n=processes)
 
 
-def chosen(backend: Backend, kinds: Iterable[SliceKind], ranks: int) -> Backend:
+def resolved_backend(
+    backend: CollectiveBackend, kinds: Iterable[SliceKind], ranks: int
+) -> CollectiveBackend:
     """What `auto` means for this gang; any other word stands."""
-    if backend is not Backend.AUTO:
+    if backend is not CollectiveBackend.AUTO:
         return backend
     whole = all(kind is SliceKind.GPU for kind in kinds)
-    return Backend.NCCL if whole or ranks < 2 else Backend.GLOO
+    return CollectiveBackend.NCCL if whole or ranks < 2 else CollectiveBackend.GLOO

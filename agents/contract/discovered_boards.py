@@ -10,11 +10,11 @@ from agents.contract.boards import Profile
 from agents.contract.documents import ObservedProfile
 
 # The boards of the table have at most 8 memory slices and 33 placements.
-MOST_SLICES = 16
-MOST_PLACEMENTS = 128
+MAX_SLICES = 16
+MAX_PLACEMENTS = 128
 
 
-def told(profile: Profile) -> ObservedProfile:
+def observed_profile(profile: Profile) -> ObservedProfile:
     """As the node tells it."""
     return ObservedProfile(
         name=profile.name,
@@ -29,14 +29,14 @@ def told(profile: Profile) -> ObservedProfile:
     )
 
 
-def believed(profiles: Iterable[ObservedProfile]) -> tuple[Profile, ...]:
+def plausible_profiles(profiles: Iterable[ObservedProfile]) -> tuple[Profile, ...]:
     """For planning: those that a GPU can have, each name and id once; none where they are too many
     together."""
     found: dict[str, Profile] = {}
     for profile in profiles:
         if profile.name and _is_possible(profile):
             found.setdefault(profile.name, _profile(profile))
-    if sum(len(profile.starts) for profile in found.values()) > MOST_PLACEMENTS:
+    if sum(len(profile.starts) for profile in found.values()) > MAX_PLACEMENTS:
         return ()
     return tuple(found.values())
 
@@ -44,7 +44,7 @@ def believed(profiles: Iterable[ObservedProfile]) -> tuple[Profile, ...]:
 def _is_possible(profile: ObservedProfile) -> bool:
     starts = profile.starts
     in_order = list(starts) == sorted(set(starts))
-    return bool(starts) and in_order and starts[0] >= 0 and starts[-1] + profile.size <= MOST_SLICES
+    return bool(starts) and in_order and starts[0] >= 0 and starts[-1] + profile.size <= MAX_SLICES
 
 
 def _profile(profile: ObservedProfile) -> Profile:

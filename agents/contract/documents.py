@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
-from agents.contract.codec import decode, encode, later, rule
-from agents.contract.errors import Code, ContractError
+from agents.contract.codec import decode, encode, omitted_by_default, rule
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.topology import NodeTopology
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
 
 # Two PB: a folder may lie on a file system of many machines.
-MOST_DISK_MIB = 2_000_000_000
+MAX_DISK_MIB = 2_000_000_000
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.:-]*"
 Identifier = Annotated[str, rule(max_length=64, pattern=_NAME)]
@@ -40,7 +40,7 @@ class SliceKind(StrEnum):
     MPS = "mps"
 
 
-class ReplicaWish(StrEnum):
+class DesiredReplicaState(StrEnum):
     """What the portal wants of a replica. A replica no longer wanted at all is simply absent."""
 
     PREPARE = "prepare"
@@ -60,7 +60,7 @@ class ReplicaState(StrEnum):
     LOST = "lost"
 
 
-class Backend(StrEnum):
+class CollectiveBackend(StrEnum):
     """Which library carries a gang's messages: the words of torch.distributed.
 
     `auto`: nccl where every rank has whole GPUs, else gloo (agents.contract.collectives)."""
@@ -136,7 +136,7 @@ class DesiredReplica:
     rank: int = field(default=0, metadata=rule(minimum=0, maximum=4_095))
     world: int = field(default=1, metadata=rule(minimum=1, maximum=4_096))
     fence: int = field(default=1, metadata=rule(minimum=1))
-    wish: ReplicaWish = ReplicaWish.PREPARE
+    wish: DesiredReplicaState = DesiredReplicaState.PREPARE
     project: str = field(default="", metadata=rule(max_length=64))
     user: str = field(default="", metadata=rule(max_length=150))
     name: str = field(default="", metadata=rule(max_length=64))
@@ -149,11 +149,11 @@ class DesiredReplica:
     shm_mib: int = field(default=64, metadata=rule(minimum=1))
     devices: tuple[Device, ...] = ()
     processes: int = field(default=1, metadata=rule(minimum=1, maximum=64))
-    backend: Backend = Backend.AUTO
+    backend: CollectiveBackend = CollectiveBackend.AUTO
     grace_seconds: int = field(default=30, metadata=rule(minimum=0, maximum=3_600))
     time_limit_seconds: int = field(default=3_600, metadata=rule(minimum=1))
     rendezvous: Rendezvous | None = None
-    disk_mib: int = field(default=0, metadata=later(minimum=0, maximum=MOST_DISK_MIB))
+    disk_mib: int = field(default=0, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,9 @@ class NodeFacts:
     share_clients: int = field(default=0, metadata=rule(minimum=0, maximum=1_024))
     problems: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
     blocks: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
-    disk_mib: int | None = field(default=None, metadata=later(minimum=0, maximum=MOST_DISK_MIB))
+    disk_mib: int | None = field(
+        default=None, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,13 +296,13 @@ class ObservedDocument:
 def check_protocol(protocol: Any) -> None:
     """Refuse a document of a protocol that this side does not speak, before reading the rest."""
     if not isinstance(protocol, int) or isinstance(protocol, bool):
-        raise ContractError(Code.INVALID_FIELD, "expected int", "protocol")
+        raise ContractError(ContractErrorCode.INVALID_FIELD, "expected int", "protocol")
     if protocol > PROTOCOL:
         sentence = f"protocol {protocol} is newer than {PROTOCOL}: update this side first"
-        raise ContractError(Code.PROTOCOL_TOO_NEW, sentence, "protocol")
+        raise ContractError(ContractErrorCode.PROTOCOL_TOO_NEW, sentence, "protocol")
     if protocol < OLDEST_PROTOCOL:
         sentence = f"protocol {protocol} is no longer spoken: update the other side"
-        raise ContractError(Code.PROTOCOL_TOO_OLD, sentence, "protocol")
+        raise ContractError(ContractErrorCode.PROTOCOL_TOO_OLD, sentence, "protocol")
 
 
 def read_desired(data: Any) -> DesiredDocument:

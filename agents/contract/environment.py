@@ -60,7 +60,7 @@ IMAGE_NAMES = frozenset(
 )
 
 
-def is_name(name: str) -> bool:
+def is_environment_name(name: str) -> bool:
     """Anything else could smuggle a second one in: "RANK=9" becomes the entry "RANK=9=value"."""
     return ENV_NAME.fullmatch(name) is not None
 

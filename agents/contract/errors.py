@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Code(StrEnum):
+class ContractErrorCode(StrEnum):
     """Why a call, a document or a node was refused. Codes never change their meaning."""
 
     MALFORMED = "malformed"
@@ -30,27 +30,27 @@ class Code(StrEnum):
 
 
 # HTTP status of each code, for both sides: the portal answers with it, the agent decides by it.
-HTTP_STATUS: dict[Code, int] = {
-    Code.MALFORMED: 400,
-    Code.INVALID_FIELD: 400,
-    Code.UNKNOWN_FIELD: 400,
-    Code.MISSING_FIELD: 400,
-    Code.TOO_LARGE: 413,
-    Code.PROTOCOL_TOO_NEW: 426,
-    Code.PROTOCOL_TOO_OLD: 426,
-    Code.JOIN_TOKEN_INVALID: 401,
-    Code.SIGNATURE_INVALID: 401,
-    Code.CLOCK_SKEW: 401,
-    Code.NONCE_REUSED: 401,
-    Code.TOKEN_INVALID: 401,
-    Code.EPOCH_STALE: 409,
-    Code.NODE_RETIRED: 410,
-    Code.NODE_UNKNOWN: 401,
-    Code.REPLICA_UNKNOWN: 404,
-    Code.FENCE_STALE: 409,
-    Code.OFFSET_MISMATCH: 409,
-    Code.TOO_FREQUENT: 429,
-    Code.UNAVAILABLE: 503,
+HTTP_STATUS: dict[ContractErrorCode, int] = {
+    ContractErrorCode.MALFORMED: 400,
+    ContractErrorCode.INVALID_FIELD: 400,
+    ContractErrorCode.UNKNOWN_FIELD: 400,
+    ContractErrorCode.MISSING_FIELD: 400,
+    ContractErrorCode.TOO_LARGE: 413,
+    ContractErrorCode.PROTOCOL_TOO_NEW: 426,
+    ContractErrorCode.PROTOCOL_TOO_OLD: 426,
+    ContractErrorCode.JOIN_TOKEN_INVALID: 401,
+    ContractErrorCode.SIGNATURE_INVALID: 401,
+    ContractErrorCode.CLOCK_SKEW: 401,
+    ContractErrorCode.NONCE_REUSED: 401,
+    ContractErrorCode.TOKEN_INVALID: 401,
+    ContractErrorCode.EPOCH_STALE: 409,
+    ContractErrorCode.NODE_RETIRED: 410,
+    ContractErrorCode.NODE_UNKNOWN: 401,
+    ContractErrorCode.REPLICA_UNKNOWN: 404,
+    ContractErrorCode.FENCE_STALE: 409,
+    ContractErrorCode.OFFSET_MISMATCH: 409,
+    ContractErrorCode.TOO_FREQUENT: 429,
+    ContractErrorCode.UNAVAILABLE: 503,
 }
 
 
@@ -61,7 +61,7 @@ class ContractError(Exception):
     `extra` carries what the other side needs to go on, such as the expected log offset.
     """
 
-    code: Code
+    code: ContractErrorCode
     sentence: str
     field: str = ""
     extra: dict[str, int | str] | None = None

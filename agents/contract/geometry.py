@@ -34,7 +34,7 @@ def placements(profile: Profile) -> tuple[Placement, ...]:
     return tuple(Placement(start, profile.memory_slices, profile.name) for start in profile.starts)
 
 
-def occupied(taken: Iterable[Placement]) -> int:
+def occupied_mask(taken: Iterable[Placement]) -> int:
     """The mask of all memory slices that `taken` cover."""
     mask = 0
     for placement in taken:
@@ -47,7 +47,7 @@ def free_placements(board: Board, profile: Profile, taken: Iterable[Placement]) 
     taken = tuple(taken)
     if not _has_room(board, profile, taken):
         return []
-    mask = occupied(taken)
+    mask = occupied_mask(taken)
     return [p for p in placements(profile) if not p.mask & mask]
 
 

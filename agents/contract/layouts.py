@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import accumulate, combinations, islice
 
-from agents.contract.boards import Board, Profile, boards
-from agents.contract.geometry import Placement, is_legal, occupied, placements
+from agents.contract.boards import Board, Profile, known_boards
+from agents.contract.geometry import Placement, is_legal, occupied_mask, placements
 
 # A discovered board with more layouts than this has no table: its layouts are worked out one by
 # one when asked for. The largest known board has 2,319.
-MOST_LAYOUTS = 20_000
-REMEMBERED = 16_384
+MAX_LAYOUTS = 20_000
+CACHE_SIZE = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreePlacements:
     """What one layout leaves possible.
 
     `free`: by profile, where one more can be made, in order of start; every profile of the board
@@ -31,19 +31,19 @@ class Room:
     slices; places that leave more of it are better.
     """
 
-    free: Mapping[str, tuple[Placement, ...]]
-    fits: tuple[Placement, ...]
-    most: Mapping[str, int]
-    left: int
+    by_profile: Mapping[str, tuple[Placement, ...]]
+    plain: tuple[Placement, ...]
+    max_count: Mapping[str, int]
+    room_score: int
     _bits: int = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LayoutChange:
     """Idle placements to delete, then those to make; both in order of start."""
 
     deletes: tuple[Placement, ...]
-    makes: tuple[Placement, ...]
+    creates: tuple[Placement, ...]
 
     @property
     def deleted_slices(self) -> int:
@@ -51,7 +51,7 @@ class Change:
         return sum(place.size for place in self.deletes)
 
 
-class Layouts:
+class LayoutTable:
     """The table of one board. Get it from `layouts`, which builds it once."""
 
     def __init__(self, board: Board) -> None:
@@ -66,12 +66,12 @@ class Layouts:
             p.name: self._plain & self._mask(*(q for q in ranked if _rank(q) < _rank(p)))
             for p in ranked
         }
-        self._places = lru_cache(REMEMBERED)(self._listed)
-        self._odd = lru_cache(REMEMBERED)(self._worked_out)
-        self._settled = lru_cache(REMEMBERED)(self._settle)
-        self._cheapest = lru_cache(REMEMBERED)(self._search)
-        found = dict(islice(self._walk(0, 0, ()), MOST_LAYOUTS + 1))
-        self.is_complete = len(found) <= MOST_LAYOUTS
+        self._places = lru_cache(CACHE_SIZE)(self._listed)
+        self._odd = lru_cache(CACHE_SIZE)(self._worked_out)
+        self._settled = lru_cache(CACHE_SIZE)(self._settle)
+        self._cheapest = lru_cache(CACHE_SIZE)(self._search)
+        found = dict(islice(self._walk(0, 0, ()), MAX_LAYOUTS + 1))
+        self.is_complete = len(found) <= MAX_LAYOUTS
         self._rooms = found if self.is_complete else {}
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class Layouts:
             return is_legal(self.board, layout)
         return self._bits(layout) in self._rooms
 
-    def beside(self, taken: Iterable[Placement]) -> Room:
+    def free_beside(self, taken: Iterable[Placement]) -> FreePlacements:
         """What can still be made beside `taken`, legal or not.
 
         Raises ValueError where `taken` names a profile that the board has not.
@@ -99,17 +99,17 @@ class Layouts:
         known = self._rooms.get(bits) if bits is not None else None
         return known or self._odd(tuple(sorted(taken)))
 
-    def destroys(self, taken: Iterable[Placement], place: Placement) -> tuple[Placement, ...]:
+    def larger_lost(self, taken: Iterable[Placement], place: Placement) -> tuple[Placement, ...]:
         """Larger plain placements that `place` would make impossible beside `taken`, largest first.
 
         Larger means more memory slices, or as many and more compute slices. Raises ValueError where
         `place` cannot be made beside `taken`.
         """
         taken = tuple(taken)
-        before = self.beside(taken)
-        if place not in before.free.get(place.profile, ()):
+        before = self.free_beside(taken)
+        if place not in before.by_profile.get(place.profile, ()):
             raise ValueError(f"{place} cannot be made beside what is on the {self.board.key}")
-        lost = before._bits & ~self.beside((*taken, place))._bits
+        lost = before._bits & ~self.free_beside((*taken, place))._bits
         return self._places(lost & self._larger[place.profile])
 
     def make_room(
@@ -117,9 +117,9 @@ class Layouts:
         taken: Iterable[Placement],
         profile: str,
         *,
-        held: Iterable[Placement] = (),
+        in_use: Iterable[Placement] = (),
         count: int = 1,
-    ) -> Change | None:
+    ) -> LayoutChange | None:
         """The cheapest change of `taken` that makes `count` of `profile`; None if there is none.
 
         Nothing of `held`, a part of `taken`, is touched. Cheapest is: fewest deletions, then fewest
@@ -127,32 +127,32 @@ class Layouts:
         placement that the board has not, for one that stands twice, for `held` that is not in
         `taken`, and for a count below 1.
         """
-        bits, kept = self._bits(taken), self._bits(held)
+        bits, kept = self._bits(taken), self._bits(in_use)
         if bits is None or kept is None or kept & ~bits:
             raise ValueError(f"no layout of the {self.board.key}, or held beyond what is taken")
         if profile not in self._of or count < 1:
             raise ValueError(f"{count} of {profile}: the {self.board.key} cannot be asked for that")
         return self._cheapest(bits, kept, profile, count)
 
-    def _search(self, bits: int, held: int, profile: str, count: int) -> Change | None:
-        if self._at(held).most[profile] < count:
+    def _search(self, bits: int, held: int, profile: str, count: int) -> LayoutChange | None:
+        if self._at(held).max_count[profile] < count:
             return None
         idle = self._places(bits & ~held)
         ones = [self._bit[place] for place in idle]
         for number in range(self._fewest(bits, idle, profile, count), len(idle) + 1):
             kept = [bits - sum(drop) for drop in combinations(ones, number)]
-            if fitting := [keep for keep in kept if self._at(keep).most[profile] >= count]:
+            if fitting := [keep for keep in kept if self._at(keep).max_count[profile] >= count]:
                 return self._best(bits, fitting, profile, count)
         raise AssertionError("what is held leaves room, so deleting every idle placement does")
 
     def _fewest(self, bits: int, idle: tuple[Placement, ...], profile: str, count: int) -> int:
         """Fewer deletions cannot free enough memory slices."""
-        taken = occupied(self._places(bits)).bit_count()
+        taken = occupied_mask(self._places(bits)).bit_count()
         gap = count * self._places(self._of[profile])[0].size + taken - self.board.memory_slices
         freed = list(accumulate(sorted((p.size for p in idle), reverse=True), initial=0))
         return next((number for number, slices in enumerate(freed) if slices >= gap), len(idle))
 
-    def _best(self, bits: int, kept: list[int], profile: str, count: int) -> Change:
+    def _best(self, bits: int, kept: list[int], profile: str, count: int) -> LayoutChange:
         """Of what may be kept: fewest slices lost, then most room left, then lowest starts."""
         lost = {keep: sum(p.size for p in self._places(bits & ~keep)) for keep in kept}
         least = min(lost.values())
@@ -161,19 +161,19 @@ class Layouts:
             left, makes = self._settled(keep, profile, count)
             options.append((-left, tuple(sorted(self._places(bits & ~keep))), makes))
         _, deletes, makes = min(options)
-        return Change(deletes, makes)
+        return LayoutChange(deletes, makes)
 
     def _settle(self, kept: int, profile: str, count: int) -> tuple[int, tuple[Placement, ...]]:
         """The room left by the best way to make `count` beside `kept`, and that way."""
         found = []
-        for makes in combinations(self._at(kept).free[profile], count):
+        for makes in combinations(self._at(kept).by_profile[profile], count):
             if _disjoint(makes):
                 bits = kept | self._sum(makes)
-                found.append((-self._at(bits).left, tuple(sorted(makes))))
+                found.append((-self._at(bits).room_score, tuple(sorted(makes))))
         left, best = min(found)
         return -left, best
 
-    def _at(self, bits: int) -> Room:
+    def _at(self, bits: int) -> FreePlacements:
         return self._rooms.get(bits) or self._odd(tuple(sorted(self._places(bits))))
 
     def _bits(self, layout: Iterable[Placement]) -> int | None:
@@ -197,16 +197,16 @@ class Layouts:
 
     def _walk(
         self, first: int, bits: int, taken: tuple[Placement, ...]
-    ) -> Iterator[tuple[int, Room]]:
+    ) -> Iterator[tuple[int, FreePlacements]]:
         """The layout and all that grow from it by placements from number `first` on."""
         room = self._worked_out(taken)
         yield bits, room
         for number in range(first, len(self._spots)):
             profile, place = self._spots[number]
-            if place in room.free[profile.name]:
+            if place in room.by_profile[profile.name]:
                 yield from self._walk(number + 1, bits | 1 << number, (*taken, place))
 
-    def _worked_out(self, taken: tuple[Placement, ...]) -> Room:
+    def _worked_out(self, taken: tuple[Placement, ...]) -> FreePlacements:
         """The rules of `geometry`, on masks."""
         mask, compute, counts = 0, self.board.compute_slices, dict.fromkeys(self._of, 0)
         for place in taken:
@@ -224,23 +224,23 @@ class Layouts:
             bits |= self._sum(here)
             free[name], most[name] = tuple(here), max(0, min(number, _together(here)))
         fits = self._places(bits & self._plain)
-        return Room(free, fits, most, sum(p.size * p.size for p in fits), bits)
+        return FreePlacements(free, fits, most, sum(p.size * p.size for p in fits), bits)
 
 
-def layouts(board: Board) -> Layouts:
+def layout_table(board: Board) -> LayoutTable:
     """The board's table: of a known one by its key, else of the very board that was discovered."""
-    known = boards().get(board.key)
+    known = known_boards().get(board.key)
     return _of_known(board.key) if known is board else _of_discovered(board)
 
 
 @cache
-def _of_known(key: str) -> Layouts:
-    return Layouts(boards()[key])
+def _of_known(key: str) -> LayoutTable:
+    return LayoutTable(known_boards()[key])
 
 
 @lru_cache(64)
-def _of_discovered(board: Board) -> Layouts:
-    return Layouts(board)
+def _of_discovered(board: Board) -> LayoutTable:
+    return LayoutTable(board)
 
 
 def _rank(profile: Profile) -> tuple[int, int]:

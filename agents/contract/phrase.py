@@ -43,7 +43,7 @@ def read_phrase(stored: object) -> Phrase | None:
         return None
 
 
-def one_after_another(sentences: Iterable[str]) -> str:
+def joined_sentences(sentences: Iterable[str]) -> str:
     """With semicolons; "" of none."""
     found = ""
     for sentence in sentences:

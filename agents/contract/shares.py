@@ -8,7 +8,7 @@ processes, and both are whole numbers of at least 1 (NVIDIA's MPS guide,
 from agents.contract.phrase import Phrase
 
 
-def thin_threads(threads: int, processes: int) -> str:
+def too_few_threads(threads: int, processes: int) -> str:
     """Why `threads` percent of the SMs are too few for so many processes, or ""."""
     if threads >= processes:
         return ""
@@ -19,7 +19,7 @@ def thin_threads(threads: int, processes: int) -> str:
     )
 
 
-def thin_memory(memory_mib: int, processes: int) -> str:
+def too_little_memory(memory_mib: int, processes: int) -> str:
     """Why so much memory is too little for so many processes, or ""."""
     if memory_mib >= processes:
         return ""

@@ -10,14 +10,14 @@ from enum import StrEnum
 from agents.contract.codec import rule
 from agents.contract.documents import PROTOCOL, GpuUuid
 
-LARGEST = 2**63 - 1
-_COUNT = rule(minimum=0, maximum=LARGEST)
+MAX_COUNT = 2**63 - 1
+_COUNT = rule(minimum=0, maximum=MAX_COUNT)
 _PERCENT = rule(minimum=0, maximum=100)
 _AMOUNT = rule(minimum=0, maximum=2**31 - 1)
 _CELSIUS = rule(minimum=-273, maximum=1_000)
 
 
-class Why(StrEnum):
+class MissingReason(StrEnum):
     """Why a number is not measurable. Pages and the metrics' help say it in words."""
 
     MIG_MODE = "mig_mode"
@@ -28,20 +28,20 @@ class Why(StrEnum):
     """This board or driver does not tell it."""
     NO_PERMISSION = "no_permission"
     """The driver tells it only to privileged users."""
-    FIRST_LOOK = "first_look"
+    FIRST_SAMPLE = "first_look"
     """It is a mean between two looks, and this was the first."""
     GPU_LOST = "gpu_lost"
     """The GPU has fallen off the bus."""
-    OTHER = "other"
+    DRIVER_ERROR = "other"
     """The driver refused with an error that it should not give here; the agent's log has it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingValue:
     """A number that is None, by the name of its field."""
 
     name: str = field(metadata=rule(max_length=40, pattern=r"[a-z][a-z0-9_]*"))
-    why: Why = Why.OTHER
+    why: MissingReason = MissingReason.DRIVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class SliceSample:
     memory_total_mib: int | None = field(default=None, metadata=_AMOUNT)
     active_percent: int | None = field(default=None, metadata=_PERCENT)
     sm_active_percent: int | None = field(default=None, metadata=_PERCENT)
-    missing: tuple[Missing, ...] = field(default=(), metadata=rule(max_length=16))
+    missing: tuple[MissingValue, ...] = field(default=(), metadata=rule(max_length=16))
 
-    def why(self, name: str) -> Why | None:
+    def missing_reason(self, name: str) -> MissingReason | None:
         return next((m.why for m in self.missing if m.name == name), None)
 
 
@@ -88,9 +88,9 @@ class GpuSample:
     active_percent: int | None = field(default=None, metadata=_PERCENT)
     sm_active_percent: int | None = field(default=None, metadata=_PERCENT)
     slices: tuple[SliceSample, ...] = field(default=(), metadata=rule(max_length=64))
-    missing: tuple[Missing, ...] = field(default=(), metadata=rule(max_length=32))
+    missing: tuple[MissingValue, ...] = field(default=(), metadata=rule(max_length=32))
 
-    def why(self, name: str) -> Why | None:
+    def missing_reason(self, name: str) -> MissingReason | None:
         return next((m.why for m in self.missing if m.name == name), None)
 
 
@@ -105,7 +105,7 @@ class TelemetryRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class TelemetryAnswer:
+class TelemetryResponse:
     """The next call is refused as `too_frequent` before these seconds are over."""
 
     next_seconds: int

@@ -11,8 +11,8 @@ from enum import StrEnum
 from agents.contract.codec import rule
 
 INDEX = rule(minimum=0, maximum=255)
-MOST_GPUS = 64
-MOST_PAIRS = MOST_GPUS * (MOST_GPUS - 1) // 2
+MAX_GPUS = 64
+MAX_PAIRS = MAX_GPUS * (MAX_GPUS - 1) // 2
 
 
 class GroupKind(StrEnum):
@@ -36,7 +36,7 @@ class GpuPair:
     mb_per_second: int = field(default=0, metadata=rule(minimum=0))
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """As `nvidia-smi topo -m` prints it; empty where not told."""
         return f"NV{self.nvlinks}" if self.nvlinks else self.level
 
@@ -48,7 +48,7 @@ class GpuGroup:
     pair. `number` is the NUMA node's, else 0."""
 
     kind: GroupKind
-    gpus: tuple[int, ...] = field(default=(), metadata=rule(max_length=MOST_GPUS))
+    gpus: tuple[int, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
     mb_per_second: int = field(default=0, metadata=rule(minimum=0))
     number: int = field(default=0, metadata=rule(minimum=0))
 
@@ -60,7 +60,7 @@ class FabricClique:
 
     cluster: str = field(metadata=rule(max_length=64))
     clique: int = field(default=0, metadata=rule(minimum=0))
-    gpus: tuple[int, ...] = field(default=(), metadata=rule(max_length=MOST_GPUS))
+    gpus: tuple[int, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +74,18 @@ class ReportedNic:
     up: bool = False
     mb_per_second: int = field(default=0, metadata=rule(minimum=0))
     numa_node: int | None = field(default=None, metadata=rule(minimum=0))
-    levels: tuple[str, ...] = field(default=(), metadata=rule(max_length=MOST_GPUS))
-    rail_of: tuple[int, ...] = field(default=(), metadata=rule(max_length=MOST_GPUS))
+    levels: tuple[str, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
+    rail_of: tuple[int, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTopology:
     """Empty where the agent does not tell. `gpus` are the indexes of those that answered."""
 
-    gpus: tuple[int, ...] = field(default=(), metadata=rule(max_length=MOST_GPUS))
-    pairs: tuple[GpuPair, ...] = field(default=(), metadata=rule(max_length=MOST_PAIRS))
-    groups: tuple[GpuGroup, ...] = field(default=(), metadata=rule(max_length=4 * MOST_GPUS))
-    cliques: tuple[FabricClique, ...] = field(default=(), metadata=rule(max_length=MOST_GPUS))
+    gpus: tuple[int, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
+    pairs: tuple[GpuPair, ...] = field(default=(), metadata=rule(max_length=MAX_PAIRS))
+    groups: tuple[GpuGroup, ...] = field(default=(), metadata=rule(max_length=4 * MAX_GPUS))
+    cliques: tuple[FabricClique, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
     nics: tuple[ReportedNic, ...] = field(default=(), metadata=rule(max_length=128))
 
 

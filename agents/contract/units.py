@@ -11,15 +11,15 @@ UNITS_PER_PERCENT = UNITS_PER_GPU // 100
 SECONDS_PER_HOUR = 3_600
 
 
-def share_units(part: int, whole: int) -> int:
+def share_units(part: int, total: int) -> int:
     """Units of `part` out of `whole` equal parts of one GPU, rounded up.
 
     Rounding up keeps the sum of all parts at or above what they really take. It only rounds on
     boards whose slice counts do not divide 56,000, of which none is known.
     """
-    if not 0 <= part <= whole or whole < 1:
-        raise ValueError(f"{part} of {whole} is not a share of one GPU")
-    return -(-UNITS_PER_GPU * part // whole)
+    if not 0 <= part <= total or total < 1:
+        raise ValueError(f"{part} of {total} is not a share of one GPU")
+    return -(-UNITS_PER_GPU * part // total)
 
 
 def slice_units(compute: int, compute_total: int, memory: int, memory_total: int) -> int:
@@ -32,9 +32,9 @@ def gpu_hours(unit_seconds: int) -> Fraction:
     return Fraction(unit_seconds, UNITS_PER_GPU * SECONDS_PER_HOUR)
 
 
-def as_gpus(units: int, *, up: bool = True) -> str:
+def as_gpus(units: int, *, round_up: bool = True) -> str:
     """Units as people read them, "2.43": at most two decimals. Used amounts round up, free ones
     down."""
-    hundredths = -(-units * 100 // UNITS_PER_GPU) if up else units * 100 // UNITS_PER_GPU
+    hundredths = -(-units * 100 // UNITS_PER_GPU) if round_up else units * 100 // UNITS_PER_GPU
     whole, part = divmod(hundredths, 100)
     return f"{whole}.{part:02}" if part else f"{whole}"

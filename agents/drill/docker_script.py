@@ -10,11 +10,11 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
     DesiredReplica,
+    DesiredReplicaState,
     DesiredSlice,
     Device,
     GpuMode,
     Rendezvous,
-    ReplicaWish,
     SliceKind,
 )
 from agents.drill.script import Act
@@ -54,11 +54,11 @@ def docker_script(node: str, gpu: str, image: str) -> list[Act]:
             replicas=replicas,
         )
         wishes = {r.id: r.wish for r in replicas if r.image != ABSENT_IMAGE}
-        runs = frozenset(key for key, wish in wishes.items() if wish is ReplicaWish.RUN)
+        runs = frozenset(key for key, wish in wishes.items() if wish is DesiredReplicaState.RUN)
         failing = {r.id: "image_pull" for r in replicas if r.id not in wishes}
         acts.append(Act(name, document, runs, failing, leaves))
 
-    prepare, stop = ReplicaWish.PREPARE, ReplicaWish.STOP
+    prepare, stop = DesiredReplicaState.PREPARE, DesiredReplicaState.STOP
     act("carve and prepare", (low,), replace(long, wish=prepare))
     act("run, and prepare beside it", (low, high), long, replace(rank, wish=prepare), lost)
     act("a gang meets elsewhere", (low, high), long, replace(rank, rendezvous=ELSEWHERE))
@@ -84,7 +84,7 @@ def _replica(node: str, name: str, image: str, *devices: Device) -> DesiredRepli
     return DesiredReplica(
         id=f"r-{name}",
         job=f"{node}-{name}",
-        wish=ReplicaWish.RUN,
+        wish=DesiredReplicaState.RUN,
         image=image,
         command=("sh", "-c", PROGRAM),
         memory_mib=64,

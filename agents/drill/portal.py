@@ -8,12 +8,12 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
     DesiredReplica,
+    DesiredReplicaState,
     DesiredSlice,
     Device,
     GpuMode,
     ObservedDocument,
     ReplicaState,
-    ReplicaWish,
     SliceKind,
 )
 from agents.contract.geometry import Placement, free_placements
@@ -88,7 +88,7 @@ class Portal:
         held = self.random.choice(wanted)
         assert held.replica is not None  # noqa: S101 - chosen so
         if self.random.random() < 0.7:
-            held.replica = replace(held.replica, wish=ReplicaWish.STOP)
+            held.replica = replace(held.replica, wish=DesiredReplicaState.STOP)
         else:
             self._leave_out(held)
 
@@ -143,7 +143,7 @@ class Portal:
             id=f"r-{self.numbers}",
             job=job,
             fence=self.numbers,
-            wish=ReplicaWish.RUN,
+            wish=DesiredReplicaState.RUN,
             image="none",
             command=("true",),
             devices=(device,),

@@ -17,7 +17,7 @@ import pynvml
 
 import agents.loop.node
 from agents.admission.policy import Policy
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import ReplicaState
 from agents.drill.engine import MemoryEngine
 from agents.drill.kill_points import Fuse, Killed, fused
@@ -78,7 +78,7 @@ class Walk:
         install(store.path)
         self.store, self.engine, self.fuse = store, MemoryEngine(), Fuse()
         self.gpu = Nvml().devices()[0].uuid
-        self.portal = Portal(NODE, self.gpu, boards()[BOARD], self.random)
+        self.portal = Portal(NODE, self.gpu, known_boards()[BOARD], self.random)
         self.journal: Journal | None = None
         self.loop: NodeLoop | None = None
         self.told: dict[str, ReplicaState] = {}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.contract.documents import GpuMode, ReplicaWish
+from agents.contract.documents import DesiredReplicaState, GpuMode
 from agents.drill.kill_points import Fuse, Killed, fused
 from agents.drill.node import ENGINE_CALLS, NODE, DrillNode
 from agents.drill.script import Act, script
@@ -12,7 +12,7 @@ from agents.runtime.base import Phase
 
 # An act that needs more rounds than this does not converge at all.
 MOST_ROUNDS = 12
-WISHED = {ReplicaWish.PREPARE: Phase.CREATED, ReplicaWish.STOP: Phase.EXITED}
+WISHED = {DesiredReplicaState.PREPARE: Phase.CREATED, DesiredReplicaState.STOP: Phase.EXITED}
 Life = tuple[str, str]  # a running replica: which run of it this is, the UUID of its device
 
 

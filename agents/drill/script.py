@@ -10,10 +10,10 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
     DesiredReplica,
+    DesiredReplicaState,
     DesiredSlice,
     Device,
     GpuMode,
-    ReplicaWish,
     SliceKind,
 )
 
@@ -52,14 +52,16 @@ def script(node: str, gpu: str, starts: str) -> list[Act]:
             slices=slices,
             replicas=replicas,
         )
-        runs = frozenset(r.id for r in replicas if r.wish is ReplicaWish.RUN)
+        runs = frozenset(r.id for r in replicas if r.wish is DesiredReplicaState.RUN)
         acts.append(Act(name, document, runs))
 
     mig, off = GpuMode.MIG, GpuMode.WHOLE
-    act("carve and prepare", (low,), replace(long, wish=ReplicaWish.PREPARE), mode=mig)
+    act("carve and prepare", (low,), replace(long, wish=DesiredReplicaState.PREPARE), mode=mig)
     act("run", (low,), long, mode=mig)
     act("carve and run beside it", (low, high), long, short, mode=mig)
-    act("stop beside it", (low, high), long, replace(short, wish=ReplicaWish.STOP), mode=mig)
+    act(
+        "stop beside it", (low, high), long, replace(short, wish=DesiredReplicaState.STOP), mode=mig
+    )
     act("carve anew beside it", (low, other), long, mode=mig)
     act("give all back", (), mode=mig)
     act("give the GPU as a whole", (), whole, mode=off)
@@ -88,7 +90,7 @@ def _job(name: str, device: Device, starts: str) -> DesiredReplica:
     return DesiredReplica(
         id=f"r-{name}",
         job=f"j-{name}",
-        wish=ReplicaWish.RUN,
+        wish=DesiredReplicaState.RUN,
         image="none",
         command=("sh", "-c", PROGRAM),
         env={"DRILL_STARTS": starts},

@@ -3,7 +3,7 @@ slice of a GPU: an error on one of them leaves the neighbours alone."""
 
 from collections.abc import Container, Iterable, Mapping
 
-from agents.contract.documents import DesiredReplica, Device, ReplicaWish, SliceKind
+from agents.contract.documents import DesiredReplica, DesiredReplicaState, Device, SliceKind
 from agents.facts.failures import Failure
 from agents.facts.gpu_health import EventKind
 from agents.facts.gpus import GpuFacts, InstanceFacts
@@ -57,7 +57,7 @@ def stranded(
     for replica in replicas:
         phase = seen[replica.id].phase if replica.id in seen else None
         begun = phase is Phase.RUNNING
-        if phase is Phase.EXITED or (replica.wish is ReplicaWish.STOP and not begun):
+        if phase is Phase.EXITED or (replica.wish is DesiredReplicaState.STOP and not begun):
             continue
         for device in replica.devices:
             gpu = faulted.get(device.gpu_uuid)

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.contract.documents import MOST_DISK_MIB
+from agents.contract.documents import MAX_DISK_MIB
 
 # A size, not what is free: it rarely changes.
 STEP_MIB = 1024
@@ -60,5 +60,5 @@ class JobDisk:
             total = shutil.disk_usage(self.folder).total >> 20
         except OSError:
             return None
-        for_jobs = min(MOST_DISK_MIB, total - self.reserve.of(total))
+        for_jobs = min(MAX_DISK_MIB, total - self.reserve.of(total))
         return for_jobs // STEP_MIB * STEP_MIB

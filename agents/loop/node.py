@@ -89,7 +89,7 @@ class NodeLoop:
         too_much = removes_too_much(desired.replicas, running, went_back=went_back)
         if too_much and not desired.allow_mass_removal:
             sentence = "this document would end most running work: an admin has to allow it"
-            self.journal.event(EventType.HOLDING, sentence)
+            self.journal.event(EventType.DOCUMENT_REFUSED, sentence)
             return False
         self.journal.keep_desired(desired)
         self.desired = desired

@@ -4,9 +4,10 @@ changed, not at every look: asking a driver is slow."""
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agents.contract.discovered_boards import told
+from agents.contract.discovered_boards import observed_profile
 from agents.contract.documents import (
     DesiredReplica,
+    DesiredReplicaState,
     GpuMode,
     NodeFacts,
     ObservedDocument,
@@ -14,7 +15,6 @@ from agents.contract.documents import (
     ObservedReplica,
     ObservedSlice,
     ReplicaState,
-    ReplicaWish,
     SliceProblem,
 )
 from agents.facts.device_keys import DeviceKey, whole_gpu
@@ -104,7 +104,9 @@ def _replica(wanted: DesiredReplica, seen: Seen | None, failure: Failure | None)
 
 def _starts_by_itself(wanted: DesiredReplica, seen: Seen) -> bool:
     """A gang of one goes on at once: that it was ready for a moment is no news to anybody."""
-    return seen.phase is Phase.CREATED and wanted.world == 1 and wanted.wish is ReplicaWish.RUN
+    return (
+        seen.phase is Phase.CREATED and wanted.world == 1 and wanted.wish is DesiredReplicaState.RUN
+    )
 
 
 def _seen(seen: Seen) -> ObservedReplica:
@@ -150,7 +152,7 @@ def _gpu(gpu: GpuFacts, busy: Mapping[DeviceKey, str]) -> ObservedGpu:
         health_reason=gpu.health_reason,
         pci_bus_id=gpu.pci_bus_id,
         numa_node=gpu.numa_node,
-        profiles=tuple(map(told, gpu.discovered)),
+        profiles=tuple(map(observed_profile, gpu.discovered)),
         busy=busy.get(whole_gpu(gpu.uuid), "")[:128],
     )
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from agents.contract.documents import (
     DesiredReplica,
+    DesiredReplicaState,
     Rendezvous,
-    ReplicaWish,
 )
 from agents.facts.device_keys import DeviceKey, device_key
 from agents.facts.failures import Failure
@@ -119,13 +119,13 @@ def _wanted(replica: DesiredReplica, known: Known) -> Action | None:
         return Fail(replica.id, refusal)
     if seen is None:
         return _absent(replica, known)
-    if replica.wish is ReplicaWish.STOP:
+    if replica.wish is DesiredReplicaState.STOP:
         if seen.phase is Phase.RUNNING:
             return Stop(replica.id, replica.grace_seconds)
         if seen.phase is Phase.CREATED:
             return Fail(replica.id, Failure("never_started", "stopped before it ran"))
         return None
-    if replica.wish is ReplicaWish.RUN and seen.phase is Phase.CREATED:
+    if replica.wish is DesiredReplicaState.RUN and seen.phase is Phase.CREATED:
         replica, devices = _met(replica, seen), _devices(replica, known)
         return Start(replica, devices) if replica.rendezvous and devices is not None else None
     return None
@@ -142,7 +142,7 @@ def _met(replica: DesiredReplica, seen: Seen) -> DesiredReplica:
 def _absent(replica: DesiredReplica, known: Known) -> Action | None:
     if replica.id in known.started:
         return Fail(replica.id, Failure("vanished", "its container is gone from the node"))
-    if replica.wish is ReplicaWish.STOP:
+    if replica.wish is DesiredReplicaState.STOP:
         return Fail(replica.id, Failure("never_started", "stopped before it ran"))
     devices = _devices(replica, known)
     return Prepare(replica, devices) if devices is not None else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.contract.documents import DesiredReplica, GpuMode, SliceKind
-from agents.contract.shares import thin_memory, thin_threads
+from agents.contract.shares import too_few_threads, too_little_memory
 from agents.facts.device_keys import DeviceKey, device_key
 
 Place = DeviceKey
@@ -157,9 +157,9 @@ def _amounts(claim: Claim, here: list[Claim], room: Room | None) -> Refusal | No
     if threads > 100:
         sentence = f"shares would have {threads} % of the SMs of GPU {claim.place[0]} together"
         return Refusal(ShareCode.OVER_THREADS, sentence)
-    if why := thin_threads(claim.threads, claim.processes):
+    if why := too_few_threads(claim.threads, claim.processes):
         return Refusal(ShareCode.OVER_THREADS, why)
-    if why := thin_memory(claim.memory_mib, claim.processes):
+    if why := too_little_memory(claim.memory_mib, claim.processes):
         return Refusal(ShareCode.OVER_MEMORY, why)
     if room is None:
         return None

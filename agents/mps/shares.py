@@ -17,8 +17,8 @@ from agents.contract.calls import EventType
 from agents.contract.documents import (
     DesiredDocument,
     DesiredReplica,
+    DesiredReplicaState,
     GpuMode,
-    ReplicaWish,
 )
 from agents.facts.device_keys import device_key
 from agents.facts.failures import Failure
@@ -62,7 +62,7 @@ class View:
 
     def was_asked_to_end(self, replica: str) -> bool:
         wishes = {r.id: r.wish for r in self.desired.replicas}
-        return wishes.get(replica, ReplicaWish.STOP) is ReplicaWish.STOP
+        return wishes.get(replica, DesiredReplicaState.STOP) is DesiredReplicaState.STOP
 
 
 class Shares:
@@ -104,7 +104,9 @@ class Shares:
         have = {c.replica for c in running}
         running += [c for r in replicas if r.id in live - have for c in claims_of(r)]
         over = have | started | view.failures | set(view.seen)
-        coming = [r for r in replicas if r.id not in over and r.wish is not ReplicaWish.STOP]
+        coming = [
+            r for r in replicas if r.id not in over and r.wish is not DesiredReplicaState.STOP
+        ]
         found = refusals(
             running,
             [c for r in coming for c in claims_of(r)],

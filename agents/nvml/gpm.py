@@ -11,7 +11,7 @@ from typing import Any
 
 import pynvml
 
-from agents.contract.telemetry import Why
+from agents.contract.telemetry import MissingReason
 from agents.nvml.errors import NvmlCode, NvmlFailure, told
 
 METRICS = {
@@ -22,10 +22,10 @@ NO_COUNTERS = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound)
 
 # The GPU's UUID, the GPU instance's id or None, and the UUID of what is measured.
 Key = tuple[str, int | None, str]
-Answer = dict[str, int | Why]
+Answer = dict[str, int | MissingReason]
 
 
-def lacks_counters(gpu: object) -> Why | None:
+def lacks_counters(gpu: object) -> MissingReason | None:
     """Why this GPU has no GPM; None where it has. Raises NvmlFailure."""
     with told("GPM support"):
         try:
@@ -34,10 +34,10 @@ def lacks_counters(gpu: object) -> Why | None:
         except NO_COUNTERS:
             pass
         older = pynvml.nvmlDeviceGetArchitecture(gpu) < pynvml.NVML_DEVICE_ARCH_HOPPER
-    return Why.ARCHITECTURE if older else Why.NOT_SUPPORTED
+    return MissingReason.ARCHITECTURE if older else MissingReason.NOT_SUPPORTED
 
 
-def all_missing(why: Why) -> Answer:
+def all_missing(why: MissingReason) -> Answer:
     return dict.fromkeys(METRICS, why)
 
 
@@ -75,7 +75,7 @@ class Activity:
         try:
             now = self._sample(take)
             self._before[key] = now
-            return self._means(before, now) if before else all_missing(Why.FIRST_LOOK)
+            return self._means(before, now) if before else all_missing(MissingReason.FIRST_SAMPLE)
         except NvmlFailure as failure:
             return all_missing(why(failure))
         finally:
@@ -108,17 +108,19 @@ class Activity:
             pynvml.nvmlGpmSampleFree(sample)
 
 
-def why(failure: NvmlFailure) -> Why:
+def why(failure: NvmlFailure) -> MissingReason:
     """What a refusal says of a number that was asked for."""
     if failure.code is NvmlCode.NOT_SUPPORTED:
-        return Why.NOT_SUPPORTED
+        return MissingReason.NOT_SUPPORTED
     if failure.code is NvmlCode.NO_PERMISSION:
-        return Why.NO_PERMISSION
-    return Why.GPU_LOST if failure.code is NvmlCode.GPU_LOST else Why.OTHER
+        return MissingReason.NO_PERMISSION
+    return (
+        MissingReason.GPU_LOST if failure.code is NvmlCode.GPU_LOST else MissingReason.DRIVER_ERROR
+    )
 
 
-def _percent(metric: Any) -> int | Why:
+def _percent(metric: Any) -> int | MissingReason:
     """Rounding may go beyond a hundred; no work at all between two samples may be no number."""
     if metric.nvmlReturn != pynvml.NVML_SUCCESS or not math.isfinite(metric.value):
-        return Why.NOT_SUPPORTED
+        return MissingReason.NOT_SUPPORTED
     return min(100, max(0, round(float(metric.value))))

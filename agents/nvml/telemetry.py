@@ -11,7 +11,7 @@ from typing import Any
 
 import pynvml
 
-from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
+from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
 from agents.nvml.errors import NvmlFailure, told
 from agents.nvml.gpm import Activity, Answer, all_missing, lacks_counters, why
 from agents.nvml.session import MIB, text
@@ -41,27 +41,31 @@ class _Sheet:
     """Numbers by field name, and why others are missing."""
 
     numbers: dict[str, int] = field(default_factory=dict)
-    missing: dict[str, Why] = field(default_factory=dict)
+    missing: dict[str, MissingReason] = field(default_factory=dict)
 
     def put(self, answers: Answer) -> None:
         for name, answer in answers.items():
-            if isinstance(answer, Why):
+            if isinstance(answer, MissingReason):
                 self.missing[name] = answer
             else:
                 self.numbers[name] = answer
 
-    def ask(self, name: str, question: Callable[[], int], unsupported: Why | None = None) -> None:
+    def ask(
+        self, name: str, question: Callable[[], int], unsupported: MissingReason | None = None
+    ) -> None:
         """`unsupported` is what NOT_SUPPORTED means here, where it means more than that."""
         try:
             with told(name):
                 self.numbers[name] = _known(question)
         except NvmlFailure as failure:
             reason = why(failure)
-            self.missing[name] = (unsupported or reason) if reason is Why.NOT_SUPPORTED else reason
+            self.missing[name] = (
+                (unsupported or reason) if reason is MissingReason.NOT_SUPPORTED else reason
+            )
 
     @property
-    def absent(self) -> tuple[Missing, ...]:
-        return tuple(Missing(name, reason) for name, reason in sorted(self.missing.items()))
+    def absent(self) -> tuple[MissingValue, ...]:
+        return tuple(MissingValue(name, reason) for name, reason in sorted(self.missing.items()))
 
 
 class Sensors:
@@ -99,13 +103,15 @@ class Sensors:
         _sensors(sheet, gpu, is_mig=is_mig)
         _nvlink(sheet, gpu)
         if is_mig or lacks:
-            sheet.put(all_missing(lacks or Why.MIG_MODE))
+            sheet.put(all_missing(lacks or MissingReason.MIG_MODE))
         else:
             sheet.put(self._activity.of_gpu(gpu, uuid))
         slices = tuple(self._slices(gpu, uuid, lacks)) if is_mig else ()
         return GpuSample(uuid=uuid, slices=slices, missing=sheet.absent, **sheet.numbers)
 
-    def _slices(self, gpu: object, gpu_uuid: str, lacks: Why | None) -> Iterator[SliceSample]:
+    def _slices(
+        self, gpu: object, gpu_uuid: str, lacks: MissingReason | None
+    ) -> Iterator[SliceSample]:
         """MIG devices by index; an index without one is a hole, not the end."""
         with told(f"MIG devices of {gpu_uuid}"):
             most = pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
@@ -113,7 +119,9 @@ class Sensors:
             with contextlib.suppress(NvmlFailure):
                 yield self._slice(gpu, gpu_uuid, index, lacks)
 
-    def _slice(self, gpu: object, gpu_uuid: str, index: int, lacks: Why | None) -> SliceSample:
+    def _slice(
+        self, gpu: object, gpu_uuid: str, index: int, lacks: MissingReason | None
+    ) -> SliceSample:
         with told(f"MIG device {index} of {gpu_uuid}"):
             device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
             uuid = text(pynvml.nvmlDeviceGetUUID(device))
@@ -151,7 +159,7 @@ def _memory(sheet: _Sheet, device: Any) -> None:
 def _sensors(sheet: _Sheet, gpu: Any, *, is_mig: bool) -> None:
     clock, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     rates = pynvml.nvmlDeviceGetUtilizationRates
-    unsupported = Why.MIG_MODE if is_mig else None
+    unsupported = MissingReason.MIG_MODE if is_mig else None
     sheet.ask("utilization_percent", lambda: rates(gpu).gpu, unsupported)
     sheet.ask("memory_busy_percent", lambda: rates(gpu).memory, unsupported)
     sheet.ask("temperature_c", lambda: _temperature(gpu))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from agents.facts.device_keys import Place
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.facts.partitions import Problem
@@ -57,7 +57,7 @@ def _refusal(gpu: GpuFacts, wanted: list[WantedSlice], mode: GpuMode | None) -> 
         return Problem(gpu.uuid, "mode_whole", f"{where} is wanted whole and in slices at once")
     # Slices of a profile that the board lacks have a problem of their own.
     layout = [Placement(w.start, w.size, w.profile) for w in wanted if gpu.board.profile(w.profile)]
-    if not layouts(gpu.board).is_legal(layout):
+    if not layout_table(gpu.board).is_legal(layout):
         names = ", ".join(f"{w.profile} at {w.start}" for w in wanted)
         return Problem(gpu.uuid, "illegal_layout", f"{where} cannot have {names} together")
     return None

@@ -9,23 +9,23 @@ from agents.contract.calls import (
     EPOCH_HEADER,
     HELLO_PATH,
     LOG_PATH,
-    MAX_HOLD_SECONDS,
+    MAX_LONG_POLL_SECONDS,
     SYNC_PATH,
     TELEMETRY_PATH,
-    EnrolAnswer,
     EnrolRequest,
-    HelloAnswer,
+    EnrolResponse,
     HelloRequest,
-    LogAnswer,
-    SyncAnswer,
+    HelloResponse,
+    LogResponse,
     SyncRequest,
+    SyncResponse,
 )
 from agents.contract.codec import decode, encode
-from agents.contract.errors import Code, ContractError
-from agents.contract.telemetry import TelemetryAnswer, TelemetryRequest
+from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.telemetry import TelemetryRequest, TelemetryResponse
 
 # The portal may hold a fifth longer than asked, and then still has to answer.
-TIMEOUT = httpx.Timeout(MAX_HOLD_SECONDS * 1.2 + 15, connect=5)
+TIMEOUT = httpx.Timeout(MAX_LONG_POLL_SECONDS * 1.2 + 15, connect=5)
 
 
 class PortalAway(Exception):
@@ -46,24 +46,24 @@ class Client:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def enrol(self, request: EnrolRequest) -> EnrolAnswer:
-        return decode(EnrolAnswer, await self._post(ENROL_PATH, request))
+    async def enrol(self, request: EnrolRequest) -> EnrolResponse:
+        return decode(EnrolResponse, await self._post(ENROL_PATH, request))
 
-    async def hello(self, request: HelloRequest) -> HelloAnswer:
-        answer = decode(HelloAnswer, await self._post(HELLO_PATH, request))
+    async def hello(self, request: HelloRequest) -> HelloResponse:
+        answer = decode(HelloResponse, await self._post(HELLO_PATH, request))
         self.epoch, self._token = answer.epoch, answer.access_token
         return answer
 
-    async def sync(self, request: SyncRequest) -> SyncAnswer:
-        return decode(SyncAnswer, await self._post(SYNC_PATH, request))
+    async def sync(self, request: SyncRequest) -> SyncResponse:
+        return decode(SyncResponse, await self._post(SYNC_PATH, request))
 
-    async def log(self, replica: str, offset: int, data: bytes) -> LogAnswer:
+    async def log(self, replica: str, offset: int, data: bytes) -> LogResponse:
         path = LOG_PATH.format(replica=replica)
         answer = await self._send("PUT", path, params={"offset": offset}, content=data)
-        return decode(LogAnswer, answer)
+        return decode(LogResponse, answer)
 
-    async def telemetry(self, request: TelemetryRequest) -> TelemetryAnswer:
-        return decode(TelemetryAnswer, await self._post(TELEMETRY_PATH, request))
+    async def telemetry(self, request: TelemetryRequest) -> TelemetryResponse:
+        return decode(TelemetryResponse, await self._post(TELEMETRY_PATH, request))
 
     async def _post(self, path: str, body: Any) -> Any:
         return await self._send("POST", path, json=encode(body))
@@ -85,10 +85,10 @@ def _refusal(answer: httpx.Response) -> Exception:
     """The contract's error behind an answer; anything else is a portal that is away."""
     try:
         error = answer.json()["error"]
-        code = Code(error["code"])
+        code = ContractErrorCode(error["code"])
     except (ValueError, KeyError, TypeError):
         return PortalAway(f"the portal answered {answer.status_code}")
-    if code is Code.UNAVAILABLE:
+    if code is ContractErrorCode.UNAVAILABLE:
         return PortalAway(error["sentence"])
     extra = {k: v for k, v in error.items() if k not in ("code", "sentence", "field")}
     return ContractError(code, error["sentence"], error.get("field", ""), extra)

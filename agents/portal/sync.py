@@ -11,9 +11,9 @@ import random
 import time
 from collections.abc import AsyncIterator
 
-from agents.contract.calls import MAX_HOLD_SECONDS, MAX_LOG_CHUNK_BYTES, EventType, SyncRequest
+from agents.contract.calls import MAX_LOG_CHUNK_BYTES, MAX_LONG_POLL_SECONDS, EventType, SyncRequest
 from agents.contract.documents import DesiredDocument, ObservedDocument, digest
-from agents.contract.errors import Code, ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.loop.node import NodeLoop
 from agents.portal.client import Client, PortalAway
 from agents.runtime.base import Phase, Runtime
@@ -97,9 +97,9 @@ class Conversation:
 
     def _refused(self, refused: ContractError) -> None:
         log.warning("refused", extra={"code": str(refused.code), "why": refused.sentence})
-        if refused.code is Code.NODE_RETIRED:
+        if refused.code is ContractErrorCode.NODE_RETIRED:
             raise Retired(refused.sentence)
-        if refused.code is Code.CLOCK_SKEW and refused.extra:
+        if refused.code is ContractErrorCode.CLOCK_SKEW and refused.extra:
             server_ms = int(refused.extra.get("server_time_ms", 0))
             self._skew_ms = server_ms - time.time_ns() // 1_000_000
 
@@ -147,7 +147,7 @@ class Conversation:
                     observed_hash=told,
                     observed=document if full else None,
                     events=self.journal.unsent(),
-                    hold_seconds=MAX_HOLD_SECONDS,
+                    hold_seconds=MAX_LONG_POLL_SECONDS,
                 )
             )
         except BaseException:
@@ -221,9 +221,9 @@ class Conversation:
         try:
             offset = (await self.client.log(replica, offset, chunk)).next_offset
         except ContractError as refused:
-            if refused.code is Code.OFFSET_MISMATCH and refused.extra:
+            if refused.code is ContractErrorCode.OFFSET_MISMATCH and refused.extra:
                 offset, is_behind = int(refused.extra["expected_offset"]), True
-            elif refused.code in (Code.TOO_LARGE, Code.REPLICA_UNKNOWN):
+            elif refused.code in (ContractErrorCode.TOO_LARGE, ContractErrorCode.REPLICA_UNKNOWN):
                 offset += len(chunk)
             else:
                 raise

@@ -6,7 +6,7 @@ torchrun where torchrun starts the ranks.
 
 from collections.abc import Sequence
 
-from agents.contract.collectives import chosen
+from agents.contract.collectives import resolved_backend
 from agents.contract.documents import DesiredReplica, Rendezvous
 
 TORCHRUN = "torchrun"
@@ -50,7 +50,7 @@ def command(replica: DesiredReplica) -> list[str]:
 def _backend(replica: DesiredReplica) -> str:
     """For `init_process_group(backend=...)`: what this gang's devices can do."""
     kinds = [device.kind for device in replica.devices]
-    return str(chosen(replica.backend, kinds, replica.world * replica.processes))
+    return str(resolved_backend(replica.backend, kinds, replica.world * replica.processes))
 
 
 def _tessera(replica: DesiredReplica, meeting: Rendezvous) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.simdriver.codes import Code
 from agents.simdriver.faults import KINDS
 from agents.simdriver.layouts import FLAT, LAYOUTS
@@ -33,7 +33,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def _create(create: argparse.ArgumentParser) -> None:
-    create.add_argument("--board", choices=sorted(boards()), help=f"else {DEFAULT_BOARD}")
+    create.add_argument("--board", choices=sorted(known_boards()), help=f"else {DEFAULT_BOARD}")
     create.add_argument("--gpus", type=int, choices=range(1, 17), metavar="1..16")
     wirings = "; ".join(f"{layout.name}: {layout.says}" for layout in LAYOUTS.values())
     create.add_argument("--layout", choices=list(LAYOUTS), default=FLAT.name, help=wirings)

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from agents.contract.boards import Board, boards
+from agents.contract.boards import Board, known_boards
 from agents.simdriver.layouts import FLAT, LAYOUTS, Layout
 
 DRIVER_VERSION = "580.159.03"
@@ -112,7 +112,7 @@ class Gpu:
 
     @property
     def kind(self) -> Board:
-        return boards()[self.board]
+        return known_boards()[self.board]
 
     @property
     def is_held(self) -> bool:
@@ -167,7 +167,7 @@ def new_node(*, board: str, gpus: int, seed: int, latency: bool, layout: Layout 
     for index in range(gpus):
         numa = 0 if index < (gpus + 1) // 2 else 1
         numa = layout.place(index, numa).numa
-        node.gpus.append(Gpu(index, node.new_uuid("GPU"), boards()[board].key, numa))
+        node.gpus.append(Gpu(index, node.new_uuid("GPU"), known_boards()[board].key, numa))
     return node
 
 

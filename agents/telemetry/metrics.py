@@ -17,7 +17,7 @@ from prometheus_client.core import (
 )
 
 from agents.contract.documents import ObservedDocument, ObservedGpu, ReplicaState
-from agents.contract.telemetry import GpuSample, Missing, SliceSample
+from agents.contract.telemetry import GpuSample, MissingValue, SliceSample
 
 LABELS = ("gpu", "UUID", "device", "modelName", "Hostname", "GPU_I_ID", "GPU_I_PROFILE")
 Values = tuple[str, ...]
@@ -164,7 +164,7 @@ def _labels(
     return (index, gpu.uuid, f"nvidia{index}", gpu.product_name, hostname, *instance)
 
 
-def _absent(family: GaugeMetricFamily, labels: Values, missing: tuple[Missing, ...]) -> None:
+def _absent(family: GaugeMetricFamily, labels: Values, missing: tuple[MissingValue, ...]) -> None:
     for one in missing:
         family.add_metric((*labels, one.name, str(one.why)), 1)
 

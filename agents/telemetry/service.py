@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import Metric
 
 from agents.contract.documents import ObservedDocument
-from agents.contract.errors import Code, ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import TelemetryRequest
 from agents.portal.client import Client, PortalAway
 from agents.telemetry.endpoint import Endpoint
@@ -117,6 +117,6 @@ class Telemetry:
 
 
 def _pause(refused: ContractError) -> float:
-    if refused.code is not Code.TOO_FREQUENT or not refused.extra:
+    if refused.code is not ContractErrorCode.TOO_FREQUENT or not refused.extra:
         return 0.0
     return float(refused.extra.get("retry_seconds", 0))

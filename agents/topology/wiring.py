@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from agents.contract.topology import (
-    MOST_GPUS,
+    MAX_GPUS,
     FabricClique,
     GpuGroup,
     GpuPair,
@@ -48,7 +48,7 @@ class Wiring:
 
 def reported(topology: Topology, network: Network) -> NodeTopology:
     """The contract's document of what was read."""
-    gpus = tuple(gpu.index for gpu in topology.gpus)[:MOST_GPUS]
+    gpus = tuple(gpu.index for gpu in topology.gpus)[:MAX_GPUS]
     rails = network.rails()
     return NodeTopology(
         gpus=gpus,

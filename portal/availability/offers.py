@@ -8,8 +8,8 @@ from uuid import UUID
 from django.db.models import Case, Count, Exists, OuterRef, Q, Value, When
 
 from agents.contract.boards import Board
-from agents.contract.layouts import layouts
-from portal.availability.layouts import carved_gpus, on_gpu
+from agents.contract.layouts import layout_table
+from portal.availability.layouts import gpu_layout_texts, parse_gpu_layout
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.selectors import LIVE_SLICES
@@ -17,28 +17,28 @@ from scheduler.core.model.states import GpuHealth, NodeStatus
 
 
 @dataclass(slots=True)
-class Stock:
+class BoardAvailability:
     """The GPUs of one board. `out`: faulted, busy with something else, or on a node that takes no
     work; nothing of them is in the other numbers. `gpus`: in service; `open`: nothing on them is
     held. `shareable`, `open_to_share`: those of both on nodes that serve MPS shares. `made`: idle
     slices by profile; `fits`: what more can be carved, by profile, each on its own."""
 
     board: Board
-    out: int = 0
+    out_of_service: int = 0
     gpus: int = 0
-    open: int = 0
+    unallocated: int = 0
     shareable: int = 0
-    open_to_share: int = 0
-    made: Counter[str] = field(default_factory=Counter)
-    fits: Counter[str] = field(default_factory=Counter)
+    unallocated_shareable: int = 0
+    idle_slices: Counter[str] = field(default_factory=Counter)
+    carvable: Counter[str] = field(default_factory=Counter)
 
     @property
-    def most(self) -> Counter[str]:
+    def max_slices(self) -> Counter[str]:
         """How many slices there could be if nothing else were, by profile."""
         return _most(self.board, self.gpus)
 
 
-def stock_now() -> list[Stock]:
+def board_availability() -> list[BoardAvailability]:
     """Every kind of GPU that some node has."""
     blocked, without_shares = _nodes()
     live = Slice.objects.filter(gpu=OuterRef("pk"), status__in=LIVE_SLICES)
@@ -55,16 +55,23 @@ def stock_now() -> list[Stock]:
             empty=Count("id", filter=in_service & Q(used=False)),
         )
     )
-    found: dict[str, Stock] = {}
+    found: dict[str, BoardAvailability] = {}
     for key, product, memory, profiles, shares, total, gpus, empty in rows:
         if key not in found:
             row = Gpu(board=key, product_name=product, memory_mib=memory, profiles=profiles)
-            found[key] = Stock(board_of(row))
+            found[key] = BoardAvailability(board_of(row))
         of = found[key]
-        of.out, of.gpus, of.open = of.out + total - gpus, of.gpus + gpus, of.open + empty
-        of.fits.update(_most(of.board, empty))
+        of.out_of_service, of.gpus, of.unallocated = (
+            of.out_of_service + total - gpus,
+            of.gpus + gpus,
+            of.unallocated + empty,
+        )
+        of.carvable.update(_most(of.board, empty))
         if shares:
-            of.shareable, of.open_to_share = of.shareable + gpus, of.open_to_share + empty
+            of.shareable, of.unallocated_shareable = (
+                of.shareable + gpus,
+                of.unallocated_shareable + empty,
+            )
     _add_carved(found, blocked, without_shares)
     return list(found.values())
 
@@ -85,24 +92,26 @@ def _in_service(to_gpu: str, blocked: list[UUID]) -> Q:
     return found & ~Q(**{f"{to_gpu}node_id__in": blocked}) if blocked else found
 
 
-def _add_carved(found: dict[str, Stock], blocked: list[UUID], without: set[UUID]) -> None:
+def _add_carved(
+    found: dict[str, BoardAvailability], blocked: list[UUID], without: set[UUID]
+) -> None:
     """Count what stands and fits on GPUs that are carved or shared already."""
     rows = Slice.objects.filter(_in_service("gpu__", blocked))
-    texts = carved_gpus(rows, "gpu__board", "gpu__node_id")
+    texts = gpu_layout_texts(rows, "gpu__board", "gpu__node_id")
     alike = Counter((key, node not in without, text) for key, node, text in texts)
     for (key, shares, text), times in alike.items():
         of = found[key]
-        on = on_gpu(of.board, text)
-        of.open += on.is_open * times
-        of.open_to_share += on.is_open * shares * times
-        for profile in on.made:
-            of.made[profile] += times
-        for profile, number in on.fits.items():
-            of.fits[profile] += number * times
+        on = parse_gpu_layout(of.board, text)
+        of.unallocated += on.is_unallocated * times
+        of.unallocated_shareable += on.is_unallocated * shares * times
+        for profile in on.idle_profiles:
+            of.idle_slices[profile] += times
+        for profile, number in on.carvable.items():
+            of.carvable[profile] += number * times
 
 
 def _most(board: Board, gpus: int) -> Counter[str]:
     if not (gpus and board.profiles):
         return Counter()
-    most = layouts(board).beside(()).most
+    most = layout_table(board).free_beside(()).max_count
     return Counter({name: number * gpus for name, number in most.items()})

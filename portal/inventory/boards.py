@@ -1,30 +1,30 @@
 """The board of a GPU row: that of the table, or what the driver told of one that is not in it."""
 
-from agents.contract.boards import Board, Profile, boards, unknown_board
+from agents.contract.boards import Board, Profile, known_boards, unknown_board
 from agents.contract.codec import decode
-from agents.contract.discovered_boards import believed
+from agents.contract.discovered_boards import plausible_profiles
 from agents.contract.documents import ObservedProfile
 from portal.inventory.models import Gpu
 
 
 def board_of(row: Gpu) -> Board:
     """Never refused: without a table and without profiles it can be given whole."""
-    known = boards().get(row.board)
+    known = known_boards().get(row.board)
     return known or unknown_board(row.product_name, row.memory_mib, profiles_of(row))
 
 
 def profiles_of(row: Gpu) -> tuple[Profile, ...]:
     """What the driver told of an unknown board; empty for a known one."""
-    return believed(decode(ObservedProfile, stored) for stored in row.profiles)
+    return plausible_profiles(decode(ObservedProfile, stored) for stored in row.profiles)
 
 
-def quota_names(row: Gpu) -> frozenset[str]:
+def quota_model_names(row: Gpu) -> frozenset[str]:
     """What a quota may call this GPU's board: "" (of every model), its key, its model."""
     board = board_of(row)
     return frozenset({"", board.key, board.model})
 
 
-def boards_there() -> tuple[Board, ...]:
+def cluster_boards() -> tuple[Board, ...]:
     """Every kind of board that some node has. One query, one row a kind."""
     names = ("board", "product_name", "memory_mib", "profiles")
     rows = Gpu.objects.order_by().values(*names).distinct()

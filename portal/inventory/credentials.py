@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from agents.contract.errors import Code, ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 from portal.inventory.models import Node
 from scheduler.core.model.states import NodeStatus
 
@@ -24,12 +24,12 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def access_token(node_id: UUID) -> str:
+def new_access_token(node_id: UUID) -> str:
     """A new token. It starts with the node's id, so that its row is found by primary key."""
     return f"{node_id.hex}.{secrets.token_urlsafe(32)}"
 
 
-def node_of(authorization: str) -> UUID:
+def claimed_node_id(authorization: str) -> UUID:
     """The node that an Authorization header claims to be; nothing is proven yet."""
     try:
         return UUID(hex=authorization.removeprefix(SCHEME).partition(".")[0])
@@ -44,13 +44,13 @@ def node_authenticate(nodes: QuerySet[Node], *, authorization: str, epoch: int) 
     newer hello has replaced that token: an agent that was replaced must stop, not say hello again.
     Whoever asks knows the node's random id already.
     """
-    node = nodes.filter(pk=node_of(authorization)).first()
+    node = nodes.filter(pk=claimed_node_id(authorization)).first()
     if node is None:
         raise _token_invalid()
     require_not_retired(node)
     if epoch < node.epoch:
         sentence = f"epoch {epoch} was replaced by {node.epoch}: stop changing the node"
-        raise ContractError(Code.EPOCH_STALE, sentence, "epoch")
+        raise ContractError(ContractErrorCode.EPOCH_STALE, sentence, "epoch")
     token = authorization.removeprefix(SCHEME)
     is_same = hmac.compare_digest(digest_of(token), node.token_digest)
     is_fresh = node.token_expires_at is not None and node.token_expires_at > timezone.now()
@@ -61,26 +61,30 @@ def node_authenticate(nodes: QuerySet[Node], *, authorization: str, epoch: int) 
 
 def require_not_retired(node: Node) -> None:
     if node.status == NodeStatus.RETIRED:
-        raise ContractError(Code.NODE_RETIRED, f"{node.name} was retired: stop its agent")
+        raise ContractError(
+            ContractErrorCode.NODE_RETIRED, f"{node.name} was retired: stop its agent"
+        )
 
 
-def public_key_read(text: str) -> Ed25519PublicKey:
+def read_public_key(text: str) -> Ed25519PublicKey:
     """Raises ContractError(INVALID_FIELD)."""
     try:
         return Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
         sentence = "expected a raw Ed25519 public key in base64"
-        raise ContractError(Code.INVALID_FIELD, sentence, "public_key") from None
+        raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "public_key") from None
 
 
 def is_signed(public_key: str, signature: str, message: bytes) -> bool:
     try:
         raw = base64.b64decode(signature, validate=True)
-        public_key_read(public_key).verify(raw, message)
+        read_public_key(public_key).verify(raw, message)
     except (binascii.Error, ValueError, InvalidSignature):
         return False
     return True
 
 
 def _token_invalid() -> ContractError:
-    return ContractError(Code.TOKEN_INVALID, "the access token is unknown or old: say hello again")
+    return ContractError(
+        ContractErrorCode.TOKEN_INVALID, "the access token is unknown or old: say hello again"
+    )

@@ -14,36 +14,36 @@ from portal.accounts.rights import require_platform_admin
 from portal.audit.services import audit_record
 from portal.errors import Refused
 from portal.live.bell import ring_what_if
-from portal.what_if.models import LEASE, OPEN, Status, WhatIf
-from portal.what_if.progress import NobodyAsks, Stamps
-from portal.what_if.recorded_jobs import require_jobs, setting_now, week_of
-from scheduler.what_if.changes import Change
-from scheduler.what_if.comparison import Comparison, Progress, changed_by, compare
+from portal.what_if.models import LEASE, OPEN, WhatIf, WhatIfStatus
+from portal.what_if.progress import ProgressRecorder, WhatIfCancelled
+from portal.what_if.recorded_jobs import current_scenario, recorded_window, require_recorded_jobs
+from scheduler.what_if.changes import ClusterChange
+from scheduler.what_if.comparison import Comparison, Progress, apply_changes, compare
 from scheduler.what_if.errors import ChangeRefusedError
 from scheduler.what_if.json_format import read_changes, write_change
 
-MOST_OPEN = 3
-MOST_CHARACTERS = 400
+MAX_OPEN = 3
+MAX_CHARACTERS = 400
 
 log = structlog.get_logger(__name__)
 
 
-def what_if_ask(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
+def what_if_create(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
     """A question that a worker answers. Raises Refused(forbidden, days_invalid, no_jobs,
     too_many_jobs, change_invalid, busy)."""
     require_platform_admin(user)
     now = timezone.now()
-    require_jobs(now=now, days=days)
+    require_recorded_jobs(now=now, days=days)
     try:
         read = read_changes(changes)
-        changed_by(setting_now(now=now, days=days), read)
+        apply_changes(current_scenario(now=now, days=days), read)
     except ChangeRefusedError as refused:
         raise _as_refused(refused) from refused
     with transaction.atomic():
         fresh = Q(status__in=OPEN, stamped_at__gte=now - LEASE)
-        if WhatIf.objects.filter(fresh).count() >= MOST_OPEN:
+        if WhatIf.objects.filter(fresh).count() >= MAX_OPEN:
             sentence = (
-                f"{MOST_OPEN} what-ifs are being worked on. Wait until one is done, or cancel one"
+                f"{MAX_OPEN} what-ifs are being worked on. Wait until one is done, or cancel one"
             )
             raise Refused("busy", sentence, "", 409)
         stored = [write_change(change) for change in read]
@@ -53,10 +53,10 @@ def what_if_ask(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
     return row
 
 
-def what_if(
+def what_if_compare(
     *,
     days: int = 7,
-    changes: Iterable[Change] = (),
+    changes: Iterable[ClusterChange] = (),
     actor: str,
     progress: Progress = lambda done, of: None,
 ) -> Comparison:
@@ -73,41 +73,45 @@ def what_if_cancel(*, user: User, row: WhatIf) -> WhatIf:
     now = timezone.now()
     with transaction.atomic():
         mine = WhatIf.objects.filter(pk=row.pk, status__in=OPEN)
-        if not mine.update(status=Status.CANCELLED, stamped_at=now, finished_at=now):
+        if not mine.update(status=WhatIfStatus.CANCELLED, stamped_at=now, finished_at=now):
             raise Refused("what_if_over", "It is over already: there is nothing to cancel", "", 409)
         audit_record(actor=user.username, action="what_if_cancel", noun="what_if", noun_id=row.pk)
     row.refresh_from_db()
     return row
 
 
-def what_if_carry_out(*, what_if_id: int) -> bool:
+def what_if_run(*, what_if_id: int) -> bool:
     """Answer one question. False where somebody else has it, or it is answered already."""
     row = _claimed(what_if_id)
     if row is None:
         return False
     try:
-        found = _compared(row.days, read_changes(row.changes), Stamps(row.pk))
-    except NobodyAsks:
+        found = _compared(row.days, read_changes(row.changes), ProgressRecorder(row.pk))
+    except WhatIfCancelled:
         log.info("what_if_cancelled", what_if=row.pk)
     except (Refused, ChangeRefusedError) as refused:
-        _finish(row, Status.FAILED, sentence=refused.sentence[:MOST_CHARACTERS])
+        _finish(row, WhatIfStatus.FAILED, sentence=refused.sentence[:MAX_CHARACTERS])
     except (KeyboardInterrupt, SystemExit):
-        _finish(row, Status.FAILED, sentence="Its worker was stopped before it was done. Ask again")
+        _finish(
+            row,
+            WhatIfStatus.FAILED,
+            sentence="Its worker was stopped before it was done. Ask again",
+        )
         raise
     except Exception:
         log.exception("what_if_failed", what_if=row.pk)
         sentence = "It failed. The worker's log says why"
-        _finish(row, Status.FAILED, sentence=sentence)
+        _finish(row, WhatIfStatus.FAILED, sentence=sentence)
         raise
     else:
-        _finish(row, Status.DONE, outcome=asdict(found), progress=100)
+        _finish(row, WhatIfStatus.DONE, outcome=asdict(found), progress=100)
     return True
 
 
-def _compared(days: int, changes: tuple[Change, ...], progress: Progress) -> Comparison:
+def _compared(days: int, changes: tuple[ClusterChange, ...], progress: Progress) -> Comparison:
     now = timezone.now()
-    require_jobs(now=now, days=days)
-    setting, week = setting_now(now=now, days=days), week_of(now=now, days=days)
+    require_recorded_jobs(now=now, days=days)
+    setting, week = current_scenario(now=now, days=days), recorded_window(now=now, days=days)
     try:
         return compare(setting, week, changes, progress)
     except ChangeRefusedError as refused:
@@ -117,16 +121,18 @@ def _compared(days: int, changes: tuple[Change, ...], progress: Progress) -> Com
 def _claimed(pk: int) -> WhatIf | None:
     """The row, if nobody works on it. A message may come twice, and who took it may have died."""
     now = timezone.now()
-    free = Q(status=Status.ASKED) | Q(status=Status.RUNNING, stamped_at__lt=now - LEASE)
+    free = Q(status=WhatIfStatus.REQUESTED) | Q(
+        status=WhatIfStatus.RUNNING, stamped_at__lt=now - LEASE
+    )
     taken = WhatIf.objects.filter(free, pk=pk).update(
-        status=Status.RUNNING, stamped_at=now, progress=0
+        status=WhatIfStatus.RUNNING, stamped_at=now, progress=0
     )
     return WhatIf.objects.get(pk=pk) if taken else None
 
 
-def _finish(row: WhatIf, status: Status, **columns: Any) -> None:
+def _finish(row: WhatIf, status: WhatIfStatus, **columns: Any) -> None:
     now = timezone.now()
-    WhatIf.objects.filter(pk=row.pk, status=Status.RUNNING).update(
+    WhatIf.objects.filter(pk=row.pk, status=WhatIfStatus.RUNNING).update(
         status=status, stamped_at=now, finished_at=now, **columns
     )
 
@@ -136,6 +142,6 @@ def _as_refused(refused: ChangeRefusedError) -> Refused:
     return Refused("change_invalid", refused.sentence, field)
 
 
-def _audit(actor: str, row: object, days: int, changes: Iterable[Change]) -> None:
+def _audit(actor: str, row: object, days: int, changes: Iterable[ClusterChange]) -> None:
     told = {"days": days, "changes": [str(change) for change in changes]}
     audit_record(actor=actor, action="what_if", noun="what_if", noun_id=row, after=told)

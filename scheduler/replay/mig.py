@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from agents.contract.boards import Profile, boards
+from agents.contract.boards import Profile, known_boards
 from scheduler.core.geometry.arrival_prices import Floats
 from scheduler.core.geometry.layout_graph import LayoutGraph, layout_graph
 from scheduler.core.geometry.placement_value import DEPARTURE_RARITY as PLANNER_RETURN
@@ -25,15 +25,21 @@ from scheduler.core.geometry.placement_value import (
     profile_weights,
 )
 from scheduler.replay import mig_baselines
-from scheduler.replay.errors import Refused
-from scheduler.replay.mig_moves import HOLE, RETURN, reach
-from scheduler.replay.mig_simulation import Figures, Rule, Stream, churn, inflation
+from scheduler.replay.errors import ReplayError
+from scheduler.replay.mig_moves import HOLE, RETURN, move_tables
+from scheduler.replay.mig_simulation import (
+    MigFigures,
+    PlacementRule,
+    RequestStream,
+    churn,
+    inflation,
+)
 from scheduler.replay.mig_simulation import run as run_world
 
 MIXES = ("uniform", "small", "large", "bimodal")
 POLICIES = ("tessera", "firstfit", "bestfit", "leastfrag")
 # A plan with a move must be better by more than this than the best one without: nearly nothing.
-GAIN = 0.001
+MIN_GAIN = 0.001
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +54,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--move-gain",
         type=float,
-        default=GAIN,
+        default=MIN_GAIN,
         help="tessera: a move must keep this much more room; inf: only where nothing fits without",
     )
     parser.add_argument("--bound", action="store_true", help="free repacking at each arrival, too")
@@ -71,47 +77,51 @@ def run(options: argparse.Namespace) -> int:
 
 
 def rule_of(
-    policy: str, shape: LayoutGraph, weights: Floats, moves: int = 0, gain: float = GAIN
-) -> Rule:
+    policy: str, shape: LayoutGraph, weights: Floats, moves: int = 0, gain: float = MIN_GAIN
+) -> PlacementRule:
     """How a policy places; `tessera` is the planner's own table. It chooses place and move together
     where `moves` are allowed and `gain` is finite; the others move only where nothing fits."""
     match policy:
         case "tessera" if moves and gain < np.inf:
-            table = tessera(shape, weights, HOLE, RETURN)
-            return Rule(table.losses, READY_BONUS, moves, reach(shape, weights), gain)
+            table = tessera_values(shape, weights, HOLE, RETURN)
+            return PlacementRule(
+                table.losses, READY_BONUS, moves, move_tables(shape, weights), gain
+            )
         case "tessera":
-            table = tessera(shape, weights)
-            return Rule(table.losses, READY_BONUS, moves, roomy=table.losses_when_roomy)
+            table = tessera_values(shape, weights)
+            return PlacementRule(table.losses, READY_BONUS, moves, roomy=table.losses_when_roomy)
         case "firstfit":
-            return Rule(mig_baselines.first_fit(shape), moves=moves)
+            return PlacementRule(mig_baselines.first_fit(shape), moves=moves)
         case "bestfit":
-            return Rule(mig_baselines.best_fit(shape), moves=moves)
-    return Rule(mig_baselines.least_fragmentation(shape), moves=moves)
+            return PlacementRule(mig_baselines.best_fit(shape), moves=moves)
+    return PlacementRule(mig_baselines.least_fragmentation(shape), moves=moves)
 
 
-def tessera(
+def tessera_values(
     shape: LayoutGraph, weights: Floats, hole: float | None = None, returns: float = PLANNER_RETURN
 ) -> LayoutValues:
     mix = profile_weights(dict(zip(shape.profile_names, weights.tolist(), strict=True)))
     found = layout_values(shape.board, mix, hole, returns)
     if found is None:
-        raise Refused(f"{shape.board.key} has no table of layouts")
+        raise ReplayError(f"{shape.board.key} has no table of layouts")
     return found
 
 
 def _row(
-    options: argparse.Namespace, here: LayoutGraph, weights: Floats, rule: Rule, seed: int
+    options: argparse.Namespace, here: LayoutGraph, weights: Floats, rule: PlacementRule, seed: int
 ) -> dict[str, Any]:
     stream = _stream(options, here, weights, seed)
     told = run_world(here, stream, options.gpus, rule)
     row = {"seed": seed} | {key: round(value, 4) for key, value in asdict(told).items()}
     if options.bound:
-        bound: Figures = mig_baselines.free_repacking(here, stream, options.gpus)
+        bound: MigFigures = mig_baselines.free_repacking(here, stream, options.gpus)
         row["free_repacking_pct"] = round(bound.accepted_pct, 4)
     return row
 
 
-def _stream(options: argparse.Namespace, here: LayoutGraph, weights: Floats, seed: int) -> Stream:
+def _stream(
+    options: argparse.Namespace, here: LayoutGraph, weights: Floats, seed: int
+) -> RequestStream:
     if options.lifetimes == "none":
         return inflation(here, weights, options.gpus, seed)
     return churn(here, weights, options.gpus, options.load, seed)
@@ -123,23 +133,23 @@ def _tell(row: dict[str, Any], as_json: bool) -> None:
 
 
 def _shape(key: str) -> LayoutGraph:
-    board = boards().get(key)
+    board = known_boards().get(key)
     found = layout_graph(board) if board else None
     if found is None:
-        with_mig = ", ".join(sorted(k for k, b in boards().items() if b.supports_mig))
-        raise Refused(f"--board {key}: choose one of {with_mig}")
+        with_mig = ", ".join(sorted(k for k, b in known_boards().items() if b.supports_mig))
+        raise ReplayError(f"--board {key}: choose one of {with_mig}")
     return found
 
 
 def _check(options: argparse.Namespace) -> None:
     if not 1 <= options.gpus <= 10_000:
-        raise Refused("--gpus: from 1 to 10000")
+        raise ReplayError("--gpus: from 1 to 10000")
     if not 0 <= options.moves <= 7:
-        raise Refused("--moves: from 0 to 7")
+        raise ReplayError("--moves: from 0 to 7")
     if not 0.01 <= options.load <= 10:
-        raise Refused("--load: from 0.01 to 10")
+        raise ReplayError("--load: from 0.01 to 10")
     if not options.move_gain >= 0:
-        raise Refused("--move-gain: 0 or more")
+        raise ReplayError("--move-gain: 0 or more")
 
 
 def seeds_of(text: str) -> list[int]:
@@ -151,7 +161,7 @@ def seeds_of(text: str) -> list[int]:
     except ValueError:
         found = []
     if not 0 < len(found) <= 10_000:
-        raise Refused(f"--seeds {text}: write 3, 0-9 or 1,4,7")
+        raise ReplayError(f"--seeds {text}: write 3, 0-9 or 1,4,7")
     return found
 
 
@@ -178,10 +188,10 @@ def named_mix(shape: LayoutGraph, name: str) -> dict[str, float]:
 def mix_weights(here: LayoutGraph, mix: str) -> Floats:
     asked = named_mix(here, mix) if mix in MIXES else _of_file(here, Path(mix))
     if unknown := sorted(set(asked) - set(here.profile_names)):
-        raise Refused(f"--mix {mix}: {here.board.key} has no profile {unknown[0]}")
+        raise ReplayError(f"--mix {mix}: {here.board.key} has no profile {unknown[0]}")
     weights = np.array([asked.get(name, 0.0) for name in here.profile_names])
     if not np.isfinite(weights).all() or weights.min() < 0 or weights.sum() <= 0:
-        raise Refused(f"--mix {mix}: the weights must be 0 or more, and not all 0")
+        raise ReplayError(f"--mix {mix}: the weights must be 0 or more, and not all 0")
     return np.asarray(weights / weights.sum())
 
 
@@ -194,10 +204,12 @@ def _of_file(here: LayoutGraph, path: Path) -> dict[str, float]:
         return openb_mix(here, csv.DictReader(text.splitlines()))
     except OSError:
         choices = ", ".join(MIXES)
-        raise Refused(f"--mix {path}: not one of {choices}, nor a file that can be read") from None
+        raise ReplayError(
+            f"--mix {path}: not one of {choices}, nor a file that can be read"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError, EOFError):
         wanted = "neither a JSON object from profile to weight nor a list of openb pods"
-        raise Refused(f"--mix {path}: {wanted}") from None
+        raise ReplayError(f"--mix {path}: {wanted}") from None
 
 
 def openb_mix(here: LayoutGraph, pods: "csv.DictReader[str]") -> dict[str, float]:

@@ -17,20 +17,24 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from scheduler.core.packing.fragmentation import typical
+from scheduler.core.packing.fragmentation import typical_kinds
 from scheduler.replay import placement_baselines, placement_tessera
 from scheduler.replay.openb_data import (
+    GPU_MILLI,
     INFLATE_TO,
-    WHOLE,
-    Cluster,
     Ints,
-    Pods,
-    inflated,
+    TraceCluster,
+    TracePods,
+    inflation,
     read_cluster,
     read_pods,
 )
 from scheduler.replay.placement_events import churn, only_arrivals
-from scheduler.replay.placement_record import Course, Decisions, follow
+from scheduler.replay.placement_record import (
+    PlacementDecisions,
+    PlacementTimeline,
+    replay_decisions,
+)
 
 POLICIES = ("tessera", *placement_baselines.RULES)
 SEEDS = "42-51"
@@ -40,7 +44,7 @@ MIX_HELP = "what tessera knows of the demand: the list's mix, or a prior and wha
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class OpenbResult:
     """Percent of the cluster's GPUs, by arrived load; `refused_pct` is of the GPUs asked for, only
     with churn."""
 
@@ -76,54 +80,58 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-Run = Callable[[Cluster, Pods, int, argparse.Namespace], Result]
+Run = Callable[[TraceCluster, TracePods, int, argparse.Namespace], OpenbResult]
 
 
 def _each_seed(
-    one: Run, cluster: Cluster, pods: Pods, options: argparse.Namespace
-) -> Iterator[Result]:
+    one: Run, cluster: TraceCluster, pods: TracePods, options: argparse.Namespace
+) -> Iterator[OpenbResult]:
     hidden = not sys.stderr.isatty()
     for seed in tqdm(options.seeds, desc=options.policy, unit="seed", disable=hidden):
         yield one(cluster, pods, seed, options)
 
 
-def _inflated(cluster: Cluster, pods: Pods, seed: int, options: argparse.Namespace) -> Result:
-    requests, order = inflated(pods, cluster, seed)
+def _inflated(
+    cluster: TraceCluster, pods: TracePods, seed: int, options: argparse.Namespace
+) -> OpenbResult:
+    requests, order = inflation(pods, cluster, seed)
     events = only_arrivals(len(requests))
     decisions, course = _play(cluster, pods, requests, order, events, seed, options)
-    capacity = cluster.gpus * WHOLE
+    capacity = cluster.gpus * GPU_MILLI
     loads = np.rint(100 * course.arrived / capacity)
     at = {str(load): loads == load for load in options.load}
     return _result(seed, options, decisions, {
-        load: _percent(course.used[events], capacity) for load, events in at.items() if events.any()
+        load: _percent(course.in_use[events], capacity) for load, events in at.items() if events.any()
     }, {
         load: _percent(course.fragmented[events], capacity)
         for load, events in at.items() if events.any()
     })  # fmt: skip
 
 
-def _churned(cluster: Cluster, pods: Pods, seed: int, options: argparse.Namespace) -> Result:
+def _churned(
+    cluster: TraceCluster, pods: TracePods, seed: int, options: argparse.Namespace
+) -> OpenbResult:
     requests, events, counted = churn(pods, cluster.gpus, options.churn, seed)
     order = np.random.default_rng([seed, 2]).permutation(len(cluster.nodes))
     decisions, course = _play(cluster, pods, requests, order, events, seed, options)
-    capacity, load = cluster.gpus * WHOLE, str(options.churn)
+    capacity, load = cluster.gpus * GPU_MILLI, str(options.churn)
     arriving = events >= 0
     arriving[:counted] = False
     asked = course.arrived[-1] - course.arrived[counted]
     refused = 100 * (course.refused[-1] - course.refused[counted]) / asked
     return _result(
         seed, options, decisions,
-        {load: _percent(course.used[arriving], capacity)},
+        {load: _percent(course.in_use[arriving], capacity)},
         {load: _percent(course.fragmented[arriving], capacity)},
         {load: round(float(refused), 3)},
     )  # fmt: skip
 
 
 def _play(
-    cluster: Cluster, pods: Pods, requests: Ints, order: Ints, events: Ints, seed: int,
+    cluster: TraceCluster, pods: TracePods, requests: Ints, order: Ints, events: Ints, seed: int,
     options: argparse.Namespace,
-) -> tuple[Decisions, Course]:  # fmt: skip
-    nodes, kinds = cluster.in_order(order), typical(pods.mix())
+) -> tuple[PlacementDecisions, PlacementTimeline]:  # fmt: skip
+    nodes, kinds = cluster.nodes_in_order(order), typical_kinds(pods.mix())
     if options.policy == "tessera":
         learned = options.mix == "learned"
         decisions = placement_tessera.decide(events, requests, pods, nodes, cluster.extent, learned)
@@ -131,17 +139,17 @@ def _play(
         decisions = placement_baselines.decide(
             options.policy, events, requests, pods, nodes, kinds, seed
         )
-    return decisions, follow(events, requests, pods, nodes, decisions, kinds)
+    return decisions, replay_decisions(events, requests, pods, nodes, decisions, kinds)
 
 
 def _result(
-    seed: int, options: argparse.Namespace, decisions: Decisions,
+    seed: int, options: argparse.Namespace, decisions: PlacementDecisions,
     allocation: dict[str, float], fragmented: dict[str, float],
     refused: dict[str, float] | None = None,
-) -> Result:  # fmt: skip
+) -> OpenbResult:  # fmt: skip
     seconds = decisions.seconds
     rate = round(decisions.placements / seconds) if seconds else 0
-    return Result(
+    return OpenbResult(
         seed, options.policy, allocation, fragmented, decisions.placements, round(seconds, 4),
         rate, refused or {},
     )  # fmt: skip
@@ -151,7 +159,7 @@ def _percent(amounts: npt.NDArray[Any], capacity: int) -> float:
     return round(100 * float(amounts.mean()) / capacity, 3)
 
 
-def _mean(results: list[Result]) -> Result:
+def _mean(results: list[OpenbResult]) -> OpenbResult:
     def mean(values: list[float]) -> float:
         return round(sum(values) / len(values), 3)
 
@@ -159,7 +167,7 @@ def _mean(results: list[Result]) -> Result:
         return {load: mean([table[load] for table in tables]) for load in tables[0]}
 
     seconds, placements = sum(r.seconds for r in results), sum(r.placements for r in results)
-    return Result(
+    return OpenbResult(
         "mean",
         results[0].policy,
         each([r.allocation_pct for r in results]),
@@ -171,7 +179,7 @@ def _mean(results: list[Result]) -> Result:
     )
 
 
-def _json(results: list[Result]) -> str:
+def _json(results: list[OpenbResult]) -> str:
     rows = [asdict(result) for result in results]
     for row in rows:
         if not row["refused_pct"]:
@@ -179,7 +187,7 @@ def _json(results: list[Result]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def _table(results: list[Result]) -> str:
+def _table(results: list[OpenbResult]) -> str:
     """Allocated and fragmented percent of the GPUs by arrived load."""
     loads = list(results[0].allocation_pct)
     head = f"{'seed':>6} " + " ".join(f"{'at ' + load:>15}" for load in loads) + "   placements/s"

@@ -11,21 +11,21 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.tables import Extent
-from scheduler.replay.errors import Refused
+from scheduler.core.packing.kinds import NodeRoom, RequestKind
+from scheduler.core.packing.tables import ClusterExtent
+from scheduler.replay.errors import ReplayError
 
-WHOLE = 1_000  # thousandths of a GPU
+GPU_MILLI = 1_000  # thousandths of a GPU
 INFLATE_TO = 1.3  # of the cluster's GPUs: how much work arrives
 Ints = npt.NDArray[np.int64]
 
 
-class BadTrace(Refused):
+class TraceError(ReplayError):
     """The sentence says which file, which line and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TraceNode:
     name: str
     cpu_milli: int
     memory_mib: int
@@ -34,10 +34,10 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class TraceCluster:
     """Nodes by name. `models`: names, by number."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[TraceNode, ...]
     models: tuple[str, ...]
 
     @property
@@ -45,49 +45,49 @@ class Cluster:
         return sum(node.gpus for node in self.nodes)
 
     @property
-    def extent(self) -> Extent:
+    def extent(self) -> ClusterExtent:
         by_model = [0] * len(self.models)
         for node in self.nodes:
             by_model[node.model] += node.gpus
-        return Extent(
+        return ClusterExtent(
             cpu_milli=max(node.cpu_milli for node in self.nodes),
             memory_mib=max(node.memory_mib for node in self.nodes),
-            gpus=max(node.gpus for node in self.nodes),
-            models=tuple(by_model),
+            max_gpus_per_node=max(node.gpus for node in self.nodes),
+            gpus_by_model=tuple(by_model),
         )
 
-    def in_order(self, order: Ints) -> tuple[NodeRoom, ...]:
+    def nodes_in_order(self, order: Ints) -> tuple[NodeRoom, ...]:
         """Empty nodes, by the numbers in `order`."""
         nodes = (self.nodes[int(n)] for n in order)
         return tuple(
-            NodeRoom(node.model, node.cpu_milli, node.memory_mib, (WHOLE,) * node.gpus)
+            NodeRoom(node.model, node.cpu_milli, node.memory_mib, (GPU_MILLI,) * node.gpus)
             for node in nodes
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
+class TracePods:
     """Pods by name: `kind` [pods] is the number of each one's kind."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[RequestKind, ...]
     kind: Ints
 
     @property
     def milli(self) -> Ints:
         """Thousandths of a GPU that each pod asks for in all."""
-        return np.array([round(k.amount * WHOLE) for k in self.kinds], np.int64)[self.kind]
+        return np.array([round(k.amount * GPU_MILLI) for k in self.kinds], np.int64)[self.kind]
 
-    def mix(self) -> dict[Kind, float]:
+    def mix(self) -> dict[RequestKind, float]:
         counts = np.bincount(self.kind, minlength=len(self.kinds))
         return {kind: float(count) for kind, count in zip(self.kinds, counts, strict=True)}
 
 
-def read_cluster(path: Path) -> Cluster:
+def read_cluster(path: Path) -> TraceCluster:
     """Columns sn, cpu_milli, memory_mib, gpu, model. Raises BadTrace."""
     rows = _rows(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model"))
     models = tuple(sorted({row["model"] for _, row in rows}))
     nodes = [
-        Node(
+        TraceNode(
             row["sn"],
             _number(path, line, row, "cpu_milli"),
             _number(path, line, row, "memory_mib"),
@@ -96,20 +96,20 @@ def read_cluster(path: Path) -> Cluster:
         )
         for line, row in rows
     ]
-    return Cluster(tuple(sorted(nodes, key=lambda node: node.name)), models)
+    return TraceCluster(tuple(sorted(nodes, key=lambda node: node.name)), models)
 
 
-def read_pods(path: Path, models: tuple[str, ...]) -> Pods:
+def read_pods(path: Path, models: tuple[str, ...]) -> TracePods:
     """Columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, in some lists, gpu_spec: models
     that may serve, joined by "|". Raises BadTrace."""
     columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
     rows = sorted(_rows(path, columns), key=lambda item: item[1]["name"])
-    numbers: dict[Kind, int] = {}
+    numbers: dict[RequestKind, int] = {}
     which = [numbers.setdefault(_kind(path, *row, models), len(numbers)) for row in rows]
-    return Pods(tuple(numbers), np.array(which, np.int64))
+    return TracePods(tuple(numbers), np.array(which, np.int64))
 
 
-def inflated(pods: Pods, cluster: Cluster, seed: int) -> tuple[Ints, Ints]:
+def inflation(pods: TracePods, cluster: TraceCluster, seed: int) -> tuple[Ints, Ints]:
     """(numbers of pods as they arrive, order of nodes) of one seed of the inflation benchmark.
 
     All pods shuffled, then copies of pods drawn uniformly until the next would exceed INFLATE_TO of
@@ -118,9 +118,9 @@ def inflated(pods: Pods, cluster: Cluster, seed: int) -> tuple[Ints, Ints]:
     """
     random = np.random.default_rng(seed)
     milli = pods.milli
-    each = np.array([round(k.each * WHOLE) for k in pods.kinds], np.int64)[pods.kind]
+    each = np.array([round(k.gpus_each * GPU_MILLI) for k in pods.kinds], np.int64)[pods.kind]
     arrivals = [int(pod) for pod in random.permutation(len(milli))]
-    target, total = INFLATE_TO * cluster.gpus * WHOLE, int(milli.sum())
+    target, total = INFLATE_TO * cluster.gpus * GPU_MILLI, int(milli.sum())
     while total > target:
         total -= int(milli[arrivals.pop(int(random.integers(len(arrivals))))])
     while True:
@@ -132,19 +132,19 @@ def inflated(pods: Pods, cluster: Cluster, seed: int) -> tuple[Ints, Ints]:
     return np.array(arrivals, np.int64), random.permutation(len(cluster.nodes))
 
 
-def _kind(path: Path, line: int, row: dict[str, str], models: tuple[str, ...]) -> Kind:
+def _kind(path: Path, line: int, row: dict[str, str], models: tuple[str, ...]) -> RequestKind:
     gpus, each = _number(path, line, row, "num_gpu"), _number(path, line, row, "gpu_milli")
-    if (gpus and not 0 < each <= WHOLE) or (gpus > 1 and each != WHOLE):
-        raise BadTrace(
+    if (gpus and not 0 < each <= GPU_MILLI) or (gpus > 1 and each != GPU_MILLI):
+        raise TraceError(
             f"{path}, line {line}: {gpus} GPUs of {each} thousandths each are no request"
         )
     names = {name for name in (row.get("gpu_spec") or "").split("|") if name}
     allowed = frozenset(i for i, model in enumerate(models) if model in names)
-    return Kind(
+    return RequestKind(
         cpu_milli=_number(path, line, row, "cpu_milli"),
         memory_mib=_number(path, line, row, "memory_mib"),
         gpus=gpus,
-        amount=gpus * each / WHOLE,
+        amount=gpus * each / GPU_MILLI,
         shape=each if gpus else 0,
         models=allowed if names else None,
     )
@@ -156,20 +156,20 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str
         packed = path.suffix == ".gz"
         text = gzip.decompress(path.read_bytes()).decode() if packed else path.read_text()
     except (OSError, EOFError, ValueError) as error:
-        raise BadTrace(f"{path} cannot be read: {error}") from None
+        raise TraceError(f"{path} cannot be read: {error}") from None
     lines = csv.DictReader(text.splitlines())
     missing = [name for name in columns if name not in (lines.fieldnames or ())]
     if missing:
-        raise BadTrace(
+        raise TraceError(
             f"{path} has no column {missing[0]}; its columns must be {', '.join(columns)}"
         )
     rows = []
     for line, row in enumerate(lines, start=2):
         if any(row[name] is None for name in columns):
-            raise BadTrace(f"{path}, line {line}: has fewer columns than its heading")
+            raise TraceError(f"{path}, line {line}: has fewer columns than its heading")
         rows.append((line, row))
     if not rows:
-        raise BadTrace(f"{path} has a heading and no lines")
+        raise TraceError(f"{path} has a heading and no lines")
     return rows
 
 
@@ -177,4 +177,4 @@ def _number(path: Path, line: int, row: dict[str, str], name: str, least: int = 
     text = row[name]
     if text.isascii() and text.isdigit() and least <= int(text) < 2**40:
         return int(text)
-    raise BadTrace(f"{path}, line {line}: {name} is {text!r}, not a whole number from {least}")
+    raise TraceError(f"{path}, line {line}: {name} is {text!r}, not a whole number from {least}")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from agents.contract.boards import Board, boards
+from agents.contract.boards import Board, known_boards
 from agents.contract.documents import GpuMode
 from scheduler.core.forecast.evaluation import ForecastEvaluation
 from scheduler.core.model.decisions import Plan
@@ -28,10 +28,10 @@ from scheduler.core.model.snapshot import (
     Priority,
     WaitingJob,
 )
-from scheduler.replay.errors import Refused
-from scheduler.replay.philly_data import TraceJob, drawn_limits, read_trace
-from scheduler.virtual.simulation import Watch, World
-from scheduler.virtual.values import Recorded, Setting, Stops, Week
+from scheduler.replay.errors import ReplayError
+from scheduler.replay.philly_data import TraceJob, read_trace, sample_limits
+from scheduler.virtual.simulation import Simulation, SimulationObserver
+from scheduler.virtual.values import PreemptionCosts, RecordedJob, RecordedWindow, Scenario
 
 BOARD = "H100-80GB"
 _ORACLE = Policy(
@@ -54,11 +54,11 @@ POLICIES = {
 ORACLES = ("srtf", "srsf")
 # As the papers count it: who is stopped queues anew with what it has done; a job that moves goes on
 # at once, so that its next protected time is no longer than this one.
-STOPS = Stops(keeps_place=False, moves_count=False, look_seconds=360)
+PREEMPTION_COSTS = PreemptionCosts(keeps_place=False, moves_count=False, recheck_seconds=360)
 # With --preemption on. Who was passed stops others when it is due, so that nothing idles for a
 # promise (EASY costs 15 % on trace3); every job of these traces restarts, and may be moved: a gang
 # of whole nodes moves many small ones at once.
-STOPPING: dict[str, Any] = {
+PREEMPTION_POLICY: dict[str, Any] = {
     "preemption": PreemptionMode.ORDER,
     "backfill": BackfillMode.SKIP,
     "moves": 64,
@@ -95,18 +95,18 @@ def run(options: argparse.Namespace) -> int:
     trace = read_trace(options.trace)
     _check_size(trace, options.nodes, options.gpus_per_node)
     limits = "true" if options.policy in ORACLES else options.limits
-    week = as_week(trace, drawn_limits(trace, limits, options.seed), options.gpus_per_node)
+    week = recorded_window(trace, sample_limits(trace, limits, options.seed), options.gpus_per_node)
     policy = POLICIES[options.policy]
     if options.policy == "tessera" and options.preemption == "on":
-        policy = replace(policy, **STOPPING)
-    nodes = whole_nodes(options.nodes, options.gpus_per_node, boards()[BOARD])
+        policy = replace(policy, **PREEMPTION_POLICY)
+    nodes = whole_nodes(options.nodes, options.gpus_per_node, known_boards()[BOARD])
     asks = options.forecasts if options.policy in ("tessera", "easy") else 0
     forecaster = ForecastEvaluation(policy, every=asks, seed=options.seed) if asks else None
-    world = World(
-        Setting(nodes, policy=policy),
+    world = Simulation(
+        Scenario(nodes, policy=policy),
         week,
-        stops=replace(STOPS, restart_seconds=options.restart_cost),
-        watch=Asking(forecaster) if forecaster else None,
+        stops=replace(PREEMPTION_COSTS, restart_seconds=options.restart_cost),
+        watch=ForecastObserver(forecaster) if forecaster else None,
     )
     with tqdm(total=len(week.jobs), unit="job", disable=not sys.stderr.isatty()) as bar:
         world.run(bar.update)
@@ -121,11 +121,11 @@ def run(options: argparse.Namespace) -> int:
         "passes": world.passes,
         "seconds": round(time.monotonic() - began, 2),
     }
-    show(told, as_json=options.json)
+    print_result(told, as_json=options.json)
     return 0
 
 
-class Asking(Watch):
+class ForecastObserver(SimulationObserver):
     """Asks a Forecaster about every job in the first pass that sees it."""
 
     def __init__(self, forecaster: ForecastEvaluation) -> None:
@@ -146,17 +146,19 @@ class Asking(Watch):
         self._forecaster.on_end(job, now, ran_seconds)
 
 
-def as_week(trace: Sequence[TraceJob], limits: list[int] | None, gpus_per_node: int) -> Week:
+def recorded_window(
+    trace: Sequence[TraceJob], limits: list[int] | None, gpus_per_node: int
+) -> RecordedWindow:
     """The trace's jobs as the planner sees them, beside their durations. Without limits each has
     the site's maximum, longer than any of them."""
     longest = 2 * max(job.seconds for job in trace)
     stated = limits or [longest] * len(trace)
     jobs = (
-        Recorded(_job(job, limit, limits is not None, gpus_per_node), job.seconds)
+        RecordedJob(_job(job, limit, limits is not None, gpus_per_node), job.seconds)
         for job, limit in zip(trace, stated, strict=True)
     )
     times = [job.submitted_at for job in trace]
-    return Week(min(times), max(times), tuple(jobs))
+    return RecordedWindow(min(times), max(times), tuple(jobs))
 
 
 def whole_nodes(nodes: int, gpus: int, board: Board) -> tuple[NodeView, ...]:
@@ -164,9 +166,9 @@ def whole_nodes(nodes: int, gpus: int, board: Board) -> tuple[NodeView, ...]:
     return tuple(_node(f"n{number:05d}", gpus, board) for number in range(nodes))
 
 
-def summary(world: World) -> dict[str, float]:
+def summary(world: Simulation) -> dict[str, float]:
     """Averages over all jobs, in seconds; waits count every second that a job did not run."""
-    fates = list(world.fates.values())
+    fates = list(world.outcomes.values())
     submitted = [fate.recorded.job.queued_at for fate in fates]
     ended = [fate.ended_at for fate in fates]
     took = np.array(ended, dtype=float) - np.array(submitted)
@@ -181,7 +183,7 @@ def summary(world: World) -> dict[str, float]:
     }
 
 
-def show(told: dict[str, object], *, as_json: bool) -> None:
+def print_result(told: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(told) + "\n")
         return
@@ -199,7 +201,7 @@ def _check(options: argparse.Namespace) -> None:
     }
     for name, (least, most) in bounds.items():
         if not least <= getattr(options, name) <= most:
-            raise Refused(f"--{name.replace('_', '-')}: from {least} to {most}")
+            raise ReplayError(f"--{name.replace('_', '-')}: from {least} to {most}")
 
 
 def _check_size(trace: Sequence[TraceJob], nodes: int, gpus_per_node: int) -> None:
@@ -208,7 +210,7 @@ def _check_size(trace: Sequence[TraceJob], nodes: int, gpus_per_node: int) -> No
     if needed > nodes:
         largest = max(job.gpus for job in trace)
         sentence = f"the largest job asks for {largest} GPUs, which are {needed} whole nodes"
-        raise Refused(f"--nodes {nodes}: {sentence}. Give at least {needed}")
+        raise ReplayError(f"--nodes {nodes}: {sentence}. Give at least {needed}")
 
 
 def _node(name: str, gpus: int, board: Board) -> NodeView:

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from scheduler.core.packing.fragmentation import Typical
+from scheduler.core.packing.fragmentation import TypicalKinds
 from scheduler.core.packing.kinds import NodeRoom
-from scheduler.replay.openb_data import WHOLE, Ints, Pods
+from scheduler.replay.openb_data import GPU_MILLI, Ints, TracePods
 
 Floats = npt.NDArray[np.float64]
 NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Decisions:
+class PlacementDecisions:
     """Per request: its node (NOWHERE = it found none) and its GPUs there as bits. `seconds` that
     the decisions took."""
 
@@ -31,24 +31,24 @@ class Decisions:
         return int((self.node >= 0).sum())
 
 
-class Overbooked(Exception):
+class OverbookedError(Exception):
     """A decision took what was not free: a fault of the policy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class PlacementTimeline:
     """After each event: thousandths of a GPU arrived, refused, in use, and fragmented (F)."""
 
     arrived: Ints
     refused: Ints
-    used: Ints
+    in_use: Ints
     fragmented: Floats
 
 
-def follow(
-    events: Ints, requests: Ints, pods: Pods, nodes: tuple[NodeRoom, ...], decisions: Decisions,
-    typical: Typical,
-) -> Course:  # fmt: skip
+def replay_decisions(
+    events: Ints, requests: Ints, pods: TracePods, nodes: tuple[NodeRoom, ...], decisions: PlacementDecisions,
+    typical: TypicalKinds,
+) -> PlacementTimeline:  # fmt: skip
     """`requests`: the pod of each request. Raises Overbooked."""
     models = 1 + max(node.model for node in nodes)
     kinds = pods.kinds
@@ -57,17 +57,17 @@ def follow(
     free = idle_table(nodes)
     wrong = _follow(
         events, pods.kind[requests],
-        _table([(k.cpu_milli, k.memory_mib, k.gpus, round(k.each * WHOLE)) for k in kinds]),
+        _table([(k.cpu_milli, k.memory_mib, k.gpus, round(k.gpus_each * GPU_MILLI)) for k in kinds]),
         np.array([[k.allows(m) for m in range(models)] for k in kinds]),
         decisions.node, decisions.gpus, free,
         np.array([[node.cpu_milli, node.memory_mib, node.model] for node in nodes], np.int64),
-        _table([(k.cpu_milli, k.gpus, round(k.each * WHOLE)) for k, _ in typical]),
+        _table([(k.cpu_milli, k.gpus, round(k.gpus_each * GPU_MILLI)) for k, _ in typical]),
         np.array([share for _, share in typical]),
         np.array([[k.allows(m) for m in range(models)] for k, _ in typical]), course,
     )  # fmt: skip
     if wrong >= 0:
-        raise Overbooked(f"event {wrong} of the run takes what is not free")
-    return Course(*course)
+        raise OverbookedError(f"event {wrong} of the run takes what is not free")
+    return PlacementTimeline(*course)
 
 
 def idle_table(nodes: tuple[NodeRoom, ...]) -> Ints:

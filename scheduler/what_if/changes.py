@@ -7,14 +7,14 @@ from agents.contract.documents import GpuMode
 from agents.contract.units import as_gpus
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.snapshot import GpuView, NodeView, QuotaView
-from scheduler.virtual.values import Setting
-from scheduler.what_if.errors import ChangeRefusedError, names_there, require
-from scheduler.what_if.layout import pinned_as
-from scheduler.what_if.policy_options import option
+from scheduler.virtual.values import Scenario
+from scheduler.what_if.errors import ChangeRefusedError, list_names, require
+from scheduler.what_if.layout import pin_layout
+from scheduler.what_if.policy_options import policy_option
 
-MOST_NODES = 1_000
+MAX_NODES = 1_000
 # A hundred thousand GPUs, as in portal.quotas.services.
-MOST_UNITS = 56_000 * 100_000
+MAX_UNITS = 56_000 * 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,12 @@ class QuotaSet:
     def __str__(self) -> str:
         whose = f"{self.user} in {self.project}" if self.user else self.project
         of = f" of {self.model}" if self.model else ""
-        return f"{whose} may hold {as_gpus(self.units, up=False)} GPUs{of}"
+        return f"{whose} may hold {as_gpus(self.units, round_up=False)} GPUs{of}"
 
-    def on(self, setting: Setting) -> Setting:
-        require(
-            0 <= self.units <= MOST_UNITS, f"A quota is 0 to {as_gpus(MOST_UNITS)} GPUs", "units"
-        )
+    def apply_to(self, setting: Scenario) -> Scenario:
+        require(0 <= self.units <= MAX_UNITS, f"A quota is 0 to {as_gpus(MAX_UNITS)} GPUs", "units")
         known = {o.project for o in setting.owners} | {q.project for q in setting.quotas}
-        sentence = f"There is no project {self.project}. {names_there(sorted(known))}"
+        sentence = f"There is no project {self.project}. {list_names(sorted(known))}"
         require(self.project in known, sentence, "project")
         key = (self.project, self.user, self.model)
         quotas = list(setting.quotas)
@@ -60,8 +58,8 @@ class NodesAdded:
     def __str__(self) -> str:
         return f"{self.count} more like {self.like}"
 
-    def on(self, setting: Setting) -> Setting:
-        require(1 <= self.count <= MOST_NODES, f"Add 1 to {MOST_NODES} nodes", "count")
+    def apply_to(self, setting: Scenario) -> Scenario:
+        require(1 <= self.count <= MAX_NODES, f"Add 1 to {MAX_NODES} nodes", "count")
         like = _node(setting, self.like, "like")
         taken = {node.name for node in setting.nodes}
         numbers = (n for n in range(1, len(taken) + self.count + 1))
@@ -77,7 +75,7 @@ class NodeRemoved:
     def __str__(self) -> str:
         return f"without {self.node}"
 
-    def on(self, setting: Setting) -> Setting:
+    def apply_to(self, setting: Scenario) -> Scenario:
         gone = _node(setting, self.node, "node")
         return replace(setting, nodes=tuple(n for n in setting.nodes if n.id != gone.id))
 
@@ -94,13 +92,13 @@ class LayoutPinned:
     def __str__(self) -> str:
         return f"GPU {self.gpu} of {self.node} pinned as {' + '.join(self.profiles)}"
 
-    def on(self, setting: Setting) -> Setting:
+    def apply_to(self, setting: Scenario) -> Scenario:
         node = _node(setting, self.node, "node")
         view = next((gpu for gpu in node.gpus if gpu.index == self.gpu), None)
         if view is None:
-            indexes = names_there(gpu.index for gpu in node.gpus)
+            indexes = list_names(gpu.index for gpu in node.gpus)
             raise ChangeRefusedError(f"{self.node} has no GPU {self.gpu}. {indexes}", "gpu")
-        made = pinned_as(view, self.profiles)
+        made = pin_layout(view, self.profiles)
         gpus = tuple(made if gpu is view else gpu for gpu in node.gpus)
         return _with(setting, replace(node, gpus=gpus))
 
@@ -117,12 +115,12 @@ class ModeSet:
     def __str__(self) -> str:
         return f"{self.model} begins in mode {self.mode}"
 
-    def on(self, setting: Setting) -> Setting:
+    def apply_to(self, setting: Scenario) -> Scenario:
         words = [str(mode) for mode in GpuMode]
         require(self.mode in words, f"A mode is one of {', '.join(words)}", "mode")
         found = [g for node in setting.nodes for g in node.gpus if _is(g, self.model)]
         models = {gpu_board(gpu).model for node in setting.nodes for gpu in node.gpus}
-        sentence = f"There is no GPU of {self.model} here. {names_there(sorted(models))}"
+        sentence = f"There is no GPU of {self.model} here. {list_names(sorted(models))}"
         require(bool(found), sentence, "model")
         if self.mode == GpuMode.MIG:
             capable = all(gpu_board(gpu).supports_mig for gpu in found)
@@ -146,12 +144,12 @@ class PolicySet:
     def __str__(self) -> str:
         return f"policy {self.name} = {self.value}"
 
-    def on(self, setting: Setting) -> Setting:
-        value = option(setting.policy, self.name, self.value)
+    def apply_to(self, setting: Scenario) -> Scenario:
+        value = policy_option(setting.policy, self.name, self.value)
         return replace(setting, policy=replace(setting.policy, **{self.name: value}))
 
 
-Change = QuotaSet | NodesAdded | NodeRemoved | LayoutPinned | ModeSet | PolicySet
+ClusterChange = QuotaSet | NodesAdded | NodeRemoved | LayoutPinned | ModeSet | PolicySet
 
 
 def _is(gpu: GpuView, model: str) -> bool:
@@ -159,15 +157,15 @@ def _is(gpu: GpuView, model: str) -> bool:
     return model in (board.key, board.model)
 
 
-def _node(setting: Setting, name: str, field: str) -> NodeView:
+def _node(setting: Scenario, name: str, field: str) -> NodeView:
     found = next((node for node in setting.nodes if node.name == name), None)
     if found is None:
-        known = names_there(sorted(node.name for node in setting.nodes))
+        known = list_names(sorted(node.name for node in setting.nodes))
         raise ChangeRefusedError(f"There is no node {name}. {known}", field)
     return found
 
 
-def _with(setting: Setting, changed: NodeView) -> Setting:
+def _with(setting: Scenario, changed: NodeView) -> Scenario:
     nodes = tuple(changed if node.id == changed.id else node for node in setting.nodes)
     return replace(setting, nodes=nodes)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.what_if.changes import (
-    Change,
+    ClusterChange,
     LayoutPinned,
     ModeSet,
     NodeRemoved,
@@ -18,21 +18,21 @@ from scheduler.what_if.changes import (
 )
 from scheduler.what_if.errors import ChangeRefusedError
 
-KINDS: dict[str, type[Change]] = {
+KINDS: dict[str, type[ClusterChange]] = {
     each.kind: each
     for each in (QuotaSet, NodesAdded, NodeRemoved, LayoutPinned, ModeSet, PolicySet)
 }
-MOST_CHANGES = 50
-MOST_CHARACTERS = 200
-MOST_PROFILES = 16
+MAX_CHANGES = 50
+MAX_CHARACTERS = 200
+MAX_PROFILES = 16
 TRUE_FALSE = {"true": True, "false": False, "on": True, "off": False}
 
 
-def read_changes(stored: Iterable[Any]) -> tuple[Change, ...]:
+def read_changes(stored: Iterable[Any]) -> tuple[ClusterChange, ...]:
     """Raises ChangeRefusedError; `field` then begins with the number of the change, from 0."""
     stored = list(stored)
-    if len(stored) > MOST_CHANGES:
-        raise ChangeRefusedError(f"Ask for at most {MOST_CHANGES} changes at once")
+    if len(stored) > MAX_CHANGES:
+        raise ChangeRefusedError(f"Ask for at most {MAX_CHANGES} changes at once")
     found = []
     for number, one in enumerate(stored):
         try:
@@ -43,7 +43,7 @@ def read_changes(stored: Iterable[Any]) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def read_change(stored: Any) -> Change:
+def read_change(stored: Any) -> ClusterChange:
     """One change. Whether it fits the cluster is said when it is applied."""
     if not isinstance(stored, Mapping):
         raise ChangeRefusedError("A change is an object with a kind")
@@ -63,7 +63,7 @@ def read_change(stored: Any) -> Change:
     return kind(**values)
 
 
-def write_change(change: Change) -> dict[str, Any]:
+def write_change(change: ClusterChange) -> dict[str, Any]:
     return {"kind": change.kind} | asdict(change)
 
 
@@ -75,8 +75,8 @@ def _value(name: str, kind: Any, value: Any) -> Any:
         return value
     if kind not in (str, Any):
         texts = value if isinstance(value, (list, tuple)) else [None]
-        if len(texts) > MOST_PROFILES or not all(_is_text(each) for each in texts):
-            sentence = f"{name} is a list of at most {MOST_PROFILES} names of profiles"
+        if len(texts) > MAX_PROFILES or not all(_is_text(each) for each in texts):
+            sentence = f"{name} is a list of at most {MAX_PROFILES} names of profiles"
             raise ChangeRefusedError(sentence, name)
         return tuple(texts)
     if kind is str:
@@ -89,10 +89,10 @@ def _value(name: str, kind: Any, value: Any) -> Any:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_CHARACTERS
+    return isinstance(value, str) and len(value) <= MAX_CHARACTERS
 
 
-def quota_word(word: str) -> QuotaSet:
+def parse_quota(word: str) -> QuotaSet:
     """`vision=16` in GPUs; `vision/alice=2` of a user; `vision:H200=8` of a model."""
     owner, found, gpus = word.partition("=")
     owner, _, model = owner.partition(":")
@@ -110,7 +110,7 @@ def quota_word(word: str) -> QuotaSet:
     return QuotaSet(project, int(units), user, model)
 
 
-def nodes_word(word: str) -> NodesAdded:
+def parse_nodes(word: str) -> NodesAdded:
     """`2:node-a`: two more like node-a."""
     many, found, like = word.partition(":")
     if not found or not like or not (many.isascii() and many.isdecimal()):
@@ -118,7 +118,7 @@ def nodes_word(word: str) -> NodesAdded:
     return NodesAdded(int(many[:9]), like)
 
 
-def layout_word(word: str) -> LayoutPinned:
+def parse_layout(word: str) -> LayoutPinned:
     """`node-a/0=3g.71gb+2g.35gb`: GPU 0 of node-a."""
     gpu, found, profiles = word.partition("=")
     node, _, index = gpu.rpartition("/")
@@ -127,7 +127,7 @@ def layout_word(word: str) -> LayoutPinned:
     return LayoutPinned(node, int(index[:9]), tuple(p for p in profiles.split("+") if p))
 
 
-def mode_word(word: str) -> ModeSet:
+def parse_mode(word: str) -> ModeSet:
     """`H200=mig`."""
     model, found, mode = word.partition("=")
     if not found or not model:
@@ -135,7 +135,7 @@ def mode_word(word: str) -> ModeSet:
     return ModeSet(model, mode)
 
 
-def policy_word(word: str) -> PolicySet:
+def parse_policy(word: str) -> PolicySet:
     """`backfill=conservative`, `moves=4`, `merge=false`."""
     name, found, text = word.partition("=")
     if not found or not name:

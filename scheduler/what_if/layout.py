@@ -6,13 +6,13 @@ from dataclasses import replace
 from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.snapshot import GpuView, SliceView
 from scheduler.what_if.errors import ChangeRefusedError
 
 
-def pinned_as(gpu: GpuView, profiles: Sequence[str]) -> GpuView:
+def pin_layout(gpu: GpuView, profiles: Sequence[str]) -> GpuView:
     """The GPU with these slices, idle and ready, kept by an admin. Raises ChangeRefusedError."""
     board = gpu_board(gpu)
     if not profiles:
@@ -49,7 +49,7 @@ def _together(
         return standing
     if len(profiles) + len(standing) > board.memory_slices:
         return None
-    for place in layouts(board).beside(standing).free[profiles[0]]:
+    for place in layout_table(board).free_beside(standing).by_profile[profiles[0]]:
         found = _together(board, profiles[1:], standing | {place})
         if found is not None:
             return found

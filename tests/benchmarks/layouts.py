@@ -17,18 +17,18 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.geometry import Placement
-from agents.contract.layouts import Layouts, layouts
+from agents.contract.layouts import LayoutTable, layout_table
 from tests.support.slow_geometry import fits_together, room_left
 
-BOARD = boards()["H200-141GB"]
+BOARD = known_boards()["H200-141GB"]
 
 
 def main() -> int:
     rounds = int(os.environ.get("LAYOUTS_ROUNDS", "7"))
     started = time.perf_counter_ns()
-    table = Layouts(BOARD)
+    table = LayoutTable(BOARD)
     built = time.perf_counter_ns() - started
     asked = random.Random(1).sample(list(table), len(table))
     result: dict[str, Any] = {
@@ -44,13 +44,13 @@ def main() -> int:
 
 
 def queries(asked: list[tuple[Placement, ...]]) -> dict[str, Callable[[Any], object]]:
-    table, numbers = layouts(BOARD), {layout: i for i, layout in enumerate(asked)}
-    addable = {layout: table.beside(layout).fits[:1] for layout in asked}
+    table, numbers = layout_table(BOARD), {layout: i for i, layout in enumerate(asked)}
+    addable = {layout: table.free_beside(layout).plain[:1] for layout in asked}
     return {
         "dict_look_up": numbers.get,
-        "beside": lambda layout: layouts(BOARD).beside(layout),
-        "destroys": lambda layout: [table.destroys(layout, p) for p in addable[layout]],
-        "make_room_again": lambda layout: table.make_room(layout, "3g.71gb", held=layout[:1]),
+        "beside": lambda layout: layout_table(BOARD).free_beside(layout),
+        "destroys": lambda layout: [table.larger_lost(layout, p) for p in addable[layout]],
+        "make_room_again": lambda layout: table.make_room(layout, "3g.71gb", in_use=layout[:1]),
         "room_left_computed": lambda layout: room_left(BOARD, layout),
         "fits_together_computed": lambda layout: list(fits_together(BOARD, layout)),
     }
@@ -71,7 +71,7 @@ def first_questions(asked: Iterable[tuple[Placement, ...]]) -> dict[str, dict[st
     """Nanoseconds of make_room on a table that was never asked, by profile."""
     result = {}
     for profile in BOARD.profiles:
-        table, taken = Layouts(BOARD), []
+        table, taken = LayoutTable(BOARD), []
         for layout in asked:
             started = time.perf_counter_ns()
             table.make_room(layout, profile.name)

@@ -17,18 +17,18 @@ from statistics import fmean, stdev
 import numpy as np
 from tqdm import tqdm
 
-from agents.contract.boards import boards
-from scheduler.core.geometry.layout_graph import shape
-from scheduler.replay.mig import GAIN, MIXES, mix_weights, rule_of, seeds_of
+from agents.contract.boards import known_boards
+from scheduler.core.geometry.layout_graph import layout_graph
+from scheduler.replay.mig import MIN_GAIN, MIXES, mix_weights, rule_of, seeds_of
 from scheduler.replay.mig_baselines import free_repacking
 from scheduler.replay.mig_simulation import churn, inflation, run
 
-HERE = shape(boards()["H100-80GB"])
+HERE = layout_graph(known_boards()["H100-80GB"])
 SIZES = (20, 100)
 REGIMES = {"inflation": 0.0, "churn 0.9": 0.9, "churn 1.0": 1.0}
 STILL = ("firstfit", "bestfit", "leastfrag", "tessera")
 # Column: how much better a plan with a move must be.
-MOVING = {"move_inf": np.inf, "move": GAIN}
+MOVING = {"move_inf": np.inf, "move": MIN_GAIN}
 FREE = "free_repacking"
 BESIDE = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "openb"
 

@@ -16,13 +16,13 @@ from math import comb
 import numpy as np
 from numba import njit
 
-from agents.contract.boards import boards
-from scheduler.core.geometry.layout_graph import shape
+from agents.contract.boards import known_boards
+from scheduler.core.geometry.layout_graph import layout_graph
 from scheduler.replay.mig import mix_weights, rule_of
 from scheduler.replay.mig_baselines import free_repacking
 from scheduler.replay.mig_simulation import ARRIVED_PCT, inflation, run, sizes
 
-HERE = shape(boards()["H100-80GB"])
+HERE = layout_graph(known_boards()["H100-80GB"])
 MIXES = ("large", "bimodal")
 SIZES = (2, 3, 4, 5, 6)
 RULES = ("tessera", "leastfrag", "firstfit")
@@ -87,18 +87,20 @@ def optimum(weights, gpus):
 def futures(kinds):
     """Layouts that the same can still be placed beside are one class: (that of an empty GPU, by
     class and kind the classes that one more leads to)."""
-    spots = [spot for kind in kinds for spot in range(HERE.starts[kind], HERE.starts[kind + 1])]
+    spots = [
+        spot for kind in kinds for spot in range(HERE.first_spots[kind], HERE.first_spots[kind + 1])
+    ]
     seen, todo = {0}, [0]
     while todo:
         lay = todo.pop()
-        more = {int(HERE.after[lay, spot]) for spot in spots} - seen - {-1}
+        more = {int(HERE.with_instance[lay, spot]) for spot in spots} - seen - {-1}
         seen |= more
         todo += more
     found, known = {}, {}
-    for lay in sorted(seen, key=lambda lay: -int(HERE.count[lay].sum())):
+    for lay in sorted(seen, key=lambda lay: -int(HERE.profile_counts[lay].sum())):
         way = []
         for kind in kinds:
-            after = HERE.after[lay, HERE.starts[kind] : HERE.starts[kind + 1]]
+            after = HERE.with_instance[lay, HERE.first_spots[kind] : HERE.first_spots[kind + 1]]
             way.append(tuple(sorted({found[int(made)] for made in after if made >= 0})))
         found[lay] = known.setdefault(tuple(way), len(known))
     return found[0], list(known)

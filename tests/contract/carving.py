@@ -11,10 +11,10 @@ from agents.admission.policy import Policy
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
+    DesiredReplicaState,
     DesiredSlice,
     GpuMode,
     Rendezvous,
-    ReplicaWish,
     SliceKind,
 )
 from agents.host.files import FileTree
@@ -77,7 +77,7 @@ class Carving:
         device = a_device(
             gpu_uuid=self.gpu, profile=profile, start=start, size=size, kind=SliceKind.MIG
         )
-        whole = {"id": id, "job": f"j-{id}", "wish": ReplicaWish.RUN, "rendezvous": MEETING}
+        whole = {"id": id, "job": f"j-{id}", "wish": DesiredReplicaState.RUN, "rendezvous": MEETING}
         return a_replica(**whole | {"devices": (device,)} | fields)
 
     def live(self, seconds: int, every: int = 1) -> None:

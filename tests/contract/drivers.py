@@ -8,7 +8,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from agents.contract.boards import Board, boards
+from agents.contract.boards import Board, known_boards
 from agents.contract.geometry import Placement
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
@@ -95,6 +95,6 @@ def every_place() -> list[tuple[str, str, Placement]]:
     return [
         (key, profile.name, Placement(start, profile.memory_slices, profile.name))
         for key in WITH_MIG
-        for profile in boards()[key].profiles
+        for profile in known_boards()[key].profiles
         for start in profile.starts
     ]

@@ -8,7 +8,7 @@ from ctypes import byref
 import pynvml
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import Client, clients
 from agents.simdriver.state import Process
@@ -54,7 +54,7 @@ def make_smallest(node: SimulatedNode, start: int = 0):
 
 @pytest.mark.parametrize(("key", "name", "place"), every_place(), ids=str)
 def test_each_profile_can_be_made_at_each_place_of_the_table(key, name, place, tmp_path):
-    profile = boards()[key].profile(name)
+    profile = known_boards()[key].profile(name)
     with simulated(tmp_path / "driver.json", key, gpus=1) as node:
         node.nvml.set_mig_mode(node.gpu, on=True)
         made = node.nvml.create_instance(node.gpu, profile.id, place.start, place.size)

@@ -4,7 +4,7 @@ of the machine's own. Nothing here changes anything."""
 import pynvml
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import clients
 from agents.nvml.session import Nvml
@@ -141,10 +141,10 @@ def test_instances_are_told_only_where_mig_is_on_and_never_overlap(nvml: Nvml):
         assert not slots or gpu.mig_current
 
 
-@pytest.mark.parametrize("board", sorted(boards()))
+@pytest.mark.parametrize("board", sorted(known_boards()))
 def test_the_simulation_plays_every_board_of_the_table(board, tmp_path):
     with simulated(tmp_path / "driver.json", board, gpus=1) as node:
         (gpu,) = node.nvml.devices()
         assert gpu.memory_mib > 0
-        assert gpu.board.supports_mig == boards()[board].supports_mig
-        assert gpu.product_name in boards()[board].product_names
+        assert gpu.board.supports_mig == known_boards()[board].supports_mig
+        assert gpu.product_name in known_boards()[board].product_names

@@ -8,9 +8,9 @@ from dataclasses import fields
 import pynvml
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.codec import decode, encode
-from agents.contract.telemetry import GpuSample, SliceSample, Why
+from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
 from agents.nvml.telemetry import Sensors
 from agents.simdriver.layouts import LAYOUTS
 from agents.simdriver.state import Process, new_node
@@ -105,7 +105,7 @@ def test_activity_is_measured_where_the_gpu_has_the_counters_and_else_the_archit
         if has and not gpu.mig_current:
             assert sample.active_percent is not None
         elif older:
-            assert sample.why("active_percent") is Why.ARCHITECTURE
+            assert sample.why("active_percent") is MissingReason.ARCHITECTURE
 
 
 def test_a_gpu_in_mig_mode_tells_no_utilisation_but_power_and_temperature(at):
@@ -113,7 +113,7 @@ def test_a_gpu_in_mig_mode_tells_no_utilisation_but_power_and_temperature(at):
     node.nvml.set_mig_mode(node.gpu, on=True)
     (sample,) = sensors.look()
     assert sample.utilization_percent is None
-    assert sample.why("utilization_percent") is Why.MIG_MODE
+    assert sample.why("utilization_percent") is MissingReason.MIG_MODE
     assert sample.power_mw > 0 and sample.temperature_c > 0
 
 
@@ -131,12 +131,12 @@ def test_a_slice_tells_its_memory_and_its_activity_only_by_counters(at, board, m
     assert piece.memory_total_mib == node.board.profile(instance.profile).memory_mib
     assert all((getattr(piece, name) is not None) == measured for name in ACTIVE)
     assert measured == (piece.active_percent is not None and piece.active_percent > 50)
-    assert measured or piece.why("active_percent") is Why.ARCHITECTURE
+    assert measured or piece.why("active_percent") is MissingReason.ARCHITECTURE
 
 
 def test_activity_is_a_mean_between_two_looks_so_the_first_has_none(at):
     node, clock, sensors = at("H200-141GB")
-    assert sensors.look()[0].why("active_percent") is Why.FIRST_LOOK
+    assert sensors.look()[0].why("active_percent") is MissingReason.FIRST_SAMPLE
     begin(node)
     clock.now += 10
     half = sensors.look()[0].active_percent
@@ -155,7 +155,7 @@ def test_an_instance_made_anew_at_the_same_place_begins_anew(at):
     clock.now += 10
     (piece,) = sensors.look()[0].slices
     assert (piece.instance, piece.uuid != old.uuid) == (old.instance_id, True)
-    assert piece.why("active_percent") is Why.FIRST_LOOK
+    assert piece.why("active_percent") is MissingReason.FIRST_SAMPLE
     assert len(pynvml.nvmlLib.gpm_samples) == held
 
 
@@ -228,7 +228,7 @@ def test_a_sensor_that_hangs_keeps_the_sampler_and_not_what_else_asks_the_driver
     assert [sample.uuid for sample in sampler.last.samples] == [node.gpu]
 
 
-@pytest.mark.parametrize("board", sorted(boards()))
+@pytest.mark.parametrize("board", sorted(known_boards()))
 def test_the_simulation_has_sensors_on_every_board_of_the_table(board, at):
     _, _, sensors = at(board)
     (sample,) = sensors.look()

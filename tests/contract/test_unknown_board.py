@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from agents.contract.boards import boards
-from agents.contract.layouts import layouts
+from agents.contract.boards import known_boards
+from agents.contract.layouts import layout_table
 from agents.nvml import profiles, session
 from agents.nvml.profiles import Discovery
 from tests.contract.carving import Carving
@@ -31,13 +31,13 @@ def test_what_the_driver_tells_of_a_board_is_what_its_table_says(key, tmp_path):
     with simulated(tmp_path / "driver.json", key) as node:
         node.nvml.set_mig_mode(node.gpu, on=True)
         found = Discovery().of(node.nvml.devices())[0].board
-    table = boards()[key]
+    table = known_boards()[key]
     assert found.key == table.product_names[0]
     assert as_told(found) == as_told(table)
     shape = (table.memory_slices, table.compute_slices)
     assert (found.memory_slices, found.compute_slices) == shape
     twin = replace(table, key=found.key, profiles=found.profiles)
-    assert layouts(found).beside([]) == layouts(twin).beside([])
+    assert layout_table(found).free_beside([]) == layout_table(twin).free_beside([])
 
 
 def test_profiles_that_are_told_only_while_mig_is_on_are_kept_and_asked_for_until_then(tmp_path):

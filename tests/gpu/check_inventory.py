@@ -2,7 +2,7 @@
 
 import re
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 
 UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BUS = re.compile(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]", re.IGNORECASE)
@@ -35,7 +35,7 @@ def test_uuid_and_bus_id_are_written_as_we_parse_them(gpu):
 def test_a_board_that_is_known_by_name_has_about_the_memory_of_the_table(gpu):
     """Within 5 %: the driver keeps a part, and a name may stand for boards of several sizes."""
     if gpu["board"]:
-        expected = boards()[gpu["board"]].memory_mib
+        expected = known_boards()[gpu["board"]].memory_mib
         assert abs(gpu["memory_mib"] - expected) <= expected * 0.05
 
 
@@ -43,4 +43,4 @@ def test_mig_modes_are_told_exactly_where_the_board_of_the_table_has_mig(gpu):
     told = [gpu["mig_current"] is not None, gpu["mig_pending"] is not None]
     assert told[0] == told[1]
     if gpu["board"]:
-        assert told[0] == boards()[gpu["board"]].supports_mig
+        assert told[0] == known_boards()[gpu["board"]].supports_mig

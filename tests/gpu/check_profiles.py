@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from tests.gpu.report import is_geometry
 
 
@@ -45,7 +45,7 @@ def test_the_geometry_is_that_of_our_table(gpu, profiles, differences):
 def test_every_placement_that_the_driver_offers_is_one_that_the_planner_uses(gpu, profiles):
     if not gpu["board"]:
         pytest.skip(f"{gpu['product_name']} is not in boards.json")
-    board = boards()[gpu["board"]]
+    board = known_boards()[gpu["board"]]
     for profile in profiles:
         known = board.profile_by_id(profile["id"])
         assert known is not None, profile["name"]

@@ -10,7 +10,13 @@ from django.utils import timezone
 from agents.contract.calls import TELEMETRY_PATH
 from agents.contract.codec import decode, encode
 from agents.contract.documents import ObservedGpu
-from agents.contract.telemetry import GpuSample, Missing, SliceSample, TelemetryRequest, Why
+from agents.contract.telemetry import (
+    GpuSample,
+    MissingReason,
+    MissingValue,
+    SliceSample,
+    TelemetryRequest,
+)
 from portal.inventory.models import LatestSample, Node
 from tests.support.agent_calls import Agent, an_agent, run
 
@@ -42,7 +48,7 @@ def a_while_later(agent: Agent) -> None:
 def test_the_latest_sample_of_each_gpu_is_kept_whole():
     agent = an_agent()
     piece = SliceSample("MIG-1", 7, "1g.18gb", memory_used_mib=3)
-    missing = (Missing("utilization_percent", Why.MIG_MODE),)
+    missing = (MissingValue("utilization_percent", MissingReason.MIG_MODE),)
     newer = a_sample(utilization_percent=None, slices=(piece,), missing=missing)
 
     async def scenario(client):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import ObservedProfile
 from portal.errors import Refused
 from portal.inventory.models import Gpu
@@ -21,7 +21,7 @@ PROFILES = (
 @pytest.fixture
 def node():
     """A GPU of tomorrow, with profiles of tomorrow."""
-    assert "NVIDIA R300" not in boards()
+    assert "NVIDIA R300" not in known_boards()
     node = a_node()
     node.unknown, node.profiles = "NVIDIA R300", PROFILES
     node.report()

@@ -8,7 +8,7 @@ import pytest
 
 from agents.admission.local_checks import refused, short_of_disk
 from agents.admission.policy import Policy
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, Device, GpuMode, RuntimeKind, SliceKind
 from agents.contract.errors import ContractError
@@ -27,7 +27,7 @@ from tests.unit.agents.documents import a_desired, a_replica
 
 GPU = "GPU-1"
 MIG, MPS, WHOLE = GpuMode.MIG, GpuMode.MPS, GpuMode.WHOLE
-MEMORY = boards()[H200].memory_mib
+MEMORY = known_boards()[H200].memory_mib
 REQUEST = {
     "project": "vision",
     "name": "sum",
@@ -62,7 +62,7 @@ def placed(gpu, *places, **fields) -> Told:
             kind,
             profile,
             start,
-            size.get(kind) or boards()[H200].profile(profile).memory_slices,
+            size.get(kind) or known_boards()[H200].profile(profile).memory_slices,
             units=1,
             memory_mib=memory,
             threads=threads,
@@ -87,7 +87,7 @@ def share(threads, memory_mib):
 
 def carved(*places, board=H200, mode=MIG, now=MIG, live=(), held=()) -> Told:
     """What the agent says of slices on a GPU that is in mode `now` and wanted in `mode`."""
-    known = boards()[board]
+    known = known_boards()[board]
     current = None if not known.supports_mig else now is MIG
     gpu = GpuFacts(0, GPU, known.product_names[0], known.memory_mib, "", None, current, current)
     wanted = [WantedSlice(GPU, *place, id=f"s-{n}") for n, place in enumerate(places)]

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, replace
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.model.policy import Policy
@@ -28,7 +28,7 @@ NOW = 1_000_000
 
 def a_slice(profile="2g.35gb", start=0, *, board=H200, allocated=True, ready=True, id=""):
     """A slice; allocated unless `allocated` says otherwise. Profile "" is the whole GPU."""
-    known = boards()[board]
+    known = known_boards()[board]
     kind = SliceKind.MIG if profile else SliceKind.GPU
     size = known.profile(profile).memory_slices if profile else known.memory_slices
     key = id or f"{profile or 'gpu'}@{start}"
@@ -41,7 +41,7 @@ def idle(profile="2g.35gb", start=0, **fields):
 
 def a_share(threads=25, memory_mib=10_000, *, project="p", clients=1, board=H200, id=""):
     """An MPS share that somebody holds."""
-    size = boards()[board].memory_slices
+    size = known_boards()[board].memory_slices
     key = id or f"mps-{threads}-{memory_mib}"
     return SliceView(
         *(key, SliceKind.MPS, "", 0, size),
@@ -56,7 +56,7 @@ def a_share(threads=25, memory_mib=10_000, *, project="p", clients=1, board=H200
 
 def a_gpu(*slices, board=H200, healthy=True, mode=None, numa=None):
     """A GPU; its mode follows from what is on it unless told, its id and index from its node."""
-    known = boards().get(board)
+    known = known_boards().get(board)
     modes = {SliceKind.MIG: GpuMode.MIG, SliceKind.MPS: GpuMode.MPS, SliceKind.GPU: GpuMode.WHOLE}
     return GpuView(
         id="g",

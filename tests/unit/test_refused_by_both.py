@@ -9,7 +9,13 @@ import pytest
 from agents.admission.local_checks import refused
 from agents.admission.policy import Policy
 from agents.contract.codec import decode, encode
-from agents.contract.documents import Backend, DesiredDocument, Device, RuntimeKind, SliceKind
+from agents.contract.documents import (
+    CollectiveBackend,
+    DesiredDocument,
+    Device,
+    RuntimeKind,
+    SliceKind,
+)
 from agents.facts.gpus import InstanceFacts
 from scheduler.core.request import RequestLimits, parse_request
 from tests.support.both_sides import (
@@ -62,7 +68,7 @@ def gang_of(kind):
 
 def ranks_on(kind):
     device = Device("a-1", "s-1", kind, gpu_uuid=GPU)
-    return lambda: given(backend=Backend.NCCL, world=2, processes=1, devices=(device,))
+    return lambda: given(backend=CollectiveBackend.NCCL, world=2, processes=1, devices=(device,))
 
 
 def thin(memory):
@@ -216,7 +222,7 @@ TABLE = (
         "several NCCL processes on one slice": Row(
             lambda: asked(backend="nccl", launcher="torchrun", processes=2),
             ("invalid_combination", "backend: NCCL cannot join 2 processes on MIG slices"),
-            lambda: given(backend=Backend.NCCL, world=1, rank=0, processes=2),
+            lambda: given(backend=CollectiveBackend.NCCL, world=1, rank=0, processes=2),
             ("backend", "NCCL cannot join 2 processes on MIG slices"),
         ),
         "more processes than whole GPUs": Row(

@@ -8,7 +8,7 @@ from django.db.models import F
 from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from agents.contract.units import UNITS_PER_GPU, UNITS_PER_PERCENT
 from portal.accounts.models import Project
 from portal.demo.scale.size import Chance
@@ -85,7 +85,7 @@ def mig_slice(chance: Chance, gpu: Gpu, board: Board, place: Placement) -> Slice
 def plain_layouts(board: Board) -> tuple[tuple[Placement, ...], ...]:
     """Those of plain profiles, with at least one slice."""
     names = {p.name for p in board.profiles if not p.has_media_extensions}
-    found = layouts(board)
+    found = layout_table(board)
     return tuple(lay for lay in found if lay and all(place.profile in names for place in lay))
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import cache
 from itertools import combinations
 
-from agents.contract.boards import Board, boards
+from agents.contract.boards import Board, known_boards
 from agents.contract.codec import encode
 from agents.contract.documents import GpuMode, NodeFacts
 from agents.contract.topology import (
@@ -61,8 +61,8 @@ def _board(nth: int, of: int) -> Board:
     for key, percent in MIX:
         seen += percent
         if at < seen:
-            return boards()[key]
-    return boards()[MIX[-1][0]]
+            return known_boards()[key]
+    return known_boards()[MIX[-1][0]]
 
 
 def _node(chance: Chance, nth: int, of: int) -> Node:

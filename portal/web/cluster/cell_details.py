@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from agents.contract.boards import Board
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Slice
 from portal.web.cluster.cell import Cell
@@ -89,14 +89,14 @@ def _slice_sets(board: Board, placed: list[Placement], cell: Cell) -> tuple[str,
     """The maximal sets of plain slices that fit into a free cell, largest first."""
     if not board.supports_mig:
         return ()
-    table = layouts(board)
+    table = layout_table(board)
     maximal: set[tuple[tuple[str, int], ...]] = set()
     size = {p.name: (p.memory_slices, p.compute_slices) for p in board.profiles}
 
     def extend(chosen: tuple[Placement, ...]) -> None:
         inside = [
             place
-            for place in table.beside((*placed, *chosen)).fits
+            for place in table.free_beside((*placed, *chosen)).plain
             if cell.start <= place.start and place.start + place.size <= cell.start + cell.size
         ]
         if not inside and chosen:
@@ -108,7 +108,7 @@ def _slice_sets(board: Board, placed: list[Placement], cell: Cell) -> tuple[str,
 
     if cell.size == cell.slots:
         names = [p.name for p in board.profiles if not p.has_media_extensions]
-        most = table.beside(()).most
+        most = table.free_beside(()).max_count
         return tuple(f"{most[name]} × {name}" for name in reversed(names))[:MAX_SLICE_SETS]
     extend(())
     ordered = sorted(maximal, key=lambda names: [(size[n], c) for n, c in names], reverse=True)

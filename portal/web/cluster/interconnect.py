@@ -111,7 +111,7 @@ def _gpu(index: int) -> str:
 
 
 def _gpu_rows(topology: NodeTopology) -> Iterable[PathRow]:
-    words = {(p.one, p.other): p.word for p in topology.pairs}
+    words = {(p.one, p.other): p.label for p in topology.pairs}
     rails = {gpu: nic.name for nic in topology.nics for gpu in nic.rail_of}
     for one in topology.gpus:
         cells = tuple(

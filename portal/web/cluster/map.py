@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 
 from agents.contract.boards import Board
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.selectors import SliceHolder
@@ -345,7 +345,7 @@ def _largest_fit(board: Board, placed: list[Placement], start: int, size: int) -
         return _("a whole GPU, or any MIG layout") if board.supports_mig else _("a whole GPU")
     inside = [
         place
-        for place in layouts(board).beside(placed).fits
+        for place in layout_table(board).free_beside(placed).plain
         if start <= place.start and place.start + place.size <= start + size
     ]
     return max(inside, key=lambda place: place.size).profile if inside else ""

@@ -9,21 +9,21 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from agents.contract.telemetry import GpuSample, SliceSample, Why
+from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
 from portal.telemetry.selectors import GpuReading
 from portal.web.wording.labels import NBSP, duration
 
 MIB_PER_GIB = 1024
 # Agents send a sample every few seconds; an older one is marked as stale.
 STALE_SECONDS = 60
-UNMEASURED_REASONS: dict[Why, str | Promise] = {
-    Why.MIG_MODE: gettext_lazy("not measurable in MIG mode"),
-    Why.ARCHITECTURE: gettext_lazy("not measurable on this kind of GPU"),
-    Why.NOT_SUPPORTED: gettext_lazy("not measurable on this board"),
-    Why.NO_PERMISSION: gettext_lazy("not measurable: the driver does not allow it"),
-    Why.FIRST_LOOK: gettext_lazy("not measured yet"),
-    Why.GPU_LOST: gettext_lazy("not measurable: the GPU is lost"),
-    Why.OTHER: gettext_lazy("not measurable now"),
+UNMEASURED_REASONS: dict[MissingReason, str | Promise] = {
+    MissingReason.MIG_MODE: gettext_lazy("not measurable in MIG mode"),
+    MissingReason.ARCHITECTURE: gettext_lazy("not measurable on this kind of GPU"),
+    MissingReason.NOT_SUPPORTED: gettext_lazy("not measurable on this board"),
+    MissingReason.NO_PERMISSION: gettext_lazy("not measurable: the driver does not allow it"),
+    MissingReason.FIRST_SAMPLE: gettext_lazy("not measured yet"),
+    MissingReason.GPU_LOST: gettext_lazy("not measurable: the GPU is lost"),
+    MissingReason.DRIVER_ERROR: gettext_lazy("not measurable now"),
 }
 
 
@@ -122,4 +122,7 @@ def _value(sample: GpuSample | SliceSample, name: str, pattern: str) -> SensorVa
 
 
 def _absent(sample: GpuSample | SliceSample, name: str) -> SensorValue:
-    return SensorValue(UNMEASURED_REASONS[sample.why(name) or Why.OTHER], is_number=False)
+    return SensorValue(
+        UNMEASURED_REASONS[sample.missing_reason(name) or MissingReason.DRIVER_ERROR],
+        is_number=False,
+    )

@@ -12,8 +12,6 @@ from portal.web.cluster.cell import Cell
 from portal.web.wording.labels import NBSP
 from portal.web.wording.messages import translated
 
-ROW = 50
-
 
 @dataclass(frozen=True, slots=True)
 class GpuChangeDrawing:
@@ -29,7 +27,7 @@ class GpuChangeDrawing:
 
     @property
     def sentence(self) -> str:
-        then = "; ".join(block.title for block in self.after)
+        then = "; ".join(cell.title for cell in self.after)
         return _("%(node)s GPU %(index)s afterwards: %(then)s") % {
             "node": self.node,
             "index": self.index,
@@ -38,13 +36,13 @@ class GpuChangeDrawing:
 
 
 def draw_changes(changes: Iterable[GpuChange]) -> list[GpuChangeDrawing]:
-    """One query for the boards."""
-    found = list(changes)
-    rows = {gpu.uuid: gpu for gpu in Gpu.objects.filter(uuid__in=[c.uuid for c in found])}
-    return [_drawn(one, board_of(rows[one.uuid]).memory_slices) for one in found]
+    """Makes one query, for the boards."""
+    changes = list(changes)
+    gpus = {gpu.uuid: gpu for gpu in Gpu.objects.filter(uuid__in=[c.uuid for c in changes])}
+    return [_draw(change, board_of(gpus[change.uuid]).memory_slices) for change in changes]
 
 
-def _drawn(change: GpuChange, slots: int) -> GpuChangeDrawing:
+def _draw(change: GpuChange, slots: int) -> GpuChangeDrawing:
     old = {(p.profile, p.start, p.size, p.threads) for p in change.before}
     return GpuChangeDrawing(
         node=change.node,
@@ -59,33 +57,33 @@ def _drawn(change: GpuChange, slots: int) -> GpuChangeDrawing:
 def _row(
     parts: Iterable[GpuPart], slots: int, old: set[tuple[str, int, int, int]]
 ) -> tuple[Cell, ...]:
-    blocks: list[Cell] = []
+    cells: list[Cell] = []
     at = threads = 0
     for part in parts:
         is_new = (part.profile, part.start, part.size, part.threads) not in old
         if part.threads:
-            blocks.append(_block(part, threads, part.threads, 100, is_new))
+            cells.append(_cell(part, threads, part.threads, 100, is_new))
             threads += part.threads
             at = slots
             continue
         if part.start > at:
-            blocks.append(_free(at, part.start - at, slots))
-        blocks.append(_block(part, part.start, part.size, slots, is_new))
+            cells.append(_free(at, part.start - at, slots))
+        cells.append(_cell(part, part.start, part.size, slots, is_new))
         at = part.start + part.size
     if at < slots:
-        blocks.append(_free(at, slots - at, slots))
-    return tuple(blocks)
+        cells.append(_free(at, slots - at, slots))
+    return tuple(cells)
 
 
-def _block(part: GpuPart, start: int, size: int, of: int, is_new: bool) -> Cell:
-    words = part.profile or (f"MPS {part.threads}{NBSP}%" if part.threads else _("whole GPU"))
-    held = _("held") if part.allocated else _("idle")
+def _cell(part: GpuPart, start: int, size: int, slots: int, is_new: bool) -> Cell:
+    device = part.profile or (f"MPS {part.threads}{NBSP}%" if part.threads else _("whole GPU"))
+    allocated = _("held") if part.allocated else _("idle")
     cls = "plan" if is_new else ("other" if part.allocated else "idle")
-    second = _("new") if is_new else held
-    title = f"{words}, {second}"
-    short = part.profile.partition(".")[0] if size == 1 else words
-    return Cell(cls, start, size, of, short, second, title, is_share=bool(part.threads))
+    state = _("new") if is_new else allocated
+    label = part.profile.partition(".")[0] if size == 1 else device
+    title = f"{device}, {state}"
+    return Cell(cls, start, size, slots, label, state, title, is_share=bool(part.threads))
 
 
-def _free(start: int, size: int, of: int) -> Cell:
-    return Cell("free", start, size, of, _("free"), title=_("free"))
+def _free(start: int, size: int, slots: int) -> Cell:
+    return Cell("free", start, size, slots, _("free"), title=_("free"))

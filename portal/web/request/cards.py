@@ -10,19 +10,19 @@ from django.utils.translation import ngettext
 from agents.contract.boards import Board, Profile
 from portal.accounts.models import User
 from portal.accounts.selectors import projects_to_work_in
-from portal.availability.offers import Stock, stock_now
-from portal.inventory.boards import boards_there
+from portal.availability.offers import BoardAvailability, board_availability
+from portal.inventory.boards import cluster_boards
 from portal.inventory.models import Gpu
-from portal.web.request.form import MEMORY, SHARE, WHOLE, of_model
-from portal.web.request.form_conditions import words_of
+from portal.web.request.form import BY_MEMORY, MPS_SHARE, WHOLE_GPUS, amount_model
+from portal.web.request.form_conditions import split_words
 from portal.web.wording.labels import NBSP, gigabytes
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
 CELLS_WIDTH = 158
 WHOLE_CELLS = 8
-LAST = 10**9
+LAST_SORT_KEY = 10**9
 # GPUs from which on the planner takes a tenth of a second over all cards.
-LARGE = 2_000
+LARGE_CLUSTER_GPUS = 2_000
 
 
 @dataclass(slots=True)
@@ -34,10 +34,10 @@ class Card:
 
     value: str
     size: str
-    served: str = ""
+    description: str = ""
     profile: str = ""
     cells: tuple[bool, ...] = ()
-    order: int = LAST
+    sort_key: int = LAST_SORT_KEY
     ready: int = 0
     carvable: int = 0
     total: int = 0
@@ -49,20 +49,20 @@ class Card:
         return self.ready + self.carvable
 
     @property
-    def drawn(self) -> list[tuple[float, float, bool]]:
+    def cell_shapes(self) -> list[tuple[float, float, bool]]:
         """x and width of each cell, and whether it is part of it."""
         pitch = CELLS_WIDTH / max(1, len(self.cells))
         return [(round(i * pitch, 1), round(pitch - 2, 1), on) for i, on in enumerate(self.cells)]
 
     @property
-    def said(self) -> str:
+    def availability(self) -> str:
         """How many could be had now."""
         counts = {name: f"{getattr(self, name):,}" for name in ("free", "total")}
         if not self.total:
             return _("none in service now")
         if not self.free:
             return _("none of %(total)s free") % counts
-        if self.value == SHARE:
+        if self.value == MPS_SHARE:
             return (
                 ngettext(
                     "room on %(free)s of %(total)s GPU",
@@ -74,7 +74,7 @@ class Card:
         return _("%(free)s of %(total)s free") % counts
 
     @property
-    def made_of(self) -> str:
+    def slice_breakdown(self) -> str:
         """How many of the free slices stand ready, and how many are carved when they are needed."""
         counts = {"ready": f"{self.ready:,}", "carvable": f"{self.carvable:,}"}
         if not (self.profile and self.free):
@@ -87,78 +87,78 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
+class CardDeck:
     """`gpus` are in service; `uncounted` are faulted, or on nodes that take no work: no card counts
     them."""
 
     cards: tuple[Card, ...]
     gpus: int = 0
-    uncounted: int = 0
+    unavailable_gpus: int = 0
 
     @property
     def is_large(self) -> bool:
-        return self.gpus + self.uncounted >= LARGE
+        return self.gpus + self.unavailable_gpus >= LARGE_CLUSTER_GPUS
 
     @property
-    def first(self) -> str:
+    def default_amount(self) -> str:
         """For a fresh form: the smallest slice, or what is smallest where there are none."""
         slices = (card.value for card in self.cards if card.profile)
-        return next(slices, self.cards[0].value if self.cards else WHOLE)
+        return next(slices, self.cards[0].value if self.cards else WHOLE_GPUS)
 
     @property
     def has_shares(self) -> bool:
-        return self.has(SHARE)
+        return self.has(MPS_SHARE)
 
     def has(self, value: str) -> bool:
         return any(card.value == value for card in self.cards)
 
-    def named(self, values: Mapping[str, str]) -> dict[str, str]:
+    def normalized(self, values: Mapping[str, str]) -> dict[str, str]:
         """The form with the card that says the same: whole GPUs of one model have one of their
         own."""
-        models = words_of(values["models"])
-        if values["amount"] == WHOLE and len(models) == 1:
+        models = split_words(values["models"])
+        if values["amount"] == WHOLE_GPUS and len(models) == 1:
             for card in self.cards:
-                if of_model(card.value) and models[0] in card.models:
+                if amount_model(card.value) and models[0] in card.models:
                     return {**values, "amount": card.value, "models": ""}
         return dict(values)
 
-    def with_amount(self, amount: str) -> "Cards":
+    def with_amount(self, amount: str) -> "CardDeck":
         """With a card for what was asked for, also where no node here has it."""
         if not amount or self.has(amount):
             return self
-        size = of_model(amount) or amount
+        size = amount_model(amount) or amount
         asked = Card(amount, size, _("no node here has it"), is_counted=False)
         return replace(self, cards=(*self.cards, asked))
 
 
-def cards_now(user: User) -> Cards:
+def cards_now(user: User) -> CardDeck:
     """Small to large, then shares, then by memory. Nothing here is counted as free on nodes that
     take no work."""
-    stock = stock_now()
+    stock = board_availability()
     cards = _carved_and_whole(stock)
     if shares := sum(of.shareable for of in stock):
-        share = Card(SHARE, _("MPS share"), _("part of a GPU, not isolated"), total=shares)
-        share.carvable = sum(of.open_to_share for of in stock) + _joinable(user)
+        share = Card(MPS_SHARE, _("MPS share"), _("part of a GPU, not isolated"), total=shares)
+        share.carvable = sum(of.unallocated_shareable for of in stock) + _joinable(user)
         share.cells = (True, False, False, False)
         cards.append(share)
     if cards:
-        cards.append(Card(MEMORY, _("By memory"), _("the cheapest kind that has enough")))
+        cards.append(Card(BY_MEMORY, _("By memory"), _("the cheapest kind that has enough")))
         cards[-1].is_counted = False
-    in_service, out = sum(of.gpus for of in stock), sum(of.out for of in stock)
-    return Cards(tuple(cards), in_service, out)
+    in_service, out = sum(of.gpus for of in stock), sum(of.out_of_service for of in stock)
+    return CardDeck(tuple(cards), in_service, out)
 
 
-def amounts_there() -> list[str]:
+def all_amounts() -> list[str]:
     """The values of all cards there could be, without looking at what is free."""
-    there = [Stock(board) for board in boards_there()]
-    return [*(card.value for card in _carved_and_whole(there)), SHARE, MEMORY]
+    there = [BoardAvailability(board) for board in cluster_boards()]
+    return [*(card.value for card in _carved_and_whole(there)), MPS_SHARE, BY_MEMORY]
 
 
-def _carved_and_whole(stock: list[Stock]) -> list[Card]:
-    return sorted([*_slices(stock), *_wholes(stock)], key=lambda card: card.order)
+def _carved_and_whole(stock: list[BoardAvailability]) -> list[Card]:
+    return sorted([*_slices(stock), *_wholes(stock)], key=lambda card: card.sort_key)
 
 
-def _slices(stock: Iterable[Stock]) -> list[Card]:
+def _slices(stock: Iterable[BoardAvailability]) -> list[Card]:
     """One for each profile, over all boards that have it. A slice that is all of its GPU is told as
     a whole GPU."""
     cards: dict[str, Card] = {}
@@ -169,14 +169,14 @@ def _slices(stock: Iterable[Stock]) -> list[Card]:
                 continue
             card = cards.setdefault(profile.name, _slice(of.board, profile))
             parts[profile.name] = f"{profile.compute_slices}/{of.board.compute_slices}"
-            card.ready += of.made[profile.name]
-            card.carvable += of.fits[profile.name]
-            card.total += of.most[profile.name]
+            card.ready += of.idle_slices[profile.name]
+            card.carvable += of.carvable[profile.name]
+            card.total += of.max_slices[profile.name]
             if of.board.model not in card.models:
                 card.models.append(of.board.model)
     for name, card in cards.items():
         said = {"part": parts[name], "model": _any_of(card.models)}
-        card.served = _("%(part)s of %(model)s") % said
+        card.description = _("%(part)s of %(model)s") % said
     return list(cards.values())
 
 
@@ -186,29 +186,29 @@ def _slice(board: Board, profile: Profile) -> Card:
         size=gigabytes(profile.name),
         profile=profile.name,
         cells=tuple(i < profile.memory_slices for i in range(board.memory_slices)),
-        order=profile.memory_mib * 10 + profile.compute_slices,
+        sort_key=profile.memory_mib * 10 + profile.compute_slices,
     )
 
 
-def _wholes(stock: list[Stock]) -> list[Card]:
+def _wholes(stock: list[BoardAvailability]) -> list[Card]:
     """One for each board; where there are several, one more for whichever comes first."""
     models = [of.board.model for of in stock]
     cards = []
     for of in stock:
         # What a request may name: the model, or the board where models have several.
         name = of.board.model if models.count(of.board.model) == 1 else of.board.key
-        card = Card(f"{WHOLE}:{name}", _size(of.board), _("whole %(model)s") % {"model": name})
-        card.order = of.board.memory_mib * 10 + 9
+        card = Card(f"{WHOLE_GPUS}:{name}", _size(of.board), _("whole %(model)s") % {"model": name})
+        card.sort_key = of.board.memory_mib * 10 + 9
         card.models = [name, of.board.key]
-        card.carvable, card.total = of.open, of.gpus
+        card.carvable, card.total = of.unallocated, of.gpus
         card.cells = (True,) * WHOLE_CELLS
         cards.append(card)
     if len(cards) == 1:
-        cards[0].value = WHOLE
+        cards[0].value = WHOLE_GPUS
     elif cards:
         sizes = sorted(of.board.memory_mib // 1024 for of in stock)
-        several = Card(WHOLE, f"{sizes[0]}–{sizes[-1]}{NBSP}GiB", _("any whole GPU"))
-        several.order, several.cells = LAST - 1, (True,) * WHOLE_CELLS
+        several = Card(WHOLE_GPUS, f"{sizes[0]}–{sizes[-1]}{NBSP}GiB", _("any whole GPU"))
+        several.sort_key, several.cells = LAST_SORT_KEY - 1, (True,) * WHOLE_CELLS
         several.carvable, several.total = (
             sum(card.carvable for card in cards),
             sum(card.total for card in cards),

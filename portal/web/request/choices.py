@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
-from agents.contract.documents import Backend
+from agents.contract.documents import CollectiveBackend
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
 from scheduler.core.request.values import Launcher
 
@@ -21,9 +21,9 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
         Launcher.TORCHRUN: "torchrun",
     },
     "backends": {
-        Backend.AUTO: gettext_lazy("auto: nccl on whole GPUs, gloo on slices"),
-        Backend.NCCL: "nccl",
-        Backend.GLOO: "gloo",
+        CollectiveBackend.AUTO: gettext_lazy("auto: nccl on whole GPUs, gloo on slices"),
+        CollectiveBackend.NCCL: "nccl",
+        CollectiveBackend.GLOO: "gloo",
     },
     "isolations": {
         Isolation.HARDWARE: gettext_lazy("a slice or a whole GPU"),
@@ -42,7 +42,7 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
 }
 
 
-def choices() -> dict[str, list[tuple[str, str | Promise]]]:
+def form_choices() -> dict[str, list[tuple[str, str | Promise]]]:
     """Value and word of each, by the list's name."""
     return {
         name: [(str(value), word) for value, word in offered.items()]

@@ -8,7 +8,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from agents.contract.telemetry import Why
+from agents.contract.telemetry import MissingReason
 from portal.quotas.models import Quota
 from portal.usage.budgets import BudgetStatus
 from portal.usage.current import ActivityGap, CurrentAllocation
@@ -136,7 +136,7 @@ def held_device(holding: CurrentAllocation) -> HeldDevice:
     device = {"gpu": "GPU", "mig": holding.profile, "mps": "MPS"}[holding.kind]
     if holding.active_percent is not None:
         active: str | Promise = f"{holding.active_percent}{NBSP}%"
-    elif isinstance(holding.gap, Why):
+    elif isinstance(holding.gap, MissingReason):
         active = UNMEASURED_REASONS[holding.gap]
     else:
         active = ABSENT[holding.gap or ActivityGap.NO_SAMPLE]

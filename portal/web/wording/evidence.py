@@ -1,4 +1,4 @@
-"""A reason's evidence in words: its numbers by name, each with its unit."""
+"""The evidence of a reason: its numbers, each with a label and a unit."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,10 +9,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from agents.contract.units import as_gpus
-from portal.web.wording.labels import duration, memory
+from portal.web.wording.labels import duration, memory_label
 
 UNIT_SECONDS_PER_HOUR = 3_600
-NAMES: dict[str, str | Promise] = {
+LABELS: dict[str, str | Promise] = {
     "needed": gettext_lazy("Needed"),
     "free": gettext_lazy("Free"),
     "by_node": gettext_lazy("Free by node"),
@@ -55,24 +55,25 @@ NAMES: dict[str, str | Promise] = {
     "begin_at": gettext_lazy("Begins"),
     "after": gettext_lazy("Starts after"),
 }
+# Keys whose value is a job id or a list of them.
 JOBS = frozenset({"job", "stopping", "after"})
-# Units by owner.
+# Keys whose value maps a user or project to units.
 OWNERS = frozenset({"held_by", "borrowed_by"})
 
 
-def evidence_of(reason: dict[str, Any]) -> list[tuple[str, str]]:
-    """Numbers by name, as in ("Free by node", "node-a 2, node-b 1"); units as GPUs."""
-    return [(_name(key), _value(key, value)) for key, value in reason["evidence"].items()]
+def evidence_rows(reason: dict[str, Any]) -> list[tuple[str, str]]:
+    """Labels and values, such as ("Free by node", "node-a 2, node-b 1"). Units become GPUs."""
+    return [(_label(key), _value(key, value)) for key, value in reason["evidence"].items()]
 
 
-def _name(key: str) -> str:
+def _label(key: str) -> str:
     plain = key.removesuffix("_units").removesuffix("_seconds").replace("_", " ")
-    return str(NAMES.get(key, plain.capitalize()))
+    return str(LABELS.get(key, plain.capitalize()))
 
 
 def _value(key: str, value: Any) -> str:
     if key == "nodes":
-        # The sentence says why of each.
+        # The reason's sentence explains each of them.
         return ", ".join(value)
     if key == "filters":
         return _filters(value)
@@ -82,7 +83,7 @@ def _value(key: str, value: Any) -> str:
         return ", ".join(f"{name} {as_gpus(units)} GPU" for name, units in value.items())
     if isinstance(value, int) and not isinstance(value, bool):
         return _number(key, value)
-    return _said(value)
+    return _plain(value)
 
 
 def _number(key: str, value: int) -> str:
@@ -94,15 +95,15 @@ def _number(key: str, value: int) -> str:
     if key.endswith("_seconds"):
         return duration(value)
     if key.endswith("_mib"):
-        return memory(value)
+        return memory_label(value)
     if key.endswith("_at"):
         return timezone.localtime(datetime.fromtimestamp(value, UTC)).strftime("%Y-%m-%d %H:%M")
     return str(value)
 
 
 def _filters(counts: dict[str, int]) -> str:
-    """How many nodes are left after each question."""
-    said = {
+    """How many nodes pass each filter of the planner."""
+    labels = {
         "all": _("%(n)s in all"),
         "with_this_gpu": _("%(n)s with this GPU"),
         "that_take_it": _("%(n)s that take it"),
@@ -110,13 +111,13 @@ def _filters(counts: dict[str, int]) -> str:
         "with_disk": _("%(n)s with disk"),
         "with_room": _("%(n)s with room"),
     }
-    words = [said.get(key, f"%(n)s {_name(key)}") % {"n": n} for key, n in counts.items()]
-    return _(", ").join(words)
+    parts = [labels.get(key, f"%(n)s {_label(key)}") % {"n": n} for key, n in counts.items()]
+    return _(", ").join(parts)
 
 
-def _said(value: Any) -> str:
+def _plain(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_said(inner)}" for name, inner in value.items())
+        return ", ".join(f"{name} {_plain(inner)}" for name, inner in value.items())
     if isinstance(value, list):
-        return ", ".join(_said(inner) for inner in value)
+        return ", ".join(_plain(inner) for inner in value)
     return str(value)

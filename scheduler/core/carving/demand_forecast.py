@@ -7,7 +7,7 @@ from math import comb
 
 from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
-from scheduler.core.devices.options import wants
+from scheduler.core.devices.options import device_options
 from scheduler.core.model.snapshot import ClusterSnapshot, DeviceRequest
 
 # How many requests ahead is looked.
@@ -20,7 +20,7 @@ _MODES = {
 
 
 @dataclass(frozen=True)
-class Likely:
+class DemandForecast:
     """Counts of devices asked for on one board: by profile, and by the mode that they need;
     `slices` is the memory slices of all that is asked for in MIG."""
 
@@ -36,13 +36,13 @@ class Likely:
         """The chance that the next device asked for is of this profile."""
         return self.profiles[profile] / self.total if self.total else 0.0
 
-    def more_than(self, have: int, profile: str) -> float:
+    def chance_of_more_than(self, have: int, profile: str) -> float:
         """The chance that more than `have` of the next HORIZON ask for this profile."""
-        return beyond(have, self.share(profile))
+        return chance_of_more_than(have, self.share(profile))
 
-    def needs_more(self, have: int, mode: GpuMode) -> float:
+    def chance_of_more_in_mode(self, have: int, mode: GpuMode) -> float:
         """The chance that more than `have` of the next HORIZON need a GPU in this mode."""
-        return beyond(have, self.modes[mode] / self.total) if self.total else 0.0
+        return chance_of_more_than(have, self.modes[mode] / self.total) if self.total else 0.0
 
     @property
     def mean_slices(self) -> float:
@@ -50,7 +50,7 @@ class Likely:
         return self.slices / max(1, self.modes[GpuMode.MIG])
 
 
-def likely_on(board: Board, snapshot: ClusterSnapshot) -> Likely:
+def forecast_demand(board: Board, snapshot: ClusterSnapshot) -> DemandForecast:
     """Each demand counts as the cheapest device of this board that serves it; those that wait
     count as often as they have replicas."""
     asked: list[tuple[DeviceRequest, int]] = [(d.device, d.count) for d in snapshot.mix.demands]
@@ -59,16 +59,16 @@ def likely_on(board: Board, snapshot: ClusterSnapshot) -> Likely:
     modes: Counter[GpuMode] = Counter()
     slices = 0
     for device, count in asked:
-        if ways := wants(device, [board]):
+        if ways := device_options(device, [board]):
             way = ways[0]
             modes[_MODES[way.kind]] += count * way.count
             if way.kind is SliceKind.MIG:
                 profiles[way.profile] += count * way.count
                 slices += way.size * count * way.count
-    return Likely(profiles, modes, slices)
+    return DemandForecast(profiles, modes, slices)
 
 
-def beyond(have: int, share: float) -> float:
+def chance_of_more_than(have: int, share: float) -> float:
     """The chance of more than `have` successes among HORIZON, each with chance `share`."""
     if have < 0:
         return 1.0

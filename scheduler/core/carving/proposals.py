@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from agents.contract.phrase import Phrase
-from scheduler.core.carving.demand_forecast import Likely, likely_on
-from scheduler.core.devices.gpu_changes import change_seconds, may_change_mode, untouchable
+from scheduler.core.carving.demand_forecast import DemandForecast, forecast_demand
+from scheduler.core.devices.gpu_changes import (
+    may_change_mode,
+    mode_change_seconds,
+    untouchable_reason,
+)
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.geometry.profile_demand import Tables
+from scheduler.core.geometry.profile_demand import PlacementValues
 from scheduler.core.model.decisions import Carve, Merge
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, SliceView
 
@@ -29,15 +33,15 @@ MERGE_SECONDS = 20.0
 ACT_SECONDS = 2.0
 # An idle slice goes only where its profile is worth so many times less than what one is made for:
 # what is asked for goes up and down with the queue, and nothing is made and deleted along with it.
-KEEP = 2.0
+KEEP_FACTOR = 2.0
 # Proposals of each kind in one pass: more can follow once these are done.
-BATCH = 16
+MAX_PROPOSALS = 16
 ONE_GOES = "%(n)s idle slice makes room on GPU %(gpu)s that %(share)s of the requests want"
 MANY_GO = "%(n)s idle slices make room on GPU %(gpu)s that %(share)s of the requests want"
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeMode:
+class ModeChange:
     """Bring this empty GPU into another mode."""
 
     gpu: str
@@ -51,25 +55,29 @@ class Proposals:
 
     carves: tuple[Carve, ...] = ()
     merges: tuple[Merge, ...] = ()
-    modes: tuple[ChangeMode, ...] = ()
+    modes: tuple[ModeChange, ...] = ()
 
-    def told(self) -> tuple[tuple[str, str], ...]:
+    def gpu_sentences(self) -> tuple[tuple[str, str], ...]:
         """(GPU, sentence) of each, as a console shows them."""
-        every: tuple[Merge | ChangeMode | Carve, ...] = (*self.merges, *self.modes, *self.carves)
+        every: tuple[Merge | ModeChange | Carve, ...] = (*self.merges, *self.modes, *self.carves)
         return tuple((one.gpu, one.sentence) for one in every)
 
 
-def propose(snapshot: ClusterSnapshot, busy: frozenset[str] = frozenset()) -> Proposals:
+def propose_changes(
+    snapshot: ClusterSnapshot, busy_gpus: frozenset[str] = frozenset()
+) -> Proposals:
     """What to prepare now. A GPU gets one kind of proposal: a merge, else a mode, else carves;
     those of `busy` (by id) get none, but what is ready on them counts.
     With neither a mix nor a queue nothing is known of the future, so nothing is proposed."""
     found = Proposals()
     boards = {b.key: b for n in snapshot.nodes for g in n.gpus if (b := gpu_board(g)).supports_mig}
     for key in sorted(boards):
-        likely = likely_on(boards[key], snapshot)
+        likely = forecast_demand(boards[key], snapshot)
         if likely.total:
-            found = _joined(found, _Board(snapshot, boards[key], likely, busy).proposals())
-    return Proposals(found.carves[:BATCH], found.merges[:BATCH], found.modes[:BATCH])
+            found = _joined(found, _Board(snapshot, boards[key], likely, busy_gpus).proposals())
+    return Proposals(
+        found.carves[:MAX_PROPOSALS], found.merges[:MAX_PROPOSALS], found.modes[:MAX_PROPOSALS]
+    )
 
 
 def _joined(one: Proposals, two: Proposals) -> Proposals:
@@ -80,14 +88,14 @@ class _Board:
     """The GPUs of one kind that may be touched now, in order of node and index."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, board: Board, likely: Likely, busy: frozenset[str]
+        self, snapshot: ClusterSnapshot, board: Board, likely: DemandForecast, busy: frozenset[str]
     ) -> None:
         self.board, self.likely, self.now = board, likely, snapshot.now
-        self.table, self.falls = layouts(board), Tables(snapshot.mix)
+        self.table, self.falls = layout_table(board), PlacementValues(snapshot.mix)
         mine = [(n, g) for n in snapshot.nodes for g in n.gpus if gpu_board(g).key == board.key]
         self.all = sorted(mine, key=lambda at: (at[0].name, at[0].id, at[1].index, at[1].id))
         may = ((n, g) for n, g in self.all if g.id not in busy)
-        self.free = [(n, g) for n, g in may if untouchable(n, g, self.now) is None]
+        self.free = [(n, g) for n, g in may if untouchable_reason(n, g, self.now) is None]
 
     def proposals(self) -> Proposals:
         merges = list(self._merges())
@@ -117,23 +125,27 @@ class _Board:
 
     def _unwanted(self, profile: str) -> bool:
         """So few of the next requests will want one that it is not worth keeping in the way."""
-        return self.likely.more_than(0, profile) * CARVE_SECONDS * KEEP < ACT_SECONDS
+        return (
+            self.likely.chance_of_more_than(0, profile) * CARVE_SECONDS * KEEP_FACTOR < ACT_SECONDS
+        )
 
     def _asked_beside(self, layout: tuple[Placement, ...]) -> float:
         """The share of requests that could start on a GPU with this layout."""
-        free = self.table.beside(layout).free
+        free = self.table.free_beside(layout).by_profile
         return sum(self.likely.share(name) for name in sorted(free) if free[name])
 
-    def _modes(self) -> list[ChangeMode]:
+    def _modes(self) -> list[ModeChange]:
         """At most one GPU a pass, the last empty one: earlier ones are filled first."""
         have = self._room_by_mode()
         for node, gpu in reversed(self.free):
             if not may_change_mode(node, gpu, self.now) or gpu.mode not in have:
                 continue
-            old = self.likely.needs_more(have[gpu.mode] - self._worth(gpu.mode), gpu.mode)
+            old = self.likely.chance_of_more_in_mode(
+                have[gpu.mode] - self._worth(gpu.mode), gpu.mode
+            )
             for mode in (GpuMode.WHOLE, GpuMode.MIG, GpuMode.MPS):
-                gain = self.likely.needs_more(have[mode], mode)
-                saved = (gain - old) * change_seconds(self.board)
+                gain = self.likely.chance_of_more_in_mode(have[mode], mode)
+                saved = (gain - old) * mode_change_seconds(self.board)
                 if mode is not gpu.mode and self._can_be(node, mode) and saved > ACT_SECONDS:
                     sentence = Phrase(
                         "GPU %(gpu)s is empty; with %(gain)s chance the next requests need "
@@ -144,7 +156,7 @@ class _Board:
                         old=f"{old:.0%}",
                         now=gpu.mode,
                     )
-                    return [ChangeMode(gpu.id, mode, sentence)]
+                    return [ModeChange(gpu.id, mode, sentence)]
         return []
 
     def _room_by_mode(self) -> dict[GpuMode, int]:
@@ -182,7 +194,7 @@ class _Board:
         carves: list[Carve] = []
         wanted = sorted(warm, key=lambda name: (-self.likely.share(name), name))
         for name in wanted:
-            while len(carves) < BATCH and (found := self._carve(name, warm[name], open_to)):
+            while len(carves) < MAX_PROPOSALS and (found := self._carve(name, warm[name], open_to)):
                 carve, place = found
                 gpu, layout = open_to[carve.gpu]
                 open_to[carve.gpu] = (gpu, (*layout, place))
@@ -193,15 +205,15 @@ class _Board:
     def _carve(
         self, name: str, warm: int, open_to: dict[str, tuple[GpuView, tuple[Placement, ...]]]
     ) -> tuple[Carve, Placement] | None:
-        chance = self.likely.more_than(warm, name)
+        chance = self.likely.chance_of_more_than(warm, name)
         options: list[tuple[float, float, int, GpuView, Placement]] = []
         for gpu, layout in open_to.values():
             held = tuple(p for p in layout if p in _held(gpu))
             before = self._asked_beside(layout)
-            for place in self.table.beside(layout).free.get(name, ()):
+            for place in self.table.free_beside(layout).by_profile.get(name, ()):
                 blocked = before - self._asked_beside((*layout, place))
                 cost = (1 - chance) * max(0.0, blocked) * MERGE_SECONDS + ACT_SECONDS
-                fall = self.falls.fall(self.board, held, place)
+                fall = self.falls.loss(self.board, held, place)
                 options.append((cost, fall, len(options), gpu, place))
         if not options:
             return None

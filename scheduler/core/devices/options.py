@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from agents.contract.boards import Board, Profile, boards, unknown_board
+from agents.contract.boards import Board, Profile, known_boards, unknown_board
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU, slice_units
 from scheduler.core.model.snapshot import DeviceRequest, GpuView, Isolation
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class DeviceOption:
     """One way to serve a replica: `count` devices of one kind on one board.
 
     `units` and `memory_mib` are of one device; `size` is in memory slices; `threads` is percent of
@@ -34,7 +34,7 @@ class Want:
 
 def gpu_board(gpu: GpuView) -> Board:
     """The board of the table, or what its driver tells of one that is not in it."""
-    return boards().get(gpu.board) or _unknown(gpu.product_name, gpu.memory_mib, gpu.profiles)
+    return known_boards().get(gpu.board) or _unknown(gpu.product_name, gpu.memory_mib, gpu.profiles)
 
 
 @cache
@@ -42,16 +42,16 @@ def _unknown(product_name: str, memory_mib: int, profiles: tuple[Profile, ...]) 
     return unknown_board(product_name, memory_mib, profiles)
 
 
-def wants(device: DeviceRequest, present: Iterable[Board]) -> list[Want]:
+def device_options(device: DeviceRequest, boards_present: Iterable[Board]) -> list[DeviceOption]:
     """Every way to serve `device` on the boards that are here, cheapest in units first."""
-    found: list[Want] = []
-    for board in sorted(set(present), key=lambda b: b.key):
+    found: list[DeviceOption] = []
+    for board in sorted(set(boards_present), key=lambda b: b.key):
         if not device.models or board.key in device.models or board.model in device.models:
             found += _on_board(device, board)
     return sorted(found, key=lambda w: (w.units, w.memory_mib, w.board, w.profile))
 
 
-def _on_board(device: DeviceRequest, board: Board) -> list[Want]:
+def _on_board(device: DeviceRequest, board: Board) -> list[DeviceOption]:
     if device.gpus:
         return [_whole(board, device.gpus)]
     if device.mig:
@@ -71,8 +71,8 @@ def _on_board(device: DeviceRequest, board: Board) -> list[Want]:
     return []
 
 
-def _whole(board: Board, count: int) -> Want:
-    return Want(
+def _whole(board: Board, count: int) -> DeviceOption:
+    return DeviceOption(
         board=board.key,
         kind=SliceKind.GPU,
         profile="",
@@ -83,9 +83,9 @@ def _whole(board: Board, count: int) -> Want:
     )
 
 
-def _share(board: Board, threads: int, memory_mib: int) -> Want:
+def _share(board: Board, threads: int, memory_mib: int) -> DeviceOption:
     """Costs its dominant share, max(threads, memory)."""
-    return Want(
+    return DeviceOption(
         board=board.key,
         kind=SliceKind.MPS,
         profile="",
@@ -97,8 +97,8 @@ def _share(board: Board, threads: int, memory_mib: int) -> Want:
     )
 
 
-def _mig(board: Board, profile: Profile) -> Want:
-    return Want(
+def _mig(board: Board, profile: Profile) -> DeviceOption:
+    return DeviceOption(
         board=board.key,
         kind=SliceKind.MIG,
         profile=profile.name,

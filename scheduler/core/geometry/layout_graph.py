@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from agents.contract.boards import Board
 from agents.contract.geometry import Placement, placements
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 
 Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class LayoutGraph:
     """L legal layouts over S spots (a spot is a profile at a start) of P profiles.
 
     `after` (L x S): the layout with one more instance at that spot; -1 where none can be made.
@@ -32,40 +32,40 @@ class Shape:
     """
 
     board: Board
-    names: tuple[str, ...]
+    profile_names: tuple[str, ...]
     spots: tuple[Placement, ...]
-    index: dict[int, int]
-    bit: dict[Placement, int]
-    after: Ints
-    before: Ints
+    layout_numbers: dict[int, int]
+    spot_bits: dict[Placement, int]
+    with_instance: Ints
+    without_instance: Ints
     overlaps: Ints
-    count: Ints
-    order: tuple[NDArray[np.int64], ...]
-    starts: Ints
+    profile_counts: Ints
+    levels: tuple[NDArray[np.int64], ...]
+    first_spots: Ints
     profile_of: Ints
     size: Ints
-    plain: NDArray[np.bool_]
-    used: Ints
+    is_plain: NDArray[np.bool_]
+    covered_slices: Ints
 
-    def number(self, layout: Iterable[Placement]) -> int:
+    def layout_number(self, layout: Iterable[Placement]) -> int:
         """The number of a layout, O(instances); -1 where it is not a legal one."""
         bits = 0
         for place in layout:
-            bit = self.bit.get(place)
+            bit = self.spot_bits.get(place)
             if bit is None or bits & bit:
                 return -1
             bits |= bit
-        return self.index.get(bits, -1)
+        return self.layout_numbers.get(bits, -1)
 
-    def spot(self, place: Placement) -> int:
+    def spot_number(self, place: Placement) -> int:
         """The number of a spot; -1 where the board has no such placement."""
-        return self.bit.get(place, 0).bit_length() - 1
+        return self.spot_bits.get(place, 0).bit_length() - 1
 
 
 @lru_cache(64)
-def shape(board: Board) -> Shape | None:
+def layout_graph(board: Board) -> LayoutGraph | None:
     """The arrays of a board; None for one without MIG, or with too many layouts for a table."""
-    table = layouts(board)
+    table = layout_table(board)
     if not board.supports_mig or not table.is_complete:
         return None
     spots = tuple(place for profile in board.profiles for place in placements(profile))
@@ -86,22 +86,22 @@ def shape(board: Board) -> Shape | None:
     profile_of = np.array([names.index(place.profile) for place in spots], dtype=np.int32)
     size = np.array([place.size for place in spots], dtype=np.int32)
     held = has.astype(np.int32)
-    return Shape(
+    return LayoutGraph(
         board=board,
-        names=names,
+        profile_names=names,
         spots=spots,
-        index=index,
-        bit=bit,
-        after=after,
-        before=before,
+        layout_numbers=index,
+        spot_bits=bit,
+        with_instance=after,
+        without_instance=before,
         overlaps=(held @ clash.astype(np.int32)).astype(np.int32),
-        count=(held @ np.eye(len(names), dtype=np.int32)[profile_of]).astype(np.int32),
-        order=_levels(held.sum(axis=1)),
-        starts=np.searchsorted(profile_of, np.arange(len(names) + 1)).astype(np.int32),
+        profile_counts=(held @ np.eye(len(names), dtype=np.int32)[profile_of]).astype(np.int32),
+        levels=_levels(held.sum(axis=1)),
+        first_spots=np.searchsorted(profile_of, np.arange(len(names) + 1)).astype(np.int32),
         profile_of=profile_of,
         size=size,
-        plain=np.array([not _is_extended(board, place) for place in spots]),
-        used=(held @ size).astype(np.int32),
+        is_plain=np.array([not _is_extended(board, place) for place in spots]),
+        covered_slices=(held @ size).astype(np.int32),
     )
 
 

@@ -22,55 +22,55 @@ from numpy.typing import NDArray
 
 from agents.contract.boards import Board
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from scheduler.core.geometry.arrival_prices import arrival_prices
-from scheduler.core.geometry.layout_graph import Shape, shape
+from scheduler.core.geometry.layout_graph import LayoutGraph, layout_graph
 
 # A memory slice of hole against one of window: large, so that windows decide between equal holes.
-HOLE = 25.0
+HOLE_WEIGHT = 25.0
 # Where the mix is unknown. Up to 8 it keeps the largest place free beside three small instances;
 # that costs up to 1 point of accepted demand on small mixes that nothing leaves, nothing else.
-HOLE_UNKNOWN = 5.0
+HOLE_WEIGHT_UNKNOWN_MIX = 5.0
 # The j-th instance in a window's way leaves in time with chance j / (j + RETURN).
-RETURN = 20.0
+DEPARTURE_RARITY = 20.0
 # The same while at least ROOMY of a board's GPUs are empty, and two of them.
-RETURN_ROOMY, ROOMY = 1.0, 0.15
+DEPARTURE_RARITY_ROOMY, ROOMY_SHARE = 1.0, 0.15
 # An idle instance that is ready starts at once: it wins where V falls by at most this much more
 # than elsewhere. To delete one costs as much. It saves a quarter of the deletions for nothing that
 # can be measured; eight times as much saves a third for 0.1 points of accepted demand.
-READY = 0.25
-NEVER = np.inf
+READY_BONUS = 0.25
+NO_PLACE = np.inf
 
 # How often each profile of a board is asked for, by name, in order of name. Empty = unknown.
-Weights = tuple[tuple[str, float], ...]
+ProfileWeights = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Values:
+class LayoutValues:
     """V of every layout of one board, and `falls` (layouts x spots): how much V falls by one more
     instance there; infinite where none can be made. `roomy`: the same while many GPUs are empty."""
 
-    shape: Shape
+    graph: LayoutGraph
     value: NDArray[np.float64]
-    falls: NDArray[np.float64]
-    roomy: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    losses_when_roomy: NDArray[np.float64]
 
-    def fall(
-        self, held: Iterable[Placement], place: Placement, *, among_empty: bool = False
+    def loss(
+        self, allocated: Iterable[Placement], place: Placement, *, is_roomy: bool = False
     ) -> float:
         """How much V falls when `place` is made beside `held`; infinite where it cannot be."""
-        number, spot = self.shape.number(held), self.shape.spot(place)
+        number, spot = self.graph.layout_number(allocated), self.graph.spot_number(place)
         if number < 0 or spot < 0:
-            return NEVER
-        return float((self.roomy if among_empty else self.falls)[number, spot])
+            return NO_PLACE
+        return float((self.losses_when_roomy if is_roomy else self.losses)[number, spot])
 
 
-def many_empty(gpus: int) -> int:
+def min_empty_gpus(gpus: int) -> int:
     """How many GPUs of a board have to be empty for `roomy` to hold."""
-    return max(2, ceil(ROOMY * gpus))
+    return max(2, ceil(ROOMY_SHARE * gpus))
 
 
-def weights_of(mix: Mapping[str, float]) -> Weights:
+def profile_weights(mix: Mapping[str, float]) -> ProfileWeights:
     """A mix in the order that tables are remembered by; shares to four places, so that a mix which
     hardly changed finds the table again."""
     total = sum(mix.values())
@@ -79,74 +79,81 @@ def weights_of(mix: Mapping[str, float]) -> Weights:
 
 
 @lru_cache(256)
-def values(
-    board: Board, mix: Weights = (), hole: float | None = None, returns: float = RETURN
-) -> Values | None:
+def layout_values(
+    board: Board,
+    mix: ProfileWeights = (),
+    hole_weight: float | None = None,
+    departure_rarity: float = DEPARTURE_RARITY,
+) -> LayoutValues | None:
     """The table of a board under a mix; None where the board has no table of layouts. The
     constants are the planner's unless they are given."""
-    here = shape(board)
+    here = layout_graph(board)
     if here is None:
         return None
     shares = dict(mix)
-    weights = np.array([shares.get(name, 0.0) for name in here.names])
-    counts = weights[here.profile_of] > 0 if mix else here.plain
-    largest = here.plain & (here.size == here.board.memory_slices)
-    if hole is None:
-        hole = HOLE if mix else HOLE_UNKNOWN
-    holes = hole * hole_values(here, weights, counts)
-    value, falls = _falls(here, window_values(here, counts | largest, returns) + holes)
+    weights = np.array([shares.get(name, 0.0) for name in here.profile_names])
+    counts = weights[here.profile_of] > 0 if mix else here.is_plain
+    largest = here.is_plain & (here.size == here.board.memory_slices)
+    if hole_weight is None:
+        hole_weight = HOLE_WEIGHT if mix else HOLE_WEIGHT_UNKNOWN_MIX
+    holes = hole_weight * hole_values(here, weights, counts)
+    value, falls = _falls(here, window_values(here, counts | largest, departure_rarity) + holes)
     roomy = falls
     if mix:
-        _, roomy = _falls(here, window_values(here, counts | largest, RETURN_ROOMY) + holes)
-    return Values(here, value, falls, roomy)
+        _, roomy = _falls(
+            here, window_values(here, counts | largest, DEPARTURE_RARITY_ROOMY) + holes
+        )
+    return LayoutValues(here, value, falls, roomy)
 
 
 def _falls(
-    shape: Shape, room: NDArray[np.float64]
+    shape: LayoutGraph, room: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     worth: NDArray[np.float64] = np.round(room, 6).astype(np.float64)
-    falls = worth[:, None] - worth[shape.after]
-    falls[shape.after < 0] = NEVER
+    falls = worth[:, None] - worth[shape.with_instance]
+    falls[shape.with_instance < 0] = NO_PLACE
     return worth, np.round(falls, 6)
 
 
 def window_values(
-    shape: Shape, counts: NDArray[np.bool_], returns: float = RETURN
+    graph: LayoutGraph, counts: NDArray[np.bool_], departure_rarity: float = DEPARTURE_RARITY
 ) -> NDArray[np.float64]:
     """By layout, over the spots that count, in memory slices."""
-    most = int(shape.overlaps.max())
-    steps = [1.0, *(j / (j + returns) for j in range(1, most + 1))]
+    most = int(graph.overlaps.max())
+    steps = [1.0, *(j / (j + departure_rarity) for j in range(1, most + 1))]
     chances: NDArray[np.float64] = np.cumprod(np.array(steps))
-    sizes = np.where(counts, shape.size.astype(np.float64), 0.0)
-    found: NDArray[np.float64] = chances[shape.overlaps] @ sizes
+    sizes = np.where(counts, graph.size.astype(np.float64), 0.0)
+    found: NDArray[np.float64] = chances[graph.overlaps] @ sizes
     return found
 
 
 def hole_values(
-    shape: Shape, weights: NDArray[np.float64], counts: NDArray[np.bool_]
+    graph: LayoutGraph, weights: NDArray[np.float64], counts: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """By layout, the most worth that fits beside it together, in memory slices."""
-    worth = shape.size - arrival_prices(shape, weights)[shape.profile_of]
-    hole = np.zeros(len(shape.after))
-    for level in reversed(shape.order):
-        after = shape.after[level]
+    worth = graph.size - arrival_prices(graph, weights)[graph.profile_of]
+    hole = np.zeros(len(graph.with_instance))
+    for level in reversed(graph.levels):
+        after = graph.with_instance[level]
         grown = np.where((after >= 0) & counts, worth + hole[after], 0.0)
         hole[level] = grown.max(axis=1)
     return hole
 
 
-def fall(board: Board, held: Iterable[Placement], place: Placement, mix: Weights = ()) -> float:
+def placement_loss(
+    board: Board, allocated: Iterable[Placement], place: Placement, mix: ProfileWeights = ()
+) -> float:
     """How much V falls when `place` is made beside `held`; infinite where it cannot be.
 
     A layout that our rules forbid though a driver reports it, and a board without a table, are
     judged by the windows that are lost.
     """
-    held = tuple(held)
-    table = values(board, mix)
-    if table is not None and table.shape.number(held) >= 0:
-        return table.fall(held, place)
-    rooms = layouts(board)
-    before = rooms.beside(held)
-    if place not in before.free.get(place.profile, ()):
-        return NEVER
-    return float(before.left - rooms.beside((*held, place)).left)
+    allocated = tuple(allocated)
+    table = layout_values(board, mix)
+    if table is not None and table.graph.layout_number(allocated) >= 0:
+        return table.loss(allocated, place)
+    rooms = layout_table(board)
+    before = rooms.free_beside(allocated)
+    if place not in before.by_profile.get(place.profile, ()):
+        return NO_PLACE
+    return float(before.room_score - rooms.free_beside((*allocated, place)).room_score)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
-from scheduler.core.devices.options import gpu_board, wants
+from scheduler.core.devices.options import device_options, gpu_board
 from scheduler.core.geometry.placement_value import (
-    NEVER,
-    READY,
-    Values,
-    Weights,
-    fall,
-    many_empty,
-    values,
-    weights_of,
+    NO_PLACE,
+    READY_BONUS,
+    LayoutValues,
+    ProfileWeights,
+    layout_values,
+    min_empty_gpus,
+    placement_loss,
+    profile_weights,
 )
 from scheduler.core.model.snapshot import ClusterSnapshot, DemandMix
 
@@ -27,55 +27,58 @@ if TYPE_CHECKING:
 
 
 @lru_cache(256)
-def asked_of(board: Board, mix: DemandMix) -> Weights:
+def demanded_profiles(board: Board, mix: DemandMix) -> ProfileWeights:
     """How often each profile is asked for; whole GPUs and MPS shares, which need an empty GPU,
     count as the largest profile. A request that several profiles serve counts for the cheapest.
     Empty where nothing in the mix can run on this board."""
     counts: Counter[str] = Counter()
     largest = max(board.profiles, key=lambda p: (p.memory_slices, p.compute_slices), default=None)
     for demand in mix.demands:
-        ways = wants(demand.device, [board])
+        ways = device_options(demand.device, [board])
         if not ways or largest is None:
             continue
         way = ways[0]
         name = way.profile if way.kind is SliceKind.MIG else largest.name
         counts[name] += demand.count * way.count
-    return weights_of(counts) if counts.total() else ()
+    return profile_weights(counts) if counts.total() else ()
 
 
-class Tables:
+class PlacementValues:
     """The value tables of one planning pass: one look-up by the board's key. `roomy`: the boards of
     which many GPUs were empty when it began."""
 
     def __init__(self, mix: DemandMix, roomy: Collection[str] = ()) -> None:
         self._mix = mix
         self._roomy = roomy
-        self._found: dict[str, Values | None] = {}
+        self._found: dict[str, LayoutValues | None] = {}
 
     @property
-    def ready(self) -> float:
+    def ready_bonus(self) -> float:
         """How much room a slice that is ready may cost more than one that has to be made: where
         nobody knows what will be asked for, any."""
-        return READY if self._mix.demands else inf
+        return READY_BONUS if self._mix.demands else inf
 
-    def fall(self, board: Board, held: Collection[Placement], place: Placement) -> float:
+    def loss(self, board: Board, allocated: Collection[Placement], place: Placement) -> float:
         """How much the room of a GPU falls when `place` is made beside what runs; see `windows`."""
         if board.key not in self._found:
-            self._found[board.key] = values(board, asked_of(board, self._mix))
+            self._found[board.key] = layout_values(board, demanded_profiles(board, self._mix))
         table, among_empty = self._found[board.key], board.key in self._roomy
-        if table is None or (lost := table.fall(held, place, among_empty=among_empty)) == NEVER:
-            return fall(board, held, place)
+        if (
+            table is None
+            or (lost := table.loss(allocated, place, is_roomy=among_empty)) == NO_PLACE
+        ):
+            return placement_loss(board, allocated, place)
         return lost
 
 
-def tables_of(one_pass: "Ledger") -> Tables:
+def placement_values(one_pass: "Ledger") -> PlacementValues:
     """The tables of a pass, made when it first asks."""
     snapshot = one_pass.snapshot
 
-    def made() -> Tables:
-        return Tables(snapshot.mix, roomy_boards(snapshot))
+    def made() -> PlacementValues:
+        return PlacementValues(snapshot.mix, roomy_boards(snapshot))
 
-    return one_pass.remember("tables of slices", made, always=True)
+    return one_pass.cached("tables of slices", made, for_whole_pass=True)
 
 
 def roomy_boards(snapshot: ClusterSnapshot) -> frozenset[str]:
@@ -88,4 +91,4 @@ def roomy_boards(snapshot: ClusterSnapshot) -> frozenset[str]:
                 key = gpu_board(gpu).key
                 usable[key] += 1
                 empty[key] += not any(seen.allocated for seen in gpu.slices)
-    return frozenset(key for key, count in usable.items() if empty[key] >= many_empty(count))
+    return frozenset(key for key, count in usable.items() if empty[key] >= min_empty_gpus(count))

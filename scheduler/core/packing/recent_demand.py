@@ -4,10 +4,10 @@ from collections import Counter, deque
 from collections.abc import Hashable
 from typing import Protocol
 
-from scheduler.core.packing.kinds import Kind
+from scheduler.core.packing.kinds import RequestKind
 
 WINDOW = 4_096  # requests remembered
-ASSUMED = 256.0  # requests that the prior counts for at first; it fades as others come
+PRIOR_WEIGHT = 256.0  # requests that the prior counts for at first; it fades as others come
 LEARN_AT = (100, 200, 400, 800)  # requests seen, then every LEARN_EVERY
 LEARN_EVERY = 1_600
 
@@ -30,32 +30,32 @@ PRIOR: tuple[tuple[int, int, int, int, float], ...] = (
 )
 
 
-class ShapeOf(Protocol):
+class ShapeOfShare(Protocol):
     def __call__(self, thousandths: int) -> Hashable:
         """The geometry's shape of a share of a GPU, or of a whole one (1,000)."""
         ...
 
 
-def prior_mix(shape_of: ShapeOf) -> dict[Kind, float]:
+def prior_mix(shape_of: ShapeOfShare) -> dict[RequestKind, float]:
     """What is assumed of a cluster of which nothing is known."""
     return {
-        Kind(cpu, memory, gpus, gpus * each / 1_000, shape_of(each) if gpus else None): part
+        RequestKind(cpu, memory, gpus, gpus * each / 1_000, shape_of(each) if gpus else None): part
         for gpus, each, cpu, memory, part in PRIOR
     }
 
 
-class Recent:
+class RecentDemand:
     """The last WINDOW requests, on top of a prior that fades as they come."""
 
-    def __init__(self, prior: dict[Kind, float]) -> None:
-        self.seen = 0
+    def __init__(self, prior: dict[RequestKind, float]) -> None:
+        self.request_count = 0
         self._prior = prior
-        self._last: deque[Kind] = deque()
-        self._counts: Counter[Kind] = Counter()
+        self._last: deque[RequestKind] = deque()
+        self._counts: Counter[RequestKind] = Counter()
 
-    def add(self, kind: Kind) -> bool:
+    def add(self, kind: RequestKind) -> bool:
         """True when it is time to learn from the mix again."""
-        self.seen += 1
+        self.request_count += 1
         self._last.append(kind)
         self._counts[kind] += 1
         if len(self._last) > WINDOW:
@@ -63,12 +63,14 @@ class Recent:
             self._counts[gone] -= 1
             if not self._counts[gone]:
                 del self._counts[gone]
-        return self.seen in LEARN_AT or self.seen % LEARN_EVERY == 0
+        return self.request_count in LEARN_AT or self.request_count % LEARN_EVERY == 0
 
-    def mix(self) -> dict[Kind, float]:
+    def mix(self) -> dict[RequestKind, float]:
         mix = {kind: float(count) for kind, count in self._counts.items()}
         total = sum(self._prior.values())
-        weight = max(0.0, 1.0 - self.seen / WINDOW) * ASSUMED / total if total else 0.0
+        weight = (
+            max(0.0, 1.0 - self.request_count / WINDOW) * PRIOR_WEIGHT / total if total else 0.0
+        )
         for kind, part in self._prior.items():
             if weight > 0.0:
                 mix[kind] = mix.get(kind, 0.0) + part * weight

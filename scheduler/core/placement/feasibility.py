@@ -6,20 +6,20 @@ from typing import Any
 from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.units import as_gpus
-from scheduler.core.devices.options import Want, gpu_board, wants
+from scheduler.core.devices.options import DeviceOption, device_options, gpu_board
 from scheduler.core.model.message import Message, make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, NodeView, QuotaView, WaitingJob
-from scheduler.core.placement.legality import NEAR
-from scheduler.core.placement.mps_shares import Left
-from scheduler.core.quota.ceilings import too_low
+from scheduler.core.placement.legality import SINGLE_NODE
+from scheduler.core.placement.mps_shares import ShareRoom
+from scheduler.core.quota.ceilings import quota_too_small
 from scheduler.core.request.quantities import write_memory
 
 # Nodes that are alike: one of them, and how many there are.
 Nodes = list[tuple[NodeView, int]]
 
 
-class Capacity:
+class ClusterCapacity:
     """What the cluster could do if it were empty. Equal nodes are looked at once."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
@@ -32,14 +32,14 @@ class Capacity:
         found = {board.key: board for board in map(gpu_board, known.values())}
         self.boards = [found[key] for key in sorted(found)]
 
-    def impossible(self, job: WaitingJob) -> Reason | None:
+    def device_reason(self, job: WaitingJob) -> Reason | None:
         """Why the job can never run here, or None. Nodes that are away now still count; a cluster
         without any GPU yet refuses nothing, because nodes may come."""
         if not self.boards:
             return None
         if job.device.mps_threads and not any(node.share_clients for node, _ in self.nodes):
             return _never(make_message("never.no_shares"))
-        ways = wants(job.device, self.boards)
+        ways = device_options(job.device, self.boards)
         if not ways:
             return _no_such_device(job, self.boards)
         reasons = [reason for want in ways if (reason := _too_large(job, want, self.nodes))]
@@ -48,18 +48,18 @@ class Capacity:
             return max(reasons, key=lambda reason: reason.evidence.get("largest", 0))
         return None
 
-    def over_quota(self, job: WaitingJob) -> Reason | None:
+    def quota_reason(self, job: WaitingJob) -> Reason | None:
         """Whether its owner's quota could never pay for it."""
-        return _over_quota(job, wants(job.device, self.boards), self.quotas)
+        return _over_quota(job, device_options(job.device, self.boards), self.quotas)
 
-    def never(self, job: WaitingJob) -> Reason | None:
+    def infeasible_reason(self, job: WaitingJob) -> Reason | None:
         """Either of them."""
-        return self.impossible(job) or self.over_quota(job)
+        return self.device_reason(job) or self.quota_reason(job)
 
 
-def impossible(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
+def infeasible_reason(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
     """Why the job can never run here, for want of devices or of quota; or None."""
-    return Capacity(snapshot).never(job)
+    return ClusterCapacity(snapshot).infeasible_reason(job)
 
 
 def _kind(node: NodeView) -> object:
@@ -85,14 +85,14 @@ def _no_such_device(job: WaitingJob, boards: list[Board]) -> Reason:
     return _never(make_message("never.model", asked=asked, boards=models), models)
 
 
-def _too_large(job: WaitingJob, want: Want, nodes: Nodes) -> Reason | None:
+def _too_large(job: WaitingJob, want: DeviceOption, nodes: Nodes) -> Reason | None:
     """Whether the gang is larger than the cluster, or one replica larger than any node."""
     fitting = [(node.fabric, _replicas_on(node, job, want), many) for node, many in nodes]
     most = max((replicas for _, replicas, _ in fitting), default=0)
     if most == 0:
         return _no_node(job, want, [node for node, _ in nodes])
     needed = job.replicas
-    if job.topology in NEAR and needed > most:
+    if job.topology in SINGLE_NODE and needed > most:
         said = make_message("never.one_node", needed=needed, most=most)
         return _never(said, needed=needed, largest=most)
     by_fabric: Counter[str] = Counter()
@@ -104,7 +104,7 @@ def _too_large(job: WaitingJob, want: Want, nodes: Nodes) -> Reason | None:
     return None
 
 
-def _no_node(job: WaitingJob, want: Want, nodes: list[NodeView]) -> Reason:
+def _no_node(job: WaitingJob, want: DeviceOption, nodes: list[NodeView]) -> Reason:
     gpus = max(_gpus_on(node, want.board) for node in nodes)
     if gpus < want.count:
         said = make_message("never.gpus", needed=want.count, board=want.board, most=gpus)
@@ -127,7 +127,7 @@ def _no_node(job: WaitingJob, want: Want, nodes: list[NodeView]) -> Reason:
     return _never(said, cpu_milli=cpu, memory_mib=memory)
 
 
-def _replicas_on(node: NodeView, job: WaitingJob, want: Want) -> int:
+def _replicas_on(node: NodeView, job: WaitingJob, want: DeviceOption) -> int:
     """How many replicas an empty node could take."""
     boards = [board for gpu in node.gpus if (board := gpu_board(gpu)).key == want.board]
     by_gpu = sum(_per_gpu(node, board, job, want) for board in boards) // want.count
@@ -147,12 +147,12 @@ def _by_disk(node: NodeView, job: WaitingJob, most: int) -> int:
     return node.disk_total_mib // job.disk_mib
 
 
-def _per_gpu(node: NodeView, board: Board, job: WaitingJob, want: Want) -> int:
+def _per_gpu(node: NodeView, board: Board, job: WaitingJob, want: DeviceOption) -> int:
     if want.kind is SliceKind.GPU:
         return 1
     if want.kind is SliceKind.MPS:
-        empty = Left(100, board.memory_mib, node.share_clients)
-        return empty.shares(want.threads, want.memory_mib, job.processes)
+        empty = ShareRoom(100, board.memory_mib, node.share_clients)
+        return empty.max_shares(want.threads, want.memory_mib, job.processes)
     profile = board.profile(want.profile)
     return profile.max_instances if profile else 0
 
@@ -161,12 +161,14 @@ def _gpus_on(node: NodeView, board: str) -> int:
     return sum(1 for gpu in node.gpus if gpu_board(gpu).key == board)
 
 
-def _over_quota(job: WaitingJob, ways: list[Want], quotas: tuple[QuotaView, ...]) -> Reason | None:
+def _over_quota(
+    job: WaitingJob, ways: list[DeviceOption], quotas: tuple[QuotaView, ...]
+) -> Reason | None:
     """Whether no way could ever be paid, not even with all that others would lend."""
     found = None
     for want in ways:
         needed = want.replica_units * job.replicas
-        short = too_low(job, needed, want.board, quotas)
+        short = quota_too_small(job, needed, want.board, quotas)
         if short is None:
             return None
         found = found or (needed, *short)
@@ -176,7 +178,7 @@ def _over_quota(job: WaitingJob, ways: list[Want], quotas: tuple[QuotaView, ...]
     values: dict[str, Any] = {
         "needed": as_gpus(needed),
         "whose": owner_label(quota.project, quota.user),
-        "most": as_gpus(most, up=False),
+        "most": as_gpus(most, round_up=False),
     }
     said = make_message("never.quota", **values)
     if quota.model:

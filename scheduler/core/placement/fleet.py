@@ -11,25 +11,25 @@ from functools import cached_property
 import numpy as np
 
 from agents.contract.documents import SliceKind
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.devices.options import Want, wants
-from scheduler.core.geometry.placement_value import weights_of
+from scheduler.core.devices.options import DeviceOption, device_options
+from scheduler.core.geometry.placement_value import profile_weights
 from scheduler.core.model.snapshot import ClusterSnapshot, Demand, DeviceRequest, WaitingJob
-from scheduler.core.packing.engine import Engine
+from scheduler.core.packing.engine import PackingEngine
 from scheduler.core.packing.kernels import Bools
-from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.kinds import Mix as KindMix
-from scheduler.core.packing.tables import Extent, learn_holes
-from scheduler.core.packing.weights import weights_for
-from scheduler.core.placement.gpu_states import Cut, Shape, state_of
+from scheduler.core.packing.kinds import KindMix as KindMix
+from scheduler.core.packing.kinds import NodeRoom, RequestKind
+from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix
+from scheduler.core.packing.weights import score_weights
+from scheduler.core.placement.gpu_states import DeviceShape, SliceGeometry, state_of
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
-from scheduler.core.placement.node_eligibility import why_not
+from scheduler.core.placement.node_eligibility import ineligible_message
 
 # What is asked for where nobody knows: one whole GPU, with as much CPU and memory as is usual.
 PRIOR = Demand(DeviceRequest(gpus=1), cpu_milli=8_000, memory_mib=65_536, count=1)
 # A request that many boards serve counts for the cheapest so many.
-MOST_WAYS = 4
+MAX_OPTIONS = 4
 
 
 class Fleet:
@@ -45,31 +45,31 @@ class Fleet:
         self._masks: dict[tuple[tuple[str, ...], tuple[str, ...]], Bools | None] = {}
         self._tainted = any(node.view.taints for node in self._nodes)
         mix = self._mix(ledger.snapshot)
-        cut = Cut(self._boards, _profiles(mix), learn_holes(mix))
+        cut = SliceGeometry(self._boards, _profiles(mix), hole_values_of_mix(mix))
         departing = ledger.snapshot.mix.departures_per_start
         rooms = [self._room(node) for node in self._nodes]
         self._disk = np.array([node.disk_free_mib for node in self._nodes], np.int64)
-        self._engine = Engine(rooms, self._extent(), cut, mix, weights_for(departing))
+        self._engine = PackingEngine(rooms, self._extent(), cut, mix, score_weights(departing))
         for n, node in enumerate(self._nodes):
             if not node.view.available:
                 self._engine.set_usable(n, False)
-        self._engine.weigh_models()
+        self._engine.update_scarcity()
         self._most_gpus = max((len(node.gpus) for node in self._nodes), default=0)
         self.has_links = any(node.view.links for node in self._nodes)
         self._shared: dict[str, dict[tuple[int, int], GpuSpace]] = {}
         for n, node in enumerate(self._nodes):
-            self._note_shares(n, node.open)
-        ledger.touched.clear()
+            self._note_shares(n, node.open_gpus)
+        ledger.changes.clear()
 
-    def begin(self) -> None:
+    def begin_pass(self) -> None:
         """The ledger follows another snapshot: be as one that was just made."""
         self._follow()
-        self._engine.weigh_models()
+        self._engine.update_scarcity()
 
     def nodes_for(
         self,
         job: WaitingJob,
-        want: Want,
+        want: DeviceOption,
         replicas: int,
         *,
         merging: bool,
@@ -84,12 +84,12 @@ class Fleet:
             mask = among if mask is None else mask & among
         beside = self._beside(job, want, mask)
         yield from beside
-        number = self._engine.kind(self._kind(job, want, replicas, merging))
-        best = self._engine.best(number, mask)
+        number = self._engine.kind_number(self._kind(job, want, replicas, merging))
+        best = self._engine.best_choice(number, mask)
         if best is None:
             return
         yield self._nodes[best.node]
-        ranked = (n for n in self._engine.ranked(number) if mask is None or mask[n])
+        ranked = (n for n in self._engine.ranked_nodes(number) if mask is None or mask[n])
         for n in ranked:
             node = self._nodes[n]
             if n != best.node and (replicas == 1 or _could(node, job, want, replicas)):
@@ -115,14 +115,18 @@ class Fleet:
                 found += [inside & (switches == leaf) for leaf in named if leaf]
         return sorted(found, key=lambda mask: int(mask.sum()))
 
-    def too_few(self, job: WaitingJob, want: Want, among: Bools, *, merging: bool) -> bool:
+    def has_too_few_nodes(
+        self, job: WaitingJob, want: DeviceOption, among: Bools, *, merging: bool
+    ) -> bool:
         """Whether the nodes with room for one replica are too few for a gang of whole GPUs."""
         if want.kind is not SliceKind.GPU:
             return False
         self._follow()
         mask = self._may_run(job, 1)
         inside = among if mask is None else among & mask
-        fitting = self._engine.fitting(self._engine.kind(self._kind(job, want, 1, merging)), inside)
+        fitting = self._engine.fitting_node_count(
+            self._engine.kind_number(self._kind(job, want, 1, merging)), inside
+        )
         return fitting * (self._most_gpus // want.count) < job.replicas
 
     def without(self, among: Bools, nodes: list[str]) -> Bools:
@@ -130,7 +134,7 @@ class Fleet:
         left[[self._number[key] for key in nodes]] = False
         return left
 
-    def _beside(self, job: WaitingJob, want: Want, mask: Bools | None) -> list[NodeSpace]:
+    def _beside(self, job: WaitingJob, want: DeviceOption, mask: Bools | None) -> list[NodeSpace]:
         """For a share: nodes where the project has shares with room for one more, the fullest
         first."""
         if want.kind is not SliceKind.MPS:
@@ -140,15 +144,15 @@ class Fleet:
         least: dict[int, int] = {}
         for key, gpu in list(mine.items()):
             node = self._nodes[key[0]]
-            left = gpu.left_for(job.project, node.view.share_clients)
+            left = gpu.share_room(job.project, node.view.share_clients)
             if left is None or left.threads < 1 or not gpu.is_shared:
                 del mine[key]
-            elif self._may_join(node, key[0], gpu, want, mask) and left.shares(*size):
+            elif self._may_join(node, key[0], gpu, want, mask) and left.max_shares(*size):
                 least[key[0]] = min(least.get(key[0], 100), left.threads)
         return [self._nodes[n] for n in sorted(least, key=lambda n: (least[n], n))]
 
     def _may_join(
-        self, node: NodeSpace, number: int, gpu: GpuSpace, want: Want, mask: Bools | None
+        self, node: NodeSpace, number: int, gpu: GpuSpace, want: DeviceOption, mask: Bools | None
     ) -> bool:
         return (
             gpu.board.key == want.board
@@ -160,9 +164,9 @@ class Fleet:
     def _follow(self) -> None:
         """Takes in what changed on the ledger."""
         changed: dict[str, set[str]] = {}
-        for key, gpu in self._ledger.touched:
+        for key, gpu in self._ledger.changes:
             changed.setdefault(key, set()).add(gpu)
-        self._ledger.touched.clear()
+        self._ledger.changes.clear()
         for key, gpus in changed.items():
             node = self._ledger.nodes[key]
             changed_gpus = [(i, g) for i, g in enumerate(node.gpus) if g.view.id in gpus]
@@ -194,15 +198,17 @@ class Fleet:
             return None
         key = (job.needs, job.tolerates)
         if key not in self._masks:
-            usable = [n.view.available and not why_not(n.view, job) for n in self._nodes]
+            usable = [n.view.available and not ineligible_message(n.view, job) for n in self._nodes]
             self._masks[key] = np.array(usable, bool)
         return self._masks[key]
 
-    def _kind(self, job: WaitingJob, want: Want, replicas: int, merging: bool) -> Kind:
+    def _kind(
+        self, job: WaitingJob, want: DeviceOption, replicas: int, merging: bool
+    ) -> RequestKind:
         """Whole GPUs of a gang are counted together; of its slices only the first is."""
         whole = want.kind is SliceKind.GPU
         gpus = want.count * replicas if whole else 1
-        return Kind(
+        return RequestKind(
             cpu_milli=job.cpu_milli * replicas,
             memory_mib=job.memory_mib * replicas,
             gpus=gpus,
@@ -212,12 +218,12 @@ class Fleet:
         )
 
     def _mix(self, snapshot: ClusterSnapshot) -> KindMix:
-        found: dict[Kind, float] = {}
+        found: dict[RequestKind, float] = {}
         boards = list(self._boards.values())
         for demand in (*snapshot.mix.demands, PRIOR):
-            ways = wants(demand.device, boards)[:MOST_WAYS]
+            ways = device_options(demand.device, boards)[:MAX_OPTIONS]
             for want in ways:
-                kind = Kind(
+                kind = RequestKind(
                     demand.cpu_milli,
                     demand.memory_mib,
                     want.count,
@@ -228,14 +234,14 @@ class Fleet:
                 found[kind] = found.get(kind, 0.0) + demand.count / len(ways)
         return found
 
-    def _extent(self) -> Extent:
+    def _extent(self) -> ClusterExtent:
         views = [node.view for node in self._nodes]
         count = Counter(g.board.key for node in self._nodes for g in node.gpus)
-        return Extent(
+        return ClusterExtent(
             cpu_milli=max((v.cpu_total_milli for v in views), default=1),
             memory_mib=max((v.memory_total_mib for v in views), default=1),
-            gpus=max((len(v.gpus) for v in views), default=1),
-            models=tuple(count[key] for key in sorted(count)) or (0,),
+            max_gpus_per_node=max((len(v.gpus) for v in views), default=1),
+            gpus_by_model=tuple(count[key] for key in sorted(count)) or (0,),
         )
 
     def _room(self, node: NodeSpace) -> NodeRoom:
@@ -253,30 +259,33 @@ def fleet_of(ledger: Ledger) -> Fleet:
     return ledger.fleet
 
 
-def _could(node: NodeSpace, job: WaitingJob, want: Want, replicas: int) -> bool:
+def _could(node: NodeSpace, job: WaitingJob, want: DeviceOption, replicas: int) -> bool:
     """Whether so many slices could fit on the node if their places did not matter."""
     if want.kind is SliceKind.GPU:
         return True
-    alike = [gpu for gpu in node.open if gpu.board.key == want.board]
+    alike = [gpu for gpu in node.open_gpus if gpu.board.key == want.board]
     if want.kind is SliceKind.MPS:
         clients = node.view.share_clients
-        lefts = (gpu.left_for(job.project, clients, without_idle=True) for gpu in alike)
+        lefts = (gpu.share_room(job.project, clients, without_idle=True) for gpu in alike)
         size = (want.threads, want.memory_mib, job.processes)
-        return sum(left.shares(*size) for left in lefts if left) >= replicas
+        return sum(left.max_shares(*size) for left in lefts if left) >= replicas
     carved = [gpu for gpu in alike if gpu.may_carve(without_idle=True)]
-    most = (layouts(gpu.board).beside(gpu.layout(without_idle=True)).most for gpu in carved)
+    most = (
+        layout_table(gpu.board).free_beside(gpu.layout(without_idle=True)).max_count
+        for gpu in carved
+    )
     return sum(one[want.profile] for one in most) >= replicas
 
 
-def _shape(want: Want, merging: bool) -> Shape:
+def _shape(want: DeviceOption, merging: bool) -> DeviceShape:
     thousandths = -(-want.units * 1_000 // UNITS_PER_GPU) if want.kind is SliceKind.MPS else 0
-    return Shape(want.board, want.kind, want.profile, thousandths, merging)
+    return DeviceShape(want.board, want.kind, want.profile, thousandths, merging)
 
 
 def _profiles(mix: KindMix) -> tuple[tuple[str, float], ...]:
     """How often each profile is asked for."""
     found: dict[str, float] = {}
     for kind, count in mix.items():
-        if isinstance(kind.shape, Shape) and kind.shape.profile:
+        if isinstance(kind.shape, DeviceShape) and kind.shape.profile:
             found[kind.shape.profile] = found.get(kind.shape.profile, 0.0) + count
-    return weights_of(found)
+    return profile_weights(found)

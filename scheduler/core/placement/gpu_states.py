@@ -11,21 +11,21 @@ from functools import lru_cache
 from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
-from scheduler.core.geometry.placement_value import Weights as ProfileWeights
-from scheduler.core.geometry.placement_value import fall, values
+from agents.contract.layouts import layout_table
+from scheduler.core.geometry.placement_value import ProfileWeights as ProfileWeights
+from scheduler.core.geometry.placement_value import layout_values, placement_loss
 from scheduler.core.model.snapshot import SliceView
-from scheduler.core.packing.holes import GRID, Values
-from scheduler.core.packing.kinds import Facts, Step
+from scheduler.core.packing.holes import GRID, HoleValues
+from scheduler.core.packing.kinds import StateFacts, Transition
 from scheduler.core.placement.ledger import GpuSpace
 
 # What it is worth, in GPUs, not to wait until a slice is made, or until idle ones are deleted.
-READY = 0.05
+READY_BONUS = 0.05
 # Where nobody knows what will be asked for, a slice that is ready is always better than a new one.
-ALWAYS = 1.0
-UNMERGED = 0.10
+READY_BONUS_UNKNOWN_MIX = 1.0
+MERGE_COST = 0.10
 # Nor to change the mode of an empty GPU that another kind of work may want next.
-SAME_MODE = 0.02
+SAME_MODE_BONUS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class GpuState:
 
     board: str
     mode: GpuMode
-    held: frozenset[Placement]
+    allocated: frozenset[Placement]
     idle: frozenset[tuple[Placement, bool]]
-    whole: bool
-    left: int | None
-    fixed: bool
+    is_whole: bool
+    share_thousandths: int | None
+    is_fixed: bool
 
 
-OUT = "out of service"
+OUT_OF_SERVICE = "out of service"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DeviceShape:
     """What a request wants of one GPU. `thousandths` of an MPS share."""
 
     board: str
@@ -59,9 +59,9 @@ class Shape:
 
 def state_of(gpu: GpuSpace) -> Hashable:
     if not gpu.view.healthy:
-        return OUT
+        return OUT_OF_SERVICE
     held, whole, shared, threads, memory = [], False, False, 100, gpu.view.memory_mib
-    idle = [(_place(seen), False) for seen in gpu.leaving.values()]
+    idle = [(_place(seen), False) for seen in gpu.deleted_slices.values()]
     for key, seen in gpu.slices.items():
         if gpu.is_idle(key):
             idle.append((_place(seen), seen.ready))
@@ -81,31 +81,31 @@ def _place(seen: SliceView) -> Placement:
     return Placement(seen.start, seen.size, seen.profile)
 
 
-class Cut:
+class SliceGeometry:
     """The geometry of every kind of slice; see `packing.kinds.Geometry`."""
 
-    def __init__(self, boards: Mapping[str, Board], mix: ProfileWeights, holes: Values) -> None:
+    def __init__(self, boards: Mapping[str, Board], mix: ProfileWeights, holes: HoleValues) -> None:
         self._boards = boards
         self._mix = mix
         self._holes = holes
-        self._ready = READY if mix else ALWAYS
+        self._ready = READY_BONUS if mix else READY_BONUS_UNKNOWN_MIX
 
-    def facts(self, state: Hashable) -> Facts:
-        if not isinstance(state, GpuState) or state.whole:
-            return Facts(value=0.0, idle=0.0, started=False)
-        if state.left is not None:
-            worth = float(self._holes[state.left * GRID // 1_000])
-            return Facts(value=worth, idle=state.left / 1_000, started=True)
-        if not state.held:
-            return Facts(value=1.0, idle=1.0, started=False)
+    def facts(self, state: Hashable) -> StateFacts:
+        if not isinstance(state, GpuState) or state.is_whole:
+            return StateFacts(value=0.0, idle=0.0, started=False)
+        if state.share_thousandths is not None:
+            worth = float(self._holes[state.share_thousandths * GRID // 1_000])
+            return StateFacts(value=worth, idle=state.share_thousandths / 1_000, started=True)
+        if not state.allocated:
+            return StateFacts(value=1.0, idle=1.0, started=False)
         board = self._boards[state.board]
-        idle = 1 - sum(place.size for place in state.held) / board.memory_slices
-        return Facts(_worth(board, state.held, self._mix), max(0.0, idle), started=True)
+        idle = 1 - sum(place.size for place in state.allocated) / board.memory_slices
+        return StateFacts(_worth(board, state.allocated, self._mix), max(0.0, idle), started=True)
 
-    def step(self, state: Hashable, shape: Hashable) -> Step | None:
-        if not isinstance(state, GpuState) or not isinstance(shape, Shape):
+    def transition(self, state: Hashable, shape: Hashable) -> Transition | None:
+        if not isinstance(state, GpuState) or not isinstance(shape, DeviceShape):
             return None
-        if state.board != shape.board or state.whole:
+        if state.board != shape.board or state.is_whole:
             return None
         match shape.kind:
             case SliceKind.GPU:
@@ -115,89 +115,91 @@ class Cut:
             case SliceKind.MIG:
                 return self._slice(state, shape)
 
-    def _slice(self, state: GpuState, shape: Shape) -> Step | None:
+    def _slice(self, state: GpuState, shape: DeviceShape) -> Transition | None:
         board = self._boards[state.board]
         profile = board.profile(shape.profile)
-        if profile is None or state.left is not None or not board.supports_mig:
+        if profile is None or state.share_thousandths is not None or not board.supports_mig:
             return None
         if any(not place.profile for place, _ in state.idle):
             # A whole GPU or a share is being given back: what comes waits until it is gone.
-            if not shape.merging or state.fixed:
+            if not shape.merging or state.is_fixed:
                 return None
             state = replace(state, idle=frozenset())
         best: tuple[float, GpuState] | None = None
-        standing = state.held | {place for place, _ in state.idle}
-        for place in layouts(board).beside(state.held).free[profile.name]:
+        standing = state.allocated | {place for place, _ in state.idle}
+        for place in layout_table(board).free_beside(state.allocated).by_profile[profile.name]:
             ready = (place, True) in state.idle
             clash = frozenset(one for one in state.idle if one[0].mask & place.mask)
             makes_room = bool(clash) and not ready
-            if makes_room and (not shape.merging or state.fixed):
+            if makes_room and (not shape.merging or state.is_fixed):
                 continue
             if not makes_room and not ready and place not in _free(board, standing, profile.name):
-                if not shape.merging or state.fixed:
+                if not shape.merging or state.is_fixed:
                     continue
                 clash = state.idle
                 makes_room = True
-            cost = _fall(board, state.held, place, self._mix)
-            prefers = self._ready * ready - UNMERGED * makes_room
-            prefers += SAME_MODE * (state.mode is GpuMode.MIG)
+            cost = _fall(board, state.allocated, place, self._mix)
+            prefers = self._ready * ready - MERGE_COST * makes_room
+            prefers += SAME_MODE_BONUS * (state.mode is GpuMode.MIG)
             if best is None or prefers - cost > best[0]:
                 after = GpuState(
-                    state.board, GpuMode.MIG, state.held | {place}, state.idle - clash,
-                    whole=False, left=None, fixed=state.fixed,
+                    state.board, GpuMode.MIG, state.allocated | {place}, state.idle - clash,
+                    is_whole=False, share_thousandths=None, is_fixed=state.is_fixed,
                 )  # fmt: skip
                 best = (prefers - cost, after)
         if best is None:
             return None
         lost = self.facts(state).value - self.facts(best[1]).value
-        return Step(best[1], best[0] + lost)
+        return Transition(best[1], best[0] + lost)
 
 
-def _whole(state: GpuState, shape: Shape) -> Step | None:
-    if state.held or state.left is not None or (state.idle and not shape.merging):
+def _whole(state: GpuState, shape: DeviceShape) -> Transition | None:
+    if state.allocated or state.share_thousandths is not None or (state.idle and not shape.merging):
         return None
-    if state.idle and state.fixed:
+    if state.idle and state.is_fixed:
         return None
-    prefers = SAME_MODE * (state.mode is GpuMode.WHOLE) - UNMERGED * bool(state.idle)
+    prefers = SAME_MODE_BONUS * (state.mode is GpuMode.WHOLE) - MERGE_COST * bool(state.idle)
     nothing: frozenset[tuple[Placement, bool]] = frozenset()
-    after = GpuState(state.board, GpuMode.WHOLE, frozenset(), nothing, True, None, state.fixed)
-    return Step(after, prefers)
+    after = GpuState(state.board, GpuMode.WHOLE, frozenset(), nothing, True, None, state.is_fixed)
+    return Transition(after, prefers)
 
 
-def _share(state: GpuState, shape: Shape) -> Step | None:
+def _share(state: GpuState, shape: DeviceShape) -> Transition | None:
     """On an empty GPU: which shared ones are of the right project is not asked here."""
-    if state.left is not None:
+    if state.share_thousandths is not None:
         return None
-    if state.held or (state.idle and (not shape.merging or state.fixed)):
+    if state.allocated or (state.idle and (not shape.merging or state.is_fixed)):
         return None
-    prefers = SAME_MODE * (state.mode is GpuMode.MPS) - UNMERGED * bool(state.idle)
+    prefers = SAME_MODE_BONUS * (state.mode is GpuMode.MPS) - MERGE_COST * bool(state.idle)
     left = 1_000 - shape.thousandths
     nothing: frozenset[tuple[Placement, bool]] = frozenset()
-    after = GpuState(state.board, GpuMode.MPS, frozenset(), nothing, False, left, state.fixed)
-    return Step(after, prefers)
+    after = GpuState(state.board, GpuMode.MPS, frozenset(), nothing, False, left, state.is_fixed)
+    return Transition(after, prefers)
 
 
 @lru_cache(65_536)
 def _free(board: Board, standing: frozenset[Placement], profile: str) -> frozenset[Placement]:
-    return frozenset(layouts(board).beside(standing).free[profile])
+    return frozenset(layout_table(board).free_beside(standing).by_profile[profile])
 
 
 @lru_cache(65_536)
 def _fall(board: Board, held: frozenset[Placement], place: Placement, mix: ProfileWeights) -> float:
     """As a part of what an empty GPU is worth."""
-    table = values(board, mix)
-    empty = float(table.value[table.shape.number(())]) if table else _squares(board, frozenset())
-    return fall(board, held, place, mix) / max(empty, 1.0)
+    table = layout_values(board, mix)
+    empty = (
+        float(table.value[table.graph.layout_number(())]) if table else _squares(board, frozenset())
+    )
+    return placement_loss(board, held, place, mix) / max(empty, 1.0)
 
 
 @lru_cache(65_536)
 def _worth(board: Board, held: frozenset[Placement], mix: ProfileWeights) -> float:
-    table = values(board, mix)
-    number = table.shape.number(held) if table else -1
+    table = layout_values(board, mix)
+    number = table.graph.layout_number(held) if table else -1
     if table is None or number < 0:
         return _squares(board, held) / max(1.0, _squares(board, frozenset()))
-    return float(table.value[number] / max(1.0, table.value[table.shape.number(())]))
+    return float(table.value[number] / max(1.0, table.value[table.graph.layout_number(())]))
 
 
 def _squares(board: Board, held: frozenset[Placement]) -> float:
-    return float(layouts(board).beside(held).left)
+    return float(layout_table(board).free_beside(held).room_score)

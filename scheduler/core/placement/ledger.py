@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agents.contract.boards import Board, Profile
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
-from scheduler.core.placement.mps_shares import Left, left, share_of
-from scheduler.core.quota.accounts import Accounts
+from scheduler.core.placement.mps_shares import ShareRoom, as_share, share_room
+from scheduler.core.quota.accounts import QuotaAccounts
 
 if TYPE_CHECKING:
     from scheduler.core.placement.fleet import Fleet
@@ -36,15 +36,15 @@ class GpuSpace:
     view: GpuView
     board: Board
     slices: dict[str, SliceView]
-    spoken_for: set[str] = field(default_factory=set)
-    leaving: dict[str, SliceView] = field(default_factory=dict)
+    reserved_slices: set[str] = field(default_factory=set)
+    deleted_slices: dict[str, SliceView] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         return not self.slices
 
     @property
-    def is_held_whole(self) -> bool:
+    def is_allocated_whole(self) -> bool:
         return any(s.kind is SliceKind.GPU and not self.is_idle(k) for k, s in self.slices.items())
 
     @property
@@ -59,20 +59,22 @@ class GpuSpace:
 
     def is_idle(self, slice_id: str) -> bool:
         """Nobody holds it, in the rows or in this pass."""
-        return not self.slices[slice_id].allocated and slice_id not in self.spoken_for
+        return not self.slices[slice_id].allocated and slice_id not in self.reserved_slices
 
     def layout(self, *, without_idle: bool = False) -> Layout:
         if without_idle:
             kept = [s for key, s in self.slices.items() if not self.is_idle(key)]
         else:
-            kept = [*self.slices.values(), *self.leaving.values()]
+            kept = [*self.slices.values(), *self.deleted_slices.values()]
         return frozenset(Placement(s.start, s.size, s.profile) for s in kept)
 
-    def left_for(self, project: str, clients: int, *, without_idle: bool = False) -> Left | None:
+    def share_room(
+        self, project: str, clients: int, *, without_idle: bool = False
+    ) -> ShareRoom | None:
         """What there is for an MPS share of `project`; None where something else is on the GPU."""
         kept = [s for k, s in self.slices.items() if not (without_idle and self.is_idle(k))]
-        leaving = () if without_idle else self.leaving.values()
-        return left([*kept, *leaving], project, self.board.memory_mib, clients)
+        leaving = () if without_idle else self.deleted_slices.values()
+        return share_room([*kept, *leaving], project, self.board.memory_mib, clients)
 
     def may_carve(self, *, without_idle: bool = False) -> bool:
         """Mode changes only on an empty GPU: what stays on it is MIG (of this pass, too)."""
@@ -90,13 +92,15 @@ class NodeSpace:
     _open: list[GpuSpace] | None = None
 
     @property
-    def open(self) -> list[GpuSpace]:
+    def open_gpus(self) -> list[GpuSpace]:
         """GPUs that may still have something to give: healthy, and not held whole."""
         if self._open is None:
-            self._open = [gpu for gpu in self.gpus if gpu.view.healthy and not gpu.is_held_whole]
+            self._open = [
+                gpu for gpu in self.gpus if gpu.view.healthy and not gpu.is_allocated_whole
+            ]
         return self._open
 
-    def hosts(self, job: WaitingJob, replicas: int = 1) -> bool:
+    def can_host(self, job: WaitingJob, replicas: int = 1) -> bool:
         """Whether its CPU, memory and disk do for so many replicas. A job that asks for no disk may
         stand on a node that has none left, or does not say."""
         return (
@@ -105,30 +109,30 @@ class NodeSpace:
             and (not job.disk_mib or self.disk_free_mib >= job.disk_mib * replicas)
         )
 
-    def changed(self) -> None:
+    def forget_open_gpus(self) -> None:
         """What is open has to be looked at again."""
         self._open = None
 
 
 # So many copies of a ledger stay for the next pass.
-KEPT_COPIES = 2
+MAX_KEPT_COPIES = 2
 
 
 class Ledger:
     """The cluster as this pass has it so far."""
 
-    def __init__(self, snapshot: ClusterSnapshot, *, counts: bool = True) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, *, with_accounts: bool = True) -> None:
         """`counts`: whether it knows quotas, budgets and caps."""
         self.nodes = {node.id: _node(node) for node in snapshot.nodes}
         self.gpus = {gpu.view.id: gpu for node in self.nodes.values() for gpu in node.gpus}
-        self.accounts = Accounts(snapshot if counts else ClusterSnapshot(now=0))
+        self.accounts = QuotaAccounts(snapshot if with_accounts else ClusterSnapshot(now=0))
         self.snapshot = snapshot
         slices = (s for node in snapshot.nodes for gpu in node.gpus for s in gpu.slices)
         self.has_idle = any(not seen.allocated for seen in slices)
         """Whether there is anything to merge."""
         self._untouched: Ledger | None = None
         # (node, GPU or "") that changed since the fleet looked.
-        self.touched: set[tuple[str, str]] = set()
+        self.changes: set[tuple[str, str]] = set()
         self._home = {g.view.id: node for node in self.nodes.values() for g in node.gpus}
         self.fleet: Fleet | None = None
         # What was worked out of the ledger as it is, and of the snapshot, to be asked again.
@@ -136,13 +140,13 @@ class Ledger:
         self._known: dict[object, Any] = {}
         self._undo: list[tuple[NodeSpace | None, str, Callable[[], None]]] = []
         self._made = 0
-        self._counts = counts
+        self._counts = with_accounts
         # Copies are used again in the next pass; of them `_others` are not as the snapshot says.
         self._copies: list[Ledger] = []
         self._lent = 0
         self._others: set[str] = set()
 
-    def untouched(self) -> "Ledger":
+    def pristine(self) -> "Ledger":
         """The cluster as it was before this pass, made once. Roll back what you try on it."""
         if self._untouched is None:
             self._untouched = Ledger(self.snapshot)
@@ -159,7 +163,7 @@ class Ledger:
             if node.view is not view or view.id in self._others:
                 self._read(node, view)
         self.snapshot, self._lent = snapshot, 0
-        del self._copies[KEPT_COPIES:]
+        del self._copies[MAX_KEPT_COPIES:]
         self._others.clear()
         self._known.clear()
         self._remembered.clear()
@@ -167,9 +171,9 @@ class Ledger:
             not s.allocated for gpu in self.gpus.values() for s in gpu.slices.values()
         )
         if self._counts:
-            self.accounts = Accounts(snapshot, self.accounts)
+            self.accounts = QuotaAccounts(snapshot, self.accounts)
         if self.fleet:
-            self.fleet.begin()
+            self.fleet.begin_pass()
 
     def _read(self, node: NodeSpace, view: NodeView) -> None:
         node.view = view
@@ -178,15 +182,15 @@ class Ledger:
         for gpu in view.gpus:
             space = self.gpus[gpu.id]
             space.view, space.slices = gpu, {s.id: s for s in gpu.slices}
-            space.spoken_for, space.leaving = set(), {}
+            space.reserved_slices, space.deleted_slices = set(), {}
             self._touch(node, gpu.id)
         self._touch(node, "")
 
-    def remember(self, key: object, work_out: Callable[[], T], *, always: bool = False) -> T:
+    def cached(self, key: object, compute: Callable[[], T], *, for_whole_pass: bool = False) -> T:
         """What `work_out` gives, until something is held or freed; `always`: for the whole pass."""
-        kept = self._known if always else self._remembered
+        kept = self._known if for_whole_pass else self._remembered
         if key not in kept:
-            kept[key] = work_out()
+            kept[key] = compute()
         found: T = kept[key]
         return found
 
@@ -207,14 +211,14 @@ class Ledger:
         self._undo.append((node, gpu, undo))
 
     def _touch(self, node: NodeSpace, gpu: str) -> None:
-        node.changed()
-        self.touched.add((node.view.id, gpu))
+        node.forget_open_gpus()
+        self.changes.add((node.view.id, gpu))
         self._remembered.clear()
 
     def _changed(self, gpu: GpuSpace, undo: Callable[[], None]) -> None:
         self._did(self._home[gpu.view.id], gpu.view.id, undo)
 
-    def hold_node(self, node: NodeSpace, cpu_milli: int, memory_mib: int, disk_mib: int) -> None:
+    def reserve_host(self, node: NodeSpace, cpu_milli: int, memory_mib: int, disk_mib: int) -> None:
         node.cpu_free_milli -= cpu_milli
         node.memory_free_mib -= memory_mib
         node.disk_free_mib -= disk_mib
@@ -226,30 +230,30 @@ class Ledger:
 
         self._did(node, "", undo)
 
-    def hold_device(self, place: DevicePlacement, job: WaitingJob) -> None:
+    def reserve_device(self, place: DevicePlacement, job: WaitingJob) -> None:
         """Speak for an idle slice, or put a new one on the GPU."""
         gpu = self.gpus[place.gpu]
         if place.slice:
-            gpu.spoken_for.add(place.slice)
-            self._changed(gpu, lambda: gpu.spoken_for.discard(place.slice))
+            gpu.reserved_slices.add(place.slice)
+            self._changed(gpu, lambda: gpu.reserved_slices.discard(place.slice))
             return
         self._made += 1
         key = f"~{self._made}"
         made = SliceView(
             key, place.kind, place.profile, place.start, place.size, allocated=True, ready=False
         )
-        gpu.slices[key] = share_of(made, place, job) if place.kind is SliceKind.MPS else made
+        gpu.slices[key] = as_share(made, place, job) if place.kind is SliceKind.MPS else made
         self._changed(gpu, partial(gpu.slices.__delitem__, key))
 
-    def drop_idle(self, gpu: GpuSpace, slices: list[str]) -> None:
+    def delete_idle(self, gpu: GpuSpace, slices: list[str]) -> None:
         """Intend to delete idle slices: nobody may reuse them in this pass."""
         gone = {key: gpu.slices.pop(key) for key in slices}
-        gpu.leaving.update(gone)
+        gpu.deleted_slices.update(gone)
 
         def undo() -> None:
             gpu.slices.update(gone)
             for key in gone:
-                del gpu.leaving[key]
+                del gpu.deleted_slices[key]
 
         self._changed(gpu, undo)
 
@@ -258,7 +262,7 @@ class Ledger:
         units, model = 0, ""
         for replica in replicas:
             if node := self.nodes.get(replica.node):
-                self.hold_node(node, -job.cpu_milli, -job.memory_mib, -job.disk_mib)
+                self.reserve_host(node, -job.cpu_milli, -job.memory_mib, -job.disk_mib)
             for device in replica.devices:
                 units += device.units
                 if gpu := self.gpus.get(device.gpu):
@@ -267,9 +271,9 @@ class Ledger:
         self.charge(job.project, job.user, -units, model)
 
     def _free(self, gpu: GpuSpace, place: DevicePlacement) -> None:
-        if place.slice in gpu.spoken_for:
-            gpu.spoken_for.discard(place.slice)
-            self._changed(gpu, partial(gpu.spoken_for.add, place.slice))
+        if place.slice in gpu.reserved_slices:
+            gpu.reserved_slices.discard(place.slice)
+            self._changed(gpu, partial(gpu.reserved_slices.add, place.slice))
             return
         key = place.slice if place.slice in gpu.slices else _made_as(gpu, place)
         if key:
@@ -279,7 +283,7 @@ class Ledger:
         """The same cluster to try things on. It has no quotas and nothing to roll back; it is good
         until this ledger follows another snapshot."""
         if self._lent == len(self._copies):
-            self._copies.append(Ledger(self.snapshot, counts=False))
+            self._copies.append(Ledger(self.snapshot, with_accounts=False))
         other = self._copies[self._lent]
         self._lent += 1
         other.follow(self.snapshot)
@@ -295,8 +299,8 @@ class Ledger:
         node.disk_free_mib = other.disk_free_mib
         for gpu in other.gpus:
             space = self.gpus[gpu.view.id]
-            space.slices, space.leaving = dict(gpu.slices), dict(gpu.leaving)
-            space.spoken_for = set(gpu.spoken_for)
+            space.slices, space.deleted_slices = dict(gpu.slices), dict(gpu.deleted_slices)
+            space.reserved_slices = set(gpu.reserved_slices)
             self._touch(node, gpu.view.id)
         self._touch(node, "")
         self._others.add(node.view.id)
@@ -330,14 +334,18 @@ def _node(view: NodeView) -> NodeSpace:
     return NodeSpace(view, gpus, view.cpu_free_milli, view.memory_free_mib, view.disk_free_mib)
 
 
-def starts(board: Board, profile: Profile, layout: Layout) -> tuple[Placement, ...]:
+def free_starts(board: Board, profile: Profile, layout: Layout) -> tuple[Placement, ...]:
     """Where `profile` can be carved beside `layout`."""
-    return () if _has_whole(layout) else layouts(board).beside(layout).free[profile.name]
+    return (
+        ()
+        if _has_whole(layout)
+        else layout_table(board).free_beside(layout).by_profile[profile.name]
+    )
 
 
-def room(board: Board, layout: Layout) -> int:
+def free_room(board: Board, layout: Layout) -> int:
     """How much can still be made beside `layout`: see layouts.Room.left."""
-    return 0 if _has_whole(layout) else layouts(board).beside(layout).left
+    return 0 if _has_whole(layout) else layout_table(board).free_beside(layout).room_score
 
 
 def _has_whole(layout: Layout) -> bool:

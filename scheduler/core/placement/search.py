@@ -13,26 +13,26 @@ from itertools import chain, islice
 
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
-from agents.contract.layouts import layouts
-from scheduler.core.devices.gpu_changes import fixed
-from scheduler.core.devices.options import Want
-from scheduler.core.geometry.placement_value import READY
-from scheduler.core.geometry.profile_demand import Tables, tables_of
+from agents.contract.layouts import layout_table
+from scheduler.core.devices.gpu_changes import fixed_reason
+from scheduler.core.devices.options import DeviceOption
+from scheduler.core.geometry.placement_value import READY_BONUS
+from scheduler.core.geometry.profile_demand import PlacementValues, placement_values
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.links import best_set, bottleneck, ring_by_nvlink
 from scheduler.core.model.snapshot import Topology, WaitingJob
 from scheduler.core.packing.kernels import Bools
 from scheduler.core.placement.fleet import Fleet, fleet_of
-from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace, starts
-from scheduler.core.placement.legality import NEAR
-from scheduler.core.quota.budgets import seconds_left
+from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace, free_starts
+from scheduler.core.placement.legality import SINGLE_NODE
+from scheduler.core.quota.budgets import remaining_seconds
 
 # So many of the best nodes are compared by how fast their GPUs reach each other.
-MOST_COMPARED = 8
+MAX_COMPARED = 8
 
 
 @dataclass(slots=True)
-class Found:
+class GangPlacement:
     """A gang's places. `merges`: idle slices to delete first, by GPU; empty when it can start.
     `rails`: indexes of the first replica's GPUs."""
 
@@ -51,18 +51,20 @@ class _Choice:
     destroys: tuple[str, ...] = ()
 
 
-def find(job: WaitingJob, want: Want, ledger: Ledger, *, merging: bool = False) -> Found | None:
+def find_placement(
+    job: WaitingJob, option: DeviceOption, ledger: Ledger, *, merging: bool = False
+) -> GangPlacement | None:
     """Places for the whole gang, held on the ledger; or None, with the ledger as it was.
 
     `merging`: idle slices may be deleted to make room.
     """
-    search = _Search(job, want, ledger, merging)
+    search = _Search(job, option, ledger, merging)
     for attempt in search.attempts():
         mark = ledger.mark()
         found = attempt()
         if found is not None:
-            units = want.replica_units * job.replicas
-            ledger.charge(job.project, job.user, units, want.board, seconds_left(job))
+            units = option.replica_units * job.replicas
+            ledger.charge(job.project, job.user, units, option.board, remaining_seconds(job))
             return found
         ledger.rollback(mark)
     return None
@@ -73,17 +75,17 @@ class _Search:
     """One gang's search for one kind of device."""
 
     job: WaitingJob
-    want: Want
+    want: DeviceOption
     ledger: Ledger
     merging: bool
 
-    def attempts(self) -> Iterator[Callable[[], Found | None]]:
+    def attempts(self) -> Iterator[Callable[[], GangPlacement | None]]:
         """One node where near is better, the best first; then a leaf switch; then a network."""
         job, fleet = self.job, fleet_of(self.ledger)
         if job.topology is not Topology.ANY or job.replicas == 1:
             for node in self._single(fleet):
                 yield partial(self._on_one, node)
-        if job.topology not in NEAR and job.replicas > 1:
+        if job.topology not in SINGLE_NODE and job.replicas > 1:
             for among in fleet.networks(leaves=job.topology is not Topology.ANY):
                 yield partial(self._on_several, fleet, among)
 
@@ -93,7 +95,7 @@ class _Search:
         count = self.want.count * self.job.replicas
         if self.want.kind is not SliceKind.GPU or count == 1 or not fleet.has_links:
             return nodes
-        first = list(islice(nodes, MOST_COMPARED))
+        first = list(islice(nodes, MAX_COMPARED))
         speeds = {id(node): self._speed(node, count) for node in first}
         return chain(sorted(first, key=lambda n: -speeds[id(n)]), nodes)
 
@@ -102,8 +104,8 @@ class _Search:
         chosen = _whole_gpus(self.want, node, self.job.replicas, self.merging, (), now)
         return bottleneck(node.view.links, _indexes([c.gpu for c in chosen])) if chosen else 0
 
-    def _on_one(self, node: NodeSpace) -> Found | None:
-        found = Found()
+    def _on_one(self, node: NodeSpace) -> GangPlacement | None:
+        found = GangPlacement()
         if self.want.kind is SliceKind.GPU:
             near = _side_by_side(self.job, self.want, self.ledger, node, self.merging, found)
             return found if near else None
@@ -112,11 +114,11 @@ class _Search:
                 return None
         return found
 
-    def _on_several(self, fleet: Fleet, among: Bools) -> Found | None:
+    def _on_several(self, fleet: Fleet, among: Bools) -> GangPlacement | None:
         """Few nodes for a gang that is better near; evenly spread for one that does not mind."""
-        if fleet.too_few(self.job, self.want, among, merging=self.merging):
+        if fleet.has_too_few_nodes(self.job, self.want, among, merging=self.merging):
             return None
-        found = Found()
+        found = GangPlacement()
         used: Counter[str] = Counter()
         for rank in range(self.job.replicas):
             tried = (n for n in self._next(fleet, among, used) if self._replica(n, rank, found))
@@ -133,15 +135,20 @@ class _Search:
         fresh = fleet.nodes_for(self.job, self.want, 1, merging=self.merging, among=free)
         return chain(fresh, mine) if self.job.topology is Topology.ANY else chain(mine, fresh)
 
-    def _replica(self, node: NodeSpace, rank: int, found: Found) -> bool:
+    def _replica(self, node: NodeSpace, rank: int, found: GangPlacement) -> bool:
         return _replica(self.job, self.want, self.ledger, node, self.merging, rank, found)
 
 
 def _side_by_side(
-    job: WaitingJob, want: Want, ledger: Ledger, node: NodeSpace, merging: bool, found: Found
+    job: WaitingJob,
+    want: DeviceOption,
+    ledger: Ledger,
+    node: NodeSpace,
+    merging: bool,
+    found: GangPlacement,
 ) -> bool:
     """The GPUs of the whole gang on one node, chosen together: all of them are one ring."""
-    enough, now = node.hosts(job, job.replicas), ledger.snapshot.now
+    enough, now = node.can_host(job, job.replicas), ledger.snapshot.now
     chosen = _whole_gpus(want, node, job.replicas, merging, (), now) if enough else None
     if chosen is None:
         return False
@@ -156,15 +163,15 @@ def _side_by_side(
 
 def _replica(
     job: WaitingJob,
-    want: Want,
+    want: DeviceOption,
     ledger: Ledger,
     node: NodeSpace,
     merging: bool,
     rank: int,
-    found: Found,
+    found: GangPlacement,
 ) -> bool:
     """Put one replica on the node, or leave the ledger as it was."""
-    if not node.hosts(job):
+    if not node.can_host(job):
         return False
     chosen = _devices(job, want, ledger, node, merging, found)
     if chosen is None:
@@ -179,23 +186,28 @@ def _hold(
     node: NodeSpace,
     rank: int,
     chosen: list[_Choice],
-    found: Found,
+    found: GangPlacement,
 ) -> None:
     for choice in chosen:
         if choice.destroys:
-            ledger.drop_idle(choice.gpu, list(choice.destroys))
+            ledger.delete_idle(choice.gpu, list(choice.destroys))
             found.merges.setdefault(choice.gpu.view.id, []).extend(choice.destroys)
-        ledger.hold_device(choice.place, job)
-    ledger.hold_node(node, job.cpu_milli, job.memory_mib, job.disk_mib)
+        ledger.reserve_device(choice.place, job)
+    ledger.reserve_host(node, job.cpu_milli, job.memory_mib, job.disk_mib)
     devices = tuple(choice.place for choice in chosen)
     found.replicas.append(ReplicaPlacement(rank=rank, node=node.view.id, devices=devices))
     found.rails = found.rails or tuple(sorted(choice.gpu.view.index for choice in chosen))
 
 
 def _devices(
-    job: WaitingJob, want: Want, ledger: Ledger, node: NodeSpace, merging: bool, found: Found
+    job: WaitingJob,
+    want: DeviceOption,
+    ledger: Ledger,
+    node: NodeSpace,
+    merging: bool,
+    found: GangPlacement,
 ) -> list[_Choice] | None:
-    gpus = [gpu for gpu in node.open if gpu.board.key == want.board]
+    gpus = [gpu for gpu in node.open_gpus if gpu.board.key == want.board]
     now = ledger.snapshot.now
     choices: Iterator[_Choice]
     match want.kind:
@@ -204,18 +216,23 @@ def _devices(
         case SliceKind.MPS:
             choices = _shares(job, want, gpus, node.view.share_clients, merging, now)
         case SliceKind.MIG:
-            tables = tables_of(ledger)
+            tables = placement_values(ledger)
             choices = (c for gpu in gpus for c in _slices(want, gpu, merging, now, tables))
     best = min(choices, key=lambda c: c.rank, default=None)
     return [best] if best else None
 
 
 def _whole_gpus(
-    want: Want, node: NodeSpace, replicas: int, merging: bool, rails: tuple[int, ...], now: int
+    want: DeviceOption,
+    node: NodeSpace,
+    replicas: int,
+    merging: bool,
+    rails: tuple[int, ...],
+    now: int,
 ) -> list[_Choice] | None:
     """Empty GPUs for so many replicas, by the fastest ring; of equally fast ones those that can be
     given as they are. `rails`: what the gang has on another node."""
-    gpus = [gpu for gpu in node.open if gpu.board.key == want.board]
+    gpus = [gpu for gpu in node.open_gpus if gpu.board.key == want.board]
     free = [g for g in gpus if g.is_empty or (merging and _may_clear(g, now))]
     count = want.count * replicas
     if len(free) < count:
@@ -241,14 +258,14 @@ def _indexes(gpus: list[GpuSpace]) -> tuple[int, ...]:
 
 
 def _shares(
-    job: WaitingJob, want: Want, gpus: list[GpuSpace], clients: int, merging: bool, now: int
+    job: WaitingJob, want: DeviceOption, gpus: list[GpuSpace], clients: int, merging: bool, now: int
 ) -> Iterator[_Choice]:
     """Beside shares of the project where the least is left over, else on an empty GPU."""
     for gpu in gpus:
-        if merging and fixed(gpu.view, now):
+        if merging and fixed_reason(gpu.view, now):
             continue
-        left = gpu.left_for(job.project, clients, without_idle=merging)
-        if left is None or not left.shares(want.threads, want.memory_mib, job.processes):
+        left = gpu.share_room(job.project, clients, without_idle=merging)
+        if left is None or not left.max_shares(want.threads, want.memory_mib, job.processes):
             continue
         idle = filter(gpu.is_idle, gpu.slices) if merging else ()
         destroys = tuple(idle)
@@ -258,11 +275,11 @@ def _shares(
 
 
 def _may_clear(gpu: GpuSpace, now: int) -> bool:
-    return all(map(gpu.is_idle, gpu.slices)) and fixed(gpu.view, now) is None
+    return all(map(gpu.is_idle, gpu.slices)) and fixed_reason(gpu.view, now) is None
 
 
 def _slices(
-    want: Want, gpu: GpuSpace, merging: bool, now: int, tables: Tables
+    want: DeviceOption, gpu: GpuSpace, merging: bool, now: int, tables: PlacementValues
 ) -> Iterator[_Choice]:
     """Rank: how much V falls, in its own units, judged by what is held: idle slices give way. Of
     equal ones that which need not change its mode."""
@@ -271,17 +288,17 @@ def _slices(
     if profile is None or gpu.view.pinned or not gpu.may_carve(without_idle=merging):
         return
     if merging:
-        if fixed(gpu.view, now) is None:
+        if fixed_reason(gpu.view, now) is None:
             yield from _merged(want, gpu, tables)
         return
     held, other_mode = gpu.layout(without_idle=True), gpu.view.mode is not GpuMode.MIG
-    for place in starts(gpu.board, profile, gpu.layout()):
-        lost = tables.fall(gpu.board, held, place)
+    for place in free_starts(gpu.board, profile, gpu.layout()):
+        lost = tables.loss(gpu.board, held, place)
         rank = (lost, lost + other_mode, gpu.view.index, place.start)
         yield _Choice(rank, _place(want, gpu, place.start), gpu)
 
 
-def _merged(want: Want, gpu: GpuSpace, tables: Tables) -> Iterator[_Choice]:
+def _merged(want: DeviceOption, gpu: GpuSpace, tables: PlacementValues) -> Iterator[_Choice]:
     """The cheapest change of this GPU that makes room and touches nothing that is held."""
     held = gpu.layout(without_idle=True)
     idle = {key: seen for key, seen in gpu.slices.items() if gpu.is_idle(key)}
@@ -291,29 +308,29 @@ def _merged(want: Want, gpu: GpuSpace, tables: Tables) -> Iterator[_Choice]:
     else:
         kept = held | {Placement(s.start, s.size, s.profile) for s in idle.values()}
         goes = []
-    table = layouts(gpu.board)
-    change = table.make_room(kept, want.profile, held=held) if table.is_legal(kept) else None
+    table = layout_table(gpu.board)
+    change = table.make_room(kept, want.profile, in_use=held) if table.is_legal(kept) else None
     if change is None:
         return
-    (place,) = change.makes
+    (place,) = change.creates
     deleted = {p.start for p in change.deletes}
     destroys = (*goes, *(key for key, seen in idle.items() if seen.start in deleted))
-    lost = tables.fall(gpu.board, held, place)
-    rank = (lost + READY * len(destroys), lost, gpu.view.index, place.start)
+    lost = tables.loss(gpu.board, held, place)
+    rank = (lost + READY_BONUS * len(destroys), lost, gpu.view.index, place.start)
     yield _Choice(rank, _place(want, gpu, place.start), gpu, destroys)
 
 
-def _idle_slices(want: Want, gpu: GpuSpace, tables: Tables) -> Iterator[_Choice]:
+def _idle_slices(want: DeviceOption, gpu: GpuSpace, tables: PlacementValues) -> Iterator[_Choice]:
     held = gpu.layout(without_idle=True)
     for key, seen in gpu.slices.items():
         if seen.profile == want.profile and seen.ready and gpu.is_idle(key):
             place = Placement(seen.start, seen.size, seen.profile)
-            lost = tables.fall(gpu.board, held, place)
-            rank = (lost - tables.ready, lost, gpu.view.index, seen.start)
+            lost = tables.loss(gpu.board, held, place)
+            rank = (lost - tables.ready_bonus, lost, gpu.view.index, seen.start)
             yield _Choice(rank, _place(want, gpu, seen.start, key), gpu)
 
 
-def _place(want: Want, gpu: GpuSpace, start: int, slice_id: str = "") -> DevicePlacement:
+def _place(want: DeviceOption, gpu: GpuSpace, start: int, slice_id: str = "") -> DevicePlacement:
     return DevicePlacement(
         gpu=gpu.view.id,
         kind=want.kind,

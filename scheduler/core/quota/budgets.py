@@ -34,9 +34,9 @@ class Budgets:
                 own = self._of.setdefault((view.project, view.user), [])
                 own.append(_Budget(view, view.reserved_unit_seconds))
 
-    def reason(self, job: WaitingJob, units: int) -> Reason | None:
+    def budget_reason(self, job: WaitingJob, units: int) -> Reason | None:
         """Whether the job may run on `units` for all that is left of its limit."""
-        needed = units * seconds_left(job)
+        needed = units * remaining_seconds(job)
         for budget in self._of_owner(job.project, job.user) if self._of else ():
             if needed > budget.left:
                 return _reason(budget, job, units, needed)
@@ -58,7 +58,7 @@ class Budgets:
         return [*self._of.get((project, ""), ()), *self._of.get((project, user), ())]
 
 
-def seconds_left(job: WaitingJob) -> int:
+def remaining_seconds(job: WaitingJob) -> int:
     """What is left of the job's time limit after the attempts that it had."""
     return max(0, job.time_limit_seconds - job.attained_seconds)
 
@@ -97,4 +97,4 @@ def _hours(unit_seconds: int, *, up: bool = False) -> str:
     """Unit-seconds in GPU-hours, with at most two decimals."""
     if up:
         return as_gpus(-(-unit_seconds // SECONDS_PER_HOUR))
-    return as_gpus(unit_seconds // SECONDS_PER_HOUR, up=False)
+    return as_gpus(unit_seconds // SECONDS_PER_HOUR, round_up=False)

@@ -5,26 +5,28 @@ from typing import Any
 from agents.contract.units import as_gpus
 from scheduler.core.model.message import Message, join_clauses, make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.quota.holders import named
-from scheduler.core.quota.pools import Account, Pool
+from scheduler.core.quota.holders import user_list
+from scheduler.core.quota.pools import QuotaAccount, QuotaPool
 
 _UNBLOCKS = make_message("unblocks.quota")
 _LENT = make_message("unblocks.lent")
 
 
-def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[str, int]) -> Reason:
+def project_quota_reason(
+    project: str, units: int, model: str, pool: QuotaPool, units_by_user: dict[str, int]
+) -> Reason:
     """`held_by`: units by user of the project, the most first. No sentence names other projects;
     whoever shows `borrowed_by` to people leaves out the names that they may not see."""
     own = pool.projects[project]
     evidence = _evidence(own, units)
     told = _may_hold(project, own, model)
-    held = [make_message("quota.held_by", names=named(held_by))] if held_by else []
-    if held_by:
-        evidence["held_by"] = held_by
+    held = [make_message("quota.held_by", names=user_list(units_by_user))] if units_by_user else []
+    if units_by_user:
+        evidence["held_by"] = units_by_user
     if not own.borrow:
         told = make_message("clause.colon", first=told, then=_left(own, units))
         return Reason(ReasonCode.QUOTA_PROJECT, join_clauses(told, *held), evidence, _UNBLOCKS)
-    further = max(0, pool.may_borrow(project) - own.borrowed)
+    further = max(0, pool.max_borrowing(project) - own.borrowed)
     others = {} if further else pool.borrowers(project)
     evidence |= {
         "borrow_units": own.borrow,
@@ -40,37 +42,37 @@ def of_project(project: str, units: int, model: str, pool: Pool, held_by: dict[s
     return Reason(ReasonCode.QUOTA_PROJECT, said, evidence, _LENT)
 
 
-def of_user(project: str, user: str, units: int, model: str, own: Account) -> Reason:
+def user_quota_reason(project: str, user: str, units: int, model: str, own: QuotaAccount) -> Reason:
     told = _may_hold(owner_label(project, user), own, model, own.borrow)
     said = make_message("clause.colon", first=told, then=_left(own, units, own.borrow))
     return Reason(ReasonCode.QUOTA_USER, said, _evidence(own, units), _UNBLOCKS)
 
 
-def _may_hold(owner: Message | str, own: Account, model: str, more: int = 0) -> Message:
+def _may_hold(owner: Message | str, own: QuotaAccount, model: str, more: int = 0) -> Message:
     limit = as_gpus(own.limit + more)
     if model:
         return make_message("quota.may_hold_of", whose=owner, limit=limit, model=model)
     return make_message("quota.may_hold", whose=owner, limit=limit)
 
 
-def _left(own: Account, units: int, more: int = 0) -> Message:
-    left = as_gpus(max(0, own.limit + more - own.used), up=False)
+def _left(own: QuotaAccount, units: int, more: int = 0) -> Message:
+    left = as_gpus(max(0, own.limit + more - own.used), round_up=False)
     return make_message("quota.left", left=left, needed=as_gpus(units))
 
 
-def _lent(own: Account, further: int, units: int) -> Message:
+def _lent(own: QuotaAccount, further: int, units: int) -> Message:
     key = "quota.nothing_lent"
     values = {"needed": as_gpus(units)}
     if further:
         key = "quota.lent"
-        values["further"] = as_gpus(further, up=False)
+        values["further"] = as_gpus(further, round_up=False)
     elif own.borrowed >= own.borrow:
         key = "quota.borrows_enough"
-    if own.left:
+    if own.unused:
         key += "_and_left"
-        values["left"] = as_gpus(own.left, up=False)
+        values["left"] = as_gpus(own.unused, round_up=False)
     return make_message(key, **values)
 
 
-def _evidence(own: Account, units: int) -> dict[str, Any]:
+def _evidence(own: QuotaAccount, units: int) -> dict[str, Any]:
     return {"limit_units": own.limit, "used_units": own.used, "needed_units": units}

@@ -6,11 +6,11 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from agents.contract.collectives import crowded, refusal
-from agents.contract.documents import Backend, SliceKind
-from agents.contract.environment import is_name, is_reserved
+from agents.contract.collectives import backend_refusal, too_many_processes
+from agents.contract.documents import CollectiveBackend, SliceKind
+from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.phrase import Phrase
-from agents.contract.shares import thin_threads
+from agents.contract.shares import too_few_threads
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request.conditions import read_after, read_begin, read_node_words
 from scheduler.core.request.device import read_device
@@ -249,7 +249,7 @@ class Reader:
     def _is_env(self, name: Any, value: Any) -> bool:
         before = len(self.errors)
         path = f"env.{name!s:.64}"
-        if not isinstance(name, str) or not is_name(name):
+        if not isinstance(name, str) or not is_environment_name(name):
             self.refuse(path, Problem.VALUE, "a name has letters, digits and underscores only")
         elif is_reserved(name):
             self.refuse(
@@ -265,11 +265,11 @@ class Reader:
         value = self._given("device")
         return DeviceRequest() if value is None else read_device(value, self.refuse)
 
-    def _backend(self, device: DeviceRequest, ranks: int) -> Backend:
+    def _backend(self, device: DeviceRequest, ranks: int) -> CollectiveBackend:
         """A size in memory counts as a slice: it may become one."""
-        backend = self._word("backend", Backend, Backend.AUTO)
+        backend = self._word("backend", CollectiveBackend, CollectiveBackend.AUTO)
         kind = SliceKind.MPS if device.mps_threads else SliceKind.MIG
-        if why := refusal(backend, [SliceKind.GPU if device.gpus else kind], ranks):
+        if why := backend_refusal(backend, [SliceKind.GPU if device.gpus else kind], ranks):
             self.refuse("backend", Problem.COMBINATION, why)
         return backend
 
@@ -279,13 +279,13 @@ class Reader:
         torchrun = self.data.get("launcher") == Launcher.TORCHRUN
         default = gpus if torchrun and gpus else 1
         processes = self._count("processes", default, 1, 64)
-        if why := crowded(gpus, processes):
+        if why := too_many_processes(gpus, processes):
             self.refuse(
                 "processes",
                 Problem.COMBINATION,
                 Phrase("%(why)s; device.gpus is %(gpus)s", why=why, gpus=gpus),
             )
-        if device.mps_threads and (why := thin_threads(device.mps_threads, processes)):
+        if device.mps_threads and (why := too_few_threads(device.mps_threads, processes)):
             self.refuse("processes", Problem.COMBINATION, why)
         if processes > 1 and not torchrun:
             sentence = "only launcher torchrun starts several processes in one replica"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.contract.documents import Backend
+from agents.contract.documents import CollectiveBackend
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 
 
@@ -91,7 +91,7 @@ class JobRequest:
     shm_mib: int = 1_024
     priority: Priority = Priority.NORMAL
     topology: Topology = Topology.BEST
-    backend: Backend = Backend.AUTO
+    backend: CollectiveBackend = CollectiveBackend.AUTO
     infrastructure_retries: int = 3
     user_retries: int = 0
     grace_seconds: int = 30

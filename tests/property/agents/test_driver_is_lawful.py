@@ -10,7 +10,7 @@ import pynvml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.geometry import Placement, is_legal
 from agents.simdriver import faults
 from agents.simdriver.codes import Code
@@ -19,7 +19,7 @@ from agents.simdriver.state import COMPUTE_WIDTHS, new_node
 from agents.simdriver.store import Store
 
 LAWFUL = settings(max_examples=250, deadline=None, derandomize=True, database=None)
-WITH_MIG = sorted(key for key, board in boards().items() if board.supports_mig)
+WITH_MIG = sorted(key for key, board in known_boards().items() if board.supports_mig)
 HOLDER = 4_242
 # Kind of operation, and numbers that choose among what there is: a profile, an instance, a place.
 CHOICE = st.integers(0, 63)
@@ -34,7 +34,7 @@ class Driver:
     """One GPU, driven through pynvml; refusals are part of the game."""
 
     def __init__(self, path: Path, key: str) -> None:
-        self.board, self.store = boards()[key], Store(path)
+        self.board, self.store = known_boards()[key], Store(path)
         self.store.create(new_node(board=key, gpus=1, seed=3, latency=False))
         install(path)
         pynvml.nvmlInit()

@@ -12,9 +12,9 @@ from importlib.resources import files
 
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.geometry import Placement, free_placements, is_legal
-from agents.contract.layouts import layouts
+from agents.contract.layouts import layout_table
 from tests.support.slow_geometry import fits_together, room_left
 
 MODELS = json.loads(files("agents.contract").joinpath("boards.json").read_text("utf-8"))["models"]
@@ -81,7 +81,7 @@ def ways(key, layout, name, count):
 
 @every_board
 def test_the_table_has_every_legal_layout_and_no_other(key):
-    table = layouts(boards()[key])
+    table = layout_table(known_boards()[key])
     listed = list(table)
     assert table.is_complete
     assert len(table) == len(listed) == len(all_layouts(key))
@@ -102,13 +102,13 @@ def test_of_all_subsets_of_the_plain_places_the_table_has_those_that_may_stand(k
             layout = frozenset(place for i, place in enumerate(plain) if subset >> i & 1)
             if may_stand(key, layout):
                 stand.add(layout)
-    table = map(frozenset, layouts(boards()[key]))
+    table = map(frozenset, layout_table(known_boards()[key]))
     assert {layout for layout in table if layout <= set(plain)} == stand
 
 
 @every_board
 def test_random_handfuls_of_places_are_legal_exactly_when_they_may_stand(key):
-    table, choose, allowed = layouts(boards()[key]), random.Random(key), 0
+    table, choose, allowed = layout_table(known_boards()[key]), random.Random(key), 0
     for _ in range(2_000):
         handful = choose.choices(spots(key), k=choose.randint(1, 5))
         assert table.is_legal(handful) == may_stand(key, handful), handful
@@ -118,33 +118,33 @@ def test_random_handfuls_of_places_are_legal_exactly_when_they_may_stand(key):
 
 @every_board
 def test_what_can_be_made_beside_each_layout_is_what_brute_force_and_geometry_find(key):
-    board, table = boards()[key], layouts(boards()[key])
+    board, table = known_boards()[key], layout_table(known_boards()[key])
     for layout in some(key, 500):
-        room = table.beside(layout)
+        room = table.free_beside(layout)
         fits = {
             spot for spot in spots(key) if spot not in layout and layout | {spot} in lookup(key)
         }
-        assert {place for places in room.free.values() for place in places} == fits
-        assert set(room.fits) == {place for place in fits if is_plain(place.profile)}
-        assert list(room.fits) == list(fits_together(board, layout))
-        assert room.left == room_left(board, layout)
+        assert {place for places in room.by_profile.values() for place in places} == fits
+        assert set(room.plain) == {place for place in fits if is_plain(place.profile)}
+        assert list(room.plain) == list(fits_together(board, layout))
+        assert room.room_score == room_left(board, layout)
         for profile in board.profiles:
-            assert list(room.free[profile.name]) == free_placements(board, profile, layout)
+            assert list(room.by_profile[profile.name]) == free_placements(board, profile, layout)
         assert is_legal(board, layout)
 
 
 @every_board
 def test_how_many_can_be_made_together_is_the_largest_set_that_stands(key):
-    table = layouts(boards()[key])
+    table = layout_table(known_boards()[key])
     for layout in some(key, 150):
-        for name, most in table.beside(layout).most.items():
+        for name, most in table.free_beside(layout).max_count.items():
             assert most == 0 or ways(key, layout, name, most), (layout, name)
             assert not ways(key, layout, name, most + 1), (layout, name)
 
 
 @every_board
 def test_a_placement_destroys_exactly_the_larger_ones_that_stood_before_and_not_after(key):
-    table, row = layouts(boards()[key]), rows(key)
+    table, row = layout_table(known_boards()[key]), rows(key)
 
     def size(place):
         return row[place.profile]["memory_slices"], row[place.profile]["compute_slices"]
@@ -157,7 +157,7 @@ def test_a_placement_destroys_exactly_the_larger_ones_that_stood_before_and_not_
         for place in before:
             lost = before - may_be_made(layout | {place}) - {place}
             larger = {p for p in lost if is_plain(p.profile) and size(p) > size(place)}
-            destroyed = table.destroys(layout, place)
+            destroyed = table.larger_lost(layout, place)
             assert set(destroyed) == larger
             assert len(destroyed) == len(larger)
             assert [size(p) for p in destroyed] == sorted(map(size, destroyed), reverse=True)
@@ -176,12 +176,12 @@ def cheapest(key, layout, held, name, count):
 
 @every_board
 def test_the_cheapest_change_is_as_cheap_as_any_and_touches_nothing_that_is_held(key):
-    table, choose, made, refused = layouts(boards()[key]), random.Random(key), 0, 0
+    table, choose, made, refused = layout_table(known_boards()[key]), random.Random(key), 0, 0
     for layout in some(key, 70):
         held = frozenset(place for place in sorted(layout) if choose.random() < 0.4)
         name = choose.choice([name for name in rows(key) if is_plain(name)])
         count = choose.randint(1, rows(key)[name]["max_instances"])
-        change = table.make_room(layout, name, held=held, count=count)
+        change = table.make_room(layout, name, in_use=held, count=count)
         price = cheapest(key, layout, held, name, count)
         if change is None:
             assert price is None, (layout, held, name, count)
@@ -189,19 +189,19 @@ def test_the_cheapest_change_is_as_cheap_as_any_and_touches_nothing_that_is_held
             continue
         assert (len(change.deletes), change.deleted_slices) == price, (layout, held, name, count)
         assert set(change.deletes) <= layout - held
-        assert [place.profile for place in change.makes] == [name] * count
-        assert layout.difference(change.deletes).union(change.makes) in lookup(key)
+        assert [place.profile for place in change.creates] == [name] * count
+        assert layout.difference(change.deletes).union(change.creates) in lookup(key)
         made += 1
     assert made > 5 and refused > 5
 
 
 @pytest.mark.parametrize("key", ["A30-24GB", "H200-141GB"])
 def test_of_equally_cheap_changes_the_one_that_leaves_most_room_is_taken(key):
-    board, table = boards()[key], layouts(boards()[key])
+    board, table = known_boards()[key], layout_table(known_boards()[key])
     names = [name for name in rows(key) if is_plain(name)]
     for layout, name in itertools.product(some(key, 60), names):
         change = table.make_room(layout, name)
-        after = layout.difference(change.deletes).union(change.makes)
+        after = layout.difference(change.deletes).union(change.creates)
         price = (len(change.deletes), change.deleted_slices)
         for drop in itertools.combinations(sorted(layout), price[0]):
             if sum(place.size for place in drop) == price[1]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
 from agents.nvml.session import Nvml
@@ -21,7 +21,7 @@ from agents.simdriver.state import Process, new_node
 from agents.simdriver.store import Store
 from tests.support.slow_geometry import fits_together
 
-WITH_MIG = sorted(key for key, board in boards().items() if board.supports_mig)
+WITH_MIG = sorted(key for key, board in known_boards().items() if board.supports_mig)
 DRIVER = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
@@ -82,7 +82,7 @@ def reach(nvml, slices, modes, in_use=frozenset()):
 @DRIVER
 @given(data=st.data())
 def test_any_sequence_of_layouts_is_reached_at_once_and_what_stays_keeps_its_uuid(key, data):
-    board = boards()[key]
+    board = known_boards()[key]
     with a_driver(key) as (nvml, _):
         (gpu,) = (gpu.uuid for gpu in nvml.devices())
         before, ever = {}, set()
@@ -106,7 +106,7 @@ def test_any_sequence_of_layouts_is_reached_at_once_and_what_stays_keeps_its_uui
 @DRIVER
 @given(data=st.data())
 def test_gpus_change_their_modes_and_layouts_independently(data):
-    board = boards()["H200-141GB"]
+    board = known_boards()["H200-141GB"]
     with a_driver(board.key, gpus=3) as (nvml, _):
         gpus = [gpu.uuid for gpu in nvml.devices()]
         for _ in range(3):
@@ -125,7 +125,7 @@ def test_gpus_change_their_modes_and_layouts_independently(data):
 @DRIVER
 @given(data=st.data())
 def test_a_slice_in_use_outlives_every_layout_and_the_others_are_made_beside_it(data):
-    board = boards()["H200-141GB"]
+    board = known_boards()["H200-141GB"]
     with a_driver(board.key) as (nvml, store):
         (gpu,) = (gpu.uuid for gpu in nvml.devices())
         first = data.draw(layouts(board).filter(bool))

@@ -15,11 +15,11 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
     DesiredReplica,
+    DesiredReplicaState,
     DesiredSlice,
     Device,
     GpuMode,
     Rendezvous,
-    ReplicaWish,
     SliceKind,
 )
 from agents.contract.geometry import Placement
@@ -31,7 +31,7 @@ from tests.support.slow_geometry import fits_together
 MEETING = Rendezvous("10.0.0.1", 29_500)
 # Stop, see the end, remove, change the mode, carve, prepare, start, and one that finds nothing.
 MOST_ROUNDS = 8
-WISHES = list(ReplicaWish)
+WISHES = list(DesiredReplicaState)
 ONWARD = {wish: WISHES[WISHES.index(wish) :] for wish in WISHES}
 
 
@@ -109,7 +109,7 @@ class Node(RuleBasedStateMachine):
     @invariant()
     def only_what_was_wished_has_run(self):
         for replica in self.world.desired.replicas:
-            if replica.wish is ReplicaWish.PREPARE:
+            if replica.wish is DesiredReplicaState.PREPARE:
                 assert replica.id not in self.world.starts
 
     def teardown(self):
@@ -144,9 +144,9 @@ class Node(RuleBasedStateMachine):
             seen = world.containers.get(replica.id)
             phase = seen.phase if seen else None
             ended = phase is Phase.EXITED
-            if replica.wish is ReplicaWish.PREPARE:
+            if replica.wish is DesiredReplicaState.PREPARE:
                 assert phase is Phase.CREATED
-            elif replica.wish is ReplicaWish.RUN:
+            elif replica.wish is DesiredReplicaState.RUN:
                 assert phase is Phase.RUNNING or ended
             else:
                 assert ended or world.failures[replica.id].code == "never_started"
@@ -161,7 +161,7 @@ class Node(RuleBasedStateMachine):
         for replica in self.world.desired.replicas:
             if data.draw(st.integers(0, 3)) < 3:
                 wish = data.draw(st.sampled_from(ONWARD[replica.wish]))
-                meeting = MEETING if wish is ReplicaWish.RUN else replica.rendezvous
+                meeting = MEETING if wish is DesiredReplicaState.RUN else replica.rendezvous
                 kept.append(replace(replica, wish=wish, rendezvous=meeting))
         return kept
 
@@ -209,7 +209,7 @@ class Node(RuleBasedStateMachine):
                     wish=wish,
                     command=("train",),
                     devices=(device,),
-                    rendezvous=MEETING if wish is ReplicaWish.RUN else None,
+                    rendezvous=MEETING if wish is DesiredReplicaState.RUN else None,
                 )
 
 

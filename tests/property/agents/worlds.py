@@ -3,8 +3,8 @@ driver or an engine would refuse. Every rule that must never break is asserted w
 
 from dataclasses import dataclass, field, replace
 
-from agents.contract.boards import boards
-from agents.contract.documents import DesiredDocument, ReplicaWish
+from agents.contract.boards import known_boards
+from agents.contract.documents import DesiredDocument, DesiredReplicaState
 from agents.contract.geometry import Placement, free_placements
 from agents.facts.device_keys import device_key, place_of
 from agents.facts.gpus import GpuFacts, InstanceFacts
@@ -13,7 +13,7 @@ from agents.partitioning.diff import diff
 from agents.partitioning.steps import Changes, Create, Destroy, SetMode, WantedSlice
 from agents.runtime.base import Phase, Seen
 
-BOARD = boards()["H200-141GB"]
+BOARD = known_boards()["H200-141GB"]
 GPUS = ("GPU-0", "GPU-1")
 
 
@@ -161,7 +161,7 @@ class World:
         )
 
     def _start(self, replica, devices):
-        assert replica.wish is ReplicaWish.RUN and replica.rendezvous is not None
+        assert replica.wish is DesiredReplicaState.RUN and replica.rendezvous is not None
         assert self.containers[replica.id].phase is Phase.CREATED
         assert replica.fence >= self.fences[replica.job], "a fenced attempt never starts"
         assert devices == self.given[replica.id], "it starts with what it was prepared with"

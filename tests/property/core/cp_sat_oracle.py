@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from ortools.sat.python import cp_model
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import SliceKind
 from scheduler.core.model.snapshot import Isolation, Topology
 
@@ -36,7 +36,7 @@ def kinds(job, snapshot):
     """Every kind that serves the job, on the boards that are here."""
     device, found = job.device, set()
     for key in {gpu.board for node in snapshot.nodes for gpu in node.gpus}:
-        board = boards()[key]
+        board = known_boards()[key]
         if device.gpus:
             found.add(Kind(key, WHOLE, device.gpus))
         if device.mig and board.profile(device.mig):
@@ -56,7 +56,7 @@ def kinds(job, snapshot):
 
 def price(kind):
     """Units of one replica: the dominant share of memory or compute slices, of 56,000 a GPU."""
-    board = boards()[kind.board]
+    board = known_boards()[kind.board]
     profile = board.profile(kind.profile)
     if kind.threads:
         by_memory = math.ceil(Fraction(56_000 * kind.memory_mib, board.memory_mib))
@@ -156,7 +156,7 @@ def _devices(model, gpu, job, kind, on_gpu, name):
         on_gpu.append((taken, WHOLE, 0, None))
         return [taken]
     found = []
-    for at in boards()[gpu.board].profile(kind.profile).starts:
+    for at in known_boards()[gpu.board].profile(kind.profile).starts:
         made = model.new_bool_var(f"{name}@{at}")
         on_gpu.append((made, kind.profile, at, None))
         found.append(made)
@@ -182,7 +182,7 @@ def _sharing(model, node, gpu, wanted):
         (
             sum(s.memory_mib for s in there),
             lambda w: w.kind.memory_mib,
-            boards()[gpu.board].memory_mib,
+            known_boards()[gpu.board].memory_mib,
         ),
         (sum(s.clients for s in there), lambda w: w.job.processes, node.share_clients),
     ):
@@ -192,7 +192,7 @@ def _sharing(model, node, gpu, wanted):
 
 def _geometry(model, gpu, wanted, sharing):
     """What is there stays; what is new stands beside it; an idle slice has one new holder."""
-    board = boards()[gpu.board]
+    board = known_boards()[gpu.board]
     for seen in gpu.slices:
         holders = [var for var, _, _, reused in wanted if reused == seen.id]
         model.add(sum(holders) <= 1)

@@ -7,11 +7,11 @@ from collections import Counter
 
 from hypothesis import given, settings
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement, is_legal
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.placement.legality import NEAR, fits
+from scheduler.core.placement.legality import SINGLE_NODE, illegal_reason
 from tests.property.core.cp_sat_oracle import may_run
 from tests.property.core.plan_effects import carried_out, when_gone
 from tests.property.core.worlds import worlds
@@ -41,7 +41,7 @@ def test_no_memory_slice_is_given_twice_and_every_layout_stays_legal(snapshot):
             shares = [s for s in gpu.slices if s.kind is SliceKind.MPS]
             assert not (carved and shares), "a shared GPU is not carved"
             layout = [Placement(s.start, s.size, s.profile) for s in carved]
-            assert is_legal(boards()[gpu.board], layout)
+            assert is_legal(known_boards()[gpu.board], layout)
 
 
 @many
@@ -57,7 +57,7 @@ def test_shares_of_a_gpu_are_of_one_project_and_together_never_more_than_the_gpu
             assert len({s.project for s in shares}) == 1
             assert len(shares) == len(gpu.slices)
             assert sum(s.threads for s in shares) <= 100
-            assert sum(s.memory_mib for s in shares) <= boards()[gpu.board].memory_mib
+            assert sum(s.memory_mib for s in shares) <= known_boards()[gpu.board].memory_mib
             assert sum(s.clients for s in shares) <= node.share_clients
 
 
@@ -115,7 +115,7 @@ def test_a_placed_gang_is_whole_alike_and_as_near_as_it_asked(snapshot):
     for job, place in placed_with_jobs(snapshot, plan_of(snapshot)):
         assert [replica.rank for replica in place.replicas] == list(range(job.replicas))
         assert len({fabrics[replica.node] for replica in place.replicas}) == 1
-        if job.topology in NEAR:
+        if job.topology in SINGLE_NODE:
             assert len({replica.node for replica in place.replicas}) == 1
         assert len({(boards_of[d.gpu], d.kind, d.profile) for d in devices_of(place)}) == 1
         for replica in place.replicas:
@@ -168,9 +168,11 @@ def test_each_place_is_legal_for_the_committer_when_its_turn_comes(snapshot):
     plan = plan_of(snapshot)
     for count, (job, place) in enumerate(placed_with_jobs(snapshot, plan)):
         world = carried_out(snapshot, plan.placements[:count])
-        assert fits(place, job, world) is None
+        assert illegal_reason(place, job, world) is None
         if all(device.kind is not SliceKind.MPS for device in devices_of(place)):
-            assert fits(place, job, carried_out(world, [place])) is not None, "it is taken now"
+            assert illegal_reason(place, job, carried_out(world, [place])) is not None, (
+                "it is taken now"
+            )
 
 
 @many

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.model.snapshot import Priority, QuotaView, Topology
@@ -23,7 +23,7 @@ BOARDS = (H200, A30, L40S)
 # Mostly more than a job needs: a quota that no job can have hides every other rule.
 LIMITS = st.sampled_from([1, 2, 3, 6, 8]).map(lambda gpus: gpus * UNITS_PER_GPU)
 PROFILES = {
-    key: [p.name for p in boards()[key].profiles if p.name.endswith(("gb", "+me"))]
+    key: [p.name for p in known_boards()[key].profiles if p.name.endswith(("gb", "+me"))]
     for key in (H200, A30)
 }
 
@@ -33,7 +33,7 @@ def layouts(draw, board):
     """A legal layout, made place by place, some of it held, some idle, some not ready."""
     taken = []
     for _ in range(draw(st.integers(1, 5))):
-        free = list(fits_together(boards()[board], taken))
+        free = list(fits_together(known_boards()[board], taken))
         if not free:
             break
         taken.append(draw(st.sampled_from(free)))
@@ -66,7 +66,7 @@ def gpus(draw, board):
         case "whole":
             held, ready = draw(st.sampled_from([True, True, False])), draw(st.booleans())
             slices = [a_slice("", board=board, allocated=held, ready=ready)]
-        case "slices" if boards()[board].supports_mig:
+        case "slices" if known_boards()[board].supports_mig:
             slices = draw(layouts(board))
         case _:
             slices = []

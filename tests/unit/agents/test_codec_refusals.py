@@ -14,7 +14,7 @@ from agents.contract.documents import (
     read_desired,
     read_observed,
 )
-from agents.contract.errors import Code, ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 from tests.unit.agents.documents import a_desired, a_replica, an_observed
 
 
@@ -78,7 +78,7 @@ def test_what_may_be_left_out_gets_its_default():
 )
 def test_an_unknown_field_is_refused_where_it_stands(path):
     refused = refusal(read_desired, changed(on_the_wire(a_desired()), path, 1))
-    assert (refused.code, refused.field) == (Code.UNKNOWN_FIELD, path)
+    assert (refused.code, refused.field) == (ContractErrorCode.UNKNOWN_FIELD, path)
     assert "colour" in refused.sentence
 
 
@@ -95,7 +95,7 @@ def test_an_unknown_field_is_refused_where_it_stands(path):
 )
 def test_a_missing_field_is_refused_where_it_should_stand(path):
     refused = refusal(read_desired, without(on_the_wire(a_desired()), path))
-    assert (refused.code, refused.field) == (Code.MISSING_FIELD, path)
+    assert (refused.code, refused.field) == (ContractErrorCode.MISSING_FIELD, path)
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_a_missing_field_is_refused_where_it_should_stand(path):
 )
 def test_a_wrong_value_is_refused_where_it_stands(path, value):
     refused = refusal(read_desired, changed(on_the_wire(a_desired()), path, value))
-    assert (refused.code, refused.field) == (Code.INVALID_FIELD, path)
+    assert (refused.code, refused.field) == (ContractErrorCode.INVALID_FIELD, path)
 
 
 @pytest.mark.parametrize("data", [None, [], "{}", 1, True])
 def test_what_is_no_object_is_refused_as_a_whole(data):
     for read in (read_desired, read_observed):
         refused = refusal(read, data)
-        assert (refused.code, refused.field) == (Code.INVALID_FIELD, "")
+        assert (refused.code, refused.field) == (ContractErrorCode.INVALID_FIELD, "")
         assert "expected an object" in refused.sentence
 
 
@@ -150,7 +150,7 @@ def test_a_list_is_refused_when_it_is_too_long_and_the_error_says_how_long_it_ma
     assert (words.field, words.sentence) == ("replicas.0.command", "at most 1024 entries")
     # A list without a rule of its own has the general limit.
     many = refusal(read_desired, changed(on_the_wire(a_desired()), "gpus", [{}] * 100_001))
-    assert (many.code, many.field) == (Code.INVALID_FIELD, "gpus")
+    assert (many.code, many.field) == (ContractErrorCode.INVALID_FIELD, "gpus")
     assert many.sentence == "at most 100000 entries"
 
 
@@ -158,20 +158,20 @@ def test_a_newer_protocol_is_named_before_anything_else_is_read():
     data = on_the_wire(a_desired()) | {"protocol": PROTOCOL + 1, "colour": 1, "revision": "new"}
     for read in (read_desired, read_observed):
         refused = refusal(read, data)
-        assert (refused.code, refused.field) == (Code.PROTOCOL_TOO_NEW, "protocol")
+        assert (refused.code, refused.field) == (ContractErrorCode.PROTOCOL_TOO_NEW, "protocol")
         assert refused.status == 426
         assert "update this side first" in refused.sentence
 
 
 def test_an_older_protocol_than_is_spoken_is_refused():
     data = on_the_wire(a_desired()) | {"protocol": 0}
-    assert refusal(read_desired, data).code is Code.PROTOCOL_TOO_OLD
+    assert refusal(read_desired, data).code is ContractErrorCode.PROTOCOL_TOO_OLD
 
 
 @pytest.mark.parametrize("protocol", ["1", None, True, 1.0])
 def test_a_protocol_that_is_no_number_is_refused(protocol):
     refused = refusal(read_desired, on_the_wire(a_desired()) | {"protocol": protocol})
-    assert (refused.code, refused.field) == (Code.INVALID_FIELD, "protocol")
+    assert (refused.code, refused.field) == (ContractErrorCode.INVALID_FIELD, "protocol")
 
 
 def test_a_document_does_not_guess_its_protocol():

@@ -7,7 +7,7 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from agents.contract.calls import AgentEvent, EventType, SyncAnswer, SyncRequest
+from agents.contract.calls import AgentEvent, EventType, SyncRequest, SyncResponse
 from agents.contract.codec import decode, encode, schema
 from agents.contract.documents import DesiredDocument, ObservedDocument
 from agents.contract.errors import ContractError
@@ -19,7 +19,7 @@ WHOLE = [
     an_observed(),
     SyncRequest(4, 2, "ab", an_observed(), (EVENT,)),
     SyncRequest(4, 2, "ab"),
-    SyncAnswer(4, 1, 30, 3, False, "2026-01-01T00:00:00Z", a_desired()),
+    SyncResponse(4, 1, 30, 3, False, "2026-01-01T00:00:00Z", a_desired()),
 ]
 # One of each type that JSON knows, plus texts and numbers at the edges of the rules.
 INTRUDERS = [None, True, -1, 0, 1 << 40, 0.5, "", "../x", "x" * 70_000, [], [None], {}, {"a": 1}]
@@ -76,7 +76,7 @@ def additions(data):
             yield way, replaced(data, way, place | {"colour": "red"})
 
 
-@pytest.mark.parametrize("kind", [DesiredDocument, ObservedDocument, SyncRequest, SyncAnswer])
+@pytest.mark.parametrize("kind", [DesiredDocument, ObservedDocument, SyncRequest, SyncResponse])
 def test_the_schema_itself_is_one(kind):
     Draft202012Validator.check_schema(schema(kind))
     assert schema(kind)["title"] == kind.__name__

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract.boards import board_named, boards
-from agents.contract.geometry import Placement, free_placements, is_legal, occupied, placements
+from agents.contract.boards import board_named, known_boards
+from agents.contract.geometry import Placement, free_placements, is_legal, occupied_mask, placements
 from tests.support.slow_geometry import fits_together, room_left
 
 TABLES = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "mig_profiles.json"
@@ -69,12 +69,12 @@ def some(key, most=400):
 
 
 def test_every_published_board_is_known():
-    assert MODELS.keys() == {key for key, board in boards().items() if board.supports_mig}
+    assert MODELS.keys() == {key for key, board in known_boards().items() if board.supports_mig}
 
 
 @every_board
 def test_the_table_is_carried_over_without_a_difference(key):
-    model, board = MODELS[key], boards()[key]
+    model, board = MODELS[key], known_boards()[key]
     assert board.memory_slices == model["memory_slices"]
     assert board.compute_slices == model["compute_slices"]
     assert list(board.product_names) == model["product_names"]
@@ -93,7 +93,7 @@ def test_the_table_is_carried_over_without_a_difference(key):
 @every_board
 def test_where_the_table_has_no_number_there_is_still_one_that_is_not_too_large(key):
     """Two boards were never seen whole; a driver that has one must not stop the agent."""
-    board = boards()[key]
+    board = known_boards()[key]
     assert MODELS[key]["memory_total_mib"] in (None, board.memory_mib)
     assert board_named(board.product_names[0], board.memory_mib) is not None
     for profile in board.profiles:
@@ -111,7 +111,7 @@ def test_no_published_place_reaches_beyond_the_board(key):
 @every_board
 def test_each_pair_of_places_stands_together_exactly_when_the_table_allows_it(key):
     for pair in itertools.combinations_with_replacement(spots(key), 2):
-        assert is_legal(boards()[key], map(placed, pair)) == may_stand(key, pair), pair
+        assert is_legal(known_boards()[key], map(placed, pair)) == may_stand(key, pair), pair
 
 
 @every_board
@@ -120,7 +120,7 @@ def test_random_handfuls_of_places_are_legal_exactly_when_the_table_allows_them(
     for _ in range(2_000):
         handful = choose.sample(spots(key), choose.randint(1, 5))
         expected = may_stand(key, handful)
-        assert is_legal(boards()[key], map(placed, handful)) == expected, handful
+        assert is_legal(known_boards()[key], map(placed, handful)) == expected, handful
         allowed += expected
     assert 0 < allowed < 2_000
 
@@ -129,12 +129,12 @@ def test_random_handfuls_of_places_are_legal_exactly_when_the_table_allows_them(
 def test_every_layout_of_the_table_is_legal_in_any_order(key):
     for layout in some(key):
         shuffled = random.Random(0).sample(layout, len(layout))
-        assert is_legal(boards()[key], map(placed, shuffled)), layout
+        assert is_legal(known_boards()[key], map(placed, shuffled)), layout
 
 
 @every_board
 def test_free_places_are_those_that_brute_force_finds(key):
-    board = boards()[key]
+    board = known_boards()[key]
     for layout in some(key):
         taken = [placed(spot) for spot in layout]
         for profile in board.profiles:
@@ -148,7 +148,7 @@ def test_free_places_are_those_that_brute_force_finds(key):
 
 @every_board
 def test_what_fits_beside_a_layout_and_how_much_room_it_leaves(key):
-    board = boards()[key]
+    board = known_boards()[key]
     plain = {p.name for p in board.profiles if not p.has_media_extensions}
     assert plain == {name for name in rows(key) if name.count("-") + name.count("+") == 0}
     for layout in some(key, most=200):
@@ -163,14 +163,14 @@ def test_what_fits_beside_a_layout_and_how_much_room_it_leaves(key):
 @every_board
 def test_occupancy_is_the_slots_that_are_covered(key):
     for layout in some(key):
-        mask = occupied(placed(spot) for spot in layout)
+        mask = occupied_mask(placed(spot) for spot in layout)
         bits = {bit for bit in range(64) if mask >> bit & 1}
         assert bits == {slot for _, _, covered in layout for slot in covered}
 
 
 @every_board
 def test_a_place_that_is_not_published_is_never_legal(key):
-    board = boards()[key]
+    board = known_boards()[key]
     published = {placed(spot) for spot in spots(key)}
     for name in rows(key):
         for start, size in itertools.product(range(-1, 9), range(1, 10)):

@@ -10,13 +10,13 @@ from agents.admission.local_checks import short_of_disk
 from agents.admission.policy import Policy
 from agents.contract.codec import decode, encode
 from agents.contract.documents import (
-    MOST_DISK_MIB,
+    MAX_DISK_MIB,
     DesiredDocument,
     DesiredReplica,
+    DesiredReplicaState,
     Device,
     NodeFacts,
     ReplicaState,
-    ReplicaWish,
     digest,
 )
 from agents.host.disk_space import LEAST_FREE_MIB, LEAST_FREE_PERCENT
@@ -50,7 +50,7 @@ def size(monkeypatch):
         (1_000 * GIB, Reserve(mib=300 * GIB), 700 * GIB),
         (1_000 * GIB, Reserve(mib=2_000 * GIB), 0),
         (100 * GIB + 1_023, Reserve(), 100 * GIB),
-        (4 * MOST_DISK_MIB, Reserve(), MOST_DISK_MIB // GIB * GIB),
+        (4 * MAX_DISK_MIB, Reserve(), MAX_DISK_MIB // GIB * GIB),
     ],
 )
 def test_jobs_may_have_what_the_reserve_leaves_in_whole_gib(tmp_path, size, total, kept, left):
@@ -161,7 +161,7 @@ def test_an_agent_tells_its_disk_and_fails_what_does_not_fit(machine, size):
     node.hardware.job_disk = JobDisk(machine.folder)
     device = Device("a-1", "s-1", gpu_uuid=machine.gpus[0], size=8)
     asked = {"devices": (device,), "processes": 1, "world": 1, "rank": 0}
-    asked |= {"wish": ReplicaWish.PREPARE, "rendezvous": None, "disk_mib": 801 * GIB}
+    asked |= {"wish": DesiredReplicaState.PREPARE, "rendezvous": None, "disk_mib": 801 * GIB}
     node.hardware.refresh()
     assert node.accept(DesiredDocument("n-1", 1, replicas=(a_replica(**asked),)))
     node.in_contact(float("inf"))

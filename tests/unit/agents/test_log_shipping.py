@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from agents.contract.calls import MAX_LOG_CHUNK_BYTES, HelloAnswer, LogAnswer
+from agents.contract.calls import MAX_LOG_CHUNK_BYTES, HelloResponse, LogResponse
 from agents.contract.codec import encode
 from agents.portal.client import Client
 from agents.portal.sync import Conversation
@@ -16,7 +16,7 @@ from tests.unit.agents.documents import an_observed
 from tests.unit.agents.nodes import Machine
 
 WHEN = "2026-01-01T00:00:00Z"
-GREETED = encode(HelloAnswer(1, "t", 600, 60, 0, WHEN))
+GREETED = encode(HelloResponse(1, "t", 600, 60, 0, WHEN))
 
 
 class Portal:
@@ -34,7 +34,7 @@ class Portal:
         assert int(request.url.params["offset"]) == len(self.logs.get(replica, b""))
         self.logs[replica] = self.logs.get(replica, b"") + request.content
         self.calls.put_nowait(replica)
-        return httpx.Response(200, json=encode(LogAnswer(len(self.logs[replica]))))
+        return httpx.Response(200, json=encode(LogResponse(len(self.logs[replica]))))
 
     async def until(self, reached):
         while not reached():

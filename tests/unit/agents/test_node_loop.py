@@ -6,11 +6,11 @@ from agents.admission.policy import Policy
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
+    DesiredReplicaState,
     DesiredSlice,
     GpuMode,
     Rendezvous,
     ReplicaState,
-    ReplicaWish,
     SliceKind,
 )
 from agents.runtime.base import Phase, RuntimeFailure
@@ -18,7 +18,7 @@ from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_device, a_replica
 from tests.unit.agents.nodes import Machine
 
-PREPARE, RUN, STOP = ReplicaWish.PREPARE, ReplicaWish.RUN, ReplicaWish.STOP
+PREPARE, RUN, STOP = DesiredReplicaState.PREPARE, DesiredReplicaState.RUN, DesiredReplicaState.STOP
 MEETING = Rendezvous("10.0.0.1", 29_500)
 ROUNDS = 8
 

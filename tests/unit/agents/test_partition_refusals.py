@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.partitioning.diff import diff
@@ -12,7 +12,7 @@ GPU = "GPU-1"
 
 
 def a_gpu(board: str = "H200-141GB", *, mig: bool | None = True) -> GpuFacts:
-    known = boards()[board]
+    known = known_boards()[board]
     return GpuFacts(
         index=0,
         uuid=GPU,
@@ -40,7 +40,7 @@ LIVE = InstanceFacts(
 )
 OVERLAP = wanted(("3g.71gb", 0, 4), ("2g.35gb", 2, 2))
 EIGHT = [("1g.18gb", start, 1) for start in range(8)]
-NO_MIG = next(key for key, board in boards().items() if not board.supports_mig)
+NO_MIG = next(key for key, board in known_boards().items() if not board.supports_mig)
 
 
 @pytest.mark.parametrize(

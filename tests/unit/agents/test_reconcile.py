@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from agents.contract.documents import Rendezvous, ReplicaWish, SliceKind
+from agents.contract.documents import DesiredReplicaState, Rendezvous, SliceKind
 from agents.facts.device_keys import device_key
 from agents.facts.failures import Failure
 from agents.loop.reconcile import (
@@ -24,7 +24,7 @@ from agents.loop.reconcile import (
 from agents.runtime.base import Phase, Seen
 from tests.unit.agents.documents import GPU, a_device, a_replica
 
-PREPARE, RUN, STOP = ReplicaWish.PREPARE, ReplicaWish.RUN, ReplicaWish.STOP
+PREPARE, RUN, STOP = DesiredReplicaState.PREPARE, DesiredReplicaState.RUN, DesiredReplicaState.STOP
 NOTHING = Known(
     seen={},
     fences={},
@@ -129,26 +129,26 @@ def test_a_replica_stopped_before_it_ran_is_told_as_never_started(container):
     assert (action.replica, action.failure.code) == ("r-1", "never_started")
 
 
-@pytest.mark.parametrize("wish", list(ReplicaWish))
+@pytest.mark.parametrize("wish", list(DesiredReplicaState))
 @pytest.mark.parametrize("container", [(), (a_container(Phase.CREATED),)])
 def test_an_attempt_that_failed_never_starts_again(wish, container):
     failures = {"r-1": Failure("never_started", "stopped before it ran")}
     assert actions((a_replica(wish=wish),), known(*container, failures=failures)) == []
 
 
-@pytest.mark.parametrize("wish", list(ReplicaWish))
+@pytest.mark.parametrize("wish", list(DesiredReplicaState))
 def test_an_attempt_that_ended_never_starts_again(wish):
     ended = known(a_container(Phase.EXITED, exit_code=0), started={"r-1"})
     assert actions((a_replica(wish=wish),), ended) == []
 
 
-@pytest.mark.parametrize("wish", list(ReplicaWish))
+@pytest.mark.parametrize("wish", list(DesiredReplicaState))
 def test_an_attempt_whose_container_vanished_is_told_not_made_again(wish):
     (action,) = actions((a_replica(wish=wish),), known(started={"r-1"}))
     assert isinstance(action, Fail) and action.failure.code == "vanished"
 
 
-@pytest.mark.parametrize("wish", list(ReplicaWish))
+@pytest.mark.parametrize("wish", list(DesiredReplicaState))
 def test_what_was_told_as_failed_does_not_go_on_running(wish):
     failures = {"r-1": Failure("runtime", "the engine did not answer in time")}
     running = known(a_container(Phase.RUNNING), failures=failures)

@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from agents.contract.calls import HelloAnswer, SyncAnswer
+from agents.contract.calls import HelloResponse, SyncResponse
 from agents.contract.codec import encode
 from agents.contract.documents import DesiredDocument
 from agents.portal.client import Client
@@ -28,11 +28,11 @@ class Portal:
 
     async def answer(self, request):
         if request.url.path.endswith("hello"):
-            return httpx.Response(200, json=encode(HelloAnswer(1, "t", 600, 60, 0, WHEN)))
+            return httpx.Response(200, json=encode(HelloResponse(1, "t", 600, 60, 0, WHEN)))
         said, revision = json.loads(request.content), asyncio.Future()
         self.calls.put_nowait((said["applied_revision"], revision))
         desired = DesiredDocument(node="n-1", revision=await revision)
-        answer = SyncAnswer(1, 0, 60, desired.revision, False, WHEN, desired)
+        answer = SyncResponse(1, 0, 60, desired.revision, False, WHEN, desired)
         return httpx.Response(200, json=encode(answer))
 
 

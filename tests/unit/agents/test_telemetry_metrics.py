@@ -15,7 +15,7 @@ from agents.contract.documents import (
     ReplicaState,
     SliceProblem,
 )
-from agents.contract.telemetry import GpuSample, Missing, SliceSample, Why
+from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
 from agents.telemetry.metrics import OF_DEVICE, OF_GPU, State, families
 
 GPU = "GPU-1"
@@ -82,7 +82,9 @@ def test_a_whole_gpu_is_told_with_the_exporters_names_labels_and_units():
 
 
 def test_what_is_not_measurable_is_absent_and_never_zero():
-    told = values(page(a_sample(missing=(Missing("utilization_percent", Why.MIG_MODE),))))
+    told = values(
+        page(a_sample(missing=(MissingValue("utilization_percent", MissingReason.MIG_MODE),)))
+    )
     names = {number.name for number in (*OF_GPU, *OF_DEVICE)}
     assert names & set(told) == set()
     ((labels, value),) = told["tessera_agent_not_measurable"]
@@ -125,7 +127,7 @@ def test_every_line_has_help_and_type_before_it_and_a_name_that_is_allowed():
             nvlink_sent_kib=2,
             memory_used_mib=1,
             memory_total_mib=2,
-            missing=(Missing("power_mw", Why.OTHER),),
+            missing=(MissingValue("power_mw", MissingReason.DRIVER_ERROR),),
         ),
         age_seconds=1.5,
     )

@@ -11,8 +11,8 @@ import pytest
 
 from agents.contract.codec import encode
 from agents.contract.documents import ObservedDocument, ObservedGpu
-from agents.contract.errors import Code, ContractError
-from agents.contract.telemetry import GpuSample, TelemetryAnswer
+from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.telemetry import GpuSample, TelemetryResponse
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.portal.client import Client
 from agents.telemetry.endpoint import Endpoint, EndpointFailure
@@ -189,7 +189,7 @@ def test_each_look_is_sent_once_and_the_portal_says_when_the_next_may_come(sense
 
     async def answer(request):
         bodies.append(json.loads(request.content))
-        return httpx.Response(200, json=encode(TelemetryAnswer(30)))
+        return httpx.Response(200, json=encode(TelemetryResponse(30)))
 
     async def scenario():
         client = Client("http://portal", httpx.MockTransport(answer))
@@ -210,9 +210,9 @@ def test_each_look_is_sent_once_and_the_portal_says_when_the_next_may_come(sense
 @pytest.mark.parametrize(
     ("refusal", "pause"),
     [
-        (ContractError(Code.TOO_FREQUENT, "wait", "", {"retry_seconds": 7}), 7.0),
-        (ContractError(Code.TOKEN_INVALID, "say hello"), 0.0),
-        (ContractError(Code.UNAVAILABLE, "later"), 0.0),
+        (ContractError(ContractErrorCode.TOO_FREQUENT, "wait", "", {"retry_seconds": 7}), 7.0),
+        (ContractError(ContractErrorCode.TOKEN_INVALID, "say hello"), 0.0),
+        (ContractError(ContractErrorCode.UNAVAILABLE, "later"), 0.0),
     ],
 )
 def test_a_look_that_was_not_taken_is_not_sent_again(senses, refusal, pause):

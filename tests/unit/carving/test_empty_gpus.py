@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.geometry import Placement
-from scheduler.core.geometry.placement_value import many_empty
-from scheduler.core.geometry.profile_demand import roomy_boards, tables_of
+from scheduler.core.geometry.placement_value import min_empty_gpus
+from scheduler.core.geometry.profile_demand import placement_values, roomy_boards
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.placement.ledger import Ledger
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
 KEY = "H100-80GB"
-BOARD = boards()[KEY]
+BOARD = known_boards()[KEY]
 PLAIN = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 MIX = DemandMix(tuple(Demand(DeviceRequest(mig=name), 1, 1, 1) for name in PLAIN))
 
@@ -32,7 +32,7 @@ def test_the_place_that_only_a_4g_can_have_is_kept_while_many_gpus_are_empty():
 
 
 def test_a_share_of_the_gpus_has_to_be_empty_and_two_at_least():
-    assert [many_empty(gpus) for gpus in (1, 6, 20, 100)] == [2, 2, 3, 15]
+    assert [min_empty_gpus(gpus) for gpus in (1, 6, 20, 100)] == [2, 2, 3, 15]
 
 
 def test_idle_slices_leave_a_gpu_empty_and_a_node_that_is_away_has_none():
@@ -47,7 +47,7 @@ def test_a_ledger_that_follows_another_snapshot_judges_by_the_mix_of_that_one():
     after = replace(before, mix=DemandMix((Demand(DeviceRequest(mig="1g.10gb"), 1, 1, 1),)))
     held, place = [Placement(4, 4, "3g.40gb")], Placement(0, 4, "3g.40gb")
     ledger = Ledger(before)
-    first = tables_of(ledger).fall(BOARD, held, place)
+    first = placement_values(ledger).loss(BOARD, held, place)
     ledger.follow(after)
-    followed = tables_of(ledger).fall(BOARD, held, place)
-    assert followed == tables_of(Ledger(after)).fall(BOARD, held, place) != first
+    followed = placement_values(ledger).loss(BOARD, held, place)
+    assert followed == placement_values(Ledger(after)).loss(BOARD, held, place) != first

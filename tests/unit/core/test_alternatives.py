@@ -2,13 +2,13 @@
 
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from scheduler.core.explain.alternatives import MAX_TRIED, AlternativeKind, alternatives
 from scheduler.core.model.snapshot import Topology
 from scheduler.core.request import RequestLimits, parse_request
 from tests.support.snapshots import A30, H200, a_job
 
-HERE = [boards()[H200], boards()[A30]]
+HERE = [known_boards()[H200], known_boards()[A30]]
 
 
 def kinds(found):

@@ -7,7 +7,16 @@ from scheduler.core.model.policy import BackfillMode, OrderMode, Policy
 from scheduler.core.model.snapshot import DeviceRequest
 from scheduler.core.plan import plan, plan_and_can_start
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
-from tests.support.snapshots import H200, NOW, a_cluster, a_gpu, a_node, a_quota, as_bytes, boards
+from tests.support.snapshots import (
+    H200,
+    NOW,
+    a_cluster,
+    a_gpu,
+    a_node,
+    a_quota,
+    as_bytes,
+    known_boards,
+)
 
 FIRST_COME = Policy(order=OrderMode.FIFO)
 
@@ -73,7 +82,7 @@ def test_alternatives_are_asked_of_the_planner_itself():
     nodes = a_node(*[a_gpu()] * 8), a_node(*[a_gpu()] * 2, name="n2")
     other = waiting("2", gpus=4, queued_at=NOW - 500)
     _, could_start = plan_and_can_start(a_cluster(*nodes, jobs=[job, other]), FIRST_COME)
-    found = alternatives(job, [boards()[H200]], could_start)
+    found = alternatives(job, [known_boards()[H200]], could_start)
     assert [(a.kind, a.changes) for a in found] == [
         (AlternativeKind.GPUS, {"device": {"gpus": 2}}),
         (AlternativeKind.REPLICAS, {"replicas": 1}),

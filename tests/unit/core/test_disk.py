@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import SliceKind
 from scheduler.core.devices.options import device_options
 from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
@@ -12,10 +12,10 @@ from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority, RunningJob, Topology
 from scheduler.core.pass_cache import PassCache, has_same_hardware
-from scheduler.core.placement.feasibility import impossible
+from scheduler.core.placement.feasibility import infeasible_reason
 from scheduler.core.placement.fleet import fleet_of
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.legality import fits
+from scheduler.core.placement.legality import illegal_reason
 from scheduler.core.plan import plan
 from tests.support.snapshots import (
     H200,
@@ -85,12 +85,14 @@ def test_more_disk_than_any_node_has_can_never_run():
         "No node with this GPU has 201GiB of disk for jobs; the largest has 200GiB"
     )
     assert said.evidence == {"disk_mib": 200 * GIB}
-    assert impossible(job, a_cluster(*nodes)) == said
-    assert impossible(a_job(gpus=1, disk_mib=200 * GIB), a_cluster(*nodes)) is None
+    assert infeasible_reason(job, a_cluster(*nodes)) == said
+    assert infeasible_reason(a_job(gpus=1, disk_mib=200 * GIB), a_cluster(*nodes)) is None
 
 
 def test_a_node_too_small_in_cpu_is_not_blamed_for_its_disk():
-    said = impossible(a_job(gpus=1, cpu_milli=10**6, disk_mib=GIB), a_cluster(with_disk(a_gpu())))
+    said = infeasible_reason(
+        a_job(gpus=1, cpu_milli=10**6, disk_mib=GIB), a_cluster(with_disk(a_gpu()))
+    )
     assert "1000000 millicores" in said.sentence
 
 
@@ -127,10 +129,10 @@ def test_a_job_that_waits_for_disk_is_told_so_filter_by_filter():
 def test_a_place_is_refused_once_its_disk_is_taken():
     job = a_job(gpus=1, disk_mib=50 * GIB)
     place = JobPlacement("1", (ReplicaPlacement(0, "n1", (whole("n1"),)),))
-    assert fits(place, job, a_cluster(with_disk(a_gpu(), free=50 * GIB))) is None
-    said = fits(place, job, a_cluster(with_disk(a_gpu(), free=50 * GIB - 1)))
+    assert illegal_reason(place, job, a_cluster(with_disk(a_gpu(), free=50 * GIB))) is None
+    said = illegal_reason(place, job, a_cluster(with_disk(a_gpu(), free=50 * GIB - 1)))
     assert said is not None and said.sentence == "n1 lacks CPU, memory or disk"
-    assert fits(place, job, a_cluster(silent(a_gpu()))) is not None
+    assert illegal_reason(place, job, a_cluster(silent(a_gpu()))) is not None
 
 
 def holder(disk_mib, **fields):
@@ -180,7 +182,7 @@ def test_the_fleet_follows_the_disk_that_the_ledger_holds():
     job = a_job(gpus=1, disk_mib=60 * GIB)
     ledger = Ledger(a_cluster(with_disk(a_gpu(), a_gpu())))
     fleet = fleet_of(ledger)
-    (want,) = device_options(job.device, [boards()[H200]])
+    (want,) = device_options(job.device, [known_boards()[H200]])
     node = ledger.nodes["n1"]
 
     def found():
@@ -188,7 +190,7 @@ def test_the_fleet_follows_the_disk_that_the_ledger_holds():
 
     assert found() == ["n1"]
     mark = ledger.mark()
-    ledger.hold_node(node, 0, 0, 50 * GIB)
+    ledger.reserve_host(node, 0, 0, 50 * GIB)
     assert found() == []
     ledger.rollback(mark)
     assert found() == ["n1"]

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Isolation
 from scheduler.core.pass_cache import PassCache
-from scheduler.core.placement.legality import fits
+from scheduler.core.placement.legality import illegal_reason
 from scheduler.core.plan import plan
 from tests.support.snapshots import (
     A30,
@@ -29,7 +29,7 @@ from tests.support.snapshots import (
     reason,
 )
 
-MEMORY = boards()[H200].memory_mib
+MEMORY = known_boards()[H200].memory_mib
 
 
 def one(job, *gpus, **node):
@@ -177,7 +177,7 @@ def test_the_committer_refuses_a_share_that_no_longer_fits():
         "held whole": ([a_slice("")], False),
     }
     for slices, legal in worlds.values():
-        refused = fits(place, job, a_cluster(a_node(a_gpu(*slices))))
+        refused = illegal_reason(place, job, a_cluster(a_node(a_gpu(*slices))))
         assert (refused is None) is legal, slices
 
 

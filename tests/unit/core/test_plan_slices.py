@@ -1,6 +1,6 @@
 """Where a slice comes from: an idle one first, then a place that leaves most room, then a merge."""
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, free_placements
 from scheduler.core.model.reasons import ReasonCode
@@ -28,7 +28,7 @@ def one(job, *gpus):
 
 def still_fits(found, profile, board=H200):
     """Whether `profile` can be made beside what the plan puts on an empty GPU."""
-    known = boards()[board]
+    known = known_boards()[board]
     taken = [
         Placement(d.start, d.size, d.profile)
         for place in found.placements

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from agents.contract.codec import decode, encode
-from agents.contract.documents import Backend, DesiredReplica
+from agents.contract.documents import CollectiveBackend, DesiredReplica
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request import (
     JobRequest,
@@ -83,7 +83,7 @@ def test_the_words_of_a_request_become_amounts_with_units():
         disk_mib=1_536_000,
         priority=Priority.HIGH,
         topology=Topology.SAME_NODE,
-        backend=Backend.NCCL,
+        backend=CollectiveBackend.NCCL,
         infrastructure_retries=0,
         user_retries=10,
         grace_seconds=3_600,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from scheduler.core.forecast import hazard as hz
 from scheduler.core.forecast.runtime_model import RuntimeModel, gpus_needed
 from scheduler.core.forecast.similarity import Similarity, normalised_name, size_class
@@ -18,6 +18,11 @@ def learned(*runs, jobs=(), running=(), now=1_000_000):
     return RuntimeModel.from_snapshot(
         ClusterSnapshot(now=now, history=runs, jobs=jobs, running=running)
     )
+
+
+def size_curve(model):
+    """What is known of one GPU without a neighbour: the curve of a user that never ran a job."""
+    return model.hazard_curve(a_job("none", user="new"), 1)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,7 @@ def test_slices_and_shares_are_one_class_of_size():
 
 
 def test_the_size_of_a_slice_is_its_part_of_a_gpu():
-    board = boards()["H200-141GB"]
+    board = known_boards()["H200-141GB"]
     whole = a_job("1", gpus=4, replicas=2)
     assert gpus_needed(whole, [board]) == 8
     part = a_job("2", gpus=0)
@@ -91,7 +96,7 @@ def test_a_group_of_one_neighbour_is_weighed_as_the_facts_say():
     likeness = Similarity()
     outlook = learned(a_run(50), jobs=())
     own = outlook.hazard_curve(a_job("1"), 1)
-    size = outlook.size_curve(1)
+    size = size_curve(outlook)
     weight = np.exp(-1 / likeness.decay)
     expected = (weight * hz.ENDS[0] + size) / (weight * hz.AT_RISK[0] + 1)
     assert own[:-1] == pytest.approx(expected[:-1])
@@ -100,21 +105,21 @@ def test_a_group_of_one_neighbour_is_weighed_as_the_facts_say():
 def test_neighbours_beyond_reach_do_not_count():
     near = learned(a_run(50, at=0), *(a_run(DAY, at=i) for i in range(1, 15)))
     far = learned(a_run(50, at=0), *(a_run(DAY, at=i) for i in range(1, 16)))
-    size = far.size_curve(1)
+    size = size_curve(far)
 
     def added(outlook):
-        return outlook.curve(a_job("1"), 1)[0] * 1.0
+        return outlook.hazard_curve(a_job("1"), 1)[0] * 1.0
 
     ended_near = np.exp(-15 / 5) * hz.ENDS[0, 0]
     assert ended_near > 0
     rest = sum(np.exp(-d / 5) for d in range(1, 16))
     assert added(far) == pytest.approx(size[0] / (rest + 1))
-    assert added(near) > near.size_curve(1)[0] / (rest + 1) + ended_near / (rest + 1) * 0.99
+    assert added(near) > size_curve(near)[0] / (rest + 1) + ended_near / (rest + 1) * 0.99
 
 
 def test_other_sizes_of_the_same_user_count_a_quarter():
     outlook = learned(a_run(50, gpus=4))
-    size = outlook.size_curve(1)
+    size = size_curve(outlook)
     weight = 0.25 * np.exp(-1 / 5)
     expected = (weight * hz.ENDS[0] + size) / (weight * hz.AT_RISK[0] + 1)
     assert outlook.hazard_curve(a_job("1"), 1)[:-1] == pytest.approx(expected[:-1])
@@ -132,7 +137,7 @@ def test_jobs_that_still_run_keep_the_young_from_looking_short():
 
 def test_a_run_that_was_cut_off_ends_nothing_in_the_hazard():
     outlook = learned(a_run(100, completed=False))
-    curve = outlook.size_curve(1)
+    curve = size_curve(outlook)
     # It left bin 0 (0 to 60 s) and bin 1 (60 to 90 s) alive.
     for b in (0, 1):
         pooled = 2 * hz.PRIOR[b] / 3

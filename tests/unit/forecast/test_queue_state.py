@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.forecast.queue_state import queue_state
@@ -22,7 +22,7 @@ from tests.unit.forecast.jobs import a_job, a_run
 
 NOW = 1_000_000
 HOUR = 3_600
-BOARD = boards()["H200-141GB"]
+BOARD = known_boards()["H200-141GB"]
 FIFO = Policy(order=OrderMode.FIFO)
 
 

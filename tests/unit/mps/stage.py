@@ -10,10 +10,10 @@ from agents.admission.policy import Policy
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
+    DesiredReplicaState,
     Device,
     GpuMode,
     Rendezvous,
-    ReplicaWish,
     RuntimeKind,
     SliceKind,
 )
@@ -77,7 +77,7 @@ def a_client(id, *devices, program=LIVE, project="p-1", **fields):
         "env": {},
         "command": (sys.executable, "-c", program),
         "devices": devices,
-        "wish": ReplicaWish.RUN,
+        "wish": DesiredReplicaState.RUN,
         "rendezvous": Rendezvous("127.0.0.1", 29_500),
     }
     return a_replica(**whole | fields)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from agents.contract.documents import DesiredSlice, GpuMode, ReplicaWish, SliceKind
+from agents.contract.documents import DesiredReplicaState, DesiredSlice, GpuMode, SliceKind
 from agents.mps.daemons import Daemon
 from tests.unit.mps.stage import DIE, LIVE, SAY, a_client, a_share, is_gone, until
 
@@ -209,7 +209,7 @@ def test_a_share_that_ends_when_it_is_asked_to_hurts_nobody(stage):
     stage.agent()
     one, two = (a_client(f"r-{n}", a_share(stage.gpu)) for n in (1, 2))
     stage.obey(stage.document(one, two))
-    stopped = a_client("r-1", a_share(stage.gpu), wish=ReplicaWish.STOP)
+    stopped = a_client("r-1", a_share(stage.gpu), wish=DesiredReplicaState.STOP)
     stage.obey(stage.document(stopped, two, revision=2))
     stage.ended("r-1")
     assert at_risk(stage) == {}

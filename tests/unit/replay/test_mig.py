@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from scheduler.core.geometry.layout_graph import layout_graph
 from scheduler.core.geometry.placement_value import (
     READY_BONUS,
@@ -21,23 +21,23 @@ from scheduler.core.model.policy import OrderMode
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.replay import mig
 from scheduler.replay.__main__ import main
-from scheduler.replay.mig_baselines import free_repacking, packing, repacks
-from scheduler.replay.mig_choices import cheapest, room_by_move, room_by_moves, tables
-from scheduler.replay.mig_moves import DEPTH, ahead, joint, reach
+from scheduler.replay.mig_baselines import can_repack, free_repacking, repacking_order
+from scheduler.replay.mig_choices import cheapest, layout_tables, room_by_move, room_by_moves
+from scheduler.replay.mig_moves import DEPTH, best_joint_plan, move_tables, next_request_value
 from scheduler.replay.mig_simulation import churn, inflation, run, sizes
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
 # In a fresh clone the first that runs compiles the replay.
 pytestmark = pytest.mark.timeout(300)
 KEY = "H100-80GB"
-BOARD = boards()[KEY]
+BOARD = known_boards()[KEY]
 HERE = layout_graph(BOARD)
 MIXES = ("uniform", "small", "large", "bimodal")
 
 
 def weights(here, name):
     named = mig.named_mix(here, name)
-    found = np.array([named.get(profile, 0.0) for profile in here.names])
+    found = np.array([named.get(profile, 0.0) for profile in here.profile_names])
     return found / found.sum()
 
 
@@ -49,7 +49,7 @@ def most_slices(here, wanted, gpus):
     """The most memory slices of `wanted` (by profile) that fit on the GPUs: an integer programme
     over the layouts that a board can have."""
     model = cp_model.CpModel()
-    layouts = np.unique(here.count[:, wanted > 0], axis=0)
+    layouts = np.unique(here.profile_counts[:, wanted > 0], axis=0)
     used = [model.new_int_var(0, gpus, f"l{i}") for i in range(len(layouts))]
     model.add(sum(used) <= gpus)
     served = []
@@ -68,7 +68,7 @@ def most_slices(here, wanted, gpus):
 
 @pytest.mark.parametrize("key", [KEY, "A30-24GB", "RTX-PRO-6000-96GB"])
 def test_free_repacking_says_exactly_what_fits(key):
-    here = layout_graph(boards()[key])
+    here = layout_graph(known_boards()[key])
     random = np.random.default_rng(1)
     plain = [name in mig.named_mix(here, "uniform") for name in here.profile_names]
     answers = set()
@@ -79,7 +79,10 @@ def test_free_repacking_says_exactly_what_fits(key):
         if not wanted.any():
             continue
         fits = most_slices(here, wanted, gpus) == int(wanted @ sizes(here))
-        assert repacks(wanted, gpus, here.with_instance, here.first_spots, *packing(here)) == fits
+        assert (
+            can_repack(wanted, gpus, here.with_instance, here.first_spots, *repacking_order(here))
+            == fits
+        )
         answers.add(fits)
     assert answers == {True, False}
 
@@ -220,7 +223,7 @@ def standing(*gpus):
 def moves_for(choose, gpus, profile, *more):
     lay, holder = standing(*gpus)
     falls, kind = layout_values(BOARD).losses, HERE.profile_names.index(profile)
-    return choose(lay, holder, tables(HERE), falls, kind, *more)
+    return choose(lay, holder, layout_tables(HERE), falls, kind, *more)
 
 
 def test_room_is_made_by_the_move_that_costs_least():
@@ -245,7 +248,12 @@ def test_two_moves_are_made_only_where_two_are_allowed():
 def planned(gpus, profile, gain=0.001):
     """Rows (profile, GPU, start, GPU, start) of the joint plan; -1 where the new one comes from."""
     rows = moves_for(
-        joint, gpus, profile, reach(HERE, weights(HERE, "uniform")), np.array(DEPTH), gain
+        best_joint_plan,
+        gpus,
+        profile,
+        move_tables(HERE, weights(HERE, "uniform")),
+        np.array(DEPTH),
+        gain,
     )
     found = []
     for gpu, spot, to_gpu, to_spot in rows.tolist():
@@ -265,13 +273,13 @@ def test_a_move_is_chosen_with_the_place_so_that_the_largest_finds_an_empty_gpu(
 
 def test_what_comes_next_counts_less_the_more_has_to_move_for_it():
     only = np.array([name == "4g.40gb" for name in HERE.profile_names], dtype=float)
-    reaches, depth = reach(HERE, only), np.array(DEPTH)
+    reaches, depth = move_tables(HERE, only), np.array(DEPTH)
     three, four = place("3g.40gb", 4), place("4g.40gb", 0)
     spare = (four,)
     ones = [place("1g.10gb", start) for start in range(4)]
 
     def worth(*gpus):
-        return ahead(standing(*gpus)[0], reaches, depth) / reaches.worth.max()
+        return next_request_value(standing(*gpus)[0], reaches, depth) / reaches.worth.max()
 
     found = [worth((*ones[:many], three), spare) for many in range(5)]
     assert found == pytest.approx([*DEPTH, 0.0])

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pynvml
 import pytest
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from agents.simdriver import driver
 from tests.contract.drivers import offered_profiles, possible_placements, simulated
 
@@ -19,7 +19,7 @@ WANTED = {
     "A30-24GB", "A100-40GB", "A100-80GB", "H100-80GB", "H100-94GB", "H100-96GB", "H200-141GB",
     "GH200-144GB", "B200-180GB", "GB200-186GB", "RTX-PRO-6000-96GB", "L40S-48GB", "T4-16GB",
 }  # fmt: skip
-WITH_MIG = sorted(key for key, board in boards().items() if board.supports_mig)
+WITH_MIG = sorted(key for key, board in known_boards().items() if board.supports_mig)
 # Their total memory is not in any transcript, so the name of larger profiles cannot be derived.
 TOTAL_UNKNOWN = {"GH200-144GB", "GB200-186GB"}
 GIB = 1_024
@@ -29,7 +29,7 @@ GIB = 1_024
 def board(request, tmp_path):
     with simulated(tmp_path / "driver.json", request.param, gpus=1) as node:
         node.nvml.set_mig_mode(node.gpu, on=True)
-        yield boards()[request.param]
+        yield known_boards()[request.param]
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def ruled_name(compute_slices: int, memory_mib: int, total_mib: int) -> str:
 
 
 def test_the_list_of_boards_is_complete():
-    assert set(boards()) == WANTED
+    assert set(known_boards()) == WANTED
 
 
 def test_profiles_are_told_with_their_own_ids_names_slices_and_memory(gpu, board):
@@ -184,8 +184,8 @@ def test_the_tables_starts_of_compute_instances_are_those_in_seven_slices():
 def test_a_board_without_mig_refuses_all_of_it(key, tmp_path):
     with simulated(tmp_path / "driver.json", key, gpus=1):
         gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
-        assert pynvml.nvmlDeviceGetName(gpu) == boards()[key].product_names[0]
-        assert pynvml.nvmlDeviceGetMemoryInfo(gpu).total >> 20 == boards()[key].memory_mib
+        assert pynvml.nvmlDeviceGetName(gpu) == known_boards()[key].product_names[0]
+        assert pynvml.nvmlDeviceGetMemoryInfo(gpu).total >> 20 == known_boards()[key].memory_mib
         assert pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu) == 0
         for call, *arguments in (
             (pynvml.nvmlDeviceGetMigMode,),
@@ -201,7 +201,7 @@ def test_a_board_without_mig_refuses_all_of_it(key, tmp_path):
 @pytest.mark.parametrize("key", sorted(WANTED))
 def test_architecture_and_compute_capability_are_the_boards(key, tmp_path):
     known = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
-    board = boards()[key]
+    board = known_boards()[key]
     with simulated(tmp_path / "driver.json", key, gpus=1):
         gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
         assert pynvml.nvmlDeviceGetArchitecture(gpu) == known[board.architecture]
@@ -212,12 +212,12 @@ def test_architecture_and_compute_capability_are_the_boards(key, tmp_path):
 
 def test_what_nobody_read_on_a_board_is_marked():
     def marks(key: str) -> set[str]:
-        board = boards()[key]
+        board = known_boards()[key]
         return {*board.estimated, *(f for p in board.profiles for f in p.estimated)}
 
     assert marks("H100-80GB") == marks("A100-80GB") == marks("L40S-48GB") == set()
     assert marks("A30-24GB") == {"id"}, "of 2g.12gb+me"
     assert {"memory_mib", "multiprocessors", "starts"} <= marks("GB200-186GB")
-    assert {p.name for p in boards()["GH200-144GB"].profiles if "memory_mib" in p.estimated} == {
+    assert {p.name for p in known_boards()["GH200-144GB"].profiles if "memory_mib" in p.estimated} == {
         "3g.72gb", "4g.72gb", "7g.144gb",
     }  # fmt: skip

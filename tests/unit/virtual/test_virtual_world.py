@@ -6,9 +6,14 @@ import pytest
 
 from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 from scheduler.core.model.snapshot import Priority
-from scheduler.virtual.devices import emptied
-from scheduler.virtual.simulation import CARVE_SECONDS, LEARN_SECONDS, Watch, World
-from scheduler.virtual.values import Setting, Stops
+from scheduler.virtual.devices import emptied_nodes
+from scheduler.virtual.simulation import (
+    CARVE_SECONDS,
+    RECHECK_SECONDS,
+    Simulation,
+    SimulationObserver,
+)
+from scheduler.virtual.values import PreemptionCosts, Scenario
 from tests.support.snapshots import a_gpu, a_node
 from tests.unit.what_if.worlds import HOUR, SINCE, a_recorded, a_setting, a_week
 
@@ -17,13 +22,13 @@ LONG = {"gpus": 1, "preemptible": True, "priority": Priority.LOW}
 
 
 def played(week, *, stops=None, watch=None, nodes=(ONE,), **policy):
-    setting = Setting(emptied(nodes), policy=Policy(**{"protection_seconds": 0} | policy))
-    world = World(setting, week, stops=stops or Stops(), watch=watch)
+    setting = Scenario(emptied_nodes(nodes), policy=Policy(**{"protection_seconds": 0} | policy))
+    world = Simulation(setting, week, stops=stops or PreemptionCosts(), watch=watch)
     world.run()
     return world
 
 
-class Seen(Watch):
+class Seen(SimulationObserver):
     """Everything that was told, and the waiting jobs of each pass."""
 
     def __init__(self):
@@ -62,24 +67,24 @@ def test_a_watch_is_told_of_first_starts_and_of_ends_with_all_useful_time():
 
 
 def test_a_restart_costs_time_that_is_not_useful_at_every_start_but_the_first():
-    world = played(low_and_high(), stops=Stops(restart_seconds=30))
-    assert world.fates["1"].ended_at == SINCE + 3 * HOUR + 30
-    assert world.fates["1"].done == 2 * HOUR
-    assert world.fates["2"].ended_at == SINCE + 2 * HOUR
+    world = played(low_and_high(), stops=PreemptionCosts(restart_seconds=30))
+    assert world.outcomes["1"].ended_at == SINCE + 3 * HOUR + 30
+    assert world.outcomes["1"].done == 2 * HOUR
+    assert world.outcomes["2"].ended_at == SINCE + 2 * HOUR
 
 
 def test_who_is_stopped_while_it_restarts_has_done_no_more_than_before():
     second = a_recorded(3, gpus=1, at=2 * HOUR + 10, priority=Priority.HIGH)
     week = low_and_high()
-    world = played(a_week(*week.jobs, second), stops=Stops(restart_seconds=30))
-    assert world.fates["1"].stopped == 2
-    assert world.fates["1"].ended_at == SINCE + 3 * HOUR + 10 + 30 + HOUR
+    world = played(a_week(*week.jobs, second), stops=PreemptionCosts(restart_seconds=30))
+    assert world.outcomes["1"].stopped == 2
+    assert world.outcomes["1"].ended_at == SINCE + 3 * HOUR + 10 + 30 + HOUR
 
 
 @pytest.mark.parametrize(("keeps_place", "queued_at"), [(True, SINCE), (False, SINCE + HOUR)])
 def test_a_stopped_job_keeps_its_place_unless_the_rules_say_otherwise(keeps_place, queued_at):
     seen = Seen()
-    played(low_and_high(), watch=seen, stops=Stops(keeps_place=keeps_place))
+    played(low_and_high(), watch=seen, stops=PreemptionCosts(keeps_place=keeps_place))
     job = seen.stopped_job("1", HOUR)
     assert (job.queued_at, job.attained_seconds, job.preempted) == (queued_at, HOUR, 1)
 
@@ -99,26 +104,28 @@ def test_a_move_protects_longer_only_where_moves_count(moves_count):
         a_week(*jobs, wide),
         nodes=nodes,
         watch=seen,
-        stops=Stops(moves_count=moves_count),
+        stops=PreemptionCosts(moves_count=moves_count),
         order=OrderMode.SMALLEST,
         preemption=PreemptionMode.ORDER,
         backfill=BackfillMode.SKIP,
         hysteresis=1.0,
         moves=4,
     )
-    moved = [key for key in ("2", "4") if world.fates[key].stopped]
+    moved = [key for key in ("2", "4") if world.outcomes[key].stopped]
     assert len(moved) == 1
-    assert world.fates["5"].started_at == SINCE + 20
+    assert world.outcomes["5"].started_at == SINCE + 20
     assert seen.stopped_job(moved[0], 20).preempted == int(moves_count)
 
 
 def test_an_end_of_protection_is_looked_at_on_the_grid():
     week = low_and_high()
     at_once = played(week, protection_seconds=HOUR + 100)
-    on_grid = played(week, protection_seconds=HOUR + 100, stops=Stops(look_seconds=360))
-    assert at_once.fates["2"].started_at == SINCE + HOUR + 100
+    on_grid = played(
+        week, protection_seconds=HOUR + 100, stops=PreemptionCosts(recheck_seconds=360)
+    )
+    assert at_once.outcomes["2"].started_at == SINCE + HOUR + 100
     # 1,000,000 + 3,700 s is no multiple of 360 s.
-    assert on_grid.fates["2"].started_at == -(-(SINCE + HOUR + 100) // 360) * 360
+    assert on_grid.outcomes["2"].started_at == -(-(SINCE + HOUR + 100) // 360) * 360
 
 
 def test_where_the_order_stops_work_the_planner_is_asked_again_as_jobs_age():
@@ -127,7 +134,7 @@ def test_where_the_order_stops_work_the_planner_is_asked_again_as_jobs_age():
     played(week, watch=seen, preemption=PreemptionMode.ORDER)
     looks = [SINCE + now for now, _ in seen.waiting if now not in (0, 60, 5 * HOUR)]
     assert len(looks) == 4
-    assert all(now % LEARN_SECONDS == 0 for now in looks)
+    assert all(now % RECHECK_SECONDS == 0 for now in looks)
     seen = Seen()
     played(week, watch=seen, preemption=PreemptionMode.ORDER, order=OrderMode.SMALLEST)
     assert [now for now, _ in seen.waiting] == [0, 60, 5 * HOUR]
@@ -155,12 +162,12 @@ def test_the_same_jobs_play_the_same_way_twice_and_all_of_them_end(order):
             )
         )
     nodes = (a_node(a_gpu(), a_gpu()), a_node(a_gpu(), name="n2"))
-    stops = Stops(restart_seconds=30, keeps_place=False)
+    stops = PreemptionCosts(restart_seconds=30, keeps_place=False)
     how = {"order": order, "preemption": PreemptionMode.ORDER, "stops": stops, "nodes": nodes}
     once, again = (played(a_week(*jobs), **how) for _ in range(2))
-    assert once.fates == again.fates
+    assert once.outcomes == again.outcomes
     assert once.passes == again.passes
-    for fate in once.fates.values():
+    for fate in once.outcomes.values():
         stood = fate.ended_at - fate.recorded.job.queued_at
         assert fate.left == 0
         assert fate.done == fate.recorded.ran_seconds <= stood - fate.waited_seconds
@@ -169,17 +176,17 @@ def test_the_same_jobs_play_the_same_way_twice_and_all_of_them_end(order):
 def test_first_come_first_served_on_one_gpu_is_one_after_another():
     week = a_week(*(a_recorded(n, 100 * (n + 1), gpus=1, at=n) for n in range(5)))
     world = played(week, order=OrderMode.FIFO, backfill=BackfillMode.NONE)
-    ends = [world.fates[str(n)].ended_at - SINCE for n in range(5)]
+    ends = [world.outcomes[str(n)].ended_at - SINCE for n in range(5)]
     assert ends == [100, 300, 600, 1_000, 1_500]
-    assert world.fates["4"].waited_seconds == 1_000 - 4
+    assert world.outcomes["4"].waited_seconds == 1_000 - 4
 
 
 def test_what_is_held_is_counted_inside_the_window_only():
     setting = a_setting(ONE)
     week = a_week(a_recorded(1, HOUR, gpus=1, at=7 * 24 * HOUR - 60))
-    world = World(setting, week)
+    world = Simulation(setting, week)
     world.run()
-    assert world.allocated.total() == 60 * 56_000
+    assert world.allocated_unit_seconds.total() == 60 * 56_000
 
 
 def test_a_share_waits_for_the_slice_that_a_stopped_job_leaves_to_be_deleted():
@@ -193,6 +200,6 @@ def test_a_share_waits_for_the_slice_that_a_stopped_job_leaves_to_be_deleted():
         a_recorded(4, 600, mps=(30, 20_000), at=60, models=("H200",)),
     )
     world = played(week, nodes=[a_node(a_gpu(), a_gpu(board="L40S-48GB"))], order=OrderMode.FIFO)
-    assert world.fates["1"].stopped == world.fates["2"].stopped == 1
-    assert world.fates["3"].started_at == SINCE + 60
-    assert world.fates["4"].started_at == SINCE + 60 + CARVE_SECONDS
+    assert world.outcomes["1"].stopped == world.outcomes["2"].stopped == 1
+    assert world.outcomes["3"].started_at == SINCE + 60
+    assert world.outcomes["4"].started_at == SINCE + 60 + CARVE_SECONDS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract.phrase import Phrase, one_after_another
+from agents.contract.phrase import Phrase, joined_sentences
 from agents.mps.control import ControlCode
 from agents.mps.refusals import ShareCode
 from agents.nvml.errors import NvmlCode
@@ -140,10 +140,10 @@ def test_a_phrase_refuses_a_template_whose_value_is_missing():
 
 
 def test_sentences_one_after_another_stay_phrases():
-    both = one_after_another([Phrase("memory"), "disk"])
+    both = joined_sentences([Phrase("memory"), "disk"])
     assert both == "memory; disk"
     assert isinstance(both, Phrase)
-    assert one_after_another([]) == ""
+    assert joined_sentences([]) == ""
 
 
 def test_every_status_of_history_has_a_chinese_word():
