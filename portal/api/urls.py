@@ -1,4 +1,4 @@
-"""The routes of REST v1. tests/integration/test_api_rights.py has a row for every one of them."""
+"""All routes of REST v1. tests/integration/test_api_rights.py has a row for each of them."""
 
 from csp.decorators import csp_replace
 from django.urls import path, re_path
@@ -7,15 +7,18 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api.accounts import projects, tokens
-from portal.api.catalogue import images, templates
-from portal.api.inventory import devices, nodes, partitions
-from portal.api.jobs import actions as job_actions
-from portal.api.jobs import bulk_cancel as bulk
-from portal.api.jobs import event_stream as watch
+from portal.api.devices import views as devices
+from portal.api.images import views as images
+from portal.api.jobs import action_views as job_actions
+from portal.api.jobs import bulk_cancel_views, event_stream
 from portal.api.jobs import views as jobs
 from portal.api.me import views as me
+from portal.api.nodes import views as nodes
+from portal.api.partitions import views as partitions
+from portal.api.projects import views as projects
 from portal.api.quotas import views as quotas
+from portal.api.templates import views as templates
+from portal.api.tokens import views as tokens
 from portal.api.usage import views as usage
 from portal.api.webhooks import views as webhooks
 from portal.api.what_ifs import views as what_ifs
@@ -26,24 +29,24 @@ app_name = "api"
 
 @extend_schema(exclude=True)
 class NoRoute(APIView):
-    """Everything else under /api/v1/: a problem, not a page."""
+    """Any other address under /api/v1/: a problem, not a page."""
 
     authentication_classes = []
     permission_classes = []
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
-        raise Refused("not_found", "There is no such address. See /api/v1/docs/", "", 404)
+        raise Refused("not_found", "No such address. See /api/v1/docs/", "", 404)
 
 
-# Swagger UI sets style elements and attributes: loosened for its page only.
+# Swagger UI sets style elements and attributes, so only its page may use inline styles.
 DOCS = csp_replace({"style-src": ["'self'", "'unsafe-inline'"]})(
     SpectacularSwaggerSplitView.as_view(url_name="api:schema")
 )
 
 urlpatterns = [
     path("jobs", jobs.JobList.as_view(), name="jobs"),
-    path("jobs/cancel", bulk.JobsCancel.as_view(), name="jobs-cancel"),
-    path("jobs/<str:job>", jobs.JobOne.as_view(), name="job"),
+    path("jobs/cancel", bulk_cancel_views.BulkCancel.as_view(), name="jobs-cancel"),
+    path("jobs/<str:job>", jobs.JobDetail.as_view(), name="job"),
     path("jobs/<str:job>/cancel", job_actions.JobCancel.as_view(), name="job-cancel"),
     path("jobs/<str:job>/extend", job_actions.JobExtend.as_view(), name="job-extend"),
     path("jobs/<str:job>/retry", job_actions.JobRetry.as_view(), name="job-retry"),
@@ -54,10 +57,10 @@ urlpatterns = [
     path("jobs/<str:job>/refuse", job_actions.JobRefuse.as_view(), name="job-refuse"),
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),
-    path("events/stream", watch.EventStream.as_view(), name="event-stream"),
-    path("me", me.Me.as_view(), name="me"),
+    path("events/stream", event_stream.EventStream.as_view(), name="event-stream"),
+    path("me", me.MeView.as_view(), name="me"),
     path("nodes", nodes.NodeList.as_view(), name="nodes"),
-    path("nodes/<str:node>", nodes.NodeOne.as_view(), name="node"),
+    path("nodes/<str:node>", nodes.NodeDetail.as_view(), name="node"),
     path("nodes/<str:node>/cordon", nodes.NodeCordon.as_view(), name="node-cordon"),
     path("nodes/<str:node>/uncordon", nodes.NodeUncordon.as_view(), name="node-uncordon"),
     path("nodes/<str:node>/retire", nodes.NodeRetire.as_view(), name="node-retire"),
@@ -73,7 +76,7 @@ urlpatterns = [
     path("partition-preview", partitions.PartitionPreview.as_view(), name="partition-preview"),
     path("slices", devices.SliceList.as_view(), name="slices"),
     path("projects", projects.ProjectList.as_view(), name="projects"),
-    path("projects/<str:project>", projects.ProjectOne.as_view(), name="project"),
+    path("projects/<str:project>", projects.ProjectDetail.as_view(), name="project"),
     path("projects/<str:project>/images", images.ProjectImages.as_view(), name="project-images"),
     path(
         "projects/<str:project>/members/<str:user>",
@@ -84,11 +87,11 @@ urlpatterns = [
     path("quotas/<str:project>", quotas.ProjectQuota.as_view(), name="project-quota"),
     path("quotas/<str:project>/<str:user>", quotas.UserQuota.as_view(), name="user-quota"),
     path("templates", templates.TemplateList.as_view(), name="templates"),
-    path("templates/<str:template>", templates.TemplateOne.as_view(), name="template"),
+    path("templates/<str:template>", templates.TemplateDetail.as_view(), name="template"),
     path("tokens", tokens.TokenList.as_view(), name="tokens"),
-    path("tokens/<str:token>", tokens.TokenOne.as_view(), name="token"),
+    path("tokens/<str:token>", tokens.TokenDetail.as_view(), name="token"),
     path("webhooks", webhooks.WebhookList.as_view(), name="webhooks"),
-    path("webhooks/<str:webhook>", webhooks.WebhookOne.as_view(), name="webhook"),
+    path("webhooks/<str:webhook>", webhooks.WebhookDetail.as_view(), name="webhook"),
     path("webhooks/<str:webhook>/test", webhooks.WebhookTest.as_view(), name="webhook-test"),
     path(
         "webhooks/<str:webhook>/deliveries",
@@ -100,9 +103,9 @@ urlpatterns = [
         webhooks.WebhookRedeliver.as_view(),
         name="webhook-redeliver",
     ),
-    path("usage", usage.UsageOne.as_view(), name="usage"),
+    path("usage", usage.UsageView.as_view(), name="usage"),
     path("what-ifs", what_ifs.WhatIfList.as_view(), name="what-ifs"),
-    path("what-ifs/<str:what_if>", what_ifs.WhatIfOne.as_view(), name="what-if"),
+    path("what-ifs/<str:what_if>", what_ifs.WhatIfDetail.as_view(), name="what-if"),
     path("what-ifs/<str:what_if>/cancel", what_ifs.WhatIfCancel.as_view(), name="what-if-cancel"),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("docs/", DOCS, name="docs"),

@@ -6,8 +6,10 @@ import typer
 from typer.completion import get_completion_script
 from typer.core import TyperGroup
 
-from portal.cli.commands import admin, change, cluster, logs, people, session, submit
+from portal.cli.commands import actions as change
+from portal.cli.commands import admin, cluster, logs, session, submit
 from portal.cli.commands import inspect as look
+from portal.cli.commands import usage as people
 from portal.cli.context import Tools, own_version
 from portal.cli.exit_codes import Exit, Failed
 from portal.cli.output import show_failure

@@ -12,7 +12,7 @@ import django
 if __name__ == "__main__":
     django.setup()
 
-from portal.api.protocol.authentication import CallThrottle
+from portal.api.protocol.throttling import CallThrottle
 
 
 def let_through(calls: int, most: int) -> int:

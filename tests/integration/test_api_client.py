@@ -12,7 +12,7 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from portal.accounts.models import Project, Scope
+from portal.accounts.models import Project, TokenScope
 from portal.accounts.services import MAX_TOKEN_TTL, token_create
 from tests.support.rows import a_node, a_project, a_request, a_user
 
@@ -64,7 +64,7 @@ def client(made: Path, monkeypatch: pytest.MonkeyPatch):
     a_node("n1")
     olga = a_user("olga")
     a_project("vision", olga)
-    _, token = token_create(user=olga, name="t", scope=Scope.WRITE, ttl=MAX_TOKEN_TTL)
+    _, token = token_create(user=olga, name="t", scope=TokenScope.WRITE, ttl=MAX_TOKEN_TTL)
     monkeypatch.syspath_prepend(str(made))
     module = importlib.import_module("tessera_client")
     client = module.AuthenticatedClient(base_url="http://testserver", token=token)
@@ -84,13 +84,13 @@ def operation(name: str, noun: str = "jobs"):
 
 def test_the_typed_client_submits_reads_lists_and_cancels_a_job(client):
     models = importlib.import_module("tessera_client.models")
-    body = models.JobRequestBody.from_dict(a_request(Project.objects.get(slug="vision")))
+    body = models.JobRequest.from_dict(a_request(Project.objects.get(slug="vision")))
     submitted = operation("job_submit").sync_detailed(client=client, body=body)
     assert submitted.status_code == 201
     job = submitted.parsed
-    assert isinstance(job, models.JobWhole) and job.status == models.JobStatus.QUEUED
+    assert isinstance(job, models.Job) and job.status == models.JobStatus.QUEUED
     shown = operation("job_show").sync(job.id, client=client)
-    assert isinstance(shown, models.JobWhole) and shown.uid == job.uid
+    assert isinstance(shown, models.Job) and shown.uid == job.uid
     listed = operation("job_list").sync(client=client, name="sum")
     assert [row.id for row in listed.results] == [job.id]
     ended = operation("job_cancel").sync(job.id, client=client)
@@ -115,7 +115,7 @@ def test_the_typed_client_keeps_a_template_from_the_version_it_read(client):
     request = a_request(Project.objects.get(slug="vision"))
     wanted = {"name": "Train", "project": "vision", "request": request}
     save = operation("template_save", "templates").sync_detailed
-    body = models.TemplateBody.from_dict(wanted)
+    body = models.TemplateRequest.from_dict(wanted)
     made, again = (save(client=client, body=body, idempotency_key="k-1") for _ in range(2))
     assert (made.status_code, again.parsed) == (201, made.parsed)
     listed = operation("template_list", "templates").sync(client=client, project="vision")

@@ -108,7 +108,7 @@ def test_a_call_that_failed_leaves_the_key_free(client, vision, monkeypatch):
         raise RuntimeError
 
     with monkeypatch.context() as broken:
-        broken.setattr(job_views, "created", fails)
+        broken.setattr(job_views, "created_response", fails)
         assert submit(client, vision).status_code == 500
     assert submit(client, vision).status_code == 201
     assert Job.objects.count() == 1

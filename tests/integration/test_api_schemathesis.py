@@ -28,10 +28,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from portal.accounts.models import Membership, Project, Role, Scope, User
+from portal.accounts.models import Membership, Project, Role, TokenScope, User
 from portal.accounts.services import token_create
 from portal.api.jobs import views as job_views
-from portal.api.protocol.authentication import CallThrottle, SubmitThrottle
+from portal.api.protocol.throttling import CallThrottle, SubmitThrottle
 from portal.api.urls import urlpatterns
 from portal.catalogue.models import Template
 from portal.webhooks.models import Delivery, Endpoint
@@ -99,8 +99,8 @@ def a_pair(schema: Any) -> Two:
     node = a_node("n1")
     running = a_job(holda, hidden, name="secret-job-7731")
     settle(node)
-    token, wide = token_create(user=holda, name="t", scope=Scope.ADMIN, ttl=timedelta(days=1))
-    _, foreign = token_create(user=ott, name="t", scope=Scope.ADMIN, ttl=timedelta(days=1))
+    token, wide = token_create(user=holda, name="t", scope=TokenScope.ADMIN, ttl=timedelta(days=1))
+    _, foreign = token_create(user=ott, name="t", scope=TokenScope.ADMIN, ttl=timedelta(days=1))
     names = _rows(holda, hidden) | {
         "job": running.label,
         "node": "n1",

@@ -6,7 +6,7 @@ import pytest
 from django.core.cache import cache
 from rest_framework.test import APIClient
 
-from portal.api.protocol.authentication import CallThrottle
+from portal.api.protocol.throttling import CallThrottle
 from portal.catalogue.models import Template
 from portal.inventory.models import Node
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user

@@ -14,9 +14,7 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, User
-from portal.api.jobs import event_stream as watch
-from portal.api.jobs import long_poll as waiting
-from portal.api.jobs.event_stream import Watcher, events
+from portal.api.jobs import event_stream, long_poll
 from portal.api.jobs.long_poll import wait_for_event
 from portal.audit.models import Event
 from portal.audit.transitions import event_record
@@ -31,9 +29,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def hurried(monkeypatch):
     """The same loops without their waits."""
     cache.clear()
-    monkeypatch.setattr(watch, "PACE_SECONDS", 0)
-    monkeypatch.setattr(watch, "HEARTBEAT_SECONDS", 0.05)
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(event_stream, "PACE_SECONDS", 0)
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(long_poll, "CHECK_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -43,13 +41,13 @@ def job() -> Job:
     return a_job(olga, a_project("vision", olga))
 
 
-def of(user: User, *, job: int | None = None, since: int = 0) -> Watcher:
-    return Watcher(user.pk, None, job, since)
+def of(user: User, *, job: int | None = None, since: int = 0) -> EventSubscriber:
+    return EventSubscriber(user.pk, None, job, since)
 
 
-async def _messages(watcher: Watcher, wanted: int, change=None) -> list[str]:
+async def _messages(subscriber: EventSubscriber, wanted: int, change=None) -> list[str]:
     found: list[str] = []
-    async with aclosing(events(watcher)) as stream:
+    async with aclosing(messages(subscriber)) as stream:
         async for message in stream:
             if message.startswith("id:"):
                 found.append(message)
@@ -64,10 +62,10 @@ async def _messages(watcher: Watcher, wanted: int, change=None) -> list[str]:
     return found
 
 
-def told(watcher: Watcher, wanted: int = 999, change=None) -> list[tuple[int, dict]]:
+def told(subscriber: EventSubscriber, wanted: int = 999, change=None) -> list[tuple[int, dict]]:
     """(id, data) of what is sent until `wanted` have come or nothing is left; after the first beat
     the change is made."""
-    lines = [m.splitlines() for m in asyncio.run(_messages(watcher, wanted, change))]
+    lines = [m.splitlines() for m in asyncio.run(_messages(subscriber, wanted, change))]
     return [(int(one[0][4:]), json.loads(one[2][6:])) for one in lines]
 
 
@@ -96,7 +94,7 @@ def test_a_client_that_comes_back_gets_only_what_it_has_not_seen(job):
 
 
 def test_an_event_that_was_numbered_earlier_but_committed_later_is_not_lost(job):
-    watcher = of(job.owner)
+    subscriber = of(job.owner)
     late = event_record(job, "late", "numbered first")
     number = late.pk
     late.delete()
@@ -107,7 +105,7 @@ def test_an_event_that_was_numbered_earlier_but_committed_later_is_not_lost(job)
             id=number, at=job.submitted_at, noun="job", noun_id="1", job=job, code="late", actor="x"
         )
 
-    found = told(watcher, len(ids(job)) + 1, commits)
+    found = told(subscriber, len(ids(job)) + 1, commits)
     assert [data["code"] for _, data in found][-2:] == ["early", "late"]
     assert len({number for number, _ in found}) == len(found)
 
@@ -167,11 +165,11 @@ def test_what_came_after_an_event_that_is_not_kept_is_not_told_as_if_it_were_all
 
 
 def test_a_stream_ends_when_the_server_goes_down(job, monkeypatch):
-    monkeypatch.setattr(watch, "HEARTBEAT_SECONDS", 60)
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 60)
 
     async def until_it_ends() -> list[str]:
         found: list[str] = []
-        async with aclosing(events(of(job.owner, since=ids_seen))) as stream:
+        async with aclosing(messages(of(job.owner, since=ids_seen))) as stream:
             async for part in stream:
                 found.append(part)
                 asyncio.get_running_loop().call_later(0.05, listener().drain)
@@ -192,9 +190,9 @@ def test_a_long_poll_answers_when_the_server_goes_down(job, monkeypatch):
         return real(row)
 
     drained: list[int] = []
-    real = waiting.newest_event_id
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 60)
-    monkeypatch.setattr(waiting, "newest_event", drains)
+    real = long_poll.newest_event_id
+    monkeypatch.setattr(long_poll, "CHECK_SECONDS", 60)
+    monkeypatch.setattr(long_poll, "newest_event", drains)
     wait_for_event(job, None, 3600)
     assert drained, "it answered without a look"
 
@@ -211,7 +209,7 @@ def test_a_long_poll_answers_at_once_where_there_is_something_new(job):
 
 def test_a_long_poll_is_woken_by_an_event(job, monkeypatch):
     looks = []
-    real = waiting.newest_event_id
+    real = long_poll.newest_event_id
 
     def look(row: Job) -> int:
         looks.append(row.pk)
@@ -219,7 +217,7 @@ def test_a_long_poll_is_woken_by_an_event(job, monkeypatch):
             event_record(row, "later", "it happened")
         return real(row)
 
-    monkeypatch.setattr(waiting, "newest_event", look)
+    monkeypatch.setattr(long_poll, "newest_event", look)
     client = APIClient()
     client.force_login(job.owner)
     before = ids(job)[-1]
@@ -228,7 +226,7 @@ def test_a_long_poll_is_woken_by_an_event(job, monkeypatch):
 
 
 def test_a_long_poll_of_a_job_that_is_over_does_not_wait(job, monkeypatch):
-    monkeypatch.setattr(waiting, "newest_event", None)
+    monkeypatch.setattr(long_poll, "newest_event", None)
     client = APIClient()
     client.force_login(job.owner)
     assert client.post(f"/api/v1/jobs/{job.label}/cancel").status_code == 200

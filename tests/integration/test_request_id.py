@@ -12,8 +12,8 @@ from django.core.cache import cache
 from django.test import AsyncClient, Client
 
 from portal import health
-from portal.api.inventory import nodes
-from portal.request_id import PLAIN, WithRequestId
+from portal.api.nodes import views as node_views
+from portal.request_id import PLAIN, RequestIdFilter
 from portal.settings.base import LOGGING
 from tests.support.rows import a_user
 
@@ -34,7 +34,7 @@ def log() -> Iterator[io.StringIO]:
     """What the log of an installation says."""
     lines, root = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(lines)
-    handler.addFilter(WithRequestId())
+    handler.addFilter(RequestIdFilter())
     handler.setFormatter(logging.Formatter(LOGGING["formatters"]["line"]["format"]))
     root.addHandler(handler)
     yield lines
@@ -81,7 +81,7 @@ def test_a_failure_of_a_page_shows_the_name_that_the_log_has(client, log, monkey
 
 
 def test_a_failure_of_rest_is_a_problem_with_the_name(client, monkeypatch):
-    monkeypatch.setattr(nodes, "nodes", fails)
+    monkeypatch.setattr(node_views, "nodes", fails)
     answer = client.get("/api/v1/nodes")
     problem = answer.json()
     assert (answer.status_code, answer["Content-Type"]) == (500, "application/problem+json")

@@ -137,7 +137,7 @@ def test_a_part_that_dies_ends_the_whole_and_is_named(tmp_path):
         agents = [
             pid
             for pid, words in left_of(var).items()
-            if "-m agents run" in words and "node-b" in words and "tether" not in words
+            if "-m agents run" in words and "node-b" in words and "child_guard" not in words
         ]
         assert len(agents) == 1
         os.kill(agents[0], signal.SIGKILL)

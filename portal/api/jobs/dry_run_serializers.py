@@ -86,7 +86,7 @@ class DryRunSerializer(serializers.Serializer[Any]):
     )
     alternatives = AlternativeSerializer(
         many=True,
-        help_text="changed requests that would start now; for an impossible one, that could run at all",
+        help_text="changed requests that would start now (if impossible: could run at all)",
     )
     request = serializers.DictField(help_text="the request with all defaults filled in")
 
@@ -108,13 +108,13 @@ def dry_run_data(result: DryRunResult) -> dict[str, Any]:
         "gpu_hours": str(gpu_hours(result.unit_seconds)),
         "estimate": estimate_data(estimate_as_dict(result.estimate)) if result.estimate else None,
         "no_estimate": no_estimate_data(reason_for_none),
-        "limits": [_limit(effect) for effect in result.limits],
+        "limits": [_limit_data(effect) for effect in result.limits],
         "alternatives": [alternative.as_dict() for alternative in result.alternatives],
         "request": request_as_dict(result.request),
     }
 
 
-def _limit(effect: LimitEffect) -> dict[str, Any]:
+def _limit_data(effect: LimitEffect) -> dict[str, Any]:
     return {
         "of": "budget" if effect.is_budget else "quota",
         "user": effect.user,

@@ -1,10 +1,10 @@
-"""Requests that work, for the schema and its page."""
+"""Examples of job requests and a dry run, for the schema and its page."""
 
 from drf_spectacular.utils import OpenApiExample
 
 SUBMIT_EXAMPLES = [
     OpenApiExample(
-        "one MIG slice",
+        "One MIG slice",
         value={
             "project": "vision",
             "name": "train-small",
@@ -18,7 +18,7 @@ SUBMIT_EXAMPLES = [
         request_only=True,
     ),
     OpenApiExample(
-        "two nodes with four GPUs each",
+        "Two nodes with four GPUs each",
         value={
             "project": "vision",
             "name": "train-ddp",
@@ -36,26 +36,55 @@ SUBMIT_EXAMPLES = [
     ),
 ]
 
-TEMPLATE_EXAMPLE = OpenApiExample(
-    "of a project",
+DRY_RUN_EXAMPLE = OpenApiExample(
+    "it would start now (dry_run=true)",
     value={
-        "name": "Small training",
-        "description": "One slice for two hours",
-        "project": "vision",
+        "possible": True,
+        "verdict": "now",
+        "as_of": "2026-11-20T09:30:00Z",
+        "reason": None,
+        "approval": None,
+        "placement": [
+            {
+                "rank": 0,
+                "node": "gpu-a1",
+                "gpu": 2,
+                "kind": "mig",
+                "profile": "1g.18gb",
+                "threads": 0,
+                "memory_mib": 16_384,
+                "units": 8_000,
+                "carved": True,
+            }
+        ],
+        "units": 8_000,
+        "gpu_hours": "0.2858",
+        "estimate": None,
+        "no_estimate": None,
+        "limits": [
+            {
+                "of": "quota",
+                "user": "",
+                "model": "",
+                "used": 692_000,
+                "would_be": 700_000,
+                "limit": 896_000,
+                "is_over": False,
+                "ends_at": None,
+            }
+        ],
+        "alternatives": [],
         "request": {
+            "project": "vision",
+            "name": "train-small",
             "image": "pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime",
-            "command": ["python", "train.py"],
+            "command": ["python", "train.py", "--epochs", "3"],
             "device": {"mig": "1g.18gb"},
+            "cpu": "4",
+            "memory": "16GiB",
             "time_limit": "2h",
         },
     },
-    request_only=True,
-)
-TEMPLATE_CHANGE_EXAMPLE = OpenApiExample(
-    "its name alone", value={"name": "Small training, two hours"}, request_only=True
-)
-IMAGES_EXAMPLE = OpenApiExample(
-    "two families of images",
-    value={"rule": "listed", "patterns": ["pytorch/pytorch:2.*", "registry.example/vision/*"]},
-    request_only=True,
+    response_only=True,
+    status_codes=["200"],
 )

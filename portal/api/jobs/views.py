@@ -87,7 +87,7 @@ class JobDetail(ApiView):
         operation_id="job_show", parameters=[WaitQuerySerializer], responses=JobSerializer
     )
     def get(self, request: ApiRequest, job: str) -> Response:
-        """One job. With `wait`, as soon as it has an event after `since`, or when the time is up."""
+        """One job. With `wait`: as soon as it has an event after `since`, or when time is up."""
         query = request.validated_query(WaitQuerySerializer)
         row = job_visible(request.caller, job)
         if query["wait"] and JobStatus(row.status) not in JOB_FINAL:

@@ -32,7 +32,9 @@ class GpuPartitionChangeSerializer(serializers.Serializer[Any]):
     node = serializers.CharField()
     gpu = serializers.IntegerField(source="index")
     gpu_uuid = serializers.CharField(source="uuid")
-    mode = serializers.ChoiceField(choices=choices_from_enum(GpuMode), help_text="mode after the pass")
+    mode = serializers.ChoiceField(
+        choices=choices_from_enum(GpuMode), help_text="mode after the pass"
+    )
     before = GpuPartSerializer(many=True)
     after = GpuPartSerializer(many=True)
     steps = PartitionStepSerializer(many=True)

@@ -1,4 +1,4 @@
-"""No list is sent twice: an ETag of the bytes, and 304 where the client has them."""
+"""Conditional GET for lists: an ETag of the bytes, and 304 if the client has them."""
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -8,18 +8,19 @@ PREFIX = "/api/v1/"
 
 
 class ConditionalLists(ConditionalGetMiddleware):
-    """Answers to GET under /api/v1/ get an ETag of their bytes, and 304 where the client has them.
+    """Adds an ETag of the bytes to GET responses under /api/v1/, and answers 304 if it matches.
 
-    What has a version of its own (a node, a quota) is always sent: parts of it change without it.
+    A resource with its own version (a node, a quota) is always sent: parts of it change without a
+    new version.
     """
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
-        is_mine = request.path_info.startswith(PREFIX) and response.status_code == 200
-        if not is_mine or response.streaming or response.has_header("ETag"):
+        is_rest = request.path_info.startswith(PREFIX) and response.status_code == 200
+        if not is_rest or response.streaming or response.has_header("ETag"):
             return response
-        # If-Match on a GET has no meaning here, and must not give a page instead of a problem.
+        # If-Match has no meaning on these GETs, and Django would answer it with an HTML 412.
         request.META.pop("HTTP_IF_MATCH", None)
-        answer: HttpResponseBase = super().process_response(request, response)
-        return answer
+        conditional: HttpResponseBase = super().process_response(request, response)
+        return conditional

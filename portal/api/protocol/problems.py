@@ -1,4 +1,4 @@
-"""Every refusal of REST as RFC 9457 problem+json: one handler, one shape, stable codes."""
+"""Every refusal of REST as RFC 9457 problem+json: one handler, one format, stable codes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,122 +14,125 @@ from scheduler.core.request import RequestRefused
 
 CONTENT_TYPE = "application/problem+json"
 TITLES = {
-    400: "The request is not right",
-    401: "Sign in first",
+    400: "Invalid request",
+    401: "Authentication required",
     403: "Not allowed",
     404: "Not found",
-    405: "This method is not offered here",
+    405: "Method not allowed",
     409: "Conflict",
-    410: "It is no longer kept",
-    412: "It was changed meanwhile",
-    413: "The body is too large",
-    415: "Only JSON is read",
-    422: "The request cannot be carried out",
-    428: "Say which version you have seen",
+    410: "Expired",
+    412: "Changed since you read it",
+    413: "Request body too large",
+    415: "Unsupported media type",
+    422: "Request cannot be processed",
+    428: "If-Match required",
     429: "Too many requests",
-    500: "The portal failed to answer",
+    500: "Internal server error",
 }
 
 
 class BodyTooLarge(exceptions.APIException):
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     default_code = "too_large"
-    default_detail = "A body has at most 1 MiB"
+    default_detail = "A request body may have at most 1 MiB"
 
 
-class Malformed(exceptions.ParseError):
+class MalformedBody(exceptions.ParseError):
     default_code = "malformed"
-    default_detail = "The body is not JSON"
+    default_detail = "The request body is not valid JSON"
 
 
 class VersionMissing(exceptions.APIException):
     status_code = status.HTTP_428_PRECONDITION_REQUIRED
     default_code = "version_missing"
-    default_detail = "Send If-Match with the ETag you have read, or If-None-Match: * for a new one"
+    default_detail = (
+        "Send If-Match with the ETag that you read, or If-None-Match: * to create a new one"
+    )
 
 
 class VersionStale(exceptions.APIException):
-    """Both versions go with the refusal: the row as it is now, and what was sent for it."""
+    """The refusal carries both versions: the row as it is now (`current`) and the change `sent`."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
     default_code = "version_stale"
-    default_detail = "Somebody changed it since you read it. Read it again"
+    default_detail = "It has changed since you read it. Read it again"
 
     def __init__(self, current: Any, etag: str, sent: Any, detail: str | None = None) -> None:
         super().__init__(detail)
         self.current, self.etag, self.sent = current, etag, sent
 
 
-def handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's EXCEPTION_HANDLER. None, that is a server error, for what nobody foresaw."""
-    # DRF's views read the settings, which name this module.
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """DRF's EXCEPTION_HANDLER. None, which is a server error, for an unexpected exception."""
+    # Imported late: DRF's views read the settings, which name this module.
     from rest_framework.views import set_rollback  # noqa: PLC0415
 
     path = context["request"].path
     match error:
         case Refused():
-            fields = _one(error.field, error.code, error.sentence)
-            answer = _problem(error.status, error.code, error.sentence, path, fields)
+            fields = _field_list(error.field, error.code, error.sentence)
+            response = _problem(error.status, error.code, error.sentence, path, fields)
             if error.retry_seconds:
-                answer["Retry-After"] = str(error.retry_seconds)
+                response["Retry-After"] = str(error.retry_seconds)
         case RequestRefused():
             fields = [_field(e.field, e.code, e.sentence) for e in error.errors]
-            answer = _problem(400, "request_invalid", _join(fields), path, fields)
+            response = _problem(400, "request_invalid", _join(fields), path, fields)
         case exceptions.ValidationError():
             fields = list(_flat(error.get_full_details()))
-            answer = _problem(400, "invalid", _join(fields), path, fields)
+            response = _problem(400, "invalid", _join(fields), path, fields)
         case Http404():
-            answer = _problem(404, "not_found", "There is no such thing here", path)
+            response = _problem(404, "not_found", "There is no such resource", path)
         case PermissionDenied():
-            answer = _problem(403, "forbidden", str(error) or "You may not do this", path)
+            detail = str(error) or "You are not allowed to do this"
+            response = _problem(403, "forbidden", detail, path)
         case RequestDataTooBig():
-            answer = _known(BodyTooLarge(), path)
+            response = _from_api_exception(BodyTooLarge(), path)
         case exceptions.APIException():
-            answer = _known(error, path)
+            response = _from_api_exception(error, path)
         case _:
             return None
     set_rollback()
-    return answer
+    return response
 
 
-def _known(error: exceptions.APIException, path: str) -> Response:
+def _from_api_exception(error: exceptions.APIException, path: str) -> Response:
     code = str(getattr(error.detail, "code", error.default_code))
     code = {"permission_denied": "forbidden", "parse_error": "malformed"}.get(code, code)
-    answer = _problem(error.status_code, code, str(error.detail), path)
+    response = _problem(error.status_code, code, str(error.detail), path)
     if challenge := getattr(error, "auth_header", None):
-        answer["WWW-Authenticate"] = challenge
+        response["WWW-Authenticate"] = challenge
     if wait := getattr(error, "wait", None):
-        answer["Retry-After"] = str(int(wait) + 1)
+        response["Retry-After"] = str(int(wait) + 1)
     if isinstance(error, VersionStale):
-        answer.data |= {"current": error.current, "sent": error.sent}
-        answer["ETag"] = error.etag
-    return answer
+        response.data |= {"current": error.current, "sent": error.sent}
+        response["ETag"] = error.etag
+    return response
 
 
-def body_of(
-    code: int, word: str, detail: str, path: str, fields: list[dict[str, str]] | None = None
+def problem_body(
+    status_code: int, code: str, detail: str, path: str, fields: list[dict[str, str]] | None = None
 ) -> dict[str, Any]:
-    """A problem as it is sent, with the name under which the log has the request."""
+    """A problem as it is sent, with the request id that the log lines carry."""
     return {
-        "type": f"urn:tessera:problem:{word}",
-        "title": TITLES.get(code, "Refused"),
-        "status": code,
+        "type": f"urn:tessera:problem:{code}",
+        "title": TITLES.get(status_code, "Refused"),
+        "status": status_code,
         "detail": detail,
         "instance": path,
-        "code": word,
+        "code": code,
         "errors": fields or [],
         "request_id": request_id(),
     }
 
 
 def _problem(
-    code: int, word: str, detail: str, path: str, fields: list[dict[str, str]] | None = None
+    status_code: int, code: str, detail: str, path: str, fields: list[dict[str, str]] | None = None
 ) -> Response:
-    body = body_of(code, word, detail, path, fields)
-    return Response(body, status=code, content_type=CONTENT_TYPE)
+    body = problem_body(status_code, code, detail, path, fields)
+    return Response(body, status=status_code, content_type=CONTENT_TYPE)
 
 
-def _one(field: str, code: str, message: str) -> list[dict[str, str]]:
+def _field_list(field: str, code: str, message: str) -> list[dict[str, str]]:
     return [_field(field, code, message)] if field else []
 
 
@@ -142,7 +145,7 @@ def _join(fields: list[dict[str, str]]) -> str:
 
 
 def _flat(details: Any, field: str = "") -> Iterator[dict[str, str]]:
-    """DRF's nested details as one list, with dotted field names."""
+    """DRF's nested details as a flat list, with dotted field names."""
     if isinstance(details, list):
         for detail in details:
             yield from _flat(detail, field)

@@ -1,4 +1,4 @@
-"""Versions of rows as ETag and If-Match: no stale change overwrites another."""
+"""Row versions as ETag and If-Match, so that no stale change overwrites a newer one."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,55 +18,55 @@ IF_MATCH = OpenApiParameter(
     "If-Match",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="the ETag that was read; 412 where it is stale, 428 where it is missing",
+    description="The ETag that you read. 412 if it is stale, 428 if the header is missing",
 )
 IF_MATCH_OPTIONAL = OpenApiParameter(
     "If-Match",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="the ETag that was read: 412 where it is stale; without it, whatever is there",
+    description="The ETag that you read: 412 if it is stale. Without it, any version matches",
 )
 ETAG = OpenApiParameter(
     "ETag",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
     response=[200],
-    description="the version, for If-Match",
+    description="The version, for If-Match",
 )
 
 
-def version_seen(request: Request, *, is_needed: bool) -> str | None:
-    """The version in If-Match. Raises VersionMissing where it is needed and there is none."""
+def if_match(request: Request, *, is_required: bool) -> str | None:
+    """The version in If-Match, or None. Raises VersionMissing if it is required."""
     match = QUOTED.fullmatch(request.headers.get("If-Match", "").strip())
     if match is None:
-        if is_needed:
+        if is_required:
             raise VersionMissing
         return None
     return match[1]
 
 
 @overload
-def number_seen(request: Request) -> int: ...
+def if_match_number(request: Request) -> int: ...
 @overload
-def number_seen(request: Request, *, is_needed: bool) -> int | None: ...
-def number_seen(request: Request, *, is_needed: bool = True) -> int | None:
-    """The same, where versions are numbers. Raises VersionMissing."""
-    seen = version_seen(request, is_needed=is_needed)
-    if seen is None:
+def if_match_number(request: Request, *, is_required: bool) -> int | None: ...
+def if_match_number(request: Request, *, is_required: bool = True) -> int | None:
+    """`if_match` for versions that are numbers. Raises VersionMissing."""
+    version = if_match(request, is_required=is_required)
+    if version is None:
         return None
-    if not NUMBER.fullmatch(seen):
+    if not NUMBER.fullmatch(version):
         raise VersionMissing
-    return int(seen)
+    return int(version)
 
 
 @contextmanager
-def both_versions(sent: Any, now: Callable[[], tuple[Any, int]]) -> Iterator[None]:
-    """Where a service finds the version stale, its refusal shows what was sent for and, from `now`,
-    the row as it is with its version. Raises VersionStale."""
+def stale_version_shown(sent: Any, current: Callable[[], tuple[Any, int]]) -> Iterator[None]:
+    """Turn a service's `version_stale` into VersionStale, with the change that was `sent` and the
+    row's data and version from `current`."""
     try:
         yield
     except Refused as refused:
         if refused.code != "version_stale":
             raise
-        current, version = now()
-        raise VersionStale(current, f'"{version}"', sent, refused.sentence) from refused
+        row, version = current()
+        raise VersionStale(row, f'"{version}"', sent, refused.sentence) from refused

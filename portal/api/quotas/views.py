@@ -1,145 +1,126 @@
-"""Quotas over REST. A change names the version it was made from (If-Match), or gets 412 or 428."""
+"""REST views of quotas. A change names the version it was made from (If-Match)."""
 
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
-from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from portal.accounts.models import Project, Scope, User
-from portal.accounts.rights import require_platform_admin, require_project_admin
-from portal.api.accounts.projects import project_visible, user_named
-from portal.api.protocol.authentication import caller
-from portal.api.protocol.openapi import listing
-from portal.api.protocol.versions import ETAG, IF_MATCH, both_versions, number_seen
+from portal.accounts.models import Project, TokenScope, User
+from portal.accounts.selectors import active_user, visible_project
+from portal.api.protocol.openapi import list_response
+from portal.api.protocol.permissions import IsPlatformAdmin, IsProjectAdmin, SeesProject
+from portal.api.protocol.requests import ApiRequest
+from portal.api.protocol.versions import ETAG, IF_MATCH, if_match_number, stale_version_shown
+from portal.api.protocol.views import ApiView
+from portal.api.quotas.serializers import (
+    QuotaQuerySerializer,
+    QuotaRequestSerializer,
+    QuotaSerializer,
+)
 from portal.errors import Refused
 from portal.quotas.models import Quota
-from portal.quotas.selectors import quotas_of
-from portal.quotas.services import MAX_LIMIT_UNITS, quota_set
+from portal.quotas.selectors import visible_quotas
+from portal.quotas.services import quota_set
 
 IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match", OpenApiTypes.STR, OpenApiParameter.HEADER, description="* for a new quota"
+    "If-None-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="`*` to create a new quota",
 )
 
 
-class QuotaShape(serializers.ModelSerializer[Quota]):
-    project = serializers.CharField(source="project.slug")
-    user = serializers.CharField(source="user.username", default=None, allow_null=True)
-
-    class Meta:
-        model = Quota
-        fields = (
-            "project",
-            "user",
-            "model",
-            "limit_units",
-            "borrow_units",
-            "lend_units",
-            "used_units",
-            "version",
+class QuotaList(ApiView):
+    @extend_schema(operation_id="quota_list", responses=list_response(QuotaSerializer))
+    def get(self, request: ApiRequest) -> Response:
+        """The quotas of your projects; all of them for a platform admin."""
+        return Response(
+            {"results": QuotaSerializer(visible_quotas(request.caller), many=True).data}
         )
 
 
-class QuotaBody(serializers.Serializer[Any]):
-    limit_units = serializers.IntegerField(min_value=0, max_value=MAX_LIMIT_UNITS)
-    model = serializers.CharField(
-        max_length=128, default="", allow_blank=True, help_text="such as H200; empty: of any model"
+class ProjectQuota(ApiView):
+    scopes = {"PUT": TokenScope.ADMIN}
+    permissions = {"PUT": (SeesProject, IsPlatformAdmin)}
+
+    @extend_schema(
+        operation_id="quota_show",
+        parameters=[QuotaQuerySerializer, ETAG],
+        responses=QuotaSerializer,
     )
-    borrow_units = serializers.IntegerField(
-        min_value=0, max_value=MAX_LIMIT_UNITS, required=False, help_text="of projects only"
-    )
-    lend_units = serializers.IntegerField(
-        min_value=0, max_value=MAX_LIMIT_UNITS, required=False, help_text="of projects only"
-    )
-
-
-class QuotaQuery(serializers.Serializer[Any]):
-    model = serializers.CharField(max_length=128, default="", allow_blank=True)
-
-
-class QuotaList(APIView):
-    @extend_schema(operation_id="quota_list", responses=listing(QuotaShape))
-    def get(self, request: Request) -> Response:
-        return Response({"results": QuotaShape(quotas_of(caller(request)), many=True).data})
-
-
-class ProjectQuota(APIView):
-    scopes = {"PUT": Scope.ADMIN}
-
-    @extend_schema(operation_id="quota_show", parameters=[QuotaQuery, ETAG], responses=QuotaShape)
-    def get(self, request: Request, project: str) -> Response:
-        return _shown(_quota(request, project, None))
+    def get(self, request: ApiRequest, project: str) -> Response:
+        """The quota of a whole project."""
+        return _response(_quota(request, project, None))
 
     @extend_schema(
         operation_id="quota_set",
-        request=QuotaBody,
-        responses=QuotaShape,
+        request=QuotaRequestSerializer,
+        responses=QuotaSerializer,
         parameters=[IF_MATCH, IF_NONE_MATCH, ETAG],
     )
-    def put(self, request: Request, project: str) -> Response:
-        row = project_visible(caller(request), project)
-        require_platform_admin(caller(request))
+    def put(self, request: ApiRequest, project: str) -> Response:
+        """Create or change the quota of a project."""
+        row = visible_project(request.caller, project)
         return _set(request, project=row)
 
 
-class UserQuota(APIView):
-    scopes = {"PUT": Scope.ADMIN}
+class UserQuota(ApiView):
+    scopes = {"PUT": TokenScope.ADMIN}
+    permissions = {"PUT": (IsProjectAdmin,)}
 
     @extend_schema(
-        operation_id="user_quota_show", parameters=[QuotaQuery, ETAG], responses=QuotaShape
+        operation_id="user_quota_show",
+        parameters=[QuotaQuerySerializer, ETAG],
+        responses=QuotaSerializer,
     )
-    def get(self, request: Request, project: str, user: str) -> Response:
-        return _shown(_quota(request, project, user))
+    def get(self, request: ApiRequest, project: str, user: str) -> Response:
+        """The quota of one member in a project."""
+        return _response(_quota(request, project, user))
 
     @extend_schema(
         operation_id="user_quota_set",
-        request=QuotaBody,
-        responses=QuotaShape,
+        request=QuotaRequestSerializer,
+        responses=QuotaSerializer,
         parameters=[IF_MATCH, IF_NONE_MATCH, ETAG],
     )
-    def put(self, request: Request, project: str, user: str) -> Response:
-        row = project_visible(caller(request), project)
-        require_project_admin(caller(request), row)
-        return _set(request, project=row, user=user_named(user))
+    def put(self, request: ApiRequest, project: str, user: str) -> Response:
+        """Create or change the quota of one member in a project."""
+        row = visible_project(request.caller, project)
+        return _set(request, project=row, user=active_user(user))
 
 
-def _quota(request: Request, project: str, user: str | None) -> Quota:
-    query = QuotaQuery(data=request.query_params)
-    query.is_valid(raise_exception=True)
-    rows = quotas_of(caller(request)).filter(**query.validated_data)
+def _quota(request: ApiRequest, project: str, user: str | None) -> Quota:
+    query = request.validated_query(QuotaQuerySerializer)
+    rows = visible_quotas(request.caller).filter(**query)
     row = rows.filter(project__slug=project, user__username=user).first()
     if row is None:
         raise Refused("not_found", "There is no such quota, or you may not see it", "", 404)
     return row
 
 
-def _set(request: Request, *, project: Project, user: User | None = None) -> Response:
-    wanted, actor = _wanted(request), caller(request).username
+def _set(request: ApiRequest, *, project: Project, user: User | None = None) -> Response:
+    limits, actor = _requested_limits(request), request.caller.username
 
-    def now() -> tuple[Any, int]:
-        row = Quota.objects.filter(project=project, user=user, model=wanted["model"]).first()
-        return (QuotaShape(row).data, row.version) if row else (None, 0)
+    def current() -> tuple[Any, int]:
+        row = Quota.objects.filter(project=project, user=user, model=limits["model"]).first()
+        return (QuotaSerializer(row).data, row.version) if row else (None, 0)
 
-    with both_versions(request.data, now):
-        return _shown(quota_set(project=project, user=user, actor=actor, **wanted))
+    with stale_version_shown(request.data, current):
+        return _response(quota_set(project=project, user=user, actor=actor, **limits))
 
 
-def _wanted(request: Request) -> dict[str, Any]:
-    """The new limits, and the version that the caller has seen."""
+def _requested_limits(request: ApiRequest) -> dict[str, Any]:
+    """The new limits, and the version they were made from."""
     version = _version(request)
-    body = QuotaBody(data=request.data)
-    body.is_valid(raise_exception=True)
-    return body.validated_data | {"version": version}
+    return request.validated_data(QuotaRequestSerializer) | {"version": version}
 
 
-def _version(request: Request) -> int:
+def _version(request: ApiRequest) -> int:
     if request.headers.get("If-None-Match", "").strip() == "*":
         return 0
-    return number_seen(request)
+    return if_match_number(request)
 
 
-def _shown(quota: Quota) -> Response:
-    return Response(QuotaShape(quota).data, headers={"ETag": f'"{quota.version}"'})
+def _response(quota: Quota) -> Response:
+    return Response(QuotaSerializer(quota).data, headers={"ETag": f'"{quota.version}"'})

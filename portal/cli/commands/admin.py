@@ -8,7 +8,7 @@ import typer
 from portal.cli.availability import node_rows
 from portal.cli.client import at
 from portal.cli.commands.cluster import NODE_COLUMNS
-from portal.cli.commands.people import QUOTA_COLUMNS
+from portal.cli.commands.usage import QUOTA_COLUMNS
 from portal.cli.context import Tools, tools
 from portal.cli.exit_codes import Exit, Failed
 from portal.cli.job_text import columns

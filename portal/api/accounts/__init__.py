@@ -1,1 +1,0 @@
-"""REST: projects, members and API tokens."""

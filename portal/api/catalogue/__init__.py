@@ -1,1 +1,0 @@
-"""REST: request templates and image policies."""

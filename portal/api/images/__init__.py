@@ -1,0 +1,1 @@
+"""REST: image policies of projects."""

@@ -1,1 +1,0 @@
-"""REST: nodes, devices and partitions."""

@@ -1,0 +1,1 @@
+"""REST: partition previews and pins."""

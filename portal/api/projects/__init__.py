@@ -1,0 +1,1 @@
+"""REST: projects and their members."""

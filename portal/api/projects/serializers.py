@@ -1,0 +1,44 @@
+"""Serializers of projects and members."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from portal.accounts.models import Membership, Project, Role
+from portal.accounts.services import (
+    APPROVAL_BOUNDS,
+    BOOLEAN_BOUNDS,
+)
+
+
+class MemberSerializer(serializers.ModelSerializer[Membership]):
+    user = serializers.CharField(source="user.username")
+
+    class Meta:
+        model = Membership
+        fields = ("user", "role")
+
+
+class ProjectSerializer(serializers.ModelSerializer[Project]):
+    members = MemberSerializer(source="memberships", many=True)
+
+    class Meta:
+        model = Project
+        fields = (
+            "slug",
+            "name",
+            "archived",
+            "created_at",
+            "members",
+            *APPROVAL_BOUNDS,
+            *BOOLEAN_BOUNDS,
+        )
+
+
+class ProjectRequestSerializer(serializers.Serializer[Any]):
+    slug = serializers.CharField(max_length=40)
+    name = serializers.CharField(max_length=100, required=False, default="")
+
+
+class MemberRequestSerializer(serializers.Serializer[Any]):
+    role = serializers.ChoiceField(choices=[(str(r), str(r)) for r in Role])
