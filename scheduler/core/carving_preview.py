@@ -1,4 +1,4 @@
-"""What would be prepared under a policy: for a console to show before anybody switches it on."""
+"""Preview of prewarming, for the console to show before an admin switches it on."""
 
 from dataclasses import replace
 
@@ -10,26 +10,22 @@ from scheduler.core.plan import plan
 from scheduler.core.queue.order import WorkEstimator
 
 
-def preview(snapshot: ClusterSnapshot, policy: Policy, job: WaitingJob | None = None) -> Proposals:
-    """What one pass under `policy` would prepare beyond what its jobs need, as if `policy.warm`
-    were set; `job`: as if it waited, too. `Proposals.told` gives a sentence for each.
-
-    Modes are told as advice: an empty GPU changes its mode when a placement asks for it."""
-    return plan_with_proposals(snapshot, policy, job)[1]
-
-
 def plan_with_proposals(
     snapshot: ClusterSnapshot,
     policy: Policy,
     job: WaitingJob | None = None,
-    outlook: WorkEstimator | None = None,
+    runtime_model: WorkEstimator | None = None,
 ) -> tuple[Plan, Proposals]:
-    """The same, and what the pass itself would do."""
+    """The plan of a pass as if `policy.warm` were set and `job` waited too, and what that pass
+    would prepare beyond what its jobs need.
+
+    Modes are only advice: an empty GPU changes its mode when a placement needs it."""
     if job is not None:
         snapshot = replace(snapshot, jobs=(*snapshot.jobs, job))
-    made = plan(snapshot, replace(policy, warm=True), outlook)
-    given: tuple[JobPlacement | Reservation, ...] = (*made.placements, *made.reservations)
-    busy = {d.gpu for one in given for replica in one.replicas for d in replica.devices}
-    busy |= {merge.gpu for merge in made.merges} | {carve.gpu for carve in made.carves}
+    decided = plan(snapshot, replace(policy, warm=True), runtime_model)
+    placed: tuple[JobPlacement | Reservation, ...] = (*decided.placements, *decided.reservations)
+    busy = {d.gpu for each in placed for replica in each.replicas for d in replica.devices}
+    busy |= {merge.gpu for merge in decided.merges} | {carve.gpu for carve in decided.carves}
     modes = propose_changes(snapshot, frozenset(busy)).modes
-    return made, Proposals(made.carves, tuple(m for m in made.merges if not m.for_job), modes)
+    merges = tuple(merge for merge in decided.merges if not merge.for_job)
+    return decided, Proposals(decided.carves, merges, modes)

@@ -23,7 +23,7 @@ from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.legality import quota_reason
-from scheduler.core.placement.search import Found, find
+from scheduler.core.placement.search import GangPlacement, find_placement
 from scheduler.core.queue.eligibility import not_due
 from scheduler.core.queue.fairshare import FairShares, cluster_capacity
 from scheduler.core.queue.messages import (
@@ -175,7 +175,7 @@ class Pass:
         once = self.keys.rank_once_running(job, rank)
         return starting_job(job, (), once, self.snapshot.now, self.policy)
 
-    def started(self, job: WaitingJob, found: Found) -> None:
+    def started(self, job: WaitingJob, found: GangPlacement) -> None:
         """An earlier pass gave it these places, which the ledger holds: so far nobody used them."""
         rank = self.keys.rank(job, self.keys.waiting_key(job), self.keys.owner_factor(job))
         self.occupants[job.id] = replace(self._starting(job, rank), replicas=tuple(found.replicas))
@@ -267,7 +267,7 @@ class Pass:
         crossed: list[JobReservation],
         *,
         merging: bool,
-    ) -> tuple[Found | None, JobReservation | None]:
+    ) -> tuple[GangPlacement | None, JobReservation | None]:
         """Places on the ledger that break no promise; the second value: one that was in the way."""
         job, mark = starting.job, self.ledger.mark()
         found = self.leaving.find_placement(job, want, merging=merging)
@@ -278,13 +278,15 @@ class Pass:
             return found, None
         self.ledger.rollback(mark)
         with without_reserved(self.ledger, crossed):
-            found = find(job, want, self.ledger, merging=merging)
+            found = find_placement(job, want, self.ledger, merging=merging)
         if found is None or self.promises.admit(starting, found) is not None:
             return None, broken
         reserve_placement(self.ledger, job, found)
         return found, None
 
-    def _take(self, starting: AllocatedJob, found: Found, *, merging: bool) -> Reason | None:
+    def _take(
+        self, starting: AllocatedJob, found: GangPlacement, *, merging: bool
+    ) -> Reason | None:
         self._occupy(starting, found)
         if there := self.leaving.blocking(found):
             self._merge(starting.job, found)
@@ -300,7 +302,7 @@ class Pass:
         self.contest.started(starting.job, self.ledger.gpus[device.gpu].board.key)
         return None
 
-    def _occupy(self, starting: AllocatedJob, found: Found) -> None:
+    def _occupy(self, starting: AllocatedJob, found: GangPlacement) -> None:
         job, replicas = starting.job, tuple(found.replicas)
         self.occupants[job.id] = replace(starting, replicas=replicas)
         units = sum(device.units for replica in replicas for device in replica.devices)
@@ -369,7 +371,7 @@ class Pass:
             seconds = max(1, job.time_limit_seconds - job.attained_seconds)
             self.promises.reserve(job, rank, ways, seconds)
 
-    def _merge(self, job: WaitingJob, found: Found) -> None:
+    def _merge(self, job: WaitingJob, found: GangPlacement) -> None:
         """Ask to delete the idle slices that are ready; others are on their way already."""
         if not found.merges:
             return
@@ -398,4 +400,4 @@ def _shares(
 
 
 def _can_place(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> bool:
-    return find(job, want, ledger) is not None
+    return find_placement(job, want, ledger) is not None

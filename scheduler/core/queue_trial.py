@@ -17,7 +17,7 @@ from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.pass_cache import PassCache
-from scheduler.core.placement.search import Found
+from scheduler.core.placement.search import GangPlacement
 from scheduler.core.plan import Pass
 from scheduler.core.queue.order import WorkEstimator
 from scheduler.core.queue.reservation import reserve_placement
@@ -44,7 +44,9 @@ class QueueTrial:
         self.plan = first.run()
         jobs = {job.id: job for job in snapshot.jobs}
         places = {place.job: place for place in self.plan.placements}
-        self._placed = [(jobs[id], Found(list(place.replicas))) for id, place in places.items()]
+        self._placed = [
+            (jobs[id], GangPlacement(list(place.replicas))) for id, place in places.items()
+        ]
         self._ahead = tuple(jobs[id] for id in _given(first) if id not in places)
         self._asking = {(job.project, job.user) for job in snapshot.jobs if job.id not in places}
         self._snapshot = snapshot

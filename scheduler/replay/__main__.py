@@ -5,7 +5,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from scheduler.replay.errors import Refused
+from scheduler.replay.errors import ReplayError
 
 KINDS = {
     "openb": "placements on Alibaba's openb nodes, by arrived load",
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     module = importlib.import_module(f"scheduler.replay.{options.kind}")
     try:
         return int(module.run(options))
-    except Refused as refused:
+    except ReplayError as refused:
         print(f"replay {options.kind}: {refused}", file=sys.stderr)
         return 2
 

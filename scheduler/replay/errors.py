@@ -1,5 +1,5 @@
 """What is wrong with a replay's options or files, in one sentence that says what to do."""
 
 
-class Refused(Exception):
+class ReplayError(Exception):
     """`scheduler.replay` prints it on stderr and ends with 2."""

@@ -6,7 +6,7 @@ from numba import njit
 from scheduler.core.geometry.arrival_prices import Floats
 from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
 from scheduler.core.geometry.placement_value import NO_PLACE
-from scheduler.replay.mig_simulation import Figures, Stream, figures, sizes
+from scheduler.replay.mig_simulation import MigFigures, RequestStream, figures, sizes
 
 
 def first_fit(shape: LayoutGraph) -> Floats:
@@ -30,9 +30,9 @@ def least_fragmentation(shape: LayoutGraph) -> Floats:
     return np.where(shape.with_instance >= 0, score[shape.with_instance] - score[:, None], NO_PLACE)
 
 
-def free_repacking(shape: LayoutGraph, stream: Stream, gpus: int) -> Figures:
+def free_repacking(shape: LayoutGraph, stream: RequestStream, gpus: int) -> MigFigures:
     """Every request is taken for which all that runs could be packed anew: see `repacks`."""
-    order, costs = packing(shape)
+    order, costs = repacking_order(shape)
     found = _repacking(
         stream.profile,
         stream.events,
@@ -47,7 +47,7 @@ def free_repacking(shape: LayoutGraph, stream: Stream, gpus: int) -> Figures:
     return figures(stream, sizes(shape), gpus * shape.board.memory_slices, found)
 
 
-def packing(shape: LayoutGraph) -> tuple[Ints, Floats]:
+def repacking_order(shape: LayoutGraph) -> tuple[Ints, Floats]:
     """Profiles, larger ones first, and the cost of a spot to the profiles after its own: the square
     sizes of their places that it takes away."""
     size = sizes(shape)
@@ -67,7 +67,9 @@ def packing(shape: LayoutGraph) -> tuple[Ints, Floats]:
 
 
 @njit(cache=True)
-def repacks(number: Ints, gpus: int, after: Ints, starts: Ints, order: Ints, costs: Floats) -> bool:
+def can_repack(
+    number: Ints, gpus: int, after: Ints, starts: Ints, order: Ints, costs: Floats
+) -> bool:
     """Whether `number` instances of each profile fit on `gpus` empty boards.
 
     Larger profiles first, each where it takes least from those after it. On the boards that are
@@ -132,7 +134,7 @@ def _repacking(
             continue
         number[kind] += 1
         counts = request >= counted
-        if repacks(number, gpus, after, starts, order, costs):
+        if can_repack(number, gpus, after, starts, order, costs):
             runs[request] = True
             slices += size[kind]
             served += counts * size[kind]

@@ -16,7 +16,7 @@ from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
 NOWHERE = -1
 
 
-class Tables(NamedTuple):
+class LayoutTables(NamedTuple):
     """What of a `Shape` compiled code reads; its words are the same."""
 
     after: Ints
@@ -25,8 +25,10 @@ class Tables(NamedTuple):
     profile_of: Ints
 
 
-def tables(shape: LayoutGraph) -> Tables:
-    return Tables(shape.with_instance, shape.without_instance, shape.first_spots, shape.profile_of)
+def layout_tables(shape: LayoutGraph) -> LayoutTables:
+    return LayoutTables(
+        shape.with_instance, shape.without_instance, shape.first_spots, shape.profile_of
+    )
 
 
 @njit(cache=True)
@@ -69,7 +71,7 @@ def two_cheapest(lay: Ints, falls: Floats, starts: Ints) -> tuple[Ints, Floats]:
 
 @njit(cache=True)
 def room_by_move(
-    lay: Ints, movable: Ints, board: Tables, falls: Floats, kind: int
+    lay: Ints, movable: Ints, board: LayoutTables, falls: Floats, kind: int
 ) -> tuple[int, int, int, float]:
     """The one running instance whose move makes room for one of profile `kind` with the least total
     fall: (GPU, its spot, the new one's spot, cost), or GPU -1 and inf.
@@ -99,7 +101,7 @@ def room_by_move(
 
 @njit(cache=True)
 def room_by_moves(
-    lay: Ints, movable: Ints, board: Tables, falls: Floats, kind: int, most: int
+    lay: Ints, movable: Ints, board: LayoutTables, falls: Floats, kind: int, most: int
 ) -> tuple[Ints, float]:
     """As `room_by_move`, with two to `most` instances of one GPU that move: rows (GPU, spot, GPU,
     spot) of where each is and goes, the last row (GPU, spot, -1, -1) for the new one; and the cost.
@@ -131,7 +133,9 @@ def room_by_moves(
 
 
 @njit(cache=True)
-def _rehoused(work: Ints, gpu: int, out: Ints, board: Tables, falls: Floats) -> tuple[Ints, float]:
+def _rehoused(
+    work: Ints, gpu: int, out: Ints, board: LayoutTables, falls: Floats
+) -> tuple[Ints, float]:
     """Each of `out` of `gpu` in turn to where it costs least; changes `work`."""
     after, _, starts, profile_of = board
     rows, total = np.full((len(out) + 1, 4), NOWHERE, np.int32), 0.0

@@ -14,7 +14,7 @@ from numba import njit
 
 from scheduler.core.geometry.arrival_prices import Floats
 from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
-from scheduler.replay.mig_choices import Tables, two_cheapest
+from scheduler.replay.mig_choices import LayoutTables, two_cheapest
 
 # V where slices may move: holes count little, as they can be gathered.
 HOLE, RETURN = 1.0, 3.0
@@ -26,7 +26,7 @@ DEPTH = (1.0, 0.95, 0.45, 0.15)
 PLACES = 4
 
 
-class Reach(NamedTuple):
+class MoveTables(NamedTuple):
     """By layout: what could be placed beside it, sets of profiles as bits.
 
     `room` (L): fits. `within` (L): fits once one instance moves on this very GPU. `out` (L x P):
@@ -44,9 +44,11 @@ class Reach(NamedTuple):
     worth: Floats
 
 
-def reach(shape: LayoutGraph, weights: Floats) -> Reach:
+def move_tables(shape: LayoutGraph, weights: Floats) -> MoveTables:
     """The tables of a board under a mix (P)."""
-    return Reach(*_of_layouts(shape), worth=AHEAD * weights * shape.size[shape.first_spots[:-1]])
+    return MoveTables(
+        *_of_layouts(shape), worth=AHEAD * weights * shape.size[shape.first_spots[:-1]]
+    )
 
 
 @lru_cache(16)
@@ -99,7 +101,7 @@ def _reach(
 
 
 @njit(cache=True)
-def ahead(lay: Ints, reaches: Reach, depth: Floats) -> float:
+def next_request_value(lay: Ints, reaches: MoveTables, depth: Floats) -> float:
     """What the next request would find on GPUs in the layouts `lay` (G), in slices of V."""
     some, more, free, total = 0, 0, 0, 0.0
     for gpu in range(len(lay)):
@@ -126,13 +128,13 @@ def ahead(lay: Ints, reaches: Reach, depth: Floats) -> float:
 
 
 @njit(cache=True)
-def joint(
+def best_joint_plan(
     lay: Ints,
     movable: Ints,
-    board: Tables,
+    board: LayoutTables,
     falls: Floats,
     kind: int,
-    reaches: Reach,
+    reaches: MoveTables,
     depth: Floats,
     gain: float,
 ) -> Ints:
@@ -158,7 +160,7 @@ def joint(
             at, spot, first, last = places[row, 0], places[row, 1], -1, 0
             fall = falls[work[at], spot]
             work[at] = after[work[at], spot]
-            worth = gain - fall + ahead(work, reaches, depth)
+            worth = gain - fall + next_request_value(work, reaches, depth)
             if worth > best:
                 best, plan[0, 0], plan[1, 0], plan[1, 1] = worth, -1, at, spot
         where, least = two_cheapest(work, falls, starts)
@@ -189,7 +191,7 @@ def joint(
                         there = falls[beside, starts[moved] : starts[moved + 1]]
                         to = starts[moved] + there.argmin()
                     work[home] = after[beside, to]
-                    worth = ahead(work, reaches, depth) - lost - cost
+                    worth = next_request_value(work, reaches, depth) - lost - cost
                     work[home] = beside
                     work[gpu] = here
                     if worth > best:

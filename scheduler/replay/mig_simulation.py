@@ -13,8 +13,14 @@ from numba import njit
 from scheduler.core.geometry.arrival_prices import Floats
 from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
 from scheduler.core.geometry.placement_value import min_empty_gpus
-from scheduler.replay.mig_choices import Tables, cheapest, room_by_move, room_by_moves, tables
-from scheduler.replay.mig_moves import DEPTH, Reach, joint, reach
+from scheduler.replay.mig_choices import (
+    LayoutTables,
+    cheapest,
+    layout_tables,
+    room_by_move,
+    room_by_moves,
+)
+from scheduler.replay.mig_moves import DEPTH, MoveTables, best_joint_plan, move_tables
 
 # Of a run with lifetimes: mean lifetimes until the cluster has filled, and those that are counted.
 SETTLING, COUNTED = 6.0, 60.0
@@ -22,7 +28,7 @@ ARRIVED_PCT = 130
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stream:
+class RequestStream:
     """Requests in order of arrival, by number of profile, and the events: +n is the arrival of
     request n - 1, -n its departure. `counted`: the first request that the figures count."""
 
@@ -32,7 +38,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MigFigures:
     """What one run came to. Demand in memory slices."""
 
     accepted_pct: float
@@ -45,7 +51,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rule:
+class PlacementRule:
     """How to place: where `costs` (layouts x spots) is least, less `prefer` where an idle slice of
     the profile is ready. `roomy`: the costs while many GPUs are empty, where they are others.
 
@@ -57,12 +63,12 @@ class Rule:
     costs: Floats
     prefer: float = 0.0
     moves: int = 0
-    together: Reach | None = None
+    together: MoveTables | None = None
     gain: float = 0.0
     roomy: Floats | None = None
 
 
-def inflation(shape: LayoutGraph, weights: Floats, gpus: int, seed: int) -> Stream:
+def inflation(shape: LayoutGraph, weights: Floats, gpus: int, seed: int) -> RequestStream:
     """Arrivals until they have asked for 130 % of the slices; nothing leaves."""
     random = np.random.default_rng(seed)
     slots = gpus * shape.board.memory_slices
@@ -70,10 +76,10 @@ def inflation(shape: LayoutGraph, weights: Floats, gpus: int, seed: int) -> Stre
     drawn = random.choice(len(size), size=2 * slots, p=weights).astype(np.int32)
     asked = np.cumsum(size[drawn])
     profile = drawn[: int(np.searchsorted(asked, slots * ARRIVED_PCT / 100)) + 1]
-    return Stream(profile, np.arange(1, len(profile) + 1, dtype=np.int32), 0)
+    return RequestStream(profile, np.arange(1, len(profile) + 1, dtype=np.int32), 0)
 
 
-def churn(shape: LayoutGraph, weights: Floats, gpus: int, load: float, seed: int) -> Stream:
+def churn(shape: LayoutGraph, weights: Floats, gpus: int, load: float, seed: int) -> RequestStream:
     """Poisson arrivals that keep `load` of the slices asked for, with exponential lifetimes."""
     random = np.random.default_rng(seed)
     rate = load * gpus * shape.board.memory_slices / float(weights @ sizes(shape))
@@ -84,7 +90,7 @@ def churn(shape: LayoutGraph, weights: Floats, gpus: int, load: float, seed: int
     ids = np.arange(1, number + 1, dtype=np.int32)
     order = np.argsort(np.concatenate([arrives, leaves]), kind="stable")
     events = np.concatenate([ids, -ids])[order]
-    return Stream(profile, events, int(rate * SETTLING))
+    return RequestStream(profile, events, int(rate * SETTLING))
 
 
 def sizes(shape: LayoutGraph) -> Ints:
@@ -93,9 +99,9 @@ def sizes(shape: LayoutGraph) -> Ints:
     return found
 
 
-def run(shape: LayoutGraph, stream: Stream, gpus: int, rule: Rule) -> Figures:
+def run(shape: LayoutGraph, stream: RequestStream, gpus: int, rule: PlacementRule) -> MigFigures:
     """The stream through one policy."""
-    nothing = reach(shape, np.zeros(len(shape.profile_names)))
+    nothing = move_tables(shape, np.zeros(len(shape.profile_names)))
     found = _run(
         stream.profile,
         stream.events,
@@ -107,7 +113,7 @@ def run(shape: LayoutGraph, stream: Stream, gpus: int, rule: Rule) -> Figures:
         rule.prefer,
         rule.moves,
         np.inf if rule.together is None else rule.gain,
-        tables(shape),
+        layout_tables(shape),
         _clashes(shape),
         shape.size,
         nothing if rule.together is None else rule.together,
@@ -116,10 +122,10 @@ def run(shape: LayoutGraph, stream: Stream, gpus: int, rule: Rule) -> Figures:
     return figures(stream, sizes(shape), gpus * shape.board.memory_slices, found)
 
 
-def figures(stream: Stream, size: Ints, slots: int, found: tuple[float, ...]) -> Figures:
+def figures(stream: RequestStream, size: Ints, slots: int, found: tuple[float, ...]) -> MigFigures:
     served, busy, in_use, events, repartitions, moved, accepted = found
     asked = int(size[stream.profile[stream.counted :]].sum())
-    return Figures(
+    return MigFigures(
         accepted_pct=100 * served / asked,
         allocated_pct=100 * busy / events / slots,
         gpus_in_use=in_use / events,
@@ -148,10 +154,10 @@ def _run(
     prefer: float,
     moves: int,
     gain: float,
-    board: Tables,
+    board: LayoutTables,
     clashes: Ints,
     size: Ints,
-    reaches: Reach,
+    reaches: MoveTables,
     depth: Floats,
 ) -> tuple[float, float, float, float, float, float, float]:
     after, before, starts, profile_of = board
@@ -184,7 +190,7 @@ def _run(
         counts = number >= counted
         plan = np.array(((gpu, spot, -1, -1),), dtype=np.int32)
         if moves > 0 and gain < np.inf:
-            plan = joint(lay, holder, board, costs, kind, reaches, depth, gain)
+            plan = best_joint_plan(lay, holder, board, costs, kind, reaches, depth, gain)
         elif moves > 0 and gpu < 0:
             gpu, old, new, _ = room_by_move(lay, holder, board, costs, kind)
             if gpu >= 0:

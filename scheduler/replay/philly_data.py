@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scheduler.replay.errors import Refused
+from scheduler.replay.errors import ReplayError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ def read_trace(path: Path) -> list[TraceJob]:
         with path.open(newline="", encoding="utf-8") as lines:
             rows = list(csv.DictReader(lines))
     except (OSError, UnicodeDecodeError, csv.Error) as wrong:
-        raise Refused(f"--trace {path}: cannot be read ({wrong})") from None
+        raise ReplayError(f"--trace {path}: cannot be read ({wrong})") from None
     jobs = [_job(row, f"--trace {path}: line {line}") for line, row in enumerate(rows, 2)]
     if not jobs:
-        raise Refused(f"--trace {path}: there is no job in it")
+        raise ReplayError(f"--trace {path}: there is no job in it")
     twice = [id for id, times in Counter(job.id for job in jobs).items() if times > 1]
     if twice:
-        raise Refused(f"--trace {path}: two jobs have the number {twice[0]}")
+        raise ReplayError(f"--trace {path}: two jobs have the number {twice[0]}")
     return sorted(jobs, key=lambda job: (job.submitted_at, int(job.id)))
 
 
-def drawn_limits(jobs: Sequence[TraceJob], how: str, seed: int) -> list[int] | None:
+def sample_limits(jobs: Sequence[TraceJob], how: str, seed: int) -> list[int] | None:
     """The limit that each job states, in seconds: `true` = its duration, `A-B` = a factor drawn
     uniformly between A and B times it; None for `none`. Raises Refused."""
     if how == "none":
@@ -57,7 +57,9 @@ def _factors(how: str) -> tuple[float, float]:
     except ValueError:
         found = (math.nan, math.nan)
     if not 0 < found[0] <= found[1] <= 1_000:
-        raise Refused(f"--limits {how}: write none, true, or two factors up to 1000 such as 1-5")
+        raise ReplayError(
+            f"--limits {how}: write none, true, or two factors up to 1000 such as 1-5"
+        )
     return found
 
 
@@ -66,10 +68,10 @@ def _job(row: dict[str, str], where: str) -> TraceJob:
         number, gpus = int(row["job_id"]), int(row["num_gpu"])
         submitted, took = int(row["submit_time"]), int(row["duration"])
     except KeyError as missing:
-        raise Refused(f"{where}: there is no column {missing.args[0]}") from None
+        raise ReplayError(f"{where}: there is no column {missing.args[0]}") from None
     except (TypeError, ValueError):
         columns = "job_id, num_gpu, submit_time and duration"
-        raise Refused(f"{where}: {columns} are whole numbers") from None
+        raise ReplayError(f"{where}: {columns} are whole numbers") from None
     if gpus < 1 or submitted < 0 or took < 0:
-        raise Refused(f"{where}: a job has at least 1 GPU, and no time is negative")
+        raise ReplayError(f"{where}: a job has at least 1 GPU, and no time is negative")
     return TraceJob(str(number), gpus, round(submitted / 1_000), max(1, round(took / 1_000)))

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from scheduler.core.packing.fragmentation import Typical
+from scheduler.core.packing.fragmentation import TypicalKinds
 from scheduler.core.packing.kinds import NodeRoom
-from scheduler.replay.openb_data import WHOLE, Ints, Pods
-from scheduler.replay.placement_record import NOWHERE, Decisions, fragmented, idle_table
+from scheduler.replay.openb_data import GPU_MILLI, Ints, TracePods
+from scheduler.replay.placement_record import NOWHERE, PlacementDecisions, fragmented, idle_table
 
 RULES = {"random": 0, "packing": 1, "bestfit": 2, "fgd": 3}
 RANDOM, PACKING, BESTFIT, FGD = 0, 1, 2, 3
@@ -24,9 +24,9 @@ Floats = npt.NDArray[np.float64]
 
 
 def decide(
-    policy: str, events: Ints, requests: Ints, pods: Pods, nodes: tuple[NodeRoom, ...],
-    typical: Typical, seed: int,
-) -> Decisions:  # fmt: skip
+    policy: str, events: Ints, requests: Ints, pods: TracePods, nodes: tuple[NodeRoom, ...],
+    typical: TypicalKinds, seed: int,
+) -> PlacementDecisions:  # fmt: skip
     """`requests`: the pod of each request. Equal scores go to the first node."""
     models = 1 + max(node.model for node in nodes)
     kinds = pods.kinds
@@ -35,11 +35,15 @@ def decide(
     idle, free = idle_table(nodes), _free(nodes)
     arguments = (
         pods.kind[requests],
-        np.array([(k.cpu_milli, k.memory_mib, k.gpus, round(k.each * WHOLE)) for k in kinds]),
+        np.array(
+            [(k.cpu_milli, k.memory_mib, k.gpus, round(k.gpus_each * GPU_MILLI)) for k in kinds]
+        ),
         np.array([[k.allows(m) for m in range(models)] for k in kinds]),
         idle,
         free,
-        np.array([(k.cpu_milli, k.gpus, round(k.each * WHOLE)) for k, _ in typical], np.int64),
+        np.array(
+            [(k.cpu_milli, k.gpus, round(k.gpus_each * GPU_MILLI)) for k, _ in typical], np.int64
+        ),
         np.array([share for _, share in typical]),
         np.array([[k.allows(m) for m in range(models)] for k, _ in typical]),
         draws,
@@ -51,7 +55,7 @@ def decide(
     _run(RULES[policy], events[:0], *arguments)  # compiles and fills the table of scores
     started = time.perf_counter()
     _run(RULES[policy], events, *arguments)
-    return Decisions(node, gpus, time.perf_counter() - started)
+    return PlacementDecisions(node, gpus, time.perf_counter() - started)
 
 
 def _free(nodes: tuple[NodeRoom, ...]) -> Ints:

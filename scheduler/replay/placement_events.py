@@ -6,7 +6,7 @@ that found no place departs unnoticed.
 
 import numpy as np
 
-from scheduler.replay.openb_data import WHOLE, Ints, Pods
+from scheduler.replay.openb_data import GPU_MILLI, Ints, TracePods
 
 ARRIVALS = 60_000
 COUNTED_AFTER = 25_000  # arrivals; until then the cluster fills
@@ -17,7 +17,7 @@ def only_arrivals(requests: int) -> Ints:
 
 
 def churn(
-    pods: Pods, gpus: int, load: float, seed: int, arrivals: int = ARRIVALS
+    pods: TracePods, gpus: int, load: float, seed: int, arrivals: int = ARRIVALS
 ) -> tuple[Ints, Ints, int]:
     """(pod of each request, events, events before COUNTED_AFTER).
 
@@ -26,7 +26,7 @@ def churn(
     """
     random = np.random.default_rng(seed)
     drawn = random.integers(len(pods.kind), size=arrivals)
-    lifetime = load / 100 * gpus / (float(pods.milli.mean()) / WHOLE)
+    lifetime = load / 100 * gpus / (float(pods.milli.mean()) / GPU_MILLI)
     leaves = np.arange(arrivals) + random.exponential(lifetime, arrivals)
     times = np.concatenate([np.arange(arrivals, dtype=float), leaves])
     events = np.concatenate([np.arange(arrivals), -np.arange(arrivals) - 1])

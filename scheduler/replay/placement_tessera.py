@@ -11,31 +11,38 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from scheduler.core.packing.engine import Engine
-from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.recent_demand import Recent, prior_mix
-from scheduler.core.packing.tables import Extent, learn_holes
-from scheduler.core.packing.thousandths import Thousandths
-from scheduler.core.packing.weights import weights_for
-from scheduler.replay.openb_data import Ints, Pods
-from scheduler.replay.placement_record import NOWHERE, Decisions
+from scheduler.core.packing.engine import PackingEngine
+from scheduler.core.packing.kinds import NodeRoom, RequestKind
+from scheduler.core.packing.recent_demand import RecentDemand, prior_mix
+from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix
+from scheduler.core.packing.thousandths import ThousandthsGeometry
+from scheduler.core.packing.weights import score_weights
+from scheduler.replay.openb_data import Ints, TracePods
+from scheduler.replay.placement_record import NOWHERE, PlacementDecisions
 
 DEPARTURES_OVER = 1_000  # last starts that departures are compared with
 WEIGH_EVERY = 250  # events
 STEPS = 8  # weights change by eighths, so that scores are rarely computed anew
 
 
-class Replayed:
+class EngineReplay:
     """One run: `node` and `gpus` of each request, written as events come."""
 
     def __init__(
-        self, requests: Ints, pods: Pods, nodes: tuple[NodeRoom, ...], extent: Extent, learned: bool
+        self,
+        requests: Ints,
+        pods: TracePods,
+        nodes: tuple[NodeRoom, ...],
+        extent: ClusterExtent,
+        learned: bool,
     ) -> None:
-        self._recent = Recent(prior_mix(lambda thousandths: thousandths)) if learned else None
+        self._recent = RecentDemand(prior_mix(lambda thousandths: thousandths)) if learned else None
         mix = self._recent.mix() if self._recent else pods.mix()
-        self.engine = Engine(nodes, extent, Thousandths(tuple(learn_holes(mix))), mix)
+        self.engine = PackingEngine(
+            nodes, extent, ThousandthsGeometry(tuple(hole_values_of_mix(mix))), mix
+        )
         self._kinds = pods.kinds
-        self._numbers = [self.engine.kind(kind) for kind in pods.kinds]
+        self._numbers = [self.engine.kind_number(kind) for kind in pods.kinds]
         self._kind = [int(k) for k in pods.kind[requests]]
         self._moves: deque[bool] = deque()  # True a start, False a departure
         self._starts = 0
@@ -48,12 +55,12 @@ class Replayed:
             else:
                 self._departs(-event - 1)
             if done % WEIGH_EVERY == 0:
-                self.engine.tune(weights_for(self._departing()))
+                self.engine.set_weights(score_weights(self._departing()))
 
     def _arrives(self, request: int) -> None:
         kind = self._kind[request]
         number = self._numbers[kind]
-        choice = self.engine.best(number)
+        choice = self.engine.best_choice(number)
         if choice is not None:
             self.engine.place(number, choice)
             self.node[request] = choice.node
@@ -61,13 +68,13 @@ class Replayed:
             self._moved(True)
         if self._recent and self._recent.add(self._kinds[kind]):
             mix = self._recent.mix()
-            self.engine.learn(mix, Thousandths(tuple(learn_holes(mix))))
+            self.engine.set_mix(mix, ThousandthsGeometry(tuple(hole_values_of_mix(mix))))
 
     def _departs(self, request: int) -> None:
         node = self.node[request]
         if node == NOWHERE:
             return
-        kind, room = self._kinds[self._kind[request]], self.engine.room(node)
+        kind, room = self._kinds[self._kind[request]], self.engine.node_room(node)
         self.engine.update(
             node,
             room.cpu_milli + kind.cpu_milli,
@@ -89,19 +96,21 @@ class Replayed:
 
 
 def decide(
-    events: Ints, requests: Ints, pods: Pods, nodes: tuple[NodeRoom, ...], extent: Extent,
+    events: Ints, requests: Ints, pods: TracePods, nodes: tuple[NodeRoom, ...], extent: ClusterExtent,
     learned: bool,
-) -> Decisions:  # fmt: skip
+) -> PlacementDecisions:  # fmt: skip
     """`seconds` count decisions and their books, not the reading of files or the first tables."""
-    run = Replayed(requests, pods, nodes, extent, learned)
-    Replayed(requests, pods, nodes, extent, learned).run(events[:300])  # compiles what is not yet
+    run = EngineReplay(requests, pods, nodes, extent, learned)
+    EngineReplay(requests, pods, nodes, extent, learned).run(
+        events[:300]
+    )  # compiles what is not yet
     started = time.perf_counter()
     run.run(events)
     seconds = time.perf_counter() - started
-    return Decisions(np.array(run.node, np.int64), np.array(run.gpus, np.int64), seconds)
+    return PlacementDecisions(np.array(run.node, np.int64), np.array(run.gpus, np.int64), seconds)
 
 
-def _back(state: object, kind: Kind) -> int:
+def _back(state: object, kind: RequestKind) -> int:
     return int(str(state)) + int(str(kind.shape))
 
 

@@ -13,8 +13,8 @@ from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot
 from scheduler.core.plan import plan
 from scheduler.core.snapshot_file import read_pass
-from scheduler.replay.errors import Refused
-from scheduler.replay.snapshot_text import Telling
+from scheduler.replay.errors import ReplayError
+from scheduler.replay.snapshot_text import PassReport
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,12 +31,12 @@ def run(options: argparse.Namespace) -> int:
     wanted = options.job.removeprefix("J-")
     known = {job.id for job in snapshot.jobs} | {run.job.id for run in snapshot.running}
     if wanted and wanted not in known:
-        raise Refused(f"--job {options.job}: no such job waits or holds devices in this pass")
+        raise ReplayError(f"--job {options.job}: no such job waits or holds devices in this pass")
     decided = plan(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
     if options.json:
         print(json.dumps(_as_dict(decided, wanted), sort_keys=True))
         return 0
-    for line in Telling(snapshot, policy, decided).lines(wanted):
+    for line in PassReport(snapshot, policy, decided).lines(wanted):
         print(line)
     return 0
 
@@ -45,9 +45,9 @@ def _read(path: Path) -> tuple[ClusterSnapshot, Policy]:
     try:
         return read_pass(sys.stdin.read() if str(path) == "-" else path.read_text("utf-8"))
     except OSError as wrong:
-        raise Refused(f"{path}: {wrong.strerror}") from None
+        raise ReplayError(f"{path}: {wrong.strerror}") from None
     except ValueError as wrong:
-        raise Refused(f"{path}: {wrong}") from None
+        raise ReplayError(f"{path}: {wrong}") from None
 
 
 def _as_dict(decided: Plan, wanted: str) -> dict[str, Any]:

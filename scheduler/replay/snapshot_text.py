@@ -9,7 +9,7 @@ from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, RunningJob
 
 
-class Telling:
+class PassReport:
     """One pass. Every line stands for itself; what belongs to it is indented below it."""
 
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy, decided: Plan) -> None:
@@ -54,7 +54,7 @@ class Telling:
     def _runs(self, run: RunningJob) -> str:
         state = "gives its devices back" if run.stopping else "holds devices"
         now, who = self._snapshot.now, self._called(run.job.id)
-        since, left = time(now - run.started_at), time(run.ends_at - now)
+        since, left = duration(now - run.started_at), duration(run.ends_at - now)
         return f"{who} {state}, for {since} so far; its limit is over in {left}"
 
     def _starts(self, wanted: str) -> Iterator[str]:
@@ -80,7 +80,7 @@ class Telling:
                 yield _with(f"{who} [{stop.cause}]", stop.sentence)
         for kept in decided.reservations:
             if wanted in ("", kept.job):
-                late = time(kept.starts_at - self._snapshot.now)
+                late = duration(kept.starts_at - self._snapshot.now)
                 yield f"{self._called(kept.job)} is sure to start in {late} at the latest"
                 if wanted:
                     yield from self._devices(kept.replicas)
@@ -92,7 +92,7 @@ class Telling:
 
     def _why(self, hold: Deferral, *, evidence: bool) -> Iterator[str]:
         reason, job = hold.reason, self._jobs[hold.job]
-        waited = time(self._snapshot.now - job.queued_at)
+        waited = duration(self._snapshot.now - job.queued_at)
         why = f"waits for {waited} [{reason.code}]"
         yield _with(f"{hold.position}. {self._called(hold.job)} {why}", reason.sentence)
         if reason.unblocks:
@@ -135,7 +135,7 @@ def _with(line: str, sentence: str) -> str:
     return f"{line}: {sentence.rstrip('. ')}" if sentence else line
 
 
-def time(seconds: int) -> str:
+def duration(seconds: int) -> str:
     """As in 2d 3h, 3h 05m, 12m 30s and 40s."""
     sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
     minutes, second = divmod(seconds, 60)

@@ -6,24 +6,24 @@ from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.decisions import Carve, JobPlacement, Merge
 from scheduler.core.model.snapshot import ClusterSnapshot, DemandMix, RunningJob, WaitingJob
 from scheduler.core.quota.holders import board_of_gpus
-from scheduler.virtual.devices import Devices
-from scheduler.virtual.totals import Tally
-from scheduler.virtual.usage import Usage
-from scheduler.virtual.values import Setting, Week
+from scheduler.virtual.devices import VirtualDevices
+from scheduler.virtual.totals import SimulationTotals
+from scheduler.virtual.usage import OwnerUsage
+from scheduler.virtual.values import RecordedWindow, Scenario
 
 
-class Cluster:
+class VirtualCluster:
     """Devices, queue, running jobs, and what owners hold and used."""
 
-    def __init__(self, setting: Setting, week: Week, mix: DemandMix) -> None:
+    def __init__(self, setting: Scenario, week: RecordedWindow, mix: DemandMix) -> None:
         boards = board_of_gpus(setting.nodes)
-        self.tally = Tally(boards, since=week.since, until=week.until)
+        self.totals = SimulationTotals(boards, since=week.since, until=week.until)
         self.waiting: dict[str, WaitingJob] = {}
         self.running: dict[str, RunningJob] = {}
         known = {gpu_board(gpu) for node in setting.nodes for gpu in node.gpus}
         self.boards = sorted(known, key=lambda board: board.key)
-        self._devices = Devices(setting.nodes)
-        self._usage = Usage(
+        self._devices = VirtualDevices(setting.nodes)
+        self._usage = OwnerUsage(
             *(setting.quotas, setting.owners, boards),
             since=week.since,
             half_life_seconds=setting.policy.half_life_seconds,
@@ -48,7 +48,7 @@ class Cluster:
         run = RunningJob(job, self._devices.take(job, place.replicas), now)
         self.running[job.id] = run
         self._usage.started(run)
-        self.tally.hold(run, 1)
+        self.totals.count_devices(run, 1)
         return run
 
     def stop(self, key: str, now: int) -> WaitingJob:
@@ -56,17 +56,17 @@ class Cluster:
         run = self.running.pop(key)
         self._devices.give_back(run)
         self._usage.ended(run, now)
-        self.tally.hold(run, -1)
+        self.totals.count_devices(run, -1)
         return run.job
 
-    def forget(self, key: str) -> None:
+    def clear_dependency(self, key: str) -> None:
         """A job is over: nobody waits for it any more."""
         for other, job in self.waiting.items():
             if key in job.after:
                 after = tuple(each for each in job.after if each != key)
                 self.waiting[other] = replace(job, after=after)
 
-    def bypassed(self, key: str, times: int) -> None:
+    def set_bypassed(self, key: str, times: int) -> None:
         if key in self.waiting:
             self.waiting[key] = replace(self.waiting[key], bypassed=times)
 

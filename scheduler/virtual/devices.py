@@ -10,14 +10,14 @@ from itertools import count
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.model.decisions import Carve, DevicePlacement, Merge, ReplicaPlacement
 from scheduler.core.model.snapshot import GpuView, NodeView, RunningJob, SliceView, WaitingJob
-from scheduler.core.placement.mps_shares import share_of
+from scheduler.core.placement.mps_shares import as_share
 
-Change = Callable[[GpuView], GpuView]
+GpuChange = Callable[[GpuView], GpuView]
 
 MODES = {SliceKind.GPU: GpuMode.WHOLE, SliceKind.MIG: GpuMode.MIG, SliceKind.MPS: GpuMode.MPS}
 
 
-def emptied(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
+def emptied_nodes(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
     """The nodes without any work. A pinned GPU keeps its partitions, idle and ready."""
     return tuple(
         replace(
@@ -36,7 +36,7 @@ def _kept(gpu: GpuView) -> tuple[SliceView, ...]:
     return tuple(replace(s, allocated=False, ready=True, project="") for s in kept)
 
 
-class Devices:
+class VirtualDevices:
     """Nodes by id. Everything that is put on a GPU has an id of its own."""
 
     def __init__(self, nodes: Iterable[NodeView]) -> None:
@@ -109,10 +109,10 @@ class Devices:
             disk_free_mib=view.disk_free_mib + sign * job.disk_mib,
         )
 
-    def _gpu(self, gpu: str, change: Change) -> None:
+    def _gpu(self, gpu: str, change: GpuChange) -> None:
         self._on(self._home[gpu], [(gpu, change)])
 
-    def _on(self, node: str, changes: Iterable[tuple[str, Change]]) -> None:
+    def _on(self, node: str, changes: Iterable[tuple[str, GpuChange]]) -> None:
         """Change GPUs of one node, one change after another."""
         gpus = {view.id: view for view in self._nodes[node].gpus}
         for gpu, change in changes:
@@ -120,12 +120,12 @@ class Devices:
         self._nodes[node] = replace(self._nodes[node], gpus=tuple(gpus.values()))
 
 
-def _put(made: SliceView) -> Change:
+def _put(made: SliceView) -> GpuChange:
     mode = MODES[made.kind]
     return lambda view: replace(view, mode=mode, slices=(*view.slices, made))
 
 
-def _slices(change: Callable[[SliceView], SliceView | None]) -> Change:
+def _slices(change: Callable[[SliceView], SliceView | None]) -> GpuChange:
     def changed(view: GpuView) -> GpuView:
         kept = (change(seen) for seen in view.slices)
         return replace(view, slices=tuple(seen for seen in kept if seen is not None))
@@ -133,7 +133,7 @@ def _slices(change: Callable[[SliceView], SliceView | None]) -> Change:
     return changed
 
 
-def _hold(job: WaitingJob, place: DevicePlacement) -> Change:
+def _hold(job: WaitingJob, place: DevicePlacement) -> GpuChange:
     def held(seen: SliceView) -> SliceView:
         return (
             replace(seen, allocated=True, project=job.project) if seen.id == place.slice else seen
@@ -142,7 +142,7 @@ def _hold(job: WaitingJob, place: DevicePlacement) -> Change:
     return _slices(held)
 
 
-def _free(key: str) -> Change:
+def _free(key: str) -> GpuChange:
     return _slices(lambda seen: _freed(seen) if seen.id == key else seen)
 
 
@@ -160,4 +160,4 @@ def _made(job: WaitingJob, place: DevicePlacement) -> SliceView:
         ready=True,
         project=job.project,
     )
-    return share_of(made, place, job) if place.kind is SliceKind.MPS else made
+    return as_share(made, place, job) if place.kind is SliceKind.MPS else made

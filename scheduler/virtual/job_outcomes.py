@@ -5,17 +5,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
-from scheduler.virtual.values import Recorded
+from scheduler.virtual.values import RecordedJob
 
 
 @dataclass(slots=True)
-class Fate:
+class JobOutcome:
     """What became of a job. `waited_seconds`: in the queue, in all; it grows while it waits.
     `started_at`: the last time it started, 0 where it never did. `run`: goes up at each start and
     stop, 0 where it never started. `left` and `done`: seconds of useful running; `done` begins with
     what it had attained before. `restart`: seconds of this run before it is useful."""
 
-    recorded: Recorded
+    recorded: RecordedJob
     left: int
     done: int
     queued_at: int = 0
@@ -30,7 +30,7 @@ class Fate:
     withdrawn: bool = False
 
 
-def mix_of(jobs: Iterable[Recorded]) -> DemandMix:
+def demand_mix(jobs: Iterable[RecordedJob]) -> DemandMix:
     """What the jobs of the window ask for, replica by replica, the most frequent first."""
     counts: Counter[tuple[DeviceRequest, int, int]] = Counter()
     for recorded in jobs:

@@ -23,54 +23,56 @@ from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, DemandMix, WaitingJob
 from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.legality import check
+from scheduler.core.placement.legality import reserve_if_legal
 from scheduler.core.plan import plan
-from scheduler.virtual.clock import Clock
-from scheduler.virtual.cluster import Cluster
-from scheduler.virtual.job_outcomes import Fate
-from scheduler.virtual.values import Setting, Stops, Week
+from scheduler.virtual.clock import VirtualClock
+from scheduler.virtual.cluster import VirtualCluster
+from scheduler.virtual.job_outcomes import JobOutcome
+from scheduler.virtual.values import PreemptionCosts, RecordedWindow, Scenario
 
 # How long it takes until idle slices are deleted, or one is made: a round or two of a node's agent.
 CARVE_SECONDS = 5
 # Where the order itself stops running work, turns change as jobs age and others end.
-LEARN_SECONDS = 3_600
+RECHECK_SECONDS = 3_600
 # Who stops makes room for who starts in the next pass of the same moment; it settles in a few.
-MOST_PASSES = 30
+MAX_PASSES = 30
 
 
-class Watch:
+class SimulationObserver:
     """Looks on. What a subclass does not take up is not looked at."""
 
-    def passed(self, snapshot: ClusterSnapshot, found: Plan) -> None:
+    def on_pass(self, snapshot: ClusterSnapshot, found: Plan) -> None:
         """A pass, before it is carried out."""
 
-    def started(self, job: WaitingJob, now: int) -> None:
+    def on_start(self, job: WaitingJob, now: int) -> None:
         """A job starts for the first time."""
 
-    def ended(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
+    def on_end(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
         """A job ends after so much useful running, all its runs together."""
 
 
-class World:
+class Simulation:
     """`fates`: what becomes of every job, by id. `passes`: how often the planner was asked.
     `mix`: what the planner knows of the demand."""
 
     def __init__(
         self,
-        setting: Setting,
-        week: Week,
+        setting: Scenario,
+        week: RecordedWindow,
         *,
         mix: DemandMix = DemandMix(),  # noqa: B008 - frozen
-        stops: Stops = Stops(),  # noqa: B008 - frozen
-        watch: Watch | None = None,
+        stops: PreemptionCosts = PreemptionCosts(),  # noqa: B008 - frozen
+        watch: SimulationObserver | None = None,
     ) -> None:
-        self.setting = setting
-        self.fates = {r.job.id: Fate(r, r.ran_seconds, r.job.attained_seconds) for r in week.jobs}
+        self.scenario = setting
+        self.outcomes = {
+            r.job.id: JobOutcome(r, r.ran_seconds, r.job.attained_seconds) for r in week.jobs
+        }
         self.passes = 0
-        self._since, self._stops, self._watch = week.since, stops, watch or Watch()
+        self._since, self._stops, self._watch = week.since, stops, watch or SimulationObserver()
         self._policy = setting.policy
-        self._cluster = Cluster(setting, week, mix)
-        self._clock = Clock()
+        self._cluster = VirtualCluster(setting, week, mix)
+        self._clock = VirtualClock()
         before = ClusterSnapshot(now=week.since, nodes=setting.nodes, history=setting.past)
         is_fair = setting.policy.order is OrderMode.FAIR
         self._outlook = RuntimeModel.from_snapshot(before) if is_fair else None
@@ -79,40 +81,42 @@ class World:
         self._tell_over: Callable[[], object] = lambda: None
 
     @property
-    def held_for(self) -> Counter[str]:
+    def wait_seconds(self) -> Counter[str]:
         """Seconds that counted jobs waited, by reason code."""
-        return self._cluster.tally.held_for
+        return self._cluster.totals.wait_seconds
 
     @property
-    def allocated(self) -> Counter[str]:
+    def allocated_unit_seconds(self) -> Counter[str]:
         """Unit-seconds inside the window, by board key."""
-        return self._cluster.tally.allocated
+        return self._cluster.totals.allocated_unit_seconds
 
     def run(self, over: Callable[[], object] = lambda: None) -> None:
         """Play until nothing happens any more. `over` is called for each job that is done with:
         it ended, was refused or withdrawn; who still waits then never starts here."""
         self._tell_over = over
-        for fate in self.fates.values():
+        for fate in self.outcomes.values():
             self._comes(fate)
-        while (now := self._clock.next) is not None:
-            self._cluster.tally.pass_to(now)
-            if self._clock.happen(now):
+        while (now := self._clock.next_at) is not None:
+            self._cluster.totals.advance_to(now)
+            if self._clock.run_due(now):
                 self._decide(now)
 
     def snapshot(self, now: int) -> ClusterSnapshot:
         return self._cluster.snapshot(now)
 
-    def _comes(self, fate: Fate) -> None:
+    def _comes(self, fate: JobOutcome) -> None:
         """What held devices already is there a second before the window begins."""
         key, since = fate.recorded.job.id, self._since
-        arrives = since - 1 if fate.recorded.was_held else max(since, fate.recorded.job.queued_at)
-        self._clock.at(arrives, lambda now: self._arrive(key, now))
+        arrives = (
+            since - 1 if fate.recorded.was_running else max(since, fate.recorded.job.queued_at)
+        )
+        self._clock.schedule(arrives, lambda now: self._arrive(key, now))
         if fate.recorded.withdrawn_at:
             leaves = max(arrives, fate.recorded.withdrawn_at)
-            self._clock.at(leaves, lambda now: self._withdraw(key, now))
+            self._clock.schedule(leaves, lambda now: self._withdraw(key, now))
 
     def _arrive(self, key: str, now: int) -> bool:
-        fate = self.fates[key]
+        fate = self.outcomes[key]
         fate.queued_at = now
         job = fate.recorded.job
         # Who waited before the window keeps its age; who is waited for may be over already.
@@ -121,12 +125,12 @@ class World:
         if self._outlook:
             self._outlook.add_job(job, gpus_needed(job, self._cluster.boards))
         if job.begin_at > now:
-            self._clock.look_at(job.begin_at)
+            self._clock.recheck_at(job.begin_at)
         return True
 
     def _withdraw(self, key: str, now: int) -> bool:
         """It was taken back while it waited. Here it may have started before: then it goes on."""
-        fate = self.fates[key]
+        fate = self.outcomes[key]
         if key not in self._cluster.waiting or fate.run:
             return False
         self._leave(key, now)
@@ -135,7 +139,7 @@ class World:
 
     def _leave(self, key: str, now: int) -> None:
         """Out of the queue for good."""
-        fate = self.fates[key]
+        fate = self.outcomes[key]
         del self._cluster.waiting[key]
         fate.waited_seconds += now - fate.queued_at
         fate.ended_at = now
@@ -145,27 +149,27 @@ class World:
 
     def _is_over(self, key: str) -> None:
         self._over.add(key)
-        self._cluster.forget(key)
+        self._cluster.clear_dependency(key)
         self._tell_over()
 
     def _decide(self, now: int) -> None:
         waiting, why = self._cluster.waiting, dict[str, str]()
-        for _ in range(MOST_PASSES):
+        for _ in range(MAX_PASSES):
             if not waiting:
                 break
             snapshot = self.snapshot(now)
             found = plan(snapshot, self._policy, self._outlook, self._kept)
             self.passes += 1
-            self._watch.passed(snapshot, found)
+            self._watch.on_pass(snapshot, found)
             self._carry_out(found, now)
             why = {hold.job: str(hold.reason.code) for hold in found.deferrals}
             if not found.preemptions:
                 break
-        counted = (key for key in waiting if self.fates[key].recorded.is_counted)
-        self._cluster.tally.wait_for(why.get(key, str(ReasonCode.RESOURCES)) for key in counted)
+        counted = (key for key in waiting if self.outcomes[key].recorded.is_counted)
+        self._cluster.totals.set_waiting(why.get(key, str(ReasonCode.RESOURCES)) for key in counted)
         ages = self._policy.preemption is PreemptionMode.ORDER and self._outlook is not None
         if ages and waiting and self._cluster.running:
-            self._clock.look_at(now + LEARN_SECONDS, LEARN_SECONDS)
+            self._clock.recheck_at(now + RECHECK_SECONDS, RECHECK_SECONDS)
 
     def _carry_out(self, found: Plan, now: int) -> None:
         for hold in found.deferrals:
@@ -183,7 +187,7 @@ class World:
     def _refuse(self, hold: Deferral, now: int) -> None:
         if hold.reason.code is ReasonCode.IMPOSSIBLE:
             self._leave(hold.job, now)
-            self.fates[hold.job].refused = True
+            self.outcomes[hold.job].refused = True
 
     def _start_all(self, found: Plan, now: int) -> None:
         """As the committer does, ask again where the plan counts on what others leave: a MIG slice
@@ -191,13 +195,13 @@ class World:
         ledger = Ledger(self.snapshot(now)) if found.preemptions and found.placements else None
         for place in found.placements:
             job = self._cluster.waiting[place.job]
-            if ledger is None or check(place, job, ledger) is None:
+            if ledger is None or reserve_if_legal(place, job, ledger) is None:
                 self._start(place, now)
 
     def _start(self, place: JobPlacement, now: int) -> None:
-        fate, key = self.fates[place.job], place.job
+        fate, key = self.outcomes[place.job], place.job
         if not fate.run:
-            self._watch.started(fate.recorded.job, now)
+            self._watch.on_start(fate.recorded.job, now)
         fate.waited_seconds += now - fate.queued_at
         fate.restart = self._stops.restart_seconds if fate.run else 0
         fate.started_at, fate.bypassed = now, 0
@@ -207,13 +211,15 @@ class World:
         if self._outlook:
             self._outlook.update_attained(key, fate.done, now + fate.restart)
         number = fate.run
-        self._clock.at(now + fate.restart + fate.left, lambda then: self._end(key, number, then))
+        self._clock.schedule(
+            now + fate.restart + fate.left, lambda then: self._end(key, number, then)
+        )
         protected = self._policy.protection_seconds << min(job.preempted, 20)
         if protected and job.preemptible and self._policy.preemption is not PreemptionMode.OFF:
-            self._clock.look_at(now + protected, self._stops.look_seconds)
+            self._clock.recheck_at(now + protected, self._stops.recheck_seconds)
 
     def _end(self, key: str, run: int, now: int) -> bool:
-        fate = self.fates[key]
+        fate = self.outcomes[key]
         if run != fate.run or key not in self._cluster.running:
             return False
         self._cluster.stop(key, now)
@@ -221,12 +227,12 @@ class World:
         if self._outlook:
             told = self._outlook.complete if fate.recorded.completed else self._outlook.cut_off
             told(key, fate.done)
-        self._watch.ended(fate.recorded.job, now, fate.done)
+        self._watch.on_end(fate.recorded.job, now, fate.done)
         self._is_over(key)
         return True
 
     def _stop(self, stop: Preemption, now: int) -> None:
-        fate, job = self.fates[stop.job], self._cluster.stop(stop.job, now)
+        fate, job = self.outcomes[stop.job], self._cluster.stop(stop.job, now)
         useful = max(0, now - fate.started_at - fate.restart)
         fate.left, fate.done = fate.left - useful, fate.done + useful
         fate.run += 1
@@ -244,14 +250,14 @@ class World:
 
     def _merge(self, merge: Merge, now: int) -> None:
         self._cluster.delete(merge)
-        settles_at = now + CARVE_SECONDS + self.setting.dwell_seconds
+        settles_at = now + CARVE_SECONDS + self.scenario.dwell_seconds
 
         def gone(then: int) -> bool:
             self._cluster.deleted(merge, settles_at)
             return True
 
-        self._clock.at(now + CARVE_SECONDS, gone)
-        self._clock.look_at(settles_at)
+        self._clock.schedule(now + CARVE_SECONDS, gone)
+        self._clock.recheck_at(settles_at)
 
     def _carve(self, carve: Carve, now: int) -> None:
         key = self._cluster.carve(carve)
@@ -260,11 +266,11 @@ class World:
             self._cluster.carved(carve.gpu, key)
             return True
 
-        self._clock.at(now + CARVE_SECONDS, made)
+        self._clock.schedule(now + CARVE_SECONDS, made)
 
     def _bypass(self, key: str) -> None:
         """The planner only asks whether the limit is reached."""
-        fate = self.fates[key]
+        fate = self.outcomes[key]
         fate.bypassed += 1
         if fate.bypassed >= self._policy.bypass_limit:
-            self._cluster.bypassed(key, fate.bypassed)
+            self._cluster.set_bypassed(key, fate.bypassed)

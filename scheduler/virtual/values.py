@@ -10,7 +10,7 @@ from scheduler.core.model.snapshot import NodeView, OwnerView, PastRun, QuotaVie
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedJob:
     """One job as it happened. `job` as it was when it was queued first, at `job.queued_at`.
 
     `ran_seconds`: how long it held its devices, over all attempts, at most its limit; of a job that
@@ -27,21 +27,21 @@ class Recorded:
     completed: bool = True
     withdrawn_at: int = 0
     waited_seconds: int | None = None
-    was_held: bool = False
+    was_running: bool = False
     is_counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Week:
+class RecordedWindow:
     """The jobs of a window from `since` to `until`, however long it is."""
 
     since: int
     until: int
-    jobs: tuple[Recorded, ...]
+    jobs: tuple[RecordedJob, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Scenario:
     """The cluster to play on: empty nodes, limits and rules. `owners`: what was used by `since`.
 
     `dwell_seconds`: a GPU carved anew keeps its idle slices for so long. `past`: runs that ended
@@ -56,7 +56,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Stops:
+class PreemptionCosts:
     """What it means to be stopped for others; by default as in the product.
 
     `restart_seconds`: lost at every start but the first. `keeps_place`: a stopped job keeps its age
@@ -67,4 +67,4 @@ class Stops:
     restart_seconds: int = 0
     keeps_place: bool = True
     moves_count: bool = True
-    look_seconds: int = 1
+    recheck_seconds: int = 1

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from scheduler.virtual.job_outcomes import mix_of
-from scheduler.virtual.simulation import World
-from scheduler.virtual.values import Setting, Week
-from scheduler.what_if.changes import Change
+from scheduler.virtual.job_outcomes import demand_mix
+from scheduler.virtual.simulation import Simulation
+from scheduler.virtual.values import RecordedWindow, Scenario
+from scheduler.what_if.changes import ClusterChange
 from scheduler.what_if.errors import ChangeRefusedError
-from scheduler.what_if.outcome import Accuracy, Outcome, accuracy_of, outcome_of
-from scheduler.what_if.quota_checks import require_room_for_held
+from scheduler.what_if.outcome import ReplayAccuracy, ReplayFigures, replay_accuracy, replay_figures
+from scheduler.what_if.quota_checks import require_quotas_cover_running
 
-MOST_JOBS = 20_000
+MAX_JOBS = 20_000
 # (jobs done with, jobs of both replays)
 Progress = Callable[[int, int], object]
 
@@ -23,68 +23,72 @@ class Comparison:
     since: int
     until: int
     changes: tuple[str, ...]
-    baseline: Outcome
-    changed: Outcome
+    baseline: ReplayFigures
+    changed: ReplayFigures
     differences: dict[str, float]
-    accuracy: Accuracy
+    accuracy: ReplayAccuracy
 
 
-def changed_by(setting: Setting, changes: Iterable[Change], week: Week | None = None) -> Setting:
+def apply_changes(
+    scenario: Scenario, changes: Iterable[ClusterChange], window: RecordedWindow | None = None
+) -> Scenario:
     """The changes one after another. Raises ChangeRefusedError, its field with the change's
     number from 0; knowing the week, also where a quota is less than what ran when it began."""
     for number, change in enumerate(changes):
         try:
-            changed = change.on(setting)
-            if week is not None:
-                require_room_for_held(setting, changed, week)
-            setting = changed
+            changed = change.apply_to(scenario)
+            if window is not None:
+                require_quotas_cover_running(scenario, changed, window)
+            scenario = changed
         except ChangeRefusedError as refused:
             raise ChangeRefusedError(refused.sentence, f"{number}.{refused.field}") from refused
-    return setting
+    return scenario
 
 
 def compare(
-    setting: Setting,
-    week: Week,
-    changes: Iterable[Change],
+    scenario: Scenario,
+    window: RecordedWindow,
+    changes: Iterable[ClusterChange],
     progress: Progress = lambda done, of: None,
 ) -> Comparison:
     """Both replays. Raises ChangeRefusedError, also where there are too many jobs."""
     changes = tuple(changes)
-    if len(week.jobs) > MOST_JOBS:
-        sentence = f"There are {len(week.jobs)} jobs in this time; at most {MOST_JOBS} are replayed"
+    if len(window.jobs) > MAX_JOBS:
+        sentence = (
+            f"There are {len(window.jobs)} jobs in this time; at most {MAX_JOBS} are replayed"
+        )
         raise ChangeRefusedError(f"{sentence}. Ask about fewer days", "days")
-    other = changed_by(setting, changes, week)
-    done, both = 0, 2 * len(week.jobs)
+    other = apply_changes(scenario, changes, window)
+    done, both = 0, 2 * len(window.jobs)
 
     def over() -> None:
         nonlocal done
         done += 1
         progress(done, both)
 
-    mix = mix_of(week.jobs)
-    worlds = [World(setting, week, mix=mix), World(other, week, mix=mix)]
+    mix = demand_mix(window.jobs)
+    worlds = [Simulation(scenario, window, mix=mix), Simulation(other, window, mix=mix)]
     for world in worlds:
         world.run(over)
     progress(both, both)
-    baseline, changed = (outcome_of(world, week) for world in worlds)
+    baseline, changed = (replay_figures(world, window) for world in worlds)
     return Comparison(
-        since=week.since,
-        until=week.until,
+        since=window.since,
+        until=window.until,
         changes=tuple(str(change) for change in changes),
         baseline=baseline,
         changed=changed,
         differences=_differences(baseline, changed),
-        accuracy=accuracy_of(worlds[0].fates.values()),
+        accuracy=replay_accuracy(worlds[0].outcomes.values()),
     )
 
 
-def _differences(baseline: Outcome, changed: Outcome) -> dict[str, float]:
-    before, after = numbers_of(baseline), numbers_of(changed)
+def _differences(baseline: ReplayFigures, changed: ReplayFigures) -> dict[str, float]:
+    before, after = figures(baseline), figures(changed)
     return {name: round(after[name] - before[name], 4) for name in before}
 
 
-def numbers_of(outcome: Outcome) -> dict[str, float]:
+def figures(outcome: ReplayFigures) -> dict[str, float]:
     """The figures that are one number each, in the order that people read them."""
     return {
         "ended": outcome.ended,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 # So many names are told; of more, how many there are besides.
-MOST_NAMES = 20
+MAX_NAMES = 20
 
 
 class ChangeRefusedError(ValueError):
@@ -15,17 +15,17 @@ class ChangeRefusedError(ValueError):
         self.field = field
 
 
-def require(right: bool, sentence: str, field: str) -> None:
+def require(is_valid: bool, sentence: str, field: str) -> None:
     """Raises ChangeRefusedError unless it is right."""
-    if not right:
+    if not is_valid:
         raise ChangeRefusedError(sentence, field)
 
 
-def names_there(names: Iterable[object]) -> str:
+def list_names(names: Iterable[object]) -> str:
     """What one may write instead, as a sentence without its dot."""
     known = [str(name) for name in names]
     if not known:
         return "There is none"
-    more = len(known) - MOST_NAMES
+    more = len(known) - MAX_NAMES
     rest = f" and {more} more" if more > 0 else ""
-    return f"There {'is' if len(known) == 1 else 'are'} {', '.join(known[:MOST_NAMES])}{rest}"
+    return f"There {'is' if len(known) == 1 else 'are'} {', '.join(known[:MAX_NAMES])}{rest}"

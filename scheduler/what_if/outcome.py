@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.snapshot import NodeView
-from scheduler.virtual.job_outcomes import Fate
-from scheduler.virtual.simulation import World
-from scheduler.virtual.values import Week
+from scheduler.virtual.job_outcomes import JobOutcome
+from scheduler.virtual.simulation import Simulation
+from scheduler.virtual.values import RecordedWindow
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class WaitStatistics:
     """How long jobs stood in the queue, those that started, in all."""
 
     jobs: int = 0
@@ -24,7 +24,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayFigures:
     """Of the jobs queued inside the window. Each is one of `ended`, `left_waiting` (when
     nothing happened any more), `refused` (it could never run here, or no quota would ever pay for
     it) and `withdrawn` (its people took it back while it waited).
@@ -39,9 +39,9 @@ class Outcome:
     left_waiting: int
     refused: int
     withdrawn: int
-    waits: Waits
-    waits_by_project: dict[str, Waits]
-    waits_by_priority: dict[str, Waits]
+    waits: WaitStatistics
+    waits_by_project: dict[str, WaitStatistics]
+    waits_by_priority: dict[str, WaitStatistics]
     held_for: dict[str, int]
     allocated: float
     allocated_by_model: dict[str, float]
@@ -51,7 +51,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class ReplayAccuracy:
     """How well the replay of the unchanged cluster tells the recorded waits: of the same jobs,
     those that started both then and in the replay. Without any there is nothing to compare."""
 
@@ -62,63 +62,68 @@ class Accuracy:
     replayed_p50_seconds: int
 
 
-def outcome_of(world: World, week: Week) -> Outcome:
-    fates = [fate for fate in world.fates.values() if fate.recorded.is_counted]
+def replay_figures(world: Simulation, week: RecordedWindow) -> ReplayFigures:
+    fates = [fate for fate in world.outcomes.values() if fate.recorded.is_counted]
     ran = [fate for fate in fates if fate.started_at]
     by_project: dict[str, list[int]] = defaultdict(list)
     by_priority: dict[str, list[int]] = defaultdict(list)
     for fate in ran:
         by_project[fate.recorded.job.project].append(fate.waited_seconds)
         by_priority[str(fate.recorded.job.priority)].append(fate.waited_seconds)
-    there = units_there(world.setting.nodes)
+    there = available_units(world.scenario.nodes)
     seconds = max(1, week.until - week.since)
     held: Counter[str] = Counter()
-    models = model_names(world.setting.nodes)
-    for board, unit_seconds in world.allocated.items():
+    models = model_names(world.scenario.nodes)
+    for board, unit_seconds in world.allocated_unit_seconds.items():
         held[models[board]] += unit_seconds
-    return Outcome(
+    return ReplayFigures(
         jobs=len(fates),
         ended=sum(1 for f in fates if f.ended_at and not (f.refused or f.withdrawn)),
         left_waiting=sum(1 for f in fates if not f.ended_at),
         refused=sum(1 for f in fates if f.refused),
         withdrawn=sum(1 for f in fates if f.withdrawn),
-        waits=waits(f.waited_seconds for f in ran),
-        waits_by_project={key: waits(found) for key, found in sorted(by_project.items())},
-        waits_by_priority={key: waits(found) for key, found in sorted(by_priority.items())},
-        held_for={code: n for code, n in sorted(world.held_for.items()) if n},
+        waits=wait_statistics(f.waited_seconds for f in ran),
+        waits_by_project={key: wait_statistics(found) for key, found in sorted(by_project.items())},
+        waits_by_priority={
+            key: wait_statistics(found) for key, found in sorted(by_priority.items())
+        },
+        held_for={code: n for code, n in sorted(world.wait_seconds.items()) if n},
         allocated=_part(held.total(), there.total() * seconds),
         allocated_by_model={m: _part(held[m], n * seconds) for m, n in sorted(there.items())},
         gpus=there.total() // UNITS_PER_GPU,
-        preemptions=sum(fate.stopped for fate in world.fates.values()),
-        last_ended_at=max((fate.ended_at for fate in world.fates.values()), default=0),
+        preemptions=sum(fate.stopped for fate in world.outcomes.values()),
+        last_ended_at=max((fate.ended_at for fate in world.outcomes.values()), default=0),
     )
 
 
-def accuracy_of(fates: Iterable[Fate]) -> Accuracy:
+def replay_accuracy(fates: Iterable[JobOutcome]) -> ReplayAccuracy:
     pairs = [
         (fate.recorded.waited_seconds, fate.waited_seconds)
         for fate in fates
         if fate.recorded.is_counted and fate.started_at and fate.recorded.waited_seconds is not None
     ]
-    recorded, replayed = waits(then for then, _ in pairs), waits(now for _, now in pairs)
-    return Accuracy(
+    recorded, replayed = (
+        wait_statistics(then for then, _ in pairs),
+        wait_statistics(now for _, now in pairs),
+    )
+    return ReplayAccuracy(
         len(pairs),
         *(recorded.mean_seconds, replayed.mean_seconds),
         *(recorded.p50_seconds, replayed.p50_seconds),
     )
 
 
-def waits(seconds: Iterable[int]) -> Waits:
+def wait_statistics(seconds: Iterable[int]) -> WaitStatistics:
     """Percentiles by the nearest rank: each is a wait that happened."""
     found = sorted(seconds)
     if not found:
-        return Waits()
+        return WaitStatistics()
     number = len(found)
     p50, p95 = (found[-(-number * percent // 100) - 1] for percent in (50, 95))
-    return Waits(number, round(sum(found) / number), p50, p95, found[-1])
+    return WaitStatistics(number, round(sum(found) / number), p50, p95, found[-1])
 
 
-def units_there(nodes: Iterable[NodeView]) -> Counter[str]:
+def available_units(nodes: Iterable[NodeView]) -> Counter[str]:
     """Units of healthy GPUs on available nodes, by model."""
     gpus = (gpu for node in nodes if node.available for gpu in node.gpus if gpu.healthy)
     found: Counter[str] = Counter()

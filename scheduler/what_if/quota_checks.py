@@ -10,11 +10,11 @@ from agents.contract.units import UNITS_PER_GPU, as_gpus
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.forecast.runtime_model import gpus_needed
 from scheduler.core.model.snapshot import QuotaView
-from scheduler.virtual.values import Setting, Week
+from scheduler.virtual.values import RecordedWindow, Scenario
 from scheduler.what_if.errors import ChangeRefusedError
 
 
-def require_room_for_held(before: Setting, after: Setting, week: Week) -> None:
+def require_quotas_cover_running(before: Scenario, after: Scenario, week: RecordedWindow) -> None:
     """Raises ChangeRefusedError where a changed quota is too small for what its owner held. Only
     jobs are counted that can have nothing but the quota's model."""
     held = _held(before, week)
@@ -24,13 +24,13 @@ def require_room_for_held(before: Setting, after: Setting, week: Week) -> None:
             raise ChangeRefusedError(_sentence(quota, units), "units")
 
 
-def _held(setting: Setting, week: Week) -> Counter[tuple[str, str, str]]:
+def _held(setting: Scenario, week: RecordedWindow) -> Counter[tuple[str, str, str]]:
     boards = sorted(
         {gpu_board(gpu) for node in setting.nodes for gpu in node.gpus}, key=lambda b: b.key
     )
     held: Counter[tuple[str, str, str]] = Counter()
     for recorded in week.jobs:
-        if not recorded.was_held:
+        if not recorded.was_running:
             continue
         job = recorded.job
         units = round(gpus_needed(job, boards) * UNITS_PER_GPU)

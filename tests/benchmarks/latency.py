@@ -22,7 +22,7 @@ from typing import Any
 import docker
 from docker.types import DeviceRequest
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.runtime.docker import API_VERSION, DockerRuntime
 from agents.runtime.docker_recipe import PORT
@@ -130,7 +130,7 @@ def bare_process(log: Path) -> float:
 def bare_containers(engine: str, home: Path) -> Iterator[Callable[[], float]]:
     """Create and start by the SDK: the agent's own options, on a network that is there already."""
     os.environ["DOCKER_HOST"] = engine
-    runtime = DockerRuntime(home, "bare", Policy(network="host"))
+    runtime = DockerRuntime(home, "bare", NodePolicy(network="host"))
     client = docker.DockerClient(base_url=engine, version=API_VERSION, timeout=60)
     command = ("python3", "-c", SAY_WHEN)
     replica = DesiredReplica(

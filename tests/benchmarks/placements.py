@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 
-from scheduler.core.packing.engine import Engine
-from scheduler.core.packing.tables import Extent, learn_holes
-from scheduler.core.packing.thousandths import Thousandths
+from scheduler.core.packing.engine import PackingEngine
+from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix
+from scheduler.core.packing.thousandths import ThousandthsGeometry
 from scheduler.core.packing.weights import FILLING, STEADY
 from scheduler.replay.openb_data import read_cluster, read_pods
 
@@ -76,13 +76,15 @@ def once(cluster, pods, size, weights):
     )
     whole = cluster.extent
     models = tuple(int(gpus) for gpus in by_model)
-    extent = Extent(whole.cpu_milli, whole.memory_mib, whole.gpus, models)
-    engine = Engine(nodes, extent, Thousandths(tuple(learn_holes(mix))), mix, weights)
+    extent = ClusterExtent(whole.cpu_milli, whole.memory_mib, whole.gpus, models)
+    engine = PackingEngine(
+        nodes, extent, ThousandthsGeometry(tuple(hole_values_of_mix(mix))), mix, weights
+    )
     arrivals = np.random.default_rng(2).integers(len(pods.kind), size=min(MOST, 6 * size))
-    numbers = [engine.kind(pods.kinds[pods.kind[pod]]) for pod in arrivals]
+    numbers = [engine.kind_number(pods.kinds[pods.kind[pod]]) for pod in arrivals]
     placed, started = 0, time.process_time_ns()
     for number in numbers:
-        choice = engine.best(number)
+        choice = engine.best_choice(number)
         if choice is not None:
             engine.place(number, choice)
             placed += 1

@@ -6,8 +6,8 @@ agent's on a document.
 
 import pytest
 
-from agents.admission.local_checks import refused, short_of_disk
-from agents.admission.policy import Policy
+from agents.admission.local_checks import local_refusal, disk_refusals
+from agents.admission.policy import NodePolicy
 from agents.contract.boards import known_boards
 from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, Device, GpuMode, RuntimeKind, SliceKind
@@ -116,7 +116,7 @@ def a_claim(replica="r-1", threads=50, memory_mib=70_000, project="p-1", **field
 
 def given(policy=None, **fields) -> Told:
     """What the agent says of a replica."""
-    said = refused(a_replica(**fields), policy or Policy(), RuntimeKind.DOCKER)
+    said = local_refusal(a_replica(**fields), policy or NodePolicy(), RuntimeKind.DOCKER)
     assert said is not None
     return said.code, said.sentence
 
@@ -124,7 +124,7 @@ def given(policy=None, **fields) -> Told:
 def crowded(disk_mib, *replicas) -> Told:
     """What the agent says of the last of these (id, MiB of disk)."""
     asking = [a_replica(id=key, disk_mib=mib) for key, mib in replicas]
-    said = short_of_disk(asking, (), disk_mib)[asking[-1].id]
+    said = disk_refusals(asking, (), disk_mib)[asking[-1].id]
     return said.code, said.sentence
 
 

@@ -11,7 +11,7 @@ CHANGE_SECONDS = 20
 RESET_SECONDS = 90
 
 
-class Fixed(StrEnum):
+class FixedReason(StrEnum):
     """Why a GPU's idle slices and its mode stay as they are."""
 
     PINNED = "an admin has pinned its partitions"
@@ -20,25 +20,25 @@ class Fixed(StrEnum):
     UNHEALTHY = "it is not healthy"
 
 
-def fixed(gpu: GpuView, now: int) -> Fixed | None:
+def fixed_reason(gpu: GpuView, now: int) -> FixedReason | None:
     """Whether idle slices of the GPU must stay; they may be reused all the same."""
     if gpu.pinned:
-        return Fixed.PINNED
-    return Fixed.SETTLING if now < gpu.settles_at else None
+        return FixedReason.PINNED
+    return FixedReason.SETTLING if now < gpu.settles_at else None
 
 
-def untouchable(node: NodeView, gpu: GpuView, now: int) -> Fixed | None:
+def untouchable_reason(node: NodeView, gpu: GpuView, now: int) -> FixedReason | None:
     """As `fixed`, and nothing is proposed where nothing can be done now."""
     if not node.available:
-        return Fixed.AWAY
-    return Fixed.UNHEALTHY if not gpu.healthy else fixed(gpu, now)
+        return FixedReason.AWAY
+    return FixedReason.UNHEALTHY if not gpu.healthy else fixed_reason(gpu, now)
 
 
 def may_change_mode(node: NodeView, gpu: GpuView, now: int) -> bool:
     """Only an empty GPU: nothing on it, held or idle, ready or on its way."""
-    return not gpu.slices and untouchable(node, gpu, now) is None
+    return not gpu.slices and untouchable_reason(node, gpu, now) is None
 
 
-def change_seconds(board: Board) -> int:
+def mode_change_seconds(board: Board) -> int:
     """How long a GPU is away while its mode changes."""
     return RESET_SECONDS if board.mode_change_needs_reset else CHANGE_SECONDS

@@ -12,8 +12,8 @@ from scheduler.core.model.message import Message, join_clauses, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
-from scheduler.core.placement.legality import NEAR
-from scheduler.core.placement.node_eligibility import why_away, why_not
+from scheduler.core.placement.legality import SINGLE_NODE
+from scheduler.core.placement.node_eligibility import ineligible_message, unavailable_message
 from scheduler.core.request.quantities import write_memory
 
 CanPlace = Callable[[WaitingJob, DeviceOption, Ledger], bool]
@@ -60,7 +60,7 @@ def explain(
         return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
     if job.disk_mib and not filters["with_disk"]:
         return _no_disk(job, want, ledger, values, evidence)
-    if want.count * job.replicas > free.most and job.topology in NEAR:
+    if want.count * job.replicas > free.most and job.topology in SINGLE_NODE:
         said = make_message("topology.apart", **values)
         return Reason(ReasonCode.TOPOLOGY, said, evidence, make_message("unblocks.any_topology"))
     said = make_message("fragmentation.apart", **values)
@@ -73,14 +73,18 @@ MOST_NODES = 12
 
 
 def _out(node: NodeSpace, job: WaitingJob) -> Message | None:
-    return why_not(node.view, job) if node.view.available else why_away(node.view)
+    return (
+        ineligible_message(node.view, job)
+        if node.view.available
+        else unavailable_message(node.view)
+    )
 
 
 def _could_alone(job: WaitingJob, want: DeviceOption, ledger: Ledger, can_place: CanPlace) -> bool:
     """Whether it would start if nobody stood ahead of it."""
     if ledger.mark() == 0:
         return False
-    untouched = ledger.untouched()
+    untouched = ledger.pristine()
     mark = untouched.mark()
     could = can_place(job, want, untouched)
     untouched.rollback(mark)
@@ -94,7 +98,7 @@ def _serving(want: DeviceOption, ledger: Ledger) -> list[NodeSpace]:
         by_name = sorted(ledger.nodes.values(), key=lambda n: (n.view.name, n.view.id))
         return [n for n in by_name if any(gpu.board.key == want.board for gpu in n.gpus)]
 
-    return ledger.remember(("serving", want.board), work_out, always=True)
+    return ledger.cached(("serving", want.board), work_out, for_whole_pass=True)
 
 
 def _usable(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> list[NodeSpace]:
@@ -104,7 +108,7 @@ def _usable(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> list[NodeSpa
         return [node for node in _serving(want, ledger) if not _out(node, job)]
 
     key = ("usable", want.board, job.needs, job.tolerates)
-    return ledger.remember(key, work_out, always=True)
+    return ledger.cached(key, work_out, for_whole_pass=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ def _free_here(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> _Free:
         return _Free(sum(free.values()), sum(map(bool, free.values())), max(free.values()), first)
 
     whose = (job.project, job.processes) if want.kind is SliceKind.MPS else ()
-    return ledger.remember(("free", want, job.needs, job.tolerates, whose), work_out)
+    return ledger.cached(("free", want, job.needs, job.tolerates, whose), work_out)
 
 
 def _hosts(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
@@ -138,17 +142,17 @@ def _hosts(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
         )
 
     size = (job.cpu_milli, job.memory_mib)
-    return ledger.remember(("hosts", want.board, job.needs, job.tolerates, size), work_out)
+    return ledger.cached(("hosts", want.board, job.needs, job.tolerates, size), work_out)
 
 
 def _with_disk(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
     """How many nodes have the disk free beside their CPU and memory."""
 
     def work_out() -> int:
-        return sum(n.hosts(job) for n in _usable(job, want, ledger))
+        return sum(n.can_host(job) for n in _usable(job, want, ledger))
 
     size = (job.cpu_milli, job.memory_mib, job.disk_mib)
-    return ledger.remember(("disk", want.board, job.needs, job.tolerates, size), work_out)
+    return ledger.cached(("disk", want.board, job.needs, job.tolerates, size), work_out)
 
 
 def _no_disk(
@@ -181,7 +185,7 @@ def _holders(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> dict[str, A
         ends = min((run.ends_at for run in held), default=0)
         return Counter(run.job.project for run in held), max(ends, ledger.snapshot.now)
 
-    by_project, ends = ledger.remember(("holders", want.board), work_out, always=True)
+    by_project, ends = ledger.cached(("holders", want.board), work_out, for_whole_pass=True)
     if not by_project:
         return {}
     own = by_project[job.project]
@@ -229,14 +233,14 @@ def _unavailable(why: dict[str, Message]) -> Reason:
 def _free(node: NodeSpace, job: WaitingJob, want: DeviceOption) -> int:
     """Whole GPUs that are empty, shares that fit, or slices by what is free in number, wherever on
     a GPU it lies."""
-    alike = [gpu for gpu in node.open if gpu.board.key == want.board]
+    alike = [gpu for gpu in node.open_gpus if gpu.board.key == want.board]
     if want.kind is SliceKind.GPU:
         return sum(1 for gpu in alike if gpu.is_empty)
     if want.kind is SliceKind.MPS:
         clients = node.view.share_clients
-        beside = (gpu.left_for(job.project, clients, without_idle=True) for gpu in alike)
+        beside = (gpu.share_room(job.project, clients, without_idle=True) for gpu in alike)
         size = (want.threads, want.memory_mib, job.processes)
-        return sum(left.shares(*size) for left in beside if left)
+        return sum(left.max_shares(*size) for left in beside if left)
     return sum(_free_slices(gpu, want) for gpu in alike)
 
 
@@ -258,7 +262,7 @@ def _shortage(want: DeviceOption, ledger: Ledger) -> dict[str, Any]:
     def work_out() -> int:
         return sum(not g.view.healthy for node in _serving(want, ledger) for g in node.gpus)
 
-    faulted = ledger.remember(("out of service", want.board), work_out, always=True)
+    faulted = ledger.cached(("out of service", want.board), work_out, for_whole_pass=True)
     return {"out_of_service": faulted} if faulted else {}
 
 

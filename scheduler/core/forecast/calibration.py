@@ -107,11 +107,6 @@ class Corrections:
         return CalibratedWaits(told, corrected)
 
 
-def calibrate(own: WaitRange, history: Sequence[EstimateRecord], kind: str = "") -> CalibratedWaits:
-    """Correct one forecast by earlier questions, oldest first."""
-    return Corrections.from_records(history, kind).apply(own)
-
-
 def _ordered(low: float, middle: float, high: float) -> WaitRange:
     return WaitRange(min(low, middle), middle, max(middle, high))
 

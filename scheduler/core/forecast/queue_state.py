@@ -21,7 +21,7 @@ from scheduler.core.model.snapshot import (
     RunningJob,
     WaitingJob,
 )
-from scheduler.core.placement.node_eligibility import why_not
+from scheduler.core.placement.node_eligibility import ineligible_message
 
 RECENT_ARRIVALS = 200
 """So many of the last arrivals stand for the future ones."""
@@ -201,7 +201,7 @@ class _Builder:
             ways = [known[boards] for boards in self._boards]
             units = min((way[0].replica_units for way in ways if way), default=0)
             here = tuple(
-                bool(way) and not why_not(node, job)
+                bool(way) and not ineligible_message(node, job)
                 for way, node in zip(ways, self.nodes, strict=True)
             )
             self._seen[alike] = units, self.pools.setdefault(here, len(self.pools))

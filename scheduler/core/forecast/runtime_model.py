@@ -165,11 +165,6 @@ class RuntimeModel:
         self._records.remove_last(job.user, group, size)
         return curve
 
-    def size_curve(self, gpus: float) -> hz.Floats:
-        """The hazard by bin of all jobs with this GPU count. Shape (BINS,)."""
-        row = self._row(size_class(gpus))
-        return np.asarray(self._size_curves()[row])
-
     def _slot_curve(self, slot: int) -> hz.Floats:
         self._refresh(np.array([slot]))
         rec, curve = self._records, np.empty(hz.BINS)

@@ -9,8 +9,8 @@ rare beside the room there is for it. Room for it is then worth its size less th
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.geometry.layout_graph import Shape
-from scheduler.core.linear_programs import maximised
+from scheduler.core.geometry.layout_graph import LayoutGraph
+from scheduler.core.linear_programs import maximize
 
 Floats = NDArray[np.float64]
 
@@ -19,27 +19,27 @@ Floats = NDArray[np.float64]
 LOADS = (1.0, 1.1, 1.2, 1.3)
 
 
-def arrival_prices(shape: Shape, weights: Floats) -> Floats:
+def arrival_prices(graph: LayoutGraph, weights: Floats) -> Floats:
     """The price of each profile's arrivals, in memory slices, 0 up to its size; zeros where
     `weights` (how often each profile is asked for) are all zero."""
-    size = np.array([_slices(shape, name) for name in shape.names], dtype=np.float64)
+    size = np.array([_slices(graph, name) for name in graph.profile_names], dtype=np.float64)
     asked = float(weights @ size)
     if asked <= 0:
         return np.zeros(len(size))
     wanted = weights > 0
-    layouts = np.unique(shape.count[:, wanted], axis=0)
+    layouts = np.unique(graph.profile_counts[:, wanted], axis=0)
     served = layouts @ size[wanted]
     rows = np.vstack([layouts.T, np.ones(len(layouts))])
     prices = np.zeros(len(size))
     for load in LOADS:
-        demand = load * shape.board.memory_slices * weights[wanted] / asked
-        found = maximised(served, rows, [*demand, 1.0])
+        demand = load * graph.board.memory_slices * weights[wanted] / asked
+        found = maximize(served, rows, [*demand, 1.0])
         if found.status == 0:
             prices[wanted] -= found.ineqlin.marginals[:-1] / len(LOADS)
     return np.clip(np.round(prices, 6), 0.0, size)
 
 
-def _slices(shape: Shape, name: str) -> int:
+def _slices(shape: LayoutGraph, name: str) -> int:
     profile = shape.board.profile(name)
     assert profile is not None  # noqa: S101 - names are the board's own
     return profile.memory_slices

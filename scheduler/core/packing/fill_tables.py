@@ -22,7 +22,7 @@ def fill_table(
     With x the least of `choices` draws of law pi: A(a, c) = sum over x <= c of
     pi(x) (1 + A(a - 1, c - x)); A(0, c) = 0. Without needs, everything can be filled.
     """
-    law = least_of_draws(needs, step, top, choices)
+    law = least_draw_law(needs, step, top, choices)
     table = np.zeros((gpus + 2, top + 1))
     for a in range(1, gpus + 2):
         if not law:
@@ -33,7 +33,7 @@ def fill_table(
     return table
 
 
-def least_of_draws(
+def least_draw_law(
     needs: Iterable[tuple[float, float]], step: int, top: int, choices: int
 ) -> list[tuple[int, float]]:
     """(steps, chance) of the least of `choices` draws, without what exceeds `top` steps."""

@@ -7,20 +7,20 @@ does not fit. F is the mean over the kinds, weighed by how often each comes.
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.core.packing.kinds import Geometry, Kind, Mix
+from scheduler.core.packing.kinds import Geometry, KindMix, RequestKind
 
 COVER = 0.95  # the commonest kinds, until these are so much of all requests
-Typical = tuple[tuple[Kind, float], ...]
+TypicalKinds = tuple[tuple[RequestKind, float], ...]
 
 
-def typical(mix: Mix, cover: float = COVER) -> Typical:
+def typical_kinds(mix: KindMix, cover: float = COVER) -> TypicalKinds:
     """The commonest kinds without their memory, and their shares, which sum to 1."""
-    counts: dict[Kind, float] = {}
+    counts: dict[RequestKind, float] = {}
     for kind, count in mix.items():
-        bare = Kind(kind.cpu_milli, 0, kind.gpus, kind.amount, kind.shape, kind.models)
+        bare = RequestKind(kind.cpu_milli, 0, kind.gpus, kind.amount, kind.shape, kind.models)
         counts[bare] = counts.get(bare, 0.0) + count
     total, taken = sum(counts.values()), 0.0
-    chosen: list[tuple[Kind, float]] = []
+    chosen: list[tuple[RequestKind, float]] = []
     for kind, count in sorted(counts.items(), key=lambda item: -item[1]):
         if taken >= cover * total - 1e-9:
             break
@@ -29,14 +29,14 @@ def typical(mix: Mix, cover: float = COVER) -> Typical:
     return tuple((kind, count / taken) for kind, count in chosen)
 
 
-def fragment(
-    states: Sequence[Hashable], cpu_milli: int, model: int, kinds: Typical, geometry: Geometry
+def fragmentation(
+    states: Sequence[Hashable], cpu_milli: int, model: int, kinds: TypicalKinds, geometry: Geometry
 ) -> float:
     """F of one node, in GPUs. The compiled one in `kernels` must agree."""
     idle = [geometry.facts(state).idle for state in states]
     amount = 0.0
     for kind, share in kinds:
-        fits = [geometry.step(state, kind.shape) is not None for state in states if kind.gpus]
+        fits = [geometry.transition(state, kind.shape) is not None for state in states if kind.gpus]
         runs = 0 < kind.gpus <= sum(fits) and kind.cpu_milli <= cpu_milli and kind.allows(model)
         unused = [i for i, fit in zip(idle, fits, strict=True) if not fit] if runs else idle
         amount += share * sum(unused)

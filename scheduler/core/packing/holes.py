@@ -11,15 +11,15 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.core.linear_programs import maximised
+from scheduler.core.linear_programs import maximize
 
 GRID = 100  # a GPU in hundredths
-Values = npt.NDArray[np.float64]
+HoleValues = npt.NDArray[np.float64]
 _ROUNDS = 400
 _ENOUGH = 1e-7
 
 
-def hole_values(demand: Mapping[int, float]) -> Values:
+def hole_values(demand: Mapping[int, float]) -> HoleValues:
     """Worth in GPUs of each hole from 0 to GRID hundredths, non-decreasing, 1 at GRID.
 
     `demand`: how often each size is asked for, sizes in hundredths from 1 to GRID - 1. Without any
@@ -27,7 +27,7 @@ def hole_values(demand: Mapping[int, float]) -> Values:
     """
     sizes = sorted(size for size, count in demand.items() if 0 < size < GRID and count > 0)
     if not sizes:
-        return whole_or_nothing()
+        return whole_gpu_only_values()
     prices = _prices(sizes, np.array([demand[size] for size in sizes], dtype=float))
     values, _ = _knapsack(sizes, prices)
     values = np.minimum(values, 1.0)
@@ -35,13 +35,13 @@ def hole_values(demand: Mapping[int, float]) -> Values:
     return values
 
 
-def whole_or_nothing() -> Values:
+def whole_gpu_only_values() -> HoleValues:
     values = np.zeros(GRID + 1)
     values[GRID] = 1.0
     return values
 
 
-def _prices(sizes: list[int], counts: Values) -> Values:
+def _prices(sizes: list[int], counts: HoleValues) -> HoleValues:
     """The dual of cutting stock: one price a size."""
     patterns = [
         [GRID // size if i == j else 0 for j in range(len(sizes))] for i, size in _each(sizes)
@@ -49,7 +49,7 @@ def _prices(sizes: list[int], counts: Values) -> Values:
     worth = counts / counts.sum()
     for _ in range(_ROUNDS):
         matrix = np.array(patterns, dtype=float)
-        solved = maximised(worth, matrix, np.ones(len(patterns)))
+        solved = maximize(worth, matrix, np.ones(len(patterns)))
         prices = np.asarray(solved.x, dtype=float)
         values, pattern = _knapsack(sizes, prices)
         if values[GRID] <= 1 + _ENOUGH or pattern in patterns:
@@ -62,7 +62,7 @@ def _each(sizes: list[int]) -> list[tuple[int, int]]:
     return list(enumerate(sizes))
 
 
-def _knapsack(sizes: list[int], prices: Values) -> tuple[Values, list[int]]:
+def _knapsack(sizes: list[int], prices: HoleValues) -> tuple[HoleValues, list[int]]:
     """The most worth that fits each capacity, and what to put into a whole GPU for that."""
     best = np.zeros(GRID + 1)
     last = np.full(GRID + 1, -1)

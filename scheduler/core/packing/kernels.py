@@ -47,8 +47,8 @@ class Kinds(NamedTuple):
     share: Bools
     amount: Floats
     allowed: Bools
-    nexts: Shorts
-    prefers: Floats
+    next_states: Shorts
+    preference: Floats
 
 
 class Typicals(NamedTuple):
@@ -67,7 +67,7 @@ class Scores(NamedTuple):
 
     score: Floats
     gpu: Shorts
-    fragment: Floats
+    fragmentation: Floats
 
 
 class Fills(NamedTuple):
@@ -140,16 +140,18 @@ def _fragment(
 
 
 @njit(cache=True)
-def take(kinds: Kinds, states: States, k: int, distinct: Shorts, many: Ints, taken: Ints) -> bool:
+def choose_gpus(
+    kinds: Kinds, states: States, k: int, distinct: Shorts, many: Ints, taken: Ints
+) -> bool:
     """Fills `taken` with the GPUs that lose least, or answers that there are too few."""
     taken[:] = 0
     for _ in range(kinds.gpus[k]):
         best, gain = -1, -np.inf
         for d in range(distinct.shape[0]):
-            after = kinds.nexts[k, distinct[d]]
+            after = kinds.next_states[k, distinct[d]]
             if after >= 0 and taken[d] < many[d]:
                 here = states.value[after] - states.value[distinct[d]]
-                here += kinds.prefers[k, distinct[d]]
+                here += kinds.preference[k, distinct[d]]
                 if here > gain + GRAIN:
                     best, gain = d, here
         if best < 0:
@@ -192,14 +194,14 @@ def _gain(
 ) -> float:  # fmt: skip
     """The score of kind `k` on node `n` with the GPUs `taken`; the node has `room` and `worth`."""
     cpu, memory = nodes.cpu[n] - kinds.cpu[k], nodes.memory[n] - kinds.memory[k]
-    model, nexts, score = nodes.model[n], kinds.nexts[k], 0.0
+    model, nexts, score = nodes.model[n], kinds.next_states[k], 0.0
     idle_after = idle
     for d in range(distinct.shape[0]):
         if taken[d]:
             state, after = distinct[d], nexts[distinct[d]]
             room += taken[d] * (states.value[after] - states.value[state])
             idle_after += taken[d] * (states.idle[after] - states.idle[state])
-            score += taken[d] * kinds.prefers[k, state]
+            score += taken[d] * kinds.preference[k, state]
             if kinds.share[k] and states.started[state]:
                 score += weights[1]
     score += _worth(fills, model, room, cpu, memory) - worth
@@ -208,12 +210,12 @@ def _gain(
         after_f = _fragment(
             typicals, states, model, cpu, idle_after, fits, unfit, distinct, taken, nexts
         )
-        score += weights[2] * (scores.fragment[n] - after_f)
+        score += weights[2] * (scores.fragmentation[n] - after_f)
     return float(np.rint(score / GRAIN) * GRAIN)
 
 
 @njit(cache=True)
-def columns(
+def score_columns(
     which: Ints, first_kind: int, last_kind: int, nodes: Nodes, kinds: Kinds, states: States,
     typicals: Typicals, fills: Fills, weights: Floats, scores: Scores,
 ) -> None:  # fmt: skip
@@ -233,8 +235,8 @@ def columns(
             room += many[d] * states.value[distinct[d]]
             idle += many[d] * states.idle[distinct[d]]
         worth = _worth(fills, model, room, cpu, nodes.memory[n])
-        scores.fragment[n] = _fragment(
-            typicals, states, model, cpu, idle, fits, unfit, distinct, taken, kinds.nexts[0]
+        scores.fragmentation[n] = _fragment(
+            typicals, states, model, cpu, idle, fits, unfit, distinct, taken, kinds.next_states[0]
         )
         for k in range(first_kind, last_kind):
             scores.score[k, n], scores.gpu[k, n] = -np.inf, -1
@@ -244,10 +246,10 @@ def columns(
             for choice in range(distinct.shape[0] if alone else 1):
                 taken[:] = 0
                 if alone:
-                    if kinds.nexts[k, distinct[choice]] < 0:
+                    if kinds.next_states[k, distinct[choice]] < 0:
                         continue
                     taken[choice] = 1
-                elif not take(kinds, states, k, distinct, many, taken):
+                elif not choose_gpus(kinds, states, k, distinct, many, taken):
                     continue
                 score = _gain(
                     k, n, nodes, kinds, states, typicals, fills, weights, scores, room, idle, worth,
@@ -259,12 +261,12 @@ def columns(
 
 
 @njit(cache=True)
-def picked(kinds: Kinds, states: States, nodes: Nodes, k: int, n: int) -> Ints:
+def chosen_gpus(kinds: Kinds, states: States, nodes: Nodes, k: int, n: int) -> Ints:
     """The GPUs of node `n` that a kind of several GPUs takes; empty where there are too few."""
     distinct, many, _ = distinct_states(nodes.states[n], nodes.gpus[n])
     taken = np.zeros(distinct.shape[0], np.int64)
     chosen = np.empty(kinds.gpus[k], np.int64)
-    if not take(kinds, states, k, distinct, many, taken):
+    if not choose_gpus(kinds, states, k, distinct, many, taken):
         return chosen[:0]
     filled = 0
     for g in range(nodes.gpus[n]):

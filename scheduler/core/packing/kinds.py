@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RequestKind:
     """Requests that are the same to placement. CPU in millicores, memory in MiB, both for one node.
 
     `gpus` of one node's GPUs are used, each by `shape`, which the geometry understands; `amount` is
@@ -21,7 +21,7 @@ class Kind:
     models: frozenset[int] | None = None
 
     @property
-    def each(self) -> float:
+    def gpus_each(self) -> float:
         """What it takes of each GPU, in GPUs."""
         return self.amount / self.gpus if self.gpus else 0.0
 
@@ -33,11 +33,11 @@ class Kind:
         return self.models is None or model in self.models
 
 
-Mix = Mapping[Kind, float]  # how often each kind was asked for, in any unit
+KindMix = Mapping[RequestKind, float]  # how often each kind was asked for, in any unit
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StateFacts:
     """A GPU in some state: what its idle part is worth and how much is idle, both in GPUs.
     `started`: some of it is used, some idle."""
 
@@ -47,7 +47,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """What a shape makes of a state. `preference` in GPUs adds to the score."""
 
     state: Hashable
@@ -57,9 +57,9 @@ class Step:
 class Geometry(Protocol):
     """How GPUs are divided. A state is any hashable value, the same one for GPUs that are alike."""
 
-    def facts(self, state: Hashable) -> Facts: ...
+    def facts(self, state: Hashable) -> StateFacts: ...
 
-    def step(self, state: Hashable, shape: Hashable) -> Step | None:
+    def transition(self, state: Hashable, shape: Hashable) -> Transition | None:
         """None where the shape does not fit."""
         ...
 
@@ -75,7 +75,7 @@ class NodeRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodeChoice:
     """The node's number and which of its GPUs. `score` in GPUs: higher is better."""
 
     node: int

@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.core.packing.fragmentation import Typical
+from scheduler.core.packing.fragmentation import TypicalKinds
 from scheduler.core.packing.kernels import Kinds, Nodes, States, Typicals
-from scheduler.core.packing.kinds import Geometry, Kind, NodeRoom
+from scheduler.core.packing.kinds import Geometry, NodeRoom, RequestKind
 
 _START = 64
 Arrays = TypeVar("Arrays", States, Kinds, Typicals)
 
 
-class Registry:
-    def __init__(self, geometry: Geometry, typical: Typical, models: int) -> None:
-        self.names: list[Hashable] = []
-        self._kinds: list[Kind] = []
-        self._kind_numbers: dict[Kind, int] = {}
+class KindRegistry:
+    def __init__(self, geometry: Geometry, typical: TypicalKinds, models: int) -> None:
+        self.states_by_number: list[Hashable] = []
+        self._kinds: list[RequestKind] = []
+        self._kind_numbers: dict[RequestKind, int] = {}
         self._state_numbers: dict[Hashable, int] = {}
         self._open: list[bool] = []
         self._models = models
@@ -36,10 +36,10 @@ class Registry:
     def kind_count(self) -> int:
         return len(self._kinds)
 
-    def number(self, kind: Kind) -> int | None:
+    def kind_number(self, kind: RequestKind) -> int | None:
         return self._kind_numbers.get(kind)
 
-    def add_kind(self, kind: Kind) -> int:
+    def add_kind(self, kind: RequestKind) -> int:
         k = self._kind_numbers[kind] = len(self._kinds)
         self._kinds.append(kind)
         if k == self.kinds.cpu.shape[0]:
@@ -53,47 +53,51 @@ class Registry:
                 self._step(k, state)
         return k
 
-    def state(self, name: Hashable) -> int:
+    def state_number(self, name: Hashable) -> int:
         """The number of a state; asks the geometry when it is new."""
         number = self._state_numbers.get(name)
         if number is not None:
             return number
-        number = self._state_numbers[name] = len(self.names)
-        self.names.append(name)
+        number = self._state_numbers[name] = len(self.states_by_number)
+        self.states_by_number.append(name)
         self._open.append(False)
         if number == len(self.states.idle):
             self._widen(2 * number)
         self._describe(number)
         return number
 
-    def open(self, number: int) -> None:
+    def open_state(self, number: int) -> None:
         """Learns every kind's step from a state."""
         if not self._open[number]:
             self._open[number] = True
             for k in range(len(self._kinds)):
                 self._step(k, number)
 
-    def revalue(self, geometry: Geometry, typical: Typical) -> None:
+    def revalue(self, geometry: Geometry, typical: TypicalKinds) -> None:
         """Another worth of the same states, and other typical kinds. Steps stay as they were."""
         self._geometry, self._typical = geometry, typical
         self.typicals = _typicals(typical, self._models, len(self.states.idle))
-        for number in range(len(self.names)):
+        for number in range(len(self.states_by_number)):
             self._describe(number)
 
     def _step(self, k: int, state: int) -> None:
         kind = self._kinds[k]
-        step = self._geometry.step(self.names[state], kind.shape) if kind.gpus else None
-        after = self.state(step.state) if step else -1  # may widen the arrays
-        self.kinds.nexts[k, state] = after
-        self.kinds.prefers[k, state] = step.preference if step else 0.0
+        step = (
+            self._geometry.transition(self.states_by_number[state], kind.shape)
+            if kind.gpus
+            else None
+        )
+        after = self.state_number(step.state) if step else -1  # may widen the arrays
+        self.kinds.next_states[k, state] = after
+        self.kinds.preference[k, state] = step.preference if step else 0.0
 
     def _describe(self, number: int) -> None:
-        name = self.names[number]
+        name = self.states_by_number[number]
         facts = self._geometry.facts(name)
         self.states.value[number], self.states.idle[number] = facts.value, facts.idle
         self.states.started[number] = facts.started
         for t, (kind, _) in enumerate(self._typical):
-            fits = kind.gpus > 0 and self._geometry.step(name, kind.shape) is not None
+            fits = kind.gpus > 0 and self._geometry.transition(name, kind.shape) is not None
             self.typicals.fits[t, number] = fits
 
     def _widen(self, states: int) -> None:
@@ -103,13 +107,13 @@ class Registry:
         self.typicals = _grown(self.typicals, _typicals(self._typical, self._models, states))
 
 
-def node_arrays(nodes: Sequence[NodeRoom], gpus: int, registry: Registry) -> Nodes:
+def node_arrays(nodes: Sequence[NodeRoom], gpus: int, registry: KindRegistry) -> Nodes:
     """Nodes of at most `gpus` GPUs each, all usable, their states open."""
     states = np.zeros((len(nodes), max(gpus, 1)), np.int32)
     for n, node in enumerate(nodes):
         for g, name in enumerate(node.states):
-            states[n, g] = registry.state(name)
-            registry.open(int(states[n, g]))
+            states[n, g] = registry.state_number(name)
+            registry.open_state(int(states[n, g]))
     return Nodes(
         cpu=np.array([node.cpu_milli for node in nodes], np.int64),
         memory=np.array([node.memory_mib for node in nodes], np.int64),
@@ -128,12 +132,12 @@ def _kinds(kinds: int, models: int, states: int) -> Kinds:
         share=np.zeros(kinds, bool),
         amount=np.zeros(kinds),
         allowed=np.zeros((kinds, models), bool),
-        nexts=np.full((kinds, states), -1, np.int32),
-        prefers=np.zeros((kinds, states)),
+        next_states=np.full((kinds, states), -1, np.int32),
+        preference=np.zeros((kinds, states)),
     )
 
 
-def _typicals(typical: Typical, models: int, states: int) -> Typicals:
+def _typicals(typical: TypicalKinds, models: int, states: int) -> Typicals:
     kinds = [kind for kind, _ in typical]
     return Typicals(
         cpu=np.array([kind.cpu_milli for kind in kinds], np.int64),
@@ -144,7 +148,7 @@ def _typicals(typical: Typical, models: int, states: int) -> Typicals:
     )
 
 
-def _allowed(kind: Kind, models: int) -> list[bool]:
+def _allowed(kind: RequestKind, models: int) -> list[bool]:
     return [kind.allows(model) for model in range(models)]
 
 

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.core.packing.kinds import Mix
+from scheduler.core.packing.kinds import KindMix
 
-Shares = npt.NDArray[np.float64]
-MOST = 3.0
-LEAST_TO_COME = 0.02
-USABLE = 0.45  # a smaller hole is no GPU of its model any more
+ModelShares = npt.NDArray[np.float64]
+MAX_SCARCITY = 3.0
+MIN_TO_COME = 0.02
+MIN_USABLE_IDLE = 0.45  # a smaller hole is no GPU of its model any more
 
 
-def model_shares(mix: Mix, gpus: Sequence[int]) -> Shares:
+def model_shares(mix: KindMix, gpus: Sequence[int]) -> ModelShares:
     """Per model, the part of all GPU demand that must have it; demand that may have several of them
     is split by how many GPUs each has. `gpus`: of each model."""
     shares, total = np.zeros(len(gpus)), 0.0
@@ -31,7 +31,7 @@ def model_shares(mix: Mix, gpus: Sequence[int]) -> Shares:
     return shares / total if total else shares
 
 
-def scarcity(shares: Shares, free: Shares, idle: float, capacity: float) -> Shares:
+def scarcity(shares: ModelShares, free: ModelShares, idle: float, capacity: float) -> ModelShares:
     """Per model, from 0 to MOST. `free`: idle GPUs of each model; `idle`: GPUs idle in all."""
-    to_come = max(LEAST_TO_COME * capacity, idle)
-    return np.asarray(np.minimum(MOST, shares * to_come / np.maximum(1.0, free)))
+    to_come = max(MIN_TO_COME * capacity, idle)
+    return np.asarray(np.minimum(MAX_SCARCITY, shares * to_come / np.maximum(1.0, free)))

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler.core.packing.fill_tables import CHOICES, Table, fill_table
-from scheduler.core.packing.fragmentation import COVER, Typical, typical
-from scheduler.core.packing.holes import GRID, Values, hole_values
-from scheduler.core.packing.kinds import Kind, Mix
+from scheduler.core.packing.fragmentation import COVER, TypicalKinds, typical_kinds
+from scheduler.core.packing.holes import GRID, HoleValues, hole_values
+from scheduler.core.packing.kinds import KindMix, RequestKind
 from scheduler.core.packing.scarcity import model_shares
 
 CPU_STEP = 250  # millicores
@@ -19,45 +19,47 @@ MEMORY_STEP = 1_024  # MiB
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class ScoreTables:
     """`cpu` and `memory`: [model, idle GPUs, steps], GPUs that can be filled. `typical`: the kinds
     of F and their shares. `shares`: per model, its part of the demand that is bound to models."""
 
     cpu: Table
     memory: Table
-    typical: Typical
+    typical: TypicalKinds
     shares: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class ClusterExtent:
     """The largest node, and GPUs in all by model."""
 
     cpu_milli: int
     memory_mib: int
-    gpus: int
-    models: tuple[int, ...]
+    max_gpus_per_node: int
+    gpus_by_model: tuple[int, ...]
 
 
-def learn(mix: Mix, extent: Extent, choices: int = CHOICES, cover: float = COVER) -> Tables:
+def score_tables(
+    mix: KindMix, extent: ClusterExtent, choices: int = CHOICES, cover: float = COVER
+) -> ScoreTables:
     cpu, memory = [], []
-    laws: dict[frozenset[Kind], tuple[Table, Table]] = {}
-    for model in range(len(extent.models)):
+    laws: dict[frozenset[RequestKind], tuple[Table, Table]] = {}
+    for model in range(len(extent.gpus_by_model)):
         there = {k: count for k, count in mix.items() if k.gpus and k.allows(model)}
         key = frozenset(there)
         if key not in laws:
             laws[key] = _fills(there, extent, choices)
         cpu.append(laws[key][0])
         memory.append(laws[key][1])
-    return Tables(
+    return ScoreTables(
         cpu=np.stack(cpu),
         memory=np.stack(memory),
-        typical=typical(mix, cover),
-        shares=model_shares(mix, extent.models),
+        typical=typical_kinds(mix, cover),
+        shares=model_shares(mix, extent.gpus_by_model),
     )
 
 
-def learn_holes(mix: Mix) -> Values:
+def hole_values_of_mix(mix: KindMix) -> HoleValues:
     """Worth of each hole in hundredths of a GPU, from the shares asked for."""
     demand: dict[int, float] = {}
     for kind, count in mix.items():
@@ -67,15 +69,15 @@ def learn_holes(mix: Mix) -> Values:
     return hole_values(demand)
 
 
-def _fills(mix: Mix, extent: Extent, choices: int) -> tuple[Table, Table]:
+def _fills(mix: KindMix, extent: ClusterExtent, choices: int) -> tuple[Table, Table]:
     weighed = [(kind, count * kind.amount) for kind, count in mix.items()]
     return (
         fill_table(
             ((kind.cpu_milli / kind.amount, weight) for kind, weight in weighed),
-            CPU_STEP, extent.cpu_milli // CPU_STEP, extent.gpus, choices,
+            CPU_STEP, extent.cpu_milli // CPU_STEP, extent.max_gpus_per_node, choices,
         ),
         fill_table(
             ((kind.memory_mib / kind.amount, weight) for kind, weight in weighed),
-            MEMORY_STEP, extent.memory_mib // MEMORY_STEP, extent.gpus, choices,
+            MEMORY_STEP, extent.memory_mib // MEMORY_STEP, extent.max_gpus_per_node, choices,
         ),
     )  # fmt: skip

@@ -13,7 +13,7 @@ STEADY_FROM = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class ScoreWeights:
     """In GPUs of value. `fit`: close packing, times the share of CPU and GPU left on the node.
     `started`: a share goes to a GPU that is shared already. `fragmentation`: of F's change.
     `scarcity`: a GPU of a model that others need."""
@@ -26,18 +26,18 @@ class Weights:
     gpu_scale: float = GPU_SCALE
 
 
-FILLING = Weights(fit=0.05, started=0.05, fragmentation=0.0)
-STEADY = Weights(fit=1.0, started=0.0, fragmentation=6.0)
+FILLING = ScoreWeights(fit=0.05, started=0.05, fragmentation=0.0)
+STEADY = ScoreWeights(fit=1.0, started=0.0, fragmentation=6.0)
 
 
-def weights_for(departing: float) -> Weights:
+def score_weights(departures_per_start: float) -> ScoreWeights:
     """`departing`: departures per start lately; from STEADY_FROM on the state is steady."""
-    share = min(max(departing / STEADY_FROM, 0.0), 1.0)
+    share = min(max(departures_per_start / STEADY_FROM, 0.0), 1.0)
 
     def between(start: float, end: float) -> float:
         return start + share * (end - start)
 
-    return Weights(
+    return ScoreWeights(
         fit=between(FILLING.fit, STEADY.fit),
         started=between(FILLING.started, STEADY.started),
         fragmentation=between(FILLING.fragmentation, STEADY.fragmentation),

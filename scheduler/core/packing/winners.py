@@ -13,12 +13,12 @@ SCAN_UP_TO = 3_000  # nodes; beyond it the tournament is faster on openb
 
 
 @njit(cache=True)
-def scan(row: Floats, model: Ints, penalty: Floats, among: Bools) -> int:
+def best_by_scan(row: Floats, model: Ints, penalty: Floats, allowed: Bools) -> int:
     """The first node with the highest score, `penalty` by model taken off; -1 where none fits."""
     best, found = -np.inf, -1
     for n in range(row.shape[0]):
         score = row[n] - penalty[model[n]]
-        if score > best and among[n]:
+        if score > best and allowed[n]:
             best, found = score, n
     return found
 
@@ -35,7 +35,7 @@ def _better(row: Floats, model: Ints, scarce: Floats, amount: float, a: int, b: 
 
 
 @njit(cache=True)
-def build(
+def build_tournaments(
     tree: Shorts, score: Floats, model: Ints, scarce: Floats, amount: Floats, first: int, last: int
 ) -> None:
     """Plays the tournaments of kinds first..last - 1. `tree` [K, 2 x leaves], its root at 1."""
@@ -49,7 +49,7 @@ def build(
 
 
 @njit(cache=True)
-def play(
+def replay_node(
     tree: Shorts, score: Floats, model: Ints, scarce: Floats, amount: Floats, last: int, n: int
 ) -> None:
     """Plays again what the changed node `n` takes part in, until the winner stays the same."""

@@ -11,22 +11,24 @@ from scheduler.core.model.links import ring_by_nvlink
 from scheduler.core.model.message import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, Topology, WaitingJob
-from scheduler.core.placement.ledger import Ledger, NodeSpace, starts
-from scheduler.core.placement.node_eligibility import why_away, why_not
-from scheduler.core.quota.budgets import seconds_left
+from scheduler.core.placement.ledger import Ledger, NodeSpace, free_starts
+from scheduler.core.placement.node_eligibility import ineligible_message, unavailable_message
+from scheduler.core.quota.budgets import remaining_seconds
 
-NEAR = frozenset({Topology.SAME_NODE, Topology.NVLINK})
+SINGLE_NODE = frozenset({Topology.SAME_NODE, Topology.NVLINK})
 
 
-def fits(place: JobPlacement, job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
+def illegal_reason(
+    placement: JobPlacement, job: WaitingJob, snapshot: ClusterSnapshot
+) -> Reason | None:
     """None when the whole gang can be given its devices; else the first thing in the way."""
-    return check(place, job, Ledger(snapshot))
+    return reserve_if_legal(placement, job, Ledger(snapshot))
 
 
-def check(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
+def reserve_if_legal(placement: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
     """As `fits`, on a ledger, which afterwards holds the placement or is as it was."""
     mark = ledger.mark()
-    reason = _check(place, job, ledger)
+    reason = _check(placement, job, ledger)
     if reason is not None:
         ledger.rollback(mark)
     return reason
@@ -34,7 +36,7 @@ def check(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None
 
 def quota_reason(job: WaitingJob, units: int, ledger: Ledger, model: str = "") -> Reason | None:
     """Whether the job's owners may hold `units` more of the board with the key `model`."""
-    return ledger.accounts.reason(job, units, model)
+    return ledger.accounts.limit_reason(job, units, model)
 
 
 def _check(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
@@ -47,7 +49,7 @@ def _check(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | Non
     for replica in place.replicas:
         if reason := _replica(replica, job, ledger):
             return reason
-    ledger.charge(job.project, job.user, units, model, seconds_left(job))
+    ledger.charge(job.project, job.user, units, model, remaining_seconds(job))
     return None
 
 
@@ -62,7 +64,7 @@ def _together(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | 
     nodes = {replica.node for replica in place.replicas}
     if not nodes <= ledger.nodes.keys():
         return _no("fits.node_gone")
-    if len(nodes) > 1 and job.topology in NEAR:
+    if len(nodes) > 1 and job.topology in SINGLE_NODE:
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.one_node"))
     if len({ledger.nodes[node].view.fabric for node in nodes}) > 1:
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.network"))
@@ -88,16 +90,16 @@ def _nvlink_joins(place: JobPlacement, ledger: Ledger) -> bool:
 def _replica(replica: ReplicaPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
     node = ledger.nodes[replica.node]
     if not node.view.available:
-        return Reason(ReasonCode.NODE_UNAVAILABLE, why_away(node.view))
-    if because := why_not(node.view, job):
+        return Reason(ReasonCode.NODE_UNAVAILABLE, unavailable_message(node.view))
+    if because := ineligible_message(node.view, job):
         return Reason(ReasonCode.NODE_UNAVAILABLE, because)
-    if not node.hosts(job):
+    if not node.can_host(job):
         return _no("fits.host", node=node.view.name)
     for device in replica.devices:
         if reason := _device(device, job, node, ledger):
             return reason
-        ledger.hold_device(device, job)
-    ledger.hold_node(node, job.cpu_milli, job.memory_mib, job.disk_mib)
+        ledger.reserve_device(device, job)
+    ledger.reserve_host(node, job.cpu_milli, job.memory_mib, job.disk_mib)
     return None
 
 
@@ -118,8 +120,8 @@ def _device(
     if device.kind is SliceKind.GPU:
         return None if gpu.is_empty else _no("fits.gpu_taken")
     if device.kind is SliceKind.MPS:
-        left = gpu.left_for(job.project, node.view.share_clients)
-        if left and left.shares(device.threads, device.memory_mib, job.processes):
+        left = gpu.share_room(job.project, node.view.share_clients)
+        if left and left.max_shares(device.threads, device.memory_mib, job.processes):
             return None
         return _no("fits.share_room")
     profile = gpu.board.profile(device.profile)
@@ -127,7 +129,7 @@ def _device(
     if (
         profile is None
         or not gpu.may_carve()
-        or here not in starts(gpu.board, profile, gpu.layout())
+        or here not in free_starts(gpu.board, profile, gpu.layout())
     ):
         return Reason(ReasonCode.FRAGMENTATION, make_message("fits.place_taken"))
     return None

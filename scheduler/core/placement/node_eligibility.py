@@ -4,7 +4,7 @@ from scheduler.core.model.message import Message, make_message, verbatim
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 
-def why_not(node: NodeView, job: WaitingJob) -> Message | None:
+def ineligible_message(node: NodeView, job: WaitingJob) -> Message | None:
     """Why the job may not run on the node though it had room; None where it may."""
     if missing := next((label for label in job.needs if not _has(node.labels, label)), ""):
         return make_message("node.no_label", node=node.name, label=missing)
@@ -13,7 +13,7 @@ def why_not(node: NodeView, job: WaitingJob) -> Message | None:
     return None
 
 
-def why_away(node: NodeView) -> Message:
+def unavailable_message(node: NodeView) -> Message:
     """Why the node takes no work at all."""
     if key := node.unavailable_key:
         return make_message(key, node=node.name, why=node.unavailable_reason)

@@ -17,7 +17,7 @@ class FreeGpuCounts:
     """The numbers of GPUs that nobody holds, by node, and what they become as work leaves."""
 
     def __init__(self, ledger: Ledger) -> None:
-        free = ledger.remember("free by node", lambda: _free_by_node(ledger))
+        free = ledger.cached("free by node", lambda: _free_by_node(ledger))
         self._free = {key: len(gpus) for key, gpus in free.items()}
         self._gone = {gpu for gpus in free.values() for gpu in gpus}
 
@@ -48,6 +48,6 @@ class FreeGpuCounts:
 def _free_by_node(ledger: Ledger) -> dict[str, list[str]]:
     """The GPUs that nobody holds, by node."""
     return {
-        key: [gpu.view.id for gpu in node.open if all(map(gpu.is_idle, gpu.slices))]
+        key: [gpu.view.id for gpu in node.open_gpus if all(map(gpu.is_idle, gpu.slices))]
         for key, node in ledger.nodes.items()
     }

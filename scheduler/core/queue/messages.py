@@ -4,10 +4,10 @@ from scheduler.core.model.decisions import Preemption, PreemptionCause
 from scheduler.core.model.message import NO_MESSAGE, Message, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
-from scheduler.core.placement.search import Found
+from scheduler.core.placement.search import GangPlacement
 from scheduler.core.queue.reservation import JobReservation
 from scheduler.core.queue.running import PreemptibleJob
-from scheduler.core.quota.reclaim import sentence
+from scheduler.core.quota.reclaim import reclaim_sentence
 
 BEHIND_OTHERS = Reason(
     ReasonCode.PRIORITY,
@@ -22,7 +22,7 @@ _WHY = {
 }
 
 
-def placement_message(found: Found) -> Message:
+def placement_message(found: GangPlacement) -> Message:
     """Of a place: how many devices, and what they are."""
     nodes = len({replica.node for replica in found.replicas})
     devices = [d for replica in found.replicas for d in replica.devices]
@@ -41,7 +41,11 @@ def placement_message(found: Found) -> Message:
 
 def preemption(victim: PreemptibleJob, job: WaitingJob, cause: PreemptionCause) -> Preemption:
     stops = victim.run.job
-    told = sentence(stops, job) if cause is PreemptionCause.RECLAIM else f"J-{job.id} {_WHY[cause]}"
+    told = (
+        reclaim_sentence(stops, job)
+        if cause is PreemptionCause.RECLAIM
+        else f"J-{job.id} {_WHY[cause]}"
+    )
     return Preemption(stops.id, job.id, cause, told)
 
 

@@ -58,7 +58,7 @@ class QuotaShares:
         """The ledger counts it."""
 
     def _share(self, project: str, user: str) -> float:
-        account = self._accounts.get((project, user))
+        account = self._accounts.account((project, user))
         return account.used / max(1, account.limit) if account else 0.0
 
 

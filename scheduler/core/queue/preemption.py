@@ -10,7 +10,7 @@ from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.policy import Policy, PreemptionMode
 from scheduler.core.model.snapshot import PRIORITY_RANK, WaitingJob
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.search import Found
+from scheduler.core.placement.search import GangPlacement
 from scheduler.core.queue.gpu_counts import FreeGpuCounts
 from scheduler.core.queue.order import Rank
 from scheduler.core.queue.reservation import find_with_merges
@@ -23,7 +23,7 @@ OptionsOf = Callable[[WaitingJob], list[DeviceOption]]
 class PreemptionChoice:
     """Places that the ledger holds for a job, and who has to stop before it can have them."""
 
-    placement: Found
+    placement: GangPlacement
     stops: list[PreemptibleJob]
 
 
@@ -85,7 +85,7 @@ def make_room(
     ledger then holds the job there without them. None: the ledger is as it was."""
     mark = ledger.mark()
 
-    def attempt(victims: Sequence[PreemptibleJob]) -> Found | None:
+    def attempt(victims: Sequence[PreemptibleJob]) -> GangPlacement | None:
         ledger.rollback(mark)
         _release(ledger, victims)
         return find_with_merges(job, ways, ledger)
@@ -123,7 +123,7 @@ def make_room_by_moving(
 
     def attempt(
         victims: Sequence[PreemptibleJob], moved: Sequence[PreemptibleJob]
-    ) -> list[Found] | None:
+    ) -> list[GangPlacement] | None:
         ledger.rollback(mark)
         _release(ledger, [*victims, *moved])
         places = [find_with_merges(job, ways, ledger)]
@@ -195,7 +195,9 @@ def _fewest(
     return victims
 
 
-def on_nodes_of(victims: Sequence[PreemptibleJob], founds: Sequence[Found]) -> list[PreemptibleJob]:
+def on_nodes_of(
+    victims: Sequence[PreemptibleJob], founds: Sequence[GangPlacement]
+) -> list[PreemptibleJob]:
     """Those on nodes where something was found; the others are in nobody's way."""
     nodes = {replica.node for found in founds for replica in found.replicas}
     return [v for v in victims if any(r.node in nodes for r in v.run.replicas)]

@@ -7,21 +7,23 @@ from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.message import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
-from scheduler.core.quota.accounts import AccountKey, Accounts
+from scheduler.core.quota.accounts import AccountKey, QuotaAccounts
 
 
 class QuotaReservations:
     """Of one pass. Only quota that the job may have without borrowing is kept: of what others lend
     nothing is promised."""
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, accounts: QuotaAccounts) -> None:
         self._accounts = accounts
         self._for: dict[AccountKey, str] = {}
 
     def reserve(self, job: WaitingJob, ways: Iterable[DeviceOption]) -> None:
         """Nobody later in this pass takes of the accounts that the job is short of."""
         for want in ways:
-            short = self._accounts.short_of(job, want.replica_units * job.replicas, want.board)
+            short = self._accounts.short_accounts(
+                job, want.replica_units * job.replicas, want.board
+            )
             for key in short:
                 self._for.setdefault(key, job.id)
 
@@ -37,7 +39,7 @@ class QuotaReservations:
             return ways, ""
         found, ahead = [], ""
         for want in ways:
-            keys = self._accounts.charged(job.project, job.user, want.board)
+            keys = self._accounts.charged_accounts(job.project, job.user, want.board)
             others = [self._for[key] for key in keys if key in self._for]
             if others:
                 ahead = ahead or others[0]

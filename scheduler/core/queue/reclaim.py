@@ -12,13 +12,13 @@ from scheduler.core.model.decisions import PreemptionCause
 from scheduler.core.model.policy import Policy, PreemptionMode
 from scheduler.core.model.snapshot import ClusterSnapshot, Priority, RunningJob, WaitingJob
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.search import Found
+from scheduler.core.placement.search import GangPlacement
 from scheduler.core.queue.order import Rank
 from scheduler.core.queue.preemption import OptionsOf, PreemptionChoice, on_nodes_of
 from scheduler.core.queue.reservation import find_with_merges
 from scheduler.core.queue.running import PreemptibleJob
 from scheduler.core.quota.holders import board_of_gpus
-from scheduler.core.quota.reclaim import candidates, victims
+from scheduler.core.quota.reclaim import reclaim_candidates, smallest_victim_set
 
 QueueTurn = tuple[WaitingJob, Rank]
 # Where a borrower stands does not matter: whoever lent to it comes before it.
@@ -60,10 +60,10 @@ class QuotaReclaim:
         if not self.can_reclaim:
             return None
         ledger, left = self._ledger, self._left.values()
-        boards = ledger.remember("boards", lambda: board_of_gpus(self._nodes), always=True)
+        boards = ledger.cached("boards", lambda: board_of_gpus(self._nodes), for_whole_pass=True)
         for want in ways:
             units = want.replica_units * job.replicas
-            asked = candidates(left, ledger.accounts, job, units, want.board, boards)
+            asked = reclaim_candidates(left, ledger.accounts, job, units, want.board, boards)
             if room := self._of(job, want, asked, stopping):
                 return room
         return None
@@ -78,13 +78,13 @@ class QuotaReclaim:
         ledger = self._ledger
         mark = ledger.mark()
 
-        def without(runs: Sequence[RunningJob]) -> Found | None:
+        def without(runs: Sequence[RunningJob]) -> GangPlacement | None:
             ledger.rollback(mark)
             for run in (*(victim.run for victim in stopping), *runs):
                 ledger.release(run.job, run.replicas)
             return find_with_merges(job, [want], ledger)
 
-        chosen = victims(asked, lambda runs: without(runs) is not None)
+        chosen = smallest_victim_set(asked, lambda runs: without(runs) is not None)
         found = without(chosen) if chosen else None
         if found is None:
             ledger.rollback(mark)
@@ -101,4 +101,4 @@ class QuotaReclaim:
         """Whether its project's quota is too small for every way."""
         accounts = self._ledger.accounts
         sizes = ((want.replica_units * job.replicas, want.board) for want in ways)
-        return all(accounts.would_borrow(job.project, *size) for size in sizes)
+        return all(accounts.has_to_borrow(job.project, *size) for size in sizes)

@@ -8,7 +8,7 @@ from scheduler.core.devices.options import DeviceOption, device_options
 from scheduler.core.model.message import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
-from scheduler.core.placement.feasibility import Capacity
+from scheduler.core.placement.feasibility import ClusterCapacity
 
 # Asks of jobs that left the queue are forgotten when so many have.
 FORGET_AFTER = 1_000
@@ -29,7 +29,7 @@ class RequirementsTable:
     """The asks of one pass."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
-        self._capacity = Capacity(snapshot)
+        self._capacity = ClusterCapacity(snapshot)
         self._known: dict[object, Requirements] = {}
         self._by_job: dict[str, tuple[WaitingJob, Requirements]] = {}
         self._never: dict[object, Reason | None] = {}
@@ -72,7 +72,7 @@ class RequirementsTable:
         """Why nothing here could ever serve the job, or its owner's quota never pay for it."""
         what = ask.equivalence_key[0]
         if what not in self._never:
-            reason = self._capacity.impossible(job) or (None if ask.options else _NO_NODES)
+            reason = self._capacity.device_reason(job) or (None if ask.options else _NO_NODES)
             self._never[what] = reason
         if reason := self._never[what]:
             return reason
@@ -80,7 +80,7 @@ class RequirementsTable:
             return None
         key = (*ask.equivalence_key, job.project, job.user)
         if key not in self._unpaid:
-            self._unpaid[key] = self._capacity.over_quota(job)
+            self._unpaid[key] = self._capacity.quota_reason(job)
         return self._unpaid[key]
 
     def _make(self, job: WaitingJob) -> Requirements:

@@ -22,12 +22,12 @@ from scheduler.core.model.decisions import (
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger
-from scheduler.core.placement.legality import check
-from scheduler.core.placement.search import Found, find
+from scheduler.core.placement.legality import reserve_if_legal
+from scheduler.core.placement.search import GangPlacement, find_placement
 from scheduler.core.queue.gpu_counts import FreeGpuCounts
 from scheduler.core.queue.order import Rank
 from scheduler.core.queue.running import AllocatedJob
-from scheduler.core.quota.budgets import seconds_left
+from scheduler.core.quota.budgets import remaining_seconds
 
 Departures = list[tuple[int, AllocatedJob]]
 
@@ -114,7 +114,7 @@ class ReservationTable:
     def admit(
         self,
         starting: AllocatedJob,
-        found: Found,
+        found: GangPlacement,
         gone: Iterable[AllocatedJob] = (),
     ) -> JobReservation | None:
         """None when nobody is delayed if the job starts now at the `found` places, which the
@@ -135,16 +135,16 @@ class ReservationTable:
                 return promise
         return None
 
-    def _stands(self, promise: JobReservation, job: WaitingJob, found: Found) -> bool:
+    def _stands(self, promise: JobReservation, job: WaitingJob, found: GangPlacement) -> bool:
         then = promise.ledger
         for gpu, slices in found.merges.items():
             space = then.gpus[gpu]
             there = [key for key in slices if key in space.slices and space.is_idle(key)]
-            then.drop_idle(space, there)
-        if check(JobPlacement(job.id, tuple(found.replicas)), job, then) is not None:
+            then.delete_idle(space, there)
+        if reserve_if_legal(JobPlacement(job.id, tuple(found.replicas)), job, then) is not None:
             return False
         kept = then.mark()
-        own = check(JobPlacement(promise.job.id, promise.replicas), promise.job, then)
+        own = reserve_if_legal(JobPlacement(promise.job.id, promise.replicas), promise.job, then)
         if own is not None and len(self.entries) == 1:
             other = find_with_merges(promise.job, promise.options, then)
             promise.replicas = tuple(other.replicas) if other else promise.replicas
@@ -181,7 +181,7 @@ def without_reserved(ledger: Ledger, promises: list[JobReservation]) -> Iterator
             memory = then.memory_free_mib - replicas * promise.job.memory_mib
             disk = then.disk_free_mib - replicas * promise.job.disk_mib
             less = (max(0, node.cpu_free_milli - cpu), max(0, node.memory_free_mib - memory))
-            ledger.hold_node(node, *less, max(0, node.disk_free_mib - disk))
+            ledger.reserve_host(node, *less, max(0, node.disk_free_mib - disk))
         for replica in promise.replicas:
             for device in replica.devices:
                 _block(ledger, device, promise.job)
@@ -195,17 +195,17 @@ def _block(ledger: Ledger, place: DevicePlacement, job: WaitingJob) -> None:
     """Nobody may have this place; where it is partly taken, nobody may have anything there."""
     gpu = ledger.gpus[place.gpu]
     if place.slice in gpu.slices and gpu.is_idle(place.slice):
-        ledger.hold_device(place, job)
+        ledger.reserve_device(place, job)
     elif _is_free(gpu, place):
         new = DevicePlacement(place.gpu, place.kind, place.profile, place.start, place.size, 0, 0)
-        ledger.hold_device(new if place.kind is not SliceKind.MPS else place, job)
+        ledger.reserve_device(new if place.kind is not SliceKind.MPS else place, job)
     else:
         whole = DevicePlacement(place.gpu, SliceKind.GPU, "", 0, gpu.board.memory_slices, 0, 0)
-        ledger.hold_device(whole, job)
+        ledger.reserve_device(whole, job)
 
 
 def _is_free(gpu: GpuSpace, place: DevicePlacement) -> bool:
-    there = [*gpu.slices.values(), *gpu.leaving.values()]
+    there = [*gpu.slices.values(), *gpu.deleted_slices.values()]
     if place.kind is not SliceKind.MIG:
         return not there
     end = place.start + place.size
@@ -213,11 +213,13 @@ def _is_free(gpu: GpuSpace, place: DevicePlacement) -> bool:
     return gpu.may_carve() and apart
 
 
-def find_with_merges(job: WaitingJob, ways: list[DeviceOption], ledger: Ledger) -> Found | None:
+def find_with_merges(
+    job: WaitingJob, ways: list[DeviceOption], ledger: Ledger
+) -> GangPlacement | None:
     """As `place.find`, cheapest way first; idle slices will have been merged where needed."""
     for merging in (False, True) if ledger.has_idle else (False,):
         for want in ways:
-            if found := find(job, want, ledger, merging=merging):
+            if found := find_placement(job, want, ledger, merging=merging):
                 return found
     return None
 
@@ -245,20 +247,20 @@ def _first_by_count(
 
 def _hold(ledger: Ledger, job: WaitingJob, replicas: Iterable[ReplicaPlacement]) -> None:
     for replica in replicas:
-        ledger.hold_node(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib, job.disk_mib)
+        ledger.reserve_host(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib, job.disk_mib)
         for device in replica.devices:
             _block(ledger, device, job)
 
 
-def reserve_placement(ledger: Ledger, job: WaitingJob, found: Found) -> None:
+def reserve_placement(ledger: Ledger, job: WaitingJob, found: GangPlacement) -> None:
     """Take places that are known to be free."""
     for gpu, slices in found.merges.items():
         space = ledger.gpus[gpu]
-        ledger.drop_idle(space, [k for k in slices if k in space.slices and space.is_idle(k)])
+        ledger.delete_idle(space, [k for k in slices if k in space.slices and space.is_idle(k)])
     for replica in found.replicas:
-        ledger.hold_node(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib, job.disk_mib)
+        ledger.reserve_host(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib, job.disk_mib)
         for device in replica.devices:
-            ledger.hold_device(device, job)
+            ledger.reserve_device(device, job)
     units = sum(device.units for replica in found.replicas for device in replica.devices)
     model = next(ledger.gpus[d.gpu].board.key for r in found.replicas for d in r.devices)
-    ledger.charge(job.project, job.user, units, model, seconds_left(job))
+    ledger.charge(job.project, job.user, units, model, remaining_seconds(job))

@@ -9,7 +9,7 @@ from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.decisions import DevicePlacement
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.search import Found, find
+from scheduler.core.placement.search import GangPlacement, find_placement
 from scheduler.core.queue.reservation import reserve_placement
 from scheduler.core.queue.running import PreemptibleJob
 
@@ -36,22 +36,24 @@ class StoppingJobs:
                 for device in replica.devices:
                     self._on_gpu[device.gpu][job.id] = victim
 
-    def find_placement(self, job: WaitingJob, want: DeviceOption, *, merging: bool) -> Found | None:
+    def find_placement(
+        self, job: WaitingJob, want: DeviceOption, *, merging: bool
+    ) -> GangPlacement | None:
         """As `place.find`, where nobody leaves if there is such a place."""
         ledger = self._ledger
         mark = ledger.mark()
-        found = find(job, want, ledger, merging=merging)
+        found = find_placement(job, want, ledger, merging=merging)
         if found is None or not self.blocking(found):
             return found
         ledger.rollback(mark)
         with self._there():
-            other = find(job, want, ledger, merging=merging)
+            other = find_placement(job, want, ledger, merging=merging)
         if other is None:
-            return find(job, want, ledger, merging=merging)
+            return find_placement(job, want, ledger, merging=merging)
         reserve_placement(ledger, job, other)
         return other
 
-    def blocking(self, found: Found) -> list[PreemptibleJob]:
+    def blocking(self, found: GangPlacement) -> list[PreemptibleJob]:
         """Who has to be gone before a job can start at these places, which the ledger holds. Of a
         GPU that somebody leaves nothing is given yet."""
         there: dict[str, PreemptibleJob] = {}
@@ -76,14 +78,14 @@ class StoppingJobs:
             node = ledger.nodes[key]
             cpu = min(node.cpu_free_milli, self._cpu_milli[key])
             memory = min(node.memory_free_mib, self._memory_mib[key])
-            ledger.hold_node(
+            ledger.reserve_host(
                 node, cpu, memory, min(max(0, node.disk_free_mib), self._disk_mib[key])
             )
         for key, victims in self._on_gpu.items():
             size = ledger.gpus[key].board.memory_slices
             for victim in list(victims.values())[:1]:
                 whole = DevicePlacement(key, SliceKind.GPU, "", 0, size, 0, 0)
-                ledger.hold_device(whole, victim.run.job)
+                ledger.reserve_device(whole, victim.run.job)
         try:
             yield
         finally:

@@ -6,47 +6,47 @@ from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.quota import messages as sentences
 from scheduler.core.quota.budgets import Budgets
-from scheduler.core.quota.caps import Caps
-from scheduler.core.quota.holders import Holders, models_of
-from scheduler.core.quota.pools import Account, Pool
+from scheduler.core.quota.caps import JobCaps
+from scheduler.core.quota.holders import QuotaUsers, quota_models
+from scheduler.core.quota.pools import QuotaAccount, QuotaPool
 
 Undo = Callable[[], None]
 # Project, user ("" = the project), model of GPU ("" = all).
 AccountKey = tuple[str, str, str]
 
 
-class Accounts:
+class QuotaAccounts:
     """The accounts of one pass. What was charged is undone in the reverse order.
 
     A project's quota is its nominal share: beyond it, it borrows (`Pool`). A user's own limit is
     beside that; `borrow_units` of a user's quota lets the user go beyond it with the project.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot, before: "Accounts | None" = None) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, previous: "QuotaAccounts | None" = None) -> None:
         """`before`: of the pass before."""
-        self._pools: dict[str, Pool] = {}
-        self._users: dict[tuple[str, str, str], Account] = {}
+        self._pools: dict[str, QuotaPool] = {}
+        self._users: dict[tuple[str, str, str], QuotaAccount] = {}
         for quota in snapshot.quotas:
-            account = Account(
+            account = QuotaAccount(
                 quota.limit_units, quota.used_units, quota.borrow_units, quota.lend_units
             )
             if quota.user:
                 self._users[quota.project, quota.user, quota.model] = account
             else:
-                self._pools.setdefault(quota.model, Pool()).add(quota.project, account)
+                self._pools.setdefault(quota.model, QuotaPool()).add(quota.project, account)
         self._models = {*self._pools, *(key[2] for key in self._users)}
         self._names: dict[str, tuple[str, ...]] = {}
         self._budgets = Budgets(snapshot.budgets, snapshot.now)
-        self._caps = Caps(snapshot.owners, snapshot.running)
-        self._holders = Holders(snapshot.running, snapshot.nodes)
-        if before is not None:
-            self._holders.after(before._holders)
+        self._caps = JobCaps(snapshot.owners, snapshot.running)
+        self._holders = QuotaUsers(snapshot.running, snapshot.nodes)
+        if previous is not None:
+            self._holders.reuse_counts(previous._holders)
 
     def __bool__(self) -> bool:
         """Whether anybody has a quota at all."""
         return bool(self._models)
 
-    def get(self, owner: tuple[str, str]) -> Account | None:
+    def account(self, owner: tuple[str, str]) -> QuotaAccount | None:
         """The account of all models of (project, user); with user "" of the project."""
         project, user = owner
         if user:
@@ -54,22 +54,22 @@ class Accounts:
         pool = self._pools.get("")
         return pool.projects.get(project) if pool else None
 
-    def reason(self, job: WaitingJob, units: int, model: str = "") -> Reason | None:
+    def limit_reason(self, job: WaitingJob, units: int, model: str = "") -> Reason | None:
         """Why the job may not have `units` of GPU now on a board with the key `model`; None where
         it may. Without a model only what counts for every model is asked."""
         return (
             self._quota_reason(job, units, model)
-            or self._caps.reason(job)
-            or self._budgets.reason(job, units)
+            or self._caps.cap_reason(job)
+            or self._budgets.budget_reason(job, units)
         )
 
-    def within_nominal(self, project: str, units: int, model: str = "") -> bool:
+    def is_within_nominal(self, project: str, units: int, model: str = "") -> bool:
         """Whether the project has a quota here and `units` more would need no borrowing: then it
         may take back what others borrowed."""
         owns = [a for _, a in self._of_project(project, model)]
         return bool(owns) and all(a.used + units <= a.limit for a in owns)
 
-    def would_borrow(self, project: str, units: int, model: str = "") -> bool:
+    def has_to_borrow(self, project: str, units: int, model: str = "") -> bool:
         """Whether the project has a quota here that is too small for `units` more."""
         return any(a.used + units > a.limit for _, a in self._of_project(project, model))
 
@@ -77,25 +77,25 @@ class Accounts:
         """How far above its nominal quota the project is, on this board or on all together."""
         return max((a.borrowed for _, a in self._of_project(project, model)), default=0)
 
-    def may_borrow(self, project: str, model: str = "") -> int:
+    def max_borrowing(self, project: str, model: str = "") -> int:
         """How much the project may hold beyond its limit of exactly this model of quota."""
         pool = self._pools.get(model)
-        return pool.may_borrow(project) if pool and project in pool.projects else 0
+        return pool.max_borrowing(project) if pool and project in pool.projects else 0
 
-    def charged(self, project: str, user: str, model: str) -> list[AccountKey]:
+    def charged_accounts(self, project: str, user: str, model: str) -> list[AccountKey]:
         """The accounts that pay for work of this owner on a board with the key `model`."""
         names = self._known(model)
         owners = [(project, "", n) for n in names if n in self._pools]
         owners = [key for key in owners if project in self._pools[key[2]].projects]
         return [*owners, *((project, user, n) for n in names if (project, user, n) in self._users)]
 
-    def short_of(self, job: WaitingJob, units: int, model: str) -> list[AccountKey]:
+    def short_accounts(self, job: WaitingJob, units: int, model: str) -> list[AccountKey]:
         """The accounts that have too little left for the job now, and had enough if they held
         nothing. [] where the job needs to borrow, or waits for something else, too."""
-        if self._caps.reason(job) or self._budgets.reason(job, units):
+        if self._caps.cap_reason(job) or self._budgets.budget_reason(job, units):
             return []
         found = []
-        for key in self.charged(job.project, job.user, model):
+        for key in self.charged_accounts(job.project, job.user, model):
             own = self._users[key] if key[1] else self._pools[key[2]].projects[job.project]
             most = own.limit + own.borrow * bool(key[1])
             if units > most:
@@ -134,16 +134,16 @@ class Accounts:
         names = self._known(model)
         for name in names:
             pool = self._pools.get(name)
-            if pool is not None and not pool.fits(job.project, units):
-                held = self._holders.of(job.project, name)
-                return sentences.of_project(job.project, units, name, pool, held)
+            if pool is not None and not pool.may_allocate(job.project, units):
+                held = self._holders.units_by_user(job.project, name)
+                return sentences.project_quota_reason(job.project, units, name, pool, held)
         for name in names:
             own = self._users.get((job.project, job.user, name))
             if own is not None and own.used + units > own.limit + own.borrow:
-                return sentences.of_user(job.project, job.user, units, name, own)
+                return sentences.user_quota_reason(job.project, job.user, units, name, own)
         return None
 
-    def _of_project(self, project: str, model: str) -> Iterable[tuple[str, Account]]:
+    def _of_project(self, project: str, model: str) -> Iterable[tuple[str, QuotaAccount]]:
         for name in self._known(model):
             pool = self._pools.get(name)
             if pool is not None and project in pool.projects:
@@ -152,5 +152,5 @@ class Accounts:
     def _known(self, board: str) -> tuple[str, ...]:
         """The names of the board that some quota has."""
         if board not in self._names:
-            self._names[board] = tuple(m for m in models_of(board) if m in self._models)
+            self._names[board] = tuple(m for m in quota_models(board) if m in self._models)
         return self._names[board]

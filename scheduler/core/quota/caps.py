@@ -7,21 +7,21 @@ from scheduler.core.model.message import make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import OwnerView, RunningJob, WaitingJob
 
-Key = tuple[str, str]
+Owner = tuple[str, str]
 
 
-class Caps:
+class JobCaps:
     """Owners with a cap, and how many jobs each has running. A job that gives its devices back
     counts until it is gone."""
 
     def __init__(self, owners: Iterable[OwnerView], running: Iterable[RunningJob]) -> None:
         self._most = {(o.project, o.user): o.max_running for o in owners if o.max_running > 0}
-        self._runs: Counter[Key] = Counter()
+        self._runs: Counter[Owner] = Counter()
         for each in running if self._most else ():
             self._runs[each.job.project, ""] += 1
             self._runs[each.job.project, each.job.user] += 1
 
-    def reason(self, job: WaitingJob) -> Reason | None:
+    def cap_reason(self, job: WaitingJob) -> Reason | None:
         for key in ((job.project, ""), (job.project, job.user)) if self._most else ():
             most, runs = self._most.get(key), self._runs[key]
             if most is not None and runs >= most:

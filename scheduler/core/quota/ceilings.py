@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Sequence
 
 from scheduler.core.model.snapshot import QuotaView, WaitingJob
-from scheduler.core.quota.holders import models_of
+from scheduler.core.quota.holders import quota_models
 
 
-def too_low(
+def quota_too_small(
     job: WaitingJob, units: int, board: str, quotas: Sequence[QuotaView]
 ) -> tuple[QuotaView, int] | None:
     """The quota under which the job's owner can never hold so many units of the board, and how many
     it could if nobody else held anything. None where there is none."""
-    models = models_of(board)
+    models = quota_models(board)
     mine = (
         q
         for q in quotas

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Account:
+class QuotaAccount:
     """What one owner may hold and holds. `borrow`: how much more than its limit at most; `lend`:
     how much of what it leaves idle others may have."""
 
@@ -19,44 +19,44 @@ class Account:
     lend: int = 0
 
     @property
-    def left(self) -> int:
+    def unused(self) -> int:
         return max(0, self.limit - self.used)
 
     @property
-    def lent(self) -> int:
+    def lendable(self) -> int:
         """What it offers to others now."""
-        return min(self.lend, self.left)
+        return min(self.lend, self.unused)
 
     @property
     def borrowed(self) -> int:
         return max(0, self.used - self.limit)
 
 
-class Pool:
+class QuotaPool:
     """The projects' accounts of one model. The sums are updated, never counted again."""
 
     def __init__(self) -> None:
-        self.projects: dict[str, Account] = {}
-        self.lent = 0
+        self.projects: dict[str, QuotaAccount] = {}
+        self.lendable = 0
         self.borrowed = 0
         self._borrowing: dict[str, int] = {}
 
-    def add(self, project: str, account: Account) -> None:
+    def add(self, project: str, account: QuotaAccount) -> None:
         self.projects[project] = account
         self._count(project, account)
 
-    def may_borrow(self, project: str) -> int:
+    def max_borrowing(self, project: str) -> int:
         """How much the project may hold beyond its limit, all told: what others lend, less what
         others have borrowed. Nothing is lent twice."""
         own = self.projects[project]
-        offered = self.lent - own.lent - (self.borrowed - own.borrowed)
+        offered = self.lendable - own.lendable - (self.borrowed - own.borrowed)
         return min(own.borrow, max(0, offered))
 
-    def fits(self, project: str, units: int) -> bool:
+    def may_allocate(self, project: str, units: int) -> bool:
         own = self.projects.get(project)
         if own is None or own.used + units <= own.limit:
             return True
-        return own.used + units - own.limit <= self.may_borrow(project)
+        return own.used + units - own.limit <= self.max_borrowing(project)
 
     def charge(self, project: str, units: int) -> Callable[[], None] | None:
         """Count `units` more, or fewer; the way back. None where the project has no quota here."""
@@ -66,19 +66,21 @@ class Pool:
         self._change(project, own, units)
         return lambda: self._change(project, own, -units)
 
-    def borrowers(self, but: str = "") -> dict[str, int]:
+    def borrowers(self, excluded_project: str = "") -> dict[str, int]:
         """Who has borrowed how much, the most first."""
-        others = [(name, units) for name, units in self._borrowing.items() if name != but]
+        others = [
+            (name, units) for name, units in self._borrowing.items() if name != excluded_project
+        ]
         return dict(sorted(others, key=lambda item: (-item[1], item[0])))
 
-    def _change(self, project: str, own: Account, units: int) -> None:
-        self.lent -= own.lent
+    def _change(self, project: str, own: QuotaAccount, units: int) -> None:
+        self.lendable -= own.lendable
         self.borrowed -= own.borrowed
         own.used += units
         self._count(project, own)
 
-    def _count(self, project: str, own: Account) -> None:
-        self.lent += own.lent
+    def _count(self, project: str, own: QuotaAccount) -> None:
+        self.lendable += own.lendable
         self.borrowed += own.borrowed
         if own.borrowed:
             self._borrowing[project] = own.borrowed

@@ -10,17 +10,17 @@ from itertools import combinations
 from math import comb
 
 from scheduler.core.model.snapshot import PRIORITY_RANK, RunningJob, WaitingJob
-from scheduler.core.quota.accounts import Accounts
+from scheduler.core.quota.accounts import QuotaAccounts
 from scheduler.core.quota.holders import units_by_board
 
-Enough = Callable[[Sequence[RunningJob]], bool]
+IsEnough = Callable[[Sequence[RunningJob]], bool]
 # The smallest set is looked for among so many: all sets of 6 candidates, pairs of 10.
-MOST_TRIED = 64
+MAX_SETS_TRIED = 64
 
 
-def candidates(
+def reclaim_candidates(
     running: Iterable[RunningJob],
-    accounts: Accounts,
+    accounts: QuotaAccounts,
     job: WaitingJob,
     units: int,
     board: str,
@@ -33,7 +33,7 @@ def candidates(
     it: of the project that is most above, the lowest priority, then what started last. `boards`
     is a board's key by the id of the GPU, as `holders.board_of_gpus` gives it.
     """
-    if not accounts.within_nominal(job.project, units, board):
+    if not accounts.is_within_nominal(job.project, units, board):
         return ()
     above: dict[str, int] = {}
     theirs: dict[str, list[tuple[RunningJob, int]]] = defaultdict(list)
@@ -51,7 +51,9 @@ def candidates(
     return tuple(_by_excess(theirs, above))
 
 
-def victims(candidates: Sequence[RunningJob], enough: Enough) -> tuple[RunningJob, ...]:
+def smallest_victim_set(
+    candidates: Sequence[RunningJob], is_enough: IsEnough
+) -> tuple[RunningJob, ...]:
     """The smallest set of candidates that is enough: the fewest jobs, of equally many those that
     hold least, then the first ones. Where too many sets would have to be tried (`MOST_TRIED`), the
     first ones without those that need not go: no proper subset of them would do. () where not even
@@ -59,27 +61,27 @@ def victims(candidates: Sequence[RunningJob], enough: Enough) -> tuple[RunningJo
 
     `enough`: whether it would do if just these stopped; more of them never hinder.
     """
-    if not candidates or not enough(candidates):
+    if not candidates or not is_enough(candidates):
         return ()
     low, high = 0, len(candidates)
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if enough(candidates[:middle]) else (middle + 1, high)
+        low, high = (low, middle) if is_enough(candidates[:middle]) else (middle + 1, high)
     chosen = list(candidates[:high])
     for each in chosen[::-1]:
         others = [run for run in chosen if run is not each]
-        if enough(others):
+        if is_enough(others):
             chosen = others
-    return _smallest(candidates, tuple(chosen), enough)
+    return _smallest(candidates, tuple(chosen), is_enough)
 
 
 def _smallest(
-    candidates: Sequence[RunningJob], chosen: tuple[RunningJob, ...], enough: Enough
+    candidates: Sequence[RunningJob], chosen: tuple[RunningJob, ...], enough: IsEnough
 ) -> tuple[RunningJob, ...]:
     """A smaller set than `chosen` that is enough, or `chosen`."""
     sizes = [_units(run) for run in candidates]
     own = tuple(index for index, run in enumerate(candidates) if run in chosen)
-    best, left = (sum(sizes[i] for i in own), own), MOST_TRIED
+    best, left = (sum(sizes[i] for i in own), own), MAX_SETS_TRIED
     for count in range(1, len(own) + 1):
         left -= comb(len(candidates), count)
         if left < 0:
@@ -96,14 +98,6 @@ def _smallest(
 
 def _units(run: RunningJob) -> int:
     return sum(device.units for replica in run.replicas for device in replica.devices)
-
-
-def sentence(victim: WaitingJob, job: WaitingJob) -> str:
-    """What the owner of the stopped job is told."""
-    return (
-        f"{job.project} takes back what {victim.project} borrowed of its quota, for J-{job.id}; "
-        f"this job is queued again"
-    )
 
 
 def _by_excess(

@@ -23,7 +23,7 @@ from agents.contract.documents import (
     SliceKind,
 )
 from agents.contract.geometry import Placement
-from agents.facts.device_keys import place_of
+from agents.facts.device_keys import device_place
 from agents.runtime.base import Phase
 from tests.property.agents.worlds import BOARD, GPUS, World
 from tests.support.slow_geometry import fits_together
@@ -198,10 +198,10 @@ class Node(RuleBasedStateMachine):
         """Replicas on some of the devices that nobody has."""
         busy = {self.places[key] for key in self.world.live()}
         for device in free:
-            if place_of(device) not in busy and data.draw(st.booleans()):
+            if device_place(device) not in busy and data.draw(st.booleans()):
                 self.made += 1
                 wish = data.draw(st.sampled_from(WISHES))
-                self.places[f"r-{self.made}"] = place_of(device)
+                self.places[f"r-{self.made}"] = device_place(device)
                 yield DesiredReplica(
                     id=f"r-{self.made}",
                     job=f"j-{self.made % 3}-{self.made}",

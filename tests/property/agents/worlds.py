@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from agents.contract.boards import known_boards
 from agents.contract.documents import DesiredDocument, DesiredReplicaState
 from agents.contract.geometry import Placement, free_placements
-from agents.facts.device_keys import device_key, place_of
+from agents.facts.device_keys import device_key, device_place
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.loop.reconcile import Fail, Forget, Known, Prepare, Remove, Start, Stop, actions
 from agents.partitioning.diff import diff
@@ -43,7 +43,7 @@ class World:
         named = {replica.id: replica for replica in self.desired.replicas}
         if live - named.keys():
             return Changes()
-        held = frozenset(place_of(d) for key in live for d in named[key].devices)
+        held = frozenset(device_place(d) for key in live for d in named[key].devices)
         slices = self.desired.slices
         wanted = [WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in slices]
         modes = {gpu.uuid: gpu.mode for gpu in self.desired.gpus}

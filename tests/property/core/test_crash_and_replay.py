@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 from scheduler.core.model.snapshot import OwnerView, Priority
-from scheduler.core.placement.legality import fits
+from scheduler.core.placement.legality import illegal_reason
 from scheduler.core.plan import plan
 from tests.property.core.partial_commits import begun, stopped
 from tests.property.core.worlds import worlds
@@ -83,7 +83,7 @@ def converged(snapshot, policy):
     while found := plan(snapshot, policy).placements:
         jobs = {job.id: job for job in snapshot.jobs}
         for number, place in enumerate(found):
-            assert fits(place, jobs[place.job], begun(snapshot, found[:number])) is None
+            assert illegal_reason(place, jobs[place.job], begun(snapshot, found[:number])) is None
         started += found
         snapshot = begun(snapshot, found)
     return snapshot, started

@@ -11,7 +11,7 @@ from scheduler.core.model.message import read_message, render
 from scheduler.core.model.message_templates import TEMPLATES
 from scheduler.core.model.policy import BackfillMode, Policy
 from scheduler.core.model.snapshot import BudgetView, OwnerView
-from scheduler.core.placement.feasibility import Capacity, impossible
+from scheduler.core.placement.feasibility import ClusterCapacity, infeasible_reason
 from scheduler.core.plan import plan_and_can_start
 from tests.property.core.worlds import worlds
 from tests.support.snapshots import NOW
@@ -84,7 +84,7 @@ def waiting_worlds(draw):
 def test_no_sentence_leaves_the_planner_without_a_key(snapshot, backfill):
     plan, can_start = plan_and_can_start(snapshot, Policy(backfill=backfill))
     jobs = {job.id: job for job in snapshot.jobs}
-    boards = Capacity(snapshot).boards
+    boards = ClusterCapacity(snapshot).boards
     for place in plan.placements:
         assert_told(place.message)
     for hold in plan.deferrals:
@@ -95,7 +95,7 @@ def test_no_sentence_leaves_the_planner_without_a_key(snapshot, backfill):
             assert_told(one.said)
     for job in snapshot.jobs:
         for other in (job, replace(job, replicas=9_999), replace(job, memory_mib=10**9)):
-            if reason := impossible(other, snapshot):
+            if reason := infeasible_reason(other, snapshot):
                 assert_told(reason.message)
 
 

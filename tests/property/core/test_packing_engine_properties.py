@@ -3,15 +3,17 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.packing.engine import Engine
-from scheduler.core.packing.fragmentation import fragment, typical
-from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.tables import Extent, learn_holes
-from scheduler.core.packing.thousandths import Thousandths
+from scheduler.core.packing.engine import PackingEngine
+from scheduler.core.packing.fragmentation import fragmentation, typical_kinds
+from scheduler.core.packing.kinds import NodeRoom, RequestKind
+from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix
+from scheduler.core.packing.thousandths import ThousandthsGeometry
 from scheduler.core.packing.weights import FILLING, STEADY
 
 SIZES = (200, 330, 500, 810, 1_000)
-EXTENT = Extent(cpu_milli=32_000, memory_mib=131_072, gpus=4, models=(6, 6))
+EXTENT = ClusterExtent(
+    cpu_milli=32_000, memory_mib=131_072, max_gpus_per_node=4, gpus_by_model=(6, 6)
+)
 NODES = st.builds(
     lambda model, cpu, memory, gpus: NodeRoom(model, cpu, memory, (1_000,) * gpus),
     st.integers(0, 1),
@@ -24,11 +26,11 @@ CPU = st.sampled_from([0, 500, 1_500, 4_000, 11_000])
 MEMORY = st.sampled_from([0, 4_096, 30_000])
 KINDS = st.one_of(
     st.builds(
-        lambda cpu, memory, size, models: Kind(cpu, memory, 1, size / 1_000, size, models),
+        lambda cpu, memory, size, models: RequestKind(cpu, memory, 1, size / 1_000, size, models),
         CPU, MEMORY, st.sampled_from(SIZES), MODELS,
     ),
-    st.builds(lambda cpu, memory: Kind(cpu, memory, 2, 2.0, 1_000), CPU, MEMORY),
-    st.builds(lambda cpu, memory: Kind(cpu, memory, 0, 0.0), CPU, MEMORY),
+    st.builds(lambda cpu, memory: RequestKind(cpu, memory, 2, 2.0, 1_000), CPU, MEMORY),
+    st.builds(lambda cpu, memory: RequestKind(cpu, memory, 0, 0.0), CPU, MEMORY),
 )  # fmt: skip
 WORLDS = st.tuples(
     st.lists(NODES, min_size=1, max_size=9),
@@ -44,8 +46,8 @@ class Books:
     def __init__(self, world, tournament=False):
         self.nodes, self.kinds, steps, weights = world
         self.mix = {kind: float(i + 1) for i, kind in enumerate(self.kinds)}
-        geometry = Thousandths(tuple(learn_holes(self.mix)))
-        self.engine = Engine(self.nodes, EXTENT, geometry, self.mix, weights, tournament)
+        geometry = ThousandthsGeometry(tuple(hole_values_of_mix(self.mix)))
+        self.engine = PackingEngine(self.nodes, EXTENT, geometry, self.mix, weights, tournament)
         self.geometry, self.running, self.chosen = geometry, [], []
         self.free = [[node.cpu_milli, node.memory_mib, list(node.states)] for node in self.nodes]
         for which, what in steps:
@@ -55,8 +57,8 @@ class Books:
                 self.start(self.kinds[which % len(self.kinds)])
 
     def start(self, kind):
-        number = self.engine.kind(kind)
-        choice = self.engine.best(number)
+        number = self.engine.kind_number(kind)
+        choice = self.engine.best_choice(number)
         self.chosen.append(choice)
         if choice is None:
             assert not any(self.fits(kind, n) for n in range(len(self.nodes)))
@@ -89,10 +91,10 @@ class Books:
 
     def rows(self):
         """(nodes by rank, their choices) of each kind."""
-        numbers = [self.engine.kind(kind) for kind in self.kinds]
-        ranked = [self.engine.ranked(number) for number in numbers]
+        numbers = [self.engine.kind_number(kind) for kind in self.kinds]
+        ranked = [self.engine.ranked_nodes(number) for number in numbers]
         return [
-            [self.engine.choice(number, node) for node in row]
+            [self.engine.choice_on(number, node) for node in row]
             for number, row in zip(numbers, ranked, strict=True)
         ]
 
@@ -103,7 +105,7 @@ def test_nothing_is_booked_twice_and_what_fits_somewhere_is_placed(world):
     books = Books(world)
 
     for n, (cpu, memory, states) in enumerate(books.free):
-        room = books.engine.room(n)
+        room = books.engine.node_room(n)
         assert (room.cpu_milli, room.memory_mib, list(room.states)) == (cpu, memory, states)
 
 
@@ -111,13 +113,13 @@ def test_nothing_is_booked_twice_and_what_fits_somewhere_is_placed(world):
 @settings(deadline=None, max_examples=60)
 def test_scores_kept_up_change_by_change_equal_those_of_a_fresh_engine(world):
     books = Books(world)
-    books.engine.weigh_models()
+    books.engine.update_scarcity()
     kept = books.rows()
 
-    books.engine.rebuild()
+    books.engine.rescore_all()
     assert books.rows() == kept
 
-    books.nodes = [books.engine.room(n) for n in range(len(books.nodes))]
+    books.nodes = [books.engine.node_room(n) for n in range(len(books.nodes))]
     fresh = Books((books.nodes, books.kinds, (), world[3]))
     assert fresh.rows() == books.rows()
 
@@ -140,8 +142,8 @@ def test_the_best_node_is_the_first_of_those_ranked(world):
     books = Books(world)
 
     for kind in books.kinds:
-        number = books.engine.kind(kind)
-        best, ranked = books.engine.best(number), books.engine.ranked(number)
+        number = books.engine.kind_number(kind)
+        best, ranked = books.engine.best_choice(number), books.engine.ranked_nodes(number)
         assert (best.node if best else None) == (ranked[0] if ranked else None)
 
 
@@ -151,5 +153,7 @@ def test_the_compiled_fragmentation_is_that_of_the_definition(world):
     books = Books(world)
 
     for n, (cpu, _, states) in enumerate(books.free):
-        expected = fragment(states, cpu, books.nodes[n].model, typical(books.mix), books.geometry)
-        assert abs(books.engine.fragment(n) - expected) < 1e-9
+        expected = fragmentation(
+            states, cpu, books.nodes[n].model, typical_kinds(books.mix), books.geometry
+        )
+        assert abs(books.engine.fragmentation(n) - expected) < 1e-9

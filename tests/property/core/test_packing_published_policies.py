@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.packing.fragmentation import fragment, typical
-from scheduler.core.packing.kinds import Kind, NodeRoom
-from scheduler.core.packing.thousandths import Thousandths
-from scheduler.replay.openb_data import Pods
+from scheduler.core.packing.fragmentation import fragmentation, typical_kinds
+from scheduler.core.packing.kinds import NodeRoom, RequestKind
+from scheduler.core.packing.thousandths import ThousandthsGeometry
+from scheduler.replay.openb_data import TracePods
 from scheduler.replay.placement_baselines import decide
 from scheduler.replay.placement_events import only_arrivals
-from scheduler.replay.placement_record import follow
+from scheduler.replay.placement_record import replay_decisions
 
 NODES = st.lists(
     st.builds(
@@ -22,7 +22,7 @@ NODES = st.lists(
     min_size=1, max_size=6,
 )  # fmt: skip
 KINDS = st.builds(
-    lambda cpu, size, models: Kind(cpu, 1_024, min(size[0], 2), size[0] * size[1] / 1_000,
+    lambda cpu, size, models: RequestKind(cpu, 1_024, min(size[0], 2), size[0] * size[1] / 1_000,
                                    size[1], models),
     st.sampled_from([0, 1_000, 3_000, 7_000]),
     st.sampled_from([(1, 200), (1, 330), (1, 500), (1, 810), (1, 1_000), (2, 1_000), (0, 0)]),
@@ -67,18 +67,18 @@ def best_fit(kind, model, cpu, idle, after, gpus, mix):
 
 
 def gradient(kind, model, cpu, idle, after, gpus, mix):
-    before = 1_000 * fragment(idle, cpu, model, mix, Thousandths())
-    then = 1_000 * fragment(after, cpu - kind.cpu_milli, model, mix, Thousandths())
+    before = 1_000 * fragmentation(idle, cpu, model, mix, ThousandthsGeometry())
+    then = 1_000 * fragmentation(after, cpu - kind.cpu_milli, model, mix, ThousandthsGeometry())
     return int(100 / (1 + math.exp(-(before - then) / 1_000)))
 
 
 def both(policy, score, world):
     nodes, kinds, numbers = world
-    pods = Pods(tuple(kinds), np.array([n % len(kinds) for n in numbers], np.int64))
-    mix = typical({kind: float(i + 1) for i, kind in enumerate(kinds)})
+    pods = TracePods(tuple(kinds), np.array([n % len(kinds) for n in numbers], np.int64))
+    mix = typical_kinds({kind: float(i + 1) for i, kind in enumerate(kinds)})
     requests = only_arrivals(len(numbers))
     decisions = decide(policy, requests, requests, pods, tuple(nodes), mix, seed=1)
-    follow(requests, requests, pods, tuple(nodes), decisions, mix)
+    replay_decisions(requests, requests, pods, tuple(nodes), decisions, mix)
     fast = [
         (int(n), tuple(g for g in range(8) if int(bits) >> g & 1)) if n >= 0 else None
         for n, bits in zip(decisions.node, decisions.gpus, strict=True)
@@ -104,12 +104,12 @@ def test_fragmentation_gradient_descent_decides_as_its_definition(world):
 @settings(deadline=None, max_examples=30)
 def test_random_and_packing_take_only_what_is_free_and_whatever_fits(world):
     nodes, kinds, numbers = world
-    pods = Pods(tuple(kinds), np.array([n % len(kinds) for n in numbers], np.int64))
-    mix = typical(dict.fromkeys(kinds, 1.0))
+    pods = TracePods(tuple(kinds), np.array([n % len(kinds) for n in numbers], np.int64))
+    mix = typical_kinds(dict.fromkeys(kinds, 1.0))
     requests = only_arrivals(len(numbers))
     for policy in ("random", "packing"):
         decisions = decide(policy, requests, requests, pods, tuple(nodes), mix, seed=1)
-        follow(requests, requests, pods, tuple(nodes), decisions, mix)
+        replay_decisions(requests, requests, pods, tuple(nodes), decisions, mix)
         if len(requests):
             first = pods.kinds[pods.kind[0]]
             fits = [

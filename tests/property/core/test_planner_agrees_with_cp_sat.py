@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scheduler.core.model.policy import BackfillMode, OrderMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority
-from scheduler.core.placement.feasibility import impossible
+from scheduler.core.placement.feasibility import infeasible_reason
 from tests.property.core.cp_sat_oracle import kinds, most, possible, price
 from tests.property.core.plan_effects import carried_out, emptied, without_idle
 from tests.property.core.worlds import PROFILES, nodes, worlds
@@ -125,4 +125,4 @@ def test_a_merge_is_asked_for_exactly_when_only_idle_slices_are_in_the_way(snaps
 @given(snapshot=lone)
 def test_a_job_can_never_run_exactly_when_the_empty_cluster_could_not_take_it(snapshot):
     (job,) = snapshot.jobs
-    assert (impossible(job, snapshot) is None) == can(job, emptied(snapshot))
+    assert (infeasible_reason(job, snapshot) is None) == can(job, emptied(snapshot))

@@ -19,8 +19,8 @@ from scheduler.core.model.snapshot import (
     QuotaView,
     RunningJob,
 )
-from scheduler.core.quota.accounts import Accounts
-from scheduler.core.quota.reclaim import candidates, victims
+from scheduler.core.quota.accounts import QuotaAccounts
+from scheduler.core.quota.reclaim import reclaim_candidates, smallest_victim_set
 from tests.support.snapshots import H200, NOW, a_job
 
 many = settings(max_examples=200, deadline=None, derandomize=True)
@@ -63,7 +63,7 @@ def place_all(accounts, asked):
 def test_a_quota_is_exceeded_only_by_what_others_lend_at_that_moment(quotas, asked):
     used = {(q.project, q.user, q.model): q.used_units for q in quotas}
     for project, user, units, board in place_all(
-        Accounts(ClusterSnapshot(0, quotas=quotas)), asked
+        QuotaAccounts(ClusterSnapshot(0, quotas=quotas)), asked
     ):
         for key in ((p, u, m) for p in [project] for u in ("", user) for m in MODELS):
             if key in used and (not key[2] or board == H200):
@@ -85,15 +85,15 @@ def test_a_quota_is_exceeded_only_by_what_others_lend_at_that_moment(quotas, ask
 @many
 @given(quotas=quotas(), asked=st.lists(ASKED, max_size=25))
 def test_who_stays_within_the_limit_is_never_refused_for_what_others_hold(quotas, asked):
-    accounts = Accounts(ClusterSnapshot(0, quotas=quotas))
+    accounts = QuotaAccounts(ClusterSnapshot(0, quotas=quotas))
     list(place_all(accounts, asked))
     for quota in quotas:
         if quota.model or quota.user:
             continue
         job = a_job(project=quota.project, user="v")
-        left = quota.limit_units - accounts.get((quota.project, "")).used
+        left = quota.limit_units - accounts.account((quota.project, "")).used
         if left > 0:
-            assert accounts.reason(job, left) is None
+            assert accounts.limit_reason(job, left) is None
 
 
 def everything(accounts):
@@ -119,7 +119,7 @@ def everything(accounts):
 def test_charges_that_are_undone_leave_the_accounts_as_they_were(quotas, first, charges):
     budgets = (BudgetView("p", "", 50, 5, 5, 10), BudgetView("q", "u", 9, 0, 0, 10))
     owners = (OwnerView("p", "u", max_running=2), OwnerView("r", "", max_running=1))
-    accounts = Accounts(ClusterSnapshot(0, quotas=quotas, budgets=budgets, owners=owners))
+    accounts = QuotaAccounts(ClusterSnapshot(0, quotas=quotas, budgets=budgets, owners=owners))
     list(place_all(accounts, first))
     before = everything(accounts)
     undone = [
@@ -135,7 +135,7 @@ def test_charges_that_are_undone_leave_the_accounts_as_they_were(quotas, first, 
 @given(quotas=quotas(), charges=st.lists(ASKED, max_size=12))
 def test_accounts_that_were_charged_are_those_of_a_snapshot_that_says_so(quotas, charges):
     """The sums that are updated equal the sums that are counted anew."""
-    accounts = Accounts(ClusterSnapshot(0, quotas=quotas))
+    accounts = QuotaAccounts(ClusterSnapshot(0, quotas=quotas))
     used = Counter()
     for project, user, units, board in charges:
         accounts.charge(project, user, units, board)
@@ -145,10 +145,10 @@ def test_accounts_that_were_charged_are_those_of_a_snapshot_that_says_so(quotas,
     later = tuple(
         replace(q, used_units=q.used_units + used[q.project, q.user, q.model]) for q in quotas
     )
-    fresh = Accounts(ClusterSnapshot(0, quotas=later))
+    fresh = QuotaAccounts(ClusterSnapshot(0, quotas=later))
     for project in PROJECTS:
         for model in MODELS:
-            assert accounts.may_borrow(project, model) == fresh.may_borrow(project, model)
+            assert accounts.max_borrowing(project, model) == fresh.max_borrowing(project, model)
             assert accounts.borrowed(project, model) == fresh.borrowed(project, model)
 
 
@@ -185,13 +185,13 @@ def units_of(run):
 
 def take_back(world):
     quotas, running, free, needed = world
-    accounts = Accounts(ClusterSnapshot(NOW, quotas=quotas, running=running))
+    accounts = QuotaAccounts(ClusterSnapshot(NOW, quotas=quotas, running=running))
 
     def enough(some):
         return free + sum(units_of(run) for run in some) >= needed
 
-    found = candidates(running, accounts, a_job("99"), needed, H200, {"g": H200})
-    return found, enough, victims(found, enough), accounts
+    found = reclaim_candidates(running, accounts, a_job("99"), needed, H200, {"g": H200})
+    return found, enough, smallest_victim_set(found, enough), accounts
 
 
 @many

@@ -11,7 +11,7 @@ from scheduler.core.model.decisions import PreemptionCause
 from scheduler.core.model.policy import PreemptionMode
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.quota.holders import board_of_gpus
-from scheduler.core.quota.reclaim import candidates
+from scheduler.core.quota.reclaim import reclaim_candidates
 from tests.property.core.test_reclaim_lawful import size_of, without, worlds
 from tests.support.snapshots import H200, UNITS_PER_GPU, placed, plan_of
 
@@ -23,7 +23,7 @@ def smallest(snapshot, job):
     accounts = Ledger(snapshot).accounts
     boards = board_of_gpus(snapshot.nodes)
     units = size_of(job) * UNITS_PER_GPU
-    found = candidates(snapshot.running, accounts, job, units, H200, boards)
+    found = reclaim_candidates(snapshot.running, accounts, job, units, H200, boards)
     gpus = [size_of(run.job) for run in found]
     for count in range(len(found) + 1):
         sets = combinations(range(len(found)), count)

@@ -9,8 +9,8 @@ from agents.contract.documents import SliceKind
 from scheduler.core.model.policy import BackfillMode, PreemptionMode
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.legality import check
-from scheduler.virtual.simulation import Watch
+from scheduler.core.placement.legality import reserve_if_legal
+from scheduler.virtual.simulation import SimulationObserver
 from tests.support.snapshots import a_gpu, a_node, a_quota
 from tests.unit.what_if.worlds import SINCE, a_recorded, a_setting, a_week, an_owner, played
 
@@ -53,7 +53,7 @@ def _job(draw, key):
     )
 
 
-class Auditor(Watch):
+class Auditor(SimulationObserver):
     """Counts what is held at every pass, and asks `fits` about every placement."""
 
     def __init__(self, quotas):
@@ -67,7 +67,7 @@ class Auditor(Watch):
         if not found.preemptions:
             # Who stops leaves first: then the places stand beside one another.
             for place in found.placements:
-                assert check(place, jobs[place.job], ledger) is None
+                assert reserve_if_legal(place, jobs[place.job], ledger) is None
 
     def _count(self, snapshot):
         by_gpu, hosts, units = defaultdict(list), defaultdict(Counter), Counter()
@@ -133,10 +133,10 @@ def test_no_device_is_given_twice_and_every_job_is_told(jobs, backfill, preempti
     assert auditor.passes == world.passes
     waiting = {job.id for job in world.snapshot(SINCE + 10**7).jobs}
     assert not world.snapshot(SINCE + 10**7).running
-    for key, fate in world.fates.items():
+    for key, fate in world.outcomes.items():
         over = fate.ended_at > 0
         assert over != (key in waiting), "a job is done with, or it still waits"
         if over and not (fate.refused or fate.withdrawn):
             assert fate.done == fate.recorded.ran_seconds and fate.left == 0
     # Nobody is left who could start on an empty cluster and waits for nobody.
-    assert all(world.fates[key].recorded.job.after for key in waiting)
+    assert all(world.outcomes[key].recorded.job.after for key in waiting)

@@ -6,7 +6,7 @@ import pytest
 
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
-from scheduler.core.carving_preview import preview
+from scheduler.core.carving_preview import plan_with_proposals
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
@@ -34,6 +34,11 @@ def world(*gpus, jobs=(), running=(), **profiles):
         for name, count in profiles.items()
     )
     return replace(a_cluster(a_node(*gpus), jobs=jobs, running=running), mix=DemandMix(demands))
+
+
+def preview(snapshot, policy, job=None):
+    """What would be prepared under the policy, as the console shows it."""
+    return plan_with_proposals(snapshot, policy, job)[1]
 
 
 def half():
@@ -143,10 +148,10 @@ def test_who_waits_is_provided_for_once_what_was_carved_is_there():
 def test_a_preview_has_one_sentence_for_each_proposal_and_changes_nothing():
     gpu = a_gpu(idle("2g.35gb", 0), a_slice("1g.18gb", 4))
     snapshot = world(gpu)
-    assert preview(snapshot, Policy()).told() == ()
+    assert preview(snapshot, Policy()).gpu_sentences() == ()
     wanted = preview(world(gpu, half(), _1g_18gb=9), Policy())
-    assert len(wanted.told()) == len(wanted.carves) > 0
-    assert {key for key, _ in wanted.told()} <= {"n1/0", "n1/1"}
+    assert len(wanted.gpu_sentences()) == len(wanted.carves) > 0
+    assert {key for key, _ in wanted.gpu_sentences()} <= {"n1/0", "n1/1"}
     assert not plan_of(world(gpu, half(), _1g_18gb=9)).carves
 
 
@@ -162,4 +167,4 @@ def test_a_preview_can_ask_what_an_approval_would_bring():
 def test_a_preview_advises_another_mode_for_an_empty_gpu():
     found = preview(world(a_gpu(mode=GpuMode.WHOLE), _1g_18gb=9), Policy())
     assert [(change.gpu, change.mode) for change in found.modes] == [("n1/0", GpuMode.MIG)]
-    assert found.told() == (("n1/0", found.modes[0].sentence),)
+    assert found.gpu_sentences() == (("n1/0", found.modes[0].sentence),)

@@ -82,7 +82,7 @@ def test_conservative_backfill_promises_a_time_to_everybody_in_turn():
     [
         ({"begin_at": NOW + 1}, ReasonCode.BEGIN_TIME),
         ({"after": ("7",)}, ReasonCode.DEPENDENCY),
-        ({"held_because": "ann asked for it"}, ReasonCode.HELD),
+        ({"hold_reason": "ann asked for it"}, ReasonCode.HELD),
     ],
 )
 def test_a_job_whose_turn_has_not_come_waits_with_its_reason_and_is_promised_nothing(fields, code):

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.core.model.reasons import ReasonClass, ReasonCode
 from scheduler.core.model.snapshot import Topology
-from scheduler.core.placement.feasibility import impossible
+from scheduler.core.placement.feasibility import infeasible_reason
 from tests.support.snapshots import (
     A30,
     L40S,
@@ -51,13 +51,13 @@ def test_what_can_never_run_is_said_at_once_with_what_there_is(case):
     assert said.code is ReasonCode.IMPOSSIBLE
     assert said.reason_class is ReasonClass.CHANGE
     assert sentence in said.sentence
-    assert impossible(snapshot.jobs[0], snapshot) == said
+    assert infeasible_reason(snapshot.jobs[0], snapshot) == said
 
 
 def test_numbers_of_a_refusal_stand_in_its_evidence():
-    said = impossible(a_job(gpus=3), a_cluster(*TWO_NODES))
+    said = infeasible_reason(a_job(gpus=3), a_cluster(*TWO_NODES))
     assert said.evidence == {"needed": 3, "largest": 2}
-    said = impossible(a_job(gpus=1, models=("B200",)), a_cluster(*TWO_NODES))
+    said = infeasible_reason(a_job(gpus=1, models=("B200",)), a_cluster(*TWO_NODES))
     assert said.evidence == {"boards": ["A30-24GB", "H200-141GB"]}
 
 
@@ -76,7 +76,7 @@ POSSIBLE = {
 @pytest.mark.parametrize("case", POSSIBLE)
 def test_what_only_has_to_wait_is_not_refused(case):
     node, fields = POSSIBLE[case]
-    assert impossible(a_job(**fields), a_cluster(node)) is None
+    assert infeasible_reason(a_job(**fields), a_cluster(node)) is None
 
 
 def test_a_gang_larger_than_its_largest_network_can_never_run():
@@ -85,34 +85,37 @@ def test_a_gang_larger_than_its_largest_network_can_never_run():
     said = reason(plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, replicas=3)])))
     assert said.code is ReasonCode.IMPOSSIBLE
     assert said.evidence == {"needed": 3, "largest": 2}
-    assert impossible(a_job(gpus=1, replicas=2), a_cluster(*nodes)) is None
+    assert infeasible_reason(a_job(gpus=1, replicas=2), a_cluster(*nodes)) is None
 
 
 def test_one_way_that_could_run_is_enough():
     nodes = (a_node(a_gpu(board=A30), name="a"), a_node(*[a_gpu(board=L40S)] * 2, name="b"))
-    assert impossible(a_job(gpus=2), a_cluster(*nodes)) is None
-    assert impossible(a_job(device_mib=20_000, replicas=3), a_cluster(*nodes)) is not None
+    assert infeasible_reason(a_job(gpus=2), a_cluster(*nodes)) is None
+    assert infeasible_reason(a_job(device_mib=20_000, replicas=3), a_cluster(*nodes)) is not None
 
 
 def test_more_than_a_quota_may_ever_hold_is_refused_with_both_amounts():
     quotas = (a_quota(gpus=1), a_quota("p", "u", gpus=0.5))
-    said = impossible(a_job(gpus=2), a_cluster(*TWO_NODES, quotas=quotas))
+    said = infeasible_reason(a_job(gpus=2), a_cluster(*TWO_NODES, quotas=quotas))
     assert said.code is ReasonCode.IMPOSSIBLE
     assert "This needs 2 GPUs; p may hold at most 1" in said.sentence
     assert said.evidence == {"needed_units": 112_000, "limit_units": 56_000}
-    said = impossible(a_job(gpus=1), a_cluster(*TWO_NODES, quotas=quotas))
+    said = infeasible_reason(a_job(gpus=1), a_cluster(*TWO_NODES, quotas=quotas))
     assert "u in p may hold at most 0.50" in said.sentence
-    assert impossible(a_job(gpus=1, user="other"), a_cluster(*TWO_NODES, quotas=quotas)) is None
+    assert (
+        infeasible_reason(a_job(gpus=1, user="other"), a_cluster(*TWO_NODES, quotas=quotas)) is None
+    )
 
 
 def test_a_quota_that_is_only_used_up_refuses_nothing():
     assert (
-        impossible(a_job(gpus=1), a_cluster(*TWO_NODES, quotas=[a_quota(gpus=1, used=1)])) is None
+        infeasible_reason(a_job(gpus=1), a_cluster(*TWO_NODES, quotas=[a_quota(gpus=1, used=1)]))
+        is None
     )
 
 
 def test_an_unknown_board_is_given_whole_and_never_in_slices():
     snapshot = a_cluster(a_node(a_gpu(board="NVIDIA Future")))
-    assert impossible(a_job(gpus=1), snapshot) is None
-    said = impossible(a_job(mig="2g.35gb"), snapshot)
+    assert infeasible_reason(a_job(gpus=1), snapshot) is None
+    said = infeasible_reason(a_job(mig="2g.35gb"), snapshot)
     assert "none, these boards have no MIG" in said.sentence

@@ -7,7 +7,7 @@ import pytest
 from agents.contract.documents import SliceKind
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Topology
-from scheduler.core.placement.legality import fits
+from scheduler.core.placement.legality import illegal_reason
 from tests.support.snapshots import (
     L40S,
     a_cluster,
@@ -39,7 +39,7 @@ START = CARVED.replicas[0].devices[0].start
 
 
 def refusal(place, job, *nodes, quotas=()):
-    return fits(place, job, a_cluster(*nodes, quotas=quotas))
+    return illegal_reason(place, job, a_cluster(*nodes, quotas=quotas))
 
 
 def test_a_place_still_fits_the_world_that_it_was_planned_for():

@@ -13,7 +13,7 @@ import pytest
 
 from scheduler.core.model.policy import BackfillMode, OrderMode
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.placement.feasibility import impossible
+from scheduler.core.placement.feasibility import infeasible_reason
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, plan_of
 
 OPENB = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "openb"
@@ -94,5 +94,5 @@ def test_no_gpu_is_given_twice_and_the_rest_of_the_queue_is_told_why():
     assert len(held) + len(plan.placements) == len(snapshot.jobs)
     for job in snapshot.jobs:
         if job.id in held:
-            refused = impossible(job, snapshot) is not None
+            refused = infeasible_reason(job, snapshot) is not None
             assert (held[job.id].code is ReasonCode.IMPOSSIBLE) == refused

@@ -8,7 +8,7 @@ from agents.contract.topology import GpuPair, NodeTopology
 from scheduler.core.model.links import links_of
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Topology
-from scheduler.core.placement.legality import fits
+from scheduler.core.placement.legality import illegal_reason
 from tests.support.snapshots import (
     a_cluster,
     a_gpu,
@@ -66,8 +66,8 @@ def test_the_committer_refuses_what_nvlink_does_not_join():
     apart = a_job(gpus=4)
     (place,) = plan_of(a_cluster(node, jobs=[apart])).placements
     asked = a_job(gpus=4, topology=Topology.NVLINK)
-    assert fits(place, apart, a_cluster(node)) is None
-    assert fits(place, asked, a_cluster(node)).code is ReasonCode.TOPOLOGY
+    assert illegal_reason(place, apart, a_cluster(node)) is None
+    assert illegal_reason(place, asked, a_cluster(node)).code is ReasonCode.TOPOLOGY
 
 
 def test_a_gang_over_several_nodes_stays_below_one_leaf_switch_where_it_can():

@@ -7,8 +7,8 @@ import pytest
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import RunningJob
-from scheduler.core.quota.accounts import Accounts
-from scheduler.core.quota.holders import models_of
+from scheduler.core.quota.accounts import QuotaAccounts
+from scheduler.core.quota.holders import quota_models
 from tests.support.snapshots import (
     A30,
     H200,
@@ -33,7 +33,7 @@ def a_nominal(project, gpus, *, used=0, borrow=0, lend=0, model="", user=""):
 
 
 def accounts_of(*quotas, **fields):
-    return Accounts(replace(a_cluster(quotas=quotas), **fields))
+    return QuotaAccounts(replace(a_cluster(quotas=quotas), **fields))
 
 
 def a_run(id, project="p", user="u", *, gpu="n1/0", gpus=1, **fields):
@@ -45,15 +45,15 @@ def a_run(id, project="p", user="u", *, gpu="n1/0", gpus=1, **fields):
 
 def test_a_project_borrows_what_another_leaves_idle_and_lends():
     accounts = accounts_of(a_nominal("p", 2, used=2, borrow=4), a_nominal("q", 4, lend=3))
-    assert accounts.reason(a_job(), 3 * GPU) is None
-    assert accounts.reason(a_job(), 4 * GPU).code is ReasonCode.QUOTA_PROJECT
+    assert accounts.limit_reason(a_job(), 3 * GPU) is None
+    assert accounts.limit_reason(a_job(), 4 * GPU).code is ReasonCode.QUOTA_PROJECT
 
 
 def test_a_project_borrows_no_more_than_it_may():
     accounts = accounts_of(a_nominal("p", 2, used=2, borrow=1), a_nominal("q", 4, lend=4))
-    assert accounts.reason(a_job(), GPU) is None
+    assert accounts.limit_reason(a_job(), GPU) is None
     accounts.charge("p", "u", GPU)
-    said = accounts.reason(a_job(), GPU)
+    said = accounts.limit_reason(a_job(), GPU)
     assert said.sentence == (
         "p may hold 2 GPUs at once and has borrowed 1 more; it may borrow no more, this needs 1; "
         "held by u (1)"
@@ -63,7 +63,7 @@ def test_a_project_borrows_no_more_than_it_may():
 
 def test_what_is_left_and_what_more_can_be_borrowed_is_told():
     quotas = (a_nominal("p", 2, used=1, borrow=2), a_nominal("q", 1, lend=1))
-    said = accounts_of(*quotas).reason(a_job(), 3 * GPU)
+    said = accounts_of(*quotas).limit_reason(a_job(), 3 * GPU)
     assert said.sentence == (
         "p may hold 2 GPUs at once; 1 is left, and 1 more can be borrowed now, this needs 3"
     )
@@ -72,8 +72,8 @@ def test_what_is_left_and_what_more_can_be_borrowed_is_told():
 
 def test_what_the_lender_uses_itself_is_not_lent():
     accounts = accounts_of(a_nominal("p", 2, used=2, borrow=4), a_nominal("q", 4, used=3, lend=4))
-    assert accounts.reason(a_job(), GPU) is None
-    assert accounts.reason(a_job(), 2 * GPU) is not None
+    assert accounts.limit_reason(a_job(), GPU) is None
+    assert accounts.limit_reason(a_job(), 2 * GPU) is not None
 
 
 def test_nothing_is_lent_twice():
@@ -81,7 +81,7 @@ def test_nothing_is_lent_twice():
     accounts = accounts_of(*quotas, a_nominal("s", 2, lend=2))
     accounts.charge("p", "u", GPU)
     accounts.charge("q", "u", GPU)
-    said = accounts.reason(a_job(project="r"), GPU)
+    said = accounts.limit_reason(a_job(project="r"), GPU)
     assert said.sentence == (
         "r may hold 1 GPU at once; nothing more is lent now, this needs 1; "
         "2 borrowed by other projects"
@@ -92,16 +92,16 @@ def test_nothing_is_lent_twice():
 
 def test_a_project_borrows_nothing_from_itself():
     accounts = accounts_of(a_nominal("p", 2, borrow=2, lend=2))
-    assert accounts.reason(a_job(), 2 * GPU) is None
-    assert accounts.reason(a_job(), 3 * GPU) is not None
+    assert accounts.limit_reason(a_job(), 2 * GPU) is None
+    assert accounts.limit_reason(a_job(), 3 * GPU) is not None
 
 
 def test_a_lender_has_its_limit_back_at_once_though_others_borrowed_it():
     accounts = accounts_of(a_nominal("p", 1, used=3, borrow=2), a_nominal("q", 2, lend=2))
-    assert accounts.reason(a_job(project="q"), 2 * GPU) is None
+    assert accounts.limit_reason(a_job(project="q"), 2 * GPU) is None
     accounts.charge("q", "u", 2 * GPU)
-    assert accounts.may_borrow("p") == 0
-    assert accounts.reason(a_job(), GPU).evidence["may_borrow_units"] == 0
+    assert accounts.max_borrowing("p") == 0
+    assert accounts.limit_reason(a_job(), GPU).evidence["may_borrow_units"] == 0
 
 
 def test_quotas_of_one_model_are_apart_from_those_of_another_and_of_all():
@@ -109,34 +109,34 @@ def test_quotas_of_one_model_are_apart_from_those_of_another_and_of_all():
         a_nominal("p", 1, model="H200"), a_nominal("p", 2, model=A30), a_nominal("p", 8)
     )
     accounts.charge("p", "u", GPU, H200)
-    said = accounts.reason(a_job(), GPU, H200)
+    said = accounts.limit_reason(a_job(), GPU, H200)
     assert said.sentence.startswith("p may hold 1 GPU of H200 at once: 0 are left, this needs 1")
-    assert accounts.reason(a_job(), 2 * GPU, A30) is None
-    assert accounts.reason(a_job(), 3 * GPU, A30) is not None
-    assert accounts.reason(a_job(), 7 * GPU) is None
-    assert accounts.reason(a_job(), 8 * GPU) is not None
+    assert accounts.limit_reason(a_job(), 2 * GPU, A30) is None
+    assert accounts.limit_reason(a_job(), 3 * GPU, A30) is not None
+    assert accounts.limit_reason(a_job(), 7 * GPU) is None
+    assert accounts.limit_reason(a_job(), 8 * GPU) is not None
 
 
 def test_a_quota_names_a_board_by_key_or_model_or_not_at_all():
-    assert models_of(H200) == ("", "H200-141GB", "H200")
-    assert models_of("Some GPU") == ("", "Some GPU")
-    assert models_of("") == ("",)
+    assert quota_models(H200) == ("", "H200-141GB", "H200")
+    assert quota_models("Some GPU") == ("", "Some GPU")
+    assert quota_models("") == ("",)
 
 
 def test_a_user_goes_beyond_the_own_limit_only_where_that_user_may():
     plain = a_nominal("p", 1, user="u", used=1)
     accounts = accounts_of(plain, a_nominal("p", 8))
-    assert accounts.reason(a_job(), GPU).code is ReasonCode.QUOTA_USER
+    assert accounts.limit_reason(a_job(), GPU).code is ReasonCode.QUOTA_USER
     accounts = accounts_of(replace(plain, borrow_units=GPU), a_nominal("p", 8))
-    assert accounts.reason(a_job(), GPU) is None
-    assert "u in p may hold 2 GPUs" in accounts.reason(a_job(), 2 * GPU).sentence
+    assert accounts.limit_reason(a_job(), GPU) is None
+    assert "u in p may hold 2 GPUs" in accounts.limit_reason(a_job(), 2 * GPU).sentence
 
 
 def test_the_reason_says_who_holds_the_quota():
     running = (a_run("7", user="vera", gpus=3), a_run("8", user="kim"), a_run("9", project="q"))
     quota = a_nominal("p", 4, used=4)
     accounts = accounts_of(quota, running=running, nodes=(a_node(a_gpu()),))
-    said = accounts.reason(a_job(), GPU, H200)
+    said = accounts.limit_reason(a_job(), GPU, H200)
     assert said.sentence.endswith("0 are left, this needs 1; held by vera (3) and kim (1)")
     assert said.evidence["held_by"] == {"vera": 3 * GPU, "kim": GPU}
 
@@ -147,54 +147,54 @@ def test_of_a_quota_of_one_model_only_who_holds_that_model_is_named():
     running = (a_run("7", user="vera"), a_run("8", user="kim", gpu="n2/0"))
     for model in ("H200", H200):
         quota = a_nominal("p", 1, used=1, model=model)
-        said = accounts_of(quota, running=running, nodes=nodes).reason(a_job(), GPU, H200)
+        said = accounts_of(quota, running=running, nodes=nodes).limit_reason(a_job(), GPU, H200)
         assert said.evidence["held_by"] == {"vera": GPU}
 
 
 def test_the_next_pass_says_who_holds_what_by_then_and_not_what_the_last_one_placed():
     quota, nodes = a_nominal("p", 4, used=4), (a_node(a_gpu()),)
     first = replace(a_cluster(quotas=[quota]), running=(a_run("7", user="vera"),), nodes=nodes)
-    before = Accounts(first)
+    before = QuotaAccounts(first)
     before.charge("p", "kim", GPU, H200)
-    assert before.reason(a_job(), GPU, H200).evidence["held_by"] == {"vera": GPU, "kim": GPU}
-    again = Accounts(replace(first, jobs=()), before)
-    assert again.reason(a_job(), GPU, H200).evidence["held_by"] == {"vera": GPU}
-    later = Accounts(replace(first, running=(a_run("8", user="otto"),)), again)
-    assert later.reason(a_job(), GPU, H200).evidence["held_by"] == {"otto": GPU}
+    assert before.limit_reason(a_job(), GPU, H200).evidence["held_by"] == {"vera": GPU, "kim": GPU}
+    again = QuotaAccounts(replace(first, jobs=()), before)
+    assert again.limit_reason(a_job(), GPU, H200).evidence["held_by"] == {"vera": GPU}
+    later = QuotaAccounts(replace(first, running=(a_run("8", user="otto"),)), again)
+    assert later.limit_reason(a_job(), GPU, H200).evidence["held_by"] == {"otto": GPU}
 
 
 def test_what_was_placed_in_this_pass_is_told_as_held_until_it_is_undone():
     accounts = accounts_of(a_nominal("p", 1))
     undo = accounts.charge("p", "vera", GPU, H200)
-    assert accounts.reason(a_job(), GPU).evidence["held_by"] == {"vera": GPU}
+    assert accounts.limit_reason(a_job(), GPU).evidence["held_by"] == {"vera": GPU}
     undo()
-    assert accounts.reason(a_job(), GPU) is None
-    assert "held_by" not in accounts.reason(a_job(), 2 * GPU).evidence
+    assert accounts.limit_reason(a_job(), GPU) is None
+    assert "held_by" not in accounts.limit_reason(a_job(), 2 * GPU).evidence
 
 
 def test_many_holders_are_told_in_short_and_listed_in_the_evidence():
     accounts = accounts_of(a_nominal("p", 5))
     for user in "abcde":
         accounts.charge("p", user, GPU)
-    said = accounts.reason(a_job(), GPU)
+    said = accounts.limit_reason(a_job(), GPU)
     assert said.sentence.endswith("held by a (1), b (1), c (1) and 2 others (2)")
     assert list(said.evidence["held_by"]) == list("abcde")
 
 
 def test_a_project_without_a_quota_has_none_to_take_back_and_none_to_wait_for():
     accounts = accounts_of(a_nominal("q", 1))
-    assert accounts.reason(a_job(), 100 * GPU) is None
-    assert not accounts.within_nominal("p", GPU)
-    assert accounts.within_nominal("q", GPU)
-    assert not accounts.within_nominal("q", 2 * GPU)
+    assert accounts.limit_reason(a_job(), 100 * GPU) is None
+    assert not accounts.is_within_nominal("p", GPU)
+    assert accounts.is_within_nominal("q", GPU)
+    assert not accounts.is_within_nominal("q", 2 * GPU)
     assert accounts.borrowed("p") == 0
 
 
 def test_there_is_an_account_only_where_somebody_gave_a_quota():
     assert not accounts_of()
     assert accounts_of(a_nominal("p", 1, model="H200"))
-    assert accounts_of(a_nominal("p", 1, model="H200")).get(("p", "")) is None
-    assert accounts_of(a_nominal("p", 1)).get(("p", "")).limit == GPU
+    assert accounts_of(a_nominal("p", 1, model="H200")).account(("p", "")) is None
+    assert accounts_of(a_nominal("p", 1)).account(("p", "")).limit == GPU
 
 
 NODE = a_node(*[a_gpu()] * 8)

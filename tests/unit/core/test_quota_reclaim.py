@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from scheduler.core.model.snapshot import Priority
-from scheduler.core.quota.accounts import Accounts
+from scheduler.core.quota.accounts import QuotaAccounts
 from scheduler.core.quota.holders import board_of_gpus
-from scheduler.core.quota.reclaim import candidates, sentence, victims
+from scheduler.core.quota.reclaim import reclaim_candidates, smallest_victim_set
 from tests.support.snapshots import A30, H200, NOW, UNITS_PER_GPU, a_cluster, a_gpu, a_job, a_node
 from tests.unit.core.test_quota_borrowing import a_nominal, a_run
 
@@ -15,9 +15,9 @@ BOARDS = board_of_gpus(NODES)
 
 
 def in_order(*running, quotas, gpus=1, project="p", board=H200):
-    accounts = Accounts(replace(a_cluster(*NODES, quotas=quotas), running=running))
+    accounts = QuotaAccounts(replace(a_cluster(*NODES, quotas=quotas), running=running))
     job = a_job("99", project=project, gpus=gpus)
-    found = candidates(running, accounts, job, gpus * GPU, board, BOARDS)
+    found = reclaim_candidates(running, accounts, job, gpus * GPU, board, BOARDS)
     return [run.job.id for run in found]
 
 
@@ -86,13 +86,6 @@ def test_those_who_need_not_go_are_put_back():
     def enough(some):
         return sum(len(r.replicas[0].devices) for r in some) >= 3
 
-    assert victims([small, large], enough) == (large,)
-    assert victims([small], enough) == ()
-    assert victims([], lambda some: True) == ()
-
-
-def test_who_stops_is_told_for_whom():
-    said = sentence(a_job("1", project="audio"), a_job("9", project="vision"))
-    assert said == (
-        "vision takes back what audio borrowed of its quota, for J-9; this job is queued again"
-    )
+    assert smallest_victim_set([small, large], enough) == (large,)
+    assert smallest_victim_set([small], enough) == ()
+    assert smallest_victim_set([], lambda some: True) == ()

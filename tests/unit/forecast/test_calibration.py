@@ -7,10 +7,14 @@ from scheduler.core.forecast.accuracy import EvaluatedEstimate, forecast_accurac
 from scheduler.core.forecast.calibration import (
     MIN_RECORDS,
     UNTRIED_FACTOR,
+    Corrections,
     EstimateRecord,
     WaitRange,
-    calibrate,
 )
+
+
+def calibrate(own, records, kind=""):
+    return Corrections.from_records(records, kind).apply(own)
 
 
 def asked(own, waited, *, started=True, calibrated=None, kind=""):

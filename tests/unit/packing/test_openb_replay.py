@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scheduler.core.packing.fragmentation import typical
+from scheduler.core.packing.fragmentation import typical_kinds
 from scheduler.core.packing.kinds import NodeRoom
 from scheduler.replay.__main__ import main
-from scheduler.replay.openb_data import inflated, read_cluster, read_pods
+from scheduler.replay.openb_data import inflation, read_cluster, read_pods
 from scheduler.replay.placement_events import churn
-from scheduler.replay.placement_record import Decisions, Overbooked, follow
+from scheduler.replay.placement_record import OverbookedError, PlacementDecisions, replay_decisions
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nb,32000,65536,4,T4\na,32000,65536,2,P100\n"
 PODS = (
@@ -111,7 +111,7 @@ def test_an_option_out_of_range_is_refused(files, capsys, option):
 
 def test_the_list_is_inflated_to_just_below_1_3_times_the_cluster(trace):
     cluster, pods = trace
-    arrivals, order = inflated(pods, cluster, seed=3)
+    arrivals, order = inflation(pods, cluster, seed=3)
 
     total = pods.milli[arrivals].sum()
     assert sorted(arrivals[: len(pods.kind)]) == list(range(len(pods.kind)))
@@ -124,7 +124,7 @@ def test_a_list_that_is_too_large_loses_pods_at_random(files):
     cluster = read_cluster(Path(nodes))
     many = read_pods(Path(pods), cluster.models)
 
-    arrivals, _ = inflated(many, cluster, seed=3)
+    arrivals, _ = inflation(many, cluster, seed=3)
 
     assert len(set(arrivals)) == len(arrivals) < len(many.kind)
     assert many.milli[arrivals].sum() <= 1.3 * cluster.gpus * 1_000
@@ -165,7 +165,9 @@ def test_a_decision_that_takes_what_is_not_free_is_found_out(files, node, gpus):
         NodeRoom(cluster.models.index("P100"), 4_000, 10, (1_000, 1_000)),
         NodeRoom(cluster.models.index("T4"), 4_000, 10, (1_000,)),
     )
-    decisions = Decisions(np.array(node), np.array(gpus), 0.0)
+    decisions = PlacementDecisions(np.array(node), np.array(gpus), 0.0)
 
-    with pytest.raises(Overbooked):
-        follow(np.arange(2), np.zeros(2, np.int64), one, rooms, decisions, typical(one.mix()))
+    with pytest.raises(OverbookedError):
+        replay_decisions(
+            np.arange(2), np.zeros(2, np.int64), one, rooms, decisions, typical_kinds(one.mix())
+        )

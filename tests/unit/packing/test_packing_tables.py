@@ -5,23 +5,23 @@ import itertools
 import numpy as np
 import pytest
 
-from scheduler.core.packing.fill_tables import fill_table, least_of_draws
-from scheduler.core.packing.fragmentation import fragment, typical
+from scheduler.core.packing.fill_tables import fill_table, least_draw_law
+from scheduler.core.packing.fragmentation import fragmentation, typical_kinds
 from scheduler.core.packing.holes import hole_values
-from scheduler.core.packing.kinds import Kind
-from scheduler.core.packing.recent_demand import LEARN_AT, WINDOW, Recent, prior_mix
-from scheduler.core.packing.scarcity import MOST, model_shares, scarcity
-from scheduler.core.packing.tables import Extent, learn, learn_holes
-from scheduler.core.packing.thousandths import Thousandths
-from scheduler.core.packing.weights import FILLING, STEADY, weights_for
+from scheduler.core.packing.kinds import RequestKind
+from scheduler.core.packing.recent_demand import LEARN_AT, WINDOW, RecentDemand, prior_mix
+from scheduler.core.packing.scarcity import MAX_SCARCITY, model_shares, scarcity
+from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix, score_tables
+from scheduler.core.packing.thousandths import ThousandthsGeometry
+from scheduler.core.packing.weights import FILLING, STEADY, score_weights
 
 
 def a_share(milli, cpu=1_000, memory=1_024, models=None):
-    return Kind(cpu, memory, 1, milli / 1_000, milli, models)
+    return RequestKind(cpu, memory, 1, milli / 1_000, milli, models)
 
 
 def whole(gpus=1, cpu=1_000, models=None):
-    return Kind(cpu, 1_024, gpus, float(gpus), 1_000, models)
+    return RequestKind(cpu, 1_024, gpus, float(gpus), 1_000, models)
 
 
 def test_a_hole_that_no_request_fits_is_worth_nothing():
@@ -54,7 +54,7 @@ def test_nothing_that_fits_on_a_gpu_together_is_worth_more_than_the_gpu(demand):
 
 def test_without_shares_only_a_whole_gpu_is_worth_something():
     assert list(np.flatnonzero(hole_values({}))) == [100]
-    assert list(np.flatnonzero(learn_holes({whole(): 5.0}))) == [100]
+    assert list(np.flatnonzero(hole_values_of_mix({whole(): 5.0}))) == [100]
 
 
 def test_one_kind_of_work_fills_as_many_gpus_as_its_cpu_allows():
@@ -67,7 +67,7 @@ def test_one_kind_of_work_fills_as_many_gpus_as_its_cpu_allows():
 
 
 def test_the_least_of_three_draws_has_this_law():
-    law = least_of_draws([(250, 1.0), (500, 1.0)], step=250, top=8, choices=3)
+    law = least_draw_law([(250, 1.0), (500, 1.0)], step=250, top=8, choices=3)
 
     assert law == [(1, pytest.approx(7 / 8)), (2, pytest.approx(1 / 8))]
 
@@ -80,26 +80,26 @@ def test_more_cpu_or_more_idle_gpus_never_fill_less():
 
 
 def test_fragmentation_counts_what_typical_work_cannot_use():
-    kinds = ((a_share(500), 0.5), (whole(2), 0.25), (Kind(1_000, 0, 0, 0.0), 0.25))
+    kinds = ((a_share(500), 0.5), (whole(2), 0.25), (RequestKind(1_000, 0, 0, 0.0), 0.25))
     states = (300, 600, 1_000)
 
     # 0.3 for the share; all 1.9 for two whole GPUs, of which there is one; all for CPU-only work.
     expected = 0.5 * 0.3 + 0.25 * 1.9 + 0.25 * 1.9
-    assert fragment(states, 8_000, 0, kinds, Thousandths()) == pytest.approx(expected)
+    assert fragmentation(states, 8_000, 0, kinds, ThousandthsGeometry()) == pytest.approx(expected)
 
 
 def test_without_cpu_or_with_the_wrong_model_all_idle_gpu_is_fragmented():
     kinds = ((a_share(500, models=frozenset({1})), 1.0),)
 
-    assert fragment((800, 100), 8_000, 0, kinds, Thousandths()) == pytest.approx(0.9)
-    assert fragment((800, 100), 999, 1, kinds, Thousandths()) == pytest.approx(0.9)
-    assert fragment((800, 100), 8_000, 1, kinds, Thousandths()) == pytest.approx(0.1)
+    assert fragmentation((800, 100), 8_000, 0, kinds, ThousandthsGeometry()) == pytest.approx(0.9)
+    assert fragmentation((800, 100), 999, 1, kinds, ThousandthsGeometry()) == pytest.approx(0.9)
+    assert fragmentation((800, 100), 8_000, 1, kinds, ThousandthsGeometry()) == pytest.approx(0.1)
 
 
 def test_the_typical_kinds_are_the_commonest_ones_whatever_their_memory():
     mix = {a_share(500): 50.0, a_share(500, memory=4_096): 40.0, whole(): 9.0, whole(8): 1.0}
 
-    kinds = typical(mix)
+    kinds = typical_kinds(mix)
 
     assert [(kind.gpus, kind.amount) for kind, _ in kinds] == [(1, 0.5), (1, 1.0)]
     assert sum(share for _, share in kinds) == pytest.approx(1.0)
@@ -113,7 +113,7 @@ def test_a_model_is_scarce_where_its_idle_gpus_are_fewer_than_what_is_to_come():
     cost = scarcity(shares, np.array([5.0, 35.0]), idle=40.0, capacity=40.0)
     assert cost[0] == pytest.approx(0.25 * 40 / 5)
     assert cost[1] == 0
-    assert scarcity(shares, np.array([0.0, 0.0]), idle=40.0, capacity=40.0)[0] == MOST
+    assert scarcity(shares, np.array([0.0, 0.0]), idle=40.0, capacity=40.0)[0] == MAX_SCARCITY
 
 
 def test_work_for_several_models_is_split_by_their_gpus():
@@ -127,20 +127,25 @@ def test_tables_of_a_model_come_from_the_work_that_may_run_there():
         whole(cpu=1_000, models=frozenset({0})): 1.0,
         whole(cpu=8_000, models=frozenset({1})): 1.0,
     }
-    tables = learn(mix, Extent(cpu_milli=8_000, memory_mib=65_536, gpus=4, models=(4, 4)))
+    tables = score_tables(
+        mix,
+        ClusterExtent(
+            cpu_milli=8_000, memory_mib=65_536, max_gpus_per_node=4, gpus_by_model=(4, 4)
+        ),
+    )
 
     assert tables.cpu[0, 4, 16] == pytest.approx(4.0)
     assert tables.cpu[1, 4, 16] == 0
 
 
 def test_weights_follow_departures_and_end_at_the_steady_ones():
-    assert weights_for(0.0) == FILLING
-    assert weights_for(1.0) == weights_for(7.0) == STEADY
-    assert FILLING.fragmentation < weights_for(0.4).fragmentation < STEADY.fragmentation
+    assert score_weights(0.0) == FILLING
+    assert score_weights(1.0) == score_weights(7.0) == STEADY
+    assert FILLING.fragmentation < score_weights(0.4).fragmentation < STEADY.fragmentation
 
 
 def test_the_prior_fades_as_requests_come_and_old_requests_are_forgotten():
-    recent = Recent(prior_mix(lambda thousandths: thousandths))
+    recent = RecentDemand(prior_mix(lambda thousandths: thousandths))
     first = recent.mix()
     assert sum(first.values()) == pytest.approx(256.0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.replay.__main__ import main
-from scheduler.replay.philly_data import drawn_limits, read_trace
+from scheduler.replay.philly_data import read_trace, sample_limits
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "philly_muri"
 HEAD = "job_id,num_gpu,submit_time,duration\n"
@@ -50,13 +50,13 @@ def test_easy_starts_what_ends_before_the_head_is_due(tmp_path, capsys):
 
 def test_the_same_seed_draws_the_same_limits_never_below_the_duration(tmp_path):
     trace = read_trace(a_trace(tmp_path, *ROWS * 20))
-    limits = drawn_limits(trace, "1-5", 1)
-    assert limits == drawn_limits(trace, "1-5", 1) != drawn_limits(trace, "1-5", 2)
+    limits = sample_limits(trace, "1-5", 1)
+    assert limits == sample_limits(trace, "1-5", 1) != sample_limits(trace, "1-5", 2)
     assert all(
         job.seconds <= own <= 5 * job.seconds for job, own in zip(trace, limits, strict=True)
     )
-    assert drawn_limits(trace, "true", 1) == [job.seconds for job in trace]
-    assert drawn_limits(trace, "none", 1) is None
+    assert sample_limits(trace, "true", 1) == [job.seconds for job in trace]
+    assert sample_limits(trace, "none", 1) is None
 
 
 @pytest.mark.parametrize("preemption", ["on", "off"])

@@ -4,15 +4,15 @@ import pytest
 
 from scheduler.core.model.policy import BackfillMode
 from scheduler.what_if.changes import PolicySet, QuotaSet
-from scheduler.what_if.comparison import changed_by
+from scheduler.what_if.comparison import apply_changes
 from scheduler.what_if.errors import ChangeRefusedError
 from scheduler.what_if.json_format import (
     KINDS,
-    layout_word,
-    mode_word,
-    nodes_word,
-    policy_word,
-    quota_word,
+    parse_layout,
+    parse_mode,
+    parse_nodes,
+    parse_policy,
+    parse_quota,
     read_changes,
     write_change,
 )
@@ -20,28 +20,28 @@ from tests.support.snapshots import a_gpu, a_node, a_quota
 from tests.unit.what_if.worlds import a_setting
 
 WORDS = [
-    (quota_word, "vision=16", {"kind": "quota", "project": "vision", "units": 896_000}),
+    (parse_quota, "vision=16", {"kind": "quota", "project": "vision", "units": 896_000}),
     (
-        quota_word,
+        parse_quota,
         "vision/alice:H200=0.5",
         {"kind": "quota", "project": "vision", "units": 28_000, "user": "alice", "model": "H200"},
     ),
-    (nodes_word, "2:node-a", {"kind": "nodes", "count": 2, "like": "node-a"}),
+    (parse_nodes, "2:node-a", {"kind": "nodes", "count": 2, "like": "node-a"}),
     (
-        layout_word,
+        parse_layout,
         "node-a/0=3g.71gb+1g.18gb",
         {"kind": "layout", "node": "node-a", "gpu": 0, "profiles": ["3g.71gb", "1g.18gb"]},
     ),
-    (mode_word, "H200=mig", {"kind": "mode", "model": "H200", "mode": "mig"}),
+    (parse_mode, "H200=mig", {"kind": "mode", "model": "H200", "mode": "mig"}),
     (
-        policy_word,
+        parse_policy,
         "backfill=conservative",
         {"kind": "policy", "name": "backfill", "value": "conservative"},
     ),
-    (policy_word, "moves=4", {"kind": "policy", "name": "moves", "value": 4}),
-    (policy_word, "hysteresis=2.5", {"kind": "policy", "name": "hysteresis", "value": 2.5}),
-    (policy_word, "merge=off", {"kind": "policy", "name": "merge", "value": False}),
-    (policy_word, "preemption=off", {"kind": "policy", "name": "preemption", "value": "off"}),
+    (parse_policy, "moves=4", {"kind": "policy", "name": "moves", "value": 4}),
+    (parse_policy, "hysteresis=2.5", {"kind": "policy", "name": "hysteresis", "value": 2.5}),
+    (parse_policy, "merge=off", {"kind": "policy", "name": "merge", "value": False}),
+    (parse_policy, "preemption=off", {"kind": "policy", "name": "preemption", "value": "off"}),
 ]
 
 
@@ -123,29 +123,29 @@ def test_too_many_changes_are_refused():
 def test_a_change_that_does_not_fit_the_cluster_is_refused(stored, sentence):
     setting = a_setting(a_node(a_gpu(), a_gpu(board="L40S-48GB")), quotas=[a_quota(gpus=1)])
     with pytest.raises(ChangeRefusedError, match=sentence):
-        changed_by(setting, read_changes([stored]))
+        apply_changes(setting, read_changes([stored]))
 
 
 def test_of_many_names_some_are_told():
     setting = a_setting(*(a_node(a_gpu(), name=f"n{number:02}") for number in range(30)))
     with pytest.raises(ChangeRefusedError) as refused:
-        changed_by(setting, read_changes([{"kind": "without", "node": "zz"}]))
+        apply_changes(setting, read_changes([{"kind": "without", "node": "zz"}]))
     assert refused.value.sentence.endswith("n18, n19 and 10 more")
 
 
 @pytest.mark.parametrize(
     ("read", "word"),
     [
-        (quota_word, "vision"),
-        (quota_word, "=3"),
-        (quota_word, "vision=many"),
-        (quota_word, "vision=1/0"),
-        (quota_word, "vision=0.00001"),
-        (nodes_word, "node-a"),
-        (nodes_word, "x:node-a"),
-        (layout_word, "node-a=1g"),
-        (mode_word, "mig"),
-        (policy_word, "easy"),
+        (parse_quota, "vision"),
+        (parse_quota, "=3"),
+        (parse_quota, "vision=many"),
+        (parse_quota, "vision=1/0"),
+        (parse_quota, "vision=0.00001"),
+        (parse_nodes, "node-a"),
+        (parse_nodes, "x:node-a"),
+        (parse_layout, "node-a=1g"),
+        (parse_mode, "mig"),
+        (parse_policy, "easy"),
     ],
 )
 def test_a_word_that_cannot_be_read_is_refused(read, word):
@@ -160,7 +160,7 @@ def test_changes_follow_each_other_and_leave_the_first_setting_alone():
         {"kind": "without", "node": "n1+1"},
         {"kind": "nodes", "count": 1, "like": "n1"},
     ]
-    found = changed_by(setting, read_changes(steps))
+    found = apply_changes(setting, read_changes(steps))
     assert [node.name for node in found.nodes] == ["n1", "n1+2", "n1+1"]
     ids = [gpu.id for node in found.nodes for gpu in node.gpus]
     assert len(set(ids)) == len(ids) == 6
@@ -169,7 +169,7 @@ def test_changes_follow_each_other_and_leave_the_first_setting_alone():
 
 def test_a_quota_that_was_not_there_is_made_and_one_that_was_keeps_what_it_borrows():
     setting = a_setting(quotas=[a_quota(gpus=1)])
-    found = changed_by(setting, [QuotaSet("p", 5), QuotaSet("p", 7, "u", "H200")])
+    found = apply_changes(setting, [QuotaSet("p", 5), QuotaSet("p", 7, "u", "H200")])
     assert [(q.user, q.model, q.limit_units) for q in found.quotas] == [
         ("", "", 5),
         ("u", "H200", 7),
@@ -177,5 +177,5 @@ def test_a_quota_that_was_not_there_is_made_and_one_that_was_keeps_what_it_borro
 
 
 def test_policy_words_become_their_types():
-    found = changed_by(a_setting(), [PolicySet("backfill", "none"), PolicySet("moves", 2)])
+    found = apply_changes(a_setting(), [PolicySet("backfill", "none"), PolicySet("moves", 2)])
     assert (found.policy.backfill, found.policy.moves) == (BackfillMode.NONE, 2)

@@ -9,7 +9,7 @@ from agents.contract.documents import SliceKind
 from scheduler.core.model.policy import BackfillMode, PreemptionMode
 from scheduler.core.model.snapshot import PastRun, Priority
 from scheduler.virtual.simulation import CARVE_SECONDS
-from scheduler.what_if.comparison import MOST_JOBS, compare
+from scheduler.what_if.comparison import MAX_JOBS, compare
 from scheduler.what_if.errors import ChangeRefusedError
 from scheduler.what_if.json_format import read_changes
 from tests.support.snapshots import a_gpu, a_node, a_quota
@@ -78,9 +78,9 @@ def test_idle_slices_are_merged_for_a_whole_gpu_and_that_takes_its_time():
     week = a_week(a_recorded(1, mig="1g.18gb"), a_recorded(2, gpus=1, at=2 * HOUR))
     setting = a_setting(a_node(a_gpu()))
     world = played(setting, week)
-    assert world.fates["2"].waited_seconds == CARVE_SECONDS
+    assert world.outcomes["2"].waited_seconds == CARVE_SECONDS
     kept = played(a_setting(a_node(a_gpu()), merge=False), week)
-    assert kept.fates["2"].started_at == 0
+    assert kept.outcomes["2"].started_at == 0
 
 
 def test_a_slice_stays_for_the_next_one_and_a_whole_gpu_does_not():
@@ -127,8 +127,8 @@ def test_a_follower_and_a_later_begin_are_waited_for():
     follower = a_recorded(2, gpus=1, after=("1",))
     late = a_recorded(3, gpus=1, begin_at=SINCE + 5 * HOUR)
     world = played(a_setting(), a_week(first, follower, late))
-    assert world.fates["2"].started_at == SINCE + HOUR
-    assert world.fates["3"].started_at == SINCE + 5 * HOUR
+    assert world.outcomes["2"].started_at == SINCE + HOUR
+    assert world.outcomes["3"].started_at == SINCE + 5 * HOUR
 
 
 def test_who_took_a_job_back_does_so_again_unless_it_runs_by_then():
@@ -174,7 +174,7 @@ def test_fair_share_turns_to_who_used_less():
     mine = [a_recorded(n, gpus=2) for n in range(3)]
     other = a_recorded(9, gpus=2, at=10, project="q")
     world = played(a_setting(owners=owners, quotas=[]), a_week(*mine, other))
-    assert world.fates["9"].started_at == SINCE + HOUR
+    assert world.outcomes["9"].started_at == SINCE + HOUR
 
 
 @pytest.mark.parametrize("groups", [("long", "short"), ("short", "long")], ids="-".join)
@@ -190,7 +190,7 @@ def test_the_fair_order_knows_what_ran_before_the_window(groups):
         jobs.append(a_recorded(key, gpus=2, at=key, group=group, limit_is_chosen=False))
     setting = a_setting(owners=[an_owner(), an_owner("p", "u")])
     world = played(replace(setting, past=tuple(known)), a_week(*jobs))
-    started = {f.recorded.job.group: f.started_at for f in world.fates.values()}
+    started = {f.recorded.job.group: f.started_at for f in world.outcomes.values()}
     assert started["short"] < started["long"]
 
 
@@ -218,7 +218,7 @@ def test_the_same_question_has_the_same_answer():
 
 
 def test_more_jobs_than_can_be_replayed_are_refused_before_anything_is():
-    week = a_week(*(a_recorded(0),) * (MOST_JOBS + 1))
+    week = a_week(*(a_recorded(0),) * (MAX_JOBS + 1))
     with pytest.raises(ChangeRefusedError, match="at most 20000 are replayed"):
         compare(a_setting(), week, ())
 

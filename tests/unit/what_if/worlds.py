@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import OwnerView
-from scheduler.virtual.devices import emptied
-from scheduler.virtual.job_outcomes import mix_of
-from scheduler.virtual.simulation import World
-from scheduler.virtual.values import Recorded, Setting, Week
+from scheduler.virtual.devices import emptied_nodes
+from scheduler.virtual.job_outcomes import demand_mix
+from scheduler.virtual.simulation import Simulation
+from scheduler.virtual.values import RecordedJob, RecordedWindow, Scenario
 from scheduler.what_if.comparison import compare
-from scheduler.what_if.outcome import outcome_of
+from scheduler.what_if.outcome import replay_figures
 from tests.support.snapshots import a_gpu, a_job, a_node
 
 SINCE = 1_000_000
@@ -22,16 +22,16 @@ def a_recorded(id, ran=HOUR, *, at=0, waited=0, **fields):
     known = {"completed", "withdrawn_at", "was_held", "is_counted"}
     own = {name: fields.pop(name) for name in known & fields.keys()}
     job = a_job(id, **{"queued_at": SINCE + at, "time_limit_seconds": 4 * HOUR} | fields)
-    return Recorded(job, ran, waited_seconds=waited, **own)
+    return RecordedJob(job, ran, waited_seconds=waited, **own)
 
 
 def a_week(*jobs):
-    return Week(SINCE, UNTIL, tuple(jobs))
+    return RecordedWindow(SINCE, UNTIL, tuple(jobs))
 
 
 def a_setting(*nodes, quotas=(), owners=(), dwell_seconds=0, **policy):
-    return Setting(
-        emptied(nodes or (a_node(a_gpu(), a_gpu()),)),
+    return Scenario(
+        emptied_nodes(nodes or (a_node(a_gpu(), a_gpu()),)),
         tuple(quotas),
         Policy(**policy),
         tuple(owners),
@@ -45,13 +45,13 @@ def an_owner(project="p", user="", **fields):
 
 def played(setting, week, watch=None):
     """The world afterwards."""
-    world = World(setting, week, mix=mix_of(week.jobs), watch=watch)
+    world = Simulation(setting, week, mix=demand_mix(week.jobs), watch=watch)
     world.run()
     return world
 
 
 def outcome(setting, week):
-    return outcome_of(played(setting, week), week)
+    return replay_figures(played(setting, week), week)
 
 
 def compared(setting, week, *changes):
