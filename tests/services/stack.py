@@ -55,7 +55,8 @@ class Stack:
     port: int = field(default_factory=free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     seeded: dict[str, Any] = field(default_factory=dict)
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False))
+    # A loaded machine answers late; a test waits for what it asked for, not for a time.
+    http: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False, timeout=60))
 
     def __enter__(self) -> Stack:
         try:
