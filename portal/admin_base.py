@@ -26,7 +26,7 @@ class ReadOnlyAdmin(ModelAdmin):
         return False
 
 
-class SeenForm(forms.ModelForm):
+class VersionedForm(forms.ModelForm):
     """A row with a version: whoever saves an older one than there is reads what there is now."""
 
     seen = forms.IntegerField(required=False, widget=forms.HiddenInput)
@@ -50,7 +50,7 @@ class SeenForm(forms.ModelForm):
 
 
 @contextmanager
-def refusals_shown(request: HttpRequest) -> Iterator[None]:
+def show_refusals(request: HttpRequest) -> Iterator[None]:
     """Show what a service refuses instead of failing the page."""
     try:
         yield

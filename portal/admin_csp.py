@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 # Alpine evaluates expressions in attributes, and unfold sets style attributes.
-NEEDED = {
+ADMIN_DIRECTIVES = {
     "script-src": ["'self'", "'unsafe-eval'"],
     "style-src": ["'self'", "'unsafe-inline'"],
 }
@@ -21,5 +21,5 @@ class AdminCSPMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
         if request.path_info.startswith(reverse("admin:index")):
-            response._csp_replace = NEEDED  # type: ignore[attr-defined]  # read by django-csp
+            response._csp_replace = ADMIN_DIRECTIVES  # type: ignore[attr-defined]  # read by django-csp
         return response

@@ -30,7 +30,7 @@ def request_id() -> str:
 
 
 @sync_and_async_middleware
-def name_requests(answer: Any) -> Sync | Async:
+def request_id_middleware(answer: Any) -> Sync | Async:
     """Middleware, the outermost: what all others log has the name."""
 
     async def in_turn(request: HttpRequest) -> HttpResponseBase:
@@ -48,7 +48,7 @@ def name_requests(answer: Any) -> Sync | Async:
     return in_turn if iscoroutinefunction(answer) else at_once
 
 
-class WithRequestId(logging.Filter):
+class RequestIdFilter(logging.Filter):
     """Gives every line of the log the name of its request."""
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -1,7 +1,7 @@
 """Counts that all web processes share: of calls, and of tries to sign in. Nothing else is cached.
 
-`RedisOrLocal`: in Redis; while it is away, each process counts for itself and everything is still
-answered. `OneMachine`: in files, for installations without Redis.
+`RedisWithLocalFallback`: in Redis; while it is away, each process counts for itself and everything is still
+answered. `LockedFileCache`: in files, for installations without Redis.
 """
 
 import fcntl
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 def cache_settings(redis_url: str, var: Path) -> dict[str, Any]:
     """Django's CACHES."""
-    name, place = ("RedisOrLocal", redis_url) if redis_url else ("OneMachine", str(var / "counts"))
+    name, place = ("RedisWithLocalFallback", redis_url) if redis_url else ("LockedFileCache", str(var / "counts"))
     shared = {"BACKEND": f"{__name__}.{name}", "LOCATION": place, "KEY_PREFIX": "tessera"}
     return {"default": shared}
 
 
-class RedisOrLocal(RedisCache):
+class RedisWithLocalFallback(RedisCache):
     """One connection pool for the process, whichever thread or task counts."""
 
     away_until = 0.0
@@ -51,12 +51,12 @@ class RedisOrLocal(RedisCache):
 
 def _or_local(name: str) -> Callable[..., Any]:
     @functools.wraps(getattr(RedisCache, name))
-    def call(self: RedisOrLocal, *args: Any, **kwargs: Any) -> Any:
-        if time.monotonic() >= RedisOrLocal.away_until:
+    def call(self: RedisWithLocalFallback, *args: Any, **kwargs: Any) -> Any:
+        if time.monotonic() >= RedisWithLocalFallback.away_until:
             try:
                 return getattr(RedisCache, name)(self, *args, **kwargs)
             except (RedisError, OSError) as error:
-                RedisOrLocal.away_until = time.monotonic() + AWAY_SECONDS
+                RedisWithLocalFallback.away_until = time.monotonic() + AWAY_SECONDS
                 log.warning("Redis is away, this process counts for itself: %s", error)
         return getattr(self._local, name)(*args, **kwargs)
 
@@ -64,7 +64,7 @@ def _or_local(name: str) -> Callable[..., Any]:
 
 
 for _name in ("add", "get", "set", "touch", "delete", "has_key", "incr", "clear"):
-    setattr(RedisOrLocal, _name, _or_local(_name))
+    setattr(RedisWithLocalFallback, _name, _or_local(_name))
 
 
 @functools.cache
@@ -74,7 +74,7 @@ def _client(url: str) -> RedisCacheClient:
     )
 
 
-class OneMachine(FileBasedCache):
+class LockedFileCache(FileBasedCache):
     """Files, with one process at a time where a value depends on the last."""
 
     _dir: str

@@ -14,7 +14,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-class Scope(StrEnum):
+class TokenScope(StrEnum):
     """What a token may do. Each includes the ones before it."""
 
     READ = "read"
@@ -98,7 +98,7 @@ class ApiToken(AbstractAuthToken):
 
     name = models.CharField(max_length=64)
     scope = models.CharField(
-        max_length=10, choices=[(s.value, s.value) for s in Scope], default=Scope.WRITE
+        max_length=10, choices=[(s.value, s.value) for s in TokenScope], default=TokenScope.WRITE
     )
     last_used_at = models.DateTimeField(null=True, blank=True)
 

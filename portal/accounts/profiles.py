@@ -10,7 +10,7 @@ from portal.accounts.models import User
 from portal.audit.services import audit_record
 
 
-def user_language(*, user: User, language: str) -> None:
+def user_language_set(*, user: User, language: str) -> None:
     """The language in which the pages greet this person on a new browser."""
     user.language = language
     user.save(update_fields=["language"])
@@ -23,7 +23,7 @@ def user_save(*, user: User, changed: Iterable[str], actor: str) -> None:
         user.save()
         rights = {"superuser": user.is_superuser, "staff": user.is_staff, "active": user.is_active}
         named = [name for name in changed if "password" not in name]
-        person_audit(user, action, actor=actor, after=rights | {"changed": named})
+        user_audit(user, action, actor=actor, after=rights | {"changed": named})
 
 
 def second_steps_remove(*, user: User, actor: str) -> int:
@@ -33,11 +33,11 @@ def second_steps_remove(*, user: User, actor: str) -> int:
     """
     with transaction.atomic():
         count, _ = Authenticator.objects.filter(user=user).delete()
-        person_audit(user, "second_steps_remove", actor=actor, before={"second_steps": count})
+        user_audit(user, "second_steps_remove", actor=actor, before={"second_steps": count})
     return int(count)
 
 
-def person_audit(
+def user_audit(
     user: User,
     action: str,
     *,

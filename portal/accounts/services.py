@@ -6,57 +6,31 @@ Every function is one transaction with its audit line.
 from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
-from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from agents.contract.units import UNITS_PER_GPU
-from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User
+from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
 from portal.audit.services import audit_record
 from portal.errors import Refused
 from portal.live.bell import ring_plan
-from portal.quotas.models import Quota
 
 MAX_TOKEN_TTL = timedelta(days=365)
 MAX_TOKENS = 50
 # Smallest and largest value of what a project and its members may be given.
-SHARE_OF_MEMBER = {"weight": (1, 10_000), "max_running": (0, 10**6), "max_pending": (0, 10**6)}
-MOST_UNITS, MOST_SECONDS = UNITS_PER_GPU * 100_000, 366 * 86_400
-APPROVALS = {
-    "approval_units": (0, MOST_UNITS),
-    "approval_seconds": (0, MOST_SECONDS),
-    "approval_unit_seconds": (0, MOST_UNITS * MOST_SECONDS),
+MEMBER_SHARE_BOUNDS = {"weight": (1, 10_000), "max_running": (0, 10**6), "max_pending": (0, 10**6)}
+MAX_UNITS, MAX_SECONDS = UNITS_PER_GPU * 100_000, 366 * 86_400
+APPROVAL_BOUNDS = {
+    "approval_units": (0, MAX_UNITS),
+    "approval_seconds": (0, MAX_SECONDS),
+    "approval_unit_seconds": (0, MAX_UNITS * MAX_SECONDS),
 }
-SWITCHES = {"approval_high": (False, True)}
-SHARE_OF_PROJECT = SHARE_OF_MEMBER | APPROVALS | SWITCHES
+BOOLEAN_BOUNDS = {"approval_high": (False, True)}
+PROJECT_SHARE_BOUNDS = MEMBER_SHARE_BOUNDS | APPROVAL_BOUNDS | BOOLEAN_BOUNDS
 
 
-def project_create(*, slug: str, name: str = "", actor: str) -> Project:
-    """A project with its quota row, empty of members. Raises Refused(slug_invalid, slug_taken)."""
-    project = Project(slug=slug, name=name or slug)
-    try:
-        project.clean_fields()
-    except ValidationError as wrong:
-        sentence = "A slug has 1 to 40 of a-z, 0-9 and hyphens; a name at most 100 characters"
-        raise Refused("slug_invalid", sentence, "slug") from wrong
-    units = settings.PLATFORM.default_quota_units
-    try:
-        with transaction.atomic():
-            project.save()
-            Quota.objects.create(project=project, limit_units=units, guard_units=units)
-            after = {"slug": slug, "name": project.name, "limit_units": units}
-            _audit(actor, "project_create", project, {}, after)
-    except IntegrityError as taken:
-        sentence = Phrase(
-            "There is a project %(slug)s already. Choose another slug", slug=repr(slug)
-        )
-        raise Refused("slug_taken", sentence, "slug", 409) from taken
-    return project
-
-
-def project_change(*, project: Project, name: str, archived: bool, actor: str) -> Project:
+def project_update(*, project: Project, name: str, archived: bool, actor: str) -> Project:
     """Call a project otherwise, or put it away: an archived one takes no new jobs, and what it used
     stays readable. Raises Refused(name_invalid)."""
     if not name.strip() or len(name) > 100:
@@ -100,12 +74,12 @@ def membership_remove(*, project: Project, user: User, actor: str) -> None:
         _audit(actor, "membership_remove", project, before, {})
 
 
-def project_share(*, project: Project, actor: str, **share: int | None) -> Project:
+def project_share_set(*, project: Project, actor: str, **share: int | None) -> Project:
     """Set a project's weight, caps of jobs and approval thresholds; what is not named stays.
 
     Raises Refused(share_invalid).
     """
-    _require_share(share, SHARE_OF_PROJECT)
+    _require_share(share, PROJECT_SHARE_BOUNDS)
     with transaction.atomic():
         row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         before = {name: getattr(row, name) for name in share}
@@ -117,10 +91,10 @@ def project_share(*, project: Project, actor: str, **share: int | None) -> Proje
     return row
 
 
-def membership_share(*, project: Project, user: User, actor: str, **share: int | None) -> None:
+def membership_share_set(*, project: Project, user: User, actor: str, **share: int | None) -> None:
     """Set a user's weight and caps of jobs inside a project. Raises Refused(not_found,
     share_invalid)."""
-    _require_share(share, SHARE_OF_MEMBER)
+    _require_share(share, MEMBER_SHARE_BOUNDS)
     with transaction.atomic():
         row = next((row for row in _members(project) if row.user_id == user.pk), None)
         if row is None:
@@ -145,12 +119,12 @@ def _require_share(share: dict[str, int | None], known: dict[str, tuple[int, int
             raise Refused(
                 "share_invalid", Phrase("There is no %(name)s here", name=repr(name)), name
             )
-        if name in SWITCHES:
+        if name in BOOLEAN_BOUNDS:
             if not isinstance(value, bool):
                 raise Refused("share_invalid", Phrase("%(name)s is true or false", name=name), name)
             continue
         least, most = known[name]
-        if value is None and name in APPROVALS:
+        if value is None and name in APPROVAL_BOUNDS:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             sentence = Phrase(
@@ -160,7 +134,7 @@ def _require_share(share: dict[str, int | None], known: dict[str, tuple[int, int
 
 
 def token_create(
-    *, user: User, name: str, scope: Scope, ttl: timedelta, actor: str = ""
+    *, user: User, name: str, scope: TokenScope, ttl: timedelta, actor: str = ""
 ) -> tuple[ApiToken, str]:
     """A token row and its text, which is shown once and stored nowhere.
 

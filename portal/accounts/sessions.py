@@ -11,13 +11,13 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from portal.accounts.models import User
-from portal.accounts.profiles import person_audit
+from portal.accounts.profiles import user_audit
 
-SEEN_EVERY_SECONDS = 300
-SEEN = "seen_at"
+ACTIVITY_INTERVAL_SECONDS = 300
+ACTIVITY_KEY = "seen_at"
 
 
-def sessions_of(user: User) -> QuerySet[UserSession]:
+def active_sessions(user: User) -> QuerySet[UserSession]:
     """The user's sign-ins that still work, the last used first."""
     alive = Session.objects.filter(expire_date__gt=timezone.now()).values("session_key")
     rows: QuerySet[UserSession] = UserSession.objects.filter(user=user, session_key__in=alive)
@@ -28,24 +28,24 @@ def session_end(*, session: UserSession, actor: str = "") -> None:
     """Sign a browser out: its next request is a stranger's."""
     with transaction.atomic():
         Session.objects.filter(session_key=session.session_key).delete()
-        person_audit(session.user, "session_end", actor=actor, before={"address": session.ip})
+        user_audit(session.user, "session_end", actor=actor, before={"address": session.ip})
         session.delete()
 
 
-def sessions_end_others(*, user: User, keep: str) -> int:
+def sessions_end_others(*, user: User, except_key: str) -> int:
     """Sign out every browser of the user but the one with this session key. Answers how many."""
     with transaction.atomic():
-        rows = UserSession.objects.filter(user=user).exclude(session_key=keep)
+        rows = UserSession.objects.filter(user=user).exclude(session_key=except_key)
         live = Session.objects.filter(session_key__in=rows.values("session_key"))
         count = live.filter(expire_date__gt=timezone.now()).count()
         live.delete()
         rows.delete()
         if count:
-            person_audit(user, "session_end_others", before={"sessions": count})
+            user_audit(user, "session_end_others", before={"sessions": count})
     return count
 
 
-class SeenMiddleware:
+class SessionActivityMiddleware:
     """Notes a session's last use at most every five minutes; streams and tokens do not count."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -59,8 +59,8 @@ class SeenMiddleware:
         return response
 
     def _note(self, request: HttpRequest) -> None:
-        seen, now = request.session.get(SEEN), int(time.time())
-        if seen and now - seen >= SEEN_EVERY_SECONDS:
-            request.session[SEEN] = now
+        seen, now = request.session.get(ACTIVITY_KEY), int(time.time())
+        if seen and now - seen >= ACTIVITY_INTERVAL_SECONDS:
+            request.session[ACTIVITY_KEY] = now
             rows = UserSession.objects.filter(session_key=request.session.session_key)
             rows.update(last_seen_at=timezone.now())

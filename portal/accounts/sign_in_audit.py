@@ -11,46 +11,46 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from portal.accounts.models import User
-from portal.accounts.profiles import person_audit
-from portal.accounts.sessions import SEEN, sessions_end_others
+from portal.accounts.profiles import user_audit
+from portal.accounts.sessions import ACTIVITY_KEY, sessions_end_others
 
 
 @receiver(user_logged_in)
-def signed_in(request: HttpRequest, user: User, **_: Any) -> None:
-    request.session[SEEN] = int(timezone.now().timestamp())
+def record_sign_in(request: HttpRequest, user: User, **_: Any) -> None:
+    request.session[ACTIVITY_KEY] = int(timezone.now().timestamp())
     records = request.session.get("account_authentication_methods") or []
     by = [record.get("type") or record.get("method") for record in records]
-    person_audit(user, "sign_in", after={"by": [name for name in by if name]})
+    user_audit(user, "sign_in", after={"by": [name for name in by if name]})
 
 
 @receiver(user_signed_up)
-def came(user: User, sociallogin: Any = None, **_: Any) -> None:
+def record_sign_up(user: User, sociallogin: Any = None, **_: Any) -> None:
     by = sociallogin.account.provider if sociallogin else ""
-    person_audit(user, "user_add", after={"by": by, "projects": 0})
+    user_audit(user, "user_add", after={"by": by, "projects": 0})
 
 
 @receiver(social_account_added)
-def connected(sociallogin: Any, **_: Any) -> None:
-    person_audit(sociallogin.user, "sign_in_connect", after={"by": sociallogin.account.provider})
+def record_connected_account(sociallogin: Any, **_: Any) -> None:
+    user_audit(sociallogin.user, "sign_in_connect", after={"by": sociallogin.account.provider})
 
 
 @receiver(password_changed)
-def password_was_changed(request: HttpRequest, user: User, **_: Any) -> None:
+def record_password_change(request: HttpRequest, user: User, **_: Any) -> None:
     """Every other browser is signed out: whoever knew the old password is out as well."""
-    person_audit(user, "password_change")
-    sessions_end_others(user=user, keep=request.session.session_key or "")
+    user_audit(user, "password_change")
+    sessions_end_others(user=user, except_key=request.session.session_key or "")
 
 
 @receiver(authenticator_added)
-def step_added(user: User, authenticator: Authenticator, **_: Any) -> None:
-    person_audit(user, "second_step_add", after={"kind": authenticator.type})
+def record_second_step(user: User, authenticator: Authenticator, **_: Any) -> None:
+    user_audit(user, "second_step_add", after={"kind": authenticator.type})
 
 
 @receiver(authenticator_removed)
-def step_removed(user: User, authenticator: Authenticator, **_: Any) -> None:
-    person_audit(user, "second_step_remove", before={"kind": authenticator.type})
+def record_second_step_removal(user: User, authenticator: Authenticator, **_: Any) -> None:
+    user_audit(user, "second_step_remove", before={"kind": authenticator.type})
 
 
 @receiver(authenticator_reset)
-def codes_made(user: User, **_: Any) -> None:
-    person_audit(user, "recovery_codes_new")
+def record_new_recovery_codes(user: User, **_: Any) -> None:
+    user_audit(user, "recovery_codes_new")

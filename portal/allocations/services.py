@@ -4,8 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
-from django.db.models.functions import Greatest
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from agents.contract.documents import SliceKind
@@ -16,7 +15,8 @@ from portal.inventory.boards import quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.reports import slice_delete
 from portal.jobs.models import Allocation, DesiredState, Replica
-from portal.quotas.models import Quota, quotas_of
+from portal.quotas.models import Quota
+from portal.quotas.services import quotas_return
 from scheduler.core.model.states import AllocationStatus, SliceStatus
 
 
@@ -60,7 +60,7 @@ def _release(pk: UUID) -> int:
     the intervals of two holders of one slice never overlap."""
     with transaction.atomic():
         row = Allocation.objects.select_related("slice", "replica__attempt").get(pk=pk)
-        quotas = lock_rows(quotas_of(row.project_id, row.user_id))
+        quotas = lock_rows(Quota.objects.applying_to(row.project_id, row.user_id))
         lock_rows(Gpu.objects.filter(pk=row.slice.gpu_id))
         (device,) = lock_rows(Slice.objects.filter(pk=row.slice_id).select_related("gpu"))
         models = quota_model_names(device.gpu)
@@ -70,19 +70,10 @@ def _release(pk: UUID) -> int:
         now = timezone.now()
         used = max(0, (now - row.bound_at) // SECOND) if row.bound_at else 0
         advance(row, AllocationStatus.RELEASED, at=now, released_at=now, used_seconds=used)
-        _quotas_return([q for q in quotas if q.model in models], row.units)
+        quotas_return(quotas=[q for q in quotas if q.model in models], units=row.units)
         if device.kind != SliceKind.MIG:
             slice_delete(device)
         return 1
-
-
-def _quotas_return(quotas: list[Quota], units: int) -> None:
-    """Give units back; the guard falls with them towards what may be held."""
-    for quota in quotas:
-        Quota.objects.filter(pk=quota.pk).update(
-            used_units=F("used_units") - units,
-            guard_units=Greatest(F("limit_units") + F("borrow_units"), F("used_units") - units),
-        )
 
 
 def idle_slices(slices: list[str]) -> list[Slice]:

@@ -1,1 +1,1 @@
-"""Audit of the portal."""
+"""History: status changes of jobs and devices, and privileged changes by people."""

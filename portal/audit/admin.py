@@ -1,4 +1,4 @@
-"""The console's view of history. Nobody edits the past."""
+"""Read-only admin pages of the history and the audit trail."""
 
 from django.contrib import admin
 

@@ -1,31 +1,35 @@
-"""What happened: the history of every status, and every privileged change by a person."""
+"""The history of every status, and the audit trail of privileged changes.
+
+Foreign keys are named by strings: every package above writes history.
+"""
 
 from django.db import models
 
-from portal.accounts.models import Project
-from portal.inventory.models import Node
-from portal.jobs.models import Job
-
 
 class Event(models.Model):
-    """One line of history, append-only. Its id orders live streams (`Last-Event-ID`).
-
-    `old` and `new` are statuses, empty where the event is not a status change. `code` is the reason
-    code or the event's own name; `actor` a user name, `node:<name>` or `system`.
-    """
+    """One line of history, append-only. Its id orders live streams (`Last-Event-ID`)."""
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
+    # The kind of row ("job", "slice") and its primary key.
     noun = models.CharField(max_length=16)
     noun_id = models.CharField(max_length=64)
-    job = models.ForeignKey(Job, null=True, on_delete=models.CASCADE, related_name="events")
-    node = models.ForeignKey(Node, null=True, on_delete=models.CASCADE, related_name="events")
-    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
+    job = models.ForeignKey("jobs.Job", null=True, on_delete=models.CASCADE, related_name="events")
+    node = models.ForeignKey(
+        "inventory.Node", null=True, on_delete=models.CASCADE, related_name="events"
+    )
+    project = models.ForeignKey(
+        "accounts.Project", null=True, on_delete=models.CASCADE, related_name="+"
+    )
+    # Statuses; both are empty where no status changed.
     old = models.CharField(max_length=20, blank=True, default="")
     new = models.CharField(max_length=20, blank=True, default="")
+    # The reason code of the change, or the name of the event.
     code = models.CharField(max_length=64, blank=True, default="")
     sentence = models.CharField(max_length=1024, blank=True, default="")
+    # A user name, `node:<name>` or `system`.
     actor = models.CharField(max_length=160)
+    # What the sentence was made of ("reason", "said" or "phrase"), for other languages.
     data = models.JSONField(default=dict)
 
     class Meta:
@@ -41,7 +45,7 @@ class Event(models.Model):
 
 
 class AuditEntry(models.Model):
-    """A privileged change, written in the same transaction. Before and after hold no secrets."""
+    """A privileged change, written in its transaction. It never holds a secret."""
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
@@ -49,7 +53,9 @@ class AuditEntry(models.Model):
     action = models.CharField(max_length=64)
     noun = models.CharField(max_length=16)
     noun_id = models.CharField(max_length=64)
-    project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="+")
+    project = models.ForeignKey(
+        "accounts.Project", null=True, on_delete=models.SET_NULL, related_name="+"
+    )
     before = models.JSONField(default=dict)
     after = models.JSONField(default=dict)
 

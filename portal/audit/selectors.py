@@ -1,25 +1,18 @@
-"""Reads history: the events of a job, of a node, and the audit trail."""
+"""Read the history of a job, and the audit trail."""
 
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Model, QuerySet
 
 from portal.audit.models import AuditEntry, Event
-from portal.inventory.models import Node
-from portal.jobs.models import Job
 
 
-def job_events(job: Job, *, since: int = 0) -> QuerySet[Event]:
-    """The history of a job, its replicas and allocations, oldest first, after event `since`."""
-    return Event.objects.filter(job=job, id__gt=since).order_by("id")
+def job_events(job: Model, *, since: int = 0) -> QuerySet[Event]:
+    """The events of a job, its replicas and its allocations after event `since`, oldest first."""
+    return Event.objects.filter(job_id=job.pk, id__gt=since).order_by("id")
 
 
-def newest_event_id(job: Job) -> int:
-    """The id of the job's last event; 0 where it has none."""
-    return int(Event.objects.filter(job=job).aggregate(last=Max("id"))["last"] or 0)
-
-
-def events_of_node(node: Node, *, since: int = 0) -> QuerySet[Event]:
-    """The history of a node and its devices, without that of the jobs that ran there."""
-    return Event.objects.filter(node=node, job=None, id__gt=since).order_by("id")
+def newest_event_id(job: Model) -> int:
+    """The id of the job's last event, or 0."""
+    return int(Event.objects.filter(job_id=job.pk).aggregate(last=Max("id"))["last"] or 0)
 
 
 def audit_trail() -> QuerySet[AuditEntry]:

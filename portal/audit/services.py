@@ -1,11 +1,10 @@
-"""Write down a privileged change. Called inside the transaction that makes the change."""
+"""Record a privileged change, inside the transaction that makes it."""
 
 from typing import Any
 
-from django.db import models
+from django.db.models import Model
 from django.utils import timezone
 
-from portal.accounts.models import Project
 from portal.audit.models import AuditEntry
 
 
@@ -15,18 +14,21 @@ def audit_record(
     action: str,
     noun: str,
     noun_id: object,
-    project: Project | None = None,
+    project: Model | None = None,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
 ) -> AuditEntry:
-    """One audit line. `before` and `after` hold what people may read: never a token or a key."""
+    """Write one audit entry. `before` and `after` must not hold tokens or keys: people read them.
+
+    `noun_id`: a row (its primary key is written), or a name.
+    """
     return AuditEntry.objects.create(
         at=timezone.now(),
         actor=actor,
         action=action,
         noun=noun,
-        noun_id=str(noun_id.pk if isinstance(noun_id, models.Model) else noun_id),
-        project=project,
+        noun_id=str(noun_id.pk if isinstance(noun_id, Model) else noun_id),
+        project_id=project.pk if project else None,
         before=before or {},
         after=after or {},
     )

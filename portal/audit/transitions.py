@@ -1,4 +1,4 @@
-"""The only writer of a status: checks the table, guards the update, writes the history event."""
+"""The only writer of statuses: checks the transition table, guards the update, writes the event."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -21,7 +21,7 @@ class IllegalTransitionError(Exception):
 
 
 class StaleStatusError(Exception):
-    """Somebody else changed the row since it was read. Re-read it and decide again."""
+    """The row changed since it was read. Read it again and decide again."""
 
 
 def advance(
@@ -36,11 +36,11 @@ def advance(
     at: datetime | None = None,
     **columns: Any,
 ) -> Event:
-    """Move `row` to status `to`, with `columns` in the same guarded update; write the event.
-    `said`: its sentence, where the planner has it as a template.
+    """Move `row` to status `to`, set `columns` in the same guarded update, and write the event.
 
-    Raises IllegalTransitionError where the table has no edge, StaleStatusError where the row's
-    status is no longer the one that was read.
+    Its sentence is that of `reason`, of `message` or `sentence` itself. Raises
+    IllegalTransitionError if the table has no such edge, and StaleStatusError if the row's status
+    is no longer the one that was read.
     """
     old = type(to)(row.status)
     if not is_allowed(EDGES[row.NOUN], old, to):
@@ -51,7 +51,7 @@ def advance(
     elif message:
         data, sentence = {"said": message.as_dict()}, message.text
     if sentence and hasattr(row, "sentence"):
-        # A row with words of its own (a replica) keeps the last ones.
+        # A row with a sentence of its own (a replica) keeps the latest.
         columns |= {"code": code, "sentence": sentence[:1024]}
     # No savepoint inside a caller's transaction: what fails here fails all of it.
     with transaction.atomic(savepoint=False):
@@ -66,7 +66,7 @@ def advance(
 def event_record(
     row: Any, code: str, sentence: str, *, actor: str = SYSTEM, data: dict[str, Any] | None = None
 ) -> Event:
-    """An event about `row` that changes no status."""
+    """Write an event about `row` that changes no status."""
     return Event.objects.create(
         at=timezone.now(),
         noun=row.NOUN,
@@ -74,7 +74,7 @@ def event_record(
         code=code,
         sentence=sentence[:1024],
         actor=actor,
-        data=_kept(sentence, data or {}),
+        data=_with_phrase(sentence, data or {}),
         **_links(row),
     )
 
@@ -104,13 +104,13 @@ def _event(
         code=code,
         sentence=sentence[:1024],
         actor=actor,
-        data=_kept(sentence, data),
+        data=_with_phrase(sentence, data),
         **_links(row),
     )
 
 
-def _kept(sentence: str, data: dict[str, Any]) -> dict[str, Any]:
-    """With what a phrase was made of, so that pages can tell it in another language."""
+def _with_phrase(sentence: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Add what a phrase was made of, so that pages can show it in another language."""
     return data | {"phrase": sentence.as_dict()} if isinstance(sentence, Phrase) else data
 
 

@@ -6,23 +6,23 @@ from django.db.models import Count, Q
 
 from agents.contract.documents import SliceKind
 from portal.inventory.models import Gpu, Node, Slice
-from portal.inventory.selectors import LIVE
+from portal.jobs.models import LIVE_ALLOCATION_STATUSES
 from scheduler.core.model.states import GpuHealth, NodeStatus, SliceStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class ClusterAvailability:
     """`gpus`: in service, on nodes that take work; `free` of them hold nothing for anybody.
     `slices`: MIG slices that are made and held by nobody. `out`: GPUs out of service."""
 
     nodes: int = 0
     gpus: int = 0
     free: int = 0
-    slices: int = 0
-    out: int = 0
+    idle_slices: int = 0
+    out_of_service: int = 0
 
 
-def free_now() -> Free:
+def cluster_availability() -> ClusterAvailability:
     """Four queries. The same rules as `portal.web.cluster.node_health.takes_work`."""
     columns = ("pk", "status", "schedulable", "facts__blocks")
     every = list(Node.objects.values_list(*columns))
@@ -40,8 +40,10 @@ def free_now() -> Free:
     usable = Q(gpu__health=GpuHealth.OK, gpu__busy="") & ~Q(gpu__node_id__in=[*shut, *retired])
     made = Q(kind=SliceKind.MIG, status=SliceStatus.READY)
     # A slice has at most one live allocation, so those that nobody holds are the others.
-    held = Slice.objects.filter(usable, allocations__status__in=LIVE).aggregate(
+    held = Slice.objects.filter(usable, allocations__status__in=LIVE_ALLOCATION_STATUSES).aggregate(
         gpus=Count("gpu_id", distinct=True), made=Count("pk", filter=made)
     )
     ready = Slice.objects.filter(usable, made).count() - held["made"]
-    return Free(len(nodes), found["gpus"], found["gpus"] - held["gpus"], ready, found["out"])
+    return ClusterAvailability(
+        len(nodes), found["gpus"], found["gpus"] - held["gpus"], ready, found["out"]
+    )

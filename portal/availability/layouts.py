@@ -23,7 +23,6 @@ from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
 from portal.inventory.models import Slice
-from portal.inventory.selectors import LIVE, LIVE_SLICES
 from portal.jobs.models import Allocation
 from scheduler.core.model.states import SliceStatus
 
@@ -55,8 +54,8 @@ class GpuLayout:
 def gpu_layout_texts(slices: QuerySet[Slice], *columns: str) -> Iterable[tuple[Any, ...]]:
     """GPUs with live slices of these on them that are not one held whole: the columns of each, and
     as the last one its slices as a text for `on_gpu`. One query."""
-    held = Exists(Allocation.objects.filter(slice=OuterRef("pk"), status__in=LIVE))
-    rows = slices.filter(status__in=LIVE_SLICES).annotate(held=held)
+    held = Exists(Allocation.objects.live().filter(slice=OuterRef("pk")))
+    rows = slices.live().annotate(held=held)
     rows = rows.exclude(kind=SliceKind.GPU, held=True).order_by()
     told = Concat(
         *("kind", Value(","), "profile", Value(","), Cast("start", TextField()), Value(",")),

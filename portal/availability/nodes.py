@@ -19,7 +19,6 @@ from agents.contract.layouts import layout_table
 from portal.availability.layouts import GpuLayout, gpu_layout_texts, parse_gpu_layout
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice
-from portal.inventory.selectors import LIVE, LIVE_SLICES
 from portal.jobs.models import Allocation
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
@@ -149,7 +148,7 @@ def node_availability(name: str = "") -> list[NodeAvailability]:
     for node, board, usable, healthy, text in _carved(name):
         if of := counted.get((node, board)):
             _count(of, usable, healthy, text)
-    rows = Allocation.objects.filter(status__in=LIVE).order_by()
+    rows = Allocation.objects.live().order_by()
     rows = rows.filter(slice__gpu__node__name=name) if name else rows
     held = rows.values_list("slice__gpu__node__name").annotate(units=Sum("units"))
     for node, units in held:
@@ -161,7 +160,7 @@ def node_availability(name: str = "") -> list[NodeAvailability]:
 
 
 def _nodes(name: str) -> Iterator[NodeAvailability]:
-    rows = Node.objects.exclude(status=NodeStatus.RETIRED).order_by("name")
+    rows = Node.objects.active().order_by("name")
     rows = rows.filter(name=name) if name else rows
     facts = (KT("facts__blocks"), KT("facts__driver_version"), Cast("labels", TextField()))
     columns = rows.values_list("name", "status", "schedulable", *facts)
@@ -178,7 +177,7 @@ def _words(labels: str) -> tuple[str, ...]:
 
 def _boards(nodes: dict[str, NodeAvailability], name: str) -> dict[tuple[str, str], BoardCounts]:
     """The GPUs counted by node and board."""
-    live = Slice.objects.filter(gpu=OuterRef("pk"), status__in=LIVE_SLICES)
+    live = Slice.objects.live().filter(gpu=OuterRef("pk"))
     healthy = Q(health=GpuHealth.OK)
     kinds = ("board", "product_name", "memory_mib", "told")
     rows = (

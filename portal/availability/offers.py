@@ -12,7 +12,6 @@ from agents.contract.layouts import layout_table
 from portal.availability.layouts import gpu_layout_texts, parse_gpu_layout
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice
-from portal.inventory.selectors import LIVE_SLICES
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
 
@@ -41,7 +40,7 @@ class BoardAvailability:
 def board_availability() -> list[BoardAvailability]:
     """Every kind of GPU that some node has."""
     blocked, without_shares = _nodes()
-    live = Slice.objects.filter(gpu=OuterRef("pk"), status__in=LIVE_SLICES)
+    live = Slice.objects.live().filter(gpu=OuterRef("pk"))
     in_service = _in_service("", blocked)
     shares = Case(When(node_id__in=without_shares, then=Value(False)), default=Value(True))
     rows = (

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from portal.accounts.models import Project
-from portal.inventory.models import one_of, words
+from portal.choices import choices_from_enum, enum_check
 
 
 class ImageRule(StrEnum):
@@ -50,14 +50,16 @@ class ImagePolicy(models.Model):
     """
 
     project = models.OneToOneField(Project, on_delete=models.CASCADE, related_name="image_policy")
-    rule = models.CharField(max_length=8, choices=words(ImageRule), default=ImageRule.ANY)
+    rule = models.CharField(
+        max_length=8, choices=choices_from_enum(ImageRule), default=ImageRule.ANY
+    )
     patterns = models.JSONField(default=list, blank=True)
     version = models.PositiveIntegerField(default=1, editable=False)
 
     class Meta:
         ordering = ("project",)
         verbose_name_plural = "image policies"
-        constraints = [one_of("rule", ImageRule, "image_rule")]
+        constraints = [enum_check("rule", ImageRule, "image_rule")]
 
     def __str__(self) -> str:
         return f"images of {self.project}: {self.rule}"

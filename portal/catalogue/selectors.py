@@ -14,7 +14,7 @@ from portal.errors import Refused
 WORKING = ("member", "admin")
 
 
-def templates_for(user: User, project: Project | None = None) -> QuerySet[Template]:
+def visible_templates(user: User, project: Project | None = None) -> QuerySet[Template]:
     """The templates of everybody and of the user's projects, or of this one; every one for a
     platform admin. Those of everybody first."""
     rows = Template.objects.select_related("project")
@@ -27,26 +27,26 @@ def templates_for(user: User, project: Project | None = None) -> QuerySet[Templa
     return rows.order_by(F("project__slug").asc(nulls_first=True), "name", "id")
 
 
-def templates_to_use(
+def usable_templates(
     user: User, projects: Collection[Project], first: Project | None, name: str = ""
 ) -> QuerySet[Template]:
     """Those of everybody and of these projects, with `name` in their name: those of the project
     `first` before those of everybody, then those of other projects."""
-    rows = templates_for(user).filter(Q(project__isnull=True) | Q(project__in=projects))
+    rows = visible_templates(user).filter(Q(project__isnull=True) | Q(project__in=projects))
     rows = rows.filter(name__icontains=name) if name else rows
     turn = Case(When(project__isnull=True, then=1), When(project=first, then=0), default=2)
     return rows.order_by(turn, "project__slug", "name", "id")
 
 
-def template_visible(user: User, pk: int) -> Template:
+def visible_template(user: User, pk: int) -> Template:
     """Raises Refused(not_found): foreign and unknown read the same."""
-    row = templates_for(user).filter(pk=pk).first()
+    row = visible_templates(user).filter(pk=pk).first()
     if row is None:
         raise Refused("not_found", "There is no such template, or you may not see it", "", 404)
     return row
 
 
-def may_change(user: User, template: Template) -> bool:
+def may_change_template(user: User, template: Template) -> bool:
     """Who runs its project and who made it; a platform admin every one."""
     if template.project_id is None:
         return user.is_platform_admin
@@ -63,7 +63,7 @@ def image_policy_of(project: Project) -> ImagePolicy:
         return ImagePolicy(project=project, version=0)
 
 
-def require_image(project: Project, image: str) -> None:
+def require_image_allowed(project: Project, image: str) -> None:
     """Raises Refused(image_not_listed) where the project's list names no such image."""
     policy = image_policy_of(project)
     if policy.rule != ImageRule.LISTED:

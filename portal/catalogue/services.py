@@ -12,20 +12,20 @@ from portal.accounts.rights import require_platform_admin, require_project_admin
 from portal.accounts.selectors import is_project_admin, role_in
 from portal.audit.services import audit_record
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
-from portal.catalogue.selectors import WORKING, may_change
+from portal.catalogue.selectors import WORKING, may_change_template
 from portal.errors import Refused
 from scheduler.core.request import RequestLimits, parse_request, request_as_dict
 
 # What a job has of its own: no template keeps it.
-OWN = frozenset({"project", "begin_at", "begin_in", "after"})
-NAME = re.compile(r"[^\W_][\w .()+-]{0,62}")
-PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._/:@*-]{0,199}")
-MOST_PATTERNS, MOST_OF_A_PROJECT = 100, 200
+PER_JOB_FIELDS = frozenset({"project", "begin_at", "begin_in", "after"})
+NAME_PATTERN = re.compile(r"[^\W_][\w .()+-]{0,62}")
+IMAGE_PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._/:@*-]{0,199}")
+MAX_PATTERNS, MAX_TEMPLATES = 100, 200
 
 
 def template_save(
     *,
-    by: User,
+    actor: User,
     name: str,
     request: Mapping[str, Any],
     limits: RequestLimits,
@@ -37,21 +37,21 @@ def template_save(
     `request` is what a job would be submitted with; what a job has of its own is left out. Raises
     Refused(forbidden, name_invalid, name_taken, too_many) and RequestRefused.
     """
-    _require_may_add(by, project)
+    _require_may_add(actor, project)
     name, description = _named(name), _described(description)
     asked = _checked(request, project, limits)
     row = Template(
-        project=project, name=name, description=description, request=asked, made_by=by.username
+        project=project, name=name, description=description, request=asked, made_by=actor.username
     )
     try:
         with transaction.atomic():
-            if Template.objects.filter(project=project).count() >= MOST_OF_A_PROJECT:
+            if Template.objects.filter(project=project).count() >= MAX_TEMPLATES:
                 sentence = Phrase(
-                    "There are %(n)s templates here. Delete one first", n=MOST_OF_A_PROJECT
+                    "There are %(n)s templates here. Delete one first", n=MAX_TEMPLATES
                 )
                 raise Refused("too_many", sentence, "", 409)
             row.save(force_insert=True)
-            _audit("template_save", row, by, {}, _facts(row))
+            _audit("template_save", row, actor, {}, _facts(row))
     except IntegrityError as taken:
         sentence = Phrase(
             "There is a template %(name)s here already. Choose another name", name=repr(name)
@@ -60,10 +60,10 @@ def template_save(
     return row
 
 
-def template_change(
+def template_update(
     *,
     template: Template,
-    by: User,
+    actor: User,
     limits: RequestLimits,
     version: int | None = None,
     name: str | None = None,
@@ -72,7 +72,7 @@ def template_change(
 ) -> Template:
     """Change what is named. `version`: the one that the caller has seen. Raises Refused(forbidden,
     not_found, name_invalid, name_taken, version_stale) and RequestRefused."""
-    _require_may_change(by, template)
+    _require_may_change(actor, template)
     try:
         with transaction.atomic():
             row = _locked(template)
@@ -84,7 +84,7 @@ def template_change(
                 row.request = _checked(request, row.project, limits)
             row.version += 1
             row.save()
-            _audit("template_change", row, by, before, _facts(row))
+            _audit("template_change", row, actor, before, _facts(row))
     except IntegrityError as taken:
         sentence = Phrase(
             "There is a template %(name)s here already. Choose another name", name=repr(name)
@@ -93,25 +93,25 @@ def template_change(
     return row
 
 
-def template_delete(*, template: Template, by: User, version: int | None = None) -> None:
+def template_delete(*, template: Template, actor: User, version: int | None = None) -> None:
     """Jobs that were started from it go on. Raises Refused(forbidden, not_found, version_stale)."""
-    _require_may_change(by, template)
+    _require_may_change(actor, template)
     with transaction.atomic():
         row = _locked(template)
         _require_seen(row, version)
-        _audit("template_delete", row, by, _facts(row), {})
+        _audit("template_delete", row, actor, _facts(row), {})
         row.delete()
 
 
 def image_policy_set(
-    *, project: Project, by: User, rule: ImageRule, patterns: Iterable[str], version: int | None
+    *, project: Project, actor: User, rule: ImageRule, patterns: Iterable[str], version: int | None
 ) -> ImagePolicy:
     """Say which images new jobs of the project may ask for; what waits and runs goes on. `version`
     is the one that the caller has seen, 0 where there is none yet; None takes whatever there is.
 
     Raises Refused(forbidden, pattern_invalid, list_empty, version_stale).
     """
-    require_platform_admin(by)
+    require_platform_admin(actor)
     wanted = _patterns(patterns)
     if rule is ImageRule.LISTED and not wanted:
         sentence = "Name at least one image, or let the project use any"
@@ -127,7 +127,7 @@ def image_policy_set(
         row.rule, row.patterns, row.version = rule, wanted, row.version + 1
         row.save()
         audit_record(
-            actor=by.username,
+            actor=actor.username,
             action="image_policy_set",
             noun="image_policy",
             noun_id=project.slug,
@@ -151,7 +151,7 @@ def _require_may_add(by: User, project: Project | None) -> None:
 
 
 def _require_may_change(by: User, template: Template) -> None:
-    if may_change(by, template):
+    if may_change_template(by, template):
         return
     if template.project is None:
         require_platform_admin(by)
@@ -177,16 +177,16 @@ def _checked(
     request: Mapping[str, Any], project: Project | None, limits: RequestLimits
 ) -> dict[str, Any]:
     """The request as it would be submitted, canonical, without what a job has of its own."""
-    asked = {name: value for name, value in request.items() if name not in OWN}
+    asked = {name: value for name, value in request.items() if name not in PER_JOB_FIELDS}
     asked |= {"project": project.slug if project else "any"}
     asked.setdefault("name", "job")
     told = request_as_dict(parse_request(asked, limits))
-    return {name: value for name, value in told.items() if name not in OWN}
+    return {name: value for name, value in told.items() if name not in PER_JOB_FIELDS}
 
 
 def _named(name: str) -> str:
     name = name.strip()
-    if not NAME.fullmatch(name):
+    if not NAME_PATTERN.fullmatch(name):
         sentence = "A name has 1 to 63 letters, digits, spaces and .()+-_"
         raise Refused("name_invalid", sentence, "name")
     return name
@@ -202,11 +202,11 @@ def _described(text: str) -> str:
 
 def _patterns(patterns: Iterable[str]) -> list[str]:
     wanted = list(dict.fromkeys(filter(None, (p.strip() for p in patterns))))
-    if len(wanted) > MOST_PATTERNS:
-        sentence = Phrase("Name at most %(n)s images", n=MOST_PATTERNS)
+    if len(wanted) > MAX_PATTERNS:
+        sentence = Phrase("Name at most %(n)s images", n=MAX_PATTERNS)
         raise Refused("pattern_invalid", sentence, "patterns")
     for pattern in wanted:
-        if not PATTERN.fullmatch(pattern):
+        if not IMAGE_PATTERN.fullmatch(pattern):
             sentence = Phrase(
                 "%(pattern)s is no name of an image, such as registry/pytorch:2.*",
                 pattern=repr(pattern[:200]),

@@ -44,34 +44,34 @@ class NextSecond(Func):
         return super().as_sql(compiler, connection, template=template, **more)
 
 
-BOUND = NextSecond("bound_at")
-ENDED = BOUND + F("used_seconds")
+BOUND_SECOND = NextSecond("bound_at")
+ENDED_SECOND = BOUND_SECOND + F("used_seconds")
 
 
-def whole(at: datetime) -> datetime:
+def floor_second(at: datetime) -> datetime:
     """The moment without its last fraction of a second."""
     return at.replace(microsecond=0)
 
 
-def number(at: datetime) -> int:
+def epoch_seconds(at: datetime) -> int:
     """Its whole seconds since 1970."""
-    return int(whole(at).timestamp())
+    return int(floor_second(at).timestamp())
 
 
-def overlap(start: datetime, end: datetime) -> Q:
+def overlaps(start: datetime, end: datetime) -> Q:
     """The leases that have something in [start, end)."""
-    ends_later = Q(released_at__isnull=True) | Q(released_at__gt=whole(start))
-    return ends_later & Q(bound_at__lt=whole(end))
+    ends_later = Q(released_at__isnull=True) | Q(released_at__gt=floor_second(start))
+    return ends_later & Q(bound_at__lt=floor_second(end))
 
 
-def cost(start: datetime, end: datetime) -> Expression:
+def lease_unit_seconds(start: datetime, end: datetime) -> Expression:
     """Unit-seconds of a lease in [start, end), with which it must overlap."""
-    until = Value(number(end))
-    last = Case(When(released_at__isnull=True, then=until), default=Least(ENDED, until))
-    return F("units") * (last - Greatest(BOUND, Value(number(start))))
+    until = Value(epoch_seconds(end))
+    last = Case(When(released_at__isnull=True, then=until), default=Least(ENDED_SECOND, until))
+    return F("units") * (last - Greatest(BOUND_SECOND, Value(epoch_seconds(start))))
 
 
-def place(column: str, edges: Sequence[datetime]) -> Expression:
+def edge_index(column: str, edges: Sequence[datetime]) -> Expression:
     """How many of `edges`, which grow, are no later than the column's moment: halved each time, as
     a row is compared with few of many."""
     return _place(column, edges, 0, len(edges))

@@ -14,7 +14,7 @@ Row = TypeVar("Row", bound=Model)
 ORDER = ("quota", "node", "gpu", "slice", "job", "replica", "allocation")
 
 
-def locked(rows: QuerySet[Row]) -> list[Row]:
+def lock_rows(rows: QuerySet[Row]) -> list[Row]:
     """The rows, by primary key, locked until the transaction ends.
 
     `no_key`: children may still be inserted that point at a locked row.

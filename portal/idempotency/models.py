@@ -1,22 +1,24 @@
-"""The answers that are kept for keys."""
+"""What is remembered of each idempotency key."""
 
 from django.conf import settings
 from django.db import models
 
 
-class KeptAnswer(models.Model):
-    """What a caller was answered under a key. `asked`: the SHA-256 of the call. `status` null: it
-    is being carried out since `begun_at`."""
+class IdempotencyRecord(models.Model):
+    """A key of one user, the call it was first used for, and that call's response."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=128)
-    asked = models.CharField(max_length=64)
+    # SHA-256 of the call, in hexadecimal.
+    request_digest = models.CharField(max_length=64, db_column="asked")
     begun_at = models.DateTimeField()
+    # Null while the call is running.
     status = models.PositiveSmallIntegerField(null=True, blank=True)
     headers = models.JSONField(default=dict, blank=True)
     body = models.TextField(blank=True, default="")
 
     class Meta:
+        db_table = "idempotency_keptanswer"
         ordering = ("id",)
         constraints = [models.UniqueConstraint(fields=("user", "key"), name="answer_once")]
         indexes = [models.Index(fields=("begun_at",), name="answer_age")]

@@ -1,22 +1,26 @@
-"""Claim a key, keep what was answered under it, or let it go.
+"""The one mechanism by which a call sent twice runs once, for REST and for forms.
 
-    key_claim(user=…, key=…, asked=digest) ->
-        Kept:  answer with it; nothing is carried out
-        Claim: carry it out, then answer_keep, or key_release where it was refused
+    key_claim(user, key, request_digest) ─▶ StoredResponse: replay it, run nothing
+                                         └▶ KeyClaim: run the call, then response_store,
+                                                      or key_release if it was refused
 
-A key is kept 24 hours. A claim whose process died is taken over after a minute; what makes rows has
-its own guard against a second one (`Job.idempotency_key`, unique names).
+Store the response in the transaction that does the work: then a crash leaves both or neither. Keys
+are kept for 24 hours. A claim whose process died is taken over after a minute.
 """
 
+import hashlib
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.errors import Refused
-from portal.idempotency.models import KeptAnswer
+from portal.idempotency.models import IdempotencyRecord
 
 RETENTION = timedelta(hours=24)
 # Longer than any call takes.
@@ -26,7 +30,7 @@ RETRY_SECONDS = 2
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """The first answer, byte for byte."""
+    """The first response, byte for byte."""
 
     status: int
     headers: dict[str, str]
@@ -35,58 +39,89 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """The right to carry a call out; gone where another took the key over."""
+    """The right to run a call; lost when another call takes the key over."""
 
     row_id: int
     begun_at: datetime
 
 
+def call_digest(*parts: object) -> str:
+    """What makes two calls the same: JSON values, such as a path and a body."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def run_once(
+    *, user: User, key: str, request_digest: str, run: Callable[[], StoredResponse]
+) -> StoredResponse:
+    """Run the call in one transaction with its key. The same call at the same moment waits for this
+    one and gets its response; if `run` raises, the key stays free.
+
+    Raises Refused(idempotency_mismatch).
+    """
+    with transaction.atomic():
+        claimed = key_claim(user=user, key=key, request_digest=request_digest)
+        if isinstance(claimed, StoredResponse):
+            return claimed
+        response = run()
+        response_store(claim=claimed, response=response)
+        return response
+
+
 def key_claim(*, user: User, key: str, request_digest: str) -> KeyClaim | StoredResponse:
     """Raises Refused(idempotency_mismatch) where the key was used for another call, and
-    Refused(idempotency_running) while the same one is being carried out."""
+    Refused(idempotency_running) while the same call is running."""
     now = timezone.now()
-    row, is_new = KeptAnswer.objects.get_or_create(
-        user=user, key=key, defaults={"asked": request_digest, "begun_at": now}
+    row, is_new = IdempotencyRecord.objects.get_or_create(
+        user=user, key=key, defaults={"request_digest": request_digest, "begun_at": now}
     )
     if is_new:
         return KeyClaim(row.pk, row.begun_at)
     if row.begun_at <= now - RETENTION:
-        return _taken_over(row, request_digest, now)
-    if row.asked != request_digest:
+        return _take_over(row, request_digest, now)
+    if row.request_digest != request_digest:
         sentence = "This Idempotency-Key was used for another request. Use a new key"
         raise Refused("idempotency_mismatch", sentence, "", 422)
     if row.status is not None:
         return StoredResponse(row.status, row.headers, row.body)
     if row.begun_at <= now - ABANDONED_AFTER:
-        return _taken_over(row, request_digest, now)
+        return _take_over(row, request_digest, now)
     raise _running()
 
 
 def response_store(*, claim: KeyClaim, response: StoredResponse) -> None:
-    """What is answered from now on under this key."""
-    _mine(claim).update(status=response.status, headers=response.headers, body=response.body)
+    """Keep the response under the claimed key. Raises Refused(idempotency_running) where the claim
+    was taken over: the caller's transaction must not commit."""
+    columns = {"status": response.status, "headers": response.headers, "body": response.body}
+    if _claimed_row(claim).update(**columns) != 1:
+        raise _running()
 
 
 def key_release(*, claim: KeyClaim) -> None:
-    """Nothing came of it: the key may be used anew."""
-    _mine(claim).delete()
+    """Free the key: the call had no effect."""
+    _claimed_row(claim).delete()
 
 
 def responses_expire(*, now: datetime) -> None:
-    """Forget the keys that were kept long enough."""
-    KeptAnswer.objects.filter(begun_at__lte=now - RETENTION).delete()
+    """Forget keys older than RETENTION."""
+    IdempotencyRecord.objects.filter(begun_at__lte=now - RETENTION).delete()
 
 
-def _taken_over(row: KeptAnswer, asked: str, now: datetime) -> KeyClaim:
-    """Guarded by what was read: another call may have been quicker."""
-    fresh = {"asked": asked, "begun_at": now, "status": None, "headers": {}, "body": ""}
-    if _mine(KeyClaim(row.pk, row.begun_at)).update(**fresh) != 1:
+def _take_over(row: IdempotencyRecord, request_digest: str, now: datetime) -> KeyClaim:
+    """The update is guarded by what was read: another call may have been quicker."""
+    fresh = {
+        "request_digest": request_digest,
+        "begun_at": now,
+        "status": None,
+        "headers": {},
+        "body": "",
+    }
+    if _claimed_row(KeyClaim(row.pk, row.begun_at)).update(**fresh) != 1:
         raise _running()
     return KeyClaim(row.pk, now)
 
 
-def _mine(claim: KeyClaim) -> QuerySet[KeptAnswer]:
-    return KeptAnswer.objects.filter(pk=claim.row_id, begun_at=claim.begun_at)
+def _claimed_row(claim: KeyClaim) -> QuerySet[IdempotencyRecord]:
+    return IdempotencyRecord.objects.filter(pk=claim.row_id, begun_at=claim.begun_at)
 
 
 def _running() -> Refused:

@@ -1,11 +1,10 @@
-"""Keys end after a day, as a duty: one worker at a time."""
+"""Forget idempotency keys after a day."""
 
 from django.utils import timezone
 
 from portal.celery import app
-from portal.idempotency.services import RETENTION, responses_expire
+from portal.idempotency.services import responses_expire
 from portal.leases.services import run_exclusively
-from portal.submission.services import job_keys_expire
 
 
 @app.task(name="portal.idempotency.tasks.expire")
@@ -14,6 +13,4 @@ def expire() -> bool:
 
 
 def keys_expire() -> None:
-    now = timezone.now()
-    responses_expire(now=now)
-    job_keys_expire(before=now - RETENTION)
+    responses_expire(now=timezone.now())

@@ -1,47 +1,51 @@
-"""What is there: nodes, their GPUs, the slices on them, and who claims which memory slice."""
+"""The cluster's hardware: nodes, their GPUs, the slices on them, and the claims on GPU memory."""
 
 import uuid
+from typing import Self
 
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
 from agents.contract.documents import GpuMode, SliceKind
+from portal.choices import choices_from_enum, enum_check
 from scheduler.core.model.states import SLICE_LIVE, GpuHealth, NodeStatus, SliceStatus
 
 NODE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]*\Z", "Use a-z, 0-9, dots and hyphens.")
 
 
-def words(enum: type) -> list[tuple[str, str]]:
-    """A StrEnum as Django choices."""
-    return [(str(word), str(word)) for word in enum]  # type: ignore[attr-defined]  # StrEnum iterates
+LIVE_SLICE_STATUSES = [str(status) for status in sorted(SLICE_LIVE)]
 
 
-def one_of(field: str, enum: type, name: str) -> models.CheckConstraint:
-    """A database CHECK that a status column holds a word of its enum."""
-    known = [value for value, _ in words(enum)]
-    return models.CheckConstraint(condition=Q(**{f"{field}__in": known}), name=name)
+class NodeQuerySet(models.QuerySet["Node"]):
+    def active(self) -> Self:
+        """Every node that is not retired."""
+        return self.exclude(status=NodeStatus.RETIRED)
+
+    def schedulable(self) -> Self:
+        """Online and not cordoned. A node may still block itself: see `facts["blocks"]`."""
+        return self.filter(status=NodeStatus.ONLINE, schedulable=True)
 
 
 class Node(models.Model):
-    """A server with an agent. `desired` is the whole document it is told; `revision` its number.
-
-    `lease_until`: by our clock, the latest moment at which the agent may believe itself in contact.
-    `labels`: what jobs may ask for, such as "nvme" or "zone=a". Only jobs that tolerate every one
-    of its `taints` come here; `taint_reason` says why it has some.
-    """
+    """A server with an agent."""
 
     NOUN = "node"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=64, unique=True, validators=[NODE_NAME])
     status = models.CharField(
-        max_length=16, choices=words(NodeStatus), default=NodeStatus.ENROLLED, editable=False
+        max_length=16,
+        choices=choices_from_enum(NodeStatus),
+        default=NodeStatus.ENROLLED,
+        editable=False,
     )
     schedulable = models.BooleanField(default=True)
     cordon_reason = models.CharField(max_length=200, blank=True, default="")
     cordon_by = models.CharField(max_length=150, blank=True, default="")
+    # Jobs may require these, such as "nvme" or "zone=a".
     labels = models.JSONField(default=list, blank=True, editable=False)
+    # Only jobs that tolerate every taint run here.
     taints = models.JSONField(default=list, blank=True, editable=False)
     taint_reason = models.CharField(max_length=200, blank=True, default="", editable=False)
     public_key = models.CharField(max_length=64, blank=True, default="", editable=False)
@@ -50,9 +54,12 @@ class Node(models.Model):
     token_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     boot_id = models.CharField(max_length=64, blank=True, default="", editable=False)
     last_seen_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # By the portal's clock: the latest moment at which the agent may believe itself in contact.
     lease_until = models.DateTimeField(null=True, blank=True, editable=False)
+    # Number of the desired document; it grows with every change.
     revision = models.PositiveBigIntegerField(default=0, editable=False)
     applied_revision = models.PositiveBigIntegerField(default=0, editable=False)
+    # The whole desired document, as the agent gets it.
     desired = models.JSONField(default=dict, editable=False)
     allow_mass_removal = models.BooleanField(default=False, editable=False)
     observed_hash = models.CharField(max_length=64, blank=True, default="", editable=False)
@@ -66,16 +73,18 @@ class Node(models.Model):
     disk_mib = models.PositiveIntegerField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
+    objects = NodeQuerySet.as_manager()
+
     class Meta:
         ordering = ("name",)
-        constraints = [one_of("status", NodeStatus, "node_status")]
+        constraints = [enum_check("status", NodeStatus, "node_status")]
 
     def __str__(self) -> str:
         return self.name
 
 
 class JoinToken(models.Model):
-    """A single-use ticket for a node's first contact. Only its digest is kept."""
+    """A single-use token for a node's first contact. Only its digest is stored."""
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="join_tokens")
     digest = models.CharField(max_length=64, unique=True)
@@ -87,7 +96,7 @@ class JoinToken(models.Model):
 
 
 class HelloNonce(models.Model):
-    """A nonce that a node has used, kept while a replay of its hello could still be in time."""
+    """A nonce that a node has used, stored for as long as its hello could be replayed."""
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="nonces")
     nonce = models.CharField(max_length=64)
@@ -100,15 +109,17 @@ class HelloNonce(models.Model):
         return self.nonce
 
 
-class Gpu(models.Model):
-    """One physical device. Desired and observed mode are apart: the node moves one to the other.
+class GpuQuerySet(models.QuerySet["Gpu"]):
+    def healthy(self) -> Self:
+        return self.filter(health=GpuHealth.OK)
 
-    `profiles`: what the driver tells of a board that no table has (ObservedProfile as JSON).
-    `busy`: a process that belongs to no job and keeps the GPU from being given out.
-    `shared_*`: what its MPS shares take together, and the one project that they are of.
-    `pinned`: an admin keeps its partitions as they are. `settles_at`: when it was carved or merged
-    long enough ago to be partitioned anew.
-    """
+    def in_service(self) -> Self:
+        """Healthy and used by no foreign process. Says nothing about the node."""
+        return self.healthy().filter(busy="")
+
+
+class Gpu(models.Model):
+    """One physical GPU. The node moves its observed mode to the desired one."""
 
     NOUN = "gpu"
 
@@ -120,28 +131,35 @@ class Gpu(models.Model):
     product_name = models.CharField(max_length=128)
     memory_mib = models.PositiveIntegerField()
     desired_mode = models.CharField(
-        max_length=8, choices=words(GpuMode), default=GpuMode.WHOLE, editable=False
+        max_length=8, choices=choices_from_enum(GpuMode), default=GpuMode.WHOLE, editable=False
     )
     observed_mode = models.CharField(
-        max_length=8, choices=words(GpuMode), default=GpuMode.WHOLE, editable=False
+        max_length=8, choices=choices_from_enum(GpuMode), default=GpuMode.WHOLE, editable=False
     )
     health = models.CharField(
-        max_length=16, choices=words(GpuHealth), default=GpuHealth.OK, editable=False
+        max_length=16, choices=choices_from_enum(GpuHealth), default=GpuHealth.OK, editable=False
     )
     health_reason = models.CharField(max_length=512, blank=True, default="", editable=False)
     pci_bus_id = models.CharField(max_length=32, blank=True, default="")
     numa_node = models.SmallIntegerField(null=True, blank=True)
+    # MIG profiles that the driver reports for a board without a table: ObservedProfile as JSON.
     profiles = models.JSONField(default=list, editable=False)
+    # A foreign process, which keeps the GPU from being allocated.
     busy = models.CharField(max_length=128, blank=True, default="", editable=False)
+    # The one project whose MPS shares are on the GPU, and what the shares take together.
     shared_by = models.ForeignKey(
         "accounts.Project", on_delete=models.PROTECT, null=True, blank=True, editable=False
     )
     shared_threads = models.PositiveSmallIntegerField(default=0, editable=False)
     shared_memory_mib = models.PositiveIntegerField(default=0, editable=False)
+    # An admin keeps the partitions of the GPU as they are.
     pinned = models.BooleanField(default=False, editable=False)
     pinned_by = models.CharField(max_length=150, blank=True, default="", editable=False)
     pinned_because = models.CharField(max_length=200, blank=True, default="", editable=False)
+    # The GPU was carved or merged recently; until then its idle slices stay.
     settles_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = GpuQuerySet.as_manager()
 
     class Meta:
         ordering = ("node", "index")
@@ -163,41 +181,48 @@ class Gpu(models.Model):
 
 
 class LatestSample(models.Model):
-    """What the sensors of a GPU said last: `agents.contract.telemetry.GpuSample` as JSON.
-
-    `taken_at` by our clock, less the age that the node gave. Older samples are not kept.
-    """
+    """The latest sensor sample of a GPU. Older samples are not stored."""
 
     gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, related_name="latest_sample")
+    # By the portal's clock, less the age that the node reports.
     taken_at = models.DateTimeField()
+    # `agents.contract.telemetry.GpuSample` as JSON.
     sample = models.JSONField()
 
     def __str__(self) -> str:
         return f"sample of {self.gpu}"
 
 
-class Slice(models.Model):
-    """The device that one container is given. `start` and `size` count memory slices; an MPS share
-    has `threads` (percent of the SMs) and `clients` (processes) instead of a place.
+class SliceQuerySet(models.QuerySet["Slice"]):
+    def live(self) -> Self:
+        """Planned, on the GPU or being deleted: everything that still claims memory."""
+        return self.filter(status__in=LIVE_SLICE_STATUSES)
 
-    `device_uuid` is what the driver calls it now; it changes whenever the slice is made again.
-    """
+
+class Slice(models.Model):
+    """A device that one container can be given: a whole GPU, a MIG slice or an MPS share."""
 
     NOUN = "slice"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="slices")
-    kind = models.CharField(max_length=8, choices=words(SliceKind))
+    kind = models.CharField(max_length=8, choices=choices_from_enum(SliceKind))
     profile = models.CharField(max_length=32, blank=True, default="")
+    # Position and length on the GPU, in memory slices.
     start = models.PositiveSmallIntegerField(default=0)
     size = models.PositiveSmallIntegerField(default=1)
     memory_mib = models.PositiveIntegerField()
     units = models.PositiveIntegerField()
+    # An MPS share: percent of the SMs, and the number of client processes. 0 otherwise.
     threads = models.PositiveSmallIntegerField(default=0)
     clients = models.PositiveSmallIntegerField(default=0)
     status = models.CharField(
-        max_length=16, choices=words(SliceStatus), default=SliceStatus.PLANNED, editable=False
+        max_length=16,
+        choices=choices_from_enum(SliceStatus),
+        default=SliceStatus.PLANNED,
+        editable=False,
     )
+    # The driver's name of the device; a slice that is carved again gets a new one.
     device_uuid = models.CharField(max_length=96, blank=True, default="", editable=False)
     problem = models.CharField(max_length=512, blank=True, default="", editable=False)
     busy = models.CharField(max_length=128, blank=True, default="", editable=False)
@@ -205,10 +230,12 @@ class Slice(models.Model):
     ready_at = models.DateTimeField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
 
+    objects = SliceQuerySet.as_manager()
+
     class Meta:
         ordering = ("gpu", "start")
         constraints = [
-            one_of("status", SliceStatus, "slice_status"),
+            enum_check("status", SliceStatus, "slice_status"),
             models.CheckConstraint(
                 condition=Q(kind=SliceKind.MPS, threads__range=(1, 100), clients__gte=1)
                 | (~Q(kind=SliceKind.MPS) & Q(threads=0, clients=0)),
@@ -219,7 +246,7 @@ class Slice(models.Model):
             models.Index(
                 fields=("gpu",),
                 name="slice_live",
-                condition=Q(status__in=[str(s) for s in sorted(SLICE_LIVE)]),
+                condition=Q(status__in=LIVE_SLICE_STATUSES),
             )
         ]
 
@@ -230,7 +257,7 @@ class Slice(models.Model):
 
 
 class SlotClaim(models.Model):
-    """A live slice's hold on one memory slice of a GPU. Double booking stops at its unique key."""
+    """A live slice's claim on one memory slice of a GPU. Its unique key prevents double booking."""
 
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="claims")
     slot = models.PositiveSmallIntegerField()

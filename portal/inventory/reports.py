@@ -14,17 +14,17 @@ from agents.contract.documents import (
     SliceKind,
 )
 from agents.contract.phrase import Phrase
-from portal.audit.transitions import advance, note
-from portal.database.locks import locked
+from portal.audit.transitions import advance, event_record
+from portal.database.locks import lock_rows
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
-from scheduler.core.model.states import SLICE_LIVE, GpuHealth, SliceStatus
+from scheduler.core.model.states import GpuHealth, SliceStatus
 
 Place = tuple[str, str, int, int]
 
 
-def gpus_report(node: Node, observed: ObservedDocument) -> bool:
+def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     """Insert and update the node's GPUs; mark those no longer reported as missing."""
-    rows = {gpu.uuid: gpu for gpu in locked(node.gpus.all())}
+    rows = {gpu.uuid: gpu for gpu in lock_rows(node.gpus.all())}
     changed = False
     for seen in observed.gpus:
         changed |= _gpu_report(node, rows.pop(seen.uuid, None), seen)
@@ -33,12 +33,12 @@ def gpus_report(node: Node, observed: ObservedDocument) -> bool:
     return changed
 
 
-def slices_report(node: Node, observed: ObservedDocument) -> bool:
+def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     """Move slices to where the node has them. True when room was made or a slice became ready."""
     seen = {(s.gpu_uuid, s.profile, s.start, s.size): s for s in observed.slices}
     modes = {g.uuid: g.mode for g in observed.gpus}
-    live = Slice.objects.filter(gpu__node=node, status__in=[str(s) for s in SLICE_LIVE])
-    moved = [_slice_report(row, seen, modes) for row in locked(live.select_related("gpu"))]
+    live = Slice.objects.live().filter(gpu__node=node)
+    moved = [_slice_report(row, seen, modes) for row in lock_rows(live.select_related("gpu"))]
     return any(moved)
 
 
@@ -83,7 +83,7 @@ def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
     sentence = reason or Phrase(
         "GPU %(gpu)s is %(health)s", gpu=row.index, health=Phrase(str(health))
     )
-    note(row, f"health_{health}", sentence, actor=f"node:{row.node.name}")
+    event_record(row, f"health_{health}", sentence, actor=f"node:{row.node.name}")
     return True
 
 

@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from portal.leases.models import Duty
 
-LEASE = timedelta(seconds=60)
+LEASE_DURATION = timedelta(seconds=60)
 
 
-def duty_do(*, name: str, work: Callable[[], None], rounds: int = 20) -> bool:
+def run_exclusively(*, name: str, work: Callable[[], None], rounds: int = 20) -> bool:
     """Do `work` as the only worker, again as long as it is rung meanwhile. False: another has it.
 
     Where another has it, the ring is set before the claim is tried again, so either this call or
@@ -39,7 +39,7 @@ def _claim(name: str, token: str) -> bool:
     """Take it, with the rings so far: the work that follows answers them."""
     now = timezone.now()
     free = Duty.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__lt=now), name=name)
-    return free.update(token=token, expires_at=now + LEASE, rung=False) == 1
+    return free.update(token=token, expires_at=now + LEASE_DURATION, rung=False) == 1
 
 
 def _ring_and_claim(name: str, token: str) -> bool:
@@ -55,5 +55,5 @@ def _release(name: str, token: str) -> bool:
     now = timezone.now()
     if mine.filter(rung=False).update(token="", expires_at=None, stamped_at=now):
         return True
-    mine.update(expires_at=now + LEASE, stamped_at=now)
+    mine.update(expires_at=now + LEASE_DURATION, stamped_at=now)
     return not mine.exists()

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from django.conf import settings
 
 from portal.live import sockets
-from portal.live.redis_listener import listen_redis
+from portal.live.redis_listener import receive_redis_rings
 
 
 class Bell:
@@ -89,14 +89,14 @@ class Listener:
         if self._is_closing:
             bell.close()
         self._held.add(bell)
-        self.turn(bell, keys)
+        self.set_keys(bell, keys)
         try:
             yield bell
         finally:
-            self.turn(bell, ())
+            self.set_keys(bell, ())
             self._held.discard(bell)
 
-    def turn(self, bell: Bell, keys: Iterable[str]) -> None:
+    def set_keys(self, bell: Bell, keys: Iterable[str]) -> None:
         """Let it ring for these keys from now on, and for no others."""
         wanted = frozenset(keys)
         for key in bell.keys - wanted:
@@ -116,7 +116,7 @@ class Listener:
     def fan_out(self, keys: Iterable[str]) -> None:
         """Wake those who wait for a key, and those who wait for every one of its kind."""
         for key in keys:
-            for name in (key, every(key)):
+            for name in (key, wildcard_key(key)):
                 for bell in tuple(self._bells.get(name, ())):
                     bell.wake()
 
@@ -148,18 +148,18 @@ class Listener:
         platform = settings.PLATFORM
         if platform.redis_url:
             task = self._loop.create_task(
-                listen_redis(platform.redis_url, self.fan_out, self.wake_all)
+                receive_redis_rings(platform.redis_url, self.fan_out, self.wake_all)
             )
         else:
             # Bound here and now: a ring that comes before the task's first step waits in it.
-            ear, path = sockets.listen(sockets.folder(platform.var))
-            task = self._loop.create_task(sockets.pass_on(ear, self.fan_out))
-            task.add_done_callback(lambda _: sockets.close(ear, path))
+            ear, path = sockets.open_socket(sockets.bell_folder(platform.var))
+            task = self._loop.create_task(sockets.receive_rings(ear, self.fan_out))
+            task.add_done_callback(lambda _: sockets.close_socket(ear, path))
         task.add_done_callback(lambda _: _listeners.pop(self._loop, None))
         return task
 
 
-def every(key: str) -> str:
+def wildcard_key(key: str) -> str:
     """What to wait for to hear of all keys of a kind: "job:*" for "job:12"."""
     return key.partition(":")[0] + ":*"
 

@@ -18,7 +18,7 @@ CHECK_SECONDS = 10
 log = logging.getLogger(__name__)
 
 
-async def listen_redis(
+async def receive_redis_rings(
     url: str, fan_out: Callable[[Iterable[str]], None], wake_all: Callable[[], None]
 ) -> None:
     """Pass rings on until cancelled. Rings missed while disconnected are made up by waking all."""

@@ -1,19 +1,108 @@
-"""The rows of quotas and budgets, which the console's pages change, and the planner's policy."""
+"""Admin pages of projects with their members, quotas, budgets and the planner's policy.
+
+Projects are here, not in `portal.accounts`, because a project is created with its quota.
+"""
 
 from typing import Any
 from urllib.parse import urlencode
 
+from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin
+from unfold.admin import ModelAdmin, TabularInline
 
-from portal.admin_base import ReadOnlyAdmin, SeenForm, refusals_shown
+from portal.accounts.models import Membership, Project, Role
+from portal.accounts.services import (
+    MEMBER_SHARE_BOUNDS,
+    PROJECT_SHARE_BOUNDS,
+    membership_remove,
+    membership_set,
+    membership_share_set,
+    project_share_set,
+    project_update,
+)
+from portal.admin_base import ReadOnlyAdmin, VersionedForm, show_refusals
 from portal.quotas.models import Budget, PlannerPolicy, Quota
-from portal.quotas.policy import OPTIONS, policy_set
+from portal.quotas.policy import POLICY_OPTIONS, policy_set
+from portal.quotas.projects import project_create
+
+
+class MembershipInline(TabularInline):
+    model = Membership
+    extra = 0
+    autocomplete_fields = ("user",)
+    fields = ("user", "role", *MEMBER_SHARE_BOUNDS)
+
+
+class ProjectForm(forms.ModelForm):
+    class Meta:
+        model = Project
+        fields = "__all__"  # noqa: DJ007 - the console's own rules leave out the rest
+        help_texts = {
+            "approval_units": _(
+                "A job that holds more waits for an admin. One GPU is 56,000 units; empty: none."
+            ),
+            "approval_seconds": _("A job that may run longer waits for an admin; empty: none."),
+            "approval_unit_seconds": _(
+                "A job that may use more by its time limit waits for an admin. One GPU-hour is "
+                "201,600,000 unit-seconds; empty: none."
+            ),
+            "approval_high": _("A job of priority high waits for an admin."),
+        }
+
+
+@admin.register(Project)
+class ProjectAdmin(ModelAdmin):
+    form = ProjectForm
+    list_display = ("slug", "name", "archived", "created_at")
+    list_filter = ("archived",)
+    search_fields = ("slug", "name")
+    readonly_fields = ("created_at",)
+    inlines = (MembershipInline,)
+
+    def get_fields(self, request: HttpRequest, obj: Project | None = None) -> Any:
+        """Its share, caps and thresholds are set once it is there."""
+        return super().get_fields(request, obj) if obj else ("slug", "name")
+
+    def get_inlines(self, request: HttpRequest, obj: Project | None) -> Any:
+        return self.inlines if obj else ()
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> Any:
+        return (*self.readonly_fields, "slug") if obj else self.readonly_fields
+
+    def has_delete_permission(self, request: HttpRequest, obj: Project | None = None) -> bool:
+        """Its jobs are the account of what was used; archive it instead."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
+        if change:
+            by = request.user.get_username()
+            project_update(project=obj, name=obj.name, archived=obj.archived, actor=by)
+        else:
+            made = project_create(slug=obj.slug, name=obj.name, actor=request.user.get_username())
+            obj.pk, obj._state.adding = made.pk, False
+        if share := {n: getattr(obj, n) for n in PROJECT_SHARE_BOUNDS if n in form.changed_data}:
+            project_share_set(project=obj, actor=request.user.get_username(), **share)
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        """Members go through the services, so that each change has its audit line."""
+        actor = request.user.get_username()
+        rows = formset.save(commit=False)
+        changed = {id(each.instance): each.changed_data for each in formset.forms}
+        for row in rows:
+            with show_refusals(request):
+                role = Role(row.role)
+                membership_set(project=row.project, user=row.user, role=role, actor=actor)
+                share = {n: getattr(row, n) for n in MEMBER_SHARE_BOUNDS if n in changed[id(row)]}
+                if share:
+                    membership_share_set(project=row.project, user=row.user, actor=actor, **share)
+        for row in formset.deleted_objects:
+            with show_refusals(request):
+                membership_remove(project=row.project, user=row.user, actor=actor)
 
 
 @admin.register(Quota)
@@ -97,10 +186,10 @@ POLICY_HELP = {
 }
 
 
-class PolicyForm(SeenForm):
+class PolicyForm(VersionedForm):
     class Meta:
         model = PlannerPolicy
-        fields = OPTIONS
+        fields = POLICY_OPTIONS
         help_texts = POLICY_HELP
 
 
@@ -110,7 +199,7 @@ class PlannerPolicyAdmin(ModelAdmin):
 
     form = PolicyForm
     list_display = ("__str__", "order", "backfill", "preemption", "moves", "merge", "warm")
-    fields = (*OPTIONS, "version", "seen")
+    fields = (*POLICY_OPTIONS, "version", "seen")
     readonly_fields = ("version",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -120,8 +209,8 @@ class PlannerPolicyAdmin(ModelAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: PlannerPolicy, form: Any, change: bool) -> None:
-        options = {name: form.cleaned_data[name] for name in OPTIONS}
-        with refusals_shown(request):
+        options = {name: form.cleaned_data[name] for name in POLICY_OPTIONS}
+        with show_refusals(request):
             seen = form.cleaned_data.get("seen") if change else None
             policy_set(actor=request.user.get_username(), version=seen, **options)
         obj.pk, obj._state.adding = 1, False

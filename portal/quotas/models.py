@@ -1,28 +1,33 @@
-"""How much a project, or one user inside it, may hold at once and use in a time, and how the
-planner shares it out. Integer units of 1/56,000 GPU."""
+"""How much a project, or one user in it, may hold at once (quota) and use over time (budget), and
+the planner's policy. Amounts are units: 1/56,000 of a GPU."""
+
+from datetime import datetime
+from typing import Self
 
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
 from portal.accounts.models import Project
-from portal.inventory.models import one_of, words
+from portal.choices import choices_from_enum, enum_check
 from scheduler.core.model import policy
 
 
+class QuotaQuerySet(models.QuerySet["Quota"]):
+    def applying_to(self, project_id: int, user_id: int) -> Self:
+        """The quotas, of any GPU model, that count what this user holds in this project."""
+        return self.filter(Q(user__isnull=True) | Q(user_id=user_id), project_id=project_id)
+
+
 class Quota(models.Model):
-    """`user` null: the whole project. `model`: GPUs of this model, such as "H200"; empty: of every
-    one. `used_units` counts live allocations.
+    """Units that a project, or one user in it, may hold at once.
 
-    A project may hold up to `borrow_units` beyond its limit of what others lend, each at most its
-    `lend_units` of what it leaves idle; whether it may now is the planner's to say. A user borrows
-    with the project: the row of a user has the project's `borrow_units`.
-
-    `guard_units` is what the database enforces: limit and borrow_units together, or what was
-    already held when an admin lowered them. It falls back as work ends.
+    A project may hold more than its limit: up to `borrow_units` of what other projects leave idle
+    and lend. Whether it may do so now is the planner's decision.
     """
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="quotas")
+    # Null: the project as a whole.
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         null=True,
@@ -30,13 +35,21 @@ class Quota(models.Model):
         on_delete=models.CASCADE,
         related_name="quotas",
     )
+    # Count only GPUs of this model, such as "H200". Empty: of every model.
     model = models.CharField(max_length=128, blank=True, default="")
     limit_units = models.PositiveBigIntegerField()
+    # A user's row has the value of the project's row: users borrow with their project.
     borrow_units = models.PositiveBigIntegerField(default=0)
+    # The most of its idle units that the project lends to others.
     lend_units = models.PositiveBigIntegerField(default=0)
+    # What the database enforces: limit and borrowing together, or what was already allocated when
+    # an admin lowered them. Falls back as work ends.
     guard_units = models.PositiveBigIntegerField()
+    # Units of live allocations; written only by `portal.quotas.services`.
     used_units = models.PositiveBigIntegerField(default=0)
     version = models.PositiveIntegerField(default=1)
+
+    objects = QuotaQuerySet.as_manager()
 
     class Meta:
         ordering = ("project", "user", "model")
@@ -57,16 +70,16 @@ class Quota(models.Model):
         return f"{self.user or 'all'} in {self.project}{of}: {self.limit_units}"
 
 
-def quotas_of(project_id: int, user_id: int) -> models.QuerySet[Quota]:
-    """The quotas that an allocation of this user in this project counts against, of any model."""
-    mine = Q(user__isnull=True) | Q(user_id=user_id)
-    return Quota.objects.filter(mine, project_id=project_id)
+class BudgetQuerySet(models.QuerySet["Budget"]):
+    def current(self, now: datetime) -> Self:
+        """The budgets whose time has begun and not ended."""
+        return self.filter(starts_at__lte=now, ends_at__gt=now)
 
 
 class Budget(models.Model):
     """Unit-seconds that a project, or one user in it, may use from `starts_at` to `ends_at`.
 
-    How much is used is summed from allocations, never counted here.
+    Usage is the sum of allocations (`portal.allocations.budgets`); no counter is stored.
     """
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="budgets")
@@ -81,6 +94,8 @@ class Budget(models.Model):
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField()
 
+    objects = BudgetQuerySet.as_manager()
+
     class Meta:
         ordering = ("project", "user", "starts_at")
         constraints = [
@@ -91,40 +106,44 @@ class Budget(models.Model):
         return f"{self.user or 'all'} in {self.project} until {self.ends_at:%Y-%m-%d}"
 
 
-_BY_DEFAULT = policy.Policy()
+_DEFAULTS = policy.Policy()
 
 
 class PlannerPolicy(models.Model):
-    """The one row (id 1) of what the planner may do; see `scheduler.core.model.policy.Policy`."""
+    """The planner's options, in one row (id 1): see `scheduler.core.model.policy.Policy`."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
     order = models.CharField(
-        max_length=16, choices=words(policy.OrderMode), default=str(_BY_DEFAULT.order)
+        max_length=16, choices=choices_from_enum(policy.OrderMode), default=str(_DEFAULTS.order)
     )
     backfill = models.CharField(
-        max_length=16, choices=words(policy.BackfillMode), default=str(_BY_DEFAULT.backfill)
+        max_length=16,
+        choices=choices_from_enum(policy.BackfillMode),
+        default=str(_DEFAULTS.backfill),
     )
     preemption = models.CharField(
-        max_length=16, choices=words(policy.PreemptionMode), default=str(_BY_DEFAULT.preemption)
+        max_length=16,
+        choices=choices_from_enum(policy.PreemptionMode),
+        default=str(_DEFAULTS.preemption),
     )
-    merge = models.BooleanField(default=_BY_DEFAULT.merge)
-    warm = models.BooleanField(default=_BY_DEFAULT.warm)
-    reservations = models.PositiveSmallIntegerField(default=_BY_DEFAULT.reservations)
-    hysteresis = models.FloatField(default=_BY_DEFAULT.hysteresis)
-    protection_seconds = models.PositiveIntegerField(default=_BY_DEFAULT.protection_seconds)
-    patience_seconds = models.PositiveIntegerField(default=_BY_DEFAULT.patience_seconds)
-    bypass_limit = models.PositiveIntegerField(default=_BY_DEFAULT.bypass_limit)
-    moves = models.PositiveSmallIntegerField(default=_BY_DEFAULT.moves)
-    half_life_seconds = models.PositiveIntegerField(default=_BY_DEFAULT.half_life_seconds)
+    merge = models.BooleanField(default=_DEFAULTS.merge)
+    warm = models.BooleanField(default=_DEFAULTS.warm)
+    reservations = models.PositiveSmallIntegerField(default=_DEFAULTS.reservations)
+    hysteresis = models.FloatField(default=_DEFAULTS.hysteresis)
+    protection_seconds = models.PositiveIntegerField(default=_DEFAULTS.protection_seconds)
+    patience_seconds = models.PositiveIntegerField(default=_DEFAULTS.patience_seconds)
+    bypass_limit = models.PositiveIntegerField(default=_DEFAULTS.bypass_limit)
+    moves = models.PositiveSmallIntegerField(default=_DEFAULTS.moves)
+    half_life_seconds = models.PositiveIntegerField(default=_DEFAULTS.half_life_seconds)
     version = models.PositiveIntegerField(default=1, editable=False)
 
     class Meta:
         verbose_name_plural = "planner policy"
         constraints = [
             models.CheckConstraint(condition=Q(id=1), name="policy_is_one"),
-            one_of("order", policy.OrderMode, "policy_order"),
-            one_of("backfill", policy.BackfillMode, "policy_backfill"),
-            one_of("preemption", policy.PreemptionMode, "policy_preemption"),
+            enum_check("order", policy.OrderMode, "policy_order"),
+            enum_check("backfill", policy.BackfillMode, "policy_backfill"),
+            enum_check("preemption", policy.PreemptionMode, "policy_preemption"),
             models.CheckConstraint(
                 condition=Q(
                     hysteresis__gte=1,

@@ -6,7 +6,7 @@ from portal.accounts.models import Membership, Role, User
 from portal.quotas.models import Quota
 
 
-def quotas_of(user: User) -> QuerySet[Quota]:
+def visible_quotas(user: User) -> QuerySet[Quota]:
     """The quotas that concern the user: those of their projects and their own inside them.
 
     Project admins see every row of their project, platform admins every row.

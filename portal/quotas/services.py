@@ -1,8 +1,15 @@
-"""Change how much a project, or one user inside it, may hold at once."""
+"""Quotas: set the limits of a project or of one user in it, and count what is allocated.
+
+This module is the only writer of the counters `used_units` and `guard_units`. The caller locks the
+rows of the quotas first (see `portal.database.locks`).
+"""
 
 import re
+from collections.abc import Iterable, Mapping
 
 from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
 
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
@@ -10,13 +17,32 @@ from portal.audit.services import audit_record
 from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.boards import quota_model_names
-from portal.jobs.models import Allocation
 from portal.live.bell import ring, ring_plan
 from portal.quotas.models import Quota
 
 # A hundred thousand GPUs: far from the columns' end, so that no sum overflows.
 MAX_LIMIT_UNITS = 56_000 * 100_000
-MODEL = re.compile(r"|[A-Za-z0-9][A-Za-z0-9 ._-]{0,127}")
+MODEL_PATTERN = re.compile(r"|[A-Za-z0-9][A-Za-z0-9 ._-]{0,127}")
+
+
+def quotas_take(*, quotas: Iterable[Quota], units_by_model: Mapping[str, int]) -> None:
+    """Count newly allocated units in the quotas of their GPU models.
+
+    `units_by_model`: units by `Quota.model`; "" has the units of all models. Raises IntegrityError
+    where the total would exceed `guard_units`.
+    """
+    for quota in quotas:
+        if units := units_by_model.get(quota.model, 0):
+            Quota.objects.filter(pk=quota.pk).update(used_units=F("used_units") + units)
+
+
+def quotas_return(*, quotas: Iterable[Quota], units: int) -> None:
+    """Give released units back. The guard falls with them, down to what the quota allows."""
+    for quota in quotas:
+        Quota.objects.filter(pk=quota.pk).update(
+            used_units=F("used_units") - units,
+            guard_units=Greatest(F("limit_units") + F("borrow_units"), F("used_units") - units),
+        )
 
 
 def quota_set(
@@ -30,31 +56,32 @@ def quota_set(
     actor: str,
     version: int | None = None,
 ) -> Quota:
-    """Set a limit; work that is held beyond a lowered one goes on and frees it as it ends.
+    """Set a limit. Work that exceeds a lowered limit goes on; the quota recovers as it ends.
 
-    `model`: of GPUs of this model only. Borrowing and lending are the project's; None leaves them.
-    `version` is the one the caller has seen, 0 for a row that must not exist yet. Raises
+    `model`: count only GPUs of this model. Only a project borrows and lends; None leaves the value.
+    `version`: the one that the caller has read; 0 for a quota that must not exist yet. Raises
     Refused(limit_invalid, model_invalid, project_only, over_project_limit, version_stale).
     """
-    given = {"limit_units": limit_units, "borrow_units": borrow_units, "lend_units": lend_units}
-    wanted = {name: units for name, units in given.items() if units is not None}
-    _require_sane(user, model, wanted)
+    amounts = {"limit_units": limit_units, "borrow_units": borrow_units, "lend_units": lend_units}
+    changes = {name: units for name, units in amounts.items() if units is not None}
+    _require_valid(user, model, changes)
     with transaction.atomic():
-        # Locking every row of the project also keeps new allocations of it out until we commit.
+        # Locking every row of the project also keeps out new allocations until the commit.
         rows = lock_rows(Quota.objects.filter(project=project))
-        whole = next((r for r in rows if r.model == model and r.user_id is None), None)
+        project_row = next((r for r in rows if r.model == model and r.user_id is None), None)
         row = next((r for r in rows if r.model == model and r.user == user), None)
         _require_version(row, version)
         if user is not None:
-            _require_within(whole, limit_units)
-        before = {name: getattr(row, name) for name in wanted} if row else {}
-        row = row or _new(project, user, model, whole)
-        for name, units in wanted.items():
+            _require_within_project(project_row, limit_units)
+        before = {name: getattr(row, name) for name in changes} if row else {}
+        row = row or _new_row(project, user, model, project_row)
+        for name, units in changes.items():
             setattr(row, name, units)
         row.version += 1
-        _guarded(row).save()
+        _set_guard(row)
+        row.save()
         if user is None:
-            _borrow_with(row, [r for r in rows if r.model == model and r.user_id])
+            _copy_borrowing(row, [r for r in rows if r.model == model and r.user_id])
         audit_record(
             actor=actor,
             action="quota_set",
@@ -62,39 +89,39 @@ def quota_set(
             noun_id="/".join(filter(None, (project.slug, user.username if user else "", model))),
             project=project,
             before=before,
-            after=wanted,
+            after=changes,
         )
         ring_plan()
         ring("cluster")
     return row
 
 
-def _require_sane(user: User | None, model: str, wanted: dict[str, int]) -> None:
-    for name, units in wanted.items():
+def _require_valid(user: User | None, model: str, changes: dict[str, int]) -> None:
+    for name, units in changes.items():
         if not 0 <= units <= MAX_LIMIT_UNITS:
             sentence: str = Phrase(
                 "A limit is 0 to %(most)s units; one GPU is 56,000", most=MAX_LIMIT_UNITS
             )
             raise Refused("limit_invalid", sentence, name)
-    if not MODEL.fullmatch(model):
+    if not MODEL_PATTERN.fullmatch(model):
         raise Refused("model_invalid", "Write a model of GPU, such as H200", "model")
-    if user is not None and len(wanted) > 1:
+    if user is not None and len(changes) > 1:
         sentence = "Users borrow and lend with their project. Set it there"
         raise Refused("project_only", sentence, "borrow_units")
 
 
-def _guarded(row: Quota) -> Quota:
-    """The database lets nobody hold more than this, except what is held already."""
+def _set_guard(row: Quota) -> None:
+    """The database refuses more than the quota allows, except what is allocated already."""
     row.guard_units = max(row.limit_units + row.borrow_units, row.used_units)
-    return row
 
 
-def _borrow_with(whole: Quota, rows: list[Quota]) -> None:
+def _copy_borrowing(project_row: Quota, user_rows: list[Quota]) -> None:
     """Users borrow with their project."""
-    for row in rows:
-        if row.borrow_units != whole.borrow_units:
-            row.borrow_units = whole.borrow_units
-            _guarded(row).save(update_fields=["borrow_units", "guard_units"])
+    for row in user_rows:
+        if row.borrow_units != project_row.borrow_units:
+            row.borrow_units = project_row.borrow_units
+            _set_guard(row)
+            row.save(update_fields=["borrow_units", "guard_units"])
 
 
 def _require_version(row: Quota | None, version: int | None) -> None:
@@ -103,25 +130,30 @@ def _require_version(row: Quota | None, version: int | None) -> None:
         raise Refused("version_stale", sentence, "", 412)
 
 
-def _require_within(whole: Quota | None, limit_units: int) -> None:
-    if whole and limit_units > whole.limit_units:
+def _require_within_project(project_row: Quota | None, limit_units: int) -> None:
+    if project_row and limit_units > project_row.limit_units:
         sentence = Phrase(
-            "The project itself may hold %(n)s units. Ask for no more", n=whole.limit_units
+            "The project itself may hold %(n)s units. Ask for no more", n=project_row.limit_units
         )
         raise Refused("over_project_limit", sentence, "limit_units")
 
 
-def _new(project: Project, user: User | None, model: str, whole: Quota | None) -> Quota:
-    """A row that starts with what is held already. Version 0 becomes 1 when it is saved."""
-    live = Allocation.objects.live().filter(project=project)
+def _new_row(project: Project, user: User | None, model: str, project_row: Quota | None) -> Quota:
+    """A row that starts with what is allocated already. Version 0 becomes 1 when it is saved."""
+    # By the reverse relation: the model of allocations belongs to a layer above this one.
+    allocated = project.allocations.live()
     if user is not None:
-        live = live.filter(user=user)
-    used = sum(
+        allocated = allocated.filter(user=user)
+    used_units = sum(
         row.units
-        for row in live.select_related("slice__gpu")
+        for row in allocated.select_related("slice__gpu")
         if model in quota_model_names(row.slice.gpu)
     )
-    borrow = whole.borrow_units if whole and user is not None else 0
     return Quota(
-        project=project, user=user, model=model, used_units=used, borrow_units=borrow, version=0
+        project=project,
+        user=user,
+        model=model,
+        used_units=used_units,
+        borrow_units=project_row.borrow_units if project_row and user is not None else 0,
+        version=0,
     )

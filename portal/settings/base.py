@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "portal.accounts",
     "portal.inventory",
     "portal.jobs",
+    "portal.allocations",
     "portal.planning",
     "portal.quotas",
     "portal.catalogue",

@@ -11,7 +11,7 @@ from portal.platform import Platform
 SECONDS = 5
 
 
-def told(platform: Platform) -> dict[str, Any]:
+def ldap_settings(platform: Platform) -> dict[str, Any]:
     """Look the person up, then bind as them; always over TLS, and no group makes an admin."""
     options = {
         ldap.OPT_NETWORK_TIMEOUT: SECONDS,

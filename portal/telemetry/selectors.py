@@ -9,7 +9,6 @@ from agents.contract.errors import ContractError
 from agents.contract.telemetry import GpuSample
 from portal.accounts.models import Membership, User
 from portal.inventory.models import LatestSample
-from portal.inventory.selectors import LIVE
 from portal.jobs.models import Allocation
 
 
@@ -51,7 +50,7 @@ def _hidden(user: User, nodes: list[str] | None) -> set[object]:
     if user.is_platform_admin:
         return set()
     mine = Membership.objects.filter(user=user).values("project_id")
-    others = Allocation.objects.filter(status__in=LIVE).exclude(project_id__in=mine)
+    others = Allocation.objects.live().exclude(project_id__in=mine)
     if nodes is not None:
         others = others.filter(slice__gpu__node__name__in=nodes)
     return set(others.values_list("slice__gpu_id", flat=True))

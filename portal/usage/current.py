@@ -16,7 +16,6 @@ from agents.contract.documents import SliceKind
 from agents.contract.errors import ContractError
 from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
 from portal.inventory.models import LatestSample
-from portal.inventory.selectors import LIVE
 from portal.jobs.models import Allocation, AllocationSample
 
 # Agents send every few seconds; an older sample says nothing of now.
@@ -89,14 +88,14 @@ def allocated_totals(
     none where these are all."""
     if len(listed) < MAX_ROWS:
         return sum(row.units for row in listed), len(listed)
-    live = rows.filter(status__in=LIVE, bound_at__isnull=False).order_by()
+    live = rows.live().filter(bound_at__isnull=False).order_by()
     found = live.aggregate(units=Sum("units"), slices=Count("pk"))
     return found["units"] or 0, found["slices"]
 
 
 def current_allocations(rows: QuerySet[Allocation], now: datetime) -> list[CurrentAllocation]:
     """Those that hold longest, at most MOST. Four queries."""
-    live = rows.filter(status__in=LIVE, bound_at__isnull=False).order_by("bound_at", "id")
+    live = rows.live().filter(bound_at__isnull=False).order_by("bound_at", "id")
     # Only keys are sorted: what belongs to a row is long.
     found = list(_whole(list(live.values_list("pk", flat=True)[:MAX_ROWS])))
     gpus = {row.slice.gpu_id for row in found}

@@ -4,8 +4,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from portal.celery import app
-from portal.leases.services import duty_do
-from portal.usage.report import last_month
+from portal.leases.services import run_exclusively
+from portal.usage.report import previous_month
 from portal.usage.services import reports_send
 
 
@@ -14,10 +14,10 @@ def monthly_report() -> bool:
     """Mail last month's figures to whoever has not had them."""
     if not settings.MAIL_IS_SET:
         return False
-    return duty_do(name="monthly_report", work=_report, rounds=1)
+    return run_exclusively(name="monthly_report", work=_report, rounds=1)
 
 
 def _report() -> None:
     now = timezone.now()
-    month = last_month(timezone.localtime(now).date())
+    month = previous_month(timezone.localtime(now).date())
     reports_send(month=month, sender=settings.DEFAULT_FROM_EMAIL, now=now)

@@ -9,17 +9,17 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from agents.contract.phrase import Phrase
 from portal.errors import Refused
-from portal.usage.ledger import Window
+from portal.usage.ledger import UsageWindow
 
-LONGEST = timedelta(days=366)
+MAX_WINDOW = timedelta(days=366)
 # So many bars can still be told apart.
-MOST_DAYS = 62
+MAX_DAILY_BARS = 62
 PERIODS = ("7-days", "30-days", "month", "last-month")
-DEFAULT = "month"
+DEFAULT_PERIOD = "month"
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestedDays:
     """Days as they were asked for, both included. `period` is one of PERIODS, or empty where days
     were written. `errors`: by field, `what` and why."""
 
@@ -30,19 +30,19 @@ class Asked:
     errors: dict[str, str] = field(default_factory=dict)
 
 
-def asked(query: Mapping[str, str], today: date) -> Asked:
+def parse_days(query: Mapping[str, str], today: date) -> RequestedDays:
     """What the address says; this month where it says nothing."""
     first, last = query.get("from", "").strip()[:40], query.get("until", "").strip()[:40]
     if first or last:
         return _written(first, last, today)
-    period = query.get("period", DEFAULT)
-    period = period if period in PERIODS else DEFAULT
+    period = query.get("period", DEFAULT_PERIOD)
+    period = period if period in PERIODS else DEFAULT_PERIOD
     days = _days(period, today)
-    return Asked(days[0].isoformat(), days[1].isoformat(), period, days)
+    return RequestedDays(days[0].isoformat(), days[1].isoformat(), period, days)
 
 
-def _written(first: str, last: str, today: date) -> Asked:
-    found = Asked(first, last or today.isoformat())
+def _written(first: str, last: str, today: date) -> RequestedDays:
+    found = RequestedDays(first, last or today.isoformat())
     start, end = _day(first), _day(found.last)
     if start is None:
         found.errors["from"] = "not_a_day"
@@ -52,7 +52,7 @@ def _written(first: str, last: str, today: date) -> Asked:
         return found
     if end < start:
         found.errors["until"] = "before_first"
-    elif end - start >= LONGEST:
+    elif end - start >= MAX_WINDOW:
         found.errors["from"] = "too_long"
     elif start > today:
         found.errors["from"] = "in_future"
@@ -82,7 +82,7 @@ def _days(period: str, today: date) -> tuple[date, date]:
     return first, (first + timedelta(days=32)).replace(day=1) - timedelta(days=1)
 
 
-def month_of(first: date) -> tuple[date, date]:
+def month_days(first: date) -> tuple[date, date]:
     """The first and last day of a month."""
     return _days("month", first)
 
@@ -92,20 +92,20 @@ def midnight(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time()))
 
 
-def window_of(days: tuple[date, date], now: datetime) -> Window:
-    return Window(midnight(days[0]), midnight(days[1] + timedelta(days=1)), now)
+def usage_window(days: tuple[date, date], now: datetime) -> UsageWindow:
+    return UsageWindow(midnight(days[0]), midnight(days[1] + timedelta(days=1)), now)
 
 
-def steps(days: tuple[date, date], today: date) -> list[date]:
+def bar_edges(days: tuple[date, date], today: date) -> list[date]:
     """The first day of each bar and the day after the last one: days, or weeks where they are many.
     Bars end with today: there is nothing to draw of what is to come."""
     last = min(days[1], max(today, days[0])) + timedelta(days=1)
-    each = 1 if (last - days[0]).days <= MOST_DAYS else 7
+    each = 1 if (last - days[0]).days <= MAX_DAILY_BARS else 7
     edges = [days[0] + timedelta(days=n) for n in range(0, (last - days[0]).days, each)]
     return [*edges, last]
 
 
-def moments(query: Mapping[str, str], now: datetime) -> Window:
+def parse_window(query: Mapping[str, str], now: datetime) -> UsageWindow:
     """`from` and `to` of REST: days or RFC 3339 times, `to` not included; this month so far where
     they are left out. Raises Refused(invalid_field)."""
     begin = midnight(timezone.localtime(now).date().replace(day=1))
@@ -113,12 +113,12 @@ def moments(query: Mapping[str, str], now: datetime) -> Window:
     end = _moment(query, "to", max(now, start))
     if end < start:
         raise Refused("invalid_field", "`to` is before `from`", "to")
-    if end - start > LONGEST:
+    if end - start > MAX_WINDOW:
         sentence = Phrase(
-            "A window is at most %(days)s days: ask in parts, they add up", days=LONGEST.days
+            "A window is at most %(days)s days: ask in parts, they add up", days=MAX_WINDOW.days
         )
         raise Refused("invalid_field", sentence, "from")
-    return Window(start, end, now)
+    return UsageWindow(start, end, now)
 
 
 def _moment(query: Mapping[str, str], name: str, default: datetime) -> datetime:

@@ -16,16 +16,16 @@ from portal.webhooks.models import MAX_URL
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-Resolve = Callable[[str, int], list[str]]
+Resolver = Callable[[str, int], list[str]]
 # IPv4 addresses written inside IPv6 ones by translators.
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 # What is given out in IPv6; all else is for special use.
-UNICAST = ipaddress.IPv6Network("2000::/3")
+GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 NAT64_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookTarget:
     """A checked URL, and the address that is connected to for it."""
 
     scheme: str
@@ -35,18 +35,20 @@ class Target:
     address: str
 
 
-def networks(text: str) -> tuple[Network, ...]:
+def parse_networks(text: str) -> tuple[Network, ...]:
     """The networks that the platform names. Raises ValueError."""
     return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 
-def resolve(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """The addresses of a name. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def target_of(url: str, named: Iterable[Network], look_up: Resolve = resolve) -> Target:
+def resolve_target(
+    url: str, allowed_networks: Iterable[Network], look_up: Resolver = resolve_host
+) -> WebhookTarget:
     """The URL, checked, with an address for it. Every address of its name must be allowed, so that
     it is not left to chance which one is taken.
 
@@ -58,24 +60,24 @@ def target_of(url: str, named: Iterable[Network], look_up: Resolve = resolve) ->
     except (OSError, UnicodeError) as wrong:
         sentence: str = Phrase("No address was found for %(host)s", host=host)
         raise Refused("host_unknown", sentence, "url") from wrong
-    named = tuple(named)
-    if not found or not all(is_allowed(address, named) for address in found):
+    allowed_networks = tuple(allowed_networks)
+    if not found or not all(is_reachable(address, allowed_networks) for address in found):
         sentence = Phrase("%(host)s is not a public address. Webhooks reach only those", host=host)
         raise Refused("address_forbidden", sentence, "url")
-    if scheme == "http" and not all(_is_in(address, named) for address in found):
+    if scheme == "http" and not all(_is_in(address, allowed_networks) for address in found):
         sentence = "Write https: without it anybody on the way reads and changes the message"
         raise Refused("url_invalid", sentence, "url")
-    return Target(scheme, host, port, path, str(found[0]))
+    return WebhookTarget(scheme, host, port, path, str(found[0]))
 
 
-def is_allowed(address: Address, named: Iterable[Network]) -> bool:
+def is_reachable(address: Address, allowed_networks: Iterable[Network]) -> bool:
     """Public, or in one of the named networks. What an IPv6 address wraps counts as well."""
     inner = _wrapped(address)
     if inner is not None:
-        return is_allowed(inner, named)
-    if _is_in(address, named):
+        return is_reachable(inner, allowed_networks)
+    if _is_in(address, allowed_networks):
         return True
-    if isinstance(address, ipaddress.IPv6Address) and address not in UNICAST:
+    if isinstance(address, ipaddress.IPv6Address) and address not in GLOBAL_UNICAST:
         return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 

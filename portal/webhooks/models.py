@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 
 from portal.accounts.models import Project
-from portal.inventory.models import one_of, words
+from portal.choices import choices_from_enum, enum_check
 from portal.webhooks.values import DeliveryStatus
 
 MAX_URL = 500
@@ -55,7 +55,7 @@ class Delivery(models.Model):
     kind = models.CharField(max_length=40)
     body = models.TextField()
     status = models.CharField(
-        max_length=12, choices=words(DeliveryStatus), default=DeliveryStatus.WAITING
+        max_length=12, choices=choices_from_enum(DeliveryStatus), default=DeliveryStatus.WAITING
     )
     tries = models.PositiveSmallIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -68,7 +68,7 @@ class Delivery(models.Model):
         ordering = ("-id",)
         verbose_name_plural = "deliveries"
         constraints = [
-            one_of("status", DeliveryStatus, "delivery_status"),
+            enum_check("status", DeliveryStatus, "delivery_status"),
             models.UniqueConstraint(
                 fields=("endpoint", "event"),
                 condition=models.Q(event__gt=0),

@@ -9,17 +9,17 @@ from portal.errors import Refused
 from portal.webhooks.models import Delivery, Endpoint
 
 
-def endpoints_of(user: User) -> QuerySet[Endpoint]:
+def visible_endpoints(user: User) -> QuerySet[Endpoint]:
     """What the user made, and what hears of projects that the user runs."""
     runs = Membership.objects.filter(user=user, role=Role.ADMIN).values("project_id")
     rows = Endpoint.objects.select_related("project", "owner").order_by("id")
     return rows.filter(Q(owner=user) | Q(project_id__in=runs))
 
 
-def endpoint_visible(user: User, ref: str) -> Endpoint:
+def visible_endpoint(user: User, ref: str) -> Endpoint:
     """One of them. Raises Refused(not_found): foreign and unknown read the same."""
     try:
-        row = endpoints_of(user).filter(uid=UUID(ref)).first()
+        row = visible_endpoints(user).filter(uid=UUID(ref)).first()
     except ValueError:
         row = None
     if row is None:
@@ -27,15 +27,15 @@ def endpoint_visible(user: User, ref: str) -> Endpoint:
     return row
 
 
-def deliveries_of(endpoint: Endpoint) -> QuerySet[Delivery]:
+def endpoint_deliveries(endpoint: Endpoint) -> QuerySet[Delivery]:
     """What was sent, newest first."""
     return Delivery.objects.filter(endpoint=endpoint).select_related("endpoint").order_by("-id")
 
 
-def delivery_visible(endpoint: Endpoint, ref: str) -> Delivery:
+def visible_delivery(endpoint: Endpoint, ref: str) -> Delivery:
     """One of them. Raises Refused(not_found)."""
     is_number = ref.isascii() and ref.isdigit() and len(ref) <= 18
-    row = deliveries_of(endpoint).filter(pk=int(ref)).first() if is_number else None
+    row = endpoint_deliveries(endpoint).filter(pk=int(ref)).first() if is_number else None
     if row is None:
         raise Refused("not_found", "There is no such delivery", "", 404)
     return row

@@ -14,14 +14,14 @@ from portal.accounts.rights import require_project_admin
 from portal.audit.models import Event
 from portal.audit.services import audit_record
 from portal.errors import Refused
-from portal.webhooks.addresses import networks, target_of
+from portal.webhooks.addresses import parse_networks, resolve_target
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import new_secret, seal
 from portal.webhooks.values import DeliveryStatus
 from scheduler.core.model.states import JobStatus
 
-MOST_ENDPOINTS = 20
-TEST = "test"
+MAX_ENDPOINTS = 20
+TEST_KIND = "test"
 
 
 def endpoint_add(
@@ -36,13 +36,13 @@ def endpoint_add(
         require_project_admin(user, project)
     wanted = _kinds(kinds)
     # Resolving a name may take a while: before the transaction.
-    target_of(url, networks(settings.PLATFORM.webhook_networks))
+    resolve_target(url, parse_networks(settings.PLATFORM.webhook_networks))
     secret = new_secret()
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
-        if Endpoint.objects.filter(owner=user).count() >= MOST_ENDPOINTS:
+        if Endpoint.objects.filter(owner=user).count() >= MAX_ENDPOINTS:
             sentence = Phrase(
-                "You have %(n)s webhooks. Remove one that you no longer use", n=MOST_ENDPOINTS
+                "You have %(n)s webhooks. Remove one that you no longer use", n=MAX_ENDPOINTS
             )
             raise Refused("too_many_webhooks", sentence, "", 409)
         newest = Event.objects.aggregate(last=Max("id"))["last"] or 0
@@ -60,10 +60,10 @@ def endpoint_add(
     return row, secret
 
 
-def endpoint_remove(*, endpoint: Endpoint, by: User) -> None:
+def endpoint_remove(*, endpoint: Endpoint, actor: User) -> None:
     """It is told nothing any more, and what it was told is forgotten."""
     with transaction.atomic():
-        _audit(by, "webhook_remove", endpoint)
+        _audit(actor, "webhook_remove", endpoint)
         endpoint.delete()
 
 
@@ -71,15 +71,17 @@ def endpoint_test(*, endpoint: Endpoint) -> Delivery:
     """Send it a message that says it is a test, within seconds. A test that still waits is tried at
     once instead: whoever asks often does not flood a stranger. Raises Refused(webhook_off)."""
     _require_on(endpoint)
-    waits = endpoint.deliveries.filter(kind=TEST, status=DeliveryStatus.WAITING).first()
+    waits = endpoint.deliveries.filter(kind=TEST_KIND, status=DeliveryStatus.WAITING).first()
     if waits is not None:
-        return redeliver(delivery=waits)
+        return delivery_resend(delivery=waits)
     now = timezone.now()
-    body = {"id": 0, "type": TEST, "at": now.isoformat(), "sentence": "This is a test"}
-    return Delivery.objects.create(endpoint=endpoint, kind=TEST, body=json.dumps(body), next_at=now)
+    body = {"id": 0, "type": TEST_KIND, "at": now.isoformat(), "sentence": "This is a test"}
+    return Delivery.objects.create(
+        endpoint=endpoint, kind=TEST_KIND, body=json.dumps(body), next_at=now
+    )
 
 
-def redeliver(*, delivery: Delivery) -> Delivery:
+def delivery_resend(*, delivery: Delivery) -> Delivery:
     """Send the same once more, with the same id: whoever has seen it knows. A delivery that still
     waits is tried at once. Raises Refused(webhook_off)."""
     _require_on(delivery.endpoint)

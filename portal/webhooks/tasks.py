@@ -1,10 +1,10 @@
 """The bell of webhooks."""
 
 from portal.celery import app
-from portal.leases.services import duty_do
-from portal.webhooks.delivery import deliver_once
+from portal.leases.services import run_exclusively
+from portal.webhooks.delivery import webhooks_deliver
 
 
 @app.task(name="portal.webhooks.tasks.deliver")
 def deliver() -> bool:
-    return duty_do(name="webhooks", work=deliver_once, rounds=1)
+    return run_exclusively(name="webhooks", work=webhooks_deliver, rounds=1)

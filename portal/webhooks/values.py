@@ -11,7 +11,7 @@ class DeliveryStatus(StrEnum):
 
 
 # After each failed try; after the last one it is given up.
-BACK_OFF = (
+RETRY_DELAYS = (
     timedelta(seconds=10),
     timedelta(seconds=30),
     timedelta(minutes=2),
@@ -21,6 +21,6 @@ BACK_OFF = (
 )
 
 
-def wait_after(tries: int) -> timedelta | None:
+def retry_delay(tries: int) -> timedelta | None:
     """How long to wait after so many failed tries; None: give up."""
-    return BACK_OFF[tries - 1] if tries <= len(BACK_OFF) else None
+    return RETRY_DELAYS[tries - 1] if tries <= len(RETRY_DELAYS) else None

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 
 from portal.accounts.models import Project, User
-from portal.usage.report import last_month, mail, month_of_project
+from portal.usage.report import monthly_usage, previous_month, report_email
 from portal.usage.services import reports_send
 
 
@@ -41,13 +41,13 @@ class Command(BaseCommand):
         rows = [project] if project else Project.objects.filter(archived=False).order_by("slug")
         reader = User(username="-", language=language)
         for row in rows:
-            figures = month_of_project(row, month, timezone.now())
-            message = mail(figures, reader, settings.DEFAULT_FROM_EMAIL)
+            figures = monthly_usage(row, month, timezone.now())
+            message = report_email(figures, reader, settings.DEFAULT_FROM_EMAIL)
             self.stdout.write(f"{message.subject}\n\n{message.body}\n")
 
     def _month(self, text: str) -> date:
         if not text:
-            return last_month(timezone.localdate())
+            return previous_month(timezone.localdate())
         try:
             found = parse_date(f"{text}-01")
         except ValueError:

@@ -1,0 +1,65 @@
+"""Retire a node for good."""
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from agents.contract.phrase import Phrase
+from portal.audit.transitions import advance
+from portal.database.locks import lock_rows
+from portal.errors import Refused
+from portal.inventory.models import JoinToken, Node
+from portal.inventory.services import lock_active_node, node_audit, ring_node
+from portal.jobs.models import Allocation, Replica
+from scheduler.core.model.states import REPLICA_ENDED, AllocationStatus, NodeStatus
+
+
+def node_retire(*, node: Node, actor: str) -> Node:
+    """Retire a node: its agent is turned away and its name is never used again.
+
+    The devices of a lost node, which will never report that its containers are gone, are released
+    here. Raises Refused(node_retired), and Refused(node_busy) while something may still run there.
+    """
+    with transaction.atomic():
+        node = lock_active_node(node)
+        _require_idle(node)
+        allocations = lock_rows(_allocations_on(node).select_related("replica__attempt"))
+        for row in allocations:
+            if row.status != AllocationStatus.RELEASING:
+                advance(row, AllocationStatus.RELEASING, actor=actor, code="node_retired")
+        advance(
+            node,
+            NodeStatus.RETIRED,
+            actor=actor,
+            code="node_retired",
+            sentence=Phrase("%(user)s retired it", user=actor),
+            schedulable=False,
+            token_digest="",
+            public_key="",
+        )
+        JoinToken.objects.filter(node=node, used_at=None).delete()
+        node_audit(node, "node_retire", actor=actor, after={"released": len(allocations)})
+        ring_node(node)
+    return node
+
+
+def _require_idle(node: Node) -> None:
+    """Refuse while a container may still run there."""
+    ended = [str(status) for status in REPLICA_ENDED]
+    running = Replica.objects.filter(node=node).exclude(status__in=ended).count()
+    if running:
+        sentence = Phrase(
+            "%(n)s replicas may still run on %(node)s. Cordon it and let them end first",
+            n=running,
+            node=node.name,
+        )
+        raise Refused("node_busy", sentence, "", 409)
+    is_gone = node.status == NodeStatus.LOST or node.last_seen_at is None
+    if not is_gone and _allocations_on(node).exists():
+        sentence = Phrase(
+            "%(node)s is still giving devices back. Try again in a minute", node=node.name
+        )
+        raise Refused("node_busy", sentence, "", 409)
+
+
+def _allocations_on(node: Node) -> QuerySet[Allocation]:
+    return Allocation.objects.live().filter(replica__node=node)

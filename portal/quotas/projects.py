@@ -1,0 +1,40 @@
+"""Create a project together with its quota."""
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from agents.contract.phrase import Phrase
+from portal.accounts.models import Project
+from portal.audit.services import audit_record
+from portal.errors import Refused
+from portal.quotas.models import Quota
+
+
+def project_create(*, slug: str, name: str = "", actor: str) -> Project:
+    """A project without members, and its quota. Raises Refused(slug_invalid, slug_taken)."""
+    project = Project(slug=slug, name=name or slug)
+    try:
+        project.clean_fields()
+    except ValidationError as error:
+        sentence = "A slug has 1 to 40 of a-z, 0-9 and hyphens; a name at most 100 characters"
+        raise Refused("slug_invalid", sentence, "slug") from error
+    units = settings.PLATFORM.default_quota_units
+    try:
+        with transaction.atomic():
+            project.save()
+            Quota.objects.create(project=project, limit_units=units, guard_units=units)
+            audit_record(
+                actor=actor,
+                action="project_create",
+                noun="project",
+                noun_id=project.slug,
+                project=project,
+                after={"slug": slug, "name": project.name, "limit_units": units},
+            )
+    except IntegrityError as error:
+        sentence = Phrase(
+            "There is a project %(slug)s already. Choose another slug", slug=repr(slug)
+        )
+        raise Refused("slug_taken", sentence, "slug", 409) from error
+    return project
