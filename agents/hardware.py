@@ -12,19 +12,19 @@ from agents.contract.documents import DesiredReplica, NodeFacts
 from agents.contract.topology import NodeTopology
 from agents.doctor.machine import RealMachine
 from agents.doctor.preflight import Preflight
-from agents.facts.device_keys import DeviceKey, whole_gpu
+from agents.facts.device_keys import DeviceKey, whole_gpu_key
 from agents.facts.gpus import GpuFacts, InstanceFacts
-from agents.facts.partitions import Problem
+from agents.facts.partitions import PartitionProblem
 from agents.health.attention import Attention
 from agents.health.watch import HealthWatch
 from agents.host import disk_space as disk
 from agents.host.job_disk import JobDisk
 from agents.nvml.errors import NvmlCode, NvmlFailure
-from agents.nvml.profiles import Discovery
+from agents.nvml.profiles import ProfileDiscovery
 from agents.nvml.session import Nvml
-from agents.runtime.base import Runtime, Seen
+from agents.runtime.base import ContainerStatus, Runtime
 from agents.state.journal import Journal
-from agents.topology.wiring import Wiring
+from agents.topology.wiring import WiringCache
 
 VERSION = "0.1.0"
 # How old what was read may grow where news never leave a quiet moment.
@@ -43,7 +43,7 @@ class Hardware:
         simulated: bool,
         preflight: Preflight | None = None,
         accepted: frozenset[str] = frozenset(),
-        wiring: Wiring | None = None,
+        wiring: WiringCache | None = None,
         watch: HealthWatch | None = None,
         share_clients: int = 0,
         job_disk: JobDisk | None = None,
@@ -54,7 +54,7 @@ class Hardware:
         self.nvml = nvml
         self.watch = watch or HealthWatch()
         self.attention = Attention(self.watch)
-        self.discovery = Discovery()
+        self.discovery = ProfileDiscovery()
         self.var = var
         self.job_disk = job_disk or JobDisk()
         self.wiring = wiring
@@ -72,7 +72,7 @@ class Hardware:
         self.facts = replace(facts, share_clients=share_clients)
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []
-        self.problems: list[Problem] = []
+        self.problems: list[PartitionProblem] = []
         # By the partitioning: why a GPU takes no new work, and what the whole node has to hear.
         self.out_of_service: dict[str, str] = {}
         self.node_problems: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Hardware:
             self._stale_at = time.monotonic() + REFRESH_SECONDS
             self._look_at_disk()
             self.preflight.examine_when_due()
-            gpus = self.discovery.of(self.nvml.devices())
+            gpus = self.discovery.with_profiles(self.nvml.devices())
             judged = self.attention.look(gpus)
             absent = judged.lost | judged.silent
             instances = [
@@ -100,14 +100,14 @@ class Hardware:
             with self._lock:
                 self.gpus, self.instances = list(judged.gpus), instances
         if self.wiring is not None:
-            self.topology = self.wiring.told(tuple((g.uuid, g.mig_current) for g in gpus))
+            self.topology = self.wiring.current(tuple((g.uuid, g.mig_current) for g in gpus))
 
     def devices(self) -> dict[DeviceKey, str]:
         """Every device that stands on a healthy GPU, with the driver's UUID for it."""
         with self._lock:
             gpus, instances = self.gpus, self.instances
         well = {g.uuid for g in gpus if g.healthy}
-        whole = {whole_gpu(g.uuid): g.uuid for g in gpus if not g.mig_current and g.healthy}
+        whole = {whole_gpu_key(g.uuid): g.uuid for g in gpus if not g.mig_current and g.healthy}
         return whole | {i.key: i.uuid for i in instances if i.uuid and i.gpu_uuid in well}
 
     def idle_devices(self) -> dict[DeviceKey, str]:
@@ -116,7 +116,10 @@ class Hardware:
         return {key: uuid for key, uuid in self.devices().items() if key not in shut}
 
     def attend(
-        self, replicas: tuple[DesiredReplica, ...], seen: Mapping[str, Seen], journal: Journal
+        self,
+        replicas: tuple[DesiredReplica, ...],
+        seen: Mapping[str, ContainerStatus],
+        journal: Journal,
     ) -> None:
         """Draw what health means for the work here: who fails, and what is held back."""
         self.attention.attend(replicas, seen, self.instances, journal)
@@ -132,7 +135,7 @@ class Hardware:
 
     def _look_at_disk(self) -> None:
         """An examination is due as soon as the disk is full, or has room again."""
-        free_mib, jobs_mib = disk.free_mib(self.var), self.job_disk.mib()
+        free_mib, jobs_mib = disk.free_mib(self.var), self.job_disk.capacity_mib()
         self.facts = replace(self.facts, disk_free_mib=free_mib, disk_mib=jobs_mib)
         is_full = disk.is_full(self.var)
         if is_full != self._is_full:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
-from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, JobDisk, Reserve, reserve
+from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, DiskReserve, JobDisk, parse_reserve
 from agents.simdriver.arguments import describe
 from agents.telemetry.settings import Address, address, look_seconds
 
@@ -36,7 +36,7 @@ class Settings:
     telemetry_seconds: float = 10.0
     metrics: Address | None = None
     disk_folder: Path | None = None
-    disk_reserve: Reserve = DEFAULT_RESERVE
+    disk_reserve: DiskReserve = DEFAULT_RESERVE
 
 
 def parser() -> argparse.ArgumentParser:
@@ -102,7 +102,7 @@ def _disk(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--disk-reserve",
-        type=reserve,
+        type=parse_reserve,
         default=os.environ.get("TESSERA_AGENT_DISK_RESERVE") or DEFAULT_RESERVE,
         metavar="20%|200GiB",
         help="kept from jobs for images, logs and the system (default: 20%%, at least 10GiB)",

@@ -13,7 +13,7 @@ from typing import Any
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.environment import is_environment_name, is_reserved
 
-WORDS = {
+CHOICES = {
     "network": ("job", "host"),
     "on_lease_end": ("stop", "keep"),
     "device_injection": ("nvidia", "cdi"),
@@ -27,7 +27,7 @@ class PolicyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class NodePolicy:
     """Each field is a key of the file. `user`: uid that containers run as. `network`: "job" gives
     every job a bridge of its own; "host" shares the host's, for gangs over several engines.
     `on_lease_end`: "stop" ends work when the lease is over, "keep" lets it run on.
@@ -71,10 +71,10 @@ class Policy:
         return ""
 
 
-def read_policy(path: Path | None) -> Policy:
+def read_policy(path: Path | None) -> NodePolicy:
     """The policy, or the defaults where no file is named. Raises PolicyError."""
     if path is None:
-        return Policy()
+        return NodePolicy()
     try:
         mode = path.stat().st_mode
         data = tomllib.loads(path.read_text("utf-8"))
@@ -84,15 +84,15 @@ def read_policy(path: Path | None) -> Policy:
         raise PolicyError(f"{path} can be written by others than its owner: chmod go-w {path}")
     if os.geteuid() == 0 and path.stat().st_uid != 0:
         raise PolicyError(f"{path} is not owned by root: chown root {path}")
-    unknown = set(data) - {field.name for field in fields(Policy)}
+    unknown = set(data) - {field.name for field in fields(NodePolicy)}
     if unknown:
         raise PolicyError(f"{path}: unknown keys {', '.join(sorted(unknown))}")
-    return Policy(**{name: _value(path, name, value) for name, value in data.items()})
+    return NodePolicy(**{name: _value(path, name, value) for name, value in data.items()})
 
 
 def _value(path: Path, name: str, value: Any) -> Any:
     """A key's value as the policy's own type, which its default shows."""
-    default = getattr(Policy(), name)
+    default = getattr(NodePolicy(), name)
     if isinstance(default, tuple):
         if isinstance(value, list) and all(isinstance(text, str) for text in value):
             return tuple(value)
@@ -103,6 +103,6 @@ def _value(path: Path, name: str, value: Any) -> Any:
         raise PolicyError(f"{path}: {name} is not below 0")
     if name in PATHS and not value.startswith("/"):
         raise PolicyError(f"{path}: {name} is a whole path")
-    if name in WORDS and value not in WORDS[name]:
-        raise PolicyError(f"{path}: {name} is one of {', '.join(WORDS[name])}")
+    if name in CHOICES and value not in CHOICES[name]:
+        raise PolicyError(f"{path}: {name} is one of {', '.join(CHOICES[name])}")
     return value

@@ -13,7 +13,7 @@ from agents.settings import simulated_driver
 from agents.simdriver.install import install
 from agents.simdriver.sysfs import tree_of
 from agents.topology.nics import Network
-from agents.topology.pairs import Topology
+from agents.topology.pairs import GpuTopology
 from agents.topology.sysfs import read_network, sysfs_root
 
 
@@ -30,7 +30,7 @@ def session() -> Iterator[Nvml]:
         nvml.close()
 
 
-def network_of(topology: Topology, sysfs: Path | None = None) -> Network:
+def network_of(topology: GpuTopology, sysfs: Path | None = None) -> Network:
     """The NICs beside these GPUs: from `sysfs`, else as `sysfs_root` says. Raises OSError."""
     state = simulated_driver()
     root = sysfs or sysfs_root(tree_of(state) if state else None)

@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 def main(options: argparse.Namespace) -> int:
-    disk = job_disk(options).mib()
+    disk = job_disk(options).capacity_mib()
     return answer(partial(document, options.sysfs, disk) if options.json else partial(text, disk))
 
 

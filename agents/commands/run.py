@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agents.admission.policy import Policy, PolicyError, read_policy
+from agents.admission.policy import NodePolicy, PolicyError, read_policy
 from agents.commands.hardware import network_of
 from agents.contract.documents import RuntimeKind
 from agents.contract.errors import ContractError
 from agents.contract.topology import NodeTopology
-from agents.facts.gpu_health import Heard
+from agents.facts.gpu_health import DriverEvent
 from agents.hardware import Hardware
 from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_named
@@ -35,21 +35,21 @@ from agents.runtime.docker_recipe import LABEL
 from agents.runtime.process import ProcessRuntime
 from agents.settings import Settings, settings_from
 from agents.simdriver.install import install
-from agents.state.identity import Identity
+from agents.state.identity import AgentIdentity
 from agents.state.journal import Journal, JournalError
-from agents.state.single_instance import Occupied, occupy
+from agents.state.single_instance import FolderInUse, lock_folder
 from agents.telemetry.endpoint import EndpointFailure
 from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
 from agents.topology.reading import read_topology
-from agents.topology.wiring import Wiring, reported
+from agents.topology.wiring import WiringCache, reported
 
 CANNOT_START = (
     NvmlFailure,
     RuntimeFailure,
     PolicyError,
     JournalError,
-    Occupied,
+    FolderInUse,
     EndpointFailure,
     ContractError,
     FileNotFoundError,
@@ -97,8 +97,8 @@ async def agent(settings: Settings) -> None:
     if settings.simulated_driver is not None:
         install(settings.simulated_driver)
     policy = read_policy(settings.policy)
-    lock = occupy(settings.var)
-    identity, journal = Identity(settings.var), Journal(settings.var / "journal.sqlite3")
+    lock = lock_folder(settings.var)
+    identity, journal = AgentIdentity(settings.var), Journal(settings.var / "journal.sqlite3")
     nvml, client = Nvml(), Client(settings.portal)
     await enrol(client, identity, settings.name, settings.join_token)
     shares = _shares(settings, policy, nvml)
@@ -110,7 +110,7 @@ async def agent(settings: Settings) -> None:
         settings.var,
         simulated=settings.simulated_driver is not None,
         accepted=frozenset(policy.accepted_checks),
-        wiring=Wiring(lambda: _joined(nvml)),
+        wiring=WiringCache(lambda: _joined(nvml)),
         share_clients=shares.ability.share_clients,
         job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),
     )
@@ -144,7 +144,7 @@ async def agent(settings: Settings) -> None:
 def _listen(hardware: Hardware, node: NodeLoop, shares: Shares, runtime: Runtime) -> None:
     """What happens to a GPU wakes the loop, and is told to those that share the GPU."""
 
-    def heard(event: Heard) -> None:
+    def heard(event: DriverEvent) -> None:
         if event.xid:
             shares.shake(event.gpu_uuid, f"XID {event.xid}, {xid_named(event.xid).sentence}")
 
@@ -157,7 +157,7 @@ def _listen(hardware: Hardware, node: NodeLoop, shares: Shares, runtime: Runtime
     hardware.watch.start()
 
 
-def _shares(settings: Settings, policy: Policy, nvml: Nvml) -> Shares:
+def _shares(settings: Settings, policy: NodePolicy, nvml: Nvml) -> Shares:
     root = settings.var.absolute() / "mps"
     program = program_words(settings.mps_control, settings.simulated_driver)
     cuda = nvml.versions().cuda
@@ -176,7 +176,7 @@ def _telemetry(settings: Settings) -> Telemetry:
     return Telemetry(settings.name, Sampler(seconds) if seconds > 0 else None, settings.metrics)
 
 
-def _runtime(settings: Settings, policy: Policy, node_id: str, shares: Shares) -> Runtime:
+def _runtime(settings: Settings, policy: NodePolicy, node_id: str, shares: Shares) -> Runtime:
     if settings.runtime is RuntimeKind.PROCESS:
         return ProcessRuntime(settings.var / "replicas", shares.grant)
     return DockerRuntime(settings.var / "logs", node_id, policy, shares.grant)

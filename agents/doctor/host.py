@@ -4,8 +4,8 @@ import re
 
 from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
 from agents.doctor.machine import Command, Disk, Machine
-from agents.host.device_users import MONITORS, is_gpu_file, scan
-from agents.host.disk_space import LEAST_FREE_MIB, LEAST_FREE_PERCENT
+from agents.host.device_users import MONITORS, is_gpu_file, scan_device_users
+from agents.host.disk_space import MIN_FREE_MIB, MIN_FREE_PERCENT
 
 # Docker's own default for a container, 64 MiB, is too small for NCCL and data loaders.
 LEAST_SHARED_MIB = 1024
@@ -32,7 +32,7 @@ def _room(disk: Disk | None, where: str, mend: str) -> Answer:
         return unknown(f"{where} does not tell its free space.")
     percent = 100 * disk.free_mib // disk.total_mib
     why = f"{where} has {disk.free_mib // 1024} GiB free, {percent} % of its disk."
-    if disk.free_mib < LEAST_FREE_MIB or percent < LEAST_FREE_PERCENT:
+    if disk.free_mib < MIN_FREE_MIB or percent < MIN_FREE_PERCENT:
         return block(why, mend)
     return ok(why)
 
@@ -68,11 +68,13 @@ def _shared_memory(machine: Machine) -> Answer:
 
 def _holders(machine: Machine) -> Answer:
     """DCGM keeps handles to GPUs and MIG capabilities; a slice with such a handle is in use."""
-    seen = scan(machine, is_gpu_file, among=lambda holder: holder.program in MONITORS)
+    seen = scan_device_users(
+        machine, is_gpu_file, is_candidate=lambda holder: holder.program in MONITORS
+    )
     if seen is None:
         return unknown("/proc cannot be read.")
-    if seen.holders:
-        name, pid = seen.holders[0].program, seen.holders[0].pid
+    if seen.users:
+        name, pid = seen.users[0].program, seen.users[0].pid
         why = f"{name} ({pid}) holds GPU handles: slices cannot be removed while it does."
         return warn(why, "sudo systemctl stop nvidia-dcgm  # or pause the exporter meanwhile")
     if seen.hidden:

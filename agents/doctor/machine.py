@@ -14,7 +14,7 @@ import docker
 from docker.errors import DockerException
 
 from agents.contract.documents import RuntimeKind
-from agents.facts.gpus import GpuFacts, Versions
+from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
 from agents.host.programs import SEARCH_PATH
 from agents.nvml.errors import NvmlFailure
@@ -57,7 +57,7 @@ class Disk:
 class Driver:
     """What NVML tells: versions, GPUs by index, UUIDs of the MIG instances that stand."""
 
-    versions: Versions
+    versions: DriverVersions
     gpus: tuple[GpuFacts, ...]
     slices: tuple[str, ...] = ()
 

@@ -11,13 +11,13 @@ from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 from docker.models.networks import Network
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.drill.docker_script import BEGUN, WHOLE_LOG
 from agents.drill.node import DrillNode
 from agents.drill.start_counts import Starts
 from agents.drill.threaded_kill_points import LaneFuse, fused_clients
-from agents.runtime.base import Phase
+from agents.runtime.base import ContainerPhase
 from agents.runtime.docker import API_VERSION, PHASES, TIMEOUT_SECONDS, DockerRuntime
 from agents.runtime.docker_recipe import LABEL
 
@@ -45,7 +45,7 @@ class DockerDrillNode(DrillNode):
 
     def new_runtime(self) -> DrillRuntime:
         with fused_clients(self.fuse, self._clients):
-            return DrillRuntime(self.home / "logs", self.name, Policy())
+            return DrillRuntime(self.home / "logs", self.name, NodePolicy())
 
     def kill(self) -> None:
         """Its threads are cut at their next request, and its connections close, as on a kill."""
@@ -59,8 +59,10 @@ class DockerDrillNode(DrillNode):
         self._clients.clear()
         self.fuse.begin()
 
-    def phases(self) -> dict[str, Phase]:
-        return {_replica(c): PHASES.get(c.status, Phase.RUNNING) for c in self.containers()}
+    def phases(self) -> dict[str, ContainerPhase]:
+        return {
+            _replica(c): PHASES.get(c.status, ContainerPhase.RUNNING) for c in self.containers()
+        }
 
     def wrong(self) -> str:
         """A log that is not whole or not once; a program on a slice that is not there."""

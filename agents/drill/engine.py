@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
-from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name
+from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure, container_name
 
 PORT = 29_500
 
@@ -16,7 +16,7 @@ class MemoryEngine:
     kind = RuntimeKind.PROCESS
 
     def __init__(self) -> None:
-        self.containers: dict[str, Seen] = {}
+        self.by_replica: dict[str, ContainerStatus] = {}
         self.given: dict[str, tuple[str, ...]] = {}
         self.starts: dict[str, int] = {}
         self.is_away = False
@@ -31,38 +31,40 @@ class MemoryEngine:
     def watch(self, changed: Callable[[], None]) -> None:
         """Nobody waits here: every look is asked for."""
 
-    def seen(self) -> dict[str, Seen]:
+    def containers(self) -> dict[str, ContainerStatus]:
         self._require()
-        return dict(self.containers)
+        return dict(self.by_replica)
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         self._require()
         if self.refuses:
             raise RuntimeFailure("image_pull", "the image cannot be had")
-        if replica.id not in self.containers:
+        if replica.id not in self.by_replica:
             self.given[replica.id] = tuple(devices)
-            self.containers[replica.id] = Seen(
+            self.by_replica[replica.id] = ContainerStatus(
                 replica=replica.id,
                 job=replica.job,
                 attempt=replica.attempt,
                 rank=replica.rank,
                 fence=replica.fence,
-                phase=Phase.CREATED,
+                phase=ContainerPhase.CREATED,
                 container=container_name(replica.job, replica.attempt, replica.rank),
                 address="memory",
                 port=PORT,
             )
 
-    def start(self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous) -> None:
+    def start(
+        self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
+    ) -> None:
         self._require()
-        found = self.containers.get(replica.id)
+        found = self.by_replica.get(replica.id)
         if found is None:
             raise RuntimeFailure("vanished", "its container is gone")
-        if found.phase is Phase.CREATED:
+        if found.phase is ContainerPhase.CREATED:
             # As a real runtime does where a slice was carved anew since.
             self.given[replica.id] = tuple(devices)
             self.starts[replica.id] = self.starts.get(replica.id, 0) + 1
-            self.containers[replica.id] = replace(found, phase=Phase.RUNNING)
+            self.by_replica[replica.id] = replace(found, phase=ContainerPhase.RUNNING)
 
     def stop(self, replica_id: str, grace_seconds: int) -> None:
         self._require()
@@ -70,7 +72,7 @@ class MemoryEngine:
 
     def remove(self, replica_id: str) -> None:
         self._require()
-        self.containers.pop(replica_id, None)
+        self.by_replica.pop(replica_id, None)
         self.given.pop(replica_id, None)
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
@@ -84,16 +86,18 @@ class MemoryEngine:
 
     def exit(self, replica_id: str, code: int) -> None:
         """The container ends by itself, if it runs."""
-        found = self.containers.get(replica_id)
-        if found is not None and found.phase is Phase.RUNNING:
-            self.containers[replica_id] = replace(found, phase=Phase.EXITED, exit_code=code)
+        found = self.by_replica.get(replica_id)
+        if found is not None and found.phase is ContainerPhase.RUNNING:
+            self.by_replica[replica_id] = replace(
+                found, phase=ContainerPhase.EXITED, exit_code=code
+            )
 
     def running(self) -> dict[str, tuple[str, ...]]:
         """The devices of every container that runs."""
         return {
             replica: self.given[replica]
-            for replica, seen in self.containers.items()
-            if seen.phase is Phase.RUNNING
+            for replica, seen in self.by_replica.items()
+            if seen.phase is ContainerPhase.RUNNING
         }
 
     def _require(self) -> None:

@@ -11,13 +11,13 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredDocument, DesiredReplica, ObservedDocument
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
 from agents.nvml.session import Nvml
 from agents.runtime import process
-from agents.runtime.base import Phase, Runtime
+from agents.runtime.base import ContainerPhase, Runtime
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
@@ -75,7 +75,7 @@ class DrillNode:
         self.runtime = self.new_runtime()
         hardware = Hardware(Nvml(), self.runtime, self.home, simulated=True)
         told = self.told.append
-        self.loop = NodeLoop(self.name, self.journal, hardware, self.runtime, Policy(), told)
+        self.loop = NodeLoop(self.name, self.journal, hardware, self.runtime, NodePolicy(), told)
         self.loop._pool.shutdown()
         self.loop._pool = AtOnce()  # type: ignore[assignment]
         return self.loop
@@ -91,9 +91,9 @@ class DrillNode:
             loop.accept(desired)
         loop.hardware.refresh()
         loop.round()
-        for replica, seen in loop.runtime.seen().items():
-            if seen.phase is not Phase.CREATED:
-                loop.journal.ship(replica, len(loop.runtime.log(replica, 0, 1 << 20)))
+        for replica, seen in loop.runtime.containers().items():
+            if seen.phase is not ContainerPhase.CREATED:
+                loop.journal.record_shipped(replica, len(loop.runtime.log(replica, 0, 1 << 20)))
 
     def kill(self) -> None:
         """The agent is gone; nothing of its memory is used again."""
@@ -107,8 +107,8 @@ class DrillNode:
         found = Nvml().instances(self.gpu) if self.is_mig() else []
         return {(instance.start, instance.profile): instance.uuid for instance in found}
 
-    def phases(self) -> dict[str, Phase]:
-        found = self.runtime.seen() if self.runtime else {}
+    def phases(self) -> dict[str, ContainerPhase]:
+        found = self.runtime.containers() if self.runtime else {}
         return {replica: seen.phase for replica, seen in found.items()}
 
     def wrong(self) -> str:

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pynvml
 
 import agents.loop.node
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.boards import known_boards
 from agents.contract.documents import ReplicaState
 from agents.drill.engine import MemoryEngine
@@ -145,8 +145,8 @@ class Walk:
                 loop.accept(desired)
             loop.hardware.refresh()
             loop.round()
-            for replica in self.engine.containers:
-                loop.journal.ship(replica, 0)
+            for replica in self.engine.by_replica:
+                loop.journal.record_shipped(replica, 0)
         except Killed:
             self.loop, self.fuse.lit = None, 0
         except (RuntimeFailure, NvmlFailure):
@@ -159,7 +159,7 @@ class Walk:
             self.journal.close()
         self.journal = Journal(self.home / "journal.sqlite3")
         hardware = Hardware(Nvml(), self.engine, self.home, simulated=True)
-        self.loop = NodeLoop(NODE, self.journal, hardware, self.engine, Policy(), self._hear)
+        self.loop = NodeLoop(NODE, self.journal, hardware, self.engine, NodePolicy(), self._hear)
         self.loop._pool.shutdown()
         self.loop._pool = AtOnce()  # type: ignore[assignment]
         return self.loop
@@ -191,7 +191,7 @@ class Walk:
                 self._broken("I8", f"{replica} was started {count} times")
         fences: dict[str, int] = {}
         for replica in running:
-            seen = self.engine.containers[replica]
+            seen = self.engine.by_replica[replica]
             newest = max(fences.get(seen.job, 0), seen.fence)
             if fences.get(seen.job, newest) != newest or seen.fence != newest:
                 self._broken("I9", f"two attempts of {seen.job} run")
@@ -205,7 +205,7 @@ class Walk:
             self._round()
         desired = self.portal.document()
         wanted = {r.id for r in desired.replicas}
-        for replica in self.engine.containers.keys() - wanted:
+        for replica in self.engine.by_replica.keys() - wanted:
             self._broken("I4", f"{replica} is left")
         with self.fuse.asleep():
             there = {(i.start, i.profile) for i in Nvml().instances(self.gpu) if i.uuid}
@@ -214,9 +214,9 @@ class Walk:
         for replica_id in wanted - self.engine.running().keys():
             if self.told.get(replica_id) not in (ReplicaState.EXITED, ReplicaState.FAILED):
                 self._broken("I5", f"{replica_id} neither runs nor was told as ended")
-        before = (dict(self.engine.containers), self.store.node())
+        before = (dict(self.engine.by_replica), self.store.node())
         self._round()
-        if (dict(self.engine.containers), self.store.node()) != before:
+        if (dict(self.engine.by_replica), self.store.node()) != before:
             self._broken("I8", "the same document changed the node")
 
     def _calm(self) -> None:

@@ -8,11 +8,14 @@ from agents.contract.documents import DesiredReplicaState, GpuMode
 from agents.drill.kill_points import Fuse, Killed, fused
 from agents.drill.node import ENGINE_CALLS, NODE, DrillNode
 from agents.drill.script import Act, script
-from agents.runtime.base import Phase
+from agents.runtime.base import ContainerPhase
 
 # An act that needs more rounds than this does not converge at all.
 MOST_ROUNDS = 12
-WISHED = {DesiredReplicaState.PREPARE: Phase.CREATED, DesiredReplicaState.STOP: Phase.EXITED}
+WISHED = {
+    DesiredReplicaState.PREPARE: ContainerPhase.CREATED,
+    DesiredReplicaState.STOP: ContainerPhase.EXITED,
+}
 Life = tuple[str, str]  # a running replica: which run of it this is, the UUID of its device
 
 
@@ -97,7 +100,9 @@ def _missing(node: DrillNode, act: Act) -> str:
     if {replica: failure.code for replica, failure in failures.items()} != act.failing:
         return f"failures, there are {failures}"
     wanted = {
-        r.id: WISHED.get(r.wish, Phase.RUNNING) for r in desired.replicas if r.id not in act.failing
+        r.id: WISHED.get(r.wish, ContainerPhase.RUNNING)
+        for r in desired.replicas
+        if r.id not in act.failing
     }
     if node.phases() != wanted:
         return f"replicas, there are {node.phases()}"

@@ -11,7 +11,7 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class DriverEvent:
     """One event as NVML gives it. `xid` is 0 where it is none; instances are None for the GPU."""
 
     gpu_uuid: str
@@ -22,7 +22,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class HealthReadings:
     """What NVML says now; None where the board or driver does not tell it, or not at present.
 
     `lost`: it fell off the bus. `unanswered`: why the driver said nothing of a GPU that it had.
@@ -30,8 +30,8 @@ class Reads:
     `clock_reasons`: the bits of `cautions`.
     """
 
-    lost: bool = False
-    unanswered: str = ""
+    is_lost: bool = False
+    driver_error: str = ""
     remap_pending: bool | None = None
     remap_failed: bool | None = None
     uncorrected_errors: int | None = None

@@ -64,7 +64,7 @@ class ProfileFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class DriverVersions:
     driver: str
     nvml: str
     cuda: str

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from agents.facts.device_keys import Place
+from agents.facts.device_keys import InstancePlace
 from agents.facts.gpus import InstanceFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PartitionProblem:
     """What could not be done, and why. `slice`: the wanted slice's id, where it is about one."""
 
     gpu_uuid: str
@@ -17,7 +17,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class InstanceClaim:
     """A place that we made an instance at, or are about to. `uuid` is empty, and `instance_id` is
     None, while it is not known what came of it."""
 
@@ -29,12 +29,12 @@ class Claim:
     uuid: str = ""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> InstancePlace:
         return (self.gpu_uuid, self.start, self.size)
 
     def covers(self, instance: InstanceFacts) -> bool:
         """Whether it is this instance, whole or half-made."""
-        if (instance.profile, place_of_instance(instance)) != (self.profile, self.place):
+        if (instance.profile, instance_place(instance)) != (self.profile, self.place):
             return False
         if self.instance_id is None or (self.uuid and instance.uuid == self.uuid):
             return True
@@ -43,5 +43,5 @@ class Claim:
         return is_half and instance.instance_id == self.instance_id
 
 
-def place_of_instance(instance: InstanceFacts) -> Place:
+def instance_place(instance: InstanceFacts) -> InstancePlace:
     return (instance.gpu_uuid, instance.start, instance.size)

@@ -26,7 +26,7 @@ PCIE_LANE = {
 }
 
 
-class Level(StrEnum):
+class PathLevel(StrEnum):
     """What the PCIe path between two GPUs crosses, in nvidia-smi's words; nearest first."""
 
     INTERNAL = "INT"
@@ -37,7 +37,7 @@ class Level(StrEnum):
     SYSTEM = "SYS"
 
 
-class Remote(StrEnum):
+class LinkPeer(StrEnum):
     """What is at the other end of an NVLink."""
 
     GPU = "gpu"
@@ -45,7 +45,7 @@ class Remote(StrEnum):
     OTHER = "other"
 
 
-class P2P(StrEnum):
+class PeerStatus(StrEnum):
     """The driver's word on one kind of access between two GPUs."""
 
     OK = "ok"
@@ -58,13 +58,13 @@ class P2P(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class PeerAccess:
     """Peer access between two GPUs. `nvlink` not OK: links may be wired, but carry nothing."""
 
-    read: P2P = P2P.UNKNOWN
-    write: P2P = P2P.UNKNOWN
-    nvlink: P2P = P2P.UNKNOWN
-    atomics: P2P = P2P.UNKNOWN
+    read: PeerStatus = PeerStatus.UNKNOWN
+    write: PeerStatus = PeerStatus.UNKNOWN
+    nvlink: PeerStatus = PeerStatus.UNKNOWN
+    atomics: PeerStatus = PeerStatus.UNKNOWN
 
 
 class FabricState(StrEnum):
@@ -78,7 +78,7 @@ class FabricState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fabric:
+class NvlinkFabric:
     """`cluster` is a UUID, empty where it is all zeros: then the fabric ends at the node."""
 
     state: FabricState
@@ -98,7 +98,7 @@ class NvLink:
 
     number: int
     generation: str
-    remote: Remote
+    remote: LinkPeer
     remote_bus_id: str
 
     @property
@@ -123,7 +123,7 @@ class GpuWiring:
     numa_nodes: tuple[int, ...] = ()
     own_numa_node: int | None = None
     links: tuple[NvLink, ...] = ()
-    fabric: Fabric | None = None
+    fabric: NvlinkFabric | None = None
 
     @property
     def pcie_mb_per_second(self) -> int:
@@ -135,12 +135,12 @@ class GpuWiring:
 
     @property
     def switches(self) -> frozenset[str]:
-        return frozenset(n.remote_bus_id for n in self.links if n.remote is Remote.SWITCH)
+        return frozenset(n.remote_bus_id for n in self.links if n.remote is LinkPeer.SWITCH)
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class GpuPath:
     """What the driver says of two GPUs. `level` is None where it does not."""
 
-    level: Level | None
-    access: Access
+    level: PathLevel | None
+    access: PeerAccess

@@ -4,12 +4,12 @@ slice of a GPU: an error on one of them leaves the neighbours alone."""
 from collections.abc import Container, Iterable, Mapping
 
 from agents.contract.documents import DesiredReplica, DesiredReplicaState, Device, SliceKind
-from agents.facts.failures import Failure
+from agents.facts.failures import ReplicaFailure
 from agents.facts.gpu_health import EventKind
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.health.verdict import GpuEvent
 from agents.health.xids import xid_named
-from agents.runtime.base import Phase, Seen
+from agents.runtime.base import ContainerPhase, ContainerStatus
 
 CODE = "gpu_error"
 
@@ -17,10 +17,10 @@ CODE = "gpu_error"
 def ended(
     event: GpuEvent,
     replicas: Iterable[DesiredReplica],
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, ContainerStatus],
     gpus: Iterable[GpuFacts],
     instances: Iterable[InstanceFacts],
-) -> dict[str, Failure]:
+) -> dict[str, ReplicaFailure]:
     """The replicas that run on the device which the event names, each with its failure.
 
     On a MIG instance those on the instance: all shares of it, as one error ends all that share a
@@ -34,9 +34,9 @@ def ended(
     if event.gpu_instance is None and gpu.mig_current and not xid.faults_gpu:
         return {}
     at = [i for i in instances if _is_at(i, event)]
-    running = [r for r in replicas if r.id in seen and seen[r.id].phase is Phase.RUNNING]
+    running = [r for r in replicas if r.id in seen and seen[r.id].phase is ContainerPhase.RUNNING]
     where = "" if event.gpu_instance is None else f", GPU instance {event.gpu_instance}"
-    failure = Failure(CODE, f"{xid.sentence} (XID {xid.number} on GPU {gpu.index}{where})")
+    failure = ReplicaFailure(CODE, f"{xid.sentence} (XID {xid.number} on GPU {gpu.index}{where})")
     return {
         replica.id: failure
         for replica in running
@@ -46,23 +46,25 @@ def ended(
 
 def stranded(
     replicas: Iterable[DesiredReplica],
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, ContainerStatus],
     gpus: Iterable[GpuFacts],
     lost: Container[str],
-) -> dict[str, Failure]:
+) -> dict[str, ReplicaFailure]:
     """Replicas that cannot go on where they are: those on a lost GPU, and those that did not begin
     yet on one that takes no new work. Another node, or another GPU, can have them."""
     faulted = {gpu.uuid: gpu for gpu in gpus if not gpu.healthy}
     found = {}
     for replica in replicas:
         phase = seen[replica.id].phase if replica.id in seen else None
-        begun = phase is Phase.RUNNING
-        if phase is Phase.EXITED or (replica.wish is DesiredReplicaState.STOP and not begun):
+        begun = phase is ContainerPhase.RUNNING
+        if phase is ContainerPhase.EXITED or (
+            replica.wish is DesiredReplicaState.STOP and not begun
+        ):
             continue
         for device in replica.devices:
             gpu = faulted.get(device.gpu_uuid)
             if gpu is not None and (gpu.uuid in lost or not begun):
-                found[replica.id] = Failure(CODE, f"GPU {gpu.index}: {gpu.health_reason}")
+                found[replica.id] = ReplicaFailure(CODE, f"GPU {gpu.index}: {gpu.health_reason}")
     return found
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplica
-from agents.facts.failures import Failure
+from agents.facts.failures import ReplicaFailure
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.health.affected_replicas import ended, stranded
 from agents.health.foreign_processes import Strangers, granted_to, is_of_ours, strangers
@@ -13,8 +13,8 @@ from agents.health.lost_devices import DetachedProbe
 from agents.health.watch import HealthWatch, Judged
 from agents.host.files import FileTree, HostFiles
 from agents.nvml.errors import NvmlFailure
-from agents.nvml.processes import Client, clients
-from agents.runtime.base import Phase, Seen
+from agents.nvml.processes import GpuProcess, gpu_processes
+from agents.runtime.base import ContainerPhase, ContainerStatus
 from agents.state.journal import Journal
 
 
@@ -28,7 +28,7 @@ class Attention:
         self.judged = Judged()
         self.strangers = Strangers()
         self.probe: DetachedProbe | None = None
-        self._clients: dict[str, list[Client]] = {}
+        self._clients: dict[str, list[GpuProcess]] = {}
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class Attention:
     def attend(
         self,
         replicas: tuple[DesiredReplica, ...],
-        seen: Mapping[str, Seen],
+        seen: Mapping[str, ContainerStatus],
         instances: Iterable[InstanceFacts],
         journal: Journal,
     ) -> None:
@@ -58,13 +58,13 @@ class Attention:
         for event in events:
             found |= ended(event, replicas, seen, self.judged.gpus, known)
         for replica in found.keys() - told.keys():
-            journal.fail(replica, found[replica])
+            journal.record_failure(replica, found[replica])
         self.watch.drawn(events)
         self._find_strangers(replicas, seen, known)
 
     def _stranded(
-        self, replicas: tuple[DesiredReplica, ...], seen: Mapping[str, Seen]
-    ) -> dict[str, Failure]:
+        self, replicas: tuple[DesiredReplica, ...], seen: Mapping[str, ContainerStatus]
+    ) -> dict[str, ReplicaFailure]:
         """A driver that is silent for a moment fails nobody."""
         spoken = [gpu for gpu in self.judged.gpus if gpu.uuid not in self.judged.silent]
         return stranded(replicas, seen, spoken, self.judged.lost)
@@ -72,12 +72,12 @@ class Attention:
     def _find_strangers(
         self,
         replicas: tuple[DesiredReplica, ...],
-        seen: Mapping[str, Seen],
+        seen: Mapping[str, ContainerStatus],
         instances: list[InstanceFacts],
     ) -> None:
         """A process that ended since the last look is no stranger: who seems to be one is asked
         for again."""
-        live = {key: one for key, one in seen.items() if one.phase is not Phase.EXITED}
+        live = {key: one for key, one in seen.items() if one.phase is not ContainerPhase.EXITED}
         find = partial(
             strangers,
             gpus=self.judged.gpus,
@@ -93,9 +93,9 @@ class Attention:
         self.strangers = found
 
 
-def _clients(gpu_uuid: str) -> list[Client]:
+def _clients(gpu_uuid: str) -> list[GpuProcess]:
     """A GPU that was lost meanwhile has none."""
     try:
-        return clients(gpu_uuid)
+        return gpu_processes(gpu_uuid)
     except NvmlFailure:
         return []

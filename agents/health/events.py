@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from agents.facts.gpu_health import Heard
+from agents.facts.gpu_health import DriverEvent
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.health import EventSet
 
@@ -21,7 +21,7 @@ class Listener:
     """`heard` is called in the listener's thread: with an event, or with None after the driver
     refused to wait (a GPU was lost), when everything is to be looked at again."""
 
-    def __init__(self, heard: Callable[[Heard | None], None]) -> None:
+    def __init__(self, heard: Callable[[DriverEvent | None], None]) -> None:
         self._heard = heard
         self._is_stopping = False
         # What is listened to now is to be given up: for a new set, or for good.
@@ -71,7 +71,7 @@ class Listener:
                 if event is not None:
                     self._say(event)
         finally:
-            events.free()
+            events.close()
 
     def _failed(self, error: Exception) -> None:
         """Told once, then again only after listening worked in between."""
@@ -83,7 +83,7 @@ class Listener:
         if not self._is_stopping:
             self._give_up.wait(pause)
 
-    def _say(self, event: Heard | None) -> None:
+    def _say(self, event: DriverEvent | None) -> None:
         """An error of who listens must not end the listening."""
         try:
             self._heard(event)

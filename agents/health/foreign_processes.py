@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agents.contract.documents import DesiredReplica
-from agents.facts.device_keys import DeviceKey, device_key, whole_gpu
+from agents.facts.device_keys import DeviceKey, device_key, whole_gpu_key
 from agents.facts.gpus import GpuFacts, InstanceFacts
-from agents.host.device_users import MONITORS, Holder, program_of
+from agents.host.device_users import MONITORS, DeviceUser, program_name
 from agents.host.files import HostFiles
-from agents.nvml.processes import Client
-from agents.runtime.base import Phase, Seen
+from agents.nvml.processes import GpuProcess
+from agents.runtime.base import ContainerPhase, ContainerStatus
 
 # Servers that work for others, by the kernel's 15 characters of their names: MPS and persistence.
 SERVANTS = ("nvidia-cuda-mps", "nvidia-persiste", *MONITORS)
@@ -30,7 +30,7 @@ class Strangers:
 
 
 def strangers(
-    clients: Mapping[str, Iterable[Client]],
+    clients: Mapping[str, Iterable[GpuProcess]],
     gpus: Iterable[GpuFacts],
     instances: Iterable[InstanceFacts],
     granted: frozenset[DeviceKey],
@@ -48,7 +48,7 @@ def strangers(
             ours = is_ours(client.pid)
             if ours or (ours is None and _is_granted(key, gpu, granted)):
                 continue
-            holder = Holder(client.pid, program_of(files, client.pid))
+            holder = DeviceUser(client.pid, program_name(files, client.pid))
             if holder.program.startswith(SERVANTS):
                 continue
             is_used = _is_granted(key, gpu, granted)
@@ -60,15 +60,15 @@ def strangers(
 
 
 def granted_to(
-    replicas: Iterable[DesiredReplica], seen: Mapping[str, Seen]
+    replicas: Iterable[DesiredReplica], seen: Mapping[str, ContainerStatus]
 ) -> frozenset[DeviceKey]:
     """Devices whose replica stands ready or runs; shares by what they are a share of."""
-    live = {key for key, one in seen.items() if one.phase is not Phase.EXITED}
+    live = {key for key, one in seen.items() if one.phase is not ContainerPhase.EXITED}
     devices = [d for replica in replicas if replica.id in live for d in replica.devices]
     return frozenset(map(device_key, devices))
 
 
-def is_of_ours(files: HostFiles, seen: Mapping[str, Seen], pid: int) -> bool | None:
+def is_of_ours(files: HostFiles, seen: Mapping[str, ContainerStatus], pid: int) -> bool | None:
     """Whether a process belongs to a container of `seen`, by its control group, or to a replica
     that is a plain process, by what its session's leader was called with. None: it is not shown."""
     groups = files.text(f"/proc/{pid}/cgroup")
@@ -89,12 +89,12 @@ def _session(stat: str) -> int:
 
 
 def _place(
-    gpu: GpuFacts, instances: list[InstanceFacts], client: Client
+    gpu: GpuFacts, instances: list[InstanceFacts], client: GpuProcess
 ) -> tuple[DeviceKey | None, str]:
     """The device that the process is on; None where that is no device: the whole of a divided
     GPU."""
     if not gpu.mig_current:
-        return whole_gpu(gpu.uuid), f"GPU {gpu.index}"
+        return whole_gpu_key(gpu.uuid), f"GPU {gpu.index}"
     for instance in instances:
         if (instance.gpu_uuid, instance.instance_id) == (gpu.uuid, client.gpu_instance):
             return instance.key, f"{instance.profile} at {instance.start} of GPU {gpu.index}"

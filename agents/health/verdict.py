@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 
-from agents.facts.gpu_health import EventKind, Reads
+from agents.facts.gpu_health import EventKind, HealthReadings
 from agents.health.xids import RECOVERY_CHANGED, Verdict, xid_named
 
 # Our choice: long enough that a GPU that fails again and again is not given again and again.
@@ -60,7 +60,7 @@ class Health:
     reason: str = ""
 
 
-def judge(events: Iterable[GpuEvent], reads: Reads) -> Health:
+def judge(events: Iterable[GpuEvent], reads: HealthReadings) -> Health:
     """What is read comes before what was heard; of the events the newest fault gives the reason."""
     if reason := _read(reads) or _heard(events):
         return Health(healthy=False, reason=reason)
@@ -74,24 +74,24 @@ def is_news(kind: EventKind, xid: int) -> bool:
     return xid == RECOVERY_CHANGED or xid_named(xid).verdict is not Verdict.IGNORE
 
 
-def known(before: Reads, now: Reads) -> Reads:
+def known(before: HealthReadings, now: HealthReadings) -> HealthReadings:
     """What is silent now keeps its last answer: row remapping does not answer while MIG instances
     stand (nvml.h), and a lost GPU answers nothing. What slows a GPU is of the moment."""
     silent = [f.name for f in fields(now) if getattr(now, f.name) is None]
     kept = {name: getattr(before, name) for name in silent if name != "clock_reasons"}
-    lost = now.lost or (before.lost and bool(now.unanswered))
-    return replace(now, **kept | {"lost": lost})
+    lost = now.is_lost or (before.is_lost and bool(now.driver_error))
+    return replace(now, **kept | {"is_lost": lost})
 
 
-def was_reset(before: Reads, now: Reads) -> bool:
+def was_reset(before: HealthReadings, now: HealthReadings) -> bool:
     """Whether the GPU began anew in between: it is back on the bus, or something is gone that only
     a reset takes away."""
-    if now.lost or now.unanswered:
+    if now.is_lost or now.driver_error:
         return False
     fewer = (now.uncorrected_errors or 0) < (before.uncorrected_errors or 0)
     return any(
         (
-            before.lost,
+            before.is_lost,
             bool(before.remap_pending) and now.remap_pending is False,
             now.uncorrected_errors is not None and fewer,
             bool(before.recovery) and now.recovery == Recovery.NONE,
@@ -99,19 +99,19 @@ def was_reset(before: Reads, now: Reads) -> bool:
     )
 
 
-def still_counts(event: GpuEvent, reads: Reads, now: float) -> bool:
+def still_counts(event: GpuEvent, reads: HealthReadings, now: float) -> bool:
     """Whether an event is recent, without a reset since. A driver that cannot tell what it needs
     never lets an event lapse by time alone."""
-    answers = not reads.lost and not reads.unanswered
+    answers = not reads.is_lost and not reads.driver_error
     lapses = reads.recovery == Recovery.NONE and answers
     return not lapses or now - event.at < QUIET_SECONDS
 
 
-def _read(reads: Reads) -> str:
-    if reads.lost:
+def _read(reads: HealthReadings) -> str:
+    if reads.is_lost:
         return "the GPU has fallen off the bus: reset its bus, or reboot the node"
-    if reads.unanswered:
-        return f"the driver does not answer for the GPU: {reads.unanswered}"
+    if reads.driver_error:
+        return f"the driver does not answer for the GPU: {reads.driver_error}"
     if reads.remap_failed:
         return "a bad memory row could not be replaced: have the GPU exchanged"
     if reads.recovery:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from agents.facts.gpu_health import Heard, Reads
+from agents.facts.gpu_health import DriverEvent, HealthReadings
 from agents.facts.gpus import GpuFacts
 from agents.health.events import Listener
 from agents.health.slowdowns import caution
@@ -39,7 +39,7 @@ class Judged:
 @dataclass(slots=True)
 class _Memory:
     facts: GpuFacts
-    reads: Reads = field(default_factory=Reads)
+    reads: HealthReadings = field(default_factory=HealthReadings)
 
 
 class HealthWatch:
@@ -50,7 +50,7 @@ class HealthWatch:
         self, changed: Callable[[], None] = lambda: None, now: Callable[[], float] = boot_seconds
     ) -> None:
         self.changed = changed
-        self.heard: Callable[[Heard], None] = lambda _: None
+        self.heard: Callable[[DriverEvent], None] = lambda _: None
         self._now = now
         self._lock = threading.Lock()
         self._memories: dict[str, _Memory] = {}
@@ -70,7 +70,7 @@ class HealthWatch:
         """Whether anything was heard since the last `judged`."""
         return self._is_news.is_set()
 
-    def take(self, heard: Heard | None) -> None:
+    def take(self, heard: DriverEvent | None) -> None:
         """Remember an event; None says only that something is to be looked at.
 
         What a program does wrong may come a thousand times a second: it is logged, and neither
@@ -100,8 +100,8 @@ class HealthWatch:
             found = sorted(self._memories.values(), key=lambda m: (m.facts.index, m.facts.uuid))
             return Judged(
                 gpus=tuple(self._with_health(memory) for memory in found),
-                lost=frozenset(m.facts.uuid for m in found if m.reads.lost),
-                silent=frozenset(m.facts.uuid for m in found if m.reads.unanswered),
+                lost=frozenset(m.facts.uuid for m in found if m.reads.is_lost),
+                silent=frozenset(m.facts.uuid for m in found if m.reads.driver_error),
                 cautions=tuple(
                     f"GPU {m.facts.index} is slow: {says}."
                     for m in found
@@ -120,7 +120,7 @@ class HealthWatch:
                 (e for e in self._untold if all(e is not other for other in events)), EVENTS_KEPT
             )
 
-    def _remember(self, heard: Heard) -> None:
+    def _remember(self, heard: DriverEvent) -> None:
         event = GpuEvent(
             gpu_uuid=heard.gpu_uuid,
             kind=heard.kind,
@@ -145,10 +145,10 @@ class HealthWatch:
             return
         if was_reset(memory.reads, reads):
             self._events_of(uuid).clear()
-            memory.reads = Reads()
+            memory.reads = HealthReadings()
             self._listener.renew()
             log.warning("gpu_recovered", extra={"gpu": uuid})
-        elif memory.reads.unanswered and not reads.unanswered:
+        elif memory.reads.driver_error and not reads.driver_error:
             self._listener.renew()
         memory.reads = known(memory.reads, reads)
         kept = [e for e in self._events_of(uuid) if still_counts(e, memory.reads, self._now())]

@@ -16,7 +16,7 @@ GPU_FILE = re.compile(r"/dev/nvidia(\d+|-caps/.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class DeviceUser:
     """A process; `program` by the kernel's 15 characters of its name, "" where it is not told."""
 
     pid: int
@@ -27,38 +27,38 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class UserScan:
     """`hidden`: processes whose files may not be read, so that nobody can tell."""
 
-    holders: tuple[Holder, ...] = ()
-    hidden: tuple[Holder, ...] = ()
+    users: tuple[DeviceUser, ...] = ()
+    hidden: tuple[DeviceUser, ...] = ()
 
 
-def program_of(files: HostFiles, pid: int) -> str:
+def program_name(files: HostFiles, pid: int) -> str:
     return (files.text(f"/proc/{pid}/comm") or "").strip()
 
 
-def scan(
+def scan_device_users(
     files: HostFiles,
-    is_held: Callable[[str], bool],
+    is_device_file: Callable[[str], bool],
     *,
-    among: Callable[[Holder], bool] = lambda _: True,
-) -> Scan | None:
+    is_candidate: Callable[[DeviceUser], bool] = lambda _: True,
+) -> UserScan | None:
     """The processes that hold a file for which `is_held` is true; None where /proc is silent."""
     processes = files.names("/proc")
     if processes is None:
         return None
     holders, hidden = [], []
     for pid in sorted(map(int, filter(str.isdigit, processes))):
-        holder = Holder(pid, program_of(files, pid))
-        if not among(holder):
+        holder = DeviceUser(pid, program_name(files, pid))
+        if not is_candidate(holder):
             continue
         opened = files.names(f"/proc/{pid}/fd")
         if opened is None:
             hidden.append(holder)
-        elif any(is_held(files.link(f"/proc/{pid}/fd/{file}") or "") for file in opened):
+        elif any(is_device_file(files.link(f"/proc/{pid}/fd/{file}") or "") for file in opened):
             holders.append(holder)
-    return Scan(tuple(holders), tuple(hidden))
+    return UserScan(tuple(holders), tuple(hidden))
 
 
 def is_gpu_file(path: str) -> bool:
@@ -66,7 +66,9 @@ def is_gpu_file(path: str) -> bool:
     return GPU_FILE.fullmatch(path) is not None
 
 
-def files_of(files: HostFiles, gpu_minor: int, instance_id: int | None = None) -> Container[str]:
+def device_files(
+    files: HostFiles, gpu_minor: int, instance_id: int | None = None
+) -> Container[str]:
     """The device files of a GPU with all its instances, or of one GPU instance alone."""
     below = f"gpu{gpu_minor}/" + ("" if instance_id is None else f"gi{instance_id}/")
     lines = (files.text(CAPABILITIES) or "").splitlines()

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 # Below either limit a node should take no job. The doctor's disk checks use the same limits.
-LEAST_FREE_MIB = 5 * 1024
-LEAST_FREE_PERCENT = 10
+MIN_FREE_MIB = 5 * 1024
+MIN_FREE_PERCENT = 10
 # Free space is reported in steps, so that a document does not change with every byte written.
 STEP_MIB = 10 * 1024
 
@@ -19,4 +19,4 @@ def is_full(folder: Path) -> bool:
     """Whether free space is below the limits of the preflight's check `host.agent_disk`."""
     usage = shutil.disk_usage(folder)
     percent = 100 * usage.free // usage.total
-    return usage.free >> 20 < LEAST_FREE_MIB or percent < LEAST_FREE_PERCENT
+    return usage.free >> 20 < MIN_FREE_MIB or percent < MIN_FREE_PERCENT

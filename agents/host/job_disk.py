@@ -19,28 +19,28 @@ _PERCENT = re.compile(r"([0-9]{1,2})%")
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
+class DiskReserve:
     """What of a disk is kept from jobs, for images, logs and the system: a part of it, or MiB."""
 
     percent: int = 0
     mib: int = 0
 
-    def of(self, total_mib: int) -> int:
+    def reserved_mib(self, total_mib: int) -> int:
         """MiB of a disk of this size; all of it where the reserve is larger."""
         return min(total_mib, max(self.mib, -(-total_mib * self.percent // 100)))
 
 
 # Half of it for images and logs; below the other half the preflight blocks the node: twice what
 # `agents.doctor.host` asks to be free.
-DEFAULT_RESERVE = Reserve(percent=20, mib=10 * 1024)
+DEFAULT_RESERVE = DiskReserve(percent=20, mib=10 * 1024)
 
 
-def reserve(text: str) -> Reserve:
+def parse_reserve(text: str) -> DiskReserve:
     """ "20%" or "200GiB", as an argument. Raises argparse.ArgumentTypeError."""
     if match := _PERCENT.fullmatch(text):
-        return Reserve(percent=int(match[1]))
+        return DiskReserve(percent=int(match[1]))
     if match := _AMOUNT.fullmatch(text):
-        return Reserve(mib=int(match[1]) * _MIB[match[2]])
+        return DiskReserve(mib=int(match[1]) * _MIB[match[2]])
     raise argparse.ArgumentTypeError('write a part or an amount, such as "20%" or "200GiB"')
 
 
@@ -49,9 +49,9 @@ class JobDisk:
     """The file system that jobs write to: the one of `folder`; None where nobody knows it."""
 
     folder: Path | None = None
-    reserve: Reserve = DEFAULT_RESERVE
+    reserve: DiskReserve = DEFAULT_RESERVE
 
-    def mib(self) -> int | None:
+    def capacity_mib(self) -> int | None:
         """What jobs may have of it together, in MiB: its size less the reserve, in whole steps.
         None where it cannot be measured, and then the node does not say."""
         if self.folder is None:
@@ -60,5 +60,5 @@ class JobDisk:
             total = shutil.disk_usage(self.folder).total >> 20
         except OSError:
             return None
-        for_jobs = min(MAX_DISK_MIB, total - self.reserve.of(total))
+        for_jobs = min(MAX_DISK_MIB, total - self.reserve.reserved_mib(total))
         return for_jobs // STEP_MIB * STEP_MIB

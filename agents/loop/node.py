@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from agents.admission.local_checks import refused, short_of_disk
-from agents.admission.policy import Policy
+from agents.admission.local_checks import disk_refusals, local_refusal
+from agents.admission.policy import NodePolicy
 from agents.contract.calls import EventType
 from agents.contract.documents import (
     DesiredDocument,
@@ -17,8 +17,8 @@ from agents.contract.documents import (
     ObservedDocument,
     ReplicaState,
 )
-from agents.facts.device_keys import place_of
-from agents.facts.failures import Failure
+from agents.facts.device_keys import device_place
+from agents.facts.failures import ReplicaFailure
 from agents.hardware import Hardware
 from agents.loop.observe import in_the_dark, observed
 from agents.loop.reconcile import (
@@ -36,7 +36,7 @@ from agents.loop.reconcile import (
 from agents.mps.shares import Shares, View
 from agents.nvml.errors import NvmlFailure
 from agents.partitioning.carver import Carver
-from agents.runtime.base import Phase, Runtime, RuntimeFailure, Seen
+from agents.runtime.base import ContainerPhase, ContainerStatus, Runtime, RuntimeFailure
 from agents.state.journal import Journal
 
 TICK_SECONDS = 5.0
@@ -55,7 +55,7 @@ class NodeLoop:
         journal: Journal,
         hardware: Hardware,
         runtime: Runtime,
-        policy: Policy,
+        policy: NodePolicy,
         told: Callable[[ObservedDocument], None],
         shares: Shares | None = None,
     ) -> None:
@@ -89,9 +89,9 @@ class NodeLoop:
         too_much = removes_too_much(desired.replicas, running, went_back=went_back)
         if too_much and not desired.allow_mass_removal:
             sentence = "this document would end most running work: an admin has to allow it"
-            self.journal.event(EventType.DOCUMENT_REFUSED, sentence)
+            self.journal.record_event(EventType.DOCUMENT_REFUSED, sentence)
             return False
-        self.journal.keep_desired(desired)
+        self.journal.store_desired(desired)
         self.desired = desired
         self.wake()
         return True
@@ -99,11 +99,11 @@ class NodeLoop:
     def _running(self) -> frozenset[str]:
         """What runs; as it was last told, where the engine does not answer."""
         try:
-            seen = self.runtime.seen()
+            seen = self.runtime.containers()
         except RuntimeFailure:
             told = self._last.replicas if self._last else ()
             return frozenset(r.id for r in told if r.state is ReplicaState.RUNNING)
-        return frozenset(key for key, one in seen.items() if one.phase is Phase.RUNNING)
+        return frozenset(key for key, one in seen.items() if one.phase is ContainerPhase.RUNNING)
 
     def in_contact(self, lease_until: float) -> None:
         """The portal answered in the present epoch: what is not wanted may go."""
@@ -135,7 +135,7 @@ class NodeLoop:
 
     def round(self) -> None:
         self.rounds += 1
-        desired, seen = self.desired, self.runtime.seen()
+        desired, seen = self.desired, self.runtime.containers()
         self.hardware.attend(desired.replicas, seen, self.journal)
         # First: a daemon that nobody needs holds its instance, which could not be deleted.
         self._share(View(desired, seen, frozenset(self.journal.failures())))
@@ -149,7 +149,7 @@ class NodeLoop:
             self.node_id,
             self.hardware,
             desired.replicas,
-            self.runtime.seen(),
+            self.runtime.containers(),
             self.journal.failures(),
         )
         if document != self._last:
@@ -165,12 +165,15 @@ class NodeLoop:
             self._last = dark
             self.told(dark)
 
-    def _known(self, desired: DesiredDocument, seen: dict[str, Seen]) -> Known:
-        failures, started = self.journal.failures(), self.journal.started()
-        shipped, given = self.journal.shipped(), self.carver.given(self.hardware.idle_devices())
-        judged = {r.id: refused(r, self.policy, self.runtime.kind) for r in desired.replicas}
+    def _known(self, desired: DesiredDocument, seen: dict[str, ContainerStatus]) -> Known:
+        failures, started = self.journal.failures(), self.journal.started_replicas()
+        shipped, given = (
+            self.journal.shipped_offsets(),
+            self.carver.given(self.hardware.idle_devices()),
+        )
+        judged = {r.id: local_refusal(r, self.policy, self.runtime.kind) for r in desired.replicas}
         wanted = [r for r in desired.replicas if r.id not in failures and not judged[r.id]]
-        short = short_of_disk(wanted, seen, self.hardware.facts.disk_mib)
+        short = disk_refusals(wanted, seen, self.hardware.facts.disk_mib)
         return Known(
             seen=seen,
             fences=self.journal.fences(),
@@ -215,16 +218,18 @@ class NodeLoop:
         try:
             self._act(action)
         except RuntimeFailure as failure:
-            self.journal.fail(_subject(action), Failure(failure.code, failure.sentence))
+            self.journal.record_failure(
+                _subject(action), ReplicaFailure(failure.code, failure.sentence)
+            )
 
     def _act(self, action: Action) -> None:
         match action:
             case Prepare(replica, devices):
-                intent = self.journal.intend(f"prepare {replica.id} fence {replica.fence}")
+                intent = self.journal.record_intent(f"prepare {replica.id} fence {replica.fence}")
                 self.shares.give(replica, devices, self._view(), self.journal)
                 self.runtime.prepare(replica, devices)
                 self.wake()
-                self.journal.done(intent)
+                self.journal.complete_intent(intent)
             case Start(replica, devices):
                 self._start(replica, devices)
             case Stop(replica_id, grace_seconds):
@@ -233,51 +238,51 @@ class NodeLoop:
                 self.runtime.stop(replica_id, 0)
                 self.runtime.remove(replica_id)
             case Fail(replica_id, failure):
-                self.journal.fail(replica_id, failure)
+                self.journal.record_failure(replica_id, failure)
                 sentence = failure.sentence
-                self.journal.event(EventType.REPLICA_REFUSED, sentence, replica=replica_id)
+                self.journal.record_event(EventType.REPLICA_REFUSED, sentence, replica=replica_id)
             case Forget(replica_id):
                 # Whoever took its container away by hand has left its log.
                 self.runtime.remove(replica_id)
-                self.journal.forget(replica_id)
+                self.journal.forget_replica(replica_id)
 
     def _start(self, replica: DesiredReplica, devices: tuple[str, ...]) -> None:
         if replica.rendezvous is None:
             return
-        self.journal.start(replica.id)
+        self.journal.record_start(replica.id)
         self.shares.give(replica, devices, self._view(), self.journal)
         self.runtime.start(replica, devices, replica.rendezvous)
 
     def _view(self) -> View:
-        return View(self.desired, self.runtime.seen(), frozenset(self.journal.failures()))
+        return View(self.desired, self.runtime.containers(), frozenset(self.journal.failures()))
 
     def _share(self, view: View) -> None:
         """Refuse shares that cannot be, and begin what their daemons need."""
-        hardware, started = self.hardware, self.journal.started()
+        hardware, started = self.hardware, self.journal.started_replicas()
         judged = self.shares.refusals(view, started, hardware.gpus, hardware.instances)
         for replica, failure in judged.items():
             self._do(Fail(replica, failure))
         if self.shares.is_due(view):
             self._begin("shares", lambda: self.shares.settle(self._view, self.journal))
 
-    def _partition(self, desired: DesiredDocument, seen: dict[str, Seen]) -> None:
+    def _partition(self, desired: DesiredDocument, seen: dict[str, ContainerStatus]) -> None:
         """Begin the partition changes that are due; one change of the node at a time."""
         if "partition" in self._busy:
             return
-        live = {key for key, s in seen.items() if s.phase is not Phase.EXITED}
+        live = {key for key, s in seen.items() if s.phase is not ContainerPhase.EXITED}
         held = [d for r in desired.replicas if r.id in live for d in r.devices]
         if live - {r.id for r in desired.replicas}:
             # Something runs that this document does not name: what it holds is not known.
             return
         judges = bool(desired.revision) or self.may_remove
-        places = frozenset(place_of(d) for d in held)
+        places = frozenset(device_place(d) for d in held)
         work = self.carver.due(desired, places, judges=judges)
         if work is not None:
             self._begin("partition", work)
 
     def stop_jobs(self) -> None:
         """End everything that runs here, for a demonstration that leaves nothing behind."""
-        for replica in self.runtime.seen():
+        for replica in self.runtime.containers():
             self.runtime.stop(replica, 2)
             self.runtime.remove(replica)
         self.runtime.tidy()

@@ -17,17 +17,17 @@ from agents.contract.documents import (
     ReplicaState,
     SliceProblem,
 )
-from agents.facts.device_keys import DeviceKey, whole_gpu
-from agents.facts.failures import Failure
+from agents.facts.device_keys import DeviceKey, whole_gpu_key
+from agents.facts.failures import ReplicaFailure
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.hardware import Hardware
 from agents.host.machine_ids import boot_id
-from agents.runtime.base import Phase, Seen
+from agents.runtime.base import ContainerPhase, ContainerStatus
 
 STATES = {
-    Phase.CREATED: ReplicaState.READY,
-    Phase.RUNNING: ReplicaState.RUNNING,
-    Phase.EXITED: ReplicaState.EXITED,
+    ContainerPhase.CREATED: ReplicaState.READY,
+    ContainerPhase.RUNNING: ReplicaState.RUNNING,
+    ContainerPhase.EXITED: ReplicaState.EXITED,
 }
 # As many problems as a document takes.
 MOST_PROBLEMS = 64
@@ -38,8 +38,8 @@ def observed(
     node: str,
     hardware: Hardware,
     wanted: tuple[DesiredReplica, ...],
-    seen: Mapping[str, Seen],
-    failures: Mapping[str, Failure],
+    seen: Mapping[str, ContainerStatus],
+    failures: Mapping[str, ReplicaFailure],
 ) -> ObservedDocument:
     """The whole document. Replicas that are wanted come first; others only while they are there."""
     ids = {replica.id for replica in wanted}
@@ -78,7 +78,9 @@ def in_the_dark(document: ObservedDocument, why: str) -> ObservedDocument:
     return replace(document, facts=facts)
 
 
-def _replica(wanted: DesiredReplica, seen: Seen | None, failure: Failure | None) -> ObservedReplica:
+def _replica(
+    wanted: DesiredReplica, seen: ContainerStatus | None, failure: ReplicaFailure | None
+) -> ObservedReplica:
     if failure is not None:
         return ObservedReplica(
             id=wanted.id,
@@ -102,14 +104,16 @@ def _replica(wanted: DesiredReplica, seen: Seen | None, failure: Failure | None)
     )
 
 
-def _starts_by_itself(wanted: DesiredReplica, seen: Seen) -> bool:
+def _starts_by_itself(wanted: DesiredReplica, seen: ContainerStatus) -> bool:
     """A gang of one goes on at once: that it was ready for a moment is no news to anybody."""
     return (
-        seen.phase is Phase.CREATED and wanted.world == 1 and wanted.wish is DesiredReplicaState.RUN
+        seen.phase is ContainerPhase.CREATED
+        and wanted.world == 1
+        and wanted.wish is DesiredReplicaState.RUN
     )
 
 
-def _seen(seen: Seen) -> ObservedReplica:
+def _seen(seen: ContainerStatus) -> ObservedReplica:
     return ObservedReplica(
         id=seen.replica,
         job=seen.job,
@@ -127,7 +131,7 @@ def _seen(seen: Seen) -> ObservedReplica:
     )
 
 
-def _ending(seen: Seen) -> str:
+def _ending(seen: ContainerStatus) -> str:
     if seen.memory_kill:
         return f"rank {seen.rank} was killed: its memory was not enough (exit {seen.exit_code})"
     if seen.exit_code:
@@ -153,7 +157,7 @@ def _gpu(gpu: GpuFacts, busy: Mapping[DeviceKey, str]) -> ObservedGpu:
         pci_bus_id=gpu.pci_bus_id,
         numa_node=gpu.numa_node,
         profiles=tuple(map(observed_profile, gpu.discovered)),
-        busy=busy.get(whole_gpu(gpu.uuid), "")[:128],
+        busy=busy.get(whole_gpu_key(gpu.uuid), "")[:128],
     )
 
 

@@ -12,8 +12,8 @@ from agents.contract.documents import (
     Rendezvous,
 )
 from agents.facts.device_keys import DeviceKey, device_key
-from agents.facts.failures import Failure
-from agents.runtime.base import Phase, Seen
+from agents.facts.failures import ReplicaFailure
+from agents.runtime.base import ContainerPhase, ContainerStatus
 
 MASS_REMOVAL_LEAST = 2
 
@@ -46,7 +46,7 @@ class Fail:
     """The replica cannot go on here; told once, kept until the portal drops the replica."""
 
     replica: str
-    failure: Failure
+    failure: ReplicaFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +67,25 @@ class Known:
     size 0. `may_remove`: this agent has had an answer in its present epoch.
     """
 
-    seen: Mapping[str, Seen]
+    seen: Mapping[str, ContainerStatus]
     fences: Mapping[str, int]
-    failures: Mapping[str, Failure]
+    failures: Mapping[str, ReplicaFailure]
     started: frozenset[str]
     remembered: frozenset[str]
     shipped: frozenset[str]
     devices: Mapping[DeviceKey, str]
     may_remove: bool
     lease_over: bool = False
-    refusals: Mapping[str, Failure] = field(default_factory=dict)
+    refusals: Mapping[str, ReplicaFailure] = field(default_factory=dict)
 
 
 def actions(wanted: tuple[DesiredReplica, ...], known: Known) -> list[Action]:
     """What to do now, in order of replica id."""
     found: list[Action] = []
     if known.lease_over:
-        return [Stop(s.replica, 10) for s in known.seen.values() if s.phase is Phase.RUNNING]
+        return [
+            Stop(s.replica, 10) for s in known.seen.values() if s.phase is ContainerPhase.RUNNING
+        ]
     for replica in sorted(wanted, key=lambda r: r.id):
         action = _wanted(replica, known)
         if action is not None:
@@ -110,28 +112,28 @@ def _wanted(replica: DesiredReplica, known: Known) -> Action | None:
     seen = known.seen.get(replica.id)
     if replica.id in known.failures:
         # It was told as failed, so it must not run either.
-        runs = seen is not None and seen.phase is Phase.RUNNING
+        runs = seen is not None and seen.phase is ContainerPhase.RUNNING
         return Stop(replica.id, replica.grace_seconds) if runs else None
     if replica.fence < known.fences.get(replica.job, 0):
         sentence = f"fence {replica.fence} is older than {known.fences[replica.job]}"
-        return Fail(replica.id, Failure("fence_stale", sentence))
+        return Fail(replica.id, ReplicaFailure("fence_stale", sentence))
     if refusal := known.refusals.get(replica.id):
         return Fail(replica.id, refusal)
     if seen is None:
         return _absent(replica, known)
     if replica.wish is DesiredReplicaState.STOP:
-        if seen.phase is Phase.RUNNING:
+        if seen.phase is ContainerPhase.RUNNING:
             return Stop(replica.id, replica.grace_seconds)
-        if seen.phase is Phase.CREATED:
-            return Fail(replica.id, Failure("never_started", "stopped before it ran"))
+        if seen.phase is ContainerPhase.CREATED:
+            return Fail(replica.id, ReplicaFailure("never_started", "stopped before it ran"))
         return None
-    if replica.wish is DesiredReplicaState.RUN and seen.phase is Phase.CREATED:
+    if replica.wish is DesiredReplicaState.RUN and seen.phase is ContainerPhase.CREATED:
         replica, devices = _met(replica, seen), _devices(replica, known)
         return Start(replica, devices) if replica.rendezvous and devices is not None else None
     return None
 
 
-def _met(replica: DesiredReplica, seen: Seen) -> DesiredReplica:
+def _met(replica: DesiredReplica, seen: ContainerStatus) -> DesiredReplica:
     """A gang of one waits for nobody: it meets itself at the address that it offers."""
     if replica.rendezvous or replica.world > 1 or not seen.port:
         return replica
@@ -141,9 +143,9 @@ def _met(replica: DesiredReplica, seen: Seen) -> DesiredReplica:
 
 def _absent(replica: DesiredReplica, known: Known) -> Action | None:
     if replica.id in known.started:
-        return Fail(replica.id, Failure("vanished", "its container is gone from the node"))
+        return Fail(replica.id, ReplicaFailure("vanished", "its container is gone from the node"))
     if replica.wish is DesiredReplicaState.STOP:
-        return Fail(replica.id, Failure("never_started", "stopped before it ran"))
+        return Fail(replica.id, ReplicaFailure("never_started", "stopped before it ran"))
     devices = _devices(replica, known)
     return Prepare(replica, devices) if devices is not None else None
 
@@ -159,9 +161,9 @@ def _unwanted(ids: set[str], known: Known) -> list[Action]:
     for seen in sorted(known.seen.values(), key=lambda s: s.replica):
         if seen.replica in ids:
             continue
-        if seen.phase is Phase.RUNNING:
+        if seen.phase is ContainerPhase.RUNNING:
             found.append(Stop(seen.replica, 10))
-        elif seen.phase is Phase.CREATED or seen.replica in known.shipped:
+        elif seen.phase is ContainerPhase.CREATED or seen.replica in known.shipped:
             found.append(Remove(seen.replica))
     gone = known.remembered - ids - known.seen.keys()
     return found + [Forget(replica) for replica in sorted(gone)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from agents.facts.device_keys import whole_gpu
+from agents.facts.device_keys import whole_gpu_key
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.mps.limits import clients
 from agents.mps.refusals import Place, Room
@@ -17,7 +17,7 @@ def rooms(
     found: dict[Place, Room] = {}
     for gpu in by_uuid.values():
         most = clients(cuda, gpu.board.compute_capability)
-        found[whole_gpu(gpu.uuid)] = Room(gpu.memory_mib, most)
+        found[whole_gpu_key(gpu.uuid)] = Room(gpu.memory_mib, most)
     for instance in instances:
         board = by_uuid[instance.gpu_uuid].board
         profile = board.profile(instance.profile)

@@ -9,7 +9,7 @@ from pathlib import Path
 from agents.contract.documents import DesiredReplica, Device, SliceKind
 from agents.facts.device_keys import device_key
 from agents.mps.refusals import Place
-from agents.runtime.grants import NOTHING, Grant
+from agents.runtime.grants import NO_GRANT, Grant
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
 
@@ -63,7 +63,7 @@ def grant(root: Path, replica: DesiredReplica, devices: Sequence[str], *, contai
     A client's own limits can only be tighter than the daemon's (MPS guide)."""
     share = share_of(replica)
     if share is None:
-        return NOTHING
+        return NO_GRANT
     home = home_of(root, replica.project, device_key(share))
     threads, memory_mib = per_client(replica, share)
     env = {

@@ -21,7 +21,7 @@ from agents.contract.documents import (
     GpuMode,
 )
 from agents.facts.device_keys import device_key
-from agents.facts.failures import Failure
+from agents.facts.failures import ReplicaFailure
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.mps.capacities import rooms
 from agents.mps.control import ControlCode, ControlFailure
@@ -32,7 +32,7 @@ from agents.mps.record import Holder, Record, load
 from agents.mps.refusals import Place, ShareCode, claims_of, refusals, touch
 from agents.mps.support import UNABLE, Ability
 from agents.nvml.errors import NvmlFailure
-from agents.runtime.base import Phase, RuntimeFailure, Seen
+from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure
 from agents.runtime.grants import Grant
 from agents.state.journal import Journal
 
@@ -49,11 +49,11 @@ class View:
     """What is wanted, what runs, and who was told to have failed, at one moment."""
 
     desired: DesiredDocument
-    seen: Mapping[str, Seen]
+    seen: Mapping[str, ContainerStatus]
     failures: frozenset[str]
 
     def live(self) -> set[str]:
-        return {key for key, seen in self.seen.items() if seen.phase is not Phase.EXITED}
+        return {key for key, seen in self.seen.items() if seen.phase is not ContainerPhase.EXITED}
 
     def kept(self) -> set[str]:
         """Replicas that have their share now, or are about to get a container for it."""
@@ -94,7 +94,7 @@ class Shares:
         started: frozenset[str],
         gpus: Iterable[GpuFacts],
         instances: Iterable[InstanceFacts],
-    ) -> dict[str, Failure]:
+    ) -> dict[str, ReplicaFailure]:
         """Replicas that this node will not run, because of shares. `started`: ran before."""
         gpus, replicas, kept, live = list(gpus), view.desired.replicas, view.kept(), view.live()
         standing = [c for d in self._daemons.values() for c in d.record.claims()]
@@ -114,7 +114,7 @@ class Shares:
             _modes(gpus, view.desired),
             self.ability.unable,
         )
-        return {key: Failure(str(r.code), r.sentence) for key, r in found.items()}
+        return {key: ReplicaFailure(str(r.code), r.sentence) for key, r in found.items()}
 
     def give(
         self, replica: DesiredReplica, devices: Sequence[str], view: View, journal: Journal
@@ -214,7 +214,7 @@ class Shares:
         gpu = {"gpu": daemon.record.place[0]}
         for replica in left:
             if seen := view.seen.get(replica):
-                journal.event(
+                journal.record_event(
                     EventType.SHARE_AT_RISK, sentence, replica=replica, fence=seen.fence, data=gpu
                 )
 
@@ -231,16 +231,16 @@ class Shares:
 
     def _ensure(self, daemon: Daemon, threads: int, memory_mib: int, journal: Journal) -> None:
         what = f"mps daemon {daemon.home.key} of {daemon.record.device} for {threads} %"
-        intent = journal.intend(what)
+        intent = journal.record_intent(what)
         daemon.ensure(threads, memory_mib)
-        journal.done(intent)
+        journal.complete_intent(intent)
 
     def _end(self, daemon: Daemon, journal: Journal) -> None:
-        intent = journal.intend(f"mps end {daemon.home.key} of {daemon.record.device}")
+        intent = journal.record_intent(f"mps end {daemon.home.key} of {daemon.record.device}")
         daemon.end(GRACE_SECONDS)
         key = daemon.home.key
         self._daemons = {k: other for k, other in self._daemons.items() if k != key}
-        journal.done(intent)
+        journal.complete_intent(intent)
 
     def _daemon(self, home: Home, record: Record) -> Daemon:
         found = Daemon(home, record, self.ability.program, contained=self.ability.contained)

@@ -2,7 +2,7 @@
 
 import pynvml
 
-from agents.nvml.errors import told
+from agents.nvml.errors import nvml_errors
 
 
 def set_exclusive(uuid: str, *, on: bool) -> None:
@@ -11,12 +11,12 @@ def set_exclusive(uuid: str, *, on: bool) -> None:
     On a GPU in MIG mode only its instances take a mode, so `uuid` names one (nvml.h). Needs root.
     Raises NvmlFailure."""
     mode = pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS if on else pynvml.NVML_COMPUTEMODE_DEFAULT
-    with told(f"compute mode of {uuid}"):
+    with nvml_errors(f"compute mode of {uuid}"):
         pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), mode)
 
 
 def is_exclusive(uuid: str) -> bool:
     """Whether one process holds the device. Raises NvmlFailure."""
-    with told(f"compute mode of {uuid}"):
+    with nvml_errors(f"compute mode of {uuid}"):
         mode = pynvml.nvmlDeviceGetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     return bool(mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)

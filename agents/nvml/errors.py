@@ -53,9 +53,9 @@ def code_of(status: int) -> NvmlCode:
 
 
 @contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
+def nvml_errors(action: str) -> Iterator[None]:
     """Raises NvmlFailure where NVML refuses what is done inside; `what` begins its sentence."""
     try:
         yield
     except pynvml.NVMLError as error:
-        raise NvmlFailure(code_of(error.value), f"{what}: {error}") from error
+        raise NvmlFailure(code_of(error.value), f"{action}: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any
 import pynvml
 
 from agents.contract.telemetry import MissingReason
-from agents.nvml.errors import NvmlCode, NvmlFailure, told
+from agents.nvml.errors import NvmlCode, NvmlFailure, nvml_errors
 
 METRICS = {
     "active_percent": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
@@ -22,12 +22,12 @@ NO_COUNTERS = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound)
 
 # The GPU's UUID, the GPU instance's id or None, and the UUID of what is measured.
 Key = tuple[str, int | None, str]
-Answer = dict[str, int | MissingReason]
+MetricValues = dict[str, int | MissingReason]
 
 
-def lacks_counters(gpu: object) -> MissingReason | None:
+def missing_counters(gpu: object) -> MissingReason | None:
     """Why this GPU has no GPM; None where it has. Raises NvmlFailure."""
-    with told("GPM support"):
+    with nvml_errors("GPM support"):
         try:
             if pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
                 return None
@@ -37,22 +37,22 @@ def lacks_counters(gpu: object) -> MissingReason | None:
     return MissingReason.ARCHITECTURE if older else MissingReason.NOT_SUPPORTED
 
 
-def all_missing(why: MissingReason) -> Answer:
+def all_missing(why: MissingReason) -> MetricValues:
     return dict.fromkeys(METRICS, why)
 
 
-class Activity:
+class GpmActivity:
     """The samples of one session. `sweep` after each look, `close` before the session ends."""
 
     def __init__(self) -> None:
         self._before: dict[Key, Any] = {}
         self._asked: set[Key] = set()
 
-    def of_gpu(self, gpu: object, uuid: str) -> Answer:
+    def of_gpu(self, gpu: object, uuid: str) -> MetricValues:
         """Of a GPU that is not in MIG mode."""
         return self._since((uuid, None, uuid), lambda s: pynvml.nvmlGpmSampleGet(gpu, s))
 
-    def of_instance(self, gpu: object, gpu_uuid: str, instance: int, uuid: str) -> Answer:
+    def of_instance(self, gpu: object, gpu_uuid: str, instance: int, uuid: str) -> MetricValues:
         """Of the MIG device `uuid`. One made anew has another UUID, and begins anew."""
         return self._since(
             (gpu_uuid, instance, uuid), lambda s: pynvml.nvmlGpmMigSampleGet(gpu, instance, s)
@@ -68,7 +68,7 @@ class Activity:
         self._asked.clear()
         self.sweep()
 
-    def _since(self, key: Key, take: Callable[[Any], Any]) -> Answer:
+    def _since(self, key: Key, take: Callable[[Any], Any]) -> MetricValues:
         """In percent of the time since the last look at the same thing, or why not."""
         self._asked.add(key)
         before = self._before.pop(key, None)
@@ -77,13 +77,13 @@ class Activity:
             self._before[key] = now
             return self._means(before, now) if before else all_missing(MissingReason.FIRST_SAMPLE)
         except NvmlFailure as failure:
-            return all_missing(why(failure))
+            return all_missing(missing_reason(failure))
         finally:
             if before:
                 self._free(before)
 
     def _sample(self, take: Callable[[Any], Any]) -> Any:
-        with told("GPM sample"):
+        with nvml_errors("GPM sample"):
             sample = pynvml.nvmlGpmSampleAlloc()
             try:
                 take(sample)
@@ -92,23 +92,23 @@ class Activity:
                 raise
             return sample
 
-    def _means(self, before: Any, now: Any) -> Answer:
+    def _means(self, before: Any, now: Any) -> MetricValues:
         asked = pynvml.c_nvmlGpmMetricsGet_t()
         asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         asked.numMetrics = len(METRICS)
         for slot, number in zip(asked.metrics, METRICS.values(), strict=False):
             slot.metricId = number
         asked.sample1, asked.sample2 = before, now
-        with told("GPM metrics"):
+        with nvml_errors("GPM metrics"):
             pynvml.nvmlGpmMetricsGet(asked)
         return {n: _percent(slot) for n, slot in zip(METRICS, asked.metrics, strict=False)}
 
     def _free(self, sample: Any) -> None:
-        with contextlib.suppress(NvmlFailure), told("freeing a GPM sample"):
+        with contextlib.suppress(NvmlFailure), nvml_errors("freeing a GPM sample"):
             pynvml.nvmlGpmSampleFree(sample)
 
 
-def why(failure: NvmlFailure) -> MissingReason:
+def missing_reason(failure: NvmlFailure) -> MissingReason:
     """What a refusal says of a number that was asked for."""
     if failure.code is NvmlCode.NOT_SUPPORTED:
         return MissingReason.NOT_SUPPORTED

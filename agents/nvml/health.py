@@ -7,10 +7,10 @@ from typing import Any
 
 import pynvml
 
-from agents.facts.gpu_health import EventKind, Heard, Reads
+from agents.facts.gpu_health import DriverEvent, EventKind, HealthReadings
 from agents.facts.gpus import GpuFacts
-from agents.nvml.errors import NvmlCode, NvmlFailure, told
-from agents.nvml.session import text
+from agents.nvml.errors import NvmlCode, NvmlFailure, nvml_errors
+from agents.nvml.session import as_text
 
 KINDS = {
     pynvml.nvmlEventTypeXidCriticalError: EventKind.XID,
@@ -34,14 +34,14 @@ class EventSet:
     """
 
     def __init__(self) -> None:
-        with told("event set"):
+        with nvml_errors("event set"):
             self._set = pynvml.nvmlEventSetCreate()
         self._uuids: dict[int, str] = {}
         try:
-            with told("count of GPUs"):
+            with nvml_errors("count of GPUs"):
                 count = pynvml.nvmlDeviceGetCount()
         except NvmlFailure:
-            self.free()
+            self.close()
             raise
         for index in range(count):
             with contextlib.suppress(NvmlFailure):
@@ -52,12 +52,12 @@ class EventSet:
         """UUIDs of the GPUs that are listened to."""
         return frozenset(self._uuids.values())
 
-    def wait(self, milliseconds: int) -> Heard | None:
+    def wait(self, milliseconds: int) -> DriverEvent | None:
         """The next event; None after the time, or where it is of no kind that counts.
 
         Raises NvmlFailure, GPU_LOST among its codes: then no event comes from this set any more.
         """
-        with told("waiting for events"):
+        with nvml_errors("waiting for events"):
             try:
                 data = pynvml.nvmlEventSetWait_v2(self._set, milliseconds)
             except pynvml.NVMLError_Timeout:
@@ -65,7 +65,7 @@ class EventSet:
         kind, uuid = KINDS.get(data.eventType), self._uuids.get(_address(data.device))
         if kind is None or uuid is None:
             return None
-        return Heard(
+        return DriverEvent(
             gpu_uuid=uuid,
             kind=kind,
             xid=data.eventData if kind is EventKind.XID else 0,
@@ -73,49 +73,49 @@ class EventSet:
             compute_instance=_instance(data.computeInstanceId),
         )
 
-    def free(self) -> None:
-        with told("freeing the event set"):
+    def close(self) -> None:
+        with nvml_errors("freeing the event set"):
             pynvml.nvmlEventSetFree(self._set)
 
     def _register(self, index: int) -> None:
         """The UUID is kept by handle: a GPU that is lost can still be named, but not asked."""
-        with told(f"events of GPU {index}"):
+        with nvml_errors(f"events of GPU {index}"):
             gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
             wanted = sum(KINDS) & pynvml.nvmlDeviceGetSupportedEventTypes(gpu)
             if not wanted:
                 return
-            uuid = text(pynvml.nvmlDeviceGetUUID(gpu))
+            uuid = as_text(pynvml.nvmlDeviceGetUUID(gpu))
             pynvml.nvmlDeviceRegisterEvents(gpu, wanted, self._set)
         self._uuids[_address(gpu)] = uuid
 
 
-def read_health(gpu: GpuFacts) -> Reads | None:
+def read_health(gpu: GpuFacts) -> HealthReadings | None:
     """What NVML tells of this GPU now; None where it is no longer there.
 
     Asked by its place on the bus: to find a UUID, NVML looks at every GPU, and answers that one is
     lost when any of them is (nvml.h). That it is lost, or that the driver is silent, is an answer.
     """
     try:
-        with told(f"health of {gpu.uuid}"):
+        with nvml_errors(f"health of {gpu.uuid}"):
             handle = pynvml.nvmlDeviceGetHandleByPciBusId(gpu.pci_bus_id)
-            is_it = text(pynvml.nvmlDeviceGetUUID(handle)) == gpu.uuid
+            is_it = as_text(pynvml.nvmlDeviceGetUUID(handle)) == gpu.uuid
             return _reads(handle) if is_it else None
     except NvmlFailure as failure:
         if failure.code is NvmlCode.NOT_FOUND:
             return None
         if failure.code is NvmlCode.GPU_LOST:
-            return Reads(lost=True)
-        return Reads(unanswered=str(failure.__cause__ or failure))
+            return HealthReadings(is_lost=True)
+        return HealthReadings(driver_error=str(failure.__cause__ or failure))
 
 
-def _reads(gpu: object) -> Reads:
+def _reads(gpu: object) -> HealthReadings:
     rows = _asked(lambda: pynvml.nvmlDeviceGetRemappedRows(gpu))
     errors = _asked(
         lambda: pynvml.nvmlDeviceGetTotalEccErrors(
             gpu, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
         )
     )
-    return Reads(
+    return HealthReadings(
         remap_pending=bool(rows[2]) if rows else None,
         remap_failed=bool(rows[3]) if rows else None,
         uncorrected_errors=errors,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pynvml
 
-from agents.nvml.errors import told
+from agents.nvml.errors import nvml_errors
 
 # nvml.h: no instance is meant.
 NO_INSTANCE = 0xFFFFFFFF
@@ -20,21 +20,21 @@ LISTS: tuple[Callable[[object], list[Any]], ...] = (
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Client:
+class GpuProcess:
     """A process with a context on the GPU; `gpu_instance` is -1 where it is on no instance."""
 
     pid: int
     gpu_instance: int = -1
 
 
-def clients(gpu_uuid: str) -> list[Client]:
+def gpu_processes(gpu_uuid: str) -> list[GpuProcess]:
     """Every process that NVML lists, by pid; only root is told of all. Raises NvmlFailure."""
-    found: set[Client] = set()
-    with told(f"processes of {gpu_uuid}"):
+    found: set[GpuProcess] = set()
+    with nvml_errors(f"processes of {gpu_uuid}"):
         gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
         for listed in LISTS:
             try:
-                found |= {Client(p.pid, _instance(p.gpuInstanceId)) for p in listed(gpu)}
+                found |= {GpuProcess(p.pid, _instance(p.gpuInstanceId)) for p in listed(gpu)}
             except SILENT:
                 continue
     return sorted(found)
@@ -42,7 +42,7 @@ def clients(gpu_uuid: str) -> list[Client]:
 
 def minor_number(gpu_uuid: str) -> int:
     """N of the GPU's file /dev/nvidiaN, which is not its index. Raises NvmlFailure."""
-    with told(f"minor number of {gpu_uuid}"):
+    with nvml_errors(f"minor number of {gpu_uuid}"):
         gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
         return int(pynvml.nvmlDeviceGetMinorNumber(gpu))
 
@@ -50,7 +50,7 @@ def minor_number(gpu_uuid: str) -> int:
 def is_passed_through(gpu_uuid: str) -> bool:
     """Whether this machine is virtual and was handed the GPU: then a reset may be refused, and only
     a reboot helps (gpu-operator #668 and #1606). Raises NvmlFailure."""
-    with told(f"virtualization of {gpu_uuid}"):
+    with nvml_errors(f"virtualization of {gpu_uuid}"):
         gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
         try:
             mode = pynvml.nvmlDeviceGetVirtualizationMode(gpu)

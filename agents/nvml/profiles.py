@@ -8,25 +8,25 @@ import pynvml
 
 from agents.contract.boards import Profile, board_named
 from agents.facts.gpus import GpuFacts, ProfileFacts
-from agents.nvml.errors import told
-from agents.nvml.session import text
+from agents.nvml.errors import nvml_errors
+from agents.nvml.session import as_text
 
 
 def read_profiles(gpu_uuid: str) -> list[ProfileFacts]:
     """By query index, media variants among them. Empty where the driver has none to tell: a board
     without MIG, and on Ampere while MIG is off. Raises NvmlFailure."""
-    with told(f"MIG profiles of {gpu_uuid}"):
+    with nvml_errors(f"MIG profiles of {gpu_uuid}"):
         return list(_profiles(pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)))
 
 
-class Discovery:
+class ProfileDiscovery:
     """Profiles of boards that the table lacks, asked until the driver tells them, then kept: they
     belong to the board. On Ampere it tells them only while MIG is on."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Profile, ...]] = {}
 
-    def of(self, gpus: list[GpuFacts]) -> list[GpuFacts]:
+    def with_profiles(self, gpus: list[GpuFacts]) -> list[GpuFacts]:
         """`gpus`, each unknown board with what its driver tells. Raises NvmlFailure."""
         return [self._discovered(gpu) if self._is_strange(gpu) else gpu for gpu in gpus]
 
@@ -69,7 +69,7 @@ def _profiles(gpu: object) -> Iterator[ProfileFacts]:
         yield ProfileFacts(
             id=info.id,
             query_index=query,
-            name=text(info.name).removeprefix("MIG "),
+            name=as_text(info.name).removeprefix("MIG "),
             compute_slices=info.sliceCount,
             memory_mib=info.memorySizeMB,
             multiprocessors=info.multiprocessorCount,

@@ -10,8 +10,8 @@ from ctypes import byref, c_uint
 
 import pynvml
 
-from agents.facts.gpus import GpuFacts, InstanceFacts, Versions
-from agents.nvml.errors import NvmlCode, NvmlFailure, code_of, told
+from agents.facts.gpus import DriverVersions, GpuFacts, InstanceFacts
+from agents.nvml.errors import NvmlCode, NvmlFailure, code_of, nvml_errors
 
 MIB = 1 << 20
 
@@ -20,26 +20,26 @@ class Nvml:
     """A session with the driver. NVML is thread-safe; changes of partitions are serialised here."""
 
     def __init__(self) -> None:
-        with told("NVML does not start"):
+        with nvml_errors("NVML does not start"):
             pynvml.nvmlInit()
         self._partitioning = threading.Lock()
 
     def close(self) -> None:
-        with told("NVML does not stop"):
+        with nvml_errors("NVML does not stop"):
             pynvml.nvmlShutdown()
 
-    def versions(self) -> Versions:
-        with told("versions"):
+    def versions(self) -> DriverVersions:
+        with nvml_errors("versions"):
             cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
-            return Versions(
-                driver=text(pynvml.nvmlSystemGetDriverVersion()),
-                nvml=text(pynvml.nvmlSystemGetNVMLVersion()),
+            return DriverVersions(
+                driver=as_text(pynvml.nvmlSystemGetDriverVersion()),
+                nvml=as_text(pynvml.nvmlSystemGetNVMLVersion()),
                 cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
             )
 
     def devices(self) -> list[GpuFacts]:
         """All GPUs by index. One that fell off the bus while it was read is left out."""
-        with told("count of GPUs"):
+        with nvml_errors("count of GPUs"):
             count = pynvml.nvmlDeviceGetCount()
         found = []
         for index in range(count):
@@ -50,7 +50,7 @@ class Nvml:
     def instances(self, gpu_uuid: str) -> list[InstanceFacts]:
         """GPU instances first, then their compute instances: a GPU instance without one is not
         among the MIG devices, but holds its slices. Empty where MIG is off."""
-        with told(f"MIG instances of {gpu_uuid}"):
+        with nvml_errors(f"MIG instances of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             if not _mig_mode(gpu)[0]:
                 return []
@@ -69,7 +69,10 @@ class Nvml:
         Where the second fails, the first is taken back.
         """
         place = pynvml.c_nvmlGpuInstancePlacement_t(start, size)
-        with self._partitioning, told(f"making profile {profile_id} at {start} of {gpu_uuid}"):
+        with (
+            self._partitioning,
+            nvml_errors(f"making profile {profile_id} at {start} of {gpu_uuid}"),
+        ):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             made = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile_id, byref(place))
             try:
@@ -81,13 +84,13 @@ class Nvml:
 
     def complete_instance(self, gpu_uuid: str, instance_id: int) -> None:
         """Give a half-made GPU instance its compute instance."""
-        with self._partitioning, told(f"completing instance {instance_id} of {gpu_uuid}"):
+        with self._partitioning, nvml_errors(f"completing instance {instance_id} of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             self._complete(pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id))
 
     def destroy_instance(self, gpu_uuid: str, instance_id: int) -> None:
         """Compute instances, then the GPU instance. Raises IN_USE while a program holds it."""
-        with self._partitioning, told(f"deleting instance {instance_id} of {gpu_uuid}"):
+        with self._partitioning, nvml_errors(f"deleting instance {instance_id} of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id)
             for compute in self._compute_instances(instance):
@@ -99,7 +102,7 @@ class Nvml:
 
         The call itself succeeds even when nothing changed: its status and the mode are read.
         """
-        with self._partitioning, told(f"MIG mode of {gpu_uuid}"):
+        with self._partitioning, nvml_errors(f"MIG mode of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             status = pynvml.nvmlDeviceSetMigMode(gpu, int(on))
             # Handles and minor numbers may have changed.
@@ -112,15 +115,15 @@ class Nvml:
         raise NvmlFailure(code, f"MIG of {gpu_uuid} is not {'on' if on else 'off'} yet: {code}")
 
     def _device(self, index: int) -> GpuFacts:
-        with told(f"GPU {index}"):
+        with nvml_errors(f"GPU {index}"):
             gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
             current, pending = _mig_mode(gpu)
             return GpuFacts(
                 index=index,
-                uuid=text(pynvml.nvmlDeviceGetUUID(gpu)),
-                product_name=text(pynvml.nvmlDeviceGetName(gpu)),
+                uuid=as_text(pynvml.nvmlDeviceGetUUID(gpu)),
+                product_name=as_text(pynvml.nvmlDeviceGetName(gpu)),
                 memory_mib=pynvml.nvmlDeviceGetMemoryInfo(gpu).total // MIB,
-                pci_bus_id=text(pynvml.nvmlDeviceGetPciInfo(gpu).busId),
+                pci_bus_id=as_text(pynvml.nvmlDeviceGetPciInfo(gpu).busId),
                 numa_node=_numa_node(gpu),
                 mig_current=current,
                 mig_pending=pending,
@@ -133,7 +136,7 @@ class Nvml:
                 info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, query)
             except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
                 continue
-            yield info.id, text(info.name).removeprefix("MIG "), info.instanceCount
+            yield info.id, as_text(info.name).removeprefix("MIG "), info.instanceCount
 
     def _profile(self, gpu: object, profile_id: int) -> tuple[int, str, int]:
         return next(p for p in self._profiles(gpu) if p[0] == profile_id)
@@ -175,7 +178,7 @@ class Nvml:
         uuid = ""
         if computes:
             device = pynvml.nvmlComputeInstanceGetInfo(computes[0]).device
-            uuid = text(pynvml.nvmlDeviceGetUUID(device))
+            uuid = as_text(pynvml.nvmlDeviceGetUUID(device))
         place = info.placement
         return InstanceFacts(
             gpu_uuid, info.id, profile[0], profile[1], place.start, place.size, uuid
@@ -200,5 +203,5 @@ def _numa_node(gpu: object) -> int | None:
     return (word & -word).bit_length() - 1 if word else None
 
 
-def text(value: str | bytes) -> str:
+def as_text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value

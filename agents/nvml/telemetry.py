@@ -12,13 +12,13 @@ from typing import Any
 import pynvml
 
 from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
-from agents.nvml.errors import NvmlFailure, told
-from agents.nvml.gpm import Activity, Answer, all_missing, lacks_counters, why
-from agents.nvml.session import MIB, text
+from agents.nvml.errors import NvmlFailure, nvml_errors
+from agents.nvml.gpm import GpmActivity, MetricValues, all_missing, missing_counters, missing_reason
+from agents.nvml.session import MIB, as_text
 
 # nvmlFieldValue_t.scopeId for all NVLinks of a GPU together (nvml.h, fields 138 and 139).
 ALL_LINKS = 0xFFFFFFFF
-MOST_LINKS = pynvml.NVML_NVLINK_MAX_LINKS
+MAX_LINKS = pynvml.NVML_NVLINK_MAX_LINKS
 # By name: the field that counts all links together in KiB, and the one of each link in bytes.
 LINK_FIELDS = {
     "nvlink_sent_kib": (
@@ -43,7 +43,7 @@ class _Sheet:
     numbers: dict[str, int] = field(default_factory=dict)
     missing: dict[str, MissingReason] = field(default_factory=dict)
 
-    def put(self, answers: Answer) -> None:
+    def put(self, answers: MetricValues) -> None:
         for name, answer in answers.items():
             if isinstance(answer, MissingReason):
                 self.missing[name] = answer
@@ -55,10 +55,10 @@ class _Sheet:
     ) -> None:
         """`unsupported` is what NOT_SUPPORTED means here, where it means more than that."""
         try:
-            with told(name):
+            with nvml_errors(name):
                 self.numbers[name] = _known(question)
         except NvmlFailure as failure:
-            reason = why(failure)
+            reason = missing_reason(failure)
             self.missing[name] = (
                 (unsupported or reason) if reason is MissingReason.NOT_SUPPORTED else reason
             )
@@ -72,18 +72,18 @@ class Sensors:
     """A session of its own, so that whoever samples can end it without the others noticing."""
 
     def __init__(self) -> None:
-        with told("NVML does not start"):
+        with nvml_errors("NVML does not start"):
             pynvml.nvmlInit()
-        self._activity = Activity()
+        self._activity = GpmActivity()
 
     def close(self) -> None:
         self._activity.close()
-        with told("NVML does not stop"):
+        with nvml_errors("NVML does not stop"):
             pynvml.nvmlShutdown()
 
-    def look(self) -> tuple[GpuSample, ...]:
+    def sample(self) -> tuple[GpuSample, ...]:
         """A sample of every GPU that answers, by index. Raises NvmlFailure where none can."""
-        with told("count of GPUs"):
+        with nvml_errors("count of GPUs"):
             count = pynvml.nvmlDeviceGetCount()
         found = []
         for index in range(count):
@@ -93,11 +93,11 @@ class Sensors:
         return tuple(found)
 
     def _gpu(self, index: int) -> GpuSample:
-        with told(f"GPU {index}"):
+        with nvml_errors(f"GPU {index}"):
             gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = text(pynvml.nvmlDeviceGetUUID(gpu))
+            uuid = as_text(pynvml.nvmlDeviceGetUUID(gpu))
             is_mig = _is_mig(gpu)
-        lacks = lacks_counters(gpu)
+        lacks = missing_counters(gpu)
         sheet = _Sheet()
         _memory(sheet, gpu)
         _sensors(sheet, gpu, is_mig=is_mig)
@@ -113,7 +113,7 @@ class Sensors:
         self, gpu: object, gpu_uuid: str, lacks: MissingReason | None
     ) -> Iterator[SliceSample]:
         """MIG devices by index; an index without one is a hole, not the end."""
-        with told(f"MIG devices of {gpu_uuid}"):
+        with nvml_errors(f"MIG devices of {gpu_uuid}"):
             most = pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
         for index in range(most):
             with contextlib.suppress(NvmlFailure):
@@ -122,11 +122,11 @@ class Sensors:
     def _slice(
         self, gpu: object, gpu_uuid: str, index: int, lacks: MissingReason | None
     ) -> SliceSample:
-        with told(f"MIG device {index} of {gpu_uuid}"):
+        with nvml_errors(f"MIG device {index} of {gpu_uuid}"):
             device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
-            uuid = text(pynvml.nvmlDeviceGetUUID(device))
+            uuid = as_text(pynvml.nvmlDeviceGetUUID(device))
             instance = int(pynvml.nvmlDeviceGetGpuInstanceId(device))
-            profile = text(pynvml.nvmlDeviceGetName(device)).rpartition("MIG ")[2]
+            profile = as_text(pynvml.nvmlDeviceGetName(device)).rpartition("MIG ")[2]
         sheet = _Sheet()
         _memory(sheet, device)
         if lacks:
@@ -145,13 +145,13 @@ class Sensors:
 def _memory(sheet: _Sheet, device: Any) -> None:
     """Without what the driver keeps for itself, where it tells that apart (version 2)."""
     try:
-        with told("memory"):
+        with nvml_errors("memory"):
             try:
                 info = pynvml.nvmlDeviceGetMemoryInfo(device, version=pynvml.nvmlMemory_v2)
             except (*TOO_OLD, pynvml.NVMLError_NotSupported):
                 info = pynvml.nvmlDeviceGetMemoryInfo(device)
     except NvmlFailure as failure:
-        sheet.put(dict.fromkeys(("memory_used_mib", "memory_total_mib"), why(failure)))
+        sheet.put(dict.fromkeys(("memory_used_mib", "memory_total_mib"), missing_reason(failure)))
         return
     sheet.put({"memory_used_mib": info.used // MIB, "memory_total_mib": info.total // MIB})
 
@@ -190,7 +190,7 @@ def _over_links(gpu: Any, together: int, each: int) -> int:
     try:
         return _field(gpu, together, ALL_LINKS)
     except pynvml.NVMLError_NotSupported:
-        asked = [(each, link) for link in range(MOST_LINKS)]
+        asked = [(each, link) for link in range(MAX_LINKS)]
         values = pynvml.nvmlDeviceGetFieldValues(gpu, asked)
         told_links = [_number(v) for v in values if v.nvmlReturn == pynvml.NVML_SUCCESS]
         if not told_links:

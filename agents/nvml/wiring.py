@@ -11,38 +11,38 @@ from uuid import UUID
 import pynvml
 
 from agents.facts.wiring import (
-    P2P,
-    Access,
-    Fabric,
     FabricState,
+    GpuPath,
     GpuWiring,
-    Level,
+    LinkPeer,
     NvLink,
-    Path,
-    Remote,
+    NvlinkFabric,
+    PathLevel,
+    PeerAccess,
+    PeerStatus,
 )
-from agents.nvml.errors import told
-from agents.nvml.session import Nvml, text
+from agents.nvml.errors import nvml_errors
+from agents.nvml.session import Nvml, as_text
 
 LEVELS = {
-    pynvml.NVML_TOPOLOGY_INTERNAL: Level.INTERNAL,
-    pynvml.NVML_TOPOLOGY_SINGLE: Level.SINGLE_SWITCH,
-    pynvml.NVML_TOPOLOGY_MULTIPLE: Level.SEVERAL_SWITCHES,
-    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: Level.HOST_BRIDGE,
-    pynvml.NVML_TOPOLOGY_NODE: Level.NUMA_NODE,
-    pynvml.NVML_TOPOLOGY_SYSTEM: Level.SYSTEM,
+    pynvml.NVML_TOPOLOGY_INTERNAL: PathLevel.INTERNAL,
+    pynvml.NVML_TOPOLOGY_SINGLE: PathLevel.SINGLE_SWITCH,
+    pynvml.NVML_TOPOLOGY_MULTIPLE: PathLevel.SEVERAL_SWITCHES,
+    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: PathLevel.HOST_BRIDGE,
+    pynvml.NVML_TOPOLOGY_NODE: PathLevel.NUMA_NODE,
+    pynvml.NVML_TOPOLOGY_SYSTEM: PathLevel.SYSTEM,
 }
 STATUSES = {
-    pynvml.NVML_P2P_STATUS_OK: P2P.OK,
-    pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED: P2P.CHIPSET_NOT_SUPPORTED,
-    pynvml.NVML_P2P_STATUS_GPU_NOT_SUPPORTED: P2P.GPU_NOT_SUPPORTED,
-    pynvml.NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED: P2P.TOPOLOGY_NOT_SUPPORTED,
-    pynvml.NVML_P2P_STATUS_DISABLED_BY_REGKEY: P2P.DISABLED_BY_REGISTRY,
-    pynvml.NVML_P2P_STATUS_NOT_SUPPORTED: P2P.NOT_SUPPORTED,
+    pynvml.NVML_P2P_STATUS_OK: PeerStatus.OK,
+    pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED: PeerStatus.CHIPSET_NOT_SUPPORTED,
+    pynvml.NVML_P2P_STATUS_GPU_NOT_SUPPORTED: PeerStatus.GPU_NOT_SUPPORTED,
+    pynvml.NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED: PeerStatus.TOPOLOGY_NOT_SUPPORTED,
+    pynvml.NVML_P2P_STATUS_DISABLED_BY_REGKEY: PeerStatus.DISABLED_BY_REGISTRY,
+    pynvml.NVML_P2P_STATUS_NOT_SUPPORTED: PeerStatus.NOT_SUPPORTED,
 }
 REMOTES = {
-    pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: Remote.GPU,
-    pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: Remote.SWITCH,
+    pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: LinkPeer.GPU,
+    pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: LinkPeer.SWITCH,
 }
 # nvmlNvlinkVersion_t of nvml.h: the numbers are not the generations.
 GENERATIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
@@ -72,12 +72,12 @@ UNTOLD = (
 )
 
 
-def read_wiring(nvml: Nvml) -> tuple[tuple[GpuWiring, ...], dict[tuple[int, int], Path]]:
+def read_wiring(nvml: Nvml) -> tuple[tuple[GpuWiring, ...], dict[tuple[int, int], GpuPath]]:
     """All GPUs that answer, and the path between every two of them by (lower, higher) index.
 
     Raises NvmlFailure."""
     facts = nvml.devices()
-    with told("topology"):
+    with nvml_errors("topology"):
         handles = {f.index: pynvml.nvmlDeviceGetHandleByUUID(f.uuid) for f in facts}
         gpus = tuple(_wiring(f.index, f.uuid, f.pci_bus_id, handles[f.index]) for f in facts)
         paths = {
@@ -104,7 +104,7 @@ def _wiring(index: int, uuid: str, pci_bus_id: str, gpu: object) -> GpuWiring:
     )
 
 
-def _fabric(gpu: object) -> Fabric | None:
+def _fabric(gpu: object) -> NvlinkFabric | None:
     """By nvml.h `status` says how it ended, and counts once the state is COMPLETED."""
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
     if _ask(pynvml.nvmlDeviceGetGpuFabricInfoV, gpu, pynvml.byref(info)) is None:
@@ -113,7 +113,7 @@ def _fabric(gpu: object) -> Fabric | None:
     if state is FabricState.COMPLETED and info.status != pynvml.NVML_SUCCESS:
         state = FabricState.FAILED
     cluster = UUID(bytes=bytes(info.clusterUuid))
-    return Fabric(state, str(cluster) if cluster.int else "", info.cliqueId)
+    return NvlinkFabric(state, str(cluster) if cluster.int else "", info.cliqueId)
 
 
 def _links(gpu: object) -> tuple[NvLink, ...]:
@@ -125,20 +125,20 @@ def _links(gpu: object) -> tuple[NvLink, ...]:
 def _link(gpu: object, number: int) -> NvLink:
     version = _ask(pynvml.nvmlDeviceGetNvLinkVersion, gpu, number)
     remote = REMOTES.get(
-        _ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, gpu, number), Remote.OTHER
+        _ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, gpu, number), LinkPeer.OTHER
     )
     pci = _ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, gpu, number)
-    bus_id = text(pci.busId).upper() if pci is not None else ""
+    bus_id = as_text(pci.busId).upper() if pci is not None else ""
     return NvLink(number, GENERATIONS.get(version, ""), remote, bus_id)
 
 
-def _path(one: object, other: object) -> Path:
+def _path(one: object, other: object) -> GpuPath:
     level = LEVELS.get(_ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other))
     read, write, nvlink, atomics = (
-        STATUSES.get(_ask(pynvml.nvmlDeviceGetP2PStatus, one, other, cap), P2P.UNKNOWN)
+        STATUSES.get(_ask(pynvml.nvmlDeviceGetP2PStatus, one, other, cap), PeerStatus.UNKNOWN)
         for cap in CAPS
     )
-    return Path(level, Access(read, write, nvlink, atomics))
+    return GpuPath(level, PeerAccess(read, write, nvlink, atomics))
 
 
 def _ask(call: Callable[..., Any], *arguments: object) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from agents.facts.partitions import Problem
+from agents.facts.partitions import PartitionProblem
 
 # Our choice: an exporter that lets go at once is met at once, one that stays costs a call in 20 s.
 FIRST_PAUSE_SECONDS = 1.0
@@ -28,7 +28,7 @@ class News(StrEnum):
 class _Streak:
     """Tries that failed one after the other."""
 
-    problem: Problem
+    problem: PartitionProblem
     since: float
     next_try: float
     pause: float = FIRST_PAUSE_SECONDS
@@ -47,7 +47,9 @@ class Patience:
         streak = self._streaks.get(subject)
         return streak is None or self._now() >= streak.next_try
 
-    def failed(self, subject: str, problem: Problem, *, for_a_person: bool = False) -> News:
+    def failed(
+        self, subject: str, problem: PartitionProblem, *, for_a_person: bool = False
+    ) -> News:
         """Pauses double up to the longest one. `for_a_person`: only somebody's hand mends it, so
         it is tried slowly from the first, and is no quarantine."""
         now, before = self._now(), self._streaks.get(subject)
@@ -97,7 +99,7 @@ class Patience:
         """The streaks of an agent before this one; each is tried at once."""
         for known in memory:
             self._streaks[known["subject"]] = _Streak(
-                Problem(**known["problem"]),
+                PartitionProblem(**known["problem"]),
                 since=known["since"],
                 next_try=self._now(),
                 quarantined=known["quarantined"],
@@ -106,7 +108,7 @@ class Patience:
     def failing(self) -> frozenset[str]:
         return frozenset(self._streaks)
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[PartitionProblem]:
         """Why each of them fails, in order of its beginning."""
         return [
             _quarantine(streak.problem) if streak.quarantined else streak.problem
@@ -114,7 +116,7 @@ class Patience:
         ]
 
 
-def _quarantine(problem: Problem) -> Problem:
+def _quarantine(problem: PartitionProblem) -> PartitionProblem:
     minutes = int(QUARANTINE_SECONDS) // 60
     sentence = f"quarantined: refused for more than {minutes} minutes. {problem.sentence}"
     return replace(problem, code="quarantined", sentence=sentence)

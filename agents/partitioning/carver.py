@@ -10,17 +10,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.calls import EventType
 from agents.contract.documents import DesiredDocument
-from agents.facts.device_keys import DeviceKey, Place
+from agents.facts.device_keys import DeviceKey, InstancePlace
 from agents.facts.gpus import GpuFacts
-from agents.facts.partitions import Claim, Problem
+from agents.facts.partitions import InstanceClaim, PartitionProblem
 from agents.hardware import Hardware
 from agents.host.files import FileTree, HostFiles
 from agents.host.machine_ids import boot_id
 from agents.nvml.errors import NvmlCode, NvmlFailure
-from agents.nvml.processes import clients, is_passed_through
+from agents.nvml.processes import gpu_processes, is_passed_through
 from agents.partitioning import cdi, modes
 from agents.partitioning.backoff import News, Patience
 from agents.partitioning.busy_reason import explain
@@ -50,7 +50,7 @@ class Carver:
         self,
         hardware: Hardware,
         journal: Journal,
-        policy: Policy,
+        policy: NodePolicy,
         now: Callable[[], float],
         wake: Callable[[], None],
         files: HostFiles | None = None,
@@ -66,13 +66,13 @@ class Carver:
         self._spec = cdi.CdiSpec(policy.nvidia_ctk, policy.cdi_spec)
         self._claims = {claim.place: claim for claim in journal.claims()}
         self._intents: dict[int, int] = {}
-        self._refused: list[Problem] = []
-        self._unmanaged: list[Problem] = []
+        self._refused: list[PartitionProblem] = []
+        self._unmanaged: list[PartitionProblem] = []
         # By GPU, the step that was refused last, and whether only a person mends that.
         self._stuck: dict[str, tuple[Step, bool]] = {}
 
     def due(
-        self, desired: DesiredDocument, held: frozenset[Place], *, judges: bool
+        self, desired: DesiredDocument, held: frozenset[InstancePlace], *, judges: bool
     ) -> Callable[[], None] | None:
         """What is to be done now beside the loop, or None. What stands against the document is in
         the hardware's problems afterwards. `held`: where live replicas have their devices;
@@ -116,7 +116,7 @@ class Carver:
             self._claim(found.claims)
         return found
 
-    def _leave(self, problems: list[Problem]) -> None:
+    def _leave(self, problems: list[PartitionProblem]) -> None:
         """GPUs that others divide are left alone; each is told when it begins."""
         known = {problem.gpu_uuid for problem in self._unmanaged}
         for problem in problems:
@@ -124,9 +124,9 @@ class Carver:
                 self._tell(EventType.GPU_UNMANAGED, problem.sentence, problem.gpu_uuid)
         self._unmanaged = problems
 
-    def _claim(self, claims: Iterable[Claim]) -> None:
+    def _claim(self, claims: Iterable[InstanceClaim]) -> None:
         claims = list(claims)
-        self.journal.claim(claims)
+        self.journal.record_claims(claims)
         self._claims |= {claim.place: claim for claim in claims}
 
     def _look_again(self, steps: list[Step]) -> None:
@@ -150,12 +150,12 @@ class Carver:
             p.sentence for p in standing if p.code == modes.REBOOT_REQUIRED
         )
 
-    def _placed(self, problem: Problem) -> Problem:
+    def _placed(self, problem: PartitionProblem) -> PartitionProblem:
         """On the wire a problem is one of a GPU: that of the whole file stands with the first."""
         gpus = self.hardware.gpus
         return problem if problem.gpu_uuid or not gpus else replace(problem, gpu_uuid=gpus[0].uuid)
 
-    def _carve(self, steps: list[Step], held: frozenset[Place]) -> None:
+    def _carve(self, steps: list[Step], held: frozenset[InstancePlace]) -> None:
         problems = carry_out(self.hardware.nvml, steps, self._before, self._after, self._explain)
         self.hardware.refresh()
         failed = {problem.gpu_uuid for problem in problems}
@@ -169,7 +169,7 @@ class Carver:
         self._generate()
         self._publish()
 
-    def _explain(self, step: Step, failure: NvmlFailure) -> Problem:
+    def _explain(self, step: Step, failure: NvmlFailure) -> PartitionProblem:
         # Its intent stays open in the journal: what came of it is not known for sure.
         self._intents.pop(id(step))
         self._stuck[gpu_of(step)] = (step, False)
@@ -178,13 +178,13 @@ class Carver:
     def _before(self, step: Step) -> None:
         if isinstance(step, Create):
             want = step.slice
-            self._claim([Claim(want.gpu_uuid, want.start, want.size, want.profile)])
-        self._intents[id(step)] = self.journal.intend(repr(step))
+            self._claim([InstanceClaim(want.gpu_uuid, want.start, want.size, want.profile)])
+        self._intents[id(step)] = self.journal.record_intent(repr(step))
 
     def _after(self, step: Step) -> None:
-        self.journal.done(self._intents.pop(id(step)))
+        self.journal.complete_intent(self._intents.pop(id(step)))
         if isinstance(step, Destroy):
-            self.journal.disclaim(step.gpu_uuid, step.start, step.size)
+            self.journal.remove_claim(step.gpu_uuid, step.start, step.size)
             self._claims.pop((step.gpu_uuid, step.start, step.size), None)
         self.hardware.refresh()
         match step:
@@ -198,7 +198,9 @@ class Carver:
                 self._tell(EventType.MODE_CHANGED, f"MIG {word}", step.gpu_uuid)
         self.wake()
 
-    def _reset(self, problem: Problem, held: frozenset[Place]) -> Problem | None:
+    def _reset(
+        self, problem: PartitionProblem, held: frozenset[InstancePlace]
+    ) -> PartitionProblem | None:
         """A mode that waits for a reset: do it where it may be done, else say who has to."""
         gpu = next((g for g in self.hardware.gpus if g.uuid == problem.gpu_uuid), None)
         if gpu is None:
@@ -209,23 +211,23 @@ class Carver:
                 return modes.reboot_required(gpu, why)
             if not self.policy.may_reset_gpus:
                 return modes.reset_required(gpu)
-            if clients(gpu.uuid) or any(place[0] == gpu.uuid for place in held):
+            if gpu_processes(gpu.uuid) or any(place[0] == gpu.uuid for place in held):
                 return modes.reset_required(gpu, "The agent does it when nothing is on it")
         except NvmlFailure as failure:
             return replace(problem, sentence=failure.sentence)
         return self._reset_now(gpu)
 
-    def _reset_now(self, gpu: GpuFacts) -> Problem | None:
-        intent = self.journal.intend(f"reset {gpu.uuid}")
+    def _reset_now(self, gpu: GpuFacts) -> PartitionProblem | None:
+        intent = self.journal.record_intent(f"reset {gpu.uuid}")
         why = modes.reset(self.policy.nvidia_smi, gpu)
-        self.journal.done(intent)
+        self.journal.complete_intent(intent)
         self.hardware.refresh()
         if why is None:
             self._tell(EventType.GPU_RESET, f"GPU {gpu.index} was reset for its mode", gpu.uuid)
             self._worked(gpu.uuid)
         return why
 
-    def _failed(self, subject: str, problem: Problem) -> None:
+    def _failed(self, subject: str, problem: PartitionProblem) -> None:
         for_a_person = problem.code in FOR_A_PERSON
         news = self.patience.failed(subject, problem, for_a_person=for_a_person)
         if for_a_person and subject in self._stuck:
@@ -248,7 +250,7 @@ class Carver:
 
     def _keep_memory(self) -> None:
         kept = {"boot": boot_id(), "streaks": self.patience.memory()}
-        self.journal.keep(MEMORY, json.dumps(kept))
+        self.journal.store_fact(MEMORY, json.dumps(kept))
 
     def _spec_is_due(self) -> bool:
         return (
@@ -263,11 +265,13 @@ class Carver:
             return
         why = self._spec.generate(frozenset(self.hardware.devices().values()))
         if why:
-            self._failed(SPEC, Problem("", cdi.FAILED, f"containers get no new devices: {why}"))
+            self._failed(
+                SPEC, PartitionProblem("", cdi.FAILED, f"containers get no new devices: {why}")
+            )
         else:
             self._worked(SPEC)
 
     def _tell(
         self, kind: EventType, sentence: str, gpu: str, data: dict[str, str] | None = None
     ) -> None:
-        self.journal.event(kind, sentence, data={"gpu": gpu} | (data or {}))
+        self.journal.record_event(kind, sentence, data={"gpu": gpu} | (data or {}))

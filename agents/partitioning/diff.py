@@ -10,9 +10,9 @@ from dataclasses import replace
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
-from agents.facts.device_keys import Place
+from agents.facts.device_keys import InstancePlace
 from agents.facts.gpus import GpuFacts, InstanceFacts
-from agents.facts.partitions import Problem
+from agents.facts.partitions import PartitionProblem
 from agents.partitioning.steps import Changes, Complete, Create, Destroy, SetMode, WantedSlice
 
 
@@ -21,7 +21,7 @@ def diff(
     live: Iterable[InstanceFacts],
     wanted: Iterable[WantedSlice],
     modes: dict[str, GpuMode],
-    in_use: frozenset[Place],
+    in_use: frozenset[InstancePlace],
 ) -> Changes:
     """The steps from what is live to what is wanted, on GPUs that `modes` names. Pure."""
     changes = Changes()
@@ -39,27 +39,33 @@ def diff(
     for want in wanted:
         if want.gpu_uuid not in known:
             sentence = f"this node has no GPU {want.gpu_uuid}"
-            changes.problems.append(Problem(want.gpu_uuid, "no_such_gpu", sentence, want.id))
+            changes.problems.append(
+                PartitionProblem(want.gpu_uuid, "no_such_gpu", sentence, want.id)
+            )
     return changes
 
 
-def _refusal(gpu: GpuFacts, wanted: list[WantedSlice], mode: GpuMode | None) -> Problem | None:
+def _refusal(
+    gpu: GpuFacts, wanted: list[WantedSlice], mode: GpuMode | None
+) -> PartitionProblem | None:
     """Why these slices cannot be on the GPU, whatever is there now; None where they can."""
     if not wanted:
         return None
     where = f"GPU {gpu.index} ({gpu.board.key})"
     if gpu.mig_current is None:
-        return Problem(gpu.uuid, "no_mig", f"{where} has no MIG")
+        return PartitionProblem(gpu.uuid, "no_mig", f"{where} has no MIG")
     if mode is GpuMode.MPS:
         sentence = f"{where} is wanted for shares of all of it and in slices at once"
-        return Problem(gpu.uuid, "mode_mps", sentence)
+        return PartitionProblem(gpu.uuid, "mode_mps", sentence)
     if mode is not GpuMode.MIG:
-        return Problem(gpu.uuid, "mode_whole", f"{where} is wanted whole and in slices at once")
+        return PartitionProblem(
+            gpu.uuid, "mode_whole", f"{where} is wanted whole and in slices at once"
+        )
     # Slices of a profile that the board lacks have a problem of their own.
     layout = [Placement(w.start, w.size, w.profile) for w in wanted if gpu.board.profile(w.profile)]
     if not layout_table(gpu.board).is_legal(layout):
         names = ", ".join(f"{w.profile} at {w.start}" for w in wanted)
-        return Problem(gpu.uuid, "illegal_layout", f"{where} cannot have {names} together")
+        return PartitionProblem(gpu.uuid, "illegal_layout", f"{where} cannot have {names} together")
     return None
 
 
@@ -69,7 +75,7 @@ def _gpu(
     live: list[InstanceFacts],
     wanted: list[WantedSlice],
     mode: GpuMode,
-    in_use: frozenset[Place],
+    in_use: frozenset[InstancePlace],
 ) -> None:
     kept = {i.start: i for i in live for w in wanted if _same(i, w)}
     held = [i for i in live if i.start not in kept and _place(i) in in_use]
@@ -80,7 +86,7 @@ def _gpu(
     mig = mode is GpuMode.MIG
     if mig is not gpu.mig_current and (held or kept or (gpu.uuid, 0, 0) in in_use):
         sentence = f"GPU {gpu.index} changes its mode when nothing of it is in use"
-        changes.problems.append(Problem(gpu.uuid, "in_use", sentence))
+        changes.problems.append(PartitionProblem(gpu.uuid, "in_use", sentence))
         return
     if mig is not gpu.mig_current or mig is not gpu.mig_pending:
         # The second: a change is pending that nobody wants any more.
@@ -94,14 +100,14 @@ def _create(changes: Changes, gpu: GpuFacts, want: WantedSlice, held: list[Insta
     profile = gpu.board.profile(want.profile)
     if profile is None:
         sentence = f"GPU {gpu.index} ({gpu.board.key}) has no profile {want.profile}"
-        changes.problems.append(Problem(gpu.uuid, "no_such_profile", sentence, want.id))
+        changes.problems.append(PartitionProblem(gpu.uuid, "no_such_profile", sentence, want.id))
         return
     blocking = [
         i for i in held if i.start < want.start + want.size and want.start < i.start + i.size
     ]
     if blocking:
         sentence = f"slice at {blocking[0].start} of GPU {gpu.index} is still in use"
-        changes.problems.append(Problem(gpu.uuid, "in_use", sentence, want.id))
+        changes.problems.append(PartitionProblem(gpu.uuid, "in_use", sentence, want.id))
         return
     changes.steps.append(Create(want, profile.id))
 
@@ -111,5 +117,5 @@ def _same(instance: InstanceFacts, want: WantedSlice) -> bool:
     return place == (want.profile, want.start, want.size)
 
 
-def _place(instance: InstanceFacts) -> Place:
+def _place(instance: InstanceFacts) -> InstancePlace:
     return (instance.gpu_uuid, instance.start, instance.size)

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterable
 
-from agents.facts.partitions import Problem
+from agents.facts.partitions import PartitionProblem
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
 from agents.partitioning.steps import Complete, Create, Destroy, SetMode, Step, gpu_of
 
 
-def plainly(step: Step, failure: NvmlFailure) -> Problem:
+def plainly(step: Step, failure: NvmlFailure) -> PartitionProblem:
     """The problem in the driver's own words."""
     wanted = step.slice.id if isinstance(step, Create) else ""
-    return Problem(gpu_of(step), str(failure.code), failure.sentence, wanted)
+    return PartitionProblem(gpu_of(step), str(failure.code), failure.sentence, wanted)
 
 
 def carry_out(
@@ -19,11 +19,11 @@ def carry_out(
     steps: Iterable[Step],
     before: Callable[[Step], None],
     after: Callable[[Step], None],
-    explain: Callable[[Step, NvmlFailure], Problem] = plainly,
-) -> list[Problem]:
+    explain: Callable[[Step, NvmlFailure], PartitionProblem] = plainly,
+) -> list[PartitionProblem]:
     """Do the steps in order; `before` and `after` journal each one. A step that fails leaves the
     later steps of its GPU for another round, and becomes the problem that `explain` makes of it."""
-    problems: dict[str, Problem] = {}
+    problems: dict[str, PartitionProblem] = {}
     for step in steps:
         gpu = gpu_of(step)
         if gpu in problems:

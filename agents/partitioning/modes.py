@@ -2,32 +2,32 @@
 the GPU, in a virtual machine that the GPU was passed to for a reboot (MIG User Guide)."""
 
 from agents.facts.gpus import GpuFacts
-from agents.facts.partitions import Problem
+from agents.facts.partitions import PartitionProblem
 from agents.host.programs import program_failure
 
 RESET_SECONDS = 120.0
 RESET_REQUIRED, REBOOT_REQUIRED = "reset_required", "reboot_required"
 
 
-def reset_required(gpu: GpuFacts, why: str = "") -> Problem:
+def reset_required(gpu: GpuFacts, why: str = "") -> PartitionProblem:
     """`why`: why the agent did not do it itself."""
     sentence = (
         f"Reset required: the MIG mode of GPU {gpu.index} changes when it is reset."
         f" With the agent stopped and nothing on it: sudo nvidia-smi --gpu-reset -i {gpu.index}."
         f" {why or 'may_reset_gpus = true in the policy lets the agent do it'}"
     )
-    return Problem(gpu.uuid, RESET_REQUIRED, sentence.strip())
+    return PartitionProblem(gpu.uuid, RESET_REQUIRED, sentence.strip())
 
 
-def reboot_required(gpu: GpuFacts, why: str) -> Problem:
+def reboot_required(gpu: GpuFacts, why: str) -> PartitionProblem:
     sentence = (
         f"Reboot required: the MIG mode of GPU {gpu.index} changes when the node starts anew, since"
         f" {why}. Let its jobs end, then: sudo reboot"
     )
-    return Problem(gpu.uuid, REBOOT_REQUIRED, sentence)
+    return PartitionProblem(gpu.uuid, REBOOT_REQUIRED, sentence)
 
 
-def reset(program: str, gpu: GpuFacts) -> Problem | None:
+def reset(program: str, gpu: GpuFacts) -> PartitionProblem | None:
     """Reset this GPU alone; None where it worked. By UUID: no other GPU can be meant by it.
 
     Our own session keeps the GPU open too. That a driver lets it be reset nevertheless is not

@@ -9,9 +9,9 @@ with an instance of another is left alone.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agents.facts.device_keys import Place
+from agents.facts.device_keys import InstancePlace
 from agents.facts.gpus import GpuFacts, InstanceFacts
-from agents.facts.partitions import Claim, Problem, place_of_instance
+from agents.facts.partitions import InstanceClaim, PartitionProblem, instance_place
 from agents.partitioning.steps import WantedSlice
 
 
@@ -20,25 +20,25 @@ class Survey:
     """`claims`: those to write down, for what was found to be ours. `foreign`: by GPU UUID, the
     instances that somebody else made, in order of start."""
 
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[InstanceClaim, ...] = ()
     foreign: Mapping[str, tuple[InstanceFacts, ...]] = field(default_factory=dict)
 
 
 def survey(
     live: Iterable[InstanceFacts],
     wanted: Iterable[WantedSlice],
-    claims: Mapping[Place, Claim],
+    claims: Mapping[InstancePlace, InstanceClaim],
     *,
     adopt: bool = False,
 ) -> Survey:
     """Judge every instance. `adopt`: the node's owner gives us all that stands there."""
     places = {(w.gpu_uuid, w.start, w.size, w.profile) for w in wanted}
-    written: list[Claim] = []
+    written: list[InstanceClaim] = []
     foreign: dict[str, list[InstanceFacts]] = {}
     for instance in sorted(live, key=lambda i: (i.gpu_uuid, i.start)):
-        claim = claims.get(place_of_instance(instance))
+        claim = claims.get(instance_place(instance))
         known = claim is not None and claim.covers(instance)
-        if not (adopt or known or (*place_of_instance(instance), instance.profile) in places):
+        if not (adopt or known or (*instance_place(instance), instance.profile) in places):
             foreign.setdefault(instance.gpu_uuid, []).append(instance)
             continue
         fresh = claim_to(instance)
@@ -47,17 +47,17 @@ def survey(
     return Survey(tuple(written), {gpu: tuple(found) for gpu, found in foreign.items()})
 
 
-def unmanaged(gpus: Collection[GpuFacts], found: Survey) -> list[Problem]:
+def unmanaged(gpus: Collection[GpuFacts], found: Survey) -> list[PartitionProblem]:
     """One problem for each GPU that has instances of somebody else."""
     indexes = {gpu.uuid: gpu.index for gpu in gpus}
     return [
-        Problem(uuid, "unmanaged", _sentence(indexes.get(uuid, 0), instances))
+        PartitionProblem(uuid, "unmanaged", _sentence(indexes.get(uuid, 0), instances))
         for uuid, instances in found.foreign.items()
     ]
 
 
-def claim_to(instance: InstanceFacts) -> Claim:
-    return Claim(
+def claim_to(instance: InstanceFacts) -> InstanceClaim:
+    return InstanceClaim(
         instance.gpu_uuid,
         instance.start,
         instance.size,

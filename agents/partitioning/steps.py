@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agents.facts.partitions import Problem
+from agents.facts.partitions import PartitionProblem
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,7 +52,7 @@ class Changes:
     """The steps in order, and what cannot be wanted together."""
 
     steps: list[Step] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[PartitionProblem] = field(default_factory=list)
 
 
 def gpu_of(step: Step) -> str:

@@ -16,8 +16,8 @@ from agents.contract.documents import DesiredDocument, ObservedDocument, digest
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.loop.node import NodeLoop
 from agents.portal.client import Client, PortalAway
-from agents.runtime.base import Phase, Runtime
-from agents.state.identity import Identity
+from agents.runtime.base import ContainerPhase, Runtime
+from agents.state.identity import AgentIdentity
 from agents.state.journal import Journal
 
 MAX_CALLS = 3
@@ -32,7 +32,7 @@ class Retired(Exception):
     """The portal does not know this node any more: there is nothing left to do."""
 
 
-async def enrol(client: Client, identity: Identity, name: str, join_token: str) -> None:
+async def enrol(client: Client, identity: AgentIdentity, name: str, join_token: str) -> None:
     """Once in a node's life. Raises ContractError where the token is not good."""
     if identity.node_id:
         return
@@ -45,7 +45,7 @@ async def enrol(client: Client, identity: Identity, name: str, join_token: str) 
             log.info("portal_away", extra={"why": str(away)})
             await asyncio.sleep(pause)
         else:
-            identity.enrolled_as(answer.node_id)
+            identity.record_enrolment(answer.node_id)
             return
 
 
@@ -53,7 +53,7 @@ class Conversation:
     """One agent's side. `node` is set before `run`; `say` may be called from any thread."""
 
     def __init__(
-        self, client: Client, identity: Identity, journal: Journal, runtime: Runtime
+        self, client: Client, identity: AgentIdentity, journal: Journal, runtime: Runtime
     ) -> None:
         self.client = client
         self.identity = identity
@@ -105,8 +105,8 @@ class Conversation:
 
     async def _hello(self) -> None:
         answer = await self.client.hello(self.identity.hello_request(skew_ms=self._skew_ms))
-        self.journal.fast_forward(answer.acked_seq)
-        self.journal.event(EventType.AGENT_STARTED, "agent in contact")
+        self.journal.skip_to(answer.acked_seq)
+        self.journal.record_event(EventType.AGENT_STARTED, "agent in contact")
         self._full = True
         self._greeted.set()
 
@@ -146,7 +146,7 @@ class Conversation:
                     applied_revision=applied,
                     observed_hash=told,
                     observed=document if full else None,
-                    events=self.journal.unsent(),
+                    events=self.journal.unsent_events(),
                     hold_seconds=MAX_LONG_POLL_SECONDS,
                 )
             )
@@ -154,7 +154,7 @@ class Conversation:
             # Not known to have arrived: the next call says it again.
             self._known_hash = ""
             raise
-        self.journal.acknowledge(answer.acked_seq)
+        self.journal.acknowledge_events(answer.acked_seq)
         self._full |= answer.full_required
         if answer.desired is not None:
             await self._take(node, answer.desired, applied)
@@ -197,16 +197,16 @@ class Conversation:
 
     async def _ship_all(self) -> bool:
         """One call for each log, so that none keeps the others waiting. Whether one is longer."""
-        shipped, is_behind = self.journal.shipped(), False
-        there = await asyncio.to_thread(self.runtime.seen)
+        shipped, is_behind = self.journal.shipped_offsets(), False
+        there = await asyncio.to_thread(self.runtime.containers)
         for replica, seen in there.items():
-            if seen.phase is Phase.CREATED:
+            if seen.phase is ContainerPhase.CREATED:
                 continue
             is_behind |= await self._ship(replica, shipped.get(replica, 0))
             if replica not in shipped:
-                self.journal.ship(replica, self.journal.shipped().get(replica, 0))
+                self.journal.record_shipped(replica, self.journal.shipped_offsets().get(replica, 0))
                 self._wake()
-            if seen.phase is Phase.EXITED and replica in self._grown:
+            if seen.phase is ContainerPhase.EXITED and replica in self._grown:
                 self._grown.discard(replica)
                 self._wake()
         self._grown &= there.keys()
@@ -227,7 +227,7 @@ class Conversation:
                 offset += len(chunk)
             else:
                 raise
-        self.journal.ship(replica, offset)
+        self.journal.record_shipped(replica, offset)
         self._grown.add(replica)
         return is_behind
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 
 
-class Phase(StrEnum):
+class ContainerPhase(StrEnum):
     """Where a replica's container is."""
 
     CREATED = "created"
@@ -18,7 +18,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ContainerStatus:
     """A replica's container as the runtime has it. `exit_code` is known once it exited."""
 
     replica: str
@@ -26,7 +26,7 @@ class Seen:
     attempt: int
     rank: int
     fence: int
-    phase: Phase
+    phase: ContainerPhase
     container: str
     address: str
     port: int
@@ -46,7 +46,7 @@ class RuntimeFailure(Exception):
         return self.sentence
 
 
-class EngineAway(Exception):
+class EngineUnreachable(Exception):
     """The engine did not answer: whether it did what it was asked is not known. No failure of any
     replica; the next round looks again."""
 
@@ -66,13 +66,15 @@ class Runtime(Protocol):
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever a container's phase changes, from any thread."""
 
-    def seen(self) -> dict[str, Seen]:
+    def containers(self) -> dict[str, ContainerStatus]:
         """Every container of this node, by replica id."""
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         """Create the container, not started. Raises RuntimeFailure."""
 
-    def start(self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous) -> None:
+    def start(
+        self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
+    ) -> None:
         """Let it run. Harmless where it runs already. Raises RuntimeFailure."""
 
     def stop(self, replica_id: str, grace_seconds: int) -> None:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 # How often it looks whether it is still wanted. The word to go wakes it at once.
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 
 
 def main(home: Path) -> None:
@@ -23,7 +23,7 @@ def main(home: Path) -> None:
     # Opened for both directions: it neither blocks nor ends when the agent goes away.
     gate = os.open(home / "gate", os.O_RDWR)
     # The word may have been said before the gate was open here; then go.json stands there already.
-    while not (home / "go.json").exists() and not select.select([gate], [], [], LOOK_SECONDS)[0]:
+    while not (home / "go.json").exists() and not select.select([gate], [], [], POLL_SECONDS)[0]:
         if os.fstat(gate).st_nlink == 0:
             return  # the folder was removed: nobody will ever say go
     os.close(gate)
@@ -45,7 +45,7 @@ def run(home: Path, go: dict) -> dict:  # type: ignore[type-arg]  # plain JSON
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=quiet_signals,
+                preexec_fn=reset_signals,
             )
         except OSError as error:
             log.write(f"cannot start {go['command'][0]!r}: {error.strerror}\n".encode())
@@ -55,7 +55,7 @@ def run(home: Path, go: dict) -> dict:  # type: ignore[type-arg]  # plain JSON
     return {"exit_code": code if code >= 0 else 128 - code}
 
 
-def quiet_signals() -> None:
+def reset_signals() -> None:
     """The command handles signals as it likes, and leaves no core file."""
     import resource  # noqa: PLC0415 - only in the child, to keep the start of this program short
 

@@ -11,20 +11,30 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
-from agents.runtime.base import EngineAway, Phase, RuntimeFailure, Seen, container_name
-from agents.runtime.docker_errors import told
+from agents.runtime.base import (
+    ContainerPhase,
+    ContainerStatus,
+    EngineUnreachable,
+    RuntimeFailure,
+    container_name,
+)
+from agents.runtime.docker_errors import engine_errors
 from agents.runtime.docker_log_copies import LogCopies
 from agents.runtime.docker_network import HOST, Networks
-from agents.runtime.docker_recipe import LABEL, Recipe
-from agents.runtime.grants import Granting, nothing
-from agents.runtime.image import require_harmless
+from agents.runtime.docker_recipe import LABEL, ContainerRecipe
+from agents.runtime.grants import GrantProvider, no_grant
+from agents.runtime.image import require_allowed_env
 
 # Engine 20.10 and newer; named, so that the SDK need not ask (and leave a socket open).
 API_VERSION = "1.41"
 TIMEOUT_SECONDS = 60
-PHASES = {"created": Phase.CREATED, "exited": Phase.EXITED, "dead": Phase.EXITED}
+PHASES = {
+    "created": ContainerPhase.CREATED,
+    "exited": ContainerPhase.EXITED,
+    "dead": ContainerPhase.EXITED,
+}
 
 
 class DockerRuntime:
@@ -32,7 +42,9 @@ class DockerRuntime:
 
     kind = RuntimeKind.DOCKER
 
-    def __init__(self, home: Path, node: str, policy: Policy, grant: Granting = nothing) -> None:
+    def __init__(
+        self, home: Path, node: str, policy: NodePolicy, grant: GrantProvider = no_grant
+    ) -> None:
         self.node = node
         self.policy = policy
         try:
@@ -42,7 +54,7 @@ class DockerRuntime:
             raise RuntimeFailure("docker", f"no Docker Engine answers: {error}") from error
         self._changed: Callable[[], None] = lambda: None
         self._copies = LogCopies(home, lambda: self._changed())
-        self._recipe = Recipe(node, policy, grant)
+        self._recipe = ContainerRecipe(node, policy, grant)
         self._networks = Networks(self.client, node, on_host=policy.network == HOST)
         # A job's network and its containers are made, and taken away, in one piece.
         self._making = threading.Lock()
@@ -60,17 +72,17 @@ class DockerRuntime:
         """Begins with a sweep: the agent before may have ended between a container and its network,
         and what it was to make then is perhaps wanted no more."""
         self._changed = changed
-        self.seen()
-        with self._making, told("remove the network"):
+        self.containers()
+        with self._making, engine_errors("remove the network"):
             self._networks.sweep()
 
-    def seen(self) -> dict[str, Seen]:
+    def containers(self) -> dict[str, ContainerStatus]:
         """An ended container counts as running until its log is whole: what is told as ended may
         be removed."""
         found = {}
         try:
             containers = self._containers()
-        except EngineAway as away:
+        except EngineUnreachable as away:
             raise RuntimeFailure("docker", str(away)) from away
         for container in containers:
             self._copies.follow(container)
@@ -80,21 +92,23 @@ class DockerRuntime:
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         """Create with the rendezvous that rank 0 will have: on a job's bridge it is known."""
-        with told("prepare"):
+        with engine_errors("prepare"):
             if not self._containers(replica.id):
                 self._image(replica.image)
-                self._create(replica, devices, self._recipe.meeting(replica))
+                self._create(replica, devices, self._recipe.expected_rendezvous(replica))
 
-    def start(self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous) -> None:
+    def start(
+        self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
+    ) -> None:
         """Where the gang meets elsewhere than expected, or the devices were carved anew since,
         the container is made again first. One that ever ran is not started a second time."""
-        with told("start"):
+        with engine_errors("start"):
             found = self._containers(replica.id)
             if not found:
                 raise RuntimeFailure("vanished", "its container is gone from the node")
             container = next((c for c in found if c.status != "created"), None)
             if container is None:
-                container = self._given(found, replica, devices, meeting)
+                container = self._given(found, replica, devices, rendezvous)
                 self._networks.start(container, replica)
                 container.reload()
         self._copies.follow(container)
@@ -102,7 +116,7 @@ class DockerRuntime:
     def stop(self, replica_id: str, grace_seconds: int) -> None:
         for container in self._containers(replica_id):
             self._copies.follow(container)
-            with told("stop"), contextlib.suppress(NotFound):
+            with engine_errors("stop"), contextlib.suppress(NotFound):
                 container.stop(timeout=grace_seconds)
             self._copies.wait(replica_id)
 
@@ -110,18 +124,18 @@ class DockerRuntime:
         """The container after its log: an agent that ends in between copies the log once more, and
         none is left that nobody asks for. The network last; see `watch`."""
         found = self._containers(replica_id)
-        with self._copies.removed(replica_id):
+        with self._copies.removing(replica_id):
             for container in found:
-                with told("remove"), contextlib.suppress(NotFound):
+                with engine_errors("remove"), contextlib.suppress(NotFound):
                     container.remove(force=True)
-            with self._making, told("remove the network"):
+            with self._making, engine_errors("remove the network"):
                 self._networks.sweep()
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         return self._copies.read(replica_id, offset, limit)
 
     def tidy(self) -> None:
-        with self._making, told("remove the network"):
+        with self._making, engine_errors("remove the network"):
             self._networks.tidy()
 
     def close(self) -> None:
@@ -135,7 +149,7 @@ class DockerRuntime:
         name = container_name(replica.job, replica.attempt, replica.rank)
         with self._making:
             options = self._options(replica, devices, meeting)
-            require_harmless(self.client.images.get(replica.image).attrs, options["environment"])
+            require_allowed_env(self.client.images.get(replica.image).attrs, options["environment"])
             try:
                 return self.client.containers.create(name=name, **options)
             except APIError as error:
@@ -153,13 +167,13 @@ class DockerRuntime:
         try:
             return self.client.containers.get(name)
         except NotFound as error:
-            raise EngineAway(f"Docker is still making {name}") from error
+            raise EngineUnreachable(f"Docker is still making {name}") from error
 
     def _options(
         self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
     ) -> dict[str, Any]:
         options = self._recipe.options(replica, devices, meeting)
-        return options | {"network": self._networks.of(replica)}
+        return options | {"network": self._networks.network_for(replica)}
 
     def _given(
         self,
@@ -195,20 +209,20 @@ class DockerRuntime:
         labels = [f"{LABEL}node={self.node}"]
         if replica_id:
             labels.append(f"{LABEL}replica={replica_id}")
-        with told("list"):
+        with engine_errors("list"):
             found = self.client.containers.list(
                 all=True, filters={"label": labels}, ignore_removed=True
             )
         return list(found)
 
-    def _seen(self, container: Container) -> Seen:
+    def _seen(self, container: Container) -> ContainerStatus:
         labels = {key.removeprefix(LABEL): value for key, value in container.labels.items()}
         state = container.attrs["State"]
-        phase = PHASES.get(state["Status"], Phase.RUNNING)
-        if phase is Phase.EXITED and not self._copies.is_whole(labels["replica"]):
-            phase = Phase.RUNNING
-        exit_code = int(state["ExitCode"]) if phase is Phase.EXITED else None
-        return Seen(
+        phase = PHASES.get(state["Status"], ContainerPhase.RUNNING)
+        if phase is ContainerPhase.EXITED and not self._copies.is_complete(labels["replica"]):
+            phase = ContainerPhase.RUNNING
+        exit_code = int(state["ExitCode"]) if phase is ContainerPhase.EXITED else None
+        return ContainerStatus(
             replica=labels["replica"],
             job=labels["job"],
             attempt=int(labels["attempt"]),

@@ -21,11 +21,11 @@ from docker.types import CancellableStream
 WAIT_SECONDS = 10
 SECOND = len("2026-01-31T23:59:59")
 # How many entries back a repeated one is known by its stamp; what is older than all is repeated.
-REMEMBERED = 4_096
+MAX_REMEMBERED = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LogMark:
     """The first entry stamped `stamp` begins at byte `start` of the file."""
 
     stamp: bytes
@@ -36,10 +36,10 @@ class Mark:
         return b"%s %020d" % (self.stamp, self.start)
 
 
-NOTHING = Mark(b"", 0)
+NO_MARK = LogMark(b"", 0)
 
 
-class Repeats:
+class RepeatFilter:
     """Finds the entries that Docker 20.10 hands out again when it rotates under a follower."""
 
     def __init__(self) -> None:
@@ -47,10 +47,10 @@ class Repeats:
         self._known: set[bytes] = set()
         self._open: set[bytes] = set()
 
-    def has(self, stamp: bytes, entry: bytes) -> bool:
+    def is_repeat(self, stamp: bytes, entry: bytes) -> bool:
         """Whether it came before; else it is remembered. The parts of a long line share a stamp."""
         if stamp not in self._open:
-            is_full = len(self._order) >= REMEMBERED
+            is_full = len(self._order) >= MAX_REMEMBERED
             if stamp in self._known or (is_full and stamp < self._order[0]):
                 return True
             self._known.add(stamp)
@@ -106,14 +106,14 @@ class LogCopy:
         path.touch()
         with self.path.open("ab", buffering=0) as log, path.open("r+b", buffering=0) as marks:
             mark = _read_mark(marks.read(), log.tell())
-            skip, newest, repeats = log.tell() - mark.start, b"", Repeats()
+            skip, newest, repeats = log.tell() - mark.start, b"", RepeatFilter()
             for stamp, entry in self._entries(mark.stamp, follow=follow):
-                if repeats.has(stamp, entry):
+                if repeats.is_repeat(stamp, entry):
                     continue
                 if mark.stamp and stamp > mark.stamp and not newest:
                     skip = 0  # the marked entry was rotated away: all of this is new
                 if not skip and stamp != newest:
-                    os.pwrite(marks.fileno(), Mark(stamp, log.tell()).line(), 0)
+                    os.pwrite(marks.fileno(), LogMark(stamp, log.tell()).line(), 0)
                 newest = stamp
                 fresh = entry[skip:]
                 skip = max(0, skip - len(entry))
@@ -126,7 +126,7 @@ class LogCopy:
         Two streams are stamped before they are put in one order, so that stamps may swap places
         within moments: an entry is looked for by its own stamp, not by a later one.
         """
-        since = second(after) - 1 if after else None
+        since = unix_second(after) - 1 if after else None
         self._stream = self.container.logs(stream=True, follow=follow, timestamps=True, since=since)
         if self._stopped:  # said between the request and its answer
             self.stop()
@@ -134,7 +134,7 @@ class LogCopy:
         for chunk in self._stream:
             stamp, _, entry = chunk.partition(b" ")
             if not found:
-                is_gone = stamp > after and (first or second(stamp) > second(after) + 1)
+                is_gone = stamp > after and (first or unix_second(stamp) > unix_second(after) + 1)
                 found = stamp == after or is_gone
             first = False
             if found:
@@ -145,15 +145,15 @@ def mark_path(log: Path) -> Path:
     return log.with_suffix(".mark")
 
 
-def second(stamp: bytes) -> int:
+def unix_second(stamp: bytes) -> int:
     """Since 1970. Stamps have a fixed width and are in UTC: 2026-01-31T23:59:59.123456789Z."""
     told = datetime.fromisoformat(stamp[:SECOND].decode("ascii"))
     return int(told.replace(tzinfo=UTC).timestamp())
 
 
-def _read_mark(line: bytes, size: int) -> Mark:
+def _read_mark(line: bytes, size: int) -> LogMark:
     """Nothing, where the mark was never written whole or the log was cut before it."""
     stamp, _, start = line.partition(b" ")
     if not start.isdigit() or int(start) > size:
-        return NOTHING
-    return Mark(stamp, int(start))
+        return NO_MARK
+    return LogMark(stamp, int(start))

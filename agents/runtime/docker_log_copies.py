@@ -20,10 +20,10 @@ log = logging.getLogger("agents.runtime.docker")
 class LogCopies:
     """Files in `home`. `ended` is called when a copy has ended. Safe for threads."""
 
-    def __init__(self, home: Path, ended: Callable[[], None]) -> None:
+    def __init__(self, home: Path, on_end: Callable[[], None]) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._home = home
-        self._ended = ended
+        self._ended = on_end
         self._running: dict[str, tuple[LogCopy, threading.Thread]] = {}
         self._whole: set[str] = set()
         self._closed = False
@@ -43,7 +43,7 @@ class LogCopies:
             self._running[replica] = (copy, thread)
         thread.start()
 
-    def is_whole(self, replica: str) -> bool:
+    def is_complete(self, replica: str) -> bool:
         """Whether all that an ended container said is in the file."""
         return replica in self._whole
 
@@ -55,7 +55,7 @@ class LogCopies:
             copy[1].join(LAST_WORDS_SECONDS)
 
     @contextlib.contextmanager
-    def removed(self, replica: str) -> Iterator[None]:
+    def removing(self, replica: str) -> Iterator[None]:
         """Without its files; nobody begins to copy it again before the block has ended well."""
         with self._lock:
             copy = self._running.get(replica)

@@ -29,7 +29,7 @@ class Networks:
         self.on_host = on_host
         self._lanes: set[str] = set()
 
-    def of(self, replica: DesiredReplica) -> str:
+    def network_for(self, replica: DesiredReplica) -> str:
         """The name of the replica's network, which is there."""
         if self.on_host:
             return HOST
@@ -49,7 +49,7 @@ class Networks:
 
     def _again(self, container: Container, replica: DesiredReplica) -> None:
         if replica.world > 1:
-            self.of(replica)
+            self.network_for(replica)
         else:
             self._lane_create(container.attrs["HostConfig"]["NetworkMode"])
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from docker.types import LogConfig, Mount, Ulimit
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.runtime.base import container_name, free_port
 from agents.runtime.docker_network import HOST
-from agents.runtime.grants import Grant, Granting
+from agents.runtime.grants import Grant, GrantProvider
 from agents.runtime.injection import device_requests
-from agents.runtime.launch import command, environment
+from agents.runtime.launch import launch_command, replica_environment
 
 # Labels tell which containers and networks are ours, and of which node.
 LABEL = "tessera."
@@ -26,19 +26,19 @@ LOG_ROTATION = {"max-size": "64m", "max-file": "2"}
 # Programs compile into /tmp and load from there (PyTorch, Triton); Docker's default is noexec.
 TMPFS = "exec,nosuid,nodev,mode=1777"
 # The least that the engine takes, in billionths of a CPU.
-LEAST_NANO_CPUS = 10_000_000
+MIN_NANO_CPUS = 10_000_000
 OPEN_FILES = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class ContainerRecipe:
     """How containers are made on one node. `grant`: what a replica is given beside its devices."""
 
     node: str
-    policy: Policy
-    grant: Granting
+    policy: NodePolicy
+    grant: GrantProvider
 
-    def meeting(self, replica: DesiredReplica) -> Rendezvous:
+    def expected_rendezvous(self, replica: DesiredReplica) -> Rendezvous:
         """Where this gang will meet, if rank 0 is on this engine."""
         if self.policy.network == HOST:
             return Rendezvous(address=os.uname().nodename, port=free_port(""))
@@ -46,16 +46,16 @@ class Recipe:
         return Rendezvous(address=names[0], port=PORT, peers=tuple(names))
 
     def options(
-        self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
+        self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
     ) -> dict[str, Any]:
         """The hardened container, but for its network. No field here can a user set freely."""
         return {
             "image": replica.image,
-            "command": command(replica),
+            "command": launch_command(replica),
             "entrypoint": [],
-            "environment": self.environment(replica, devices, meeting),
+            "environment": self.environment(replica, devices, rendezvous),
             "mounts": _mounts(self.grant(replica, devices)),
-            "labels": self._labels(replica, meeting),
+            "labels": self._labels(replica, rendezvous),
             "device_requests": device_requests(self.policy.device_injection, devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
             # The group too: a user that the image does not know would be of root's.
@@ -65,7 +65,7 @@ class Recipe:
             "pids_limit": self.policy.pids,
             "mem_limit": f"{replica.memory_mib}m",
             "memswap_limit": f"{replica.memory_mib}m",
-            "nano_cpus": max(LEAST_NANO_CPUS, replica.cpu_milli * 1_000_000),
+            "nano_cpus": max(MIN_NANO_CPUS, replica.cpu_milli * 1_000_000),
             "shm_size": f"{replica.shm_mib}m",
             "tmpfs": {"/tmp": TMPFS, OUTPUT: TMPFS},  # noqa: S108
             "ulimits": [
@@ -78,10 +78,10 @@ class Recipe:
         }
 
     def environment(
-        self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
+        self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
     ) -> dict[str, str]:
         """What tells a container made for other devices, or another meeting, from the right one."""
-        env = environment(replica, devices, meeting, OUTPUT)
+        env = replica_environment(replica, devices, rendezvous, OUTPUT)
         return env | self.grant(replica, devices).env
 
     def _labels(self, replica: DesiredReplica, meeting: Rendezvous) -> dict[str, str]:

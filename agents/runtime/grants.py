@@ -15,10 +15,10 @@ class Grant:
     mounts: tuple[tuple[str, str], ...] = ()
 
 
-NOTHING = Grant()
-Granting = Callable[[DesiredReplica, Sequence[str]], Grant]
+NO_GRANT = Grant()
+GrantProvider = Callable[[DesiredReplica, Sequence[str]], Grant]
 
 
-def nothing(replica: DesiredReplica, devices: Sequence[str]) -> Grant:
+def no_grant(replica: DesiredReplica, devices: Sequence[str]) -> Grant:
     """For runtimes of a node that gives no shares."""
-    return NOTHING
+    return NO_GRANT

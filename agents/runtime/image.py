@@ -9,7 +9,7 @@ from agents.runtime.base import RuntimeFailure
 CODE = "image_env"
 
 
-def refusal(env: Iterable[str], ours: Collection[str]) -> str:
+def image_env_refusal(env: Iterable[str], ours: Collection[str]) -> str:
     """Why no container is made of an image with this `env` ("NAME=value"), or "". Pure.
 
     What is among `ours`, the names that the agent sets, cannot get through: a container's own
@@ -29,8 +29,8 @@ def refusal(env: Iterable[str], ours: Collection[str]) -> str:
     return ""
 
 
-def require_harmless(attrs: dict[str, Any], ours: Collection[str]) -> None:
+def require_allowed_env(attrs: dict[str, Any], ours: Collection[str]) -> None:
     """`attrs`: what the engine says of an image. Raises RuntimeFailure(image_env)."""
     config = attrs.get("Config") or {}
-    if why := refusal(config.get("Env") or (), ours):
+    if why := image_env_refusal(config.get("Env") or (), ours):
         raise RuntimeFailure(CODE, why)

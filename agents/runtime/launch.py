@@ -13,26 +13,28 @@ TORCHRUN = "torchrun"
 OUTPUT, BACKEND = "TESSERA_OUTPUT_DIR", "TESSERA_BACKEND"
 
 
-def environment(
-    replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous, output: str
+def replica_environment(
+    replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous, output: str
 ) -> dict[str, str]:
     """The user's variables, then ours over them. `devices` are the driver's UUIDs."""
     env = dict(replica.env)
-    env |= _tessera(replica, meeting) | {OUTPUT: output}
+    env |= _tessera(replica, rendezvous) | {OUTPUT: output}
     env |= {
         "NVIDIA_VISIBLE_DEVICES": ",".join(devices) or "void",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "MASTER_ADDR": meeting.address,
-        "MASTER_PORT": str(meeting.port),
+        "MASTER_ADDR": rendezvous.address,
+        "MASTER_PORT": str(rendezvous.port),
         "NODE_RANK": str(replica.rank),
         "NNODES": str(replica.world),
         BACKEND: _backend(replica),
     }
-    return env | (_torchrun(replica, meeting) if replica.launcher == TORCHRUN else _plain(replica))
+    return env | (
+        _torchrun(replica, rendezvous) if replica.launcher == TORCHRUN else _plain(replica)
+    )
 
 
-def command(replica: DesiredReplica) -> list[str]:
+def launch_command(replica: DesiredReplica) -> list[str]:
     """What to execute: the user's command, under the launcher that was asked for."""
     if replica.launcher != TORCHRUN or not replica.command:
         return list(replica.command)

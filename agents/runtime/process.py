@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
-from agents.runtime.base import Phase, RuntimeFailure, Seen, container_name, free_port
+from agents.runtime.base import (
+    ContainerPhase,
+    ContainerStatus,
+    RuntimeFailure,
+    container_name,
+    free_port,
+)
 from agents.runtime.child import write
-from agents.runtime.grants import Granting, nothing
-from agents.runtime.launch import command, environment
+from agents.runtime.grants import GrantProvider, no_grant
+from agents.runtime.launch import launch_command, replica_environment
 
 CHILD = Path(__file__).with_name("child.py")
 LOOPBACK = "127.0.0.1"
@@ -35,7 +41,7 @@ class ProcessRuntime:
 
     kind = RuntimeKind.PROCESS
 
-    def __init__(self, home: Path, grant: Granting = nothing) -> None:
+    def __init__(self, home: Path, grant: GrantProvider = no_grant) -> None:
         self.home = home
         self.grant = grant
         self.home.mkdir(parents=True, exist_ok=True)
@@ -54,11 +60,11 @@ class ProcessRuntime:
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        for seen in self.seen().values():
-            if seen.phase is not Phase.EXITED:
+        for seen in self.containers().values():
+            if seen.phase is not ContainerPhase.EXITED:
                 self._follow(seen.replica)
 
-    def seen(self) -> dict[str, Seen]:
+    def containers(self) -> dict[str, ContainerStatus]:
         found = ((path, _read(path / "identity.json")) for path in self.home.iterdir())
         return {path.name: self._seen(path, identity) for path, identity in found if identity}
 
@@ -85,7 +91,9 @@ class ProcessRuntime:
         threading.Thread(target=child.wait, daemon=True).start()
         self._follow(replica.id)
 
-    def start(self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous) -> None:
+    def start(
+        self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
+    ) -> None:
         home = self.home / replica.id
         if not (home / "identity.json").exists():
             raise RuntimeFailure("vanished", "its process is gone from the node")
@@ -95,9 +103,9 @@ class ProcessRuntime:
             return
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env |= {"HOME": str(home / "work")}
-        env |= environment(replica, devices, meeting, str(home / "work"))
+        env |= replica_environment(replica, devices, rendezvous, str(home / "work"))
         env |= self.grant(replica, devices).env
-        go = {"command": command(replica), "env": env, "cwd": str(home / "work")}
+        go = {"command": launch_command(replica), "env": env, "cwd": str(home / "work")}
         write(home / "go.json", go)
         _open_gate(home)
 
@@ -131,17 +139,19 @@ class ProcessRuntime:
     def close(self) -> None:
         self._changed = lambda: None
 
-    def _seen(self, home: Path, identity: dict[str, Any]) -> Seen:
+    def _seen(self, home: Path, identity: dict[str, Any]) -> ContainerStatus:
         ended = _read(home / "exit.json")
         alive = _is_alive(identity)
         if ended is None and not alive:
             # The child may have written its last word between the two looks.
             ended = _read(home / "exit.json") or {"exit_code": 137}
         if ended is not None:
-            phase = Phase.EXITED
+            phase = ContainerPhase.EXITED
         else:
-            phase = Phase.RUNNING if (home / "go.json").exists() else Phase.CREATED
-        return Seen(
+            phase = (
+                ContainerPhase.RUNNING if (home / "go.json").exists() else ContainerPhase.CREATED
+            )
+        return ContainerStatus(
             phase=phase,
             exit_code=ended["exit_code"] if ended else None,
             address=LOOPBACK,

@@ -18,7 +18,7 @@ from agents.contract.documents import PROTOCOL
 from agents.host.machine_ids import boot_id, machine_id
 
 
-class Identity:
+class AgentIdentity:
     """The key file (mode 0600) and, once enrolled, the node id beside it."""
 
     def __init__(self, var: Path) -> None:
@@ -31,7 +31,7 @@ class Identity:
         """Empty until the agent has enrolled."""
         return self._id_path.read_text("utf-8").strip() if self._id_path.exists() else ""
 
-    def enrolled_as(self, node_id: str) -> None:
+    def record_enrolment(self, node_id: str) -> None:
         self._id_path.write_text(node_id, "utf-8")
 
     def enrol_request(self, name: str, join_token: str) -> EnrolRequest:

@@ -13,8 +13,8 @@ from typing import Any
 from agents.contract.calls import AgentEvent, EventType
 from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, read_desired
-from agents.facts.failures import Failure
-from agents.facts.partitions import Claim
+from agents.facts.failures import ReplicaFailure
+from agents.facts.partitions import InstanceClaim
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -51,7 +51,7 @@ class Journal:
         with self._lock:
             self._db.close()
 
-    def event(
+    def record_event(
         self,
         kind: EventType,
         sentence: str = "",
@@ -63,24 +63,24 @@ class Journal:
         """Append an event; it is sent until the portal has acknowledged its number."""
         body = {
             "type": str(kind),
-            "at": now(),
+            "at": utc_now(),
             "replica": replica,
             "fence": fence,
-            "sentence": clean(sentence),
+            "sentence": wire_text(sentence),
             "data": data or {},
         }
         with self._write() as db:
             db.execute("INSERT INTO events (body) VALUES (?)", (json.dumps(body),))
 
-    def unsent(self) -> tuple[AgentEvent, ...]:
+    def unsent_events(self) -> tuple[AgentEvent, ...]:
         rows = self._rows("SELECT seq, body FROM events ORDER BY seq LIMIT ?", MAX_EVENTS_PER_CALL)
         return tuple(decode(AgentEvent, {"seq": seq} | json.loads(body)) for seq, body in rows)
 
-    def acknowledge(self, seq: int) -> None:
+    def acknowledge_events(self, seq: int) -> None:
         with self._write() as db:
             db.execute("DELETE FROM events WHERE seq <= ?", (seq,))
 
-    def fast_forward(self, seq: int) -> None:
+    def skip_to(self, seq: int) -> None:
         """Number the next event above `seq`: the portal has seen that far (this journal is new)."""
         with self._write() as db:
             (last,) = db.execute("SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence").fetchone()
@@ -90,59 +90,59 @@ class Journal:
     def fences(self) -> dict[str, int]:
         return dict(self._rows("SELECT job, fence FROM fences"))
 
-    def failures(self) -> dict[str, Failure]:
+    def failures(self) -> dict[str, ReplicaFailure]:
         rows = self._rows("SELECT replica, code, sentence FROM failures")
-        return {replica: Failure(code, sentence) for replica, code, sentence in rows}
+        return {replica: ReplicaFailure(code, sentence) for replica, code, sentence in rows}
 
-    def fail(self, replica: str, failure: Failure) -> None:
+    def record_failure(self, replica: str, failure: ReplicaFailure) -> None:
         with self._write() as db:
-            values = (replica, failure.code, clean(failure.sentence))
+            values = (replica, failure.code, wire_text(failure.sentence))
             db.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", values)
 
-    def started(self) -> frozenset[str]:
+    def started_replicas(self) -> frozenset[str]:
         return frozenset(row[0] for row in self._rows("SELECT replica FROM started"))
 
-    def start(self, replica: str) -> None:
+    def record_start(self, replica: str) -> None:
         with self._write() as db:
             db.execute("INSERT OR IGNORE INTO started VALUES (?)", (replica,))
 
-    def shipped(self) -> dict[str, int]:
+    def shipped_offsets(self) -> dict[str, int]:
         """Bytes of each log that the portal has."""
         return dict(self._rows("SELECT replica, offset FROM shipped"))
 
-    def ship(self, replica: str, offset: int) -> None:
+    def record_shipped(self, replica: str, offset: int) -> None:
         with self._write() as db:
             db.execute("INSERT OR REPLACE INTO shipped VALUES (?, ?)", (replica, offset))
 
-    def forget(self, replica: str) -> None:
+    def forget_replica(self, replica: str) -> None:
         """The replica is gone from desired and from the node."""
         with self._write() as db:
             for table in ("failures", "started", "shipped"):
                 db.execute(f"DELETE FROM {table} WHERE replica = ?", (replica,))  # noqa: S608 - fixed words
 
-    def intend(self, what: str) -> int:
+    def record_intent(self, what: str) -> int:
         """Write down a change before it is made."""
         with self._write() as db:
-            cursor = db.execute("INSERT INTO intents (at, what) VALUES (?, ?)", (now(), what))
+            cursor = db.execute("INSERT INTO intents (at, what) VALUES (?, ?)", (utc_now(), what))
             return int(cursor.lastrowid or 0)
 
-    def done(self, intent: int) -> None:
+    def complete_intent(self, intent: int) -> None:
         with self._write() as db:
-            db.execute("UPDATE intents SET done = ? WHERE id = ?", (now(), intent))
+            db.execute("UPDATE intents SET done = ? WHERE id = ?", (utc_now(), intent))
             db.execute("DELETE FROM intents WHERE id < ?", (intent - 1_000,))
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[InstanceClaim]:
         """The MIG instances that are ours, by what is known of each."""
         rows = self._rows("SELECT gpu, start, size, profile, instance, uuid FROM claims")
-        return [Claim(*row) for row in rows]
+        return [InstanceClaim(*row) for row in rows]
 
-    def claim(self, claims: Iterable[Claim]) -> None:
+    def record_claims(self, claims: Iterable[InstanceClaim]) -> None:
         """Write them down; each takes the place of the one before at its place."""
         values = [(c.gpu_uuid, c.start, c.size, c.profile, c.instance_id, c.uuid) for c in claims]
         with self._write() as db:
             db.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", values)
 
-    def disclaim(self, gpu_uuid: str, start: int, size: int) -> None:
+    def remove_claim(self, gpu_uuid: str, start: int, size: int) -> None:
         """Nothing of ours stands at this place any more."""
         with self._write() as db:
             place = (gpu_uuid, start, size)
@@ -152,7 +152,7 @@ class Journal:
         text = self.fact("desired")
         return read_desired(json.loads(text)) if text else None
 
-    def keep_desired(self, desired: DesiredDocument) -> None:
+    def store_desired(self, desired: DesiredDocument) -> None:
         """Write down the whole document and, with it, the highest fence of each job: it never
         falls."""
         raise_fence = (
@@ -169,7 +169,7 @@ class Journal:
             return str(value)
         return ""
 
-    def keep(self, name: str, value: str) -> None:
+    def store_fact(self, name: str, value: str) -> None:
         with self._write() as db:
             db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
@@ -204,11 +204,11 @@ def _open(path: Path) -> sqlite3.Connection:
     return db
 
 
-def now() -> str:
+def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def clean(sentence: str, limit: int = 1_000) -> str:
+def wire_text(sentence: str, limit: int = 1_000) -> str:
     """A sentence fit for the wire: no control characters or lone surrogates, and not endless."""
     kept = (c if c.isprintable() else " " for c in sentence)
     return "".join(kept).encode("utf-8", "replace").decode()[:limit]

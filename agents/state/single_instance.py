@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import IO
 
 
-class Occupied(Exception):
+class FolderInUse(Exception):
     """Another agent runs from this folder."""
 
 
-def occupy(folder: Path) -> IO[bytes]:
+def lock_folder(folder: Path) -> IO[bytes]:
     """Hold the folder until the file is closed, or the process ends in any way. Raises Occupied."""
     lock = (folder / "lock").open("wb")
     try:
@@ -17,5 +17,5 @@ def occupy(folder: Path) -> IO[bytes]:
     except OSError as taken:
         lock.close()
         sentence = f"another agent runs from {folder}: stop it, or name another --var"
-        raise Occupied(sentence) from taken
+        raise FolderInUse(sentence) from taken
     return lock

@@ -24,7 +24,7 @@ log = logging.getLogger("agents.telemetry")
 
 
 class Senses(Protocol):
-    def look(self) -> tuple[GpuSample, ...]: ...
+    def sample(self) -> tuple[GpuSample, ...]: ...
 
     def close(self) -> None: ...
 
@@ -94,7 +94,7 @@ class Sampler:
         self._end(senses)
 
     def take(self, senses: Senses) -> None:
-        samples = senses.look()
+        samples = senses.sample()
         self._last = Look(self._last.number + 1, self._now(), samples)
 
     def _report(self, error: Exception) -> None:

@@ -3,14 +3,14 @@
 from dataclasses import asdict
 from typing import Any
 
-from agents.facts.wiring import Fabric, GpuWiring
+from agents.facts.wiring import GpuWiring, NvlinkFabric
 from agents.topology.nics import Network, Nic
-from agents.topology.pairs import Pair, Topology
+from agents.topology.pairs import GpuTopology, Pair
 
 SCHEMA = 1
 
 
-def document(topology: Topology, network: Network, *, simulated: bool) -> dict[str, Any]:
+def document(topology: GpuTopology, network: Network, *, simulated: bool) -> dict[str, Any]:
     """All that is known. `rail` is the index of a NIC."""
     rails = {gpu: nic.index for gpu, nic in network.rails().items()}
     return {
@@ -24,12 +24,12 @@ def document(topology: Topology, network: Network, *, simulated: bool) -> dict[s
     }
 
 
-def nics(topology: Topology, network: Network) -> list[dict[str, Any]]:
+def nics(topology: GpuTopology, network: Network) -> list[dict[str, Any]]:
     """`levels` in the order of the GPUs."""
     return [_nic(nic, topology, network) for nic in network.nics]
 
 
-def fabric(told: Fabric | None) -> dict[str, Any] | None:
+def fabric(told: NvlinkFabric | None) -> dict[str, Any] | None:
     """`cluster` is null where the fabric ends at the node."""
     if told is None:
         return None
@@ -57,7 +57,7 @@ def _gpu(gpu: GpuWiring) -> dict[str, Any]:
 def _pair(pair: Pair) -> dict[str, Any]:
     return {
         "gpus": [pair.one, pair.other],
-        "word": pair.word,
+        "word": pair.label,
         "level": pair.level,
         "nvlinks": pair.nvlinks,
         "switched": pair.switched,
@@ -66,7 +66,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _nic(nic: Nic, topology: Topology, network: Network) -> dict[str, Any]:
+def _nic(nic: Nic, topology: GpuTopology, network: Network) -> dict[str, Any]:
     return {
         "index": nic.index,
         "name": nic.name,

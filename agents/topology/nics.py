@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agents.facts.wiring import Level
+from agents.facts.wiring import PathLevel
 from agents.topology.pci import PciPlace, level_between
 
-NEARNESS = {level: number for number, level in enumerate(Level)}
+NEARNESS = {level: number for number, level in enumerate(PathLevel)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Network:
     nics: tuple[Nic, ...] = ()
     gpus: Mapping[int, PciPlace] = field(default_factory=dict)
 
-    def level(self, gpu: int, nic: Nic) -> Level | None:
+    def level(self, gpu: int, nic: Nic) -> PathLevel | None:
         """None where sysfs does not know the GPU."""
         place = self.gpus.get(gpu)
         return level_between(place, nic.place) if place else None

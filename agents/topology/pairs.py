@@ -7,7 +7,7 @@ gets 78 to 82 % of it in a ring. Nothing here was measured on the node.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agents.facts.wiring import P2P, Access, GpuWiring, Level, NvLink, Path
+from agents.facts.wiring import GpuPath, GpuWiring, NvLink, PathLevel, PeerAccess, PeerStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class Pair:
 
     one: int
     other: int
-    level: Level | None
-    access: Access
+    level: PathLevel | None
+    access: PeerAccess
     nvlinks: int
     switched: bool
     mb_per_second: int
@@ -26,16 +26,16 @@ class Pair:
     @property
     def is_open(self) -> bool:
         """Whether the driver lets the links be used: not while MIG is on at one end."""
-        return self.access.nvlink in (P2P.OK, P2P.UNKNOWN)
+        return self.access.nvlink in (PeerStatus.OK, PeerStatus.UNKNOWN)
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """As `nvidia-smi topo -m` prints it."""
         return f"NV{self.nvlinks}" if self.nvlinks else self.level or "N/A"
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class GpuTopology:
     """`domains` are the sets of GPUs that share NVSwitches, by index."""
 
     gpus: tuple[GpuWiring, ...]
@@ -53,23 +53,25 @@ class Topology:
         return tuple(tuple(found.get((min(a, b), max(a, b)), 0) for b in order) for a in order)
 
 
-def topology_of(gpus: tuple[GpuWiring, ...], paths: Mapping[tuple[int, int], Path]) -> Topology:
+def gpu_topology(
+    gpus: tuple[GpuWiring, ...], paths: Mapping[tuple[int, int], GpuPath]
+) -> GpuTopology:
     """Put together. `paths` is keyed by (lower, higher) index and may lack pairs."""
-    unknown = Path(None, Access())
+    unknown = GpuPath(None, PeerAccess())
     pairs = tuple(
         _pair(one, other, paths.get((one.index, other.index), unknown))
         for one in gpus
         for other in gpus
         if one.index < other.index
     )
-    return Topology(gpus, pairs, _domains(gpus))
+    return GpuTopology(gpus, pairs, _domains(gpus))
 
 
-def _pair(one: GpuWiring, other: GpuWiring, path: Path) -> Pair:
+def _pair(one: GpuWiring, other: GpuWiring, path: GpuPath) -> Pair:
     direct = [n for n in one.links if n.remote_bus_id == other.pci_bus_id]
     through = _through_switches(one, other)
     joining = direct or through
-    usable = path.access.nvlink in (P2P.OK, P2P.UNKNOWN)
+    usable = path.access.nvlink in (PeerStatus.OK, PeerStatus.UNKNOWN)
     fast = sum(n.mb_per_second for n in joining) if usable else 0
     slow = min(one.pcie_mb_per_second, other.pcie_mb_per_second)
     return Pair(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.facts.wiring import Level
+from agents.facts.wiring import PathLevel
 
 ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}\Z")
 DEVICE = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
@@ -43,19 +43,19 @@ def place_of(parts: Sequence[str], numa_node: int | None = None) -> PciPlace | N
     return PciPlace(parts[at], tuple(steps), numa_node) if steps else None
 
 
-def level_between(one: PciPlace, other: PciPlace) -> Level:
+def level_between(one: PciPlace, other: PciPlace) -> PathLevel:
     """What the way from one device to another crosses."""
     if one.root != other.root:
         same = one.numa_node == other.numa_node  # both untold: a machine of one node
-        return Level.NUMA_NODE if same else Level.SYSTEM
+        return PathLevel.NUMA_NODE if same else PathLevel.SYSTEM
     shared = _shared(one.steps, other.steps)
     if shared == len(one.steps) == len(other.steps):
-        return Level.INTERNAL
+        return PathLevel.INTERNAL
     if not shared:
-        return Level.HOST_BRIDGE
+        return PathLevel.HOST_BRIDGE
     # Behind one switch are at most its downstream port and the device itself.
     beyond = max(len(one.steps), len(other.steps)) - shared
-    return Level.SINGLE_SWITCH if beyond <= 2 else Level.SEVERAL_SWITCHES
+    return PathLevel.SINGLE_SWITCH if beyond <= 2 else PathLevel.SEVERAL_SWITCHES
 
 
 def kernel_bus_id(bus_id: str) -> str:

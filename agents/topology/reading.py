@@ -2,9 +2,9 @@
 
 from agents.nvml.session import Nvml
 from agents.nvml.wiring import read_wiring
-from agents.topology.pairs import Topology, topology_of
+from agents.topology.pairs import GpuTopology, gpu_topology
 
 
-def read_topology(nvml: Nvml) -> Topology:
+def read_topology(nvml: Nvml) -> GpuTopology:
     """Every GPU that answers, and every pair of them. Raises NvmlFailure."""
-    return topology_of(*read_wiring(nvml))
+    return gpu_topology(*read_wiring(nvml))

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from agents.facts.wiring import P2P, GpuWiring, Level
+from agents.facts.wiring import GpuWiring, PathLevel, PeerStatus
 from agents.topology.nics import Network, Nic
-from agents.topology.pairs import Pair, Topology
+from agents.topology.pairs import GpuTopology, Pair
 from agents.topology.pci import level_between
 
 # In nvidia-smi's order. The sentences are ours.
@@ -20,13 +20,13 @@ LEGEND = """
 """
 # As `nvidia-smi topo -p2p` shortens them.
 ACCESS = {
-    P2P.OK: "OK",
-    P2P.CHIPSET_NOT_SUPPORTED: "CNS",
-    P2P.GPU_NOT_SUPPORTED: "GNS",
-    P2P.TOPOLOGY_NOT_SUPPORTED: "TNS",
-    P2P.DISABLED_BY_REGISTRY: "DR",
-    P2P.NOT_SUPPORTED: "NS",
-    P2P.UNKNOWN: "U",
+    PeerStatus.OK: "OK",
+    PeerStatus.CHIPSET_NOT_SUPPORTED: "CNS",
+    PeerStatus.GPU_NOT_SUPPORTED: "GNS",
+    PeerStatus.TOPOLOGY_NOT_SUPPORTED: "TNS",
+    PeerStatus.DISABLED_BY_REGISTRY: "DR",
+    PeerStatus.NOT_SUPPORTED: "NS",
+    PeerStatus.UNKNOWN: "U",
 }
 ACCESS_LEGEND = """
   OK   = allowed
@@ -40,7 +40,7 @@ ACCESS_LEGEND = """
 SELF = "X"
 
 
-def table(topology: Topology, network: Network | None = None) -> str:
+def table(topology: GpuTopology, network: Network | None = None) -> str:
     """Tab between cells. The paths with their legends, then the rates, then peer access."""
     network = network or Network()
     parts = [
@@ -81,7 +81,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
-def _paths(topology: Topology, network: Network) -> list[list[str]]:
+def _paths(topology: GpuTopology, network: Network) -> list[list[str]]:
     gpus, nics = topology.gpus, network.nics
     names = [f"GPU{gpu.index}" for gpu in gpus] + [f"NIC{nic.index}" for nic in nics]
     rows = [["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]]
@@ -97,19 +97,19 @@ def _paths(topology: Topology, network: Network) -> list[list[str]]:
     return rows
 
 
-def _word(topology: Topology, one: GpuWiring, other: GpuWiring) -> str:
+def _word(topology: GpuTopology, one: GpuWiring, other: GpuWiring) -> str:
     pair = topology.pair(one.index, other.index)
-    return pair.word if pair else SELF
+    return pair.label if pair else SELF
 
 
 def _between(one: Nic, other: Nic) -> str:
     if one.index == other.index:
         return SELF
     level = level_between(one.place, other.place)
-    return Level.SINGLE_SWITCH if level is Level.INTERNAL else level
+    return PathLevel.SINGLE_SWITCH if level is PathLevel.INTERNAL else level
 
 
-def _nic_legend(topology: Topology, network: Network) -> str:
+def _nic_legend(topology: GpuTopology, network: Network) -> str:
     if not network.nics:
         return ""
     rails = network.rails()
@@ -123,7 +123,7 @@ def _nic_legend(topology: Topology, network: Network) -> str:
     return "NIC Legend:\n\n" + "\n".join(lines) + "\n"
 
 
-def _fabrics(topology: Topology) -> str:
+def _fabrics(topology: GpuTopology) -> str:
     told = [gpu for gpu in topology.gpus if gpu.fabric and gpu.fabric.domain]
     domains = {gpu.fabric.domain: gpu.fabric for gpu in told if gpu.fabric}
     lines = []
@@ -134,7 +134,7 @@ def _fabrics(topology: Topology) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _square(topology: Topology, title: str, cell: Callable[[Pair], str]) -> str:
+def _square(topology: GpuTopology, title: str, cell: Callable[[Pair], str]) -> str:
     """Every GPU against every other; nothing for a single one."""
     gpus = topology.gpus
     if len(gpus) < 2:

@@ -15,7 +15,7 @@ from agents.contract.topology import (
 )
 from agents.nvml.errors import NvmlFailure
 from agents.topology.nics import Network
-from agents.topology.pairs import Pair, Topology
+from agents.topology.pairs import GpuTopology, Pair
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 AGE_SECONDS = 300.0
 
 
-class Wiring:
+class WiringCache:
     """Asking a driver about every pair takes hundreds of calls: `told` asks only when the GPUs are
     others than before, in their modes too, or the answer is old."""
 
@@ -34,7 +34,7 @@ class Wiring:
         self._clock = clock
         self._kept: tuple[Hashable, float, NodeTopology] | None = None
 
-    def told(self, gpus: Hashable) -> NodeTopology:
+    def current(self, gpus: Hashable) -> NodeTopology:
         """`gpus`: whatever tells them apart. Where nothing can be read now, what was known: the
         node works without."""
         now, kept = self._clock(), self._kept
@@ -46,7 +46,7 @@ class Wiring:
         return kept[2] if kept else NodeTopology()
 
 
-def reported(topology: Topology, network: Network) -> NodeTopology:
+def reported(topology: GpuTopology, network: Network) -> NodeTopology:
     """The contract's document of what was read."""
     gpus = tuple(gpu.index for gpu in topology.gpus)[:MAX_GPUS]
     rails = network.rails()
@@ -71,7 +71,7 @@ def reported(topology: Topology, network: Network) -> NodeTopology:
     )
 
 
-def groups(topology: Topology) -> tuple[GpuGroup, ...]:
+def groups(topology: GpuTopology) -> tuple[GpuGroup, ...]:
     """NVSwitch domains, then GPUs that links join directly, then NUMA nodes."""
     bridged = [{p.one, p.other} for p in topology.pairs if p.nvlinks and not p.switched]
     near: dict[int, list[int]] = {}
@@ -88,7 +88,9 @@ def groups(topology: Topology) -> tuple[GpuGroup, ...]:
     )
 
 
-def _group(topology: Topology, kind: GroupKind, gpus: tuple[int, ...], number: int = 0) -> GpuGroup:
+def _group(
+    topology: GpuTopology, kind: GroupKind, gpus: tuple[int, ...], number: int = 0
+) -> GpuGroup:
     inside = [p for p in topology.pairs if p.one in gpus and p.other in gpus]
     if kind is not GroupKind.NUMA:  # of a chain only neighbours are joined; MIG closes links
         inside = [p for p in inside if p.nvlinks and p.is_open]
@@ -118,7 +120,7 @@ def _pair(pair: Pair) -> GpuPair:
     )
 
 
-def _cliques(topology: Topology) -> tuple[FabricClique, ...]:
+def _cliques(topology: GpuTopology) -> tuple[FabricClique, ...]:
     members: dict[tuple[str, int], list[int]] = {}
     for gpu in topology.gpus:
         if gpu.fabric and gpu.fabric.domain:

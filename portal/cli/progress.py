@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import IO, Any
 
-from portal.cli.client import Client, at
-from portal.cli.context import Tools
-from portal.cli.exit_codes import Exit, Failed
-from portal.cli.job_text import OVER, progress, same_news
+from portal.cli.client import Client, api_path
+from portal.cli.context import CliContext
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.job_text import FINAL_STATUSES, progress_key, progress_text
 from portal.cli.output import is_terminal
 
 # A portal that holds the answer is asked again at once, nearly.
-LOOK_EVERY, LOOK_AFTER_NEWS = 2.0, 0.2
+POLL_SECONDS, REPOLL_SECONDS = 2.0, 0.2
 Job = Mapping[str, Any]
 
 
-class Line:
+class StatusLine:
     """One line on stderr: rewritten on a terminal, elsewhere printed once a piece of news."""
 
     def __init__(self, stream: IO[str] | None = None) -> None:
@@ -40,49 +40,51 @@ class Line:
             self.stream.flush()
 
 
-def job_of(client: Client, label: str) -> dict[str, Any]:
-    found: dict[str, Any] = client.get(at("jobs", label), hint="tessera ps -a")
+def fetch_job(client: Client, label: str) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(api_path("jobs", label), hint="tessera ps -a")
     return found
 
 
-def watch(
-    tools: Tools,
+def wait_for_job(
+    tools: CliContext,
     job: dict[str, Any],
     *,
     until: Callable[[Job], bool],
     seconds: float | None = None,
 ) -> dict[str, Any]:
     """The job once `until` holds for it. Raises Failed(timeout) after `seconds`."""
-    line, began = Line(), tools.now()
+    line, began = StatusLine(), tools.now()
     try:
         while not until(job):
-            line.show(progress(job, tools.now()), same_news(job))
+            line.show(progress_text(job, tools.now()), progress_key(job))
             if seconds is not None and _since(began, tools.now()) >= seconds:
                 sentence = f"{job['id']} is still {job['status']}; it goes on"
-                raise Failed("timeout", sentence, f"tessera why {job['id']}", Exit.TIMEOUT)
+                raise CommandFailed(
+                    "timeout", sentence, f"tessera why {job['id']}", ExitCode.TIMEOUT
+                )
             job = _next(tools, job)
     finally:
         line.clear()
     return job
 
 
-def _next(tools: Tools, job: Job) -> dict[str, Any]:
+def _next(tools: CliContext, job: Job) -> dict[str, Any]:
     """The job when there is news of it, or a little later."""
     seen = job.get("last_event")
-    holds = tools.hold_seconds if seen is not None else 0
-    tools.pause(LOOK_AFTER_NEWS if holds else LOOK_EVERY)
+    holds = tools.long_poll_seconds if seen is not None else 0
+    tools.pause(REPOLL_SECONDS if holds else POLL_SECONDS)
     found: dict[str, Any] = tools.client.get(
-        at("jobs", str(job["id"])), wait=holds or None, since=seen if holds else None
+        api_path("jobs", str(job["id"])), wait=holds or None, since=seen if holds else None
     )
     return found
 
 
 def is_over(job: Job) -> bool:
-    return job["status"] in OVER
+    return job["status"] in FINAL_STATUSES
 
 
 def has_started(job: Job) -> bool:
-    return job["status"] in OVER or job["status"] in ("running", "stopping")
+    return job["status"] in FINAL_STATUSES or job["status"] in ("running", "stopping")
 
 
 def _since(began: datetime, now: datetime) -> float:

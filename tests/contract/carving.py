@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pynvml
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
@@ -41,7 +41,7 @@ class Carving:
     def gpu(self) -> str:
         return self.machine.gpus[0]
 
-    def begin(self, policy: Policy | None = None) -> None:
+    def begin(self, policy: NodePolicy | None = None) -> None:
         """A new agent; the one before was killed."""
         node = self.machine.agent(policy)
         node.carver = Carver(
@@ -114,7 +114,7 @@ class Carving:
         return problem.sentence
 
     def events(self) -> list[str]:
-        return [str(event.type) for event in self.machine.journal.unsent()]
+        return [str(event.type) for event in self.machine.journal.unsent_events()]
 
     @contextmanager
     def calls(self, symbol: str) -> Iterator[list[float]]:

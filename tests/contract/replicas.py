@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from agents.contract.documents import DesiredReplica, Rendezvous
-from agents.runtime.base import Phase, Runtime, Seen
+from agents.runtime.base import ContainerPhase, ContainerStatus, Runtime
 
 IMAGE = "tessera-example:latest"
 DEVICE = "MIG-6f5a1c2e-8a1b-5c7d-9e10-0123456789ab"
@@ -85,10 +85,10 @@ class Watch:
             self.news.clear()
         return found
 
-    def ended(self, replica: DesiredReplica) -> Seen:
-        def has_ended() -> Seen | None:
-            seen = self.runtime.seen().get(replica.id)
-            return seen if seen and seen.phase is Phase.EXITED else None
+    def ended(self, replica: DesiredReplica) -> ContainerStatus:
+        def has_ended() -> ContainerStatus | None:
+            seen = self.runtime.containers().get(replica.id)
+            return seen if seen and seen.phase is ContainerPhase.EXITED else None
 
         return self.until(has_ended, f"the end of rank {replica.rank}")
 
@@ -110,7 +110,7 @@ def whole_log(runtime: Runtime, replica_id: str, chunk: int = 64 << 10) -> bytes
 
 def meeting_of(runtime: Runtime, gang: list[DesiredReplica]) -> Rendezvous:
     """What the portal makes of the addresses that the prepared ranks offer."""
-    seen = [runtime.seen()[replica.id] for replica in gang]
+    seen = [runtime.containers()[replica.id] for replica in gang]
     peers = tuple(one.address for one in seen)
     return Rendezvous(address=seen[0].address, port=seen[0].port, peers=peers)
 

@@ -75,7 +75,7 @@ def test_the_drill_tells_of_a_runtime_that_forgets_what_it_prepared(tmp_path, mo
         (runtime.home / replica.id / "identity.json").unlink(missing_ok=True)
         plain(runtime, replica, devices)
 
-    monkeypatch.setattr(ProcessRuntime, "seen", lambda runtime: {})
+    monkeypatch.setattr(ProcessRuntime, "containers", lambda runtime: {})
     monkeypatch.setattr(ProcessRuntime, "prepare", forgetful)
     told = play(tmp_path / "told", calm.points // 3)
     assert not told.converged

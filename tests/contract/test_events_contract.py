@@ -4,7 +4,7 @@ of the machine's own. What needs a fault is asked of the simulated one alone."""
 import pynvml
 import pytest
 
-from agents.facts.gpu_health import EventKind, Reads
+from agents.facts.gpu_health import EventKind, HealthReadings
 from agents.health.verdict import judge
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.health import EventSet, read_health
@@ -37,7 +37,7 @@ def node(tmp_path):
 def events(node):
     events = EventSet()
     yield events
-    events.free()
+    events.close()
 
 
 def refused(call, *arguments):
@@ -62,7 +62,7 @@ def test_a_set_listens_to_every_gpu_and_is_silent_where_nothing_happens(nvml: Nv
         assert events.gpus == {gpu.uuid for gpu in nvml.devices()}
         assert events.wait(1) is None
     finally:
-        events.free()
+        events.close()
 
 
 def test_a_type_that_a_gpu_has_not_is_refused(nvml: Nvml):
@@ -79,7 +79,7 @@ def test_a_type_that_a_gpu_has_not_is_refused(nvml: Nvml):
 def test_a_gpu_at_rest_reads_as_healthy(nvml: Nvml):
     for gpu in nvml.devices():
         reads = read_health(gpu)
-        assert reads is not None and not reads.lost and not reads.unanswered
+        assert reads is not None and not reads.is_lost and not reads.driver_error
         assert judge([], reads).healthy
 
 
@@ -96,7 +96,7 @@ def test_what_happened_before_the_set_was_made_is_not_heard(node):
     an_xid(node, 31)
     events = EventSet()
     assert events.wait(1) is None
-    events.free()
+    events.close()
 
 
 def test_each_xid_is_told_once_with_its_gpu_and_no_instance(node, events):
@@ -115,7 +115,7 @@ def test_every_set_is_told(node, events):
     other = EventSet()
     an_xid(node, 43)
     assert events.wait(1) == other.wait(1) is not None
-    other.free()
+    other.close()
 
 
 def test_an_xid_on_any_slice_of_a_gpu_names_that_slice(node, events):
@@ -158,9 +158,9 @@ def test_a_lost_gpu_ends_the_wait_after_the_last_word_and_is_left_out_of_the_nex
     following = EventSet()
     assert following.gpus == {other.uuid}
     assert following.wait(1) is None
-    following.free()
-    assert read_health(lost) == Reads(lost=True)
-    assert read_health(other) is not None and not read_health(other).lost
+    following.close()
+    assert read_health(lost) == HealthReadings(is_lost=True)
+    assert read_health(other) is not None and not read_health(other).is_lost
 
 
 def test_a_reset_takes_faults_away_and_the_gpu_is_listened_to_again(node):
@@ -171,7 +171,7 @@ def test_a_reset_takes_faults_away_and_the_gpu_is_listened_to_again(node):
     events = EventSet()
     assert len(events.gpus) == 2
     assert all(judge([], read_health(gpu)).healthy for gpu in node.nvml.devices())
-    events.free()
+    events.close()
 
 
 @pytest.mark.parametrize("xid", [48, 63, 64, 95])
@@ -193,6 +193,6 @@ def test_rows_do_not_answer_while_instances_stand(node):
 
 def test_a_set_that_was_freed_is_refused(node):
     events = EventSet()
-    events.free()
+    events.close()
     for call in (pynvml.nvmlEventSetFree, lambda e: pynvml.nvmlEventSetWait_v2(e, 1)):
         assert refused(call, events._set) == pynvml.NVML_ERROR_INVALID_ARGUMENT

@@ -21,11 +21,11 @@ pynvml.CDLL = absent
 # Another table than the twin's, in this process alone.
 ANOTHER_PROFILE = """
 from dataclasses import replace
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 def another(profile_id, **other):
-    board = boards()["H200-141GB"]
+    board = known_boards()["H200-141GB"]
     profiles = tuple(replace(p, **other) if p.id == profile_id else p for p in board.profiles)
-    boards()[board.key] = replace(board, profiles=profiles)
+    known_boards()[board.key] = replace(board, profiles=profiles)
 """
 # A driver whose call of that name ends with a code, or tells another name of the board.
 ANOTHER_DRIVER = """

@@ -10,7 +10,7 @@ import pytest
 
 from agents.contract.boards import known_boards
 from agents.nvml.errors import NvmlCode, NvmlFailure
-from agents.nvml.processes import Client, clients
+from agents.nvml.processes import GpuProcess, gpu_processes
 from agents.simdriver.state import Process
 from tests.contract.drivers import (
     WITH_MIG,
@@ -153,7 +153,7 @@ def test_an_instance_that_a_program_holds_is_in_use(node):
         held = Process(4_242, 1_000, gpu_instance=made.instance_id, compute_instance=0)
         state.gpus[0].processes.append(held)
     assert refusal(node.nvml.destroy_instance, node.gpu, made.instance_id) is NvmlCode.IN_USE
-    assert clients(node.gpu) == [Client(4_242, made.instance_id)]
+    assert gpu_processes(node.gpu) == [GpuProcess(4_242, made.instance_id)]
     assert node.nvml.instances(node.gpu) == [made], "nothing of it was taken"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from agents.contract.boards import known_boards
 from agents.nvml.errors import NvmlCode, NvmlFailure
-from agents.nvml.processes import clients
+from agents.nvml.processes import gpu_processes
 from agents.nvml.session import Nvml
 from tests.contract.drivers import (
     WITH_MIG,
@@ -112,7 +112,7 @@ def test_possible_placements_are_the_tables(telling: Nvml):
 
 def test_a_gpu_that_is_not_there_is_not_found(nvml: Nvml):
     unknown = "GPU-00000000-0000-0000-0000-000000000000"
-    for ask in (nvml.instances, clients):
+    for ask in (nvml.instances, gpu_processes):
         with pytest.raises(NvmlFailure) as failure:
             ask(unknown)
         assert failure.value.code is NvmlCode.NOT_FOUND

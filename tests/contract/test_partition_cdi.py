@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import ReplicaState
 from agents.runtime.injection import device_requests
 from tests.contract.carving import HIGH, LOW, Carving
@@ -47,7 +47,7 @@ def node(tmp_path):
     program.write_text(text, "utf-8")
     program.chmod(0o755)
     spec = str(tmp_path / "nvidia.yaml")
-    node.policy = Policy(device_injection="cdi", nvidia_ctk=str(program), cdi_spec=spec)
+    node.policy = NodePolicy(device_injection="cdi", nvidia_ctk=str(program), cdi_spec=spec)
     node.begin(node.policy)
     yield node
     node.end()
@@ -102,7 +102,7 @@ def test_a_program_that_is_not_there_is_said_in_a_sentence(node, tmp_path):
 
 
 def test_without_cdi_nothing_is_run(node, tmp_path):
-    node.begin(Policy())
+    node.begin(NodePolicy())
     node.wish(LOW, replicas=(node.on(LOW),))
     assert made_for(tmp_path) == []
     assert [r.state for r in node.told.replicas] == [ReplicaState.RUNNING]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import GpuMode
 from agents.simdriver.faults import hold, reboot, release
 from tests.contract.carving import LOW, Carving
@@ -54,7 +54,7 @@ def smi(node, tmp_path):
         text = RESETS.format(python=sys.executable, here=HERE, refused=refused, **values)
         program.write_text(text, "utf-8")
         program.chmod(0o755)
-        return Policy(may_reset_gpus=True, nvidia_smi=str(program))
+        return NodePolicy(may_reset_gpus=True, nvidia_smi=str(program))
 
     return policy
 
@@ -137,7 +137,7 @@ def test_a_reset_that_is_refused_makes_the_node_need_a_reboot(node, smi):
 
 
 def test_a_program_that_is_not_there_is_said_in_a_sentence(node, tmp_path):
-    node.begin(Policy(may_reset_gpus=True, nvidia_smi=str(tmp_path / "none")))
+    node.begin(NodePolicy(may_reset_gpus=True, nvidia_smi=str(tmp_path / "none")))
     node.wish(SLICE)
     assert "cannot be run" in node.sentence()
 

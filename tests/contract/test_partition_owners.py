@@ -5,7 +5,7 @@ from ctypes import byref
 import pynvml
 import pytest
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import GpuMode, ReplicaState
 from agents.drill.kill_points import Killed
 from tests.contract.carving import HIGH, LOW, Carving
@@ -83,7 +83,7 @@ def test_a_fresh_node_with_leftovers_waits_for_its_owner(node):
     assert node.problems() == ["unmanaged"], "also before the first document"
     node.wish(mode=GpuMode.WHOLE)
     assert set(node.slices()) == {("2g.35gb", 4)}
-    node.begin(Policy(adopt_instances=True))
+    node.begin(NodePolicy(adopt_instances=True))
     node.live(8)
     assert node.slices() == {} and node.problems() == []
     assert all(gpu.healthy for gpu in node.told.gpus)
@@ -99,7 +99,7 @@ def test_an_instance_that_is_wanted_just_so_is_taken_over(node):
 
 def test_ours_are_ours_after_a_kill_and_without_the_last_document(node):
     node.wish(LOW, HIGH)
-    node.machine.journal.keep("desired", "")
+    node.machine.journal.store_fact("desired", "")
     node.begin()
     node.live(3)
     assert set(node.slices()) == {("3g.71gb", 0), ("2g.35gb", 4)} and node.problems() == []

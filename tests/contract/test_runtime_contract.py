@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from agents.contract.documents import Rendezvous
-from agents.runtime.base import Phase, Runtime, RuntimeFailure, container_name
+from agents.runtime.base import ContainerPhase, Runtime, RuntimeFailure, container_name
 from agents.runtime.process import ProcessRuntime
 from tests.contract.replicas import (
     DEAF,
@@ -35,7 +35,7 @@ def agent(request, tmp_path):
         return started[-1]
 
     yield start
-    for replica in start().seen():
+    for replica in start().containers():
         started[-1].stop(replica, 0)
         started[-1].remove(replica)
 
@@ -44,9 +44,9 @@ def test_a_prepared_replica_waits_and_tells_who_it_is(agent: Agent):
     runtime = agent()
     replica = a_replica("print('too early')", attempt=3, rank=2, world=4, fence=7)
     runtime.prepare(replica, ())
-    seen = runtime.seen()[replica.id]
+    seen = runtime.containers()[replica.id]
     assert (seen.job, seen.attempt, seen.rank, seen.fence) == (replica.job, 3, 2, 7)
-    assert seen.phase is Phase.CREATED
+    assert seen.phase is ContainerPhase.CREATED
     assert seen.exit_code is None
     assert seen.address and 0 < seen.port < 65_536
     assert runtime.log(replica.id, 0, 100) == b""
@@ -115,8 +115,8 @@ def test_asked_to_stop_a_program_ends_in_its_own_way(agent: Agent):
     go(runtime, replica)
     watch.says(replica, b"ready\n")
     runtime.stop(replica.id, 20)
-    seen = runtime.seen()[replica.id]
-    assert (seen.phase, seen.exit_code) == (Phase.EXITED, 75)
+    seen = runtime.containers()[replica.id]
+    assert (seen.phase, seen.exit_code) == (ContainerPhase.EXITED, 75)
 
 
 def test_a_deaf_program_is_killed_when_its_grace_is_over(agent: Agent):
@@ -126,8 +126,8 @@ def test_a_deaf_program_is_killed_when_its_grace_is_over(agent: Agent):
     go(runtime, replica)
     watch.says(replica, b"ready\n")
     runtime.stop(replica.id, 1)
-    seen = runtime.seen()[replica.id]
-    assert (seen.phase, seen.exit_code, seen.memory_kill) == (Phase.EXITED, 137, False)
+    seen = runtime.containers()[replica.id]
+    assert (seen.phase, seen.exit_code, seen.memory_kill) == (ContainerPhase.EXITED, 137, False)
 
 
 def test_every_call_may_be_said_again(agent: Agent):
@@ -137,7 +137,7 @@ def test_every_call_may_be_said_again(agent: Agent):
     runtime.prepare(replica, ())
     meeting = meeting_of(runtime, [replica])
     runtime.prepare(replica, ())
-    assert len(runtime.seen()) == 1
+    assert len(runtime.containers()) == 1
     runtime.start(replica, (), meeting)
     runtime.start(replica, (), meeting)
     watch.ended(replica)
@@ -145,11 +145,11 @@ def test_every_call_may_be_said_again(agent: Agent):
     runtime.prepare(replica, ())
     runtime.stop(replica.id, 1)
     runtime.stop(replica.id, 1)
-    assert runtime.seen()[replica.id].exit_code == 0
+    assert runtime.containers()[replica.id].exit_code == 0
     assert whole_log(runtime, replica.id) == b"once\n"
     runtime.remove(replica.id)
     runtime.remove(replica.id)
-    assert runtime.seen() == {}
+    assert runtime.containers() == {}
 
 
 def test_what_was_never_there_can_be_stopped_and_removed_but_not_started(agent: Agent):
@@ -161,7 +161,7 @@ def test_what_was_never_there_can_be_stopped_and_removed_but_not_started(agent: 
     with pytest.raises(RuntimeFailure) as failure:
         runtime.start(replica, (), Rendezvous(address="127.0.0.1", port=29_500))
     assert failure.value.code == "vanished"
-    assert runtime.seen() == {}
+    assert runtime.containers() == {}
 
 
 def test_a_prepared_replica_is_removed_without_having_run(agent: Agent):
@@ -170,7 +170,7 @@ def test_a_prepared_replica_is_removed_without_having_run(agent: Agent):
     runtime.prepare(replica, ())
     runtime.stop(replica.id, 0)
     runtime.remove(replica.id)
-    assert runtime.seen() == {}
+    assert runtime.containers() == {}
 
 
 def test_the_next_agent_adopts_what_waits_what_runs_and_what_has_ended(agent: Agent):
@@ -181,17 +181,17 @@ def test_the_next_agent_adopts_what_waits_what_runs_and_what_has_ended(agent: Ag
     watch = Watch(first)
     watch.says(running, b"ready\n")
     watch.ended(ended)
-    before = first.seen()
+    before = first.containers()
     first.close()
     second = agent()
     watch = Watch(second)
     watch.ended(ended)
-    assert second.seen() == before
+    assert second.containers() == before
     assert whole_log(second, ended.id) == b"end\n"
     second.start(waiting, (), meeting_of(second, [waiting]))
     assert watch.ended(waiting).exit_code == 0
     second.stop(running.id, 20)
-    assert second.seen()[running.id].exit_code == 75
+    assert second.containers()[running.id].exit_code == 75
 
 
 def test_an_end_that_no_agent_saw_is_told_by_the_next_one(agent: Agent):
@@ -226,7 +226,7 @@ def test_another_attempt_of_the_same_job_stands_beside_the_first(agent: Agent):
     go(runtime, second)
     assert [watch.ended(r).exit_code for r in (first, second)] == [1, 0]
     runtime.remove(first.id)
-    assert set(runtime.seen()) == {second.id}
+    assert set(runtime.containers()) == {second.id}
 
 
 def test_a_name_is_the_same_for_the_same_replica_and_no_other():

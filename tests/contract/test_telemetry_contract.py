@@ -52,15 +52,15 @@ def looked(request, tmp_path):
     if request.param == "real":
         with real() as nvml:
             sensors = Sensors()
-            sensors.look()
-            yield sensors.look(), nvml
+            sensors.sample()
+            yield sensors.sample(), nvml
             sensors.close()
         return
     with simulated(tmp_path / "driver.json", request.param) as node:
         clock, sensors = Clock(), Sensors()
-        sensors.look()
+        sensors.sample()
         clock.now += 10
-        yield sensors.look(), node.nvml
+        yield sensors.sample(), node.nvml
         sensors.close()
 
 
@@ -105,15 +105,15 @@ def test_activity_is_measured_where_the_gpu_has_the_counters_and_else_the_archit
         if has and not gpu.mig_current:
             assert sample.active_percent is not None
         elif older:
-            assert sample.why("active_percent") is MissingReason.ARCHITECTURE
+            assert sample.missing_reason("active_percent") is MissingReason.ARCHITECTURE
 
 
 def test_a_gpu_in_mig_mode_tells_no_utilisation_but_power_and_temperature(at):
     node, _, sensors = at("H200-141GB")
     node.nvml.set_mig_mode(node.gpu, on=True)
-    (sample,) = sensors.look()
+    (sample,) = sensors.sample()
     assert sample.utilization_percent is None
-    assert sample.why("utilization_percent") is MissingReason.MIG_MODE
+    assert sample.missing_reason("utilization_percent") is MissingReason.MIG_MODE
     assert sample.power_mw > 0 and sample.temperature_c > 0
 
 
@@ -123,39 +123,39 @@ def test_a_slice_tells_its_memory_and_its_activity_only_by_counters(at, board, m
     uuid = carved(node)
     instance = node.nvml.instances(node.gpu)[0]
     begin(node, mib=512, gpu_instance=instance.instance_id, compute_instance=0)
-    sensors.look()
+    sensors.sample()
     clock.now += 10
-    (piece,) = sensors.look()[0].slices
+    (piece,) = sensors.sample()[0].slices
     assert (piece.uuid, piece.profile) == (uuid, instance.profile)
     assert piece.memory_used_mib == 512
     assert piece.memory_total_mib == node.board.profile(instance.profile).memory_mib
     assert all((getattr(piece, name) is not None) == measured for name in ACTIVE)
     assert measured == (piece.active_percent is not None and piece.active_percent > 50)
-    assert measured or piece.why("active_percent") is MissingReason.ARCHITECTURE
+    assert measured or piece.missing_reason("active_percent") is MissingReason.ARCHITECTURE
 
 
 def test_activity_is_a_mean_between_two_looks_so_the_first_has_none(at):
     node, clock, sensors = at("H200-141GB")
-    assert sensors.look()[0].why("active_percent") is MissingReason.FIRST_SAMPLE
+    assert sensors.sample()[0].missing_reason("active_percent") is MissingReason.FIRST_SAMPLE
     begin(node)
     clock.now += 10
-    half = sensors.look()[0].active_percent
+    half = sensors.sample()[0].active_percent
     clock.now += 10
-    assert 0 < half < sensors.look()[0].active_percent <= 100
+    assert 0 < half < sensors.sample()[0].active_percent <= 100
 
 
 def test_an_instance_made_anew_at_the_same_place_begins_anew(at):
     node, clock, sensors = at("H200-141GB")
     carved(node)
-    sensors.look()
+    sensors.sample()
     held = len(pynvml.nvmlLib.gpm_samples)
     old = node.nvml.instances(node.gpu)[0]
     node.nvml.destroy_instance(node.gpu, old.instance_id)
     node.nvml.create_instance(node.gpu, old.profile_id, old.start, old.size)
     clock.now += 10
-    (piece,) = sensors.look()[0].slices
+    (piece,) = sensors.sample()[0].slices
     assert (piece.instance, piece.uuid != old.uuid) == (old.instance_id, True)
-    assert piece.why("active_percent") is MissingReason.FIRST_SAMPLE
+    assert piece.missing_reason("active_percent") is MissingReason.FIRST_SAMPLE
     assert len(pynvml.nvmlLib.gpm_samples) == held
 
 
@@ -163,21 +163,21 @@ def test_no_counter_sample_is_left_behind_by_a_session_that_ended(at):
     node, _, _ = at("H200-141GB")
     carved(node)
     with contextlib.closing(Sensors()) as sensors:
-        sensors.look()
+        sensors.sample()
         assert pynvml.nvmlLib.gpm_samples
     assert pynvml.nvmlLib.gpm_samples == {}
 
 
 def test_work_makes_a_gpu_busier_hotter_and_hungrier_and_its_energy_only_grows(at):
     node, clock, sensors = at("H200-141GB")
-    idle = sensors.look()[0]
+    idle = sensors.sample()[0]
     begin(node)
     clock.now += 60
-    busy = sensors.look()[0]
+    busy = sensors.sample()[0]
     with node.change() as state:
         state.gpus[0].processes.clear()
     clock.now += 60
-    after = sensors.look()[0]
+    after = sensors.sample()[0]
     assert idle.utilization_percent == after.utilization_percent == 0
     assert 0 < busy.utilization_percent <= 100
     assert idle.power_mw < busy.power_mw <= busy.power_limit_mw
@@ -195,18 +195,18 @@ def test_nvlink_bytes_are_counted_where_links_are_and_only_grow(at, layout):
         new_node(board=wiring.board, gpus=wiring.gpus, seed=7, latency=False, layout=wiring)
     )
     begin(node)
-    sensors.look()
+    sensors.sample()
     clock.now += 10
-    first = sensors.look()[0].nvlink_sent_kib
+    first = sensors.sample()[0].nvlink_sent_kib
     clock.now += 10
-    assert 0 < first < sensors.look()[0].nvlink_sent_kib
+    assert 0 < first < sensors.sample()[0].nvlink_sent_kib
 
 
 def test_a_gpu_that_is_lost_has_no_sample_and_the_others_have(at):
     node, _, sensors = at("H200-141GB", gpus=2)
     with node.change() as state:
         state.gpus[0].lost = True
-    (left,) = sensors.look()
+    (left,) = sensors.sample()
     assert left.uuid == node.store.node().gpus[1].uuid
 
 
@@ -231,5 +231,5 @@ def test_a_sensor_that_hangs_keeps_the_sampler_and_not_what_else_asks_the_driver
 @pytest.mark.parametrize("board", sorted(known_boards()))
 def test_the_simulation_has_sensors_on_every_board_of_the_table(board, at):
     _, _, sensors = at(board)
-    (sample,) = sensors.look()
+    (sample,) = sensors.sample()
     assert 0 < sample.power_mw < sample.power_limit_mw and sample.sm_clock_mhz > 0

@@ -15,7 +15,7 @@ import pynvml
 import pytest
 
 from agents.__main__ import main
-from agents.facts.wiring import P2P, Level, Remote
+from agents.facts.wiring import LinkPeer, PathLevel, PeerStatus
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.profiles import read_profiles
 from agents.nvml.session import Nvml
@@ -146,7 +146,7 @@ def test_every_pair_has_a_level_an_answer_on_access_and_a_rate(nvml: Nvml):
     assert len(topology.pairs) == count * (count - 1) // 2
     for pair in topology.pairs:
         assert pair.level is not None
-        assert P2P.UNKNOWN not in (pair.access.read, pair.access.write, pair.access.nvlink)
+        assert PeerStatus.UNKNOWN not in (pair.access.read, pair.access.write, pair.access.nvlink)
         assert pair.mb_per_second > 0
 
 
@@ -218,8 +218,8 @@ def test_the_first_pairs_of_each_layout_have_the_levels_of_such_machines(node, l
 @pytest.mark.parametrize("node", ["a30-bridge-2"], indirect=True)
 def test_a_bridge_joins_two_gpus_directly(node):
     topology = read_topology(node[0])
-    assert {link.remote for gpu in topology.gpus for link in gpu.links} == {Remote.GPU}
-    assert [(p.word, p.switched, p.mb_per_second) for p in topology.pairs] == [
+    assert {link.remote for gpu in topology.gpus for link in gpu.links} == {LinkPeer.GPU}
+    assert [(p.label, p.switched, p.mb_per_second) for p in topology.pairs] == [
         ("NV4", False, 100_000)
     ]
     assert topology.domains == ()
@@ -237,7 +237,7 @@ def test_links_that_are_down_are_missed_by_every_pair_of_their_gpu(node):
     nvml, store = node
     with store.change() as state:
         state.gpus[2].nvlinks_down = [0, 7]
-    words = {(p.one, p.other): p.word for p in read_topology(nvml).pairs}
+    words = {(p.one, p.other): p.label for p in read_topology(nvml).pairs}
     assert {words[pair] for pair in words if 2 in pair} == {"NV16"}
     assert {words[pair] for pair in words if 2 not in pair} == {"NV18"}
     gpu = handle(nvml.devices()[2].uuid)
@@ -251,7 +251,11 @@ def test_mig_takes_peer_access_from_the_pairs_of_its_gpu_and_no_other(node):
     nvml.set_mig_mode(nvml.devices()[3].uuid, on=True)
     for pair in read_topology(nvml).pairs:
         closed = 3 in (pair.one, pair.other)
-        assert (pair.access.nvlink is P2P.OK) is (pair.access.read is P2P.OK) is not closed
+        assert (
+            (pair.access.nvlink is PeerStatus.OK)
+            is (pair.access.read is PeerStatus.OK)
+            is not closed
+        )
         assert (pair.mb_per_second < 100_000) is closed
 
 
@@ -374,4 +378,4 @@ def test_a_driver_in_trouble_is_an_error_and_not_an_empty_answer(node):
 
 
 def test_levels_of_the_simulation_are_those_that_the_agent_knows():
-    assert {"PIX", "PXB", "PHB", "NODE", "SYS"} == set(Level) - {"INT"}
+    assert {"PIX", "PXB", "PHB", "NODE", "SYS"} == set(PathLevel) - {"INT"}

@@ -16,7 +16,7 @@ from agents.contract.boards import known_boards
 from agents.contract.codec import decode, encode
 from agents.contract.documents import ObservedDocument
 from agents.contract.topology import FabricClique, GroupKind, NodeTopology
-from agents.facts.wiring import FabricState, Level
+from agents.facts.wiring import FabricState, PathLevel
 from agents.hardware import Hardware
 from agents.loop.observe import observed
 from agents.nvml.session import Nvml
@@ -26,11 +26,11 @@ from agents.simdriver.layouts import LAYOUTS
 from agents.simdriver.state import Node, new_node
 from agents.simdriver.store import Store
 from agents.simdriver.sysfs import tree_of
-from agents.topology.pairs import Topology
+from agents.topology.pairs import GpuTopology
 from agents.topology.pci import level_between
 from agents.topology.reading import read_topology
 from agents.topology.sysfs import read_network
-from agents.topology.wiring import Wiring, reported
+from agents.topology.wiring import WiringCache, reported
 from tests.contract.drivers import handle, real
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -62,7 +62,7 @@ def state(tmp_path, monkeypatch):
     uninstall()
 
 
-def topology() -> Topology:
+def topology() -> GpuTopology:
     nvml = Nvml()
     try:
         return read_topology(nvml)
@@ -70,7 +70,7 @@ def topology() -> Topology:
         nvml.close()
 
 
-def require_agreement(found: Topology, *, all_gpus: bool) -> None:
+def require_agreement(found: GpuTopology, *, all_gpus: bool) -> None:
     network = network_of(found)
     assert not all_gpus or set(network.gpus) == {gpu.index for gpu in found.gpus}
     for pair in found.pairs:
@@ -126,7 +126,7 @@ def test_each_gpu_of_a_dgx_has_a_rail_of_its_own_beside_it(state, layout):
     rails = network.rails()
     assert [rails[gpu].name for gpu in range(8)] == [f"mlx5_{n}" for n in range(8)]
     assert {rails[gpu].link_layer for gpu in rails} == {"InfiniBand"}
-    assert {network.level(gpu, rails[gpu]) for gpu in rails} == {Level.SEVERAL_SWITCHES}
+    assert {network.level(gpu, rails[gpu]) for gpu in rails} == {PathLevel.SEVERAL_SWITCHES}
 
 
 # Of the threads that layouts.py names: GPU0 and GPU4 against the compute NICs, then the storage.
@@ -156,7 +156,7 @@ def test_two_ports_of_one_card_are_closer_than_any_two_cards(state):
     near = {
         (a.name, b.name)
         for a, b in combinations(nics, 2)
-        if level_between(a.place, b.place) is Level.SINGLE_SWITCH
+        if level_between(a.place, b.place) is PathLevel.SINGLE_SWITCH
     }
     assert near == {("mlx5_8", "mlx5_9"), ("mlx5_10", "mlx5_11")}
 
@@ -292,7 +292,7 @@ def test_the_nodes_document_follows_its_mig_modes(state, tmp_path):
     """What the agent reports, by its own look at the hardware."""
     state("a30-bridge-2")
     nvml = Nvml()
-    wiring = Wiring(lambda: reported(read_topology(nvml), network_of(read_topology(nvml))))
+    wiring = WiringCache(lambda: reported(read_topology(nvml), network_of(read_topology(nvml))))
     runtime = ProcessRuntime(tmp_path / "replicas")
     hardware = Hardware(nvml, runtime, tmp_path, simulated=True, wiring=wiring)
 

@@ -6,8 +6,9 @@ import pytest
 
 from agents.contract.boards import known_boards
 from agents.contract.layouts import layout_table
-from agents.nvml import profiles, session
-from agents.nvml.profiles import Discovery
+from agents.facts import gpus
+from agents.nvml import profiles
+from agents.nvml.profiles import ProfileDiscovery
 from tests.contract.carving import Carving
 from tests.contract.drivers import WITH_MIG, WITHOUT_MIG, simulated
 
@@ -17,7 +18,7 @@ PLAIN = ("name", "id", "query_index", "compute_slices", "memory_slices", "memory
 @pytest.fixture(autouse=True)
 def without_a_table(monkeypatch):
     """As if NVIDIA had made the board yesterday."""
-    for reader in (session, profiles):
+    for reader in (gpus, profiles):
         monkeypatch.setattr(reader, "board_named", lambda *_: None)
 
 
@@ -30,7 +31,7 @@ def as_told(board):
 def test_what_the_driver_tells_of_a_board_is_what_its_table_says(key, tmp_path):
     with simulated(tmp_path / "driver.json", key) as node:
         node.nvml.set_mig_mode(node.gpu, on=True)
-        found = Discovery().of(node.nvml.devices())[0].board
+        found = ProfileDiscovery().with_profiles(node.nvml.devices())[0].board
     table = known_boards()[key]
     assert found.key == table.product_names[0]
     assert as_told(found) == as_told(table)
@@ -41,18 +42,18 @@ def test_what_the_driver_tells_of_a_board_is_what_its_table_says(key, tmp_path):
 
 
 def test_profiles_that_are_told_only_while_mig_is_on_are_kept_and_asked_for_until_then(tmp_path):
-    discovery = Discovery()
+    discovery = ProfileDiscovery()
     with simulated(tmp_path / "driver.json", "A100-40GB") as node:
-        assert not discovery.of(node.nvml.devices())[0].board.supports_mig
+        assert not discovery.with_profiles(node.nvml.devices())[0].board.supports_mig
         node.nvml.set_mig_mode(node.gpu, on=True)
-        told = discovery.of(node.nvml.devices())[0].discovered
+        told = discovery.with_profiles(node.nvml.devices())[0].discovered
         node.nvml.set_mig_mode(node.gpu, on=False)
-        assert told and discovery.of(node.nvml.devices())[0].discovered == told
+        assert told and discovery.with_profiles(node.nvml.devices())[0].discovered == told
 
 
 def test_a_board_without_mig_is_given_whole(tmp_path):
     with simulated(tmp_path / "driver.json", WITHOUT_MIG) as node:
-        board = Discovery().of(node.nvml.devices())[0].board
+        board = ProfileDiscovery().with_profiles(node.nvml.devices())[0].board
     assert (board.supports_mig, board.memory_slices) == (False, 1)
 
 

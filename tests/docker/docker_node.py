@@ -8,9 +8,9 @@ from uuid import uuid4
 import docker
 import pytest
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.runtime.docker import DockerRuntime
-from agents.runtime.grants import Granting, nothing
+from agents.runtime.grants import GrantProvider, no_grant
 
 
 class DockerNode:
@@ -23,8 +23,8 @@ class DockerNode:
         self.running: list[DockerRuntime] = []
         self.there_before = {network.id for network in self.client.networks.list()}
 
-    def runtime(self, grant: Granting = nothing, **policy) -> DockerRuntime:
-        made = DockerRuntime(self.home, self.name, Policy(**policy), grant)
+    def runtime(self, grant: GrantProvider = no_grant, **policy) -> DockerRuntime:
+        made = DockerRuntime(self.home, self.name, NodePolicy(**policy), grant)
         self.running.append(made)
         return made
 

@@ -7,10 +7,10 @@ from unittest.mock import patch
 import pytest
 from docker.models.containers import Container
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import Rendezvous
 from agents.drill.kill_points import Killed
-from agents.runtime.base import Phase, RuntimeFailure
+from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from tests.contract.replicas import (
     DEVICE,
@@ -50,9 +50,9 @@ def test_a_container_is_not_made_again_when_all_is_as_expected(docker_node):
     runtime = docker_node.runtime()
     for replica in gang:
         runtime.prepare(replica, [DEVICE])
-    made = {replica.id: runtime.seen()[replica.id].container for replica in gang}
+    made = {replica.id: runtime.containers()[replica.id].container for replica in gang}
     go(runtime, *gang, devices=(DEVICE,))
-    assert {replica.id: runtime.seen()[replica.id].container for replica in gang} == made
+    assert {replica.id: runtime.containers()[replica.id].container for replica in gang} == made
 
 
 def test_a_gang_that_meets_on_another_engine_is_told_where(docker_node):
@@ -70,9 +70,9 @@ def test_saying_start_again_never_ends_what_runs(docker_node):
     replica = a_replica(UNTIL_TOLD)
     runtime = docker_node.runtime()
     go(runtime, replica)
-    before = runtime.seen()[replica.id]
+    before = runtime.containers()[replica.id]
     runtime.start(replica, [CARVED_ANEW], Rendezvous(address="elsewhere", port=1))
-    assert runtime.seen()[replica.id] == before
+    assert runtime.containers()[replica.id] == before
 
 
 def test_on_the_hosts_network_a_gang_meets_at_the_hosts_name_and_a_port_of_its_own(docker_node):
@@ -109,14 +109,14 @@ def test_what_the_engine_refuses_to_start_is_told_with_its_words(docker_node):
     with pytest.raises(RuntimeFailure) as failure:
         go(runtime, replica)
     assert failure.value.code == "docker"
-    assert runtime.seen()[replica.id].phase is Phase.CREATED
+    assert runtime.containers()[replica.id].phase is ContainerPhase.CREATED
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_no_engine_is_one_clear_failure(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
     with pytest.raises(RuntimeFailure) as failure:
-        DockerRuntime(tmp_path, "node", Policy())
+        DockerRuntime(tmp_path, "node", NodePolicy())
     assert failure.value.code == "docker"
     assert failure.value.sentence.startswith("no Docker Engine answers")
     del failure
@@ -132,7 +132,7 @@ def test_an_agent_that_ends_while_it_makes_a_container_anew_loses_no_replica(doc
     with patch.object(DockerRuntime, "_create", side_effect=Killed), pytest.raises(Killed):
         first.start(replica, [CARVED_ANEW], meeting)
     second = docker_node.runtime()
-    assert second.seen()[replica.id].phase is Phase.CREATED
+    assert second.containers()[replica.id].phase is ContainerPhase.CREATED
     watch = Watch(second)
     second.start(replica, [CARVED_ANEW], meeting)
     watch.ended(replica)
@@ -148,7 +148,7 @@ def test_an_agent_that_ends_with_the_old_and_the_new_container_starts_the_new_on
     with patch.object(Container, "remove", side_effect=Killed), pytest.raises(Killed):
         first.start(replica, [CARVED_ANEW], meeting)
     second = docker_node.runtime()
-    assert second.seen()[replica.id].phase is Phase.CREATED
+    assert second.containers()[replica.id].phase is ContainerPhase.CREATED
     watch = Watch(second)
     second.start(replica, [CARVED_ANEW], meeting)
     watch.ended(replica)

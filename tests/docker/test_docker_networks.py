@@ -173,7 +173,7 @@ def test_a_network_that_another_agent_takes_away_before_the_start_is_made_again(
     watch = Watch(runtime)
     for replica in gang:
         runtime.prepare(replica, ())
-    plain, taken = Networks.of, []
+    plain, taken = Networks.network_for, []
 
     def of(networks, replica):
         name = plain(networks, replica)

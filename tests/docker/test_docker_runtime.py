@@ -6,7 +6,7 @@ import pytest
 from docker.errors import NotFound
 
 from agents.contract.documents import Rendezvous
-from agents.runtime.base import Phase, RuntimeFailure
+from agents.runtime.base import ContainerPhase, RuntimeFailure
 from tests.contract.replicas import DEVICE, MEET, UNTIL_TOLD, Watch, a_gang, a_replica, go
 
 pytestmark = pytest.mark.docker
@@ -178,7 +178,7 @@ def test_an_image_that_cannot_be_had_is_told_by_its_code(docker_node):
         runtime.prepare(replica, ())
     assert failure.value.code == "image_pull"
     assert "127.0.0.1:9/nobody/nothing:1" in failure.value.sentence
-    assert runtime.seen() == {}
+    assert runtime.containers() == {}
 
 
 def test_a_foreign_container_of_the_same_name_is_named_and_left_alone(docker_node, docker_image):
@@ -207,10 +207,10 @@ def test_another_nodes_replica_on_the_same_engine_is_never_touched(docker_node, 
     name, docker_node.name = docker_node.name, "another-node"
     other = docker_node.runtime()
     docker_node.name = name
-    assert other.seen() == {}
+    assert other.containers() == {}
     other.stop(replica.id, 0)
     other.remove(replica.id)
-    assert ours.seen()[replica.id].phase is Phase.RUNNING
+    assert ours.containers()[replica.id].phase is ContainerPhase.RUNNING
 
 
 def test_a_container_removed_by_hand_is_no_longer_seen(docker_node):
@@ -219,7 +219,7 @@ def test_a_container_removed_by_hand_is_no_longer_seen(docker_node):
     go(runtime, replica)
     container = docker_node.container(replica)
     container.remove(force=True)
-    assert runtime.seen() == {}
+    assert runtime.containers() == {}
     runtime.stop(replica.id, 1)
     runtime.remove(replica.id)
     with pytest.raises(NotFound):

@@ -13,7 +13,7 @@ import pytest
 from docker.transport import UnixHTTPAdapter
 from requests import PreparedRequest, Response
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import ReplicaState
 from agents.drill.docker_node import DrillRuntime, life, remove_all
 from agents.drill.docker_script import docker_script
@@ -65,7 +65,7 @@ class Node(DrillNode):
 
     def new_runtime(self) -> DrillRuntime:
         with fused_clients(self.fuse, []):
-            return DrillRuntime(self.home / "logs", self.name, Policy())
+            return DrillRuntime(self.home / "logs", self.name, NodePolicy())
 
     def rounds(self) -> None:
         """Rounds as the loop takes them: one that fails is told, and another follows."""

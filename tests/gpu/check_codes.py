@@ -3,7 +3,7 @@
 import pytest
 
 from agents.nvml.errors import NvmlCode, NvmlFailure
-from agents.nvml.processes import clients
+from agents.nvml.processes import gpu_processes
 from agents.nvml.session import Nvml
 from tests.gpu.questions import NOBODY, PROBES
 
@@ -44,7 +44,7 @@ def test_the_agents_own_words_for_a_gpu_that_nobody_has(reading):
     nvml = Nvml()
     try:
         with pytest.raises(NvmlFailure) as caught:
-            clients(NOBODY)
+            gpu_processes(NOBODY)
     finally:
         nvml.close()
     assert caught.value.code in (NvmlCode.NOT_FOUND, NvmlCode.INVALID_ARGUMENT)

@@ -19,7 +19,7 @@ from agents.nvml.errors import NvmlFailure
 from agents.nvml.profiles import read_profiles
 from agents.nvml.session import Nvml
 from agents.simdriver.install import install
-from agents.topology.pairs import Topology, topology_of
+from agents.topology.pairs import GpuTopology, gpu_topology
 from agents.topology.reading import read_topology
 from tests.gpu import guard
 from tests.gpu.questions import FACTS, PROBES, SETTINGS, TELEMETRY, asked
@@ -43,7 +43,7 @@ def read(simulated: bool = False) -> dict[str, Any]:
     """The whole node, in a session of its own. Raises NvmlFailure where NVML does not start."""
     nvml, refusals = Nvml(), Refusals()
     try:
-        nothing = topology_of((), {})
+        nothing = gpu_topology((), {})
         topology = refusals.spared("topology", lambda: read_topology(nvml), nothing)
         wirings = {wiring.uuid: wiring for wiring in topology.gpus}
         return {
@@ -122,7 +122,7 @@ def _wiring(wiring: GpuWiring) -> dict[str, Any]:
     }
 
 
-def _pairs(topology: Topology) -> dict[str, Any]:
+def _pairs(topology: GpuTopology) -> dict[str, Any]:
     """By "0-1": the indices of the two."""
     return {
         f"{pair.one}-{pair.other}": {

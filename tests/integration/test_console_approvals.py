@@ -85,7 +85,7 @@ def test_what_is_over_a_limit_is_marked(alice, vision, ada):
 def test_one_is_approved_by_its_own_button_and_the_other_goes_on_waiting(alice, vision, ada):
     a_node()
     one, two = a_job(alice, vision), a_job(alice, vision)
-    body = {"verdict": f"approve:{one.label}", "job": [two.label], "because": "go ahead"}
+    body = {"verdict": f"approve:{one.label}", "job": [two.label], "reason": "go ahead"}
     assert as_(ada).post("/approvals/", body).status_code == 302
     one.refresh_from_db()
     two.refresh_from_db()
@@ -101,7 +101,7 @@ def test_the_chosen_are_refused_together_with_one_reason(alice, vision, ada):
     jobs = [a_job(alice, vision) for _ in range(3)]
     labels = [job.label for job in jobs[:2]]
     answer = as_(ada).post(
-        "/approvals/", {"verdict": "refuse", "job": labels, "because": "not now"}, follow=True
+        "/approvals/", {"verdict": "refuse", "job": labels, "reason": "not now"}, follow=True
     )
     assert f"Refused: {labels[0]}, {labels[1]}" in answer.content.decode()
     assert list(Job.objects.order_by("pk").values_list("status", flat=True)) == [

@@ -6,7 +6,7 @@ agent's on a document.
 
 import pytest
 
-from agents.admission.local_checks import local_refusal, disk_refusals
+from agents.admission.local_checks import disk_refusals, local_refusal
 from agents.admission.policy import NodePolicy
 from agents.contract.boards import known_boards
 from agents.contract.codec import decode, encode
@@ -17,7 +17,7 @@ from agents.mps.refusals import Claim, Room, claims_of, refusals
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import WantedSlice
 from agents.runtime.image import CODE as IMAGE_CODE
-from agents.runtime.image import refusal as image_refusal
+from agents.runtime.image import image_env_refusal as image_refusal
 from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
 from scheduler.core.placement.feasibility import infeasible_reason
 from scheduler.core.placement.legality import illegal_reason

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.admission.local_checks import refused
-from agents.admission.policy import Policy
+from agents.admission.local_checks import local_refusal
+from agents.admission.policy import NodePolicy
 from agents.contract.codec import decode, encode
 from agents.contract.documents import (
     CollectiveBackend,
@@ -234,7 +234,7 @@ TABLE = (
         "an image that is not allowed": Row(
             lambda: asked(image="evil.example/sum:1"),
             ("not_allowed", "evil.example/sum:1 is not allowed here"),
-            lambda: given(Policy(images=("registry.example/*",)), image="evil.example/sum:1"),
+            lambda: given(NodePolicy(images=("registry.example/*",)), image="evil.example/sum:1"),
             ("policy", "evil.example/sum:1 is not allowed by this node's policy"),
         ),
         "privileged mode": Row(
@@ -320,6 +320,9 @@ def test_the_agent_alone_refuses_it_with_a_code_and_a_sentence(case):
 def test_what_is_good_is_refused_by_neither():
     parse_request(REQUEST | {"env": {"CUDA_LAUNCH_BLOCKING": "1"}}, RequestLimits())
     good = a_replica(env={"CUDA_LAUNCH_BLOCKING": "1", "CUDA_CACHE_PATH": "/tmp/c"})
-    assert refused(good, Policy(), RuntimeKind.DOCKER) is None
-    assert refused(a_replica(devices=two_gpus(), processes=2), Policy(), RuntimeKind.DOCKER) is None
+    assert local_refusal(good, NodePolicy(), RuntimeKind.DOCKER) is None
+    assert (
+        local_refusal(a_replica(devices=two_gpus(), processes=2), NodePolicy(), RuntimeKind.DOCKER)
+        is None
+    )
     assert decode(DesiredDocument, encode(a_desired())) == a_desired()

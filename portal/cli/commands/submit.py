@@ -9,13 +9,22 @@ import typer
 
 from portal.cli import job_text as words
 from portal.cli import request_builder as request
-from portal.cli.context import Tools, tools
-from portal.cli.dry_run_text import plan_facts, verdict_name
-from portal.cli.exit_codes import Exit, Failed, exit_of
-from portal.cli.output import Format, Output, console, data, facts, is_terminal, one, say
-from portal.cli.progress import has_started, is_over, watch
+from portal.cli.context import CliContext, cli_context
+from portal.cli.dry_run_text import dry_run_facts, verdict_name
+from portal.cli.exit_codes import CommandFailed, ExitCode, exit_code_for
+from portal.cli.output import (
+    OutputFormat,
+    OutputOption,
+    console,
+    facts_table,
+    is_terminal,
+    print_data,
+    print_message,
+    print_row,
+)
+from portal.cli.progress import has_started, is_over, wait_for_job
 from portal.cli.sbatch import is_script
-from portal.cli.text import plain
+from portal.cli.text import single_line
 
 # What a shell says of a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -124,13 +133,13 @@ def submit(
         str,
         typer.Option(help="Idempotency-Key: the same again is one job", rich_help_panel=AFTER),
     ] = "",
-    output: Output = Format.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Ask for a job (sbatch). A full cluster never refuses: it queues.
 
     tessera submit --gpus 2 --time 4h --image pytorch:2.7 -- python train.py
     """
-    at_hand = tools(context)
+    at_hand = cli_context(context)
     base, arguments = _base(file, command or [])
     flags = {
         "project": project,
@@ -141,7 +150,7 @@ def submit(
         "launcher": launcher,
         "replicas": nodes,
         "processes": processes,
-        "device": request.device(
+        "device": request.device_from_flags(
             gpus=gpus,
             mig=mig,
             mps=mps,
@@ -150,16 +159,16 @@ def submit(
             isolation=isolation,
         ),
         "cpu": cpu,
-        "memory": request.binary(memory),
-        "shm": request.binary(shm),
-        "disk": request.binary(disk),
-        "time_limit": request.time_limit(time),
+        "memory": request.binary_memory(memory),
+        "shm": request.binary_memory(shm),
+        "disk": request.binary_memory(disk),
+        "time_limit": request.parse_time_limit(time),
         "priority": priority,
         "topology": topology,
         "backend": backend,
         "grace": grace,
-        "retries": request.retries(retries, user_retries),
-        "env": request.environment(env or [], at_hand.env),
+        "retries": request.retries_from_flags(retries, user_retries),
+        "env": request.environment_from_flags(env or [], at_hand.env),
         "preemptible": preemptible,
         "begin_at": begin,
         "after": after,
@@ -167,7 +176,7 @@ def submit(
         "tolerates": tolerates,
     }
     flags = {name: None if value == "" else value for name, value in flags.items()}
-    body = request.put_together(base, flags)
+    body = request.merge_flags(base, flags)
     if "project" not in body:
         body["project"] = _project(at_hand)
     if "image" not in body and (usual := at_hand.env.get("TESSERA_IMAGE")):
@@ -176,16 +185,16 @@ def submit(
         _dry_run(at_hand, body, output)
         return
     if not yes and at_hand.is_interactive() and not _is_wanted(at_hand, body):
-        say("Nothing was submitted.")
-        raise typer.Exit(Exit.FAILURE)
+        print_message("Nothing was submitted.")
+        raise typer.Exit(ExitCode.FAILURE)
     job = at_hand.client.post("jobs", body, key=key or str(uuid.uuid4()))
-    say(f"Submitted {plain(job['id'])} to {plain(job['project'])}")
+    print_message(f"Submitted {single_line(job['id'])} to {single_line(job['project'])}")
     if wait:
         job = _waited(at_hand, job, timeout)
-        one(job, output)
-        raise typer.Exit(words.own_code(job))
-    one(job, output)
-    if not detach and is_terminal(sys.stderr) and output in (Format.TABLE, Format.WIDE):
+        print_row(job, output)
+        raise typer.Exit(words.job_exit_code(job))
+    print_row(job, output)
+    if not detach and is_terminal(sys.stderr) and output in (OutputFormat.TABLE, OutputFormat.WIDE):
         _followed(at_hand, job, timeout)
 
 
@@ -195,9 +204,11 @@ def _base(file: str, command: list[str]) -> tuple[dict[str, Any], list[str]]:
         return {}, command
     path = file or command[0]
     arguments = command if file else command[1:]
-    found = request.read_file(_text(path), "stdin" if path == "-" else Path(path).name, arguments)
+    found = request.read_request_file(
+        _text(path), "stdin" if path == "-" else Path(path).name, arguments
+    )
     for line in found.ignored:
-        say(f"Ignored: {plain(line)}")
+        print_message(f"Ignored: {single_line(line)}")
     return found.fields, arguments
 
 
@@ -217,67 +228,71 @@ def _text(path: str) -> str:
         return sys.stdin.read() if path == "-" else Path(path).read_text()
     except (OSError, ValueError) as wrong:
         sentence = f"{path} cannot be read: {getattr(wrong, 'strerror', None) or wrong}"
-        raise Failed("file_unreadable", sentence, "tessera submit --help", Exit.USAGE) from wrong
+        raise CommandFailed(
+            "file_unreadable", sentence, "tessera submit --help", ExitCode.USAGE
+        ) from wrong
 
 
-def _project(at_hand: Tools) -> str:
+def _project(at_hand: CliContext) -> str:
     """The kept one, or the only one there is."""
     if at_hand.access.project:
         return at_hand.access.project
     names = [str(row["slug"]) for row in at_hand.client.rows("projects") if not row["archived"]]
     if len(names) != 1:
         told = f"one of yours: {', '.join(names)}" if names else "you are in none yet: ask an admin"
-        raise Failed("usage", f"Say --project, {told}", "tessera whoami", Exit.USAGE)
+        raise CommandFailed("usage", f"Say --project, {told}", "tessera whoami", ExitCode.USAGE)
     return names[0]
 
 
-def _dry_run(at_hand: Tools, body: dict[str, Any], output: Format) -> None:
-    answer = at_hand.client.post("jobs", body, again=True, dry_run="true")
-    if output in (Format.JSON, Format.YAML):
-        data(answer, output)
-    elif output is Format.NAME:
-        typer.echo(plain(verdict_name(answer)))
+def _dry_run(at_hand: CliContext, body: dict[str, Any], output: OutputFormat) -> None:
+    answer = at_hand.client.post("jobs", body, is_repeatable=True, dry_run="true")
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        print_data(answer, output)
+    elif output is OutputFormat.NAME:
+        typer.echo(single_line(verdict_name(answer)))
     else:
-        console(sys.stdout).print(facts(plan_facts(answer, at_hand.now())))
+        console(sys.stdout).print(facts_table(dry_run_facts(answer, at_hand.now())))
     if not answer["possible"]:
-        raise typer.Exit(exit_of(400, str((answer.get("reason") or {}).get("code", ""))))
+        raise typer.Exit(exit_code_for(400, str((answer.get("reason") or {}).get("code", ""))))
 
 
-def _is_wanted(at_hand: Tools, body: dict[str, Any]) -> bool:
+def _is_wanted(at_hand: CliContext, body: dict[str, Any]) -> bool:
     """Show what the planner says, and ask. What can never run is refused by submit itself."""
-    answer = at_hand.client.post("jobs", body, again=True, dry_run="true")
+    answer = at_hand.client.post("jobs", body, is_repeatable=True, dry_run="true")
     if not answer["possible"]:
         return True
-    console(sys.stderr).print(facts(plan_facts(answer, at_hand.now())))
+    console(sys.stderr).print(facts_table(dry_run_facts(answer, at_hand.now())))
     return bool(typer.confirm("Submit?", default=True, err=True))
 
 
-def _waited(at_hand: Tools, job: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+def _waited(at_hand: CliContext, job: dict[str, Any], timeout: float | None) -> dict[str, Any]:
     try:
-        job = watch(at_hand, job, until=is_over, seconds=timeout)
+        job = wait_for_job(at_hand, job, until=is_over, seconds=timeout)
     except KeyboardInterrupt:
         _tell_detached(job)
         raise typer.Exit(INTERRUPTED) from None
-    say(words.ended(job))
+    print_message(words.end_summary(job))
     return job
 
 
-def _followed(at_hand: Tools, job: dict[str, Any], timeout: float | None) -> None:
+def _followed(at_hand: CliContext, job: dict[str, Any], timeout: float | None) -> None:
     """Until it runs. Ctrl-C only stops looking."""
     try:
-        job = watch(at_hand, job, until=has_started, seconds=timeout)
+        job = wait_for_job(at_hand, job, until=has_started, seconds=timeout)
     except KeyboardInterrupt:
         _tell_detached(job)
         return
     if is_over(job):
-        say(words.ended(job))
+        print_message(words.end_summary(job))
         if job["status"] != "succeeded":
-            raise typer.Exit(words.own_code(job))
+            raise typer.Exit(words.job_exit_code(job))
         return
-    say(f"{plain(job['id'])} runs. Its log: tessera logs -f {plain(job['id'])}")
+    print_message(
+        f"{single_line(job['id'])} runs. Its log: tessera logs -f {single_line(job['id'])}"
+    )
 
 
 def _tell_detached(job: dict[str, Any]) -> None:
-    label = plain(job["id"])
+    label = single_line(job["id"])
     back = f"tessera why {label}, tessera logs -f {label}"
-    say(f"\n{label} goes on without you. Come back with: {back}")
+    print_message(f"\n{label} goes on without you. Come back with: {back}")

@@ -1,4 +1,4 @@
-"""The audit trail: searched, filtered, and written out as CSV without holding it in memory."""
+"""The audit trail: searched, filtered, and streamed as CSV."""
 
 import csv
 import json
@@ -21,22 +21,22 @@ from portal.web.console.access import platform_admins_only
 from portal.web.console.history import audit_lines
 
 COLUMNS = ("at", "actor", "action", "noun", "noun_id", "project", "before", "after")
-# What a spreadsheet takes for the beginning of a formula.
+# A spreadsheet reads a cell that starts with one of these as a formula.
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
 PAGE_SIZE = 50
 
 
 @platform_admins_only
 def audit(request: HttpRequest) -> HttpResponse:
-    rows, asked, wrong = _asked(request)
+    rows, filters, errors = _filtered(request)
     page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     query = request.GET.copy()
     query.pop("page", None)
     context = {
         "page": page,
         "lines": audit_lines(page.object_list),
-        "asked": asked,
-        "wrong": wrong,
+        "filters": filters,
+        "errors": errors,
         "query": query.urlencode(),
         "actions": AuditEntry.objects.order_by("action")
         .values_list("action", flat=True)
@@ -48,25 +48,25 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 @platform_admins_only
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
-    rows, _asked_for, _wrong = _asked(request)
-    answer = StreamingHttpResponse(_written(rows), content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = 'attachment; filename="audit.csv"'
-    return answer
+    rows, _filters, _errors = _filtered(request)
+    response = StreamingHttpResponse(_csv_lines(rows), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="audit.csv"'
+    return response
 
 
 def spreadsheet_safe(value: str) -> str:
-    """A cell that no spreadsheet computes."""
+    """A cell that no spreadsheet evaluates."""
     return f"'{value}" if value.startswith(FORMULA_PREFIXES) else value
 
 
 class _Echo:
-    """A file that gives back what is written to it."""
+    """A file whose `write` returns the text instead of storing it."""
 
     def write(self, text: str) -> str:
         return text
 
 
-def _written(rows: QuerySet[AuditEntry]) -> Iterator[str]:
+def _csv_lines(rows: QuerySet[AuditEntry]) -> Iterator[str]:
     out = csv.writer(_Echo())
     yield out.writerow(COLUMNS)
     for row in rows.iterator(chunk_size=500):
@@ -74,15 +74,15 @@ def _written(rows: QuerySet[AuditEntry]) -> Iterator[str]:
 
 
 def _cells(row: AuditEntry) -> list[str]:
-    told = [
+    states = [
         json.dumps(value, ensure_ascii=False) if value else "" for value in (row.before, row.after)
     ]
     project = row.project.slug if row.project else ""
-    return [row.at.isoformat(), row.actor, row.action, row.noun, row.noun_id, project, *told]
+    return [row.at.isoformat(), row.actor, row.action, row.noun, row.noun_id, project, *states]
 
 
-def _asked(request: HttpRequest) -> tuple[QuerySet[AuditEntry], dict[str, str], dict[str, str]]:
-    """The rows that the URL asks for, what it asks, and what of it cannot be read."""
+def _filtered(request: HttpRequest) -> tuple[QuerySet[AuditEntry], dict[str, str], dict[str, str]]:
+    """The rows that match the URL, its filters, and an error for each that cannot be read."""
     names = ("q", "action", "actor", "project", "since", "until")
     asked = {name: request.GET.get(name, "").strip()[:150] for name in names}
     rows, wrong = audit_trail(), {}

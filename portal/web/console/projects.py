@@ -1,6 +1,6 @@
-"""Projects: who is in one, what it may hold and use, and the history of all that.
+"""Projects: members, quotas, budgets, templates and their history.
 
-Its people read the page; who runs it changes members and the limits inside it.
+Members read the page; project admins change members and the limits inside the project.
 """
 
 from django.contrib import messages
@@ -32,7 +32,7 @@ ROLES = [str(role) for role in Role]
 
 @login_required
 def projects(request: AuthenticatedHttpRequest) -> HttpResponse:
-    """The projects that one is in, with what they hold now."""
+    """The user's projects with their role and current use."""
     user = request.user
     quotas = {q.project_id: q for q in visible_quotas(user) if q.user_id is None and not q.model}
     waiting: dict[int, int] = {}
@@ -55,27 +55,27 @@ def project(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
 @login_required
 @require_POST
 def member(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
-    """Put somebody in, change a role, or take somebody out."""
+    """Add a member, change a role or remove a member."""
     user = request.user
     row = administered_project_or_404(user, slug)
     name, verb = request.POST.get("user", "").strip()[:150], request.POST.get("do", "set")
     try:
-        who = _user(name)
+        target = _user(name)
         if verb == "remove":
-            membership_remove(project=row, user=who, actor=user.username)
-            said = _("%(user)s is no longer in %(project)s. Their jobs go on")
+            membership_remove(project=row, user=target, actor=user.username)
+            text = _("%(user)s is no longer in %(project)s. Their jobs go on")
         else:
             membership_set(
                 project=row,
-                user=who,
+                user=target,
                 role=_read_role(request.POST.get("role", "")),
                 actor=user.username,
             )
-            said = _("%(user)s is now %(role)s of %(project)s")
+            text = _("%(user)s is now %(role)s of %(project)s")
     except Refused as refused:
         return render_project(request, row, typed=name, error=refusal_text(refused))
-    words = {"user": who.username, "project": row.slug, "role": request.POST.get("role", "")}
-    messages.success(request, said % words)
+    names = {"user": target.username, "project": row.slug, "role": request.POST.get("role", "")}
+    messages.success(request, text % names)
     return redirect("web:project", row.slug)
 
 
@@ -83,13 +83,13 @@ def render_project(
     request: AuthenticatedHttpRequest, row: Project, typed: str = "", error: str = ""
 ) -> HttpResponse:
     user = request.user
-    leads = is_project_admin(user, row.pk)
+    is_admin = is_project_admin(user, row.pk)
     budgets = Budget.objects.filter(project=row).select_related("project", "user")
-    if not leads:
+    if not is_admin:
         budgets = budgets.filter(user__isnull=True) | budgets.filter(user=user)
     context = {
         "project": row,
-        "leads": leads,
+        "is_admin": is_admin,
         "is_platform_admin": user.is_platform_admin,
         "quotas": visible_quotas(user).filter(project=row).order_by("user__username", "model"),
         "budgets": budget_usages(budgets.order_by("-ends_at", "pk"), timezone.now()),
@@ -98,11 +98,11 @@ def render_project(
         "typed": typed,
         "error": error,
         "templates": [
-            (one, may_change_template(user, one))
-            for one in visible_templates(user).filter(project=row)
+            (template, may_change_template(user, template))
+            for template in visible_templates(user).filter(project=row)
         ],
         "images": image_policy_of(row),
-        "history": project_history(row) if leads else [],
+        "history": project_history(row) if is_admin else [],
         "waiting": jobs_to_approve(user).filter(project=row).count(),
     }
     status = 400 if error else 200
@@ -110,9 +110,8 @@ def render_project(
 
 
 def _role(project: Project, user: User) -> str:
-    """From the members that were read with the project."""
-    found = (m.role for m in project.memberships.all() if m.user_id == user.pk)
-    return next(found, "")
+    """The user's role, from the prefetched memberships; empty if they have none."""
+    return next((m.role for m in project.memberships.all() if m.user_id == user.pk), "")
 
 
 def _read_role(word: str) -> Role:

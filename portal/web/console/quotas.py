@@ -1,84 +1,134 @@
-"""A limit is changed in two steps: what it would do is shown first, and then it is saved."""
+"""Changing a quota in two steps: the effect is shown first, then the limit is saved."""
 
-from dataclasses import dataclass, field
+from typing import Any
 
+from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
-from portal.accounts.models import Project, User
+from portal.accounts.models import Project
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.planning.quota_effect import QuotaEffect, quota_effect
 from portal.quotas.models import Quota
 from portal.quotas.services import MAX_LIMIT_UNITS, MODEL, quota_set
 from portal.web.console.access import administered_project_or_404
-from portal.web.console.amounts import GPU, format_amount, parse_amount
+from portal.web.console.amounts import GPU, format_amount
+from portal.web.console.form_fields import ActiveUserField, AmountField
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.wording.messages import refusal_text
 
-PROJECT_FIELDS = ("limit", "borrow", "lend")
 COLUMNS = {"limit": "limit_units", "borrow": "borrow_units", "lend": "lend_units"}
 
 
-@dataclass(slots=True)
-class QuotaForm:
-    """What was typed, by field; what is wrong with it; and the units of what is right."""
+def _gpus(*, required: bool = False) -> AmountField:
+    too_large = gettext_lazy("At most 100,000 GPUs")
+    return AmountField(unit=GPU, max_units=MAX_LIMIT_UNITS, too_large=too_large, required=required)
 
-    project: Project
-    user: str
-    model: str
-    version: int
-    values: dict[str, str]
-    errors: dict[str, str] = field(default_factory=dict)
-    units: dict[str, int] = field(default_factory=dict)
+
+class QuotaForm(forms.Form):
+    """The quota of a project, or of a user in it: users borrow and lend with their project."""
+
+    user = ActiveUserField(required=False)
+    model = forms.RegexField(
+        MODEL,
+        required=False,
+        error_messages={"invalid": gettext_lazy("Write a model of GPU, such as H200")},
+    )
+    limit = _gpus(required=True)
+    borrow = _gpus()
+    lend = _gpus()
+
+    def __init__(self, *args: Any, is_for_user: bool, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if is_for_user:
+            del self.fields["borrow"], self.fields["lend"]
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """Users borrow and lend with their project."""
-        return PROJECT_FIELDS[:1] if self.user else PROJECT_FIELDS
+    def amounts(self) -> list[str]:
+        """Names of the amount fields that this form has."""
+        return [name for name in COLUMNS if name in self.fields]
+
+    def units(self) -> dict[str, int]:
+        """The cleaned amounts by column."""
+        return {COLUMNS[name]: self.cleaned_data[name] for name in self.amounts}
 
 
 @login_required
 def quota(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
-    """A limit of the project (platform admins) or of a user in it (whoever runs the project)."""
-    by = request.user
-    project = administered_project_or_404(by, slug)
-    given = request.POST if request.method == "POST" else request.GET
-    user, model = given.get("user", "").strip()[:150], given.get("model", "").strip()[:128]
-    if not user and not by.is_platform_admin:
+    """Platform admins change the limit of a project; project admins, the limit of a member."""
+    project = administered_project_or_404(request.user, slug)
+    params = request.POST if request.method == "POST" else request.GET
+    user, model = params.get("user", "").strip()[:150], params.get("model", "").strip()[:128]
+    if not user and not request.user.is_platform_admin:
         raise Http404
     if request.method != "POST":
-        return _page(request, _fresh(project, user, model))
-    form = _read(request, project, user, model)
-    if form.errors:
-        return _page(request, form, status=400)
-    who = User.objects.filter(username=user, is_active=True).first() if user else None
-    effect = _effect(form, who)
+        row = _row(project, user, model)
+        initial = _amounts(row) | {"user": user, "model": model}
+        form = QuotaForm(initial=initial, is_for_user=bool(user))
+        return _page(request, project, form, version=row.version if row else 0)
+    form = QuotaForm(request.POST, is_for_user=bool(user))
+    version = _posted_version(request)
+    if not form.is_valid():
+        return _page(request, project, form, version=version, status=400)
+    quota_of: dict[str, Any] = {
+        "project": project,
+        "user": form.cleaned_data["user"],
+        "model": model,
+        **form.units(),
+    }
+    effect = quota_effect(**quota_of)
     if request.POST.get("step") != "save":
-        return _page(request, form, effect)
+        return _page(request, project, form, version=version, effect=effect)
     try:
-        _save(form, who, by)
+        quota_set(**quota_of, actor=request.user.username, version=version)
     except Refused as refused:
         if refused.status == 412:
-            return _page(request, _newer(form), effect, stale=_stale(form), status=412)
-        form.errors[refused.field.removesuffix("_units") or "limit"] = refusal_text(refused)
-        return _page(request, form, status=refused.status)
+            return _stale_page(request, project, form, effect, _row(project, user, model))
+        name = refused.field.removesuffix("_units")
+        form.add_error(name if name in form.fields else "limit", refusal_text(refused))
+        return _page(request, project, form, version=version, status=refused.status)
     messages.success(request, _("The limit is saved"))
     return redirect("web:project", project.slug)
 
 
 def _page(
-    request: HttpRequest,
-    form: QuotaForm,
-    effect: QuotaEffect | None = None,
-    stale: dict[str, object] | None = None,
-    status: int = 200,
+    request: HttpRequest, project: Project, form: QuotaForm, *, status: int = 200, **context: Any
 ) -> HttpResponse:
-    context = {"form": form, "effect": effect, "stale": stale, "project": form.project}
+    """Render the form with the `version` it is made from, and with its effect once it is known."""
+    context |= {"form": form, "username": form["user"].value() or "", "project": project}
     return render(request, "web/console/quota.html", context, status=status)
+
+
+def _stale_page(
+    request: HttpRequest,
+    project: Project,
+    form: QuotaForm,
+    effect: QuotaEffect,
+    row: Quota | None,
+) -> HttpResponse:
+    """Show what was typed beside what is saved now; saving again replaces the latter."""
+    saved = _amounts(row)
+    names = (project.slug, (form["user"].value() or "").strip(), form.cleaned_data["model"])
+    key = "/".join(filter(None, names))
+    entry = AuditEntry.objects.filter(noun="quota", noun_id=key).first()
+    stale = {
+        "rows": [(name, form[name].value(), saved[name]) for name in form.amounts],
+        "actor": entry.actor if entry else "",
+        "at": entry.at if entry else None,
+    }
+    version = row.version if row else 0
+    return _page(request, project, form, version=version, effect=effect, stale=stale, status=412)
+
+
+def _posted_version(request: HttpRequest) -> int:
+    """The version that the form was made from; 0 if it cannot be read."""
+    text = request.POST.get("version", "")
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _row(project: Project, user: str, model: str) -> Quota | None:
@@ -88,63 +138,8 @@ def _row(project: Project, user: str, model: str) -> Quota | None:
     return rows.filter(user__isnull=True).first()
 
 
-def _fresh(project: Project, user: str, model: str) -> QuotaForm:
-    row = _row(project, user, model)
-    units = {name: getattr(row, column) if row else 0 for name, column in COLUMNS.items()}
-    values = {name: format_amount(units[name], GPU) for name in PROJECT_FIELDS}
+def _amounts(row: Quota | None) -> dict[str, str]:
+    """The saved amounts as the form shows them; a new quota has no limit yet."""
     if row is None:
-        values["limit"] = ""
-    return QuotaForm(project, user, model, row.version if row else 0, values)
-
-
-def _read(request: HttpRequest, project: Project, user: str, model: str) -> QuotaForm:
-    version = request.POST.get("version", "")
-    number = int(version) if version.isdecimal() and len(version) < 10 else 0
-    values = {name: request.POST.get(name, "")[:40] for name in PROJECT_FIELDS}
-    form = QuotaForm(project, user, model, number, values)
-    for name in form.fields:
-        try:
-            form.units[name] = parse_amount(values[name] or ("" if name == "limit" else "0"), GPU)
-        except ValueError as wrong:
-            form.errors[name] = str(wrong)
-            continue
-        if form.units[name] > MAX_LIMIT_UNITS:
-            form.errors[name] = _("At most 100,000 GPUs")
-    if user and not User.objects.filter(username=user, is_active=True).exists():
-        form.errors["user"] = _("There is no such user. Write the name they sign in with")
-    if not MODEL.fullmatch(model):
-        form.errors["model"] = _("Write a model of GPU, such as H200")
-    return form
-
-
-def _effect(form: QuotaForm, who: User | None) -> QuotaEffect:
-    units = {COLUMNS[name]: value for name, value in form.units.items()}
-    return quota_effect(project=form.project, user=who, model=form.model, **units)
-
-
-def _save(form: QuotaForm, who: User | None, by: User) -> None:
-    units = {COLUMNS[name]: value for name, value in form.units.items()}
-    quota_set(
-        project=form.project,
-        user=who,
-        model=form.model,
-        actor=by.username,
-        version=form.version,
-        **units,
-    )
-
-
-def _newer(form: QuotaForm) -> QuotaForm:
-    """What was typed, now against the present version: saving it again is a decision."""
-    row = _row(form.project, form.user, form.model)
-    form.version = row.version if row else 0
-    return form
-
-
-def _stale(form: QuotaForm) -> dict[str, object]:
-    """The other version, and who made it."""
-    theirs = _fresh(form.project, form.user, form.model)
-    key = "/".join(filter(None, (form.project.slug, form.user, form.model)))
-    line = AuditEntry.objects.filter(noun="quota", noun_id=key).first()
-    rows = [(name, form.values[name], theirs.values[name]) for name in form.fields]
-    return {"rows": rows, "by": line.actor if line else "", "at": line.at if line else None}
+        return {"limit": "", "borrow": "0", "lend": "0"}
+    return {name: format_amount(getattr(row, column), GPU) for name, column in COLUMNS.items()}

@@ -1,4 +1,4 @@
-"""A job's samples as lines over time: drawn by the server, each with its words. Pure."""
+"""Samples over time as the polylines of an SVG chart. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,35 +6,42 @@ from datetime import datetime
 from itertools import groupby, pairwise
 
 WIDTH, HEIGHT = 320, 72
-# Points of one line; of more the highest of neighbours is drawn.
-MOST_POINTS = 240
+# Of a longer series the highest of neighbouring points is drawn.
+MAX_POINTS = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A minute (in whole minutes of the epoch) and its number; None: not measured."""
+    """One sample."""
 
     minute: int
+    """Minutes since the epoch."""
     value: int | None
+    """None: not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`lines`: points of polylines; a gap stands where nothing was measured. `dots`: lone points.
-    `peak` and `last` are None where nothing was measured at all."""
+    """Coordinates of a WIDTH by HEIGHT drawing."""
 
     lines: tuple[str, ...]
+    """The points of each polyline; a gap means that nothing was measured."""
     dots: tuple[tuple[float, float], ...]
+    """Points without a neighbour."""
     peak: int | None
-    last: int | None
+    """None if nothing was measured."""
+    latest: int | None
+    """None if the last point was not measured."""
     start: datetime
     end: datetime
     top: int
+    """The value at the upper edge."""
     count: int
+    """How many points were measured."""
 
 
 def chart(points: Sequence[Point], *, top: int, start: datetime, end: datetime) -> Chart:
-    """`top`: the number at the upper edge. Points are in the order of their minutes."""
+    """`top`: the value at the upper edge. Points are in the order of their minutes."""
     measured = [point for point in points if point.value is not None]
     lines, dots = [], []
     for run in _runs(_thinned(points)):
@@ -47,7 +54,7 @@ def chart(points: Sequence[Point], *, top: int, start: datetime, end: datetime) 
         lines=tuple(lines),
         dots=tuple(dots),
         peak=max((p.value or 0 for p in measured), default=None),
-        last=points[-1].value if points else None,
+        latest=points[-1].value if points else None,
         start=start,
         end=end,
         top=top,
@@ -56,13 +63,13 @@ def chart(points: Sequence[Point], *, top: int, start: datetime, end: datetime) 
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
-    step = -(-len(points) // MOST_POINTS) or 1
+    step = -(-len(points) // MAX_POINTS) or 1
     groups = (points[i : i + step] for i in range(0, len(points), step))
     return [max(group, key=lambda p: -1 if p.value is None else p.value) for group in groups]
 
 
 def _runs(points: Sequence[Point]) -> Iterator[list[Point]]:
-    """Parts without a gap."""
+    """The measured points, split at gaps."""
     step = min((b.minute - a.minute for a, b in pairwise(points)), default=1)
     part = 0
     keyed = []

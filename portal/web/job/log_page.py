@@ -1,4 +1,4 @@
-"""A job's log by itself: at the full width of the window, and whole, as it came."""
+"""A job's log on a page of its own, and the raw log for download."""
 
 from collections.abc import AsyncIterator
 
@@ -20,6 +20,7 @@ from portal.job_logs.storage import read_log
 from portal.jobs.models import Replica
 from portal.jobs.selectors import attempts_of, job_visible, replica_of
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.job.access import visible_job_or_404
 from portal.web.job.log_tab import job_log
 from portal.web.job.stream import stream_address
 from portal.web.logs.address import log_view
@@ -32,11 +33,8 @@ CHUNK_BYTES = 256 * 1024
 @login_required
 @require_safe
 def logs_full(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
-    """The log and nothing beside it. The address says which lines, and how they are shown."""
-    try:
-        job = job_visible(request.user, ref)
-    except Refused as refused:
-        raise Http404 from refused
+    """The log at full width. The query names the lines and how they are shown."""
+    job = visible_job_or_404(request, ref)
     paths = [reverse(name, args=[job.label]) for name in ("web:logs_full", "web:job_logs")]
     view = log_view(paths[0], request.GET.dict(), paths[1])
     log = job_log(view, attempts_of(job), last_event=newest_event_id(job))
@@ -47,24 +45,24 @@ def logs_full(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
 
 
 async def raw_log(request: HttpRequest, ref: str) -> HttpResponseBase:
-    """One replica's log for download: plain text, so that a browser never reads markup in it."""
+    """One replica's log for download. Plain text, so that a browser never renders it as markup."""
     user = await request.auser()
     await release_connection()
     if isinstance(user, AnonymousUser):
         return redirect_to_login(request.get_full_path())
     view = log_view(request.path, request.GET.dict())
-    look = sync_to_async(_replica, thread_sensitive=False)
+    read_replica = sync_to_async(_replica, thread_sensitive=False)
     try:
-        replica = await look(user, ref, view.rank or 0, view.attempt)
+        replica = await read_replica(user, ref, view.rank or 0, view.attempt)
     except Refused as refused:
         raise Http404 from refused
     label = f"J-{replica.attempt.job_id}-rank-{replica.rank}"
-    answer = StreamingHttpResponse(
-        without_connection(_pieces(replica)), content_type="text/plain; charset=utf-8"
+    response = StreamingHttpResponse(
+        without_connection(_chunks(replica)), content_type="text/plain; charset=utf-8"
     )
-    answer["Content-Disposition"] = f'attachment; filename="{label}.log"'
-    answer["X-Content-Type-Options"] = "nosniff"
-    return answer
+    response["Content-Disposition"] = f'attachment; filename="{label}.log"'
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
 
 
 def _replica(user: User, ref: str, rank: int, attempt: int | None) -> Replica:
@@ -74,9 +72,9 @@ def _replica(user: User, ref: str, rank: int, attempt: int | None) -> Replica:
         connection.close()
 
 
-async def _pieces(replica: Replica) -> AsyncIterator[bytes]:
+async def _chunks(replica: Replica) -> AsyncIterator[bytes]:
     read = sync_to_async(read_log, thread_sensitive=False)
     offset = 0
-    while piece := await read(replica, offset, CHUNK_BYTES):
-        yield piece
-        offset += len(piece)
+    while chunk := await read(replica, offset, CHUNK_BYTES):
+        yield chunk
+        offset += len(chunk)

@@ -1,4 +1,4 @@
-"""A job's devices over time, as its Metrics tab shows them: a chart and a sentence each."""
+"""The Metrics tab: charts of each device of a job, with a summary in words."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,24 +14,26 @@ from portal.web.cluster.sensors import MIB_PER_GIB, UNMEASURED_REASONS
 from portal.web.job.chart import Chart, Point, chart
 from portal.web.wording.labels import NBSP
 
-# Devices that one page draws; a larger gang's others are counted.
+# Devices drawn on one page; those of a larger gang are only counted.
 MAX_DEVICES = 16
 NOT_MEASURED_FOR_SHARES: str | Promise = gettext_lazy("not measurable for one MPS share of a GPU")
 
 
 @dataclass(frozen=True, slots=True)
 class MetricChart:
-    """One number over time. `said`: its peak and its last value, or why there is none."""
+    """One metric of a device over time."""
 
     name: str
     chart: Chart | None
     summary: str
+    """Its peak and its latest value, or why there is none."""
     top_label: str = ""
+    """The value at the upper edge of the chart."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMetrics:
-    """A device of a replica, with what was measured of it."""
+    """The metrics of one device of a replica."""
 
     name: str
     charts: list[MetricChart]
@@ -45,56 +47,56 @@ class JobMetrics:
 
 
 def job_metrics(job: Job, attempt: Attempt | None) -> JobMetrics:
-    """Of the last attempt. One query besides those of the page."""
+    """Of the job's last attempt. One query."""
     replicas = list(attempt.replicas.all()) if attempt else []
-    held = [(r.rank, a) for r in replicas for a in r.allocations.all()]
-    samples = job_samples(job) if held else {}
+    allocated = [(r.rank, a) for r in replicas for a in r.allocations.all()]
+    samples = job_samples(job) if allocated else {}
     devices = [
-        DeviceMetrics(_name(rank, allocation), _figures(samples.get(allocation.pk, [])))
-        for rank, allocation in held[:MAX_DEVICES]
+        DeviceMetrics(_name(rank, allocation), _charts(samples.get(allocation.pk, [])))
+        for rank, allocation in allocated[:MAX_DEVICES]
         if allocation.pk in samples
     ]
-    return JobMetrics(devices, max(0, len(held) - MAX_DEVICES))
+    return JobMetrics(devices, max(0, len(allocated) - MAX_DEVICES))
 
 
 def _name(rank: int, allocation: Allocation) -> str:
     device = allocation.slice
-    piece = f", {device.profile}" if device.profile else ""
-    return f"r{rank}: GPU {device.gpu.index}{piece}"
+    profile = f", {device.profile}" if device.profile else ""
+    return f"r{rank}: GPU {device.gpu.index}{profile}"
 
 
-def _figures(rows: Sequence[AllocationSample]) -> list[MetricChart]:
+def _charts(rows: Sequence[AllocationSample]) -> list[MetricChart]:
     total = max((row.memory_total_mib or 0 for row in rows), default=0)
     watts = max((row.power_mw or 0 for row in rows), default=0)
-    found = [
-        _figure(_("Activity"), rows, "active_percent", 100, _percent),
-        _figure(_("Memory"), rows, "memory_used_mib", total, _gib),
+    charts = [
+        _chart(_("Activity"), rows, "active_percent", 100, _percent),
+        _chart(_("Memory"), rows, "memory_used_mib", total, _gib),
     ]
-    # Of a slice nobody can measure these: they are left out, not shown as nothing.
+    # Not measurable for a slice: left out rather than shown as zero.
     if any(row.temperature_c is not None for row in rows):
-        found.append(_figure(_("Temperature"), rows, "temperature_c", 100, _degrees))
+        charts.append(_chart(_("Temperature"), rows, "temperature_c", 100, _degrees))
     if watts:
-        found.append(_figure(_("Power"), rows, "power_mw", watts, _watts))
-    return found
+        charts.append(_chart(_("Power"), rows, "power_mw", watts, _watts))
+    return charts
 
 
-def _figure(
+def _chart(
     name: str,
     rows: Sequence[AllocationSample],
     column: str,
     top: int,
-    said: Callable[[int], str],
+    label: Callable[[int], str],
 ) -> MetricChart:
     points = [Point(int(row.minute.timestamp()) // 60, getattr(row, column)) for row in rows]
     drawn = chart(points, top=top, start=rows[0].minute, end=rows[-1].minute) if rows else None
     if drawn is None or drawn.peak is None:
-        return MetricChart(name, None, str(_why(rows, column)))
-    last = _("not measurable") if drawn.latest is None else said(drawn.latest)
-    words = _("peak %(peak)s, last %(last)s") % {"peak": said(drawn.peak), "last": last}
-    return MetricChart(name, drawn, words, said(top))
+        return MetricChart(name, None, str(_unmeasured_reason(rows, column)))
+    latest = _("not measurable") if drawn.latest is None else label(drawn.latest)
+    summary = _("peak %(peak)s, last %(last)s") % {"peak": label(drawn.peak), "last": latest}
+    return MetricChart(name, drawn, summary, label(top))
 
 
-def _why(rows: Iterable[AllocationSample], column: str) -> str | Promise:
+def _unmeasured_reason(rows: Iterable[AllocationSample], column: str) -> str | Promise:
     text = next(
         (row.why[column] for row in rows if column in row.why), str(MissingReason.DRIVER_ERROR)
     )

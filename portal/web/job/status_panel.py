@@ -1,4 +1,4 @@
-"""The panel above a job's log: what it waits for, what is being done, how it ended."""
+"""The panel above a job's log: what the job waits for, what is being prepared, or how it ended."""
 
 import json
 from dataclasses import dataclass, field
@@ -14,34 +14,42 @@ from portal.planning.visible_reasons import visible_reason
 from portal.web.wording.evidence import evidence_rows
 from portal.web.wording.labels import elapsed, exit_meaning
 from portal.web.wording.messages import failure_text, message_text, stored_text
-from portal.web.wording.start_estimates import ExpectedStart, expected_start
+from portal.web.wording.reason_badges import REASON_STYLES
+from portal.web.wording.start_estimates import StartRange, expected_start
 from scheduler.core.model.reasons import ReasonClass
 from scheduler.core.model.states import JobStatus, SliceStatus
 
-# Waiting is normal and grey; only what someone has to act on has a colour of its own.
-REASON_STYLES = {
-    ReasonClass.WAIT: ("wait", "clock"),
-    ReasonClass.CHANGE: ("warn", "alert"),
-    ReasonClass.ASK: ("ask", "ask"),
-}
+
+@dataclass(frozen=True, slots=True)
+class PanelAlternative:
+    """A changed request that would start now."""
+
+    label: str
+    changes: str
+    """The changed fields of the request, as JSON."""
+    address: str
+    """The request form with the change filled in."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusPanel:
-    """`title` is the one sentence; `evidence` its numbers by name, `code` the reason's code;
-    `instead` what would start now: in words, its changes, and the address of the form with them.
-    `may_take`: one click makes this job that one. `no_estimate` stands in place of `expected`."""
+    """The title is the answer; the rest supports it."""
 
     cls: str
+    """The colour class of the panel."""
     icon: str
     title: str
     sentence: str = ""
     code: str = ""
+    """Of the reason or the failure."""
     evidence: list[tuple[str, str]] = field(default_factory=list)
-    expected: ExpectedStart | None = None
-    alternatives: list[tuple[str, str, str]] = field(default_factory=list)
+    """Labels and values."""
+    expected: StartRange | None = None
+    alternatives: list[PanelAlternative] = field(default_factory=list)
     may_replace: bool = False
+    """One click replaces the job by an alternative."""
     no_estimate: str = ""
+    """Why there is no expected start."""
 
 
 def status_panel(
@@ -52,8 +60,8 @@ def status_panel(
     *,
     may_replace: bool = False,
 ) -> StatusPanel | None:
-    """For somebody who knows these projects, and may make another job of it. None while a job
-    simply runs."""
+    """None for a running job. `projects`: those whose names the reader may see, None for all;
+    `may_replace`: whether the reader may replace the job by an alternative."""
     match JobStatus(job.status):
         case JobStatus.SUBMITTED | JobStatus.AWAITING_APPROVAL | JobStatus.QUEUED:
             return _waiting(job, visible_reason(job.reason, projects), may_replace)
@@ -79,42 +87,42 @@ def status_panel(
             return None
 
 
-def _waiting(job: Job, reason: dict[str, Any] | None, may_take: bool) -> StatusPanel:
+def _waiting(job: Job, reason: dict[str, Any] | None, may_replace: bool) -> StatusPanel:
     if not reason:
         title = _("In the queue: the planner looks at it in a moment")
         return StatusPanel(
             "wait", "clock", title, no_estimate=message_text(no_estimate_for_code(""))
         )
     cls, icon = REASON_STYLES[ReasonClass(reason["class"])]
+    no_estimate = no_estimate_for_job(job)
     return StatusPanel(
-        cls,
-        icon,
-        stored_text(reason),
-        stored_text(reason, "unblocks"),
-        reason["code"],
-        evidence_rows(reason),
-        expected_start(job),
-        [_instead(job, one) for one in reason.get("alternatives", ())],
-        may_take,
-        message_text(none) if (none := no_estimate_for_job(job)) else "",
+        cls=cls,
+        icon=icon,
+        title=stored_text(reason),
+        sentence=stored_text(reason, "unblocks"),
+        code=reason["code"],
+        evidence=evidence_rows(reason),
+        expected=expected_start(job),
+        alternatives=[_alternative(job, stored) for stored in reason.get("alternatives", ())],
+        may_replace=may_replace,
+        no_estimate=message_text(no_estimate) if no_estimate else "",
     )
 
 
-def _instead(job: Job, one: dict[str, Any]) -> tuple[str, str, str]:
-    changes = json.dumps(one["changes"], sort_keys=True)
+def _alternative(job: Job, stored: dict[str, Any]) -> PanelAlternative:
+    changes = json.dumps(stored["changes"], sort_keys=True)
     query = urlencode({"like": job.label, "change": changes})
-    return stored_text(one), changes, f"{reverse('web:request')}?{query}"
+    return PanelAlternative(stored_text(stored), changes, f"{reverse('web:request')}?{query}")
 
 
 def _starting(replicas: list[Replica]) -> StatusPanel:
     nodes = ", ".join(sorted({replica.node.name for replica in replicas}))
-    waits = [
-        held.slice
+    is_carving = any(
+        allocation.slice.status != SliceStatus.READY
         for replica in replicas
-        for held in replica.allocations.all()
-        if held.slice.status != SliceStatus.READY
-    ]
-    if waits:
+        for allocation in replica.allocations.all()
+    )
+    if is_carving:
         sentence = _("What runs beside them goes on. This takes seconds")
         title = _("Its slices are being carved on %(nodes)s")
     else:

@@ -1,8 +1,8 @@
-"""A job's page, live: its parts as they change and the lines of its log, over one event stream.
+"""The live parts of a job's page and the lines of its log, over one event stream.
 
-Every event has an id that says how far the page has followed (`portal.web.logs.cursor`). A browser
-that lost the stream comes back with the last one it saw: lines go on from there, none lost, none
-twice. Nothing is kept between two looks but that id, so any process can go on.
+The id of each event says how far the page has followed (`portal.web.logs.cursor`). A browser that
+reconnects sends the last id back, and lines continue there: none is lost, none is sent twice. The
+id is the only state, so any process can continue a stream.
 """
 
 import asyncio
@@ -25,9 +25,8 @@ from portal.errors import Refused
 from portal.jobs.models import Job, Replica
 from portal.jobs.selectors import attempts_of, job_visible
 from portal.live.listener import subscribe
+from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.log_tab import JobLog, log_bar
-from portal.web.job.context import tab_context
-from portal.web.job.timeline import TABS, job_context
 from portal.web.logs.address import LogView, parse_number
 from portal.web.logs.cursor import Cursor, parse_cursor
 from portal.web.logs.updates import log_update
@@ -44,36 +43,40 @@ from portal.web.streaming.event_stream import (
 )
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
-# Where lines of the log come by themselves.
+# Tabs whose log lines are sent as they arrive.
 TABS_WITH_LOG_LINES = ("logs", "full")
-# A log that pours is shown at most this often, and one that waits to be sent this soon.
+# Between two updates of a log that grows fast.
 PACE_SECONDS = 0.3
-# Durations on the page grow old: it is made anew at least this often.
-FRESH_SECONDS = 60
-# Logs follow the end of their job by a moment: the stream ends when all of them are in.
-LOGS_SECONDS = 5
+# The parts are rendered at least this often, because they show durations.
+REFRESH_SECONDS = 60
+# The last log bytes may arrive this long after the job has ended; the stream waits for them.
+LATE_LOG_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedPage:
-    """What one page follows. `page`: a tab without live parts of its own; `full`: the log alone."""
+    """What one page shows, and so what its stream sends."""
 
     ref: str
     tab: str
+    """A tab's name; "full" for the full-width log; "page" for a tab without live parts."""
     rank: int | None
     language: str
 
 
 @dataclass(frozen=True, slots=True)
 class JobUpdate:
-    """What one look found. `state`: what the parts were made from; `has_parts`: they are among the
-    messages; `has_more`: lines wait."""
+    """What one read found."""
 
-    messages: list[str]
+    events: list[str]
+    """Encoded events, ready to be sent."""
     cursor: Cursor
     state: tuple[Any, ...]
+    """What the parts were rendered from; they are sent again when it changes."""
     has_parts: bool = False
+    """The parts are among the events."""
     has_more: bool = False
+    """More log lines are ready to be sent."""
     is_over: bool = False
 
 
@@ -86,19 +89,19 @@ async def job_stream(request: HttpRequest, ref: str) -> HttpResponseBase:
     except Refused as refused:
         raise Http404 from refused
     tab = request.GET.get("tab", "logs")
-    watched = FollowedPage(
+    followed = FollowedPage(
         ref=ref,
         tab=tab if tab in (*TABS, *TABS_WITH_LOG_LINES) else "page",
         rank=parse_number(request.GET.get("rank", ""), 4),
         language=getattr(request, "LANGUAGE_CODE", "en"),
     )
     return event_stream_response(
-        job_events(user, pk, watched, parse_cursor(last_event_id(request)))
+        job_stream_events(user, pk, followed, parse_cursor(last_event_id(request)))
     )
 
 
 def stream_address(job: Job, tab: str, log: JobLog | None) -> str:
-    """Where a page of the job goes on live."""
+    """The stream that continues a page of the job."""
     fields: dict[str, Any] = {"tab": tab}
     if log and log.view.is_end and log.is_last_attempt:
         fields["from"] = str(log.cursor)
@@ -108,32 +111,34 @@ def stream_address(job: Job, tab: str, log: JobLog | None) -> str:
     return f"{reverse('web:stream', args=[job.label])}?{urlencode(fields)}"
 
 
-async def job_events(
-    user: User, pk: int, watched: FollowedPage, cursor: Cursor | None
+async def job_stream_events(
+    user: User, pk: int, followed: FollowedPage, cursor: Cursor | None
 ) -> AsyncIterator[str]:
-    """What changed since `cursor`, and then again whenever the job's bell rings."""
+    """What changed since `cursor`: now, and after each ring of the job's bell."""
     end = time.monotonic() + lifetime_seconds()
     yield retry_directive()
-    last, made_at = JobUpdate([], cursor or Cursor(), ()), 0.0
+    update, rendered_at = JobUpdate([], cursor or Cursor(), ()), 0.0
     with subscribe(f"job:{pk}") as bell:
         while time.monotonic() < end and not bell.is_closing:
-            is_old = time.monotonic() - made_at > FRESH_SECONDS
-            same = (user.pk, watched, str(last.cursor), last.state, is_old)
+            is_stale = time.monotonic() - rendered_at > REFRESH_SECONDS
+            key = (user.pk, followed, str(update.cursor), update.state, is_stale)
             try:
-                last = await shared_read(_look, user, watched, last, is_old, share_key=same)
+                update = await shared_read(
+                    _read_update, user, followed, update, is_stale, share_key=key
+                )
             except Refused:
-                # No member any more: the page learns no more, and does not come back.
-                yield sse_event("done", id=str(last.cursor))
+                # The user may not see the job any more: the page gets no more and stays closed.
+                yield sse_event("done", id=str(update.cursor))
                 return
             except ShuttingDown:
                 return
-            made_at = time.monotonic() if last.has_parts else made_at
-            for text in last.messages:
-                yield text
-            if last.is_over:
-                yield sse_event("done", id=str(last.cursor))
+            rendered_at = time.monotonic() if update.has_parts else rendered_at
+            for event in update.events:
+                yield event
+            if update.is_over:
+                yield sse_event("done", id=str(update.cursor))
                 return
-            if last.has_more:
+            if update.has_more:
                 await asyncio.sleep(0)
             elif not await bell.wait(HEARTBEAT_SECONDS):
                 yield sse_event("beat")
@@ -145,47 +150,49 @@ def _pk(user: User, ref: str) -> int:
     return job_visible(user, ref).pk
 
 
-def _look(user: User, watched: FollowedPage, before: JobUpdate, is_old: bool) -> JobUpdate:
-    """One look: three queries where nothing changed and the parts are not old."""
+def _read_update(
+    user: User, followed: FollowedPage, before: JobUpdate, is_stale: bool
+) -> JobUpdate:
+    """Three queries where nothing changed and the parts are fresh."""
     if not User.objects.filter(pk=user.pk, is_active=True).exists():
         raise Refused("not_found", "There is no such job, or you may not see it", "", 404)
-    job = job_visible(user, watched.ref)
+    job = job_visible(user, followed.ref)
     replicas = _last_replicas(job)
-    state, event = _state(job, replicas)
-    cursor = replace(before.cursor, event=event)
-    messages = []
+    state, last_event = _state(job, replicas)
+    cursor = replace(before.cursor, event=last_event)
+    events = []
     is_final = JobStatus(job.status) in JOB_FINAL
     has_more = False
-    with translation.override(watched.language):
-        if watched.tab in TABS_WITH_LOG_LINES:
-            news = log_update(replicas, cursor, rank=watched.rank, is_final=is_final)
-            cursor, has_more = news.cursor, news.has_more
-            is_other = news.is_new_attempt and before.cursor.attempt > 0
-            if is_other or news.lines or news.skipped:
-                html = render_to_string("web/job/log_update.html", {"news": news})
-                messages.append(sse_event("log", html, id=str(cursor)))
-        has_parts = is_old or state != before.state
+    with translation.override(followed.language):
+        if followed.tab in TABS_WITH_LOG_LINES:
+            log = log_update(replicas, cursor, rank=followed.rank, is_final=is_final)
+            cursor, has_more = log.cursor, log.has_more
+            is_restart = log.is_new_attempt and before.cursor.attempt > 0
+            if is_restart or log.lines or log.skipped:
+                html = render_to_string("web/job/log_update.html", {"update": log})
+                events.append(sse_event("log", html, id=str(cursor)))
+        has_parts = is_stale or state != before.state
         if has_parts:
-            messages.append(sse_event("page", _parts(user, job, watched), id=str(cursor)))
-    is_over = is_final and not has_more and _logs_are_in(job)
-    return JobUpdate(messages, cursor, state, has_parts, has_more, is_over)
+            events.append(sse_event("page", _parts(user, job, followed), id=str(cursor)))
+    is_over = is_final and not has_more and _is_log_complete(job)
+    return JobUpdate(events, cursor, state, has_parts, has_more, is_over)
 
 
-def _parts(user: User, job: Job, watched: FollowedPage) -> str:
-    if watched.tab == "full":
-        view = LogView(reverse("web:logs_full", args=[job.label]), rank=watched.rank)
+def _parts(user: User, job: Job, followed: FollowedPage) -> str:
+    if followed.tab == "full":
+        view = LogView(reverse("web:logs_full", args=[job.label]), rank=followed.rank)
         log = log_bar(view, attempts_of(job))
         is_final = JobStatus(job.status) in JOB_FINAL
         context = {"job": job, "log": log, "is_final": is_final}
         return render_to_string("web/job/log_page_live.html", context)
     page = job_context(user, job)
-    view = LogView(reverse("web:job_logs", args=[job.label]), rank=watched.rank)
-    # Lines come by themselves; the log's own part would send all of them again.
-    if watched.tab == "logs":
+    view = LogView(reverse("web:job_logs", args=[job.label]), rank=followed.rank)
+    # Log lines have events of their own; the tab's part would send all of them again.
+    if followed.tab == "logs":
         part = {"log": log_bar(view, page["attempts"])}
     else:
-        part = tab_context(watched.tab, job, page, view)
-    return render_to_string("web/job/live.html", page | part | {"tab": watched.tab})
+        part = tab_context(followed.tab, job, page, view)
+    return render_to_string("web/job/live.html", page | part | {"tab": followed.tab})
 
 
 def _last_replicas(job: Job) -> list[Replica]:
@@ -197,14 +204,14 @@ def _last_replicas(job: Job) -> list[Replica]:
 
 
 def _state(job: Job, replicas: list[Replica]) -> tuple[tuple[Any, ...], int]:
-    """What the parts are made from, but for the log's length; and the job's last event."""
+    """What the parts are rendered from, except the length of the log; and the job's last event."""
     event = Event.objects.filter(job=job).aggregate(last=Max("id"))["last"] or 0
     row = (job.status, job.position, job.reason, job.estimate, job.deadline_at, job.reserved_at)
     ranks = tuple((r.pk, r.status, r.exit_code, r.log_bytes > 0) for r in replicas)
     return (event, str(row), ranks), event
 
 
-def _logs_are_in(job: Job) -> bool:
+def _is_log_complete(job: Job) -> bool:
     if job.finished_at is None:
         return True
-    return (timezone.now() - job.finished_at).total_seconds() > LOGS_SECONDS
+    return (timezone.now() - job.finished_at).total_seconds() > LATE_LOG_SECONDS

@@ -1,5 +1,5 @@
-"""What every event stream needs: who reads, messages, an answer that is not stored, looks in turn,
-and no database connection while it waits."""
+"""Building blocks of every event stream: its user, its events, and database reads that share their
+result and hold no connection while the stream waits."""
 
 import asyncio
 import random
@@ -18,132 +18,137 @@ from portal.accounts.models import User
 from portal.live.listener import listener
 
 HEARTBEAT_SECONDS = 15
-# A browser comes back by itself, with the id of the last event it has seen.
-LIFE_SECONDS = 600
+# The browser then reconnects by itself, with the id of the last event it received.
+MAX_LIFETIME_SECONDS = 600
 RETRY_MILLISECONDS = 1_000
-# Looks of one process at the same time, and how long each place rests after one, in times of what
-# it took: streams work half of the time at most, and less where others need the processor.
-LOOKS_AT_ONCE = 2
-REST = 3
+# Concurrent reads of one process. After a read its slot rests for this many times the read's
+# duration, so streams use a bounded share of the processor.
+MAX_CONCURRENT_READS = 2
+REST_FACTOR = 3
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 
-class GoingDown(Exception):
-    """The process ends: what has not been looked at yet is looked at by the next one."""
+class ShuttingDown(Exception):
+    """The process is ending; reads that have not begun are left to the next process."""
 
 
 @dataclass(slots=True)
-class Turns:
-    """The looks of one event loop. `waiting`: those that have not begun to read."""
+class ReadQueue:
+    """The reads of one event loop."""
 
-    free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS_AT_ONCE))
+    slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_READS)
+    )
     waiting: dict[Hashable, asyncio.Task[Any]] = field(default_factory=dict)
+    """Reads that have not begun, by their share key."""
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, ReadQueue] = WeakKeyDictionary()
 
 
-async def reader_of(request: HttpRequest) -> User | None:
-    """Who is signed in, without the connection with which that was found out."""
+async def stream_user(request: HttpRequest) -> User | None:
+    """The signed-in user. The database connection used to find them is closed."""
     user = await request.auser()
-    await released()
+    await release_connection()
     return None if isinstance(user, AnonymousUser) else user
 
 
-def seen_by(request: HttpRequest) -> str:
-    """The last event that the reader has: a browser that comes back says it, and the address says
-    what the page itself began with."""
+def last_event_id(request: HttpRequest) -> str:
+    """The last event that the page has: from the header of a reconnecting browser, or from the
+    address that the page itself was rendered with."""
     return request.headers.get("Last-Event-ID", "") or request.GET.get("from", "")
 
 
-def streamed(events: AsyncIterator[str]) -> StreamingHttpResponse:
-    answer = StreamingHttpResponse(unheld(events), content_type="text/event-stream")
-    answer["Cache-Control"] = "no-store"
-    answer["X-Accel-Buffering"] = "no"
-    return answer
+def event_stream_response(events: AsyncIterator[str]) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(without_connection(events), content_type="text/event-stream")
+    response["Cache-Control"] = "no-store"
+    response["X-Accel-Buffering"] = "no"
+    return response
 
 
-async def unheld(parts: AsyncIterator[S]) -> AsyncIterator[S]:
-    """The same parts, without a connection: what stands around a view may have opened one again
-    after the view was done."""
-    await released()
+async def without_connection(parts: AsyncIterator[S]) -> AsyncIterator[S]:
+    """The same parts, with the database connection closed first: middleware may have opened one
+    again after the view returned."""
+    await release_connection()
     async for part in parts:
         yield part
 
 
-async def released() -> None:
-    """Give back the connection with which the caller was recognised. Django would hold it until
-    the stream ends."""
+async def release_connection() -> None:
+    """Close the connection that authenticated the caller; Django would hold it until the stream
+    ends."""
     await sync_to_async(_close)()
 
 
 def _close() -> None:
-    # Looked up in the thread that has it: each thread has a connection of its own.
+    # Runs in the thread that opened it: every thread has a connection of its own.
     connection.close()
 
 
-async def look(read: Callable[..., T], *args: Any, same: Hashable = None) -> T:
-    """One short read in a thread, its connection closed after it, in its turn.
+async def shared_read(read: Callable[..., T], *args: Any, share_key: Hashable = None) -> T:
+    """Run one short database read in a thread, when a slot is free, and close its connection.
 
-    Readers who ask for the `same` share one that has not begun: it sees all that rang for each of
-    them. So a job that three hundred pages follow is read once, not three hundred times. Raises
-    GoingDown where the process does, for them alone.
+    Callers with the same `share_key` share a read that has not begun: it sees everything that rang
+    for any of them. A job followed by three hundred pages is so read once, not three hundred times.
+    Raises ShuttingDown for shared reads when the process is ending.
     """
-    turns = _turns.setdefault(asyncio.get_running_loop(), Turns())
-    if same is None:
-        return await _in_turn(turns, read, args, None)
-    task = turns.waiting.get(same)
+    queue = _queues.setdefault(asyncio.get_running_loop(), ReadQueue())
+    if share_key is None:
+        return await _run(queue, read, args, None)
+    task = queue.waiting.get(share_key)
     if task is None:
-        task = asyncio.create_task(_in_turn(turns, read, args, same))
-        task.add_done_callback(_forgotten)
-        turns.waiting[same] = task
-    # Who goes away takes nobody else along.
-    found: T = await asyncio.shield(task)
-    return found
+        task = asyncio.create_task(_run(queue, read, args, share_key))
+        task.add_done_callback(_consume_exception)
+        queue.waiting[share_key] = task
+    # A caller that is cancelled does not cancel the read of the others.
+    result: T = await asyncio.shield(task)
+    return result
 
 
-async def _in_turn(
-    turns: Turns, read: Callable[..., T], args: tuple[Any, ...], same: Hashable
+async def _run(
+    queue: ReadQueue, read: Callable[..., T], args: tuple[Any, ...], share_key: Hashable
 ) -> T:
-    await turns.free.acquire()
-    turns.waiting.pop(same, None)
-    took = [0.0]
+    await queue.slots.acquire()
+    queue.waiting.pop(share_key, None)
+    duration = [0.0]
     try:
-        if same is not None and listener().is_closing:
-            raise GoingDown
-        return await sync_to_async(_closing, thread_sensitive=False)(took, read, args)
+        if share_key is not None and listener().is_closing:
+            raise ShuttingDown
+        return await sync_to_async(_timed_read, thread_sensitive=False)(duration, read, args)
     finally:
-        asyncio.get_running_loop().call_later(took[0] * REST, turns.free.release)
+        loop = asyncio.get_running_loop()
+        loop.call_later(duration[0] * REST_FACTOR, queue.slots.release)
 
 
-def _closing(took: list[float], read: Callable[..., T], args: tuple[Any, ...]) -> T:
-    begun = time.monotonic()
+def _timed_read(duration: list[float], read: Callable[..., T], args: tuple[Any, ...]) -> T:
+    """`duration[0]` is set to the seconds that the read took, also where it raises."""
+    begin = time.monotonic()
     try:
         return read(*args)
     finally:
         _close()
-        took[0] = time.monotonic() - begun
+        duration[0] = time.monotonic() - begin
 
 
-def _forgotten(task: asyncio.Task[Any]) -> None:
-    """A failure that nobody waits for any more is no news."""
+def _consume_exception(task: asyncio.Task[Any]) -> None:
+    """Without this, asyncio logs the failure of a read whose callers have all gone."""
     if not task.cancelled():
         task.exception()
 
 
-def life() -> float:
-    """How long a stream lives: not all of them end at once."""
-    return LIFE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, not a secret
+def lifetime_seconds() -> float:
+    """With jitter, so that streams do not all end at once."""
+    return MAX_LIFETIME_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, not a secret
 
 
-def retry() -> str:
-    """How soon a browser comes back."""
+def retry_directive() -> str:
+    """How soon the browser reconnects."""
     return f"retry: {RETRY_MILLISECONDS}\n\n"
 
 
-def message(event: str, data: str = "", *, id: str = "") -> str:
+def sse_event(name: str, data: str = "", *, id: str = "") -> str:
     head = f"id: {id}\n" if id else ""
     lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
-    return f"{head}event: {event}\n{lines}\n"
+    return f"{head}event: {name}\n{lines}\n"

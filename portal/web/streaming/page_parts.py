@@ -1,8 +1,8 @@
-"""Streams of pages that are told whole each time: the lists, and the cluster.
+"""Streams of pages whose live parts are sent complete each time: the lists, the request page and
+the cluster.
 
-The id of an event is a digest of its parts. A browser that comes back says the last one it has, to
-whichever process: it is sent what stands there now where that is something else, and needs none of
-those it missed.
+The id of an event is a digest of its parts. A reconnecting browser names the last one it has, to
+any process, and is sent the present parts if they differ. It needs none of the events it missed.
 """
 
 import time
@@ -10,100 +10,134 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2s
 
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils import translation
 
 from portal.accounts.models import User
 from portal.live.listener import listener, subscribe
 from portal.web.streaming.event_stream import (
     HEARTBEAT_SECONDS,
-    GoingDown,
-    life,
-    look,
-    message,
-    retry,
+    ShuttingDown,
+    event_stream_response,
+    last_event_id,
+    lifetime_seconds,
+    retry_directive,
+    shared_read,
+    sse_event,
+    stream_user,
 )
 
-QUIET_MOST_SECONDS = 60
+MAX_INTERVAL_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """The fragments of a page, and the bells that ring when they may have changed."""
+class PageParts:
+    """The fragments of a page."""
 
     html: str
     bells: tuple[str, ...] = ()
+    """They ring when the parts may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The same as an event, with its id, and how long it took to read."""
+class PartsEvent:
+    """Page parts as an event."""
 
     event: str
     id: str
     bells: tuple[str, ...]
     seconds: float
+    """How long the parts took to read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """What rings is shown at most, and what is quiet looked at again at least, this often; what
-    takes long to read only after so many `times` of it, or a minute."""
+class StreamPace:
+    """How often the parts of a page are read."""
 
-    busy: float
-    quiet: float
-    times: int = 1_000
+    min_seconds: float
+    """Between two reads, however often the bells ring."""
+    max_seconds: float
+    """Between two reads while no bell rings."""
+    read_time_factor: int = 1_000
+    """A slow read extends the quiet interval to this many times its duration, at most a minute."""
 
-    def quiet_after(self, seconds: float) -> float:
-        return max(self.quiet, min(QUIET_MOST_SECONDS, seconds * self.times))
+    def interval_after(self, seconds: float) -> float:
+        return max(self.max_seconds, min(MAX_INTERVAL_SECONDS, seconds * self.read_time_factor))
+
+
+async def parts_stream(
+    request: HttpRequest,
+    read: Callable[[User], PageParts],
+    *,
+    share_key: Hashable,
+    pace: StreamPace,
+    bells: Iterable[str] = (),
+) -> HttpResponseBase:
+    """The response of a stream view: the parts for the signed-in user, or 401."""
+    user = await stream_user(request)
+    if user is None:
+        return HttpResponse(status=401)
+    events = part_events(
+        user,
+        read,
+        share_key=share_key,
+        language=getattr(request, "LANGUAGE_CODE", "en"),
+        pace=pace,
+        bells=bells,
+        last_id=last_event_id(request),
+    )
+    return event_stream_response(events)
 
 
 async def part_events(
     user: User,
-    read: Callable[[User], Parts],
+    read: Callable[[User], PageParts],
     *,
-    same: Hashable,
+    share_key: Hashable,
     language: str,
-    pace: Pace,
+    pace: StreamPace,
     bells: Iterable[str] = (),
-    seen: str = "",
+    last_id: str = "",
 ) -> AsyncIterator[str]:
-    """The parts now, and again after a bell or a while; a beat where they are what was seen.
-    `same`: what they depend on beside the reader, as one read serves all who ask for the same."""
-    end = time.monotonic() + life()
-    key = (same, user.pk, language)
-    yield retry()
+    """The parts now, and again after a bell or at the pace's interval; a heartbeat where they are
+    those of `last_id`. `share_key`: what the parts depend on besides user and language, so that
+    one read serves every stream with the same key."""
+    end = time.monotonic() + lifetime_seconds()
+    key = (share_key, user.pk, language)
+    yield retry_directive()
     with subscribe(*bells) as bell:
         while time.monotonic() < end and not bell.is_closing:
             try:
-                told = await look(_look, user.pk, read, language, same=key)
-            except GoingDown:
+                parts = await shared_read(_read_parts, user.pk, read, language, share_key=key)
+            except ShuttingDown:
                 return
-            if told is None:
-                # Nobody who may sign in any more: the page learns no more, and does not come back.
-                yield message("done")
+            if parts is None:
+                # The account may not sign in any more: the page gets no more and stays closed.
+                yield sse_event("done")
                 return
-            yield message("beat") if told.id == seen else told.event
-            seen = told.id
-            listener().turn(bell, told.bells)
-            quiet = pace.quiet_after(told.seconds)
-            again = time.monotonic() + quiet
-            while not await bell.wait(min(quiet, HEARTBEAT_SECONDS)):
-                if time.monotonic() >= again:
+            yield sse_event("beat") if parts.id == last_id else parts.event
+            last_id = parts.id
+            listener().set_keys(bell, parts.bells)
+            interval = pace.interval_after(parts.seconds)
+            next_read = time.monotonic() + interval
+            while not await bell.wait(min(interval, HEARTBEAT_SECONDS)):
+                if time.monotonic() >= next_read:
                     break
-                yield message("beat")
+                yield sse_event("beat")
             else:
-                await bell.pause(pace.busy)
+                await bell.pause(pace.min_seconds)
 
 
-def _look(pk: int, read: Callable[[User], Parts], language: str) -> Told | None:
-    """What the reader may see now, as rights may have changed since the last look. The event is
-    written here, once for all who share it, and not in the loop that serves everybody."""
+def _read_parts(pk: int, read: Callable[[User], PageParts], language: str) -> PartsEvent | None:
+    """What the user may see now: rights may have changed since the last read. The event is encoded
+    here, once for all streams that share it, and not in the event loop."""
     user = User.objects.filter(pk=pk, is_active=True).first()
     if user is None:
         return None
-    begun = time.monotonic()
+    begin = time.monotonic()
     with translation.override(language):
         parts = read(user)
-    mark = blake2s(parts.html.encode(), digest_size=9).hexdigest()
-    event = message("page", parts.html, id=mark)
-    return Told(event, mark, parts.bells, time.monotonic() - begun)
+    digest = blake2s(parts.html.encode(), digest_size=9).hexdigest()
+    event = sse_event("page", parts.html, id=digest)
+    return PartsEvent(event, digest, parts.bells, time.monotonic() - begin)

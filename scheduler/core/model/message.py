@@ -11,18 +11,20 @@ from typing import Any
 
 from scheduler.core.model.message_templates import TEMPLATES
 
-# Of (one, many, number): the text to fill in. `many` is "" where the number makes no difference.
+# (singular, plural, number) -> the text to fill in. `plural` is "" for a text without a plural.
 Translate = Callable[[str, str, int], str]
 SEPARATOR = ", "
 
 
 @dataclass(frozen=True)
 class Message:
-    """`values` are JSON-able: words and numbers as everybody reads them ("2h", "1.50", a node's
-    name), lists of such, and sentences in it as `as_dict` gives them."""
+    """A sentence or a part of one, for people."""
 
     key: str
+    """A key of TEMPLATES. Keys are stored, so they never change."""
     values: dict[str, Any] = field(default_factory=dict)
+    """JSON-able parameters: words and formatted numbers ("2h", "1.50", a node's name), lists of
+    these, and nested messages as `as_dict` writes them."""
 
     @cached_property
     def text(self) -> str:
@@ -37,18 +39,18 @@ class Message:
 
 
 def make_message(key: str, **values: Any) -> Message:
-    """The sentence of a template. Raises KeyError where there is no such template."""
+    """A message of a template. Raises KeyError for an unknown key."""
     TEMPLATES[key]
     return Message(key, {name: _plain(value) for name, value in values.items()})
 
 
 def verbatim(text: str) -> Message:
-    """What a person or another program wrote: it is told as it is."""
+    """Text of a person or another program, shown as it is."""
     return make_message("words", words=text) if text else NO_MESSAGE
 
 
 def join_clauses(first: Message, *others: Message) -> Message:
-    """One clause after the other, with a semicolon."""
+    """The clauses joined by semicolons."""
     for other in others:
         first = make_message("clause.then", first=first, then=other)
     return first
@@ -59,21 +61,20 @@ def owner_label(project: str, user: str = "") -> Message | str:
     return make_message("user.in_project", user=user, project=project) if user else project
 
 
-def render(said: Message, translate: Translate) -> str:
-    """The sentence in the language of `translate`."""
-    template = TEMPLATES[said.key]
-    text = translate(
-        template.singular, template.plural, _number(said.values.get(template.count_name, 1))
-    )
-    return text % {name: _shown(value, translate) for name, value in said.values.items()}
+def render(message: Message, translate: Translate) -> str:
+    """The text in the language of `translate`."""
+    template = TEMPLATES[message.key]
+    number = _plural_number(message.values.get(template.count_name, 1))
+    text = translate(template.singular, template.plural, number)
+    return text % {name: _shown(value, translate) for name, value in message.values.items()}
 
 
-def in_english(one: str, many: str, number: int) -> str:
-    return many if many and number != 1 else one
+def in_english(singular: str, plural: str, number: int) -> str:
+    return plural if plural and number != 1 else singular
 
 
 def read_message(stored: object) -> Message | None:
-    """As `as_dict` wrote it; None for anything else, and for a key of another version."""
+    """A message that `as_dict` wrote; None for anything else, and for a key of another version."""
     if not isinstance(stored, Mapping):
         return None
     key, values = stored.get("key"), stored.get("values")
@@ -83,8 +84,8 @@ def read_message(stored: object) -> Message | None:
     nested += [v for each in values.values() if isinstance(each, list) for v in each]
     if any(isinstance(value, Mapping) and read_message(value) is None for value in nested):
         return None
-    is_whole = TEMPLATES[key].placeholders <= values.keys()
-    return Message(key, dict(values)) if is_whole else None
+    is_complete = TEMPLATES[key].placeholders <= values.keys()
+    return Message(key, dict(values)) if is_complete else None
 
 
 def _plain(value: Any) -> Any:
@@ -103,8 +104,8 @@ def _shown(value: Any, translate: Translate) -> str:
     return str(value)
 
 
-def _number(value: Any) -> int:
-    """What decides between one and many: 1, or "1", is one."""
+def _plural_number(value: Any) -> int:
+    """What decides between singular and plural: 1 and "1" are singular."""
     return 1 if value in (1, "1") else 2
 
 

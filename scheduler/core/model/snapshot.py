@@ -1,7 +1,7 @@
-"""What the planner is told: one ClusterSnapshot. Frozen, JSON-able values.
+"""The input of a planning pass: one `ClusterSnapshot` of frozen, JSON-able values.
 
-Ids are opaque texts. Amounts are integers: units of 1/56,000 GPU, CPU in millicores, memory in MiB,
-times in whole seconds since the Unix epoch.
+Ids are opaque strings. Amounts are integers: GPU in units of 1/56,000 GPU, CPU in millicores,
+memory in MiB, times in whole seconds since the Unix epoch.
 """
 
 from dataclasses import dataclass
@@ -38,54 +38,51 @@ PRIORITY_RANK: dict[Priority, int] = {Priority.HIGH: 0, Priority.NORMAL: 1, Prio
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """What each replica gets; exactly one of gpus, mig, memory_mib, mps_threads is set.
-
-    `mig` is a profile name. `memory_mib`: at least this much on one device, the cheapest kind that
-    serves; an MPS share only where `isolation` is any. `mps_threads`: percent of the SMs.
-    `models` narrows to boards by model ("H200") or key ("H200-141GB"); empty = any.
-    """
+    """What each replica gets. Exactly one of gpus, mig, memory_mib and mps_threads is set."""
 
     gpus: int = 0
     mig: str = ""
+    """A profile name."""
     memory_mib: int = 0
+    """At least this much on one device, of the cheapest kind that has it."""
     mps_threads: int = 0
+    """Percent of the SMs."""
     mps_memory_mib: int = 0
     models: tuple[str, ...] = ()
+    """Boards to choose from, by model ("H200") or key ("H200-141GB"); empty means any."""
     isolation: Isolation = Isolation.HARDWARE
+    """An amount of memory may become an MPS share only where this is `any`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """A live slice on a GPU. `held` = a live allocation exists; only idle ready ones are reusable.
-
-    For whole GPUs and MPS shares start is 0 and size covers the board. Only a share has `threads`
-    (percent), `memory_mib`, `clients` (processes of its MPS server) and a `project`.
-    """
+    """A live slice on a GPU. A whole GPU or an MPS share starts at 0 and covers the board."""
 
     id: str
     kind: SliceKind
     profile: str
     start: int
     size: int
+    """Memory slices."""
     allocated: bool
+    """Whether it has a live allocation. Only idle slices that are ready can be reused."""
     ready: bool
     threads: int = 0
+    """Percent of the SMs. This and the following fields are set for MPS shares only."""
     memory_mib: int = 0
     clients: int = 0
+    """Processes of its MPS server."""
     project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """A GPU as the planner sees it. `board` is a key of `agents.contract.boards`, or the product's
-    name with the `profiles` that its driver tells.
-
-    `pinned`: an admin keeps its partitions as they are. `settles_at`: idle slices on it are not
-    deleted before that time, so that a GPU is not carved back and forth."""
+    """A GPU as the planner sees it."""
 
     id: str
     index: int
     board: str
+    """A key of `agents.contract.boards`, or the product name of a board unknown there."""
     product_name: str
     memory_mib: int
     mode: GpuMode
@@ -93,22 +90,21 @@ class GpuView:
     slices: tuple[SliceView, ...] = ()
     numa_node: int | None = None
     profiles: tuple[Profile, ...] = ()
+    """The profiles that the driver reports for an unknown board."""
     pinned: bool = False
+    """An admin keeps its partitions as they are."""
     settles_at: int = 0
+    """Its idle slices are not deleted before this time, so that it is not carved back and forth."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node. `available` = online, schedulable, not blocked. `share_clients`: how many processes
-    one GPU's MPS server takes; 0 where the node gives no MPS shares. `labels` are what jobs may ask
-    for; only jobs that tolerate every one of its `taints` run here. Why it is not available:
-    `unavailable_key` of `templates` with `unavailable_because` as its `why`, or with "" just that
-    text. `disk_total_mib`: what jobs may
-    have of its disk; None where its agent does not say, and then `disk_free_mib` is 0."""
+    """A node with its GPUs, and what jobs may have of its CPU, memory and disk."""
 
     id: str
     name: str
     available: bool
+    """Online, schedulable and not blocked by its agent."""
     fabric: str
     cpu_free_milli: int
     memory_free_mib: int
@@ -116,77 +112,77 @@ class NodeView:
     memory_total_mib: int
     gpus: tuple[GpuView, ...] = ()
     unavailable_reason: str = ""
+    """Parameter `why` of the message `unavailable_key`, or the message itself without a key."""
     share_clients: int = 0
+    """Processes that the MPS server of one GPU serves; 0 if the node offers no MPS shares."""
     labels: tuple[str, ...] = ()
+    """Labels that jobs may require."""
     taints: tuple[str, ...] = ()
+    """Only jobs that tolerate every taint run here."""
     links: Links = UNKNOWN
     disk_free_mib: int = 0
     disk_total_mib: int | None = None
+    """Disk for jobs. None if the agent does not report it; `disk_free_mib` is 0 then."""
     unavailable_key: str = ""
 
     @property
     def leaf(self) -> str:
-        """The leaf switch of its network, by its label `leaf=…`; "" where nobody said."""
+        """The leaf switch of its network, from its label `leaf=…`; "" if unknown."""
         return next((text[5:] for text in self.labels if text.startswith("leaf=")), "")
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaView:
-    """Units that a project, or a user inside a project, may hold at once. user "" = the project;
-    `model` "" = of every model of GPU.
-
-    A project may borrow up to `borrow_units` beyond its limit, of what others lend: each at most
-    `lend_units` of what it leaves idle. Users borrow with their project."""
+    """Units that a project, or a user in it, may have allocated at once."""
 
     project: str
     user: str
+    """"" for the project's own quota."""
     limit_units: int
     used_units: int
     model: str = ""
+    """A model of GPU; "" counts GPUs of every model."""
     borrow_units: int = 0
+    """How far the project may go beyond its limit, out of what others lend. Users borrow with
+    their project."""
     lend_units: int = 0
+    """How much of its idle quota the project lends at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """Unit-seconds that a project (or a user in it) may use until `ends_at`. `held` is what its
-    running work will have used by its limits."""
+    """Unit-seconds that a project, or a user in it, may use until `ends_at`."""
 
     project: str
     user: str
     limit_unit_seconds: int
     used_unit_seconds: int
     reserved_unit_seconds: int
+    """What running work may still use before its time limits."""
     ends_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerView:
-    """A user in a project, or with user "" the project: its weight among its siblings, what it used
-    (decayed to now by the half-life), and how many jobs may run at once (0 = as many as fit).
+    """Fair-share record of a user in a project, or of the project itself (user "").
 
-    Each of `used_*` is in amount-seconds: units of GPU, millicores, MiB."""
+    Each of `used_*` is in amount-seconds, decayed to now by the half-life.
+    """
 
     project: str
     user: str
     weight: int = 1
+    """Relative to its siblings."""
     used_units: int = 0
     used_cpu_milli: int = 0
     used_memory_mib: int = 0
     max_running: int = 0
+    """Jobs that may run at once; 0 for no cap."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A queued job. `queued_at` in seconds; `cpu_milli`, `memory_mib`, `disk_mib` (0 = none asked
-    for), `processes` are per replica.
-
-    `limit_is_chosen`: the user chose the time limit, so it says something of the run time.
-    `attained_seconds`: useful running time so far, over all attempts. `preempted`: how often it was
-    stopped for others, of which it may be only where `preemptible`. `bypassed`: how often a later
-    job started before it. `after`: jobs that must end first; `begin_at`: not before this time.
-    `needs`: labels that a node must have; `tolerates`: taints that it may have. `group`: what makes
-    runs of one user alike, such as the name without its numbers."""
+    """A queued job. CPU, memory, disk and processes are per replica."""
 
     id: str
     name: str
@@ -202,39 +198,50 @@ class WaitingJob:
     processes: int = 1
     time_limit_seconds: int = 4 * 3_600
     limit_is_chosen: bool = True
+    """Whether the user chose the time limit. A chosen limit says something about the run time."""
     attained_seconds: int = 0
+    """Useful running time so far, over all attempts."""
     preemptible: bool = False
     preempted: int = 0
+    """How many times it was preempted."""
     bypassed: int = 0
+    """How many times a later job started before it."""
     begin_at: int = 0
+    """It does not start before this time."""
     after: tuple[str, ...] = ()
+    """Jobs that must end first."""
     hold_reason: str = ""
+    """Why somebody holds it; "" if nobody does."""
     needs: tuple[str, ...] = ()
+    """Labels that its nodes must have."""
     tolerates: tuple[str, ...] = ()
+    """Taints that its nodes may have."""
     group: str = ""
+    """What similar runs of one user have in common, such as the name without its numbers."""
     disk_mib: int = 0
+    """0 if none is requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job that holds devices, and which ones; each device of `replicas` names its slice.
-
-    `started_at`: when it began to hold them. `stopping`: it gives them back already."""
+    """A job with devices. Each device of `replicas` names its slice."""
 
     job: WaitingJob
     replicas: tuple[ReplicaPlacement, ...]
     started_at: int
+    """When the devices were allocated."""
     stopping: bool = False
+    """It is already giving its devices back."""
 
     @property
     def ends_at(self) -> int:
-        """When its limit ends it at the latest."""
+        """When its time limit ends it, at the latest."""
         return self.started_at + self.job.time_limit_seconds - self.job.attained_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One kind of request in the mix seen lately, and how often."""
+    """One kind of request in the recent mix, and how often it came."""
 
     device: DeviceRequest
     cpu_milli: int
@@ -244,34 +251,35 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class DemandMix:
-    """What was asked for lately. `departing`: ended jobs per started one in that time, 0 while the
-    cluster only fills, about 1 in steady state."""
+    """The requests of the recent past."""
 
     demands: tuple[Demand, ...] = ()
     departures_per_start: float = 1.0
+    """Jobs that ended per job that started: 0 while the cluster only fills, about 1 once steady."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run that ended by itself (`completed`) or was cut off by its limit, a cancel or a fault.
-
-    `gpus`: 0 for a slice or a share. `queued_at`: 0 where nobody noted it."""
+    """A run that has ended."""
 
     project: str
     user: str
     group: str
     gpus: int
+    """0 for a slice or a share."""
     limit_seconds: int
     limit_is_chosen: bool
     ran_seconds: int
     completed: bool
+    """It ended by itself; its limit, a cancel or a fault cut off the others."""
     ended_at: int
     queued_at: int = 0
+    """0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """All that one planning pass may know. `past` in the order of `ended_at`."""
+    """Everything that a planning pass knows."""
 
     now: int
     nodes: tuple[NodeView, ...] = ()
@@ -282,3 +290,4 @@ class ClusterSnapshot:
     owners: tuple[OwnerView, ...] = ()
     mix: DemandMix = DemandMix()
     history: tuple[PastRun, ...] = ()
+    """Ordered by `ended_at`."""

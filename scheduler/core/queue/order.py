@@ -1,6 +1,6 @@
-"""Who is next: priority bands, then the key of the policy's order, then age, then id.
+"""The order of the queue: priority band, then the key of the policy's order, then age, then id.
 
-`Keys` tells one job's key, `Turns` walks the queue while owners' factors grow.
+`QueueOrder` computes one job's key; `QueueIterator` walks the queue while owners' factors grow.
 """
 
 import heapq
@@ -12,20 +12,20 @@ from scheduler.core.model.policy import OrderMode, Policy
 from scheduler.core.model.snapshot import PRIORITY_RANK, RunningJob, WaitingJob
 from scheduler.core.placement.ledger import Ledger
 
-# band, whether overtaken too often (0) or not (1), key; smallest first. The key of whoever was
-# overtaken too often is when it came, so that each of them is the first one day.
+# (band, 0 if at the bypass limit else 1, key), smallest first. The key of a job at the bypass limit
+# is when it was queued, so that each such job comes first in its band one day.
 Rank = tuple[int, int, float]
 
 
 class WorkEstimator(Protocol):
-    """What is known of how long jobs run."""
+    """Estimates how much work a job still is."""
 
     def work(self, job: WaitingJob, gpus: float, now: int) -> float:
-        """A key in GPU-seconds: small for who is expected to be done with little more work."""
+        """A key in GPU-seconds: small for a job expected to end with little more work."""
 
 
 class OwnerShares(Protocol):
-    """How much an owner has of its fair share; grows with what it is given in the pass."""
+    """How much of its share an owner has used; grows with what the pass places for it."""
 
     def factor(self, project: str, user: str) -> float: ...
 
@@ -35,14 +35,14 @@ class OwnerShares(Protocol):
 
 
 class LimitWorkEstimator:
-    """Where nothing is known of earlier runs: half of what the limit leaves."""
+    """Without a history: half of the remaining time limit."""
 
     def work(self, job: WaitingJob, gpus: float, now: int) -> float:
         return 0.5 * max(1, job.time_limit_seconds - job.attained_seconds) * gpus
 
 
 class QuotaShares:
-    """Owners by how much of their own quota they hold, of the project's and of the user's."""
+    """Owners by the part of their quota in use: the project's quota and the user's."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._accounts = ledger.accounts
@@ -55,7 +55,7 @@ class QuotaShares:
     def charge(
         self, project: str, user: str, units: int, cpu_milli: int, memory_mib: int, seconds: int
     ) -> None:
-        """The ledger counts it."""
+        """Nothing to do: the ledger counts it."""
 
     def _share(self, project: str, user: str) -> float:
         account = self._accounts.account((project, user))
@@ -63,7 +63,7 @@ class QuotaShares:
 
 
 class QueueOrder:
-    """The order of one pass. `gpus_of` says how many GPUs a job takes, all replicas together."""
+    """Keys and ranks of one pass. `gpus_of` gives a job's GPUs, all replicas together."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class QueueOrder:
         now: int,
         gpus_of: Callable[[WaitingJob], float],
         shares: OwnerShares,
-        outlook: WorkEstimator | None = None,
+        estimator: WorkEstimator | None = None,
     ) -> None:
         self._policy = policy
         self._now = now
         self._gpus_of = gpus_of
         self._shares = shares
-        self._outlook = outlook or LimitWorkEstimator()
+        self._estimator = estimator or LimitWorkEstimator()
         self.is_fair = policy.order is OrderMode.FAIR
 
     def base_key(self, job: WaitingJob) -> float:
-        """The key without what changes during the pass."""
+        """The part of the key that stays the same during the pass."""
         match self._policy.order:
             case OrderMode.FIFO:
                 return float(job.queued_at)
@@ -90,10 +90,10 @@ class QueueOrder:
             case OrderMode.SMALLEST:
                 left = job.time_limit_seconds - job.attained_seconds
                 return left * self._gpus_of(job)
-        return self._outlook.work(job, self._gpus_of(job), self._now)
+        return self._estimator.work(job, self._gpus_of(job), self._now)
 
     def waiting_key(self, job: WaitingJob) -> float:
-        """As `base`; in the fair order a long wait makes a job smaller."""
+        """`base_key`; in the fair order, a long wait makes it smaller."""
         if not self.is_fair:
             return self.base_key(job)
         wait = max(0, self._now - job.queued_at)
@@ -103,55 +103,49 @@ class QueueOrder:
         return self._shares.factor(job.project, job.user) if self.is_fair else 1.0
 
     def running_rank(self, run: RunningJob) -> Rank:
-        """Where a running job stands among those that wait, as of now."""
+        """The rank of a running job among the waiting ones, as of now."""
         job = run.job
-        served = job.attained_seconds + max(0, self._now - run.started_at)
-        seen = replace(job, attained_seconds=served)
-        key = self.base_key(seen) * self.owner_factor(job)
+        attained = job.attained_seconds + max(0, self._now - run.started_at)
+        key = self.base_key(replace(job, attained_seconds=attained)) * self.owner_factor(job)
         if self._policy.order is not OrderMode.FIFO:
             key /= self._policy.hysteresis
         return (PRIORITY_RANK[job.priority], 1, key)
 
     def rank_once_running(self, job: WaitingJob, rank: Rank) -> Rank:
-        """Where a waiting job of this rank will stand when it runs."""
+        """The rank that a waiting job of this rank will have when it runs."""
         band, in_turn, key = rank
         if not in_turn:
             key = self.waiting_key(job) * self.owner_factor(job)
-        return (
-            band,
-            1,
-            key if self._policy.order is OrderMode.FIFO else key / self._policy.hysteresis,
-        )
+        is_fifo = self._policy.order is OrderMode.FIFO
+        return (band, 1, key if is_fifo else key / self._policy.hysteresis)
 
-    def rank(self, job: WaitingJob, base: float, factor: float) -> Rank:
+    def rank(self, job: WaitingJob, key: float, factor: float) -> Rank:
+        """From the job's waiting key and its owner's factor."""
         band = PRIORITY_RANK[job.priority]
         if job.bypassed >= self._policy.bypass_limit:
             return (band, 0, float(job.queued_at))
-        return (band, 1, base * factor)
+        return (band, 1, key * factor)
 
 
 class QueueIterator:
-    """The waiting jobs one by one, with their ranks. What is given meanwhile counts at once: an
-    owner's factor only grows, so a job whose key has grown goes back and the next one is looked at.
+    """The waiting jobs with their ranks, first job first.
+
+    Placements of the pass count at once: an owner's factor only grows, so a job whose key has grown
+    goes back into the heap, and the next one is considered.
     """
 
-    def __init__(self, jobs: Iterable[WaitingJob], keys: QueueOrder) -> None:
+    def __init__(self, jobs: Iterable[WaitingJob], order: QueueOrder) -> None:
         self._jobs = list(jobs)
-        self._keys = keys
+        self._order = order
 
     def __iter__(self) -> Iterator[tuple[WaitingJob, Rank]]:
-        keys = self._keys
-        bases = [keys.waiting_key(job) for job in self._jobs]
+        order = self._order
+        keys = [order.waiting_key(job) for job in self._jobs]
         heap = [
-            (
-                keys.rank(job, base, keys.owner_factor(job)),
-                job.queued_at,
-                job_sort_key(job.id),
-                index,
-            )
-            for index, (job, base) in enumerate(zip(self._jobs, bases, strict=True))
+            (order.rank(job, key, order.owner_factor(job)), job.queued_at, job_sort_key(job.id), i)
+            for i, (job, key) in enumerate(zip(self._jobs, keys, strict=True))
         ]
-        if not keys.is_fair:
+        if not order.is_fair:
             for rank, _, _, index in sorted(heap):
                 yield self._jobs[index], rank
             return
@@ -159,9 +153,9 @@ class QueueIterator:
         while heap:
             rank, queued_at, number, index = heap[0]
             job = self._jobs[index]
-            now = keys.rank(job, bases[index], keys.owner_factor(job))
-            if now > rank:
-                heapq.heapreplace(heap, (now, queued_at, number, index))
+            current = order.rank(job, keys[index], order.owner_factor(job))
+            if current > rank:
+                heapq.heapreplace(heap, (current, queued_at, number, index))
                 continue
             heapq.heappop(heap)
             yield job, rank

@@ -24,7 +24,7 @@ from agents.contract.documents import (
 )
 from agents.contract.geometry import Placement
 from agents.facts.device_keys import device_place
-from agents.runtime.base import Phase
+from agents.runtime.base import ContainerPhase
 from tests.property.agents.worlds import BOARD, GPUS, World
 from tests.support.slow_geometry import fits_together
 
@@ -143,17 +143,17 @@ class Node(RuleBasedStateMachine):
         for replica in wanted:
             seen = world.containers.get(replica.id)
             phase = seen.phase if seen else None
-            ended = phase is Phase.EXITED
+            ended = phase is ContainerPhase.EXITED
             if replica.wish is DesiredReplicaState.PREPARE:
-                assert phase is Phase.CREATED
+                assert phase is ContainerPhase.CREATED
             elif replica.wish is DesiredReplicaState.RUN:
-                assert phase is Phase.RUNNING or ended
+                assert phase is ContainerPhase.RUNNING or ended
             else:
                 assert ended or world.failures[replica.id].code == "never_started"
 
     def running(self):
         containers = self.world.containers.items()
-        return sorted(key for key, c in containers if c.phase is Phase.RUNNING)
+        return sorted(key for key, c in containers if c.phase is ContainerPhase.RUNNING)
 
     def carried(self, data):
         """The replicas of the last document that stay, each with a wish that only goes on."""

@@ -11,7 +11,7 @@ from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.loop.reconcile import Fail, Forget, Known, Prepare, Remove, Start, Stop, actions
 from agents.partitioning.diff import diff
 from agents.partitioning.steps import Changes, Create, Destroy, SetMode, WantedSlice
-from agents.runtime.base import Phase, Seen
+from agents.runtime.base import ContainerPhase, ContainerStatus
 
 BOARD = known_boards()["H200-141GB"]
 GPUS = ("GPU-0", "GPU-1")
@@ -21,7 +21,7 @@ GPUS = ("GPU-0", "GPU-1")
 class World:
     mig: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(GPUS, False))
     instances: list[InstanceFacts] = field(default_factory=list)
-    containers: dict[str, Seen] = field(default_factory=dict)
+    containers: dict[str, ContainerStatus] = field(default_factory=dict)
     given: dict[str, tuple] = field(default_factory=dict)
     failures: dict = field(default_factory=dict)
     started: set = field(default_factory=set)
@@ -56,7 +56,9 @@ class World:
             failures=dict(self.failures),
             started=frozenset(self.started),
             remembered=frozenset(self.failures) | self.started,
-            shipped=frozenset(k for k, c in self.containers.items() if c.phase is Phase.EXITED),
+            shipped=frozenset(
+                k for k, c in self.containers.items() if c.phase is ContainerPhase.EXITED
+            ),
             devices=self.devices(),
             may_remove=self.may_remove,
         )
@@ -90,7 +92,7 @@ class World:
         return {uuid for key in self.live() for uuid in self.given[key]}
 
     def live(self):
-        return {key for key, c in self.containers.items() if c.phase is not Phase.EXITED}
+        return {key for key, c in self.containers.items() if c.phase is not ContainerPhase.EXITED}
 
     def do(self, one):
         match one:
@@ -111,10 +113,10 @@ class World:
             case Start(replica, devices):
                 self._start(replica, devices)
             case Stop(replica, _):
-                if self.containers[replica].phase is Phase.RUNNING:
+                if self.containers[replica].phase is ContainerPhase.RUNNING:
                     self.ends(replica, 143)
             case Remove(replica):
-                assert self.containers[replica].phase is not Phase.RUNNING
+                assert self.containers[replica].phase is not ContainerPhase.RUNNING
                 del self.containers[replica]
             case Fail(replica, failure):
                 assert replica not in self.failures, "a failure is told once"
@@ -124,7 +126,7 @@ class World:
                 self.started.discard(replica)
 
     def ends(self, replica, exit_code):
-        ended = replace(self.containers[replica], phase=Phase.EXITED, exit_code=exit_code)
+        ended = replace(self.containers[replica], phase=ContainerPhase.EXITED, exit_code=exit_code)
         self.containers[replica] = ended
 
     def _create(self, want, profile_id):
@@ -148,13 +150,13 @@ class World:
     def _prepare(self, replica, devices):
         assert replica.id not in self.containers and replica.id not in self.starts
         self.given[replica.id] = devices
-        self.containers[replica.id] = Seen(
+        self.containers[replica.id] = ContainerStatus(
             replica.id,
             replica.job,
             replica.attempt,
             replica.rank,
             replica.fence,
-            Phase.CREATED,
+            ContainerPhase.CREATED,
             "c",
             "10.0.0.1",
             29_500,
@@ -162,7 +164,7 @@ class World:
 
     def _start(self, replica, devices):
         assert replica.wish is DesiredReplicaState.RUN and replica.rendezvous is not None
-        assert self.containers[replica.id].phase is Phase.CREATED
+        assert self.containers[replica.id].phase is ContainerPhase.CREATED
         assert replica.fence >= self.fences[replica.job], "a fenced attempt never starts"
         assert devices == self.given[replica.id], "it starts with what it was prepared with"
         assert devices == tuple(self.devices()[device_key(d)] for d in replica.devices)
@@ -171,8 +173,10 @@ class World:
         self.starts[replica.id] = self.starts.get(replica.id, 0) + 1
         assert self.starts[replica.id] == 1, "an attempt starts once"
         self.started.add(replica.id)
-        self.containers[replica.id] = replace(self.containers[replica.id], phase=Phase.RUNNING)
+        self.containers[replica.id] = replace(
+            self.containers[replica.id], phase=ContainerPhase.RUNNING
+        )
 
     def live_devices_but(self, replica):
-        running = (k for k, c in self.containers.items() if c.phase is Phase.RUNNING)
+        running = (k for k, c in self.containers.items() if c.phase is ContainerPhase.RUNNING)
         return {uuid for key in running if key != replica for uuid in self.given[key]}

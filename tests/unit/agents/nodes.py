@@ -4,12 +4,12 @@ keeps its containers in memory. What would run beside the loop runs at once, in 
 from concurrent.futures import Executor
 from dataclasses import replace
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import RuntimeKind
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
 from agents.nvml.session import Nvml
-from agents.runtime.base import Phase, RuntimeFailure, Seen
+from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
@@ -27,7 +27,7 @@ class MemoryRuntime:
     kind = RuntimeKind.PROCESS
 
     def __init__(self, slices):
-        self.containers, self.devices, self.logs, self.story = {}, {}, {}, []
+        self.by_replica, self.devices, self.logs, self.story = {}, {}, {}, []
         self.slices = slices
         self.broken = set()
 
@@ -40,8 +40,8 @@ class MemoryRuntime:
     def watch(self, changed):
         pass
 
-    def seen(self):
-        return dict(self.containers)
+    def containers(self):
+        return dict(self.by_replica)
 
     def prepare(self, replica, devices):
         if replica.id in self.broken:
@@ -49,22 +49,22 @@ class MemoryRuntime:
         self.tell("prepare", replica.id)
         who = (replica.id, replica.job, replica.attempt, replica.rank, replica.fence)
         self.devices[replica.id] = tuple(devices)
-        self.containers[replica.id] = Seen(
-            *who, Phase.CREATED, f"tessera-{replica.id}", "10.0.0.1", 29_500
+        self.by_replica[replica.id] = ContainerStatus(
+            *who, ContainerPhase.CREATED, f"tessera-{replica.id}", "10.0.0.1", 29_500
         )
 
-    def start(self, replica, devices, meeting):
+    def start(self, replica, devices, rendezvous):
         self.tell("start", replica.id)
-        self.becomes(replica.id, Phase.RUNNING)
+        self.becomes(replica.id, ContainerPhase.RUNNING)
 
     def stop(self, replica_id, grace_seconds):
-        if self.containers[replica_id].phase is Phase.RUNNING:
+        if self.by_replica[replica_id].phase is ContainerPhase.RUNNING:
             self.tell("stop", replica_id)
-            self.becomes(replica_id, Phase.EXITED, exit_code=143)
+            self.becomes(replica_id, ContainerPhase.EXITED, exit_code=143)
 
     def remove(self, replica_id):
         self.logs.pop(replica_id, None)
-        if self.containers.pop(replica_id, None):
+        if self.by_replica.pop(replica_id, None):
             self.tell("remove", replica_id)
 
     def log(self, replica_id, offset, limit):
@@ -77,7 +77,7 @@ class MemoryRuntime:
         self.story.append((what, replica, self.slices()))
 
     def becomes(self, replica, phase, **fields):
-        self.containers[replica] = replace(self.containers[replica], phase=phase, **fields)
+        self.by_replica[replica] = replace(self.by_replica[replica], phase=phase, **fields)
 
 
 class Machine:
@@ -109,7 +109,7 @@ class Machine:
         self.journal = Journal(self.folder / "journal.sqlite3")
         hardware = Hardware(self.nvml, self.runtime, self.folder, simulated=True)
         node = NodeLoop(
-            "n-1", self.journal, hardware, self.runtime, policy or Policy(), self.told.append
+            "n-1", self.journal, hardware, self.runtime, policy or NodePolicy(), self.told.append
         )
         node._pool.shutdown()
         node._pool = AtOnce()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.facts.partitions import Problem
+from agents.facts.partitions import PartitionProblem
 from agents.partitioning.backoff import (
     LONGEST_PAUSE_SECONDS,
     QUARANTINE_SECONDS,
@@ -12,7 +12,7 @@ from agents.partitioning.backoff import (
 )
 
 GPU = "GPU-1"
-IN_USE = Problem(GPU, "in_use", "GPU-1 is in use")
+IN_USE = PartitionProblem(GPU, "in_use", "GPU-1 is in use")
 
 
 class Clock:

@@ -2,7 +2,13 @@
 
 import pytest
 
-from agents.host.device_users import MONITORS, Holder, files_of, is_gpu_file, scan
+from agents.host.device_users import (
+    MONITORS,
+    DeviceUser,
+    device_files,
+    is_gpu_file,
+    scan_device_users,
+)
 from agents.host.files import FileTree
 from tests.unit.agents.proc import a_process, capabilities
 
@@ -19,36 +25,38 @@ def files(tmp_path):
 
 
 def pids(found):
-    return [holder.pid for holder in found.holders]
+    return [holder.pid for holder in found.users]
 
 
 def test_the_files_of_an_instance_are_its_own_capabilities_alone(files):
     names = {f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in (30, 31)}
-    assert files_of(files, 0, 3) == names
-    assert "/dev/nvidia0" in files_of(files, 0)
-    assert "/dev/nvidia-caps/nvidia-cap165" not in files_of(files, 0)
+    assert device_files(files, 0, 3) == names
+    assert "/dev/nvidia0" in device_files(files, 0)
+    assert "/dev/nvidia-caps/nvidia-cap165" not in device_files(files, 0)
 
 
 def test_whoever_has_such_a_file_open_is_named(files):
-    of_instance, of_gpu = files_of(files, 0, 3), files_of(files, 0)
-    assert scan(files, lambda path: path in of_instance).holders == (
-        Holder(4_242, "nv-hostengine"),
+    of_instance, of_gpu = device_files(files, 0, 3), device_files(files, 0)
+    assert scan_device_users(files, lambda path: path in of_instance).users == (
+        DeviceUser(4_242, "nv-hostengine"),
     )
-    assert pids(scan(files, lambda path: path in of_gpu)) == [77, 4_242]
-    assert pids(scan(files, is_gpu_file)) == [77, 4_242]
-    assert pids(scan(files, is_gpu_file, among=lambda h: h.program in MONITORS)) == [4_242]
+    assert pids(scan_device_users(files, lambda path: path in of_gpu)) == [77, 4_242]
+    assert pids(scan_device_users(files, is_gpu_file)) == [77, 4_242]
+    assert pids(
+        scan_device_users(files, is_gpu_file, is_candidate=lambda h: h.program in MONITORS)
+    ) == [4_242]
 
 
 def test_a_process_that_may_not_be_looked_into_is_told_apart(files, tmp_path):
     (tmp_path / "proc/9").mkdir()
     (tmp_path / "proc/9/comm").write_text("dcgmi\n", "utf-8")
-    assert scan(files, is_gpu_file).hidden == (Holder(9, "dcgmi"),)
+    assert scan_device_users(files, is_gpu_file).hidden == (DeviceUser(9, "dcgmi"),)
 
 
 def test_a_machine_without_proc_tells_nothing(tmp_path):
-    assert scan(FileTree(tmp_path / "none"), is_gpu_file) is None
+    assert scan_device_users(FileTree(tmp_path / "none"), is_gpu_file) is None
 
 
 def test_a_holder_is_written_with_its_program_and_pid():
-    assert str(Holder(4_242, "nv-hostengine")) == "nv-hostengine (pid 4242)"
-    assert str(Holder(7)) == "a program (pid 7)"
+    assert str(DeviceUser(4_242, "nv-hostengine")) == "nv-hostengine (pid 4242)"
+    assert str(DeviceUser(7)) == "a program (pid 7)"

@@ -5,8 +5,8 @@ import pytest
 from agents.contract.documents import Rendezvous
 from agents.contract.environment import IMAGE_NAMES, IMAGE_PREFIXES, is_barred_from_images
 from agents.runtime.base import RuntimeFailure
-from agents.runtime.image import refusal, require_harmless
-from agents.runtime.launch import environment
+from agents.runtime.image import image_env_refusal, require_allowed_env
+from agents.runtime.launch import replica_environment
 from tests.unit.agents.documents import a_replica
 
 # As CUDA's own base images and NVIDIA's framework images have it.
@@ -25,12 +25,12 @@ CUDA_BASE = [
 
 def ours(**fields):
     meeting = Rendezvous("10.0.0.1", 29_500)
-    return environment(a_replica(**fields), ("MIG-1",), meeting, "/output")
+    return replica_environment(a_replica(**fields), ("MIG-1",), meeting, "/output")
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])
 def test_the_images_that_everybody_builds_on_are_taken(launcher):
-    assert refusal(CUDA_BASE, ours(launcher=launcher)) == ""
+    assert image_env_refusal(CUDA_BASE, ours(launcher=launcher)) == ""
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])
@@ -45,27 +45,27 @@ def test_devices_that_an_image_asks_for_are_always_replaced_by_those_that_were_g
 @pytest.mark.parametrize("name", sorted([*IMAGE_NAMES, *(p + "X" for p in IMAGE_PREFIXES)]))
 def test_a_barred_name_is_refused_unless_the_agent_writes_its_own_over_it(name):
     assert is_barred_from_images(name)
-    assert name in refusal([*CUDA_BASE, f"{name}=x"], ours()) or name in ours()
-    assert name in refusal([f"{name}=x"], ())
-    assert refusal([f"{name}=x"], {name}) == ""
+    assert name in image_env_refusal([*CUDA_BASE, f"{name}=x"], ours()) or name in ours()
+    assert name in image_env_refusal([f"{name}=x"], ())
+    assert image_env_refusal([f"{name}=x"], {name}) == ""
 
 
 @pytest.mark.parametrize(
     "env", [[], ["LD_PRELOAD="], ["LD_PRELOAD"], ["MY_LD_PRELOAD=x", "A=LD_PRELOAD=x"]]
 )
 def test_what_is_empty_or_only_looks_alike_is_taken(env):
-    assert refusal(env, ()) == ""
+    assert image_env_refusal(env, ()) == ""
 
 
 @pytest.mark.parametrize("attrs", [{}, {"Config": None}, {"Config": {}}, {"Config": {"Env": None}}])
 def test_an_image_that_says_nothing_of_its_environment_is_taken(attrs):
-    require_harmless(attrs, ())
+    require_allowed_env(attrs, ())
 
 
 def test_the_engines_word_of_an_image_is_refused_with_a_code_and_what_to_do():
     attrs = {"Config": {"Env": [*CUDA_BASE, "LD_PRELOAD=./proc/self/cwd/evil.so"]}}
     with pytest.raises(RuntimeFailure) as failure:
-        require_harmless(attrs, ours())
+        require_allowed_env(attrs, ours())
     assert failure.value.code == "image_env"
     assert "sets LD_PRELOAD" in failure.value.sentence
     assert "env LD_PRELOAD=" in failure.value.sentence

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.admission.local_checks import short_of_disk
-from agents.admission.policy import Policy
+from agents.admission.local_checks import disk_refusals
+from agents.admission.policy import NodePolicy
 from agents.contract.codec import decode, encode
 from agents.contract.documents import (
     MAX_DISK_MIB,
@@ -19,8 +19,8 @@ from agents.contract.documents import (
     ReplicaState,
     digest,
 )
-from agents.host.disk_space import LEAST_FREE_MIB, LEAST_FREE_PERCENT
-from agents.host.job_disk import DEFAULT_RESERVE, JobDisk, Reserve, reserve
+from agents.host.disk_space import MIN_FREE_MIB, MIN_FREE_PERCENT
+from agents.host.job_disk import DEFAULT_RESERVE, DiskReserve, JobDisk, parse_reserve
 from agents.settings import job_disk, parser
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_replica
@@ -46,62 +46,62 @@ def size(monkeypatch):
         (1_000 * GIB, DEFAULT_RESERVE, 800 * GIB),
         (40 * GIB, DEFAULT_RESERVE, 30 * GIB),
         (8 * GIB, DEFAULT_RESERVE, 0),
-        (1_000 * GIB, Reserve(), 1_000 * GIB),
-        (1_000 * GIB, Reserve(mib=300 * GIB), 700 * GIB),
-        (1_000 * GIB, Reserve(mib=2_000 * GIB), 0),
-        (100 * GIB + 1_023, Reserve(), 100 * GIB),
-        (4 * MAX_DISK_MIB, Reserve(), MAX_DISK_MIB // GIB * GIB),
+        (1_000 * GIB, DiskReserve(), 1_000 * GIB),
+        (1_000 * GIB, DiskReserve(mib=300 * GIB), 700 * GIB),
+        (1_000 * GIB, DiskReserve(mib=2_000 * GIB), 0),
+        (100 * GIB + 1_023, DiskReserve(), 100 * GIB),
+        (4 * MAX_DISK_MIB, DiskReserve(), MAX_DISK_MIB // GIB * GIB),
     ],
 )
 def test_jobs_may_have_what_the_reserve_leaves_in_whole_gib(tmp_path, size, total, kept, left):
     size(total)
-    assert JobDisk(tmp_path, kept).mib() == left
+    assert JobDisk(tmp_path, kept).capacity_mib() == left
 
 
 def test_a_real_disk_is_measured(tmp_path):
     total = shutil.disk_usage(tmp_path).total >> 20
-    told = JobDisk(tmp_path, Reserve()).mib()
+    told = JobDisk(tmp_path, DiskReserve()).capacity_mib()
     assert total - GIB < told <= total
 
 
 def test_a_folder_that_is_not_there_is_not_told_as_nothing(tmp_path):
-    assert JobDisk(tmp_path / "gone").mib() is None
-    assert JobDisk(None).mib() is None
+    assert JobDisk(tmp_path / "gone").capacity_mib() is None
+    assert JobDisk(None).capacity_mib() is None
 
 
 def test_the_reserve_is_twice_what_the_preflight_wants_free():
-    assert Reserve(2 * LEAST_FREE_PERCENT, 2 * LEAST_FREE_MIB) == DEFAULT_RESERVE
+    assert DiskReserve(2 * MIN_FREE_PERCENT, 2 * MIN_FREE_MIB) == DEFAULT_RESERVE
 
 
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("0%", Reserve()),
-        ("25%", Reserve(percent=25)),
-        ("200GiB", Reserve(mib=200 * GIB)),
-        ("512MiB", Reserve(mib=512)),
-        ("2TiB", Reserve(mib=2 << 20)),
+        ("0%", DiskReserve()),
+        ("25%", DiskReserve(percent=25)),
+        ("200GiB", DiskReserve(mib=200 * GIB)),
+        ("512MiB", DiskReserve(mib=512)),
+        ("2TiB", DiskReserve(mib=2 << 20)),
     ],
 )
 def test_a_reserve_is_a_part_or_an_amount(text, kept):
-    assert reserve(text) == kept
+    assert parse_reserve(text) == kept
 
 
 @pytest.mark.parametrize("text", ["", "20", "100%", "-1%", "20 %", "1.5%", "200GB", "GiB", "all"])
 def test_another_reserve_is_refused_with_an_example(text):
     with pytest.raises(argparse.ArgumentTypeError, match='"20%" or "200GiB"'):
-        reserve(text)
+        parse_reserve(text)
 
 
 def test_arguments_and_environment_choose_folder_and_reserve(monkeypatch, tmp_path):
     run = ["run", "--var", str(tmp_path), "--runtime", "process"]
     assert job_disk(parser().parse_args(run)) == JobDisk(tmp_path)
     chosen = job_disk(parser().parse_args([*run, "--disk-folder", "/data", "--disk-reserve=0%"]))
-    assert (str(chosen.folder), chosen.reserve) == ("/data", Reserve())
+    assert (str(chosen.folder), chosen.reserve) == ("/data", DiskReserve())
     monkeypatch.setenv("TESSERA_AGENT_DISK_FOLDER", "/scratch")
     monkeypatch.setenv("TESSERA_AGENT_DISK_RESERVE", "1TiB")
     chosen = job_disk(parser().parse_args(run))
-    assert (str(chosen.folder), chosen.reserve) == ("/scratch", Reserve(mib=1 << 20))
+    assert (str(chosen.folder), chosen.reserve) == ("/scratch", DiskReserve(mib=1 << 20))
     with pytest.raises(SystemExit):
         parser().parse_args([*run, "--disk-reserve", "some"])
 
@@ -119,7 +119,7 @@ def test_what_an_older_side_does_not_know_goes_unsaid_until_it_is_needed():
 
 def short(disk_mib, *replicas, here=()):
     asking = [a_replica(id=key, disk_mib=mib) for key, mib in replicas]
-    found = short_of_disk(asking, here, disk_mib)
+    found = disk_refusals(asking, here, disk_mib)
     return {key: (failure.code, failure.sentence) for key, failure in found.items()}
 
 
@@ -141,7 +141,7 @@ def test_a_node_that_does_not_know_its_disk_takes_nobody_who_asks_for_it():
 
 
 def test_the_policy_bounds_the_disk_of_a_replica():
-    policy = Policy(max_disk_mib=512)
+    policy = NodePolicy(max_disk_mib=512)
     for disk_mib, word in ((512, ""), (513, "disk is above this node's policy")):
         assert policy.refusal(a_replica(disk_mib=disk_mib), "docker") == word
 

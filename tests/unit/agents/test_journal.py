@@ -7,8 +7,8 @@ import pytest
 
 from agents.contract.calls import EventType
 from agents.contract.documents import DesiredDocument
-from agents.facts.failures import Failure
-from agents.state.journal import MAX_EVENTS_PER_CALL, Journal, JournalError, clean
+from agents.facts.failures import ReplicaFailure
+from agents.state.journal import MAX_EVENTS_PER_CALL, Journal, JournalError, wire_text
 from tests.unit.agents.documents import a_desired, a_replica
 
 STARTED = EventType.AGENT_STARTED
@@ -34,7 +34,7 @@ def opened(path):
 
 
 def sentences(journal):
-    return [event.sentence for event in journal.unsent()]
+    return [event.sentence for event in journal.unsent_events()]
 
 
 def killed(path, where):
@@ -46,49 +46,53 @@ def killed(path, where):
 def test_a_new_journal_knows_nothing(opened):
     journal = opened()
     assert journal.desired() is None
-    assert (journal.unsent(), journal.fences(), journal.failures()) == ((), {}, {})
-    assert (journal.started(), journal.shipped(), journal.fact("any")) == (frozenset(), {}, "")
+    assert (journal.unsent_events(), journal.fences(), journal.failures()) == ((), {}, {})
+    assert (journal.started_replicas(), journal.shipped_offsets(), journal.fact("any")) == (
+        frozenset(),
+        {},
+        "",
+    )
 
 
 def test_everything_is_there_after_a_reopen(opened):
     journal = opened()
-    journal.event(EventType.SLICE_CREATED, "made", replica="r-1", fence=7, data={"gpu": "0"})
-    journal.keep_desired(a_desired())
-    journal.fail("r-1", Failure("image_pull", "no such image"))
-    journal.start("r-2")
-    journal.ship("r-2", 512)
-    journal.keep("boot", "b-1")
-    before = journal.unsent()
+    journal.record_event(EventType.SLICE_CREATED, "made", replica="r-1", fence=7, data={"gpu": "0"})
+    journal.store_desired(a_desired())
+    journal.record_failure("r-1", ReplicaFailure("image_pull", "no such image"))
+    journal.record_start("r-2")
+    journal.record_shipped("r-2", 512)
+    journal.store_fact("boot", "b-1")
+    before = journal.unsent_events()
     journal.close()
 
     again = opened()
-    assert again.unsent() == before
+    assert again.unsent_events() == before
     assert (before[0].replica, before[0].fence, before[0].data) == ("r-1", 7, {"gpu": "0"})
     assert again.desired() == a_desired()
     assert again.fences() == {"j-1": 7}
-    assert again.failures() == {"r-1": Failure("image_pull", "no such image")}
-    assert (again.started(), again.shipped()) == (frozenset({"r-2"}), {"r-2": 512})
+    assert again.failures() == {"r-1": ReplicaFailure("image_pull", "no such image")}
+    assert (again.started_replicas(), again.shipped_offsets()) == (frozenset({"r-2"}), {"r-2": 512})
     assert again.fact("boot") == "b-1"
 
 
 def test_a_killed_agent_loses_nothing_that_was_written(opened, path, tmp_path):
     journal = opened()
-    journal.keep_desired(a_desired())
-    journal.start("r-1")
-    journal.event(STARTED, "in contact")
+    journal.store_desired(a_desired())
+    journal.record_start("r-1")
+    journal.record_event(STARTED, "in contact")
     again = opened(killed(path, tmp_path / "after"))
-    assert (again.desired(), again.started()) == (a_desired(), {"r-1"})
+    assert (again.desired(), again.started_replicas()) == (a_desired(), {"r-1"})
     assert sentences(again) == ["in contact"]
 
 
 @pytest.mark.parametrize("torn", [1, 100, 3_000])
 def test_a_torn_last_write_costs_only_itself(opened, path, tmp_path, torn):
     journal = opened()
-    journal.event(STARTED, "first")
-    journal.event(STARTED, "second")
+    journal.record_event(STARTED, "first")
+    journal.record_event(STARTED, "second")
     wal = path.with_name(path.name + "-wal")
     whole = wal.stat().st_size
-    journal.event(STARTED, "third")
+    journal.record_event(STARTED, "third")
     assert wal.stat().st_size - whole > torn
 
     left = killed(path, tmp_path / "after")
@@ -96,18 +100,18 @@ def test_a_torn_last_write_costs_only_itself(opened, path, tmp_path, torn):
         file.truncate(wal.stat().st_size - torn)
     again = opened(left)
     assert sentences(again) == ["first", "second"]
-    again.event(STARTED, "fourth")
+    again.record_event(STARTED, "fourth")
     assert sentences(again) == ["first", "second", "fourth"]
 
 
 def test_a_write_that_is_refused_leaves_everything_as_it_was(opened):
     journal = opened()
-    journal.keep_desired(a_desired())
+    journal.store_desired(a_desired())
     twice = DesiredDocument(node="n-1", revision=9, replicas=(a_replica(fence=1 << 63),))
     with pytest.raises(OverflowError):
-        journal.keep_desired(twice)
+        journal.store_desired(twice)
     assert (journal.desired(), journal.fences()) == (a_desired(), {"j-1": 7})
-    journal.event(STARTED, "still writing")
+    journal.record_event(STARTED, "still writing")
     assert sentences(journal) == ["still writing"]
 
 
@@ -127,7 +131,7 @@ def test_a_corrupt_file_is_told_in_one_sentence_that_names_it(path, content):
 def test_damage_in_the_middle_is_found_at_the_start_not_later(opened, path):
     journal = opened()
     for number in range(500):
-        journal.keep(f"fact {number}", "x" * 100)
+        journal.store_fact(f"fact {number}", "x" * 100)
     journal.close()
     whole = path.read_bytes()
     pages = len(whole) // 4_096
@@ -148,11 +152,11 @@ def test_a_fence_never_falls_whatever_document_comes_after(opened):
     journal = opened()
     fences = []
     for revision, fence in [(1, 3), (2, 9), (1, 3), (3, 8)]:
-        journal.keep_desired(a_desired(revision=revision, replicas=(a_replica(fence=fence),)))
+        journal.store_desired(a_desired(revision=revision, replicas=(a_replica(fence=fence),)))
         fences.append(journal.fences()["j-1"])
     assert fences == [3, 9, 9, 9]
-    journal.keep_desired(a_desired(replicas=()))
-    journal.forget("r-1")
+    journal.store_desired(a_desired(replicas=()))
+    journal.forget_replica("r-1")
     journal.close()
     assert opened().fences() == {"j-1": 9}
 
@@ -163,54 +167,54 @@ def test_each_job_has_its_own_fence_and_the_highest_of_its_replicas_counts(opene
         a_replica(id=f"r-{n}", job=job, fence=fence)
         for n, (job, fence) in enumerate([("j-1", 4), ("j-2", 6), ("j-1", 2)])
     )
-    journal.keep_desired(a_desired(replicas=replicas))
+    journal.store_desired(a_desired(replicas=replicas))
     assert journal.fences() == {"j-1": 4, "j-2": 6}
 
 
 def test_events_are_numbered_once_for_ever(opened):
     journal = opened()
     for word in "ab":
-        journal.event(STARTED, word)
-    journal.acknowledge(2)
+        journal.record_event(STARTED, word)
+    journal.acknowledge_events(2)
     journal.close()
     again = opened()
-    again.event(STARTED, "c")
-    assert [(e.seq, e.sentence) for e in again.unsent()] == [(3, "c")]
+    again.record_event(STARTED, "c")
+    assert [(e.seq, e.sentence) for e in again.unsent_events()] == [(3, "c")]
 
 
 def test_a_new_journal_goes_on_above_what_the_portal_has_seen(opened):
     journal = opened()
-    journal.fast_forward(41)
-    journal.event(STARTED, "first here")
-    journal.fast_forward(7)
-    journal.event(STARTED, "second here")
-    assert [event.seq for event in journal.unsent()] == [42, 43]
+    journal.skip_to(41)
+    journal.record_event(STARTED, "first here")
+    journal.skip_to(7)
+    journal.record_event(STARTED, "second here")
+    assert [event.seq for event in journal.unsent_events()] == [42, 43]
 
 
 def test_only_what_is_acknowledged_is_dropped_and_calls_stay_small(opened):
     journal = opened()
     for number in range(MAX_EVENTS_PER_CALL + 2):
-        journal.event(STARTED, str(number))
-    assert len(journal.unsent()) == MAX_EVENTS_PER_CALL
-    journal.acknowledge(MAX_EVENTS_PER_CALL)
+        journal.record_event(STARTED, str(number))
+    assert len(journal.unsent_events()) == MAX_EVENTS_PER_CALL
+    journal.acknowledge_events(MAX_EVENTS_PER_CALL)
     assert sentences(journal) == [str(MAX_EVENTS_PER_CALL), str(MAX_EVENTS_PER_CALL + 1)]
 
 
 def test_forgetting_a_replica_leaves_the_others_alone(opened):
     journal = opened()
     for replica in ("r-1", "r-2"):
-        journal.fail(replica, Failure("runtime", "no"))
-        journal.start(replica)
-        journal.ship(replica, 1)
-    journal.forget("r-1")
-    assert (set(journal.failures()), journal.started()) == ({"r-2"}, {"r-2"})
-    assert journal.shipped() == {"r-2": 1}
+        journal.record_failure(replica, ReplicaFailure("runtime", "no"))
+        journal.record_start(replica)
+        journal.record_shipped(replica, 1)
+    journal.forget_replica("r-1")
+    assert (set(journal.failures()), journal.started_replicas()) == ({"r-2"}, {"r-2"})
+    assert journal.shipped_offsets() == {"r-2": 1}
 
 
 def test_a_change_is_written_down_before_and_ticked_off_after(opened, path):
     journal = opened()
-    one, two = journal.intend("prepare r-1"), journal.intend("prepare r-2")
-    journal.done(one)
+    one, two = journal.record_intent("prepare r-1"), journal.record_intent("prepare r-2")
+    journal.complete_intent(one)
     journal.close()
     reading = sqlite3.connect(path)
     rows = reading.execute("SELECT id, what, done IS NOT NULL FROM intents").fetchall()
@@ -221,8 +225,8 @@ def test_a_change_is_written_down_before_and_ticked_off_after(opened, path):
 @pytest.mark.parametrize("dirty", ["a\nb\x00c", "a\ud800b", "é" * 5_000])
 def test_a_sentence_is_made_fit_for_the_wire(opened, dirty):
     journal = opened()
-    journal.event(STARTED, dirty)
-    (event,) = journal.unsent()
-    assert event.sentence == clean(dirty)
+    journal.record_event(STARTED, dirty)
+    (event,) = journal.unsent_events()
+    assert event.sentence == wire_text(dirty)
     assert event.sentence.isprintable() and len(event.sentence.encode()) <= 4 * 1_000
     assert len(event.sentence) <= 1_000

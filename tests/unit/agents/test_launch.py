@@ -3,7 +3,7 @@
 import pytest
 
 from agents.contract.documents import Rendezvous
-from agents.runtime.launch import command, environment
+from agents.runtime.launch import launch_command, replica_environment
 from tests.unit.agents.documents import a_replica
 
 MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
@@ -11,7 +11,7 @@ MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
 
 def told(devices=("MIG-1",), meeting=MEETING, **fields):
     replica = a_replica(**{"launcher": "none", "rank": 1, "world": 2} | fields)
-    return environment(replica, devices, meeting, "/output")
+    return replica_environment(replica, devices, meeting, "/output")
 
 
 def test_a_plain_rank_knows_its_place_and_where_the_gang_meets():
@@ -98,10 +98,10 @@ def test_every_value_can_be_put_into_an_environment():
     ],
 )
 def test_torchrun_starts_the_users_program(words, executed):
-    assert command(a_replica(launcher="torchrun", command=words)) == executed
-    assert command(a_replica(launcher="none", command=words)) == list(words)
+    assert launch_command(a_replica(launcher="torchrun", command=words)) == executed
+    assert launch_command(a_replica(launcher="none", command=words)) == list(words)
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])
 def test_without_a_command_the_image_decides(launcher):
-    assert command(a_replica(launcher=launcher, command=())) == []
+    assert launch_command(a_replica(launcher=launcher, command=())) == []

@@ -208,7 +208,7 @@ def test_where_compute_slices_run_out_first_they_decide():
 
 
 def test_a_board_with_too_many_layouts_is_answered_one_by_one_and_the_same(monkeypatch):
-    monkeypatch.setattr(module, "MOST_LAYOUTS", 100)
+    monkeypatch.setattr(module, "MAX_LAYOUTS", 100)
     bounded = module.LayoutTable(H200)
     assert not bounded.is_complete and len(bounded) == 0
     for layout in list(TABLE)[::50]:

@@ -9,9 +9,9 @@ from agents.contract.calls import MAX_LOG_CHUNK_BYTES, HelloResponse, LogRespons
 from agents.contract.codec import encode
 from agents.portal.client import Client
 from agents.portal.sync import Conversation
-from agents.runtime.base import Phase, Seen
+from agents.runtime.base import ContainerPhase, ContainerStatus
 from agents.simdriver.install import uninstall
-from agents.state.identity import Identity
+from agents.state.identity import AgentIdentity
 from tests.unit.agents.documents import an_observed
 from tests.unit.agents.nodes import Machine
 
@@ -59,8 +59,10 @@ def machine(tmp_path):
     uninstall()
 
 
-def there(machine, replica, log, phase=Phase.RUNNING):
-    machine.runtime.containers[replica] = Seen(replica, "j", 1, 0, 1, phase, "c", "10.0.0.1", 1)
+def there(machine, replica, log, phase=ContainerPhase.RUNNING):
+    machine.runtime.by_replica[replica] = ContainerStatus(
+        replica, "j", 1, 0, 1, phase, "c", "10.0.0.1", 1
+    )
     machine.runtime.logs[replica] = log
 
 
@@ -71,8 +73,8 @@ def talk(machine, scenario):
     async def whole():
         portal, node = Portal(machine.runtime), machine.agent()
         client = Client("http://portal", httpx.MockTransport(portal.answer))
-        identity = Identity(machine.folder)
-        identity.enrolled_as("n-1")
+        identity = AgentIdentity(machine.folder)
+        identity.record_enrolment("n-1")
         conversation = Conversation(client, identity, machine.journal, machine.runtime)
         node.wake = lambda: woken.append(1)
         conversation.node = node
@@ -125,7 +127,7 @@ def test_the_end_of_a_log_that_went_while_its_replica_ran_wakes_the_node(machine
 
     async def scenario(portal):
         await portal.until(lambda: "r-1" in portal.logs)
-        there(machine, "r-1", b"its last words\n", Phase.EXITED)
+        there(machine, "r-1", b"its last words\n", ContainerPhase.EXITED)
         there(machine, "r-2", b"sent after the end of r-1 was seen\n")
         await portal.until(lambda: "r-2" in portal.logs)
 

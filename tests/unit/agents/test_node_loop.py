@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
@@ -13,7 +13,7 @@ from agents.contract.documents import (
     ReplicaState,
     SliceKind,
 )
-from agents.runtime.base import Phase, RuntimeFailure
+from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_device, a_replica
 from tests.unit.agents.nodes import Machine
@@ -68,7 +68,7 @@ def states(machine):
 
 
 def events(machine):
-    return [str(event.type) for event in machine.journal.unsent()]
+    return [str(event.type) for event in machine.journal.unsent_events()]
 
 
 def test_a_slice_is_carved_then_its_replica_prepared_then_started(machine):
@@ -88,7 +88,7 @@ def test_containers_are_gone_before_their_slices_are_deleted_and_the_mode_change
     obey(node, a_document(machine, profile="", revision=2))
     assert machine.runtime.story[2:] == [("stop", "r-1", slices)]
     assert machine.slices() == {}, "an ended container holds no slice"
-    assert "r-1" in machine.runtime.containers, "its log is not shipped yet"
+    assert "r-1" in machine.runtime.by_replica, "its log is not shipped yet"
     assert events(machine)[2:] == ["slice.deleted", "gpu.mode_changed"]
 
 
@@ -96,13 +96,13 @@ def test_an_ended_container_stays_until_its_whole_log_is_shipped(machine):
     node = machine.agent()
     obey(node, a_document(machine, on_it(machine)))
     machine.runtime.logs["r-1"] = b"loss 0.1\n"
-    machine.journal.ship("r-1", 4)
+    machine.journal.record_shipped("r-1", 4)
     obey(node, a_document(machine, revision=2))
     assert states(machine) == {"r-1": ReplicaState.EXITED}
-    machine.journal.ship("r-1", 9)
+    machine.journal.record_shipped("r-1", 9)
     obey(node)
-    assert machine.runtime.containers == {} and states(machine) == {}
-    assert machine.journal.started() == machine.journal.shipped().keys() == set()
+    assert machine.runtime.by_replica == {} and states(machine) == {}
+    assert machine.journal.started_replicas() == machine.journal.shipped_offsets().keys() == set()
 
 
 def test_one_document_that_changes_a_profile_in_its_place_gives_the_new_slice(machine):
@@ -163,7 +163,7 @@ def test_a_killed_agent_adopts_what_runs_and_does_it_once(machine):
 
 def test_a_container_that_vanished_while_the_agent_was_dead_is_told_not_made_again(machine):
     obey(machine.agent(), a_document(machine, on_it(machine)))
-    machine.runtime.containers.clear()
+    machine.runtime.by_replica.clear()
     obey(machine.agent())
     (told,) = machine.told[-1].replicas
     assert (told.state, told.code) == (ReplicaState.FAILED, "vanished")
@@ -181,15 +181,15 @@ def test_an_agent_that_has_not_heard_the_portal_takes_nothing_away(machine):
 
 def test_an_older_fence_is_refused_also_by_the_next_agent(machine):
     obey(machine.agent(), a_document(machine, on_it(machine, id="r-9", fence=9)))
-    machine.runtime.becomes("r-9", Phase.EXITED, exit_code=0)
+    machine.runtime.becomes("r-9", ContainerPhase.EXITED, exit_code=0)
     obey(machine.agent(), a_document(machine, on_it(machine, id="r-8", fence=8), revision=2))
-    assert "r-8" not in machine.runtime.containers
+    assert "r-8" not in machine.runtime.by_replica
     told = {r.id: r.code for r in machine.told[-1].replicas}
     assert told["r-8"] == "fence_stale"
 
 
 def test_what_the_policy_refuses_is_told_and_never_prepared(machine):
-    obey(machine.agent(Policy(images=("only/*",))), a_document(machine, on_it(machine)))
+    obey(machine.agent(NodePolicy(images=("only/*",))), a_document(machine, on_it(machine)))
     (told,) = machine.told[-1].replicas
     assert (told.state, told.code) == (ReplicaState.FAILED, "policy")
     assert machine.runtime.story == []
@@ -232,7 +232,7 @@ def test_a_document_is_taken_or_held_also_while_the_engine_is_silent(machine, mo
     def silent():
         raise RuntimeFailure("docker", "timed out")
 
-    monkeypatch.setattr(machine.runtime, "seen", silent)
+    monkeypatch.setattr(machine.runtime, "containers", silent)
     assert not node.accept(a_document(machine, revision=2)), "as it was last seen, all of it runs"
     assert node.accept(a_document(machine, *crowd, revision=2))
     assert node.desired.revision == 2
@@ -251,7 +251,7 @@ def test_the_log_of_a_container_that_a_person_removed_goes_with_its_replica(mach
     node = machine.agent()
     obey(node, a_document(machine, on_it(machine)))
     machine.runtime.logs["r-1"] = b"half a log"
-    del machine.runtime.containers["r-1"]
+    del machine.runtime.by_replica["r-1"]
     obey(node)
     assert states(machine) == {"r-1": ReplicaState.FAILED}
     obey(node, a_document(machine, revision=2))

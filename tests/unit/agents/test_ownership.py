@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agents.facts.gpus import InstanceFacts
-from agents.facts.partitions import Claim
+from agents.facts.partitions import InstanceClaim
 from agents.partitioning.ownership import claim_to, survey
 from agents.partitioning.steps import WantedSlice
 from agents.state.journal import Journal
@@ -70,9 +70,9 @@ def test_the_owner_may_give_us_all_that_stands():
 def test_claims_outlive_the_agent_and_one_takes_the_place_of_another(tmp_path):
     path = tmp_path / "journal.sqlite3"
     journal = Journal(path)
-    journal.claim([INTENDED, Claim(GPU, 0, 4, "3g.71gb")])
-    journal.claim([CLAIM])
-    journal.disclaim(GPU, 0, 4)
+    journal.record_claims([INTENDED, InstanceClaim(GPU, 0, 4, "3g.71gb")])
+    journal.record_claims([CLAIM])
+    journal.remove_claim(GPU, 0, 4)
     journal.close()
     again = Journal(path)
     assert again.claims() == [CLAIM]

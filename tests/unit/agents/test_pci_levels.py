@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.facts.wiring import Level
+from agents.facts.wiring import PathLevel
 from agents.topology.pci import PciPlace, kernel_bus_id, level_between, place_of
 
 
@@ -65,7 +65,7 @@ LEVELS = [
     ("one", "other", "word"), [c[1:] for c in LEVELS], ids=[c[0] for c in LEVELS]
 )
 def test_the_level_is_what_the_path_crosses_from_both_ends(one, other, word):
-    assert level_between(one, other) is level_between(other, one) is Level(word)
+    assert level_between(one, other) is level_between(other, one) is PathLevel(word)
 
 
 def test_what_follows_the_pci_device_is_no_part_of_its_path():

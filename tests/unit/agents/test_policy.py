@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.admission.policy import Policy, PolicyError, read_policy
+from agents.admission.policy import NodePolicy, PolicyError, read_policy
 from agents.contract.documents import RuntimeKind
 from agents.contract.environment import RESERVED_NAMES, RESERVED_PREFIXES
 from tests.unit.agents.documents import a_replica
@@ -52,24 +52,24 @@ def why_not(path):
     ],
 )
 def test_only_images_of_the_list_run(patterns, image, allowed):
-    refusal = Policy(images=patterns).refusal(a_replica(image=image), DOCKER)
+    refusal = NodePolicy(images=patterns).refusal(a_replica(image=image), DOCKER)
     assert (refusal == "") is allowed
     assert allowed or image in refusal
 
 
 @pytest.mark.parametrize("name", sorted([*RESERVED_NAMES, *(p + "X" for p in RESERVED_PREFIXES)]))
 def test_reserved_environment_names_are_refused(name):
-    assert "reserved" in Policy().refusal(a_replica(env={"SEED": "1", name: "x"}), DOCKER)
+    assert "reserved" in NodePolicy().refusal(a_replica(env={"SEED": "1", name: "x"}), DOCKER)
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD=/tmp/x.so", "RANK=9", "", "A B", "1A", "A\n", "Ä"])
 def test_a_name_that_no_shell_would_take_cannot_smuggle_another_in(name):
-    assert "no environment name" in Policy().refusal(a_replica(env={name: "x"}), DOCKER)
+    assert "no environment name" in NodePolicy().refusal(a_replica(env={name: "x"}), DOCKER)
 
 
 @pytest.mark.parametrize("name", ["SEED", "_x", "MY_RANK", "NVIDIA", "PETS", "OMP_NUM_THREADS"])
 def test_other_environment_names_are_the_users(name):
-    assert Policy().refusal(a_replica(env={name: "x"}), DOCKER) == ""
+    assert NodePolicy().refusal(a_replica(env={name: "x"}), DOCKER) == ""
 
 
 @pytest.mark.parametrize(
@@ -81,34 +81,34 @@ def test_other_environment_names_are_the_users(name):
     ],
 )
 def test_limits_hold_at_their_edge(fields, allowed):
-    policy = Policy(max_cpu_milli=2_000, max_memory_mib=512)
+    policy = NodePolicy(max_cpu_milli=2_000, max_memory_mib=512)
     assert (policy.refusal(a_replica(**fields), DOCKER) == "") is allowed
 
 
 def test_the_process_runtime_can_be_forbidden():
-    policy = Policy(allow_process_runtime=False)
+    policy = NodePolicy(allow_process_runtime=False)
     assert "process runtime" in policy.refusal(a_replica(), PROCESS)
     assert policy.refusal(a_replica(), DOCKER) == ""
-    assert Policy().refusal(a_replica(), PROCESS) == ""
+    assert NodePolicy().refusal(a_replica(), PROCESS) == ""
 
 
 def test_without_a_file_the_defaults_hold():
-    assert read_policy(None) == Policy()
+    assert read_policy(None) == NodePolicy()
 
 
 def test_an_empty_file_is_the_defaults(file):
-    assert read_policy(file("")) == Policy()
+    assert read_policy(file("")) == NodePolicy()
 
 
 def test_a_file_changes_what_it_names(file):
     path = file('images = ["a/*"]\nmax_cpu_milli = 5\nnetwork = "host"\non_lease_end = "keep"\n')
-    expected = Policy(images=("a/*",), max_cpu_milli=5, network="host", on_lease_end="keep")
+    expected = NodePolicy(images=("a/*",), max_cpu_milli=5, network="host", on_lease_end="keep")
     assert read_policy(path) == expected
 
 
 def test_the_example_in_the_operations_page_is_whole_and_can_be_read(file):
     example = OPERATIONS.read_text("utf-8").split("```toml\n")[1].split("```")[0]
-    assert set(tomllib.loads(example)) == {field.name for field in fields(Policy)}
+    assert set(tomllib.loads(example)) == {field.name for field in fields(NodePolicy)}
     read_policy(file(example))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.contract.documents import Rendezvous
-from agents.runtime.base import Phase
+from agents.runtime.base import ContainerPhase
 from agents.runtime.process import CHILD, ProcessRuntime
 from tests.unit.agents.documents import a_replica
 
@@ -20,7 +20,7 @@ SECONDS = 30
 def runtime(tmp_path):
     runtime = ProcessRuntime(tmp_path / "replicas")
     yield runtime
-    for replica in runtime.seen():
+    for replica in runtime.containers():
         runtime.stop(replica, 0)
 
 
@@ -61,4 +61,4 @@ def test_of_two_children_at_one_gate_only_the_known_one_runs_the_command(runtime
         assert time.monotonic() < end, "the known child never ran"
         time.sleep(0.005)
     assert said.read_text() == "started\n"
-    assert runtime.seen()[replica.id].phase is Phase.RUNNING
+    assert runtime.containers()[replica.id].phase is ContainerPhase.RUNNING

@@ -9,7 +9,7 @@ import pytest
 
 from agents.contract.documents import DesiredReplicaState, Rendezvous, SliceKind
 from agents.facts.device_keys import device_key
-from agents.facts.failures import Failure
+from agents.facts.failures import ReplicaFailure
 from agents.loop.reconcile import (
     Fail,
     Forget,
@@ -21,7 +21,7 @@ from agents.loop.reconcile import (
     actions,
     removes_too_much,
 )
-from agents.runtime.base import Phase, Seen
+from agents.runtime.base import ContainerPhase, ContainerStatus
 from tests.unit.agents.documents import GPU, a_device, a_replica
 
 PREPARE, RUN, STOP = DesiredReplicaState.PREPARE, DesiredReplicaState.RUN, DesiredReplicaState.STOP
@@ -39,7 +39,9 @@ NOTHING = Known(
 
 def a_container(phase, replica="r-1", **fields):
     whole = {"job": "j-1", "attempt": 2, "rank": 1, "fence": 7, "container": "c"}
-    return Seen(**whole | {"address": "", "port": 0} | fields, replica=replica, phase=phase)
+    return ContainerStatus(
+        **whole | {"address": "", "port": 0} | fields, replica=replica, phase=phase
+    )
 
 
 def known(*containers, **facts):
@@ -48,9 +50,9 @@ def known(*containers, **facts):
 
 
 def test_a_node_that_is_as_wanted_does_nothing():
-    created = a_container(Phase.CREATED)
-    running = a_container(Phase.RUNNING)
-    exited = a_container(Phase.EXITED, exit_code=0)
+    created = a_container(ContainerPhase.CREATED)
+    running = a_container(ContainerPhase.RUNNING)
+    exited = a_container(ContainerPhase.EXITED, exit_code=0)
     assert actions((), NOTHING) == []
     assert actions((a_replica(wish=PREPARE),), known(created)) == []
     for container in (running, exited):
@@ -72,7 +74,7 @@ def test_another_profile_at_the_same_place_is_another_device():
     """The old slice still stands while the new one is waited for: it must not be given."""
     replica = a_replica(devices=(a_device(profile="1g.35gb"),))
     assert actions((replica,), NOTHING) == []
-    assert actions((replica,), known(a_container(Phase.CREATED))) == []
+    assert actions((replica,), known(a_container(ContainerPhase.CREATED))) == []
 
 
 def test_a_whole_gpu_is_not_a_slice_of_it():
@@ -90,7 +92,7 @@ def test_a_replica_without_devices_needs_none():
 
 
 def test_the_gang_waits_until_run_is_wished_and_the_meeting_is_known():
-    created = known(a_container(Phase.CREATED))
+    created = known(a_container(ContainerPhase.CREATED))
     assert actions((a_replica(wish=PREPARE),), created) == []
     assert actions((a_replica(wish=RUN, rendezvous=None),), created) == []
     ready = a_replica(wish=RUN)
@@ -98,17 +100,17 @@ def test_the_gang_waits_until_run_is_wished_and_the_meeting_is_known():
 
 
 def test_a_gang_of_one_meets_itself_where_it_offers_to_but_only_when_run_is_wished():
-    created = known(a_container(Phase.CREATED, address="10.0.0.3", port=4_000))
+    created = known(a_container(ContainerPhase.CREATED, address="10.0.0.3", port=4_000))
     alone = a_replica(wish=RUN, world=1, rank=0, rendezvous=None)
     (start,) = actions((alone,), created)
     assert isinstance(start, Start)
     assert start.replica.rendezvous == Rendezvous("10.0.0.3", 4_000, ("10.0.0.3",))
     assert actions((replace(alone, wish=PREPARE),), created) == []
-    assert actions((alone,), known(a_container(Phase.CREATED))) == [], "it offers no port"
+    assert actions((alone,), known(a_container(ContainerPhase.CREATED))) == [], "it offers no port"
 
 
 def test_nothing_starts_without_its_device():
-    gone = known(a_container(Phase.CREATED), devices={})
+    gone = known(a_container(ContainerPhase.CREATED), devices={})
     assert actions((a_replica(wish=RUN),), gone) == []
 
 
@@ -119,10 +121,10 @@ def test_run_is_never_wished_so_early_that_preparing_is_skipped():
 
 def test_a_running_replica_is_asked_to_stop_with_its_own_grace():
     replica = a_replica(wish=STOP, grace_seconds=77)
-    assert actions((replica,), known(a_container(Phase.RUNNING))) == [Stop("r-1", 77)]
+    assert actions((replica,), known(a_container(ContainerPhase.RUNNING))) == [Stop("r-1", 77)]
 
 
-@pytest.mark.parametrize("container", [(), (a_container(Phase.CREATED),)])
+@pytest.mark.parametrize("container", [(), (a_container(ContainerPhase.CREATED),)])
 def test_a_replica_stopped_before_it_ran_is_told_as_never_started(container):
     (action,) = actions((a_replica(wish=STOP),), known(*container))
     assert isinstance(action, Fail)
@@ -130,15 +132,15 @@ def test_a_replica_stopped_before_it_ran_is_told_as_never_started(container):
 
 
 @pytest.mark.parametrize("wish", list(DesiredReplicaState))
-@pytest.mark.parametrize("container", [(), (a_container(Phase.CREATED),)])
+@pytest.mark.parametrize("container", [(), (a_container(ContainerPhase.CREATED),)])
 def test_an_attempt_that_failed_never_starts_again(wish, container):
-    failures = {"r-1": Failure("never_started", "stopped before it ran")}
+    failures = {"r-1": ReplicaFailure("never_started", "stopped before it ran")}
     assert actions((a_replica(wish=wish),), known(*container, failures=failures)) == []
 
 
 @pytest.mark.parametrize("wish", list(DesiredReplicaState))
 def test_an_attempt_that_ended_never_starts_again(wish):
-    ended = known(a_container(Phase.EXITED, exit_code=0), started={"r-1"})
+    ended = known(a_container(ContainerPhase.EXITED, exit_code=0), started={"r-1"})
     assert actions((a_replica(wish=wish),), ended) == []
 
 
@@ -150,8 +152,8 @@ def test_an_attempt_whose_container_vanished_is_told_not_made_again(wish):
 
 @pytest.mark.parametrize("wish", list(DesiredReplicaState))
 def test_what_was_told_as_failed_does_not_go_on_running(wish):
-    failures = {"r-1": Failure("runtime", "the engine did not answer in time")}
-    running = known(a_container(Phase.RUNNING), failures=failures)
+    failures = {"r-1": ReplicaFailure("runtime", "the engine did not answer in time")}
+    running = known(a_container(ContainerPhase.RUNNING), failures=failures)
     assert actions((a_replica(wish=wish, grace_seconds=5),), running) == [Stop("r-1", 5)]
 
 
@@ -165,32 +167,32 @@ def test_a_fence_older_than_one_seen_for_the_job_is_refused():
 
 
 def test_what_the_policy_refuses_is_failed_not_prepared():
-    refusal = Failure("policy", "image x is not allowed")
+    refusal = ReplicaFailure("policy", "image x is not allowed")
     (action,) = actions((a_replica(),), known(refusals={"r-1": refusal}))
     assert action == Fail("r-1", refusal)
 
 
 def test_what_is_no_longer_wanted_is_stopped_then_its_log_shipped_then_removed():
-    assert actions((), known(a_container(Phase.RUNNING))) == [Stop("r-1", 10)]
-    exited = a_container(Phase.EXITED)
+    assert actions((), known(a_container(ContainerPhase.RUNNING))) == [Stop("r-1", 10)]
+    exited = a_container(ContainerPhase.EXITED)
     assert actions((), known(exited)) == []
     assert actions((), known(exited, shipped={"r-1"})) == [Remove("r-1")]
-    assert actions((), known(a_container(Phase.CREATED))) == [Remove("r-1")]
+    assert actions((), known(a_container(ContainerPhase.CREATED))) == [Remove("r-1")]
 
 
 def test_a_replica_is_forgotten_only_when_it_is_neither_wanted_nor_there():
     remembered = {"remembered": frozenset({"r-1"}), "started": frozenset({"r-1"})}
     assert actions((), known(**remembered)) == [Forget("r-1")]
-    assert actions((), known(a_container(Phase.EXITED), **remembered)) == []
-    failed = {"r-1": Failure("vanished", "gone")}
+    assert actions((), known(a_container(ContainerPhase.EXITED), **remembered)) == []
+    failed = {"r-1": ReplicaFailure("vanished", "gone")}
     assert actions((a_replica(),), known(**remembered, failures=failed)) == []
 
 
 def test_before_the_portal_has_answered_nothing_is_taken_away():
     early = known(
-        a_container(Phase.RUNNING),
-        a_container(Phase.CREATED, "r-2"),
-        a_container(Phase.EXITED, "r-3"),
+        a_container(ContainerPhase.RUNNING),
+        a_container(ContainerPhase.CREATED, "r-2"),
+        a_container(ContainerPhase.EXITED, "r-3"),
         shipped={"r-3"},
         remembered=frozenset({"r-4"}),
         may_remove=False,
@@ -200,9 +202,9 @@ def test_before_the_portal_has_answered_nothing_is_taken_away():
 
 def test_after_the_lease_everything_that_runs_is_stopped_and_nothing_begins():
     over = known(
-        a_container(Phase.RUNNING),
-        a_container(Phase.CREATED, "r-2"),
-        a_container(Phase.EXITED, "r-3"),
+        a_container(ContainerPhase.RUNNING),
+        a_container(ContainerPhase.CREATED, "r-2"),
+        a_container(ContainerPhase.EXITED, "r-3"),
         lease_over=True,
         may_remove=False,
     )
@@ -212,7 +214,9 @@ def test_after_the_lease_everything_that_runs_is_stopped_and_nothing_begins():
 
 def test_the_order_is_that_of_the_ids_whatever_the_document_says():
     replicas = tuple(a_replica(id=f"r-{n}") for n in (3, 1, 2))
-    unwanted = known(a_container(Phase.RUNNING, "r-9"), a_container(Phase.RUNNING, "r-8"))
+    unwanted = known(
+        a_container(ContainerPhase.RUNNING, "r-9"), a_container(ContainerPhase.RUNNING, "r-8")
+    )
     found = actions(replicas, unwanted)
     assert [a.replica.id for a in found[:3]] == ["r-1", "r-2", "r-3"]
     assert found[3:] == [Stop("r-8", 10), Stop("r-9", 10)]

@@ -13,7 +13,7 @@ from agents.contract.documents import DesiredDocument
 from agents.portal.client import Client
 from agents.portal.sync import Conversation
 from agents.simdriver.install import uninstall
-from agents.state.identity import Identity
+from agents.state.identity import AgentIdentity
 from tests.unit.agents.documents import an_observed
 from tests.unit.agents.nodes import Machine
 
@@ -51,8 +51,8 @@ def talk(machine, scenario):
     async def whole():
         portal, node = Portal(), machine.agent()
         client = Client("http://portal", httpx.MockTransport(portal.answer))
-        identity = Identity(machine.folder)
-        identity.enrolled_as("n-1")
+        identity = AgentIdentity(machine.folder)
+        identity.record_enrolment("n-1")
         conversation = Conversation(client, identity, machine.journal, machine.runtime)
         conversation.node = node
         conversation.say(an_observed())

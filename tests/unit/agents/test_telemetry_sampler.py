@@ -43,7 +43,7 @@ class Senses:
         self.answered = threading.Event()
         self.refusal: Exception | None = None
 
-    def look(self):
+    def sample(self):
         self.asked.set()
         if self.hangs.is_set():
             self.goes_on.wait(PATIENCE)

@@ -4,12 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from agents.facts.wiring import P2P, PCIE_LANE, Access, GpuWiring, Level, NvLink, Path, Remote
-from agents.topology.pairs import topology_of
+from agents.facts.wiring import (
+    PCIE_LANE,
+    GpuPath,
+    GpuWiring,
+    LinkPeer,
+    NvLink,
+    PathLevel,
+    PeerAccess,
+    PeerStatus,
+)
+from agents.topology.pairs import gpu_topology
 from agents.topology.table import ranges, table
 
-OPEN = Access(P2P.OK, P2P.OK, P2P.OK, P2P.OK)
-CLOSED = replace(OPEN, nvlink=P2P.NOT_SUPPORTED)
+OPEN = PeerAccess(PeerStatus.OK, PeerStatus.OK, PeerStatus.OK, PeerStatus.OK)
+CLOSED = replace(OPEN, nvlink=PeerStatus.NOT_SUPPORTED)
 
 
 def bus(index: int) -> str:
@@ -23,16 +32,16 @@ def a_gpu(index: int, *links: NvLink, generation: int | None = 5, width: int | N
 
 
 def to_switches(*switches: str, generation: str = "4.0") -> list[NvLink]:
-    return [NvLink(n, generation, Remote.SWITCH, s) for n, s in enumerate(switches)]
+    return [NvLink(n, generation, LinkPeer.SWITCH, s) for n, s in enumerate(switches)]
 
 
 def to_gpu(index: int, count: int, generation: str = "3.0") -> list[NvLink]:
-    return [NvLink(n, generation, Remote.GPU, bus(index)) for n in range(count)]
+    return [NvLink(n, generation, LinkPeer.GPU, bus(index)) for n in range(count)]
 
 
-def joined(*gpus: GpuWiring, level: Level | None = Level.SYSTEM, access: Access = OPEN):
-    paths = {(a.index, b.index): Path(level, access) for a in gpus for b in gpus}
-    return topology_of(gpus, paths)
+def joined(*gpus: GpuWiring, level: PathLevel | None = PathLevel.SYSTEM, access: PeerAccess = OPEN):
+    paths = {(a.index, b.index): GpuPath(level, access) for a in gpus for b in gpus}
+    return gpu_topology(gpus, paths)
 
 
 @pytest.mark.parametrize(
@@ -56,19 +65,19 @@ def test_a_slot_of_which_the_driver_says_too_little_has_no_rate(generation, widt
 
 
 def test_without_links_the_slower_slot_is_the_rate():
-    pair = joined(a_gpu(0), a_gpu(1, generation=4), level=Level.SINGLE_SWITCH).pair(1, 0)
-    assert (pair.word, pair.nvlinks, pair.mb_per_second) == ("PIX", 0, 31_507)
+    pair = joined(a_gpu(0), a_gpu(1, generation=4), level=PathLevel.SINGLE_SWITCH).pair(1, 0)
+    assert (pair.label, pair.nvlinks, pair.mb_per_second) == ("PIX", 0, 31_507)
 
 
 def test_links_of_a_bridge_add_up_and_are_not_switched():
     pair = joined(a_gpu(0, *to_gpu(1, 4)), a_gpu(1, *to_gpu(0, 4))).pair(0, 1)
-    assert (pair.word, pair.level, pair.switched) == ("NV4", Level.SYSTEM, False)
+    assert (pair.label, pair.level, pair.switched) == ("NV4", PathLevel.SYSTEM, False)
     assert pair.mb_per_second == 4 * 25_000
 
 
 def test_links_to_a_third_gpu_do_not_join_a_pair():
     topology = joined(a_gpu(0, *to_gpu(2, 4)), a_gpu(1), a_gpu(2, *to_gpu(0, 4)))
-    assert [p.word for p in topology.pairs] == ["SYS", "NV4", "SYS"]
+    assert [p.label for p in topology.pairs] == ["SYS", "NV4", "SYS"]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +99,7 @@ def test_the_gpu_with_fewer_live_links_limits_the_pair():
 
 def test_switches_that_only_one_of_two_gpus_reaches_join_nothing():
     topology = joined(a_gpu(0, *to_switches("S")), a_gpu(1, *to_switches("T")))
-    assert topology.pairs[0].word == "SYS"
+    assert topology.pairs[0].label == "SYS"
     assert topology.domains == ()
 
 
@@ -108,7 +117,7 @@ def test_a_domain_is_one_also_where_its_outer_gpus_share_no_switch():
 def test_links_that_the_driver_does_not_let_be_used_are_told_but_carry_nothing():
     links = to_switches("S", "S")
     (pair,) = joined(a_gpu(0, *links), a_gpu(1, *links), access=CLOSED).pairs
-    assert (pair.word, pair.mb_per_second) == ("NV2", 63_015)
+    assert (pair.label, pair.mb_per_second) == ("NV2", 63_015)
 
 
 def test_a_link_of_a_generation_that_nobody_knows_counts_as_the_slowest():
@@ -117,8 +126,8 @@ def test_a_link_of_a_generation_that_nobody_knows_counts_as_the_slowest():
 
 
 def test_a_pair_of_which_the_driver_says_nothing_is_still_told():
-    (pair,) = topology_of((a_gpu(0), a_gpu(1)), {}).pairs
-    assert (pair.word, pair.level, pair.access) == ("N/A", None, Access())
+    (pair,) = gpu_topology((a_gpu(0), a_gpu(1)), {}).pairs
+    assert (pair.label, pair.level, pair.access) == ("N/A", None, PeerAccess())
 
 
 def test_the_matrix_is_square_symmetric_and_empty_on_its_diagonal_also_beside_a_lost_gpu():
@@ -129,18 +138,18 @@ def test_the_matrix_is_square_symmetric_and_empty_on_its_diagonal_also_beside_a_
 
 def test_a_node_with_one_gpu_or_none_has_no_pairs():
     assert joined(a_gpu(0)).matrix() == ((0,),)
-    assert (topology_of((), {}).pairs, topology_of((), {}).matrix()) == ((), ())
+    assert (gpu_topology((), {}).pairs, gpu_topology((), {}).matrix()) == ((), ())
 
 
 def test_the_table_has_a_row_and_a_column_for_each_gpu_then_what_is_near():
     gpus = (a_gpu(0), replace(a_gpu(2), cpus=(0, 1, 2, 8), numa_nodes=(1,), own_numa_node=4))
-    lines = table(joined(*gpus, level=Level.HOST_BRIDGE)).splitlines()
+    lines = table(joined(*gpus, level=PathLevel.HOST_BRIDGE)).splitlines()
     assert [line.split("\t") for line in lines[:3]] == [
         ["", "GPU0", "GPU2", "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"],
         ["GPU0", "X", "PHB", "0", "N/A", "N/A"],
         ["GPU2", "PHB", "X", "0-2,8", "1", "4"],
     ]
-    assert all(word in "\n".join(lines[3:]) for word in [*Level, "NV#"] if word != "INT")
+    assert all(word in "\n".join(lines[3:]) for word in [*PathLevel, "NV#"] if word != "INT")
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,20 @@
 
 from agents.contract.topology import FabricClique, GroupKind, NodeTopology, nvlink_domains
 from agents.facts.wiring import (
-    P2P,
-    Access,
-    Fabric,
     FabricState,
+    GpuPath,
     GpuWiring,
-    Level,
+    LinkPeer,
     NvLink,
-    Path,
-    Remote,
+    NvlinkFabric,
+    PathLevel,
+    PeerAccess,
+    PeerStatus,
 )
 from agents.nvml.errors import NvmlFailure
 from agents.topology.nics import Network
-from agents.topology.pairs import topology_of
-from agents.topology.wiring import AGE_SECONDS, Wiring, reported
+from agents.topology.pairs import gpu_topology
+from agents.topology.wiring import AGE_SECONDS, WiringCache, reported
 
 CLUSTER = "11111111-2222-3333-4444-555555555555"
 
@@ -24,16 +24,18 @@ def bus(index: int) -> str:
     return f"00000000:{0x10 + index:02X}:00.0"
 
 
-def a_gpu(index: int, *peers: int, numa: int = 0, fabric: Fabric | None = None) -> GpuWiring:
-    links = tuple(NvLink(n, "3.0", Remote.GPU, bus(peer)) for n, peer in enumerate(peers))
+def a_gpu(index: int, *peers: int, numa: int = 0, fabric: NvlinkFabric | None = None) -> GpuWiring:
+    links = tuple(NvLink(n, "3.0", LinkPeer.GPU, bus(peer)) for n, peer in enumerate(peers))
     return GpuWiring(
         index, f"GPU-{index}", bus(index), 4, 16, numa_nodes=(numa,), links=links, fabric=fabric
     )
 
 
 def told(*gpus: GpuWiring) -> NodeTopology:
-    paths = {(a.index, b.index): Path(Level.SYSTEM, Access()) for a in gpus for b in gpus}
-    return reported(topology_of(gpus, paths), Network())
+    paths = {
+        (a.index, b.index): GpuPath(PathLevel.SYSTEM, PeerAccess()) for a in gpus for b in gpus
+    }
+    return reported(gpu_topology(gpus, paths), Network())
 
 
 def named(topology: NodeTopology, kind: GroupKind) -> list[tuple[tuple[int, ...], int, int]]:
@@ -57,20 +59,20 @@ def test_gpus_of_a_numa_node_are_a_group_even_one_alone():
 
 def test_links_that_the_driver_closes_have_no_rate_in_their_group():
     gpus = (a_gpu(0, 1), a_gpu(1, 0))
-    closed = Path(Level.SYSTEM, Access(nvlink=P2P.NOT_SUPPORTED))
-    topology = reported(topology_of(gpus, {(0, 1): closed}), Network())
+    closed = GpuPath(PathLevel.SYSTEM, PeerAccess(nvlink=PeerStatus.NOT_SUPPORTED))
+    topology = reported(gpu_topology(gpus, {(0, 1): closed}), Network())
     assert named(topology, GroupKind.NVLINK) == [((0, 1), 0, 0)]
     assert named(topology, GroupKind.NUMA) == [((0, 1), 31_507, 0)]
 
 
 def test_gpus_join_a_clique_only_by_a_completed_fabric_with_a_cluster():
     topology = told(
-        a_gpu(0, fabric=Fabric(FabricState.COMPLETED, CLUSTER, 7)),
-        a_gpu(1, fabric=Fabric(FabricState.IN_PROGRESS, CLUSTER, 7)),
-        a_gpu(2, fabric=Fabric(FabricState.COMPLETED)),
-        a_gpu(3, fabric=Fabric(FabricState.FAILED, CLUSTER, 7)),
+        a_gpu(0, fabric=NvlinkFabric(FabricState.COMPLETED, CLUSTER, 7)),
+        a_gpu(1, fabric=NvlinkFabric(FabricState.IN_PROGRESS, CLUSTER, 7)),
+        a_gpu(2, fabric=NvlinkFabric(FabricState.COMPLETED)),
+        a_gpu(3, fabric=NvlinkFabric(FabricState.FAILED, CLUSTER, 7)),
         a_gpu(4),
-        a_gpu(5, fabric=Fabric(FabricState.COMPLETED, CLUSTER, 7)),
+        a_gpu(5, fabric=NvlinkFabric(FabricState.COMPLETED, CLUSTER, 7)),
     )
     assert topology.cliques == (FabricClique(CLUSTER, 7, (0, 5)),)
 
@@ -89,7 +91,7 @@ class Reads:
         self.count = 0
         self.now = 0.0
         self.failure: Exception | None = None
-        self.wiring = Wiring(self.read, lambda: self.now)
+        self.wiring = WiringCache(self.read, lambda: self.now)
 
     def read(self) -> NodeTopology:
         self.count += 1
@@ -100,17 +102,22 @@ class Reads:
 
 def test_the_driver_is_asked_again_for_other_gpus_and_after_a_while():
     reads = Reads()
-    assert [reads.wiring.told(key).gpus for key in ("a", "a", "b", "b")] == [(1,), (1,), (2,), (2,)]
+    assert [reads.wiring.current(key).gpus for key in ("a", "a", "b", "b")] == [
+        (1,),
+        (1,),
+        (2,),
+        (2,),
+    ]
     reads.now = AGE_SECONDS
-    assert reads.wiring.told("b").gpus == (3,)
+    assert reads.wiring.current("b").gpus == (3,)
 
 
 def test_a_driver_in_trouble_leaves_what_was_known_and_is_asked_again():
     reads = Reads()
     reads.failure = OSError("no sysfs")
-    assert reads.wiring.told("a") == NodeTopology()
+    assert reads.wiring.current("a") == NodeTopology()
     reads.failure = None
-    assert reads.wiring.told("a").gpus == (2,)
+    assert reads.wiring.current("a").gpus == (2,)
     reads.failure = NvmlFailure("driver_failed", "lost")
-    assert reads.wiring.told("b").gpus == (2,)
+    assert reads.wiring.current("b").gpus == (2,)
     assert reads.count == 3

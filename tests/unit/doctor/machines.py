@@ -11,7 +11,7 @@ from agents.contract.documents import RuntimeKind
 from agents.doctor.checks import Verdict
 from agents.doctor.examination import CHECKS, examine
 from agents.doctor.machine import Command, Disk, Driver, Output
-from agents.facts.gpus import GpuFacts, Versions
+from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
 
 GPU = "GPU-5f6cd0c1-9a51-4b1c-8d9e-1c0a6d2f0b11"
@@ -124,7 +124,7 @@ def a_gpu(product_name="NVIDIA H200", uuid=GPU, mig=False):
 
 
 def a_driver(version="580.95.05", gpus=None, slices=()):
-    versions = Versions(version, f"13.{version}", "13.0")
+    versions = DriverVersions(version, f"13.{version}", "13.0")
     return Driver(versions, (a_gpu(),) if gpus is None else tuple(gpus), tuple(slices))
 
 

@@ -15,9 +15,9 @@ from agents.contract.documents import (
     ReplicaState,
     SliceKind,
 )
-from agents.facts.gpu_health import EventKind, Heard
+from agents.facts.gpu_health import DriverEvent, EventKind
 from agents.health.affected_replicas import CODE
-from agents.runtime.base import Phase, RuntimeFailure
+from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.simdriver.faults import hold, release
 from agents.simdriver.health import inject_clear, inject_lost, inject_xid
 from tests.unit.agents.documents import a_device, a_replica
@@ -131,13 +131,13 @@ def test_a_contained_error_ends_the_replica_on_that_slice_and_no_other(machine, 
     others = {key: state for key, state in states(machine).items() if key != hit.id}
     assert set(others.values()) == {RUNNING}
     assert gpu(machine, 0).healthy
-    assert machine.runtime.containers[hit.id].phase is Phase.EXITED
+    assert machine.runtime.by_replica[hit.id].phase is ContainerPhase.EXITED
 
 
 def test_a_contained_error_of_a_whole_gpu_ends_its_replica_and_leaves_the_gpu_in_service(
     machine, full
 ):
-    full.hardware.watch.take(Heard(machine.gpus[1], EventKind.XID, 94, None, None))
+    full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, 94, None, None))
     obey(full)
     assert told(machine, "g-1").code == CODE
     assert [r for r, state in states(machine).items() if state is FAILED] == ["g-1"]
@@ -147,7 +147,7 @@ def test_a_contained_error_of_a_whole_gpu_ends_its_replica_and_leaves_the_gpu_in
 
 
 def test_a_contained_error_that_names_no_slice_of_a_divided_gpu_ends_nobody(machine, full):
-    full.hardware.watch.take(Heard(machine.gpus[0], EventKind.XID, 94, None, None))
+    full.hardware.watch.take(DriverEvent(machine.gpus[0], EventKind.XID, 94, None, None))
     obey(full)
     assert set(states(machine).values()) == {RUNNING}
 
@@ -155,7 +155,7 @@ def test_a_contained_error_that_names_no_slice_of_a_divided_gpu_ends_nobody(mach
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
 def test_an_error_of_a_program_changes_nothing(machine, full, xid):
     said = len(machine.told)
-    full.hardware.watch.take(Heard(machine.gpus[1], EventKind.XID, xid, None, None))
+    full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, xid, None, None))
     obey(full)
     assert len(machine.told) == said
 
@@ -210,7 +210,7 @@ def test_a_gpu_that_is_lost_without_a_word_is_noticed_at_the_next_look(machine, 
 
 def test_an_event_makes_a_look_due_before_its_time(machine, full):
     assert not full.hardware.is_due()
-    full.hardware.watch.take(Heard(machine.gpus[1], EventKind.XID, 119, None, None))
+    full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, 119, None, None))
     assert full.hardware.is_due()
     full.hardware.refresh()
     assert not full.hardware.is_due()
@@ -250,7 +250,7 @@ def test_an_engine_that_does_not_answer_is_told_and_nothing_is_removed_or_double
         raise RuntimeFailure("docker", "Docker refused to list: timed out")
 
     with monkeypatch.context() as away:
-        away.setattr(machine.runtime, "seen", silent)
+        away.setattr(machine.runtime, "containers", silent)
         for _ in range(3):
             with pytest.raises(RuntimeFailure) as failure:
                 full.round()
@@ -286,12 +286,12 @@ def test_the_running_loop_tells_of_a_silent_engine_and_wakes_on_an_event(
     loop.start()
     try:
         with monkeypatch.context() as away:
-            away.setattr(machine.runtime, "seen", silent)
+            away.setattr(machine.runtime, "containers", silent)
             full.wake()
             until(lambda: machine.told[-1].facts.blocks)
         full.wake()
         until(lambda: not machine.told[-1].facts.blocks)
-        full.hardware.watch.take(Heard(machine.gpus[1], EventKind.XID, 119, None, None))
+        full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, 119, None, None))
         until(lambda: states(machine)["g-1"] is FAILED)
     finally:
         full.stop()

@@ -9,8 +9,8 @@ import pytest
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.health.foreign_processes import is_of_ours, strangers
 from agents.host.files import FileTree
-from agents.nvml.processes import Client
-from agents.runtime.base import Phase, Seen
+from agents.nvml.processes import GpuProcess
+from agents.runtime.base import ContainerPhase, ContainerStatus
 from agents.runtime.process import ProcessRuntime
 from tests.unit.agents.documents import a_replica
 
@@ -29,8 +29,8 @@ def an_instance(number=9):
 
 def a_seen(**fields):
     whole = {"replica": "r-1", "job": "j-1", "attempt": 1, "rank": 0, "fence": 1}
-    place = {"phase": Phase.RUNNING, "container": CONTAINER, "address": "a", "port": 1}
-    return Seen(**whole | place | fields)
+    place = {"phase": ContainerPhase.RUNNING, "container": CONTAINER, "address": "a", "port": 1}
+    return ContainerStatus(**whole | place | fields)
 
 
 class Paper:
@@ -99,7 +99,7 @@ def test_what_a_real_replica_starts_is_ours_and_what_runs_beside_it_is_not(tmp_p
     try:
         (identity,) = (tmp_path / "replicas").glob("*/identity.json")
         pid = int(identity.read_text("utf-8").partition('"pid": ')[2].partition(",")[0])
-        files, seen = FileTree(Path("/")), runtime.seen()
+        files, seen = FileTree(Path("/")), runtime.containers()
         assert is_of_ours(files, seen, pid) is True
         assert is_of_ours(files, seen, beside.pid) is False
     finally:
@@ -109,40 +109,40 @@ def test_what_a_real_replica_starts_is_ours_and_what_runs_beside_it_is_not(tmp_p
 
 
 def test_a_stranger_on_an_idle_gpu_holds_it_back_and_is_named():
-    found = find([Client(7)], a_gpu())
+    found = find([GpuProcess(7)], a_gpu())
     assert set(found.held_back) == {WHOLE}
     (said,) = found.sentences
     assert "GPU 0 is used by python (pid 7)" in said and "not given out" in said
 
 
 def test_a_stranger_beside_a_job_is_told():
-    found = find([Client(7)], a_gpu(), granted=[WHOLE])
+    found = find([GpuProcess(7)], a_gpu(), granted=[WHOLE])
     assert "its job shares it" in found.sentences[0]
 
 
 def test_a_stranger_on_a_slice_holds_back_that_slice_alone():
-    found = find([Client(7, 9)], a_gpu(mig=True), instances=[an_instance(), an_instance(10)])
+    found = find([GpuProcess(7, 9)], a_gpu(mig=True), instances=[an_instance(), an_instance(10)])
     assert set(found.held_back) == {SLICE}
     assert "1g.18gb at 2 of GPU 0" in found.sentences[0]
 
 
 def test_a_stranger_on_the_whole_of_a_divided_gpu_is_told_and_holds_no_slice():
-    found = find([Client(7)], a_gpu(mig=True), instances=[an_instance()])
+    found = find([GpuProcess(7)], a_gpu(mig=True), instances=[an_instance()])
     assert found.held_back == {} and len(found.sentences) == 1
 
 
 def test_our_own_processes_are_no_news():
-    found = find([Client(7)], a_gpu(), granted=[WHOLE], ours=lambda pid: True)
+    found = find([GpuProcess(7)], a_gpu(), granted=[WHOLE], ours=lambda pid: True)
     assert (found.held_back, found.sentences) == ({}, ())
 
 
 def test_a_process_that_cannot_be_seen_counts_only_on_an_idle_device():
-    assert find([Client(7)], a_gpu(), [WHOLE], lambda pid: None, files=Paper()).sentences == ()
-    found = find([Client(7)], a_gpu(), [], lambda pid: None, files=Paper())
+    assert find([GpuProcess(7)], a_gpu(), [WHOLE], lambda pid: None, files=Paper()).sentences == ()
+    found = find([GpuProcess(7)], a_gpu(), [], lambda pid: None, files=Paper())
     assert set(found.held_back) == {WHOLE} and "a program (pid 7)" in found.sentences[0]
 
 
 @pytest.mark.parametrize("program", ["nvidia-cuda-mps", "nvidia-persiste", "nv-hostengine"])
 def test_servers_that_work_for_others_are_no_strangers(program):
-    found = find([Client(7)], a_gpu(), files=a_process(7, program=program))
+    found = find([GpuProcess(7)], a_gpu(), files=a_process(7, program=program))
     assert (found.held_back, found.sentences) == ({}, ())

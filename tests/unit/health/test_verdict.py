@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.facts.gpu_health import EventKind, Reads
+from agents.facts.gpu_health import EventKind, HealthReadings
 from agents.health.slowdowns import HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, SW_THERMAL, caution
 from agents.health.verdict import (
     QUIET_SECONDS,
@@ -14,7 +14,7 @@ from agents.health.verdict import (
     was_reset,
 )
 
-WELL = Reads(remap_pending=False, remap_failed=False, uncorrected_errors=0, recovery=0)
+WELL = HealthReadings(remap_pending=False, remap_failed=False, uncorrected_errors=0, recovery=0)
 
 
 def an_event(xid=0, kind=EventKind.XID, at=0.0, **fields):
@@ -22,20 +22,20 @@ def an_event(xid=0, kind=EventKind.XID, at=0.0, **fields):
 
 
 def test_a_gpu_of_which_nothing_is_known_is_healthy():
-    assert judge([], Reads()).healthy and judge([], WELL).healthy
+    assert judge([], HealthReadings()).healthy and judge([], WELL).healthy
     assert judge([], WELL).reason == ""
 
 
 @pytest.mark.parametrize(
     ("reads", "word"),
     [
-        (Reads(lost=True), "fallen off the bus"),
-        (Reads(unanswered="Unknown Error"), "Unknown Error"),
-        (Reads(remap_failed=True), "exchanged"),
-        (Reads(remap_pending=True), "drain the GPU and reset it"),
-        (Reads(uncorrected_errors=2), "2 memory errors"),
-        (Reads(recovery=Recovery.GPU_RESET), "a reset of the GPU"),
-        (Reads(recovery=99), "recovery action 99"),
+        (HealthReadings(is_lost=True), "fallen off the bus"),
+        (HealthReadings(driver_error="Unknown Error"), "Unknown Error"),
+        (HealthReadings(remap_failed=True), "exchanged"),
+        (HealthReadings(remap_pending=True), "drain the GPU and reset it"),
+        (HealthReadings(uncorrected_errors=2), "2 memory errors"),
+        (HealthReadings(recovery=Recovery.GPU_RESET), "a reset of the GPU"),
+        (HealthReadings(recovery=99), "recovery action 99"),
     ],
 )
 def test_what_is_read_takes_a_gpu_out_of_service_and_says_what_to_do(reads, word):
@@ -63,40 +63,45 @@ def test_memory_errors_count_by_whether_they_were_corrected():
 @pytest.mark.parametrize(
     "before",
     [
-        Reads(lost=True),
-        Reads(remap_pending=True),
-        Reads(uncorrected_errors=1),
-        Reads(recovery=Recovery.DRAIN_AND_RESET),
+        HealthReadings(is_lost=True),
+        HealthReadings(remap_pending=True),
+        HealthReadings(uncorrected_errors=1),
+        HealthReadings(recovery=Recovery.DRAIN_AND_RESET),
     ],
 )
 def test_what_only_a_reset_takes_away_proves_a_reset(before):
     assert was_reset(before, WELL)
     assert not was_reset(WELL, WELL)
-    assert not was_reset(before, Reads(lost=True))
-    assert not was_reset(before, Reads(unanswered="Unknown Error"))
+    assert not was_reset(before, HealthReadings(is_lost=True))
+    assert not was_reset(before, HealthReadings(driver_error="Unknown Error"))
 
 
 def test_silence_about_rows_while_instances_stand_is_no_reset():
-    pending = Reads(remap_pending=True, recovery=0)
-    silent = Reads(remap_pending=None, recovery=0)
+    pending = HealthReadings(remap_pending=True, recovery=0)
+    silent = HealthReadings(remap_pending=None, recovery=0)
     assert not was_reset(pending, silent)
     assert known(pending, silent).remap_pending is True
 
 
 def test_a_lost_gpu_stays_lost_until_it_answers():
-    unsure = known(Reads(lost=True), Reads(unanswered="Unknown Error"))
-    assert unsure.lost and was_reset(unsure, WELL)
+    unsure = known(HealthReadings(is_lost=True), HealthReadings(driver_error="Unknown Error"))
+    assert unsure.is_lost and was_reset(unsure, WELL)
 
 
 def test_what_slows_a_gpu_is_of_the_moment():
-    assert known(Reads(clock_reasons=HW_THERMAL), Reads()).clock_reasons is None
+    assert known(HealthReadings(clock_reasons=HW_THERMAL), HealthReadings()).clock_reasons is None
 
 
 def test_a_fault_lapses_only_where_the_driver_says_that_it_needs_nothing():
     event = an_event(119, at=100.0)
     assert still_counts(event, WELL, 100.0 + QUIET_SECONDS - 1)
     assert not still_counts(event, WELL, 100.0 + QUIET_SECONDS)
-    for reads in (Reads(), Reads(recovery=1), Reads(lost=True), Reads(unanswered="?", recovery=0)):
+    for reads in (
+        HealthReadings(),
+        HealthReadings(recovery=1),
+        HealthReadings(is_lost=True),
+        HealthReadings(driver_error="?", recovery=0),
+    ):
         assert still_counts(event, reads, 100.0 + 10 * QUIET_SECONDS)
 
 

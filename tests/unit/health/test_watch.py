@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from agents.facts.gpu_health import EventKind, Heard
+from agents.facts.gpu_health import DriverEvent, EventKind
 from agents.health import events
 from agents.health.verdict import QUIET_SECONDS
 from agents.health.watch import HealthWatch
@@ -57,7 +57,7 @@ def healthy(watch, machine):
 
 def heard(machine, xid, index=0, **instance):
     places = {"gpu_instance": None, "compute_instance": None} | instance
-    return Heard(machine.gpus[index], EventKind.XID, xid, **places)
+    return DriverEvent(machine.gpus[index], EventKind.XID, xid, **places)
 
 
 def test_each_gpu_is_judged_by_its_own_faults(machine, watch):
@@ -151,7 +151,7 @@ def test_a_flood_of_programs_errors_drives_out_nothing_and_wakes_nobody(machine,
     look(watch, machine)
     for _ in range(200):
         watch.take(heard(machine, 13))
-        watch.take(Heard(machine.gpus[0], EventKind.ECC_CORRECTED, 0, None, None))
+        watch.take(DriverEvent(machine.gpus[0], EventKind.ECC_CORRECTED, 0, None, None))
     assert len(woken) == 1 and not watch.has_news
     assert healthy(watch, machine) == [False, True]
     watch.take(heard(machine, 154))

@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import replace
 
-from agents.admission.policy import Policy
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
@@ -23,7 +23,7 @@ from agents.mps.control import PID_FILE, Control, ControlFailure
 from agents.mps.shares import Shares
 from agents.mps.support import ability_of, program_words
 from agents.nvml.compute import is_exclusive
-from agents.nvml.processes import clients
+from agents.nvml.processes import gpu_processes
 from agents.nvml.session import Nvml
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install
@@ -108,7 +108,7 @@ class Stage:
         self.runtime = ProcessRuntime(self.var / "r", self.shares.grant)
         hardware = Hardware(self.nvml, self.runtime, self.var, simulated=True)
         told = self.told.append
-        parts = (self.journal, hardware, self.runtime, Policy(), told, self.shares)
+        parts = (self.journal, hardware, self.runtime, NodePolicy(), told, self.shares)
         self.node = NodeLoop("n-1", *parts)
         self.node._pool.shutdown()
         self.node._pool = AtOnce()
@@ -136,7 +136,10 @@ class Stage:
 
     def ended(self, replica):
         """Wait for its end, then let the node look."""
-        until(lambda: self.runtime.seen()[replica].exit_code is not None, f"the end of {replica}")
+        until(
+            lambda: self.runtime.containers()[replica].exit_code is not None,
+            f"the end of {replica}",
+        )
         self.rounds()
 
     def daemons(self):
@@ -146,12 +149,12 @@ class Stage:
         return is_exclusive(device or self.gpu)
 
     def server_processes(self):
-        return [client.pid for client in clients(self.gpu)]
+        return [client.pid for client in gpu_processes(self.gpu)]
 
     def close(self):
         """Leave no process behind, whatever a test did."""
         if self.journal is not None:
-            for replica in self.runtime.seen():
+            for replica in self.runtime.containers():
                 self.runtime.stop(replica, 0)
                 self.runtime.remove(replica)
             self.journal.close()

@@ -14,7 +14,7 @@ SAY_AND_LIVE = f"{SAY}; {LIVE}"
 
 
 def at_risk(stage):
-    events = [e for e in stage.journal.unsent() if str(e.type) == "share.at_risk"]
+    events = [e for e in stage.journal.unsent_events() if str(e.type) == "share.at_risk"]
     return {event.replica: event.sentence for event in events}
 
 
@@ -64,8 +64,8 @@ def test_a_second_project_is_refused_before_anything_of_it_starts(stage):
     stage.obey(stage.document(mine, theirs, revision=2))
     assert stage.states() == {"r-0": ("failed", "mps_projects"), "r-1": RUNNING}
     assert list(stage.daemons()) == ["p-1"]
-    assert "r-0" not in stage.runtime.seen()
-    (event,) = [e for e in stage.journal.unsent() if e.replica == "r-0"]
+    assert "r-0" not in stage.runtime.containers()
+    (event,) = [e for e in stage.journal.unsent_events() if e.replica == "r-0"]
     assert "projects do not mix" in event.sentence
 
 
@@ -117,7 +117,7 @@ def test_when_the_last_share_has_left_daemon_folder_and_compute_mode_are_as_befo
     stage.obey(stage.document(one, revision=2))
     assert daemon.pid() == pid, "one share is left"
     if killed:
-        stage.journal.keep_desired(stage.document(revision=3))
+        stage.journal.store_desired(stage.document(revision=3))
         stage.agent()
         stage.rounds()
     else:
@@ -165,11 +165,11 @@ def test_a_neighbour_that_dies_by_a_signal_puts_the_others_at_risk_once(stage):
         "r-2": True,
         "r-3": True,
     }
-    told = len(stage.journal.unsent())
+    told = len(stage.journal.unsent_events())
     stage.rounds()
     stage.agent()
     stage.rounds()
-    assert len(stage.journal.unsent()) == told
+    assert len(stage.journal.unsent_events()) == told
     assert stage.states()["r-2"] == RUNNING
 
 
