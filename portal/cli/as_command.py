@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # What `tessera submit` asks for where a flag is left out.
-USUAL = {
+DEFAULTS = {
     "kind": "batch",
     "launcher": "none",
     "replicas": 1,
@@ -43,7 +43,7 @@ def as_command(request: Mapping[str, Any]) -> str:
     words = ["tessera", "submit"]
     for field, flag in FLAGS.items():
         value = request.get(field)
-        if value in (None, [], USUAL.get(field)):
+        if value in (None, [], DEFAULTS.get(field)):
             continue
         for one in value if isinstance(value, list) else [value]:
             words += _flag(flag, one)

@@ -7,12 +7,12 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
 
-from portal.cli.config import Access
-from portal.cli.exit_codes import Exit, Failed, failed_from
+from portal.cli.config import PortalAccess
+from portal.cli.exit_codes import CommandFailed, ExitCode, failure_from_problem
 
-BUSY = frozenset((429, 502, 503, 504))
-TRIES = 4
-LONGEST_PAUSE = 30.0
+BUSY_STATUSES = frozenset((429, 502, 503, 504))
+MAX_TRIES = 4
+MAX_PAUSE_SECONDS = 30.0
 # What asks for all of a list asks as few times as it can.
 LARGEST_PAGE = {"page_size": 200}
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
@@ -23,7 +23,7 @@ class Client:
 
     def __init__(
         self,
-        access: Access,
+        access: PortalAccess,
         *,
         transport: httpx.BaseTransport | None = None,
         pause: Callable[[float], object] = time.sleep,
@@ -33,7 +33,7 @@ class Client:
         token = access.token
         if not (token.isascii() and token.isprintable() and " " not in token):
             sentence = "The token holds characters that no token has"
-            raise Failed("token_invalid", sentence, "tessera login", Exit.DENIED)
+            raise CommandFailed("token_invalid", sentence, "tessera login", ExitCode.DENIED)
         # Redirects are not followed: the token stays with the address it was given for.
         self.http = httpx.Client(
             base_url=f"{access.url}/api/v1/",
@@ -47,7 +47,7 @@ class Client:
         )
 
     def get(self, path: str, hint: str = "", **params: Any) -> Any:
-        return _json(self.call("GET", path, params=_given(params), again=True, hint=hint))
+        return _json(self.call("GET", path, params=_given(params), is_repeatable=True, hint=hint))
 
     def post(
         self,
@@ -55,7 +55,7 @@ class Client:
         body: Any = None,
         *,
         key: str = "",
-        again: bool = False,
+        is_repeatable: bool = False,
         hint: str = "",
         **params: Any,
     ) -> Any:
@@ -68,18 +68,18 @@ class Client:
             params=_given(params),
             body=body,
             headers=headers,
-            again=again or bool(key),
+            is_repeatable=is_repeatable or bool(key),
             hint=hint,
         )
         return _json(answer)
 
-    def rows(self, path: str, most: int = 0, **params: Any) -> list[dict[str, Any]]:
+    def rows(self, path: str, max_rows: int = 0, **params: Any) -> list[dict[str, Any]]:
         """The rows of a list over all of its pages, at most `most` of them (0: all)."""
         found: list[dict[str, Any]] = []
         for page in self._pages(path, LARGEST_PAGE | _given(params)):
             found += page
-            if most and len(found) >= most:
-                return found[:most]
+            if max_rows and len(found) >= max_rows:
+                return found[:max_rows]
         return found
 
     def call(
@@ -90,24 +90,24 @@ class Client:
         params: Mapping[str, Any] | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-        again: bool = False,
+        is_repeatable: bool = False,
         hint: str = "",
     ) -> httpx.Response:
         """The answer, if it is a success. Raises Failed in every other case."""
         request = self.http.build_request(
             method, path, params=dict(params or {}), json=body, headers=dict(headers or {})
         )
-        for left in reversed(range(TRIES if again else 1)):
+        for left in reversed(range(MAX_TRIES if is_repeatable else 1)):
             try:
                 answer = self.http.send(request)
             except httpx.TransportError as error:
                 if not left:
                     raise _unreachable(self.access.url, error) from error
-                self.pause(2.0 ** (TRIES - left) / 4)
+                self.pause(2.0 ** (MAX_TRIES - left) / 4)
                 continue
             if not left or not _is_busy(answer):
                 break
-            self.pause(_retry_after(answer, 2.0 ** (TRIES - left) / 4))
+            self.pause(_retry_after(answer, 2.0 ** (MAX_TRIES - left) / 4))
         if answer.is_success:
             return answer
         raise _refused(answer, hint)
@@ -122,11 +122,13 @@ class Client:
             params = params | {"cursor": following["cursor"][0]}
 
 
-def at(*parts: str) -> str:
+def api_path(*parts: str) -> str:
     """A path of names that people typed: "jobs", "../tokens" -> "jobs/..%2Ftokens"."""
     for part in parts:
         if not part or part in (".", ".."):
-            raise Failed("name_invalid", f"{part!r} is not a name", "tessera ps", Exit.USAGE)
+            raise CommandFailed(
+                "name_invalid", f"{part!r} is not a name", "tessera ps", ExitCode.USAGE
+            )
     return "/".join(quote(part, safe="") for part in parts)
 
 
@@ -134,7 +136,7 @@ def _is_busy(answer: httpx.Response) -> bool:
     """Whether the same call may be answered in a moment. A 409 that says when: the first of two
     calls under one key is still being carried out."""
     is_running = answer.status_code == 409 and "Retry-After" in answer.headers
-    return answer.status_code in BUSY or is_running
+    return answer.status_code in BUSY_STATUSES or is_running
 
 
 def _given(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,35 +152,38 @@ def _json(answer: httpx.Response) -> Any:
         raise _no_portal(answer) from wrong
 
 
-def _refused(answer: httpx.Response, hint: str) -> Failed:
+def _refused(answer: httpx.Response, hint: str) -> CommandFailed:
     try:
         problem = answer.json()
     except ValueError:
         problem = None
     if not isinstance(problem, Mapping):
         return _no_portal(answer)
-    return failed_from(answer.status_code, problem, hint)
+    return failure_from_problem(answer.status_code, problem, hint)
 
 
-def _no_portal(answer: httpx.Response) -> Failed:
+def _no_portal(answer: httpx.Response) -> CommandFailed:
     kind = answer.headers.get("content-type", "nothing").partition(";")[0]
     sentence = (
         f"{answer.request.url.host} answered {answer.status_code} with {kind}, not as a portal does"
     )
     late = answer.status_code == 504
-    return Failed(
-        "not_a_portal", sentence, "tessera login URL", Exit.TIMEOUT if late else Exit.FAILURE
+    return CommandFailed(
+        "not_a_portal",
+        sentence,
+        "tessera login URL",
+        ExitCode.TIMEOUT if late else ExitCode.FAILURE,
     )
 
 
-def _unreachable(url: str, error: httpx.TransportError) -> Failed:
+def _unreachable(url: str, error: httpx.TransportError) -> CommandFailed:
     if isinstance(error, httpx.TimeoutException):
         sentence = f"{url} did not answer in time"
-        return Failed("timeout", sentence, "the same command again", Exit.TIMEOUT)
+        return CommandFailed("timeout", sentence, "the same command again", ExitCode.TIMEOUT)
     sentence = f"{url} cannot be reached: {error}"
-    return Failed("unreachable", sentence, "tessera login URL, if the address is wrong")
+    return CommandFailed("unreachable", sentence, "tessera login URL, if the address is wrong")
 
 
 def _retry_after(answer: httpx.Response, otherwise: float) -> float:
     told = answer.headers.get("Retry-After", "")
-    return min(float(told), LONGEST_PAUSE) if told.isdecimal() else otherwise
+    return min(float(told), MAX_PAUSE_SECONDS) if told.isdecimal() else otherwise

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from portal.cli.job_text import device_words
-from portal.cli.text import clock, expected, gpus, moment
+from portal.cli.job_text import device_text
+from portal.cli.text import clock_text, expected_start_text, gpu_count_text, parse_time
 
 # Of a wide gang so many devices are named.
 MOST_NAMED = 8
 SECONDS_PER_HOUR = 3_600
 
-Answer = Mapping[str, Any]
+DryRun = Mapping[str, Any]
 
 
-def plan_facts(answer: Answer, now: datetime) -> list[tuple[str, object]]:
+def dry_run_facts(answer: DryRun, now: datetime) -> list[tuple[str, object]]:
     """The answer of a dry run. Older portals tell less: what is not there is left out."""
     asked = answer.get("request") or {}
     replicas = asked.get("replicas", 1)
@@ -27,7 +27,7 @@ def plan_facts(answer: Answer, now: datetime) -> list[tuple[str, object]]:
         ("Name", asked.get("name", "")),
         ("Image", asked.get("image", "")),
         ("Command", " ".join(map(str, asked.get("command", [])))[:200]),
-        ("Each gets", f"{times}{device_words(asked.get('device'))}"),
+        ("Each gets", f"{times}{device_text(asked.get('device'))}"),
         ("Holds", _holds(answer)),
         ("Time limit", asked.get("time_limit", "")),
         *(("Quota after", said) for said in _limits(answer, asked.get("project", ""), now)),
@@ -35,14 +35,14 @@ def plan_facts(answer: Answer, now: datetime) -> list[tuple[str, object]]:
     ]
 
 
-def verdict_name(answer: Answer) -> str:
+def verdict_name(answer: DryRun) -> str:
     """In one word; the code of the reason where it can never run."""
     if not answer.get("possible"):
         return str((answer.get("reason") or {}).get("code", "never"))
     return str(answer.get("verdict", "possible"))
 
 
-def _verdict(answer: Answer, now: datetime) -> str:
+def _verdict(answer: DryRun, now: datetime) -> str:
     reason = (answer.get("reason") or {}).get("sentence", "")
     if not answer.get("possible"):
         return f"can never run: {reason}"
@@ -55,30 +55,32 @@ def _verdict(answer: Answer, now: datetime) -> str:
             return "waits for an admin's yes" + (f", then: {reason}" if reason else "")
     if not reason:
         return "can run here"
-    starts = expected(answer, now)
+    starts = expected_start_text(answer, now)
     return f"waits: {reason}; {starts}" if starts else f"waits: {reason}"
 
 
-def _places(devices: list[Answer]) -> str:
+def _places(devices: list[DryRun]) -> str:
     named = [f"{one['node']} GPU {one['gpu']}{_part(one)}" for one in devices[:MOST_NAMED]]
     more = len(devices) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
-def _part(device: Answer) -> str:
+def _part(device: DryRun) -> str:
     if device.get("threads"):
         return f" ({device['threads']} %)"
     made = ", carved for it" if device.get("carved") else ""
     return f" ({device['profile']}{made})" if device.get("profile") else ""
 
 
-def _holds(answer: Answer) -> str:
+def _holds(answer: DryRun) -> str:
     if "units" not in answer:
         return ""
-    return f"{gpus(answer['units'])} GPU, at most {answer.get('gpu_hours', '?')} GPU-hours"
+    return (
+        f"{gpu_count_text(answer['units'])} GPU, at most {answer.get('gpu_hours', '?')} GPU-hours"
+    )
 
 
-def _limits(answer: Answer, project: str, now: datetime) -> Iterator[str]:
+def _limits(answer: DryRun, project: str, now: datetime) -> Iterator[str]:
     """One line for each quota and budget; one that there is none."""
     if answer.get("limits") == []:
         yield f"{project} has no quota and no budget"
@@ -86,11 +88,13 @@ def _limits(answer: Answer, project: str, now: datetime) -> Iterator[str]:
         whose = f"{one['user']} in {project}" if one["user"] else f"project {project}"
         over = ", OVER" if one["is_over"] else ""
         if one["of"] == "budget":
-            after, limit = (gpus(one[name] // SECONDS_PER_HOUR) for name in ("would_be", "limit"))
-            ends = moment(one.get("ends_at"))
-            until = f" until {clock(ends, now)}" if ends else ""
+            after, limit = (
+                gpu_count_text(one[name] // SECONDS_PER_HOUR) for name in ("would_be", "limit")
+            )
+            ends = parse_time(one.get("ends_at"))
+            until = f" until {clock_text(ends, now)}" if ends else ""
             yield f"{whose}: at most {after} of {limit} GPU-hours{until}{over}"
         else:
             model = f"{one['model']} " if one["model"] else ""
-            after, limit = gpus(one["would_be"]), gpus(one["limit"])
+            after, limit = gpu_count_text(one["would_be"]), gpu_count_text(one["limit"])
             yield f"{whose}: {after} of {limit} {model}GPUs{over}"

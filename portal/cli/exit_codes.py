@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Any
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """`submit --wait` ends with the job's own code instead."""
 
     OK = 0
@@ -19,13 +19,13 @@ class Exit(IntEnum):
 
 
 @dataclass
-class Failed(Exception):
+class CommandFailed(Exception):
     """A stable code, a sentence, the fields that are wrong, and the next command to try."""
 
     code: str
     sentence: str
-    next: str = ""
-    exit: Exit = Exit.FAILURE
+    next_command: str = ""
+    exit_code: ExitCode = ExitCode.FAILURE
     fields: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
@@ -48,32 +48,32 @@ OVER_A_LIMIT = frozenset(
 )
 NEVER_RUNS = "impossible"
 EXIT_OF_STATUS = {
-    400: Exit.USAGE,
-    401: Exit.DENIED,
-    403: Exit.DENIED,
-    404: Exit.NOT_FOUND,
-    408: Exit.TIMEOUT,
-    409: Exit.CONFLICT,
-    412: Exit.CONFLICT,
-    413: Exit.USAGE,
-    415: Exit.USAGE,
-    422: Exit.CONFLICT,
-    428: Exit.CONFLICT,
-    429: Exit.DENIED,
-    504: Exit.TIMEOUT,
+    400: ExitCode.USAGE,
+    401: ExitCode.DENIED,
+    403: ExitCode.DENIED,
+    404: ExitCode.NOT_FOUND,
+    408: ExitCode.TIMEOUT,
+    409: ExitCode.CONFLICT,
+    412: ExitCode.CONFLICT,
+    413: ExitCode.USAGE,
+    415: ExitCode.USAGE,
+    422: ExitCode.CONFLICT,
+    428: ExitCode.CONFLICT,
+    429: ExitCode.DENIED,
+    504: ExitCode.TIMEOUT,
 }
 
 
-def exit_of(status: int, code: str) -> Exit:
+def exit_code_for(status: int, code: str) -> ExitCode:
     """The exit code for a refusal of REST."""
     if code in OVER_A_LIMIT:
-        return Exit.DENIED
+        return ExitCode.DENIED
     if code == NEVER_RUNS:
-        return Exit.FAILURE
-    return EXIT_OF_STATUS.get(status, Exit.FAILURE)
+        return ExitCode.FAILURE
+    return EXIT_OF_STATUS.get(status, ExitCode.FAILURE)
 
 
-def failed_from(status: int, problem: Mapping[str, Any], hint: str = "") -> Failed:
+def failure_from_problem(status: int, problem: Mapping[str, Any], hint: str = "") -> CommandFailed:
     """problem+json (RFC 9457) as a failure. `hint`: what the command would try next."""
     code = str(problem.get("code") or f"http_{status}")
     sentence = str(problem.get("detail") or problem.get("title") or f"HTTP {status}")
@@ -85,7 +85,9 @@ def failed_from(status: int, problem: Mapping[str, Any], hint: str = "") -> Fail
         for error in (errors if isinstance(errors, list) else [])
         if isinstance(error, Mapping)
     )
-    return Failed(code, sentence, _next(status, code) or hint, exit_of(status, code), fields)
+    return CommandFailed(
+        code, sentence, _next(status, code) or hint, exit_code_for(status, code), fields
+    )
 
 
 def _next(status: int, code: str) -> str:

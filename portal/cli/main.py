@@ -10,9 +10,9 @@ from portal.cli.commands import actions as change
 from portal.cli.commands import admin, cluster, logs, session, submit
 from portal.cli.commands import inspect as look
 from portal.cli.commands import usage as people
-from portal.cli.context import Tools, own_version
-from portal.cli.exit_codes import Exit, Failed
-from portal.cli.output import show_failure
+from portal.cli.context import CliContext, installed_version
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.output import print_failure
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -23,9 +23,9 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except Failed as failed:
-            show_failure(failed)
-            raise typer.Exit(failed.exit) from failed
+        except CommandFailed as failed:
+            print_failure(failed)
+            raise typer.Exit(failed.exit_code) from failed
 
 
 app = typer.Typer(
@@ -41,7 +41,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"tessera {own_version()}")
+        typer.echo(f"tessera {installed_version()}")
         raise typer.Exit
 
 
@@ -52,7 +52,7 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="say it and end")
     ] = False,
 ) -> None:
-    context.ensure_object(Tools)
+    context.ensure_object(CliContext)
 
 
 @app.command()
@@ -61,8 +61,11 @@ def completion(
 ) -> None:
     """Print the completion script: source <(tessera completion bash)."""
     if shell not in SHELLS:
-        raise Failed(
-            "usage", f"{shell}: one of {', '.join(SHELLS)}", "tessera completion bash", Exit.USAGE
+        raise CommandFailed(
+            "usage",
+            f"{shell}: one of {', '.join(SHELLS)}",
+            "tessera completion bash",
+            ExitCode.USAGE,
         )
     script = get_completion_script(
         prog_name="tessera", complete_var="_TESSERA_COMPLETE", shell=shell

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from portal.cli.exit_codes import Failed
-from portal.cli.text import plain
+from portal.cli.exit_codes import CommandFailed
+from portal.cli.text import single_line
 
 # Off a terminal nobody's window sets a width: rows are never cut or folded there.
 NO_WINDOW = 20_000
@@ -40,7 +40,7 @@ STYLES = {
 }
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
@@ -48,8 +48,9 @@ class Format(StrEnum):
     NAME = "name"
 
 
-Output = Annotated[
-    Format, typer.Option("--output", "-o", help="table, wide, json, yaml, or name: one id a line")
+OutputOption = Annotated[
+    OutputFormat,
+    typer.Option("--output", "-o", help="table, wide, json, yaml, or name: one id a line"),
 ]
 
 
@@ -80,61 +81,61 @@ def console(stream: IO[str]) -> Console:
     )
 
 
-def say(sentence: str) -> None:
+def print_message(sentence: str) -> None:
     """A word to the person, on stderr."""
     sys.stderr.write(f"{sentence}\n")
     sys.stderr.flush()
 
 
-def show_failure(failed: Failed) -> None:
+def print_failure(failed: CommandFailed) -> None:
     """Code, sentence, the fields, and the next command to try."""
-    say(f"tessera: {failed.code}: {plain(failed.sentence)}")
+    print_message(f"tessera: {failed.code}: {single_line(failed.sentence)}")
     for field, message in failed.fields:
-        if len(failed.fields) > 1 or plain(message) not in plain(failed.sentence):
-            say(f"  {plain(field)}: {plain(message)}")
-    if failed.next:
-        say(f"  Next: {failed.next}")
+        if len(failed.fields) > 1 or single_line(message) not in single_line(failed.sentence):
+            print_message(f"  {single_line(field)}: {single_line(message)}")
+    if failed.next_command:
+        print_message(f"  Next: {failed.next_command}")
 
 
-def emit(
+def print_rows(
     rows: Sequence[Mapping[str, Any]],
     columns: Iterable[Column],
-    form: Format,
+    form: OutputFormat,
     *,
     name: str = "id",
     empty: str = "",
 ) -> None:
     """A list. Machines get REST's own rows; `empty` tells people that there is none."""
-    if form in (Format.JSON, Format.YAML):
-        data(list(rows), form)
-    elif form is Format.NAME:
+    if form in (OutputFormat.JSON, OutputFormat.YAML):
+        print_data(list(rows), form)
+    elif form is OutputFormat.NAME:
         for row in rows:
-            sys.stdout.write(f"{plain(row.get(name, ''))}\n")
+            sys.stdout.write(f"{single_line(row.get(name, ''))}\n")
     elif rows:
-        console(sys.stdout).print(table(rows, columns, wide=form is Format.WIDE))
+        console(sys.stdout).print(rows_table(rows, columns, wide=form is OutputFormat.WIDE))
     elif empty:
-        say(empty)
+        print_message(empty)
 
 
-def data(value: Any, form: Format) -> None:
+def print_data(value: Any, form: OutputFormat) -> None:
     """One value of REST as JSON or YAML."""
-    if form is Format.YAML:
+    if form is OutputFormat.YAML:
         text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
     else:
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     sys.stdout.write(text)
 
 
-def one(row: Mapping[str, Any], form: Format, *, name: str = "id") -> None:
+def print_row(row: Mapping[str, Any], form: OutputFormat, *, name: str = "id") -> None:
     """What a command made or changed: its name on stdout, or whole for a machine that asks so."""
-    if form in (Format.JSON, Format.YAML):
-        data(dict(row), form)
+    if form in (OutputFormat.JSON, OutputFormat.YAML):
+        print_data(dict(row), form)
     else:
-        sys.stdout.write(f"{plain(row.get(name, ''))}\n")
+        sys.stdout.write(f"{single_line(row.get(name, ''))}\n")
         sys.stdout.flush()
 
 
-def table(
+def rows_table(
     rows: Iterable[Mapping[str, Any]], columns: Iterable[Column], *, wide: bool = False
 ) -> Table:
     shown = [column for column in columns if wide or not column.wide]
@@ -142,17 +143,17 @@ def table(
     for column in shown:
         made.add_column(column.title, overflow="fold")
     for row in rows:
-        cells = [plain(column.cell(row)) or "-" for column in shown]
+        cells = [single_line(column.cell(row)) or "-" for column in shown]
         made.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
     return made
 
 
-def facts(pairs: Iterable[tuple[str, object]]) -> Table:
+def facts_table(pairs: Iterable[tuple[str, object]]) -> Table:
     """Name and value, one below the other; what is empty is left out."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     made.add_column(style="bold")
     made.add_column(overflow="fold")
     for name, value in pairs:
-        if (text := plain("" if value is None else value)) != "":
+        if (text := single_line("" if value is None else value)) != "":
             made.add_row(name, Text(text, style=STYLES.get(text, "")))
     return made

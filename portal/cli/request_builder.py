@@ -6,14 +6,14 @@ from typing import Any
 
 import yaml
 
-from portal.cli.exit_codes import Exit, Failed
-from portal.cli.sbatch import Imported, is_script, job_name, read_script, read_time
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.sbatch import ImportedScript, is_script, job_name, read_script, read_time
 
 DEVICE_WAYS = ("gpus", "mig", "mps", "memory")
 _SLURM_TIME = re.compile(r"[0-9-]*:[0-9:]*|[0-9]+-[0-9]+")
 
 
-def read_file(text: str, name: str, arguments: list[str]) -> Imported:
+def read_request_file(text: str, name: str, arguments: list[str]) -> ImportedScript:
     """A YAML request, or a script with a header. Raises Failed(request_unreadable)."""
     if is_script(text):
         return read_script(text, arguments, name)
@@ -24,10 +24,10 @@ def read_file(text: str, name: str, arguments: list[str]) -> Imported:
         raise _unreadable(f"{name} is no YAML: {where}") from wrong
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise _unreadable(f"{name} holds no request: write one field a line, such as gpus")
-    return Imported(dict(found) | ({"command": arguments} if arguments else {}))
+    return ImportedScript(dict(found) | ({"command": arguments} if arguments else {}))
 
 
-def put_together(base: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+def merge_flags(base: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     """The file's fields with the flags that were given. A device is replaced as a whole, and one
     that is only narrowed (models, isolation) keeps what it is."""
     body = {**base}
@@ -45,7 +45,7 @@ def put_together(base: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str,
     return body
 
 
-def device(
+def device_from_flags(
     *,
     gpus: int | None = None,
     mig: str = "",
@@ -63,7 +63,7 @@ def device(
     if mps:
         found["mps"] = _share(mps)
     if gpu_memory:
-        found["memory"] = binary(gpu_memory)
+        found["memory"] = binary_memory(gpu_memory)
     if models:
         found["models"] = models
     if isolation:
@@ -71,25 +71,25 @@ def device(
     return found
 
 
-def retries(infrastructure: int | None, user: int | None) -> dict[str, int]:
+def retries_from_flags(infrastructure: int | None, user: int | None) -> dict[str, int]:
     """What flags say of them; the other one stays what it is."""
     given = {"infrastructure": infrastructure, "user": user}
     return {name: count for name, count in given.items() if count is not None}
 
 
-def environment(pairs: list[str], own: Mapping[str, str]) -> dict[str, str]:
+def environment_from_flags(pairs: list[str], own: Mapping[str, str]) -> dict[str, str]:
     """["A=1", "HOME"] -> {"A": "1", "HOME": what it is here}."""
     found = {}
     for pair in pairs:
         name, is_there, value = pair.partition("=")
         if not is_there and name not in own:
             sentence = f"--env {name}: it is not set here; write {name}=VALUE"
-            raise Failed("usage", sentence, "tessera submit --help", Exit.USAGE)
+            raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE)
         found[name] = value if is_there else own[name]
     return found
 
 
-def time_limit(text: str) -> str:
+def parse_time_limit(text: str) -> str:
     """ "4h" as it is; Slurm's "1:30:00" and "2-12" in Tessera's words."""
     if not _SLURM_TIME.fullmatch(text):
         return text
@@ -97,21 +97,21 @@ def time_limit(text: str) -> str:
         return read_time(text)
     except ValueError as wrong:
         sentence = f"--time {text}: {wrong}, or as 4h"
-        raise Failed("usage", sentence, "tessera submit --help", Exit.USAGE) from wrong
+        raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE) from wrong
 
 
-def binary(text: str) -> str:
+def binary_memory(text: str) -> str:
     """ "10G", "10GB" and "10GiB" alike, in the unit that REST reads."""
     match = re.fullmatch(r"([0-9]+)\s*([MGT])(?:i?B)?", text.strip(), re.IGNORECASE)
     return f"{match[1]}{match[2].upper()}iB" if match else text
 
 
-def mib(text: str) -> int:
+def parse_mib(text: str) -> int:
     """ "10GB" -> 10240. Raises Failed(usage)."""
-    match = re.fullmatch(r"([0-9]{1,9})([MGT])iB", binary(text))
+    match = re.fullmatch(r"([0-9]{1,9})([MGT])iB", binary_memory(text))
     if match is None:
         sentence = f"{text}: write memory with its unit, such as 10GB"
-        raise Failed("usage", sentence, "tessera offers --mem 10GB", Exit.USAGE)
+        raise CommandFailed("usage", sentence, "tessera offers --mem 10GB", ExitCode.USAGE)
     return int(match[1]) << {"M": 0, "G": 10, "T": 20}[match[2]]
 
 
@@ -126,8 +126,8 @@ def _share(text: str) -> dict[str, Any]:
     match = re.fullmatch(r"([0-9]{1,3})%?[:,](.+)", text)
     if match is None:
         sentence = f"--mps {text}: write percent and memory, such as 25:20GiB"
-        raise Failed("usage", sentence, "tessera submit --help", Exit.USAGE)
-    return {"threads": int(match[1]), "memory": binary(match[2])}
+        raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE)
+    return {"threads": int(match[1]), "memory": binary_memory(match[2])}
 
 
 def _program(command: Any) -> str:
@@ -137,5 +137,5 @@ def _program(command: Any) -> str:
     return (scripts or words or ["job"])[0]
 
 
-def _unreadable(sentence: str) -> Failed:
-    return Failed("request_unreadable", sentence, "tessera submit --help", Exit.USAGE)
+def _unreadable(sentence: str) -> CommandFailed:
+    return CommandFailed("request_unreadable", sentence, "tessera submit --help", ExitCode.USAGE)

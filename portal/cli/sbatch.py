@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from portal.cli.exit_codes import Exit, Failed
+from portal.cli.exit_codes import CommandFailed, ExitCode
 
 # One word of a command, as REST takes it.
 LONGEST_SCRIPT = 32_768
@@ -32,7 +32,7 @@ _SHORT = {
 
 
 @dataclass
-class Imported:
+class ImportedScript:
     """A part of a request, and what was left out, each with its line."""
 
     fields: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def is_script(text: str) -> bool:
     return text.startswith("#!") or bool(re.search(r"(?m)^#SBATCH\b", text))
 
 
-def read_script(text: str, arguments: list[str], name: str) -> Imported:
+def read_script(text: str, arguments: list[str], name: str) -> ImportedScript:
     """The request in a script: its header, and the whole of it as the command.
 
     Raises Failed(script_invalid).
@@ -59,9 +59,9 @@ def read_script(text: str, arguments: list[str], name: str) -> Imported:
     return found
 
 
-def read_header(text: str) -> Imported:
+def read_header(text: str) -> ImportedScript:
     """The `#SBATCH` lines before the first command, as Slurm reads them."""
-    found = Imported()
+    found = ImportedScript()
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):
@@ -105,7 +105,7 @@ def job_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:63] or "job"
 
 
-def _line(found: Imported, number: int, rest: str) -> None:
+def _line(found: ImportedScript, number: int, rest: str) -> None:
     try:
         words = shlex.split(rest, comments=True)
     except ValueError:
@@ -183,7 +183,7 @@ READERS: dict[str, Callable[[dict[str, Any], str], None]] = {
 }
 
 
-def _settle(found: Imported) -> None:
+def _settle(found: ImportedScript) -> None:
     """Slurm counts CPUs per task; a replica is all tasks of one node. Several tasks are started by
     torchrun, which tells each its rank."""
     tasks = found.fields.pop("processes", 1)
@@ -207,4 +207,4 @@ def _command(text: str, arguments: list[str], name: str) -> list[str]:
         return [*words, "-c", text, *arguments]
     else:
         sentence = f"{first!r}: only scripts for a shell or Python are sent along"
-    raise Failed("script_invalid", sentence, "tessera submit ... -- COMMAND", Exit.USAGE)
+    raise CommandFailed("script_invalid", sentence, "tessera submit ... -- COMMAND", ExitCode.USAGE)

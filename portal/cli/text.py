@@ -18,17 +18,17 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u20
 _BREAK = re.compile(r"\r\n?")
 
 
-def plain(text: object) -> str:
+def single_line(text: object) -> str:
     """Without anything that a terminal would obey, on one line."""
-    return " ".join(harmless(str(text)).split())
+    return " ".join(strip_controls(str(text)).split())
 
 
-def harmless(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Lines of a log without anything that a terminal would obey; newlines and tabs stay."""
     return _CONTROL.sub("", _ESCAPE.sub("", _BREAK.sub("\n", text)))
 
 
-def moment(text: Any) -> datetime | None:
+def parse_time(text: Any) -> datetime | None:
     """A time of REST, or None."""
     try:
         found = datetime.fromisoformat(str(text)) if text else None
@@ -37,7 +37,7 @@ def moment(text: Any) -> datetime | None:
     return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def span(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """3_700 -> "1h1m": the two largest units."""
     left = max(0, int(seconds))
     words: list[str] = []
@@ -50,32 +50,34 @@ def span(seconds: float) -> str:
     return "".join(word for word in words if word[:-1] != "0") or "0s"
 
 
-def clock(when: datetime, now: datetime) -> str:
+def clock_text(when: datetime, now: datetime) -> str:
     """Local time: "14:05" today, else with its date."""
     here, today = when.astimezone(), now.astimezone()
     return here.strftime("%H:%M" if here.date() == today.date() else "%Y-%m-%d %H:%M")
 
 
-def gpus(units: Any) -> str:
+def gpu_count_text(units: Any) -> str:
     """Units as GPUs: 56_000 -> "1", 8_000 -> "0.143"."""
     if not isinstance(units, int):
         return "-"
     return f"{Decimal(units) / UNITS_PER_GPU:.3f}".rstrip("0").rstrip(".")
 
 
-def memory(mib: Any) -> str:
+def memory_text(mib: Any) -> str:
     if not isinstance(mib, int):
         return "-"
     return f"{mib / 1024:.0f}GiB" if mib >= 1024 else f"{mib}MiB"
 
 
-def expected(job: Mapping[str, Any], now: datetime) -> str:
+def expected_start_text(job: Mapping[str, Any], now: datetime) -> str:
     """When a waiting job will start, or why nobody can say."""
     if estimate := job.get("estimate"):
-        when, last = moment(estimate.get("expected")), moment(estimate.get("pessimistic"))
+        when, last = parse_time(estimate.get("expected")), parse_time(estimate.get("pessimistic"))
         if when:
-            latest = f" (at the latest about {clock(last, now)})" if last and last > when else ""
-            return f"starts about {clock(when, now)}{latest}"
+            latest = (
+                f" (at the latest about {clock_text(last, now)})" if last and last > when else ""
+            )
+            return f"starts about {clock_text(when, now)}{latest}"
     if none := job.get("no_estimate"):
-        return plain(none.get("sentence", ""))
+        return single_line(none.get("sentence", ""))
     return ""

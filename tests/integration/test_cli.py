@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from portal.accounts.models import Project, Role, TokenScope, User
 from portal.accounts.services import token_create
-from portal.cli.context import Tools
+from portal.cli.context import CliContext
 from portal.cli.main import app
 from portal.job_logs.storage import write_log
 from portal.jobs.models import Allocation, Job, Replica
@@ -57,7 +57,9 @@ class Person:
         for signal in REQUEST:
             signal.disconnect(close_old_connections)
         transport = httpx.WSGITransport(app=get_wsgi_application())
-        tools = Tools(env=env, transport=transport, pause=self.passes, asks=False, hold_seconds=0)
+        tools = CliContext(
+            env=env, transport=transport, pause=self.passes, interactive=False, long_poll_seconds=0
+        )
         return CliRunner().invoke(app, list(words), obj=tools, input=input)
 
     def passes(self, seconds: float) -> None:

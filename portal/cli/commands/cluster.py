@@ -9,12 +9,22 @@ from rich.live import Live
 from rich.text import Text
 
 from portal.cli import job_text as words
-from portal.cli.availability import is_whole_free, node_rows, offers
-from portal.cli.context import Tools, tools
-from portal.cli.exit_codes import Exit, Failed
-from portal.cli.output import Column, Format, Output, console, data, emit, is_terminal, say, table
-from portal.cli.request_builder import mib
-from portal.cli.text import memory
+from portal.cli.availability import device_offers, is_gpu_free, node_rows
+from portal.cli.context import CliContext, cli_context
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.output import (
+    Column,
+    OutputFormat,
+    OutputOption,
+    console,
+    is_terminal,
+    print_data,
+    print_message,
+    print_rows,
+    rows_table,
+)
+from portal.cli.request_builder import parse_mib
+from portal.cli.text import memory_text
 
 TOP_EVERY = 2.0
 MOST_IN_TOP = 200
@@ -29,7 +39,7 @@ NODE_COLUMNS = [
     Column("FREE-SLICES", lambda node: ", ".join(_times(node["free_slices"]))),
     Column("FAULTED", lambda node: node["faulted_gpus"] or ""),
     Column("CPU", lambda node: (node["cpu_milli"] or 0) // 1000, wide=True),
-    Column("MEMORY", lambda node: memory(node["memory_mib"]), wide=True),
+    Column("MEMORY", lambda node: memory_text(node["memory_mib"]), wide=True),
     Column("MAP", lambda node: node["picture"], wide=True),
     Column("SAYS", lambda node: node["cordon_reason"], wide=True),
 ]
@@ -37,7 +47,7 @@ OFFER_COLUMNS = [
     Column("MODEL", lambda offer: offer["model"]),
     Column("KIND", lambda offer: offer["kind"]),
     Column("PROFILE", lambda offer: offer["profile"]),
-    Column("MEMORY", lambda offer: memory(offer["memory_mib"])),
+    Column("MEMORY", lambda offer: memory_text(offer["memory_mib"])),
     Column("FREE", lambda offer: offer["free"]),
     Column("ALL", lambda offer: offer["all"]),
     Column("NODES", lambda offer: ", ".join(offer["nodes"]), wide=True),
@@ -45,50 +55,54 @@ OFFER_COLUMNS = [
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (info, offers_command, top):
-        app.command(name="offers" if command is offers_command else None)(command)
+    for command in (info, offers, top):
+        app.command(name="offers" if command is offers else None)(command)
 
 
-def info(context: typer.Context, output: Output = Format.TABLE) -> None:
+def info(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -> None:
     """Nodes, and what is free on them now (sinfo). -o wide draws each GPU."""
-    client = tools(context).client
+    client = cli_context(context).client
     rows = node_rows(client.rows("nodes"), client.rows("gpus"))
-    emit(rows, NODE_COLUMNS, output, name="name", empty="There are no nodes yet.")
+    print_rows(rows, NODE_COLUMNS, output, name="name", empty="There are no nodes yet.")
 
 
-def offers_command(
+def offers(
     context: typer.Context,
     mem: Annotated[str, typer.Option("--mem", help="with at least so much, such as 10GB")] = "",
     model: Annotated[str, typer.Option(help="such as H200")] = "",
-    output: Output = Format.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """What could be had now, by model and kind."""
-    client = tools(context).client
-    rows = offers(client.rows("nodes"), client.rows("gpus"), mib(mem) if mem else 0)
+    client = cli_context(context).client
+    rows = device_offers(client.rows("nodes"), client.rows("gpus"), parse_mib(mem) if mem else 0)
     rows = [row for row in rows if model.lower() in str(row["model"]).lower()]
-    if output is Format.NAME:
+    if output is OutputFormat.NAME:
         output_names = [row["profile"] or row["kind"] for row in rows if row["free"]]
         sys.stdout.write("".join(f"{name}\n" for name in dict.fromkeys(output_names)))
         return
-    emit(rows, OFFER_COLUMNS, output, empty="No GPU has so much memory.")
-    if output in (Format.TABLE, Format.WIDE) and rows:
-        say("Slices are carved when asked for: tessera submit --dry-run says what can start.")
+    print_rows(rows, OFFER_COLUMNS, output, empty="No GPU has so much memory.")
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE) and rows:
+        print_message(
+            "Slices are carved when asked for: tessera submit --dry-run says what can start."
+        )
 
 
 def top(
     context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="print it once and end")] = False,
-    output: Output = Format.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """The cluster and its jobs, live."""
-    at_hand = tools(context)
-    if output not in (Format.TABLE, Format.WIDE):
-        if output is Format.NAME:
-            raise Failed("usage", "top has no names", "tessera ps -A -o name", Exit.USAGE)
-        data(_figures(at_hand)[0], output)
+    at_hand = cli_context(context)
+    if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
+        if output is OutputFormat.NAME:
+            raise CommandFailed(
+                "usage", "top has no names", "tessera ps -A -o name", ExitCode.USAGE
+            )
+        print_data(_figures(at_hand)[0], output)
         return
     screen = console(sys.stdout)
-    wide = output is Format.WIDE
+    wide = output is OutputFormat.WIDE
     if once or not is_terminal(sys.stdout):
         screen.print(_drawn(at_hand, wide=wide))
         return
@@ -101,20 +115,20 @@ def top(
         return
 
 
-def _figures(at_hand: Tools) -> tuple[dict[str, int], list[dict[str, Any]]]:
+def _figures(at_hand: CliContext) -> tuple[dict[str, int], list[dict[str, Any]]]:
     gpus = at_hand.client.rows("gpus")
-    rows = at_hand.client.rows("jobs", MOST_IN_TOP, status=list(words.ALIVE), page_size=200)
+    rows = at_hand.client.rows("jobs", MOST_IN_TOP, status=list(words.LIVE_STATUSES), page_size=200)
     figures = {
         "gpus": len(gpus),
-        "gpus_free": sum(1 for gpu in gpus if is_whole_free(gpu)),
+        "gpus_free": sum(1 for gpu in gpus if is_gpu_free(gpu)),
         "gpus_faulted": sum(1 for gpu in gpus if gpu["health"] != "ok"),
         "running": sum(1 for row in rows if row["status"] == "running"),
-        "waiting": sum(1 for row in rows if row["status"] in words.WAITING),
+        "waiting": sum(1 for row in rows if row["status"] in words.WAITING_STATUSES),
     }
     return figures, rows
 
 
-def _drawn(at_hand: Tools, *, wide: bool) -> Group:
+def _drawn(at_hand: CliContext, *, wide: bool) -> Group:
     figures, rows = _figures(at_hand)
     head = (
         f"{figures['gpus_free']} of {figures['gpus']} GPUs wholly free · "
@@ -124,7 +138,9 @@ def _drawn(at_hand: Tools, *, wide: bool) -> Group:
         head += f" · {figures['gpus_faulted']} faulted"
     order = {"running": 0, "stopping": 1, "preparing": 2, "placed": 3}
     rows.sort(key=lambda row: (order.get(row["status"], 9), row["position"] or 1 << 30))
-    return Group(Text(head, style="bold"), table(rows, words.columns(at_hand.now()), wide=wide))
+    return Group(
+        Text(head, style="bold"), rows_table(rows, words.job_columns(at_hand.now()), wide=wide)
+    )
 
 
 def _times(counts: dict[str, int]) -> list[str]:

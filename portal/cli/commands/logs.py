@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from portal.cli.client import at
-from portal.cli.context import Tools, tools
-from portal.cli.exit_codes import Exit, Failed
-from portal.cli.job_text import own_code
-from portal.cli.output import is_terminal, say
-from portal.cli.progress import has_started, is_over, job_of, watch
-from portal.cli.text import harmless, plain
+from portal.cli.client import api_path
+from portal.cli.context import CliContext, cli_context
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.job_text import job_exit_code
+from portal.cli.output import is_terminal, print_message
+from portal.cli.progress import fetch_job, has_started, is_over, wait_for_job
+from portal.cli.text import single_line, strip_controls
 
 # What REST gives at once; a line of a log that is looked for from behind is thought this long.
 MOST_BYTES, LINE_BYTES = 1 << 18, 256
@@ -21,7 +21,7 @@ LOOK_EVERY = 1.0
 
 
 @dataclass
-class Tail:
+class ReplicaLog:
     """One replica's log and how far it was read."""
 
     rank: int
@@ -51,63 +51,63 @@ def logs(
     raw: Annotated[bool, typer.Option(help="with the escapes that a terminal obeys")] = False,
 ) -> None:
     """Print what a job wrote. Off a terminal, one replica's log comes byte by byte as it is."""
-    at_hand = tools(context)
-    row = job_of(at_hand.client, job)
+    at_hand = cli_context(context)
+    row = fetch_job(at_hand.client, job)
     if not row["attempts"]:
         row = _until_started(at_hand, row, follow)
     number = attempt or row["attempts"][-1]["number"]
     ranks = list(range(row["replicas"])) if every else (rank or [0])
-    reader = Reader(at_hand, str(row["id"]), number, is_prefixed=len(ranks) > 1, is_raw=raw)
-    tails = [Tail(one) for one in ranks]
+    reader = LogPrinter(at_hand, str(row["id"]), number, is_prefixed=len(ranks) > 1, is_raw=raw)
+    tails = [ReplicaLog(one) for one in ranks]
     for one in tails:
-        reader.begin(one, tail)
+        reader.start(one, tail)
     try:
         if follow:
             row = reader.follow(tails, is_fixed=attempt is not None)
     except KeyboardInterrupt:
-        say(f"\nIt goes on. Come back with: tessera logs -f {plain(row['id'])}")
+        print_message(f"\nIt goes on. Come back with: tessera logs -f {single_line(row['id'])}")
         return
     finally:
         for one in tails:
             reader.finish(one)
     if follow:
-        say(f"{plain(row['id'])} {row['status']}, code {own_code(row)}")
+        print_message(f"{single_line(row['id'])} {row['status']}, code {job_exit_code(row)}")
 
 
-def _until_started(at_hand: Tools, row: dict[str, Any], follow: bool) -> dict[str, Any]:
+def _until_started(at_hand: CliContext, row: dict[str, Any], follow: bool) -> dict[str, Any]:
     if follow and not is_over(row):
-        row = watch(at_hand, row, until=has_started)
+        row = wait_for_job(at_hand, row, until=has_started)
     if not row["attempts"]:
         sentence = f"{row['id']} is {row['status']} and never started: there is no log"
-        raise Failed("no_log", sentence, f"tessera why {row['id']}", Exit.NOT_FOUND)
+        raise CommandFailed("no_log", sentence, f"tessera why {row['id']}", ExitCode.NOT_FOUND)
     return row
 
 
 @dataclass
-class Reader:
+class LogPrinter:
     """Reads logs of one attempt, and writes them."""
 
-    at_hand: Tools
+    at_hand: CliContext
     job: str
     attempt: int
     is_prefixed: bool
     is_raw: bool
 
-    def begin(self, tail: Tail, lines: int | None) -> None:
+    def start(self, tail: ReplicaLog, lines: int | None) -> None:
         """What there is now: all of it, or the last lines."""
         if lines is not None:
             self._begin_at_the_end(tail, lines)
-        while self.more(tail):
+        while self.print_next(tail):
             pass
 
-    def follow(self, tails: list[Tail], *, is_fixed: bool) -> dict[str, Any]:
+    def follow(self, tails: list[ReplicaLog], *, is_fixed: bool) -> dict[str, Any]:
         """The job once it is over, its logs written as they come. A new attempt is gone on with."""
         while True:
-            row = job_of(self.at_hand.client, self.job)
+            row = fetch_job(self.at_hand.client, self.job)
             over = is_over(row)
             newest = row["attempts"][-1]["number"]
             for tail in tails:
-                while self.more(tail):
+                while self.print_next(tail):
                     pass
             if newest != self.attempt and not is_fixed:
                 self._go_on_with(newest, tails)
@@ -116,7 +116,7 @@ class Reader:
             else:
                 self.at_hand.pause(LOOK_EVERY)
 
-    def more(self, tail: Tail) -> bool:
+    def print_next(self, tail: ReplicaLog) -> bool:
         """Write the next portion; whether there may be another one."""
         data, following = self._read(tail.rank, tail.offset, MOST_BYTES)
         if not data:
@@ -125,15 +125,15 @@ class Reader:
         self._write(tail, data)
         return len(data) == MOST_BYTES
 
-    def finish(self, tail: Tail) -> None:
+    def finish(self, tail: ReplicaLog) -> None:
         """A last line without an end still shows."""
         left = tail.rest + tail.decoder.decode(b"", final=True)
         tail.rest = ""
         if left:
             self._line(tail.rank, left, "\n")
 
-    def _go_on_with(self, attempt: int, tails: list[Tail]) -> None:
-        say(f"Attempt {attempt}:")
+    def _go_on_with(self, attempt: int, tails: list[ReplicaLog]) -> None:
+        print_message(f"Attempt {attempt}:")
         self.attempt = attempt
         for tail in tails:
             self.finish(tail)
@@ -142,11 +142,11 @@ class Reader:
 
     def _read(self, rank: int, offset: int, limit: int) -> tuple[bytes, int]:
         params = {"rank": rank, "offset": offset, "limit": limit, "attempt": self.attempt}
-        path = at("jobs", self.job, "logs")
-        answer = self.at_hand.client.call("GET", path, params=params, again=True)
+        path = api_path("jobs", self.job, "logs")
+        answer = self.at_hand.client.call("GET", path, params=params, is_repeatable=True)
         return answer.content, int(answer.headers.get("X-Next-Offset", offset))
 
-    def _begin_at_the_end(self, tail: Tail, lines: int) -> None:
+    def _begin_at_the_end(self, tail: ReplicaLog, lines: int) -> None:
         """Set the offset where the last lines begin, looking further back until they are found."""
         size = self._size(tail.rank)
         back = max(1, lines) * LINE_BYTES
@@ -164,8 +164,8 @@ class Reader:
 
     def _size(self, rank: int) -> int:
         params = {"rank": rank, "offset": 0, "limit": 1, "attempt": self.attempt}
-        path = at("jobs", self.job, "logs")
-        answer = self.at_hand.client.call("GET", path, params=params, again=True)
+        path = api_path("jobs", self.job, "logs")
+        answer = self.at_hand.client.call("GET", path, params=params, is_repeatable=True)
         return int(answer.headers.get("X-Log-Bytes", 0))
 
     def _all(self, rank: int, start: int, end: int) -> tuple[bytes, int]:
@@ -177,7 +177,7 @@ class Reader:
             found, start = found + data, following
         return found, start
 
-    def _write(self, tail: Tail, data: bytes) -> None:
+    def _write(self, tail: ReplicaLog, data: bytes) -> None:
         if not self.is_prefixed and (self.is_raw or not is_terminal(sys.stdout)):
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
@@ -189,7 +189,7 @@ class Reader:
             self._line(tail.rank, line, "\n")
 
     def _line(self, rank: int, line: str, end: str) -> None:
-        shown = line if self.is_raw else harmless(line.removesuffix("\r"))
+        shown = line if self.is_raw else strip_controls(line.removesuffix("\r"))
         for part in shown.split("\n"):
             sys.stdout.write(f"[{rank}] {part}{end}" if self.is_prefixed else f"{part}{end}")
         sys.stdout.flush()

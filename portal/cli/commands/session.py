@@ -6,19 +6,26 @@ from typing import Annotated, Any
 import typer
 
 from portal.cli.config import (
-    Access,
-    access,
+    PortalAccess,
     config_path,
-    forget,
-    is_in_the_clear,
-    read_url,
-    store,
-    stored,
+    delete_access,
+    is_unencrypted,
+    load_access,
+    parse_url,
+    store_access,
+    stored_access,
 )
-from portal.cli.context import Tools, tools
-from portal.cli.exit_codes import Exit, Failed
-from portal.cli.output import Format, Output, console, data, facts, say
-from portal.cli.text import clock, moment
+from portal.cli.context import CliContext, cli_context
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.output import (
+    OutputFormat,
+    OutputOption,
+    console,
+    facts_table,
+    print_data,
+    print_message,
+)
+from portal.cli.text import clock_text, parse_time
 
 
 def add_to(app: typer.Typer) -> None:
@@ -36,21 +43,25 @@ def login(
     project: Annotated[str, typer.Option(help="the project that submit takes by itself")] = "",
 ) -> None:
     """Keep the portal's address and your API token (made on its Account page)."""
-    at_hand = tools(context)
-    kept = stored(at_hand.env)
-    address = read_url(url or at_hand.env.get("TESSERA_URL", "") or kept.url or _asked(at_hand))
-    if is_in_the_clear(address):
-        say(f"Note: {address} is not https: whoever listens on the way reads the token.")
+    at_hand = cli_context(context)
+    kept = stored_access(at_hand.env)
+    address = parse_url(url or at_hand.env.get("TESSERA_URL", "") or kept.url or _asked(at_hand))
+    if is_unencrypted(address):
+        print_message(f"Note: {address} is not https: whoever listens on the way reads the token.")
     token = _token(at_hand, token_stdin, address)
-    who = Access(address, token, project or (kept.project if address == kept.url else ""))
+    who = PortalAccess(address, token, project or (kept.project if address == kept.url else ""))
     projects = at_hand.client_for(who).get("me")["projects"]
     if project and project not in {row["slug"] for row in projects}:
         sentence = f"{project!r} is not among your projects: {_names(projects)}"
-        raise Failed("project_unknown", sentence, "tessera login, without --project", Exit.USAGE)
-    path = store(at_hand.env, who)
-    say(f"Signed in to {address}. Kept in {path}. Your projects: {_names(projects)}")
+        raise CommandFailed(
+            "project_unknown", sentence, "tessera login, without --project", ExitCode.USAGE
+        )
+    path = store_access(at_hand.env, who)
+    print_message(f"Signed in to {address}. Kept in {path}. Your projects: {_names(projects)}")
     if at_hand.env.get("TESSERA_TOKEN") or at_hand.env.get("TESSERA_URL"):
-        say("Note: TESSERA_URL and TESSERA_TOKEN of the environment win over what is kept.")
+        print_message(
+            "Note: TESSERA_URL and TESSERA_TOKEN of the environment win over what is kept."
+        )
 
 
 def logout(
@@ -60,21 +71,23 @@ def logout(
     ] = False,
 ) -> None:
     """Forget the address and the token."""
-    at_hand = tools(context)
+    at_hand = cli_context(context)
     if revoke:
-        who = access(replace_env(at_hand, "TESSERA_TOKEN"))
+        who = load_access(replace_env(at_hand, "TESSERA_TOKEN"))
         client = at_hand.client_for(who)
         token = client.get("me")["token"]
         client.call("DELETE", f"tokens/{token['id']}", hint="tessera logout")
-    was_there = forget(at_hand.env)
-    say("Signed out." if was_there else f"Nothing was kept in {config_path(at_hand.env)}.")
+    was_there = delete_access(at_hand.env)
+    print_message(
+        "Signed out." if was_there else f"Nothing was kept in {config_path(at_hand.env)}."
+    )
     if at_hand.env.get("TESSERA_TOKEN"):
-        say("Note: TESSERA_TOKEN is still in the environment.")
+        print_message("Note: TESSERA_TOKEN is still in the environment.")
 
 
-def whoami(context: typer.Context, output: Output = Format.TABLE) -> None:
+def whoami(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -> None:
     """The portal, who you are, the token with its scope and end, and your projects."""
-    at_hand = tools(context)
+    at_hand = cli_context(context)
     mine = at_hand.client.get("me")
     token, projects = mine["token"], mine["projects"]
     found = {
@@ -84,46 +97,50 @@ def whoami(context: typer.Context, output: Output = Format.TABLE) -> None:
         "projects": [str(row["slug"]) for row in projects],
         "project": at_hand.access.project or None,
     }
-    if output in (Format.JSON, Format.YAML):
-        data(found, output)
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        print_data(found, output)
         return
-    if output is Format.NAME:
+    if output is OutputFormat.NAME:
         typer.echo(mine["user"])
         return
-    end = moment(token["expires_at"])
+    end = parse_time(token["expires_at"])
     pairs = [
         ("Portal", at_hand.access.url),
         ("User", mine["user"] + (" (platform admin)" if mine["is_platform_admin"] else "")),
         ("Token", f"{token['name']} ({token['id']}…)"),
         ("Scope", token["scope"]),
-        ("Expires", clock(end, at_hand.now()) if end else "never"),
+        ("Expires", clock_text(end, at_hand.now()) if end else "never"),
         ("Projects", ", ".join(f"{row['slug']} ({row['role']})" for row in projects) or "none yet"),
         ("Submits to", at_hand.access.project),
     ]
-    console(sys.stdout).print(facts(pairs))
+    console(sys.stdout).print(facts_table(pairs))
 
 
-def replace_env(at_hand: Tools, without: str) -> dict[str, str]:
+def replace_env(at_hand: CliContext, without: str) -> dict[str, str]:
     return {name: value for name, value in at_hand.env.items() if name != without}
 
 
-def _asked(at_hand: Tools) -> str:
+def _asked(at_hand: CliContext) -> str:
     if not at_hand.is_interactive():
-        raise Failed("usage", "Say the portal's address", "tessera login URL", Exit.USAGE)
+        raise CommandFailed(
+            "usage", "Say the portal's address", "tessera login URL", ExitCode.USAGE
+        )
     return str(typer.prompt("Address of the portal", err=True))
 
 
-def _token(at_hand: Tools, from_stdin: bool, address: str) -> str:
+def _token(at_hand: CliContext, from_stdin: bool, address: str) -> str:
     if from_stdin:
         token = sys.stdin.readline().strip()
     elif at_hand.is_interactive():
-        say(f"Make a token at {address}/account/ and paste it here; it is not shown.")
+        print_message(f"Make a token at {address}/account/ and paste it here; it is not shown.")
         token = str(typer.prompt("Token", hide_input=True, err=True)).strip()
     else:
         token = at_hand.env.get("TESSERA_TOKEN", "").strip()
     if not token:
         sentence = "There is no token to keep"
-        raise Failed("usage", sentence, "tessera login URL --token-stdin < FILE", Exit.USAGE)
+        raise CommandFailed(
+            "usage", sentence, "tessera login URL --token-stdin < FILE", ExitCode.USAGE
+        )
     return token
 
 

@@ -6,20 +6,29 @@ from typing import Annotated, Any
 
 import typer
 
-from portal.cli.context import tools
-from portal.cli.exit_codes import Exit, Failed
-from portal.cli.output import Column, Format, Output, data, emit, say
-from portal.cli.text import gpus, plain
+from portal.cli.context import cli_context
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.output import (
+    Column,
+    OutputFormat,
+    OutputOption,
+    print_data,
+    print_message,
+    print_rows,
+)
+from portal.cli.text import gpu_count_text, single_line
 
 QUOTA_COLUMNS = [
     Column("PROJECT", lambda quota: quota["project"]),
     Column("USER", lambda quota: quota["user"] or "(all)"),
     Column("MODEL", lambda quota: quota["model"] or "(any)"),
-    Column("USED", lambda quota: gpus(quota["used_units"])),
-    Column("LIMIT", lambda quota: gpus(quota["limit_units"])),
-    Column("FREE", lambda quota: gpus(max(0, quota["limit_units"] - quota["used_units"]))),
-    Column("BORROWS", lambda quota: gpus(quota["borrow_units"]), wide=True),
-    Column("LENDS", lambda quota: gpus(quota["lend_units"]), wide=True),
+    Column("USED", lambda quota: gpu_count_text(quota["used_units"])),
+    Column("LIMIT", lambda quota: gpu_count_text(quota["limit_units"])),
+    Column(
+        "FREE", lambda quota: gpu_count_text(max(0, quota["limit_units"] - quota["used_units"]))
+    ),
+    Column("BORROWS", lambda quota: gpu_count_text(quota["borrow_units"]), wide=True),
+    Column("LENDS", lambda quota: gpu_count_text(quota["lend_units"]), wide=True),
     Column("VERSION", lambda quota: quota["version"], wide=True),
 ]
 
@@ -32,12 +41,12 @@ def add_to(app: typer.Typer) -> None:
 def quota(
     context: typer.Context,
     project: Annotated[str, typer.Option("--project", "-p")] = "",
-    output: Output = Format.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Your quotas in GPUs: used, limit, free (sshare)."""
-    rows = tools(context).client.rows("quotas")
+    rows = cli_context(context).client.rows("quotas")
     rows = [row for row in rows if project in ("", row["project"])]
-    emit(rows, QUOTA_COLUMNS, output, name="project", empty="No quota is set for you.")
+    print_rows(rows, QUOTA_COLUMNS, output, name="project", empty="No quota is set for you.")
 
 
 def usage(
@@ -47,38 +56,42 @@ def usage(
     by: Annotated[str, typer.Option(help="with commas: project, user, model, kind")] = "",
     since: Annotated[str, typer.Option("--from", "--since", help="by default, this month")] = "",
     until: Annotated[str, typer.Option("--to", "--until", help="not included")] = "",
-    output: Output = Format.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """GPU-hours from allocations, yours by default, and budgets (sreport)."""
     of = f"project:{project}" if project else ("all" if everything else "")
     asked = {"of": of, "by": by, "from": since, "to": until}
     try:
-        answer = tools(context).client.get("usage", **asked)
-    except Failed as failed:
-        if failed.exit is not Exit.NOT_FOUND or of:
+        answer = cli_context(context).client.get("usage", **asked)
+    except CommandFailed as failed:
+        if failed.exit_code is not ExitCode.NOT_FOUND or of:
             raise
         sentence = "This portal has no usage over REST; its Usage page has it"
-        raise Failed("not_offered", sentence, "tessera quota") from failed
-    if output in (Format.JSON, Format.YAML):
-        data(answer, output)
+        raise CommandFailed("not_offered", sentence, "tessera quota") from failed
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        print_data(answer, output)
         return
     shown = [Column(part.upper(), itemgetter(part)) for part in answer["by"]]
     shown.append(Column("GPU-HOURS", itemgetter("gpu_hours")))
     first = answer["by"][0] if answer["by"] else "gpu_hours"
-    emit(answer["results"], shown, output, name=first, empty="Nothing was used in that time.")
-    if output is not Format.NAME:
-        say(f"{answer['gpu_hours']} GPU-hours from {answer['from']} to {answer['counted_until']}")
+    print_rows(answer["results"], shown, output, name=first, empty="Nothing was used in that time.")
+    if output is not OutputFormat.NAME:
+        print_message(
+            f"{answer['gpu_hours']} GPU-hours from {answer['from']} to {answer['counted_until']}"
+        )
         for budget in answer["budgets"]:
-            say(_budget(budget))
+            print_message(_budget(budget))
 
 
 def _budget(budget: Mapping[str, Any]) -> str:
     """One line: used, held and limit in GPU-hours, and where it is heading."""
     used, held, limit, end = (
-        gpus((budget.get(f"{name}_unit_seconds") or 0) // 3_600)
+        gpu_count_text((budget.get(f"{name}_unit_seconds") or 0) // 3_600)
         for name in ("used", "held", "limit", "forecast")
     )
     whose = budget["project"] + (f" {budget['user']}" if budget["user"] else "")
     heading = f", about {end} at its end" if budget["forecast_unit_seconds"] is not None else ""
     out = f", runs out {budget['runs_out_at']}" if budget["runs_out_at"] else ""
-    return plain(f"Budget of {whose}: {used} used, {held} held, of {limit} GPU-hours{heading}{out}")
+    return single_line(
+        f"Budget of {whose}: {used} used, {held} held, of {limit} GPU-hours{heading}{out}"
+    )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 from typer.testing import CliRunner
 
-from portal.cli.context import Tools
+from portal.cli.context import CliContext
 from portal.cli.main import app
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -100,11 +100,11 @@ class Rest:
     def run(self, *words: str, env: dict | None = None, asks: bool = False, input: str = ""):
         """The command with these words. Time passes only while it pauses."""
         own = {"TESSERA_URL": URL, "TESSERA_TOKEN": "tsr_abc", "TESSERA_CONFIG": "/nowhere/c"}
-        tools = Tools(
+        tools = CliContext(
             env=own | (env or {}),
             transport=httpx.MockTransport(self),
             pause=self.pauses.append,
             now=lambda: NOW + timedelta(seconds=sum(self.pauses)),
-            asks=asks,
+            interactive=asks,
         )
         return CliRunner().invoke(app, list(words), obj=tools, input=input)

@@ -5,38 +5,38 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from portal.cli.client import Client, at
-from portal.cli.config import Access
-from portal.cli.exit_codes import Exit, Failed
+from portal.cli.client import Client, api_path
+from portal.cli.config import PortalAccess
+from portal.cli.exit_codes import CommandFailed, ExitCode
 from tests.unit.cli.fake_rest import URL, Rest, problem
 
 
 def a_client(rest: Rest) -> Client:
     transport = httpx.MockTransport(rest)
-    return Client(Access(URL, "tsr_x"), transport=transport, pause=rest.pauses.append)
+    return Client(PortalAccess(URL, "tsr_x"), transport=transport, pause=rest.pauses.append)
 
 
 @pytest.mark.parametrize(
     ("status", "code", "exit"),
     [
-        (400, "request_invalid", Exit.USAGE),
-        (400, "impossible", Exit.FAILURE),
-        (400, "quota_project", Exit.DENIED),
-        (401, "not_authenticated", Exit.DENIED),
-        (403, "forbidden", Exit.DENIED),
-        (404, "not_found", Exit.NOT_FOUND),
-        (409, "not_waiting", Exit.CONFLICT),
-        (409, "pending_limit", Exit.DENIED),
-        (412, "version_stale", Exit.CONFLICT),
-        (422, "idempotency_mismatch", Exit.CONFLICT),
-        (500, "error", Exit.FAILURE),
+        (400, "request_invalid", ExitCode.USAGE),
+        (400, "impossible", ExitCode.FAILURE),
+        (400, "quota_project", ExitCode.DENIED),
+        (401, "not_authenticated", ExitCode.DENIED),
+        (403, "forbidden", ExitCode.DENIED),
+        (404, "not_found", ExitCode.NOT_FOUND),
+        (409, "not_waiting", ExitCode.CONFLICT),
+        (409, "pending_limit", ExitCode.DENIED),
+        (412, "version_stale", ExitCode.CONFLICT),
+        (422, "idempotency_mismatch", ExitCode.CONFLICT),
+        (500, "error", ExitCode.FAILURE),
     ],
 )
-def test_a_refusal_ends_with_its_exit_code(status: int, code: str, exit: Exit):
+def test_a_refusal_ends_with_its_exit_code(status: int, code: str, exit: ExitCode):
     rest = Rest().on("GET", "jobs", problem(status, code))
-    with pytest.raises(Failed) as failed:
+    with pytest.raises(CommandFailed) as failed:
         a_client(rest).get("jobs")
-    assert (failed.value.code, failed.value.exit) == (code, exit)
+    assert (failed.value.code, failed.value.exit_code) == (code, exit)
 
 
 def test_a_busy_portal_is_asked_again_after_the_time_it_names():
@@ -70,43 +70,43 @@ def test_a_post_whose_first_try_is_still_carried_out_waits_for_its_answer():
 
 def test_a_conflict_that_names_no_time_is_not_tried_again():
     rest = Rest().on("POST", "jobs", problem(409, "pending_limit"))
-    with pytest.raises(Failed, match="pending_limit"):
+    with pytest.raises(CommandFailed, match="pending_limit"):
         a_client(rest).post("jobs", {"a": 1}, key="k")
     assert len(rest.calls) == 1
 
 
 def test_a_failure_of_the_portal_names_the_request_to_look_for():
     failed = problem(500, "server_error", "It failed", request_id="r-7")
-    with pytest.raises(Failed, match=r"It failed \(request r-7\)"):
+    with pytest.raises(CommandFailed, match=r"It failed \(request r-7\)"):
         a_client(Rest().on("GET", "jobs", failed)).get("jobs")
 
 
 def test_a_post_without_a_key_is_sent_once():
     rest = Rest().on("POST", "jobs/J-1/replace", httpx.ReadError("cut"), {"id": "J-2"})
-    with pytest.raises(Failed, match="unreachable"):
+    with pytest.raises(CommandFailed, match="unreachable"):
         a_client(rest).post("jobs/J-1/replace", {})
     assert len(rest.calls) == 1
 
 
 def test_tries_end():
     rest = Rest().on("GET", "jobs", httpx.ConnectTimeout("slow"))
-    with pytest.raises(Failed, match="timeout") as failed:
+    with pytest.raises(CommandFailed, match="timeout") as failed:
         a_client(rest).get("jobs")
-    assert failed.value.exit is Exit.TIMEOUT and len(rest.calls) == 4
+    assert failed.value.exit_code is ExitCode.TIMEOUT and len(rest.calls) == 4
 
 
 @pytest.mark.parametrize("status", [200, 404, 502])
 def test_what_is_no_portal_is_told(status: int):
     page = httpx.Response(status, text="<html>hello", headers={"Content-Type": "text/html"})
     rest = Rest().on("GET", "jobs", page)
-    with pytest.raises(Failed, match="not_a_portal"):
+    with pytest.raises(CommandFailed, match="not_a_portal"):
         a_client(rest).get("jobs")
 
 
 def test_a_redirect_does_not_take_the_token_elsewhere():
     away = httpx.Response(302, headers={"Location": "https://evil.example.org/"})
     rest = Rest().on("GET", "jobs", away)
-    with pytest.raises(Failed, match="not_a_portal"):
+    with pytest.raises(CommandFailed, match="not_a_portal"):
         a_client(rest).get("jobs")
     assert len(rest.calls) == 1
 
@@ -119,15 +119,15 @@ def test_pages_are_followed_by_their_cursor_alone():
 
 
 def test_names_cannot_leave_their_place_in_the_address():
-    assert at("jobs", "../tokens", "logs") == "jobs/..%2Ftokens/logs"
-    assert at("jobs", "J-1?x#y") == "jobs/J-1%3Fx%23y"
+    assert api_path("jobs", "../tokens", "logs") == "jobs/..%2Ftokens/logs"
+    assert api_path("jobs", "J-1?x#y") == "jobs/J-1%3Fx%23y"
     for name in ("", ".", ".."):
-        with pytest.raises(Failed):
-            at("jobs", name)
+        with pytest.raises(CommandFailed):
+            api_path("jobs", name)
 
 
 @pytest.mark.parametrize("token", ["a\nb", "日本"])
 def test_a_token_with_odd_characters_is_refused(token: str):
-    with pytest.raises(Failed, match="token_invalid"):
-        client = Client(Access(URL, token), transport=httpx.MockTransport(Rest()))
+    with pytest.raises(CommandFailed, match="token_invalid"):
+        client = Client(PortalAccess(URL, token), transport=httpx.MockTransport(Rest()))
         client.get("jobs")

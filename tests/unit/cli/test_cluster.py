@@ -7,9 +7,9 @@ import json
 import httpx
 import pytest
 
-from portal.cli.availability import node_rows, offers, picture
-from portal.cli.commands.admin import units
-from portal.cli.exit_codes import Failed
+from portal.cli.availability import device_offers, gpu_maps, node_rows
+from portal.cli.commands.admin import parse_gpu_units
+from portal.cli.exit_codes import CommandFailed
 from tests.unit.cli.fake_rest import Rest, a_row, problem
 
 
@@ -75,21 +75,21 @@ def test_what_is_held_is_not_free():
 )
 def test_nothing_is_offered_where_nothing_may_start(node: dict, gpu: dict):
     nodes, gpus = [a_node(**node)], [a_gpu(a_slice(), **gpu)]
-    assert {row["free"] for row in offers(nodes, gpus)} == {0}
+    assert {row["free"] for row in device_offers(nodes, gpus)} == {0}
     assert node_rows(nodes, gpus)[0]["free_gpus"] == 0
 
 
 def test_offers_are_by_size_and_only_of_the_memory_asked_for():
     nodes, gpus = [a_node()], [a_gpu(a_slice()), a_gpu(a_slice(held=True), index=1)]
-    rows = offers(nodes, gpus)
+    rows = device_offers(nodes, gpus)
     assert [(r["kind"], r["free"], r["all"]) for r in rows] == [("mig", 1, 2), ("gpu", 1, 2)]
-    assert [r["kind"] for r in offers(nodes, gpus, 20 << 10)] == ["gpu"]
+    assert [r["kind"] for r in device_offers(nodes, gpus, 20 << 10)] == ["gpu"]
 
 
 def test_the_picture_has_every_slice_where_it_is():
     carved = a_gpu(a_slice(held=True), a_slice(start=3, size=2))
     shares = a_gpu(a_slice("", kind="mps", threads=25, held=True))
-    drawn = picture([a_gpu(), a_gpu(WHOLE_HELD), carved, shares, a_gpu(health="faulted")])
+    drawn = gpu_maps([a_gpu(), a_gpu(WHOLE_HELD), carved, shares, a_gpu(health="faulted")])
     assert drawn == "[........] [########] [#..--...] [mps 25%] [xxxxxxxx]"
 
 
@@ -167,13 +167,13 @@ def test_a_stale_change_shows_both_versions():
 
 @pytest.mark.parametrize(("text", "amount"), [("2", 112_000), ("2.5", 140_000), ("0", 0)])
 def test_gpus_are_whole_units(text: str, amount: int):
-    assert units(text) == amount
+    assert parse_gpu_units(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "0.00001", "NaN", "Infinity"])
 def test_other_amounts_are_refused(text: str):
-    with pytest.raises(Failed):
-        units(text)
+    with pytest.raises(CommandFailed):
+        parse_gpu_units(text)
 
 
 def test_approving_several_and_refusing_with_a_reason():

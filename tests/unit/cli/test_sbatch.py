@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portal.cli.exit_codes import Failed
+from portal.cli.exit_codes import CommandFailed
 from portal.cli.sbatch import job_name, read_header, read_memory, read_script, read_time
 
 SCRIPT = """#!/bin/bash
@@ -56,12 +56,12 @@ def test_a_script_without_a_name_is_called_as_its_file():
 
 @pytest.mark.parametrize("first", ["#!/usr/bin/perl", "#!"])
 def test_other_interpreters_are_refused(first: str):
-    with pytest.raises(Failed, match="script_invalid"):
+    with pytest.raises(CommandFailed, match="script_invalid"):
         read_script(f"{first}\n", [], "x")
 
 
 def test_a_script_longer_than_a_word_may_be_is_refused():
-    with pytest.raises(Failed, match="put it into the image"):
+    with pytest.raises(CommandFailed, match="put it into the image"):
         read_script("#!/bin/sh\n" + "#" * 40_000, [], "x")
 
 
