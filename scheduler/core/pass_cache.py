@@ -1,5 +1,5 @@
-"""What a planner keeps from one pass to the next, so that the next is cheaper. Plans are the same
-without it: it holds no decision, only the ledger in the form that the last pass needed.
+"""What a planner keeps from one pass to the next to be faster. It holds no decision: plans are the
+same without it.
 """
 
 from scheduler.core.model.snapshot import ClusterSnapshot, NodeView
@@ -8,13 +8,14 @@ from scheduler.core.queue.requirements import RequirementsTable
 
 
 class PassCache:
-    """For one planner that sees one cluster: not for several at a time."""
+    """The ledger and the requirements of the last pass. For one planner and one cluster; not for
+    passes that run at the same time."""
 
     def __init__(self) -> None:
         self._last: tuple[Ledger, RequirementsTable] | None = None
 
     def prepare(self, snapshot: ClusterSnapshot) -> tuple[Ledger, RequirementsTable]:
-        """The ledger and the asks of this snapshot; what was done on those before is forgotten."""
+        """The ledger and requirements of this snapshot. Changes made by earlier passes are gone."""
         if self._last is None or not has_same_hardware(self._last[0].snapshot, snapshot):
             self._last = Ledger(snapshot), RequirementsTable(snapshot)
         else:
@@ -24,7 +25,7 @@ class PassCache:
 
 
 def has_same_hardware(before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
-    """Whether only what nodes hold may have changed: same nodes, GPUs, labels, links, and mix."""
+    """Whether only allocations may have changed: same nodes, GPUs, labels, links, and mix."""
     if len(before.nodes) != len(now.nodes) or before.mix != now.mix:
         return False
     pairs = zip(before.nodes, now.nodes, strict=True)
@@ -33,6 +34,6 @@ def has_same_hardware(before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
 
 def _hardware(node: NodeView) -> object:
     gpus = [(g.id, g.index, g.board, g.product_name, g.memory_mib, g.profiles) for g in node.gpus]
-    room = (node.cpu_total_milli, node.memory_total_mib, node.disk_total_mib, node.share_clients)
-    says = (node.id, node.name, node.available, node.fabric, node.labels, node.taints, node.links)
-    return (says, room, gpus)
+    host = (node.cpu_total_milli, node.memory_total_mib, node.disk_total_mib, node.share_clients)
+    facts = (node.id, node.name, node.available, node.fabric, node.labels, node.taints, node.links)
+    return (facts, host, gpus)

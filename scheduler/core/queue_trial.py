@@ -1,12 +1,13 @@
-"""What a pass would say of a job that is not in the queue yet, without a look at the whole queue.
+"""Tries one more job against a finished pass, without another pass over the whole queue.
 
-    standing = Standing(snapshot, policy, outlook)     # one pass over the queue
-    standing.asked(job).place                          # as the next pass would decide; or .reason
+    trial = QueueTrial(snapshot, policy, runtime_model)    # one pass over the queue
+    trial.try_job(job).placement                           # as the next pass would decide
+    trial.try_job(job).reason                              # if it would not start
 
-The job comes right after the pass: whom that starts holds its places. Of those who still wait, only
-they matter to a newcomer to whom the pass gave something: a promised time, room that running work
-leaves, quota that is kept. So a newcomer's pass has these and the newcomer alone, and says the same
-of it as one over all (`tests/property/core/test_queue_trial.py`).
+The job joins right after the pass. Jobs that the pass started hold their places. Of those that
+still wait, only the ones with something set aside matter to a new job: a reservation, room that
+running jobs leave, reserved quota. A trial pass therefore has just these and the new job, and
+decides as a pass over all jobs would (`tests/property/core/test_queue_trial.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -25,59 +26,69 @@ from scheduler.core.queue.reservation import reserve_placement
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """`place`: it starts at once; else `reason`, and where it is promised a time, `starts_at`.
-    `could_start`: whether it would if it asked for what the given job with its id asks for; good
-    until somebody else is asked about."""
+    """What the next pass would decide about the tried job."""
 
-    place: JobPlacement | None
+    placement: JobPlacement | None
+    """It would start at once."""
     reason: Reason | None
+    """Why it would wait."""
     starts_at: int | None
+    """Its reserved start, if it would wait with a reservation."""
     can_start: Callable[[WaitingJob], bool]
+    """Whether it would start with the request of the given job, which has its id. Valid until the
+    next trial."""
 
 
 class QueueTrial:
-    """The queue as one pass left it; `plan` is that pass. One question at a time."""
+    """The queue as one pass left it; `plan` is the plan of that pass. One trial at a time."""
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, outlook: WorkEstimator) -> None:
-        self._policy, self._outlook, self._kept = policy, outlook, PassCache()
-        first = Pass(snapshot, policy, outlook, self._kept)
+    def __init__(
+        self, snapshot: ClusterSnapshot, policy: Policy, runtime_model: WorkEstimator
+    ) -> None:
+        self._policy, self._runtime_model, self._cache = policy, runtime_model, PassCache()
+        first = Pass(snapshot, policy, runtime_model, self._cache)
         self.plan = first.run()
         jobs = {job.id: job for job in snapshot.jobs}
-        places = {place.job: place for place in self.plan.placements}
+        placed = {placement.job: placement for placement in self.plan.placements}
         self._placed = [
-            (jobs[id], GangPlacement(list(place.replicas))) for id, place in places.items()
+            (jobs[id], GangPlacement(list(placement.replicas))) for id, placement in placed.items()
         ]
-        self._ahead = tuple(jobs[id] for id in _given(first) if id not in places)
-        self._asking = {(job.project, job.user) for job in snapshot.jobs if job.id not in places}
+        self._ahead = tuple(jobs[id] for id in _jobs_that_matter(first) if id not in placed)
+        self._waiting_owners = {
+            (job.project, job.user) for job in snapshot.jobs if job.id not in placed
+        }
         self._snapshot = snapshot
 
     def try_job(self, job: WaitingJob) -> TrialResult:
-        """What the next pass would say of it, if it joined the queue now."""
+        """What the next pass would decide if the job joined the queue now."""
         done = self._pass([job])
-        place = next((place for place in done.places if place.job == job.id), None)
-        reason = next((hold.reason for hold in done.holds if hold.job == job.id), None)
-        promised = {each.job: each.starts_at for each in done.promises.decisions()}
-        return TrialResult(place, reason, promised.get(job.id), done.can_start)
+        state = done.state
+        placement = next((each for each in state.placements if each.job == job.id), None)
+        reason = next((each.reason for each in state.deferrals if each.job == job.id), None)
+        starts_at = {each.job: each.starts_at for each in state.reservations.decisions()}
+        return TrialResult(placement, reason, starts_at.get(job.id), done.can_start)
 
     def can_start(self, jobs: Iterable[WaitingJob]) -> list[bool]:
-        """Whether each of them would start at once if it came alone, and last in its turn."""
+        """Whether each of them would start at once, alone and as the last of the queue."""
         done = self._pass([])
         return [done.can_start(job) for job in jobs]
 
     def _pass(self, jobs: list[WaitingJob]) -> Pass:
         snapshot = replace(self._snapshot, jobs=(*self._ahead, *jobs))
-        asking = self._asking | {(job.project, job.user) for job in jobs}
-        done = Pass(snapshot, self._policy, self._outlook, self._kept, asking)
-        for job, found in self._placed:
-            reserve_placement(done.ledger, job, found)
-            done.started(job, found)
+        owners = self._waiting_owners | {(job.project, job.user) for job in jobs}
+        done = Pass(snapshot, self._policy, self._runtime_model, self._cache, owners)
+        for job, placement in self._placed:
+            reserve_placement(done.state.ledger, job, placement)
+            done.assume_started(job, placement)
         done.walk()
         return done
 
 
-def _given(done: Pass) -> Iterable[str]:
-    """Who of the queue took something in this pass, in the order of the queue; and, where nobody
-    passes the first one who is blocked, that one."""
-    promised = {promise.job.id for promise in done.promises.entries}
-    taken = done.occupants.keys() | promised | done.kept_quota.job_ids() | set(done.blocked[:1])
-    return [job.id for job in done.snapshot.jobs if job.id in taken]
+def _jobs_that_matter(done: Pass) -> Iterable[str]:
+    """Ids, in queue order, of the jobs that hold something after this pass: a place, a reservation
+    or reserved quota. Also the first blocked job, which without backfill holds up all others."""
+    state = done.state
+    reserved = {reservation.job.id for reservation in state.reservations.entries}
+    holding = state.allocated.keys() | reserved | state.quota_reservations.job_ids()
+    holding |= set(state.blocked[:1])
+    return [job.id for job in state.snapshot.jobs if job.id in holding]

@@ -19,7 +19,7 @@ from scheduler.core.model.message import make_message
 from scheduler.core.model.policy import OrderMode, Policy, PreemptionMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob
-from scheduler.core.queue.fairshare import FairShares, cluster_capacity
+from scheduler.core.queue.fairshare import FairShares, cluster_totals
 
 SIMULATED_REASONS = frozenset(
     {
@@ -208,7 +208,7 @@ def _factor(snapshot: ClusterSnapshot, policy: Policy) -> OwnerFactor | None:
         return None
     return FairShares(
         snapshot.owners,
-        cluster_capacity(snapshot),
+        cluster_totals(snapshot),
         half_life_seconds=policy.half_life_seconds,
         waiting_owners={(job.project, job.user) for job in snapshot.jobs},
     ).factor

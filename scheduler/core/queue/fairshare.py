@@ -1,9 +1,9 @@
-"""Who had how much of what is due to them: hierarchical fair share by project and user.
+"""Hierarchical fair share by project and user.
 
 An owner's use is its dominant share (DRF, Ghodsi et al., NSDI 2011): the largest of GPU units, CPU
 and memory, each as a part of the cluster. Shares and effective use follow Slurm's classic fair
 share: S is the product of weight / weights of the siblings up the tree, and
-U_eff = U + (U_parent - U) * S / S_siblings, so that a user answers for the project, too.
+U_eff = U + (U_parent - U) * S / S_siblings, so that a user also answers for the project.
 """
 
 from collections import defaultdict
@@ -15,12 +15,15 @@ from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.model.policy import DAY
 from scheduler.core.model.snapshot import ClusterSnapshot, OwnerView
 
-# A sibling that used less than this part of the largest one, and asks for nothing, is away.
+# A sibling that used less than this part of what the largest one did, and has no waiting job, is
+# inactive.
 INACTIVE_PART = 1e-3
-# A factor lies between 2^-1, since nobody uses less than nothing, and 2^6.
+# A factor lies between 2^-1, as use is never negative, and 2^6.
 MAX_DOUBLINGS = 6.0
 
+# (project, user); user "" for the project itself.
 OwnerKey = tuple[str, str]
+# GPU units, millicores, MiB.
 Amounts = tuple[int, int, int]
 
 
@@ -30,18 +33,22 @@ def decayed(amount: int, seconds: int, half_life_seconds: int) -> int:
     return int((amount >> halvings) * 2.0 ** (-rest / half_life_seconds))
 
 
+def add_amounts(a: Amounts, b: Amounts) -> Amounts:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
 @dataclass(frozen=True, slots=True)
-class ClusterCapacity:
-    """The whole cluster: units of GPU, millicores, MiB."""
+class ClusterTotals:
+    """What the whole cluster has: GPU units, millicores, MiB."""
 
     units: int
     cpu_milli: int
     memory_mib: int
 
 
-def cluster_capacity(snapshot: ClusterSnapshot) -> ClusterCapacity:
-    """All nodes, also those that are away: shares do not jump when a node reboots."""
-    return ClusterCapacity(
+def cluster_totals(snapshot: ClusterSnapshot) -> ClusterTotals:
+    """Of all nodes, also unavailable ones: shares do not jump when a node reboots."""
+    return ClusterTotals(
         sum(len(node.gpus) for node in snapshot.nodes) * UNITS_PER_GPU,
         sum(node.cpu_total_milli for node in snapshot.nodes),
         sum(node.memory_total_mib for node in snapshot.nodes),
@@ -50,140 +57,135 @@ def cluster_capacity(snapshot: ClusterSnapshot) -> ClusterCapacity:
 
 @dataclass(frozen=True, slots=True)
 class FactorBreakdown:
-    """How a factor came about. `share`, `use`, `effective_use` are parts of the cluster, from 0;
-    `factor` is 1.0 for who used its share exactly, less for who used less."""
+    """A factor and what it was computed from. The first three are parts of the cluster."""
 
     share: float
     use: float
     effective_use: float
     factor: float
+    """1.0 for an owner that used exactly its share, less for one that used less."""
 
 
 @dataclass(slots=True)
 class _Owner:
-    """`part` of its siblings' weights and `share` of the cluster; `used` in amount-seconds."""
-
     part: float
+    """Of the siblings' weights."""
     share: float
-    used: list[int]
+    """Of the cluster."""
+    usage: list[int]
+    """Amount-seconds: GPU units, millicores, MiB."""
     use: float = 0.0
 
 
 @dataclass(slots=True)
 class _Siblings:
-    """The owners below one parent by name: weight and use. `weights` counts who takes part."""
+    """The owners below one parent, by name."""
 
     weight: dict[str, int] = field(default_factory=dict)
-    used: dict[str, Amounts] = field(default_factory=dict)
-    weights: int = 0
-    parts: set[str] = field(default_factory=set)
+    usage: dict[str, Amounts] = field(default_factory=dict)
+    active: set[str] = field(default_factory=set)
+    active_weight: int = 0
 
 
 class FairShares:
-    """Factors of one planning pass. They only grow as the pass places work.
+    """Factors of one planning pass. They only grow as the pass places jobs.
 
-    `owners`: their use is decayed to now. `asking`: (project, user) of those with waiting jobs;
-    shares are divided among who asks or used something lately, so that members who are away cost
-    nobody anything. An unknown owner has weight 1 and used nothing.
+    Shares are divided among active owners: those with waiting jobs and those with recent use. An
+    inactive member costs the others nothing. An unknown owner has weight 1 and no use.
     """
 
     def __init__(
         self,
         owners: Iterable[OwnerView],
-        capacity: ClusterCapacity,
+        totals: ClusterTotals,
         *,
         half_life_seconds: int = 7 * DAY,
         waiting_owners: Collection[OwnerKey] = (),
     ) -> None:
+        """`owners`: with their use decayed to now."""
         # Constant use at rate r has decayed to r * half-life / ln 2 in the long run.
         window = half_life_seconds / log(2)
-        amounts = (capacity.units, capacity.cpu_milli, capacity.memory_mib)
+        amounts = (totals.units, totals.cpu_milli, totals.memory_mib)
         self._per_second = [1 / (window * each) if each else 0.0 for each in amounts]
         self._siblings: dict[str, _Siblings] = defaultdict(_Siblings)
-        self._known: dict[OwnerKey, _Owner] = {}
+        self._owners: dict[OwnerKey, _Owner] = {}
         self._read(tuple(owners))
-        self._count(waiting_owners)
+        self._activate(waiting_owners)
 
     def factor(self, project: str, user: str) -> float:
-        """2^(U_eff / (S (2 - S / S_siblings)) - 1), from 0.5 to 64. The divisor is what U_eff
-        is for who used its share exactly, as did its project."""
+        """2^(U_eff / (S (2 - S / S_siblings)) - 1), from 0.5 to 64. The divisor is the U_eff of an
+        owner that used exactly its share, as did its project."""
         return self.breakdown(project, user).factor
 
     def breakdown(self, project: str, user: str) -> FactorBreakdown:
-        """The factor of a user, or with user "" of a project, and what it was made of."""
+        """The factor of a user, or with user "" of a project, and its terms."""
         parent = self._owner((project, ""))
         if not user:
-            return _parts(parent, parent.use, 1.0)
+            return _breakdown(parent, parent.use, 1.0)
         own = self._owner((project, user))
         effective = own.use + (parent.use - own.use) * own.part
-        return _parts(own, effective, 2 - own.part)
+        return _breakdown(own, effective, 2 - own.part)
 
     def charge(
         self, project: str, user: str, units: int, cpu_milli: int, memory_mib: int, seconds: int
     ) -> None:
-        """Count what is placed in this pass for `seconds`, on the user and the project."""
+        """Count what this pass places for `seconds`, on the user and the project."""
         for key in {(project, ""), (project, user)}:
             owner = self._owner(key)
             for index, amount in enumerate((units, cpu_milli, memory_mib)):
-                owner.used[index] += amount * seconds
-            owner.use = self._dominant(owner.used)
+                owner.usage[index] += amount * seconds
+            owner.use = self._dominant(owner.usage)
 
     def _read(self, owners: tuple[OwnerView, ...]) -> None:
-        below: dict[str, Amounts] = {}
+        of_users: dict[str, Amounts] = {}
         for owner in owners:
-            used = (owner.used_units, owner.used_cpu_milli, owner.used_memory_mib)
-            place = self._siblings[owner.project if owner.user else ""]
-            place.weight[owner.user or owner.project] = owner.weight
-            place.used[owner.user or owner.project] = used
+            usage = (owner.used_units, owner.used_cpu_milli, owner.used_memory_mib)
+            siblings = self._siblings[owner.project if owner.user else ""]
+            siblings.weight[owner.user or owner.project] = owner.weight
+            siblings.usage[owner.user or owner.project] = usage
             if owner.user:
-                own = below.get(owner.project, (0, 0, 0))
-                below[owner.project] = _sum(own, used)
-        projects = self._siblings[""].used
-        for project, used in below.items():
+                of_users[owner.project] = add_amounts(of_users.get(owner.project, (0, 0, 0)), usage)
+        projects = self._siblings[""].usage
+        for project, usage in of_users.items():
             # A project used at least what its users did.
-            own = projects.get(project, (0, 0, 0))
-            projects[project] = _most(own, used)
+            projects[project] = _largest(projects.get(project, (0, 0, 0)), usage)
 
-    def _count(self, asking: Collection[OwnerKey]) -> None:
-        """Who takes part: whoever asks, or used a part of what the largest sibling used."""
-        for project, user in asking:
-            self._siblings[""].parts.add(project)
+    def _activate(self, waiting_owners: Collection[OwnerKey]) -> None:
+        for project, user in waiting_owners:
+            self._siblings[""].active.add(project)
             if user:
-                self._siblings[project].parts.add(user)
-        for place in self._siblings.values():
-            uses = {name: self._dominant(used) for name, used in place.used.items()}
-            least = INACTIVE_PART * max(uses.values(), default=0.0)
-            place.parts |= {name for name, use in uses.items() if use and use >= least}
-            place.weights = sum(place.weight.get(name, 1) for name in place.parts)
+                self._siblings[project].active.add(user)
+        for siblings in self._siblings.values():
+            uses = {name: self._dominant(usage) for name, usage in siblings.usage.items()}
+            threshold = INACTIVE_PART * max(uses.values(), default=0.0)
+            siblings.active |= {name for name, use in uses.items() if use and use >= threshold}
+            siblings.active_weight = sum(siblings.weight.get(name, 1) for name in siblings.active)
 
     def _owner(self, key: OwnerKey) -> _Owner:
-        if key not in self._known:
-            self._known[key] = self._make(key)
-        return self._known[key]
+        if key not in self._owners:
+            self._owners[key] = self._make(key)
+        return self._owners[key]
 
     def _make(self, key: OwnerKey) -> _Owner:
         project, user = key
-        place, name = self._siblings[project if user else ""], user or project
-        weight = place.weight.get(name, 1)
-        weights = place.weights + (0 if name in place.parts else weight)
+        siblings, name = self._siblings[project if user else ""], user or project
+        weight = siblings.weight.get(name, 1)
+        weights = siblings.active_weight + (0 if name in siblings.active else weight)
         part = weight / weights if weights else 1.0
         share = part * self._owner((project, "")).share if user else part
-        used = list(place.used.get(name, (0, 0, 0)))
-        return _Owner(part, share, used, self._dominant(used))
+        usage = list(siblings.usage.get(name, (0, 0, 0)))
+        return _Owner(part, share, usage, self._dominant(usage))
 
-    def _dominant(self, used: Iterable[int]) -> float:
-        return max(u * each for u, each in zip(used, self._per_second, strict=True))
+    def _dominant(self, usage: Iterable[int]) -> float:
+        return max(u * each for u, each in zip(usage, self._per_second, strict=True))
 
 
-def _parts(owner: _Owner, effective: float, exactly: float) -> FactorBreakdown:
+def _breakdown(owner: _Owner, effective: float, exactly: float) -> FactorBreakdown:
+    """`exactly`: effective use over share of an owner that used exactly its share."""
     ratio = effective / (owner.share * exactly) if owner.share else MAX_DOUBLINGS + 1
     factor = 2.0 ** min(ratio - 1, MAX_DOUBLINGS)
     return FactorBreakdown(owner.share, owner.use, effective, factor)
 
 
-def _sum(a: Amounts, b: Amounts) -> Amounts:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
-
-
-def _most(a: Amounts, b: Amounts) -> Amounts:
+def _largest(a: Amounts, b: Amounts) -> Amounts:
     return (max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]))

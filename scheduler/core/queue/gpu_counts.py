@@ -1,7 +1,7 @@
-"""What counting alone says of whole GPUs: cheap, and never too pessimistic.
+"""A cheap upper bound from counting whole GPUs: whether a gang could fit at all.
 
-A gang finds no place where not even the numbers of free GPUs by node would do. Where they would,
-`place` still has to look: boards, links, CPU and memory are not asked here.
+If the free GPUs per node are too few, no placement exists. If they suffice, `find_placement` still
+has to search: boards, links, CPU and memory are not checked here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,39 +14,39 @@ from scheduler.core.placement.ledger import Ledger
 
 
 class FreeGpuCounts:
-    """The numbers of GPUs that nobody holds, by node, and what they become as work leaves."""
+    """Free GPUs by node, updated as running jobs are released."""
 
     def __init__(self, ledger: Ledger) -> None:
         free = ledger.cached("free by node", lambda: _free_by_node(ledger))
         self._free = {key: len(gpus) for key, gpus in free.items()}
-        self._gone = {gpu for gpus in free.values() for gpu in gpus}
+        self._free_gpus = {gpu for gpus in free.values() for gpu in gpus}
 
     def release(self, replicas: Iterable[ReplicaPlacement]) -> None:
-        """Each GPU that they touch is counted as free from now on."""
+        """Count every GPU that these replicas touch as free."""
         for replica in replicas:
             for device in replica.devices:
-                if device.gpu not in self._gone and replica.node in self._free:
-                    self._gone.add(device.gpu)
+                if device.gpu not in self._free_gpus and replica.node in self._free:
+                    self._free_gpus.add(device.gpu)
                     self._free[replica.node] += 1
 
-    def may_fit(self, job: WaitingJob, ways: Sequence[DeviceOption]) -> bool:
-        """False where no way of the gang has a place, wherever the free GPUs are."""
-        return any(self._may(job.replicas, want) for want in ways)
+    def may_fit(self, job: WaitingJob, options: Sequence[DeviceOption]) -> bool:
+        """False if no option of the gang can fit, wherever on their nodes the free GPUs are."""
+        return any(self._may(job.replicas, option) for option in options)
 
-    def has_enough(self, job: WaitingJob, ways: Sequence[DeviceOption]) -> bool:
-        """As `may_fit`, if what is free could be brought together on as few nodes as possible."""
+    def has_enough(self, job: WaitingJob, options: Sequence[DeviceOption]) -> bool:
+        """As `may_fit`, if all free GPUs could be gathered on as few nodes as possible."""
         free = sum(self._free.values())
         whole = SliceKind.GPU
-        return any(w.kind is not whole or w.count * job.replicas <= free for w in ways)
+        return any(o.kind is not whole or o.count * job.replicas <= free for o in options)
 
-    def _may(self, replicas: int, want: DeviceOption) -> bool:
-        if want.kind is not SliceKind.GPU:
+    def _may(self, replicas: int, option: DeviceOption) -> bool:
+        if option.kind is not SliceKind.GPU:
             return True
-        return sum(free // want.count for free in self._free.values()) >= replicas
+        return sum(free // option.count for free in self._free.values()) >= replicas
 
 
 def _free_by_node(ledger: Ledger) -> dict[str, list[str]]:
-    """The GPUs that nobody holds, by node."""
+    """Ids of the unallocated GPUs, by node."""
     return {
         key: [gpu.view.id for gpu in node.open_gpus if all(map(gpu.is_idle, gpu.slices))]
         for key, node in ledger.nodes.items()

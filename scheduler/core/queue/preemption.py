@@ -1,6 +1,6 @@
-"""Which running work stops for a job that does not fit: few, and the latest in the order first.
+"""Which running jobs stop for a job that does not fit: as few as possible, latest rank first.
 
-Only jobs that say they may be stopped, and that had their protected time, are asked.
+Only preemptible jobs past their protected time are stopped.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,208 +21,219 @@ OptionsOf = Callable[[WaitingJob], list[DeviceOption]]
 
 @dataclass(slots=True)
 class PreemptionChoice:
-    """Places that the ledger holds for a job, and who has to stop before it can have them."""
+    """A placement that the ledger holds for a job, and the jobs that have to stop for it first."""
 
     placement: GangPlacement
     stops: list[PreemptibleJob]
 
 
 class PreemptionCandidates:
-    """The running jobs that may be stopped in this pass, the latest in the order first."""
+    """The running jobs that this pass may still stop or move, latest rank first."""
 
     def __init__(self, policy: Policy, running: RunningJobs) -> None:
         self._policy = policy
-        self._left = _last_first(running.may_stop)
+        self._stoppable = _last_first(running.may_stop)
         self._movable = _last_first(running.may_move)
-        self.stopping = sorted(running.stopping, key=lambda v: v.run.job.id)
+        self.stopping = sorted(running.stopping, key=lambda each: each.run.job.id)
+        """Jobs that stop already and whose devices no job of this pass has claimed yet."""
 
     def for_job(self, job: WaitingJob, rank: Rank) -> list[PreemptibleJob]:
-        """Those whose turn comes after this job's; by priority only those of lower bands."""
+        """Jobs that may stop for this one: of a later rank, or by priority of a lower band."""
         if self._policy.preemption is PreemptionMode.ORDER:
-            return [v for v in self._left if v.rank > rank]
+            return [each for each in self._stoppable if each.rank > rank]
         band = PRIORITY_RANK[job.priority]
-        return [v for v in self._left if v.rank[0] > band]
+        return [each for each in self._stoppable if each.rank[0] > band]
 
     def movers(
-        self, job: WaitingJob, size: Callable[[WaitingJob], float], but: Sequence[PreemptibleJob]
+        self,
+        job: WaitingJob,
+        size: Callable[[WaitingJob], float],
+        excluding: Sequence[PreemptibleJob],
     ) -> list[PreemptibleJob]:
-        """Smaller jobs that go on elsewhere at once, all but those who stop for it. So do those in
-        their protected time: a move costs them little of it."""
+        """Smaller jobs that may restart elsewhere at once, except those that stop for `job`.
+        Protected jobs may move too: a move costs little of their run."""
         if not self._policy.moves or self._policy.preemption is not PreemptionMode.ORDER:
             return []
-        most, stop = size(job), {v.run.job.id for v in but}
-        return [v for v in self._movable if size(v.run.job) < most and v.run.job.id not in stop]
+        max_size, stop = size(job), {each.run.job.id for each in excluding}
+        return [
+            each
+            for each in self._movable
+            if size(each.run.job) < max_size and each.run.job.id not in stop
+        ]
 
-    def mark_stopping(self, victims: Sequence[PreemptibleJob]) -> None:
-        """They stop: nobody else may choose them, and who does not fit may count on them."""
-        gone = {v.run.job.id for v in victims}
-        self._left = [v for v in self._left if v.run.job.id not in gone]
-        self._movable = [v for v in self._movable if v.run.job.id not in gone]
-        self.stopping = [v for v in self.stopping if v.run.job.id not in gone]
+    def mark_stopping(self, stops: Sequence[PreemptibleJob]) -> None:
+        """These jobs stop for a job of this pass; no other job may choose them."""
+        ids = {each.run.job.id for each in stops}
+        self._stoppable = [each for each in self._stoppable if each.run.job.id not in ids]
+        self._movable = [each for each in self._movable if each.run.job.id not in ids]
+        self.stopping = [each for each in self.stopping if each.run.job.id not in ids]
 
 
-def _last_first(victims: Sequence[PreemptibleJob]) -> list[PreemptibleJob]:
-    return sorted(victims, key=lambda v: (v.rank, v.run.started_at, v.run.job.id))[::-1]
+def _last_first(jobs: Sequence[PreemptibleJob]) -> list[PreemptibleJob]:
+    return sorted(jobs, key=lambda j: (j.rank, j.run.started_at, j.run.job.id))[::-1]
 
 
 def enough_by_gpu_count(
-    job: WaitingJob, ways: list[DeviceOption], ledger: Ledger, candidates: Sequence[PreemptibleJob]
+    job: WaitingJob,
+    options: list[DeviceOption],
+    ledger: Ledger,
+    candidates: Sequence[PreemptibleJob],
 ) -> Sequence[PreemptibleJob]:
-    """The first of `candidates` whose GPUs are as many as the job needs, wherever they are; all
-    where that is too few."""
+    """The shortest prefix of `candidates` that frees as many GPUs as the job needs, wherever they
+    are; all of them if even that is too few."""
     counts = FreeGpuCounts(ledger)
-    for number, victim in enumerate(candidates):
-        if counts.has_enough(job, ways):
+    for number, candidate in enumerate(candidates):
+        if counts.has_enough(job, options):
             return candidates[:number]
-        counts.release(victim.run.replicas)
+        counts.release(candidate.run.replicas)
     return candidates
 
 
 def make_room(
-    job: WaitingJob, ways: list[DeviceOption], ledger: Ledger, candidates: Sequence[PreemptibleJob]
+    job: WaitingJob,
+    options: list[DeviceOption],
+    ledger: Ledger,
+    candidates: Sequence[PreemptibleJob],
 ) -> PreemptionChoice | None:
-    """Places for `job` if the fewest of `candidates` go, the first ones rather than the last; the
-    ledger then holds the job there without them. None: the ledger is as it was."""
+    """A placement for `job` if the fewest of `candidates` stop, earlier ones before later ones. The
+    ledger then holds it without them. None: the ledger is as it was."""
     mark = ledger.mark()
 
-    def attempt(victims: Sequence[PreemptibleJob]) -> GangPlacement | None:
+    def find_without(stops: Sequence[PreemptibleJob]) -> GangPlacement | None:
         ledger.rollback(mark)
-        _release(ledger, victims)
-        return find_with_merges(job, ways, ledger)
+        _release(ledger, stops)
+        return find_with_merges(job, options, ledger)
 
-    if not candidates or not _may_fit(job, ways, ledger, candidates):
+    if not candidates or not _counts_without(ledger, candidates).may_fit(job, options):
         return None
-    if attempt(candidates) is None:
+    if find_without(candidates) is None:
         ledger.rollback(mark)
         return None
-    low, high = 0, len(candidates)  # none was asked already; all are enough
+    # Binary search for the shortest prefix: none was tried before; all are enough.
+    low, high = 0, len(candidates)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if attempt(candidates[:middle]) else (middle, high)
-    found = attempt(candidates[:high])
-    victims = on_nodes_of(candidates[:high], [found] if found else [])
-    victims = _fewest(victims, lambda some: attempt(some) is not None)
-    found = attempt(victims)
-    return PreemptionChoice(found, victims) if found else None
+        low, high = (low, middle) if find_without(candidates[:middle]) else (middle, high)
+    placement = find_without(candidates[:high])
+    stops = on_nodes_of(candidates[:high], [placement] if placement else [])
+    stops = _fewest(stops, lambda fewer: find_without(fewer) is not None)
+    placement = find_without(stops)
+    return PreemptionChoice(placement, stops) if placement else None
 
 
 def make_room_by_moving(
     job: WaitingJob,
-    ways: list[DeviceOption],
+    options: list[DeviceOption],
     ledger: Ledger,
     candidates: Sequence[PreemptibleJob],
     movers: Sequence[PreemptibleJob],
-    ways_of: OptionsOf,
+    options_of: OptionsOf,
     max_moves: int,
 ) -> tuple[PreemptionChoice, list[PreemptibleJob]] | None:
-    """As `make_room`, where also up to `most` of `movers` go elsewhere at once. The ledger then
-    holds the job; what moves finds its new place in a later pass. The second value: who moves."""
-    if not _has_enough(job, ways, ledger, candidates):
+    """As `make_room`, where up to `max_moves` of `movers` also restart elsewhere at once: the
+    choice, and the jobs that move. The ledger then holds the job; a later pass places what moved.
+    """
+    # A moved job takes as much elsewhere: only stops make more room in all.
+    if not _counts_without(ledger, candidates).has_enough(job, options):
         return None
     mark = ledger.mark()
 
-    def attempt(
-        victims: Sequence[PreemptibleJob], moved: Sequence[PreemptibleJob]
+    def place_all(
+        stops: Sequence[PreemptibleJob], moved: Sequence[PreemptibleJob]
     ) -> list[GangPlacement] | None:
+        """Placements of the job and of every moved one, or None if one of them finds none."""
         ledger.rollback(mark)
-        _release(ledger, [*victims, *moved])
-        places = [find_with_merges(job, ways, ledger)]
+        _release(ledger, [*stops, *moved])
+        places = [find_with_merges(job, options, ledger)]
         if places[0] is not None:
-            big = sorted(moved, key=lambda v: (-_size(v), v.rank, v.run.job.id))
-            places += [find_with_merges(v.run.job, ways_of(v.run.job), ledger) for v in big]
-        return None if None in places else [found for found in places if found is not None]
+            places += [
+                find_with_merges(each.run.job, options_of(each.run.job), ledger)
+                for each in _largest_first(moved)
+            ]
+        return None if None in places else [place for place in places if place is not None]
 
     moved: list[PreemptibleJob] = []
     for on_node in _by_node(ledger, candidates, movers):
-        moved += [v for v in on_node if v not in moved]
+        moved += [each for each in on_node if each not in moved]
         ledger.rollback(mark)
         _release(ledger, [*candidates, *moved])
-        if find_with_merges(job, ways, ledger) is not None:
+        if find_with_merges(job, options, ledger) is not None:
             break
     else:
         ledger.rollback(mark)
         return None
-    big_first = sorted(moved, key=lambda v: (-_size(v), v.rank, v.run.job.id))
+    moved = _largest_first(moved)
     ledger.rollback(mark)
     _release(ledger, [*candidates, *moved])
-    first = find_with_merges(job, ways, ledger)
-    kept = on_nodes_of(big_first, [first]) if first else big_first
+    first = find_with_merges(job, options, ledger)
+    needed = on_nodes_of(moved, [first]) if first else moved
 
-    def fits_without(some: Sequence[PreemptibleJob]) -> bool:
+    def fits_without(fewer: Sequence[PreemptibleJob]) -> bool:
         ledger.rollback(mark)
-        _release(ledger, [*candidates, *some])
-        return find_with_merges(job, ways, ledger) is not None
+        _release(ledger, [*candidates, *fewer])
+        return find_with_merges(job, options, ledger) is not None
 
-    kept = _fewest(kept, fits_without)
-    founds = attempt(candidates, kept) if len(kept) <= max_moves else None
-    if founds is None:
+    needed = _fewest(needed, fits_without)
+    placements = place_all(candidates, needed) if len(needed) <= max_moves else None
+    if placements is None:
         ledger.rollback(mark)
         return None
-    victims = on_nodes_of(candidates, founds)
-    victims = _fewest(victims, lambda some: attempt(some, kept) is not None)
-    founds = attempt(victims, kept)
-    return (PreemptionChoice(founds[0], victims), kept) if founds else None
+    stops = on_nodes_of(candidates, placements)
+    stops = _fewest(stops, lambda fewer: place_all(fewer, needed) is not None)
+    placements = place_all(stops, needed)
+    return (PreemptionChoice(placements[0], stops), needed) if placements else None
 
 
-def _may_fit(
-    job: WaitingJob, ways: list[DeviceOption], ledger: Ledger, candidates: Sequence[PreemptibleJob]
-) -> bool:
-    return _counts_without(ledger, candidates).may_fit(job, ways)
-
-
-def _has_enough(
-    job: WaitingJob, ways: list[DeviceOption], ledger: Ledger, candidates: Sequence[PreemptibleJob]
-) -> bool:
-    """What moves takes as much elsewhere: only who stops makes more room in all."""
-    return _counts_without(ledger, candidates).has_enough(job, ways)
-
-
-def _counts_without(ledger: Ledger, victims: Sequence[PreemptibleJob]) -> FreeGpuCounts:
+def _counts_without(ledger: Ledger, stops: Sequence[PreemptibleJob]) -> FreeGpuCounts:
     counts = FreeGpuCounts(ledger)
-    for victim in victims:
-        counts.release(victim.run.replicas)
+    for each in stops:
+        counts.release(each.run.replicas)
     return counts
 
 
 def _fewest(
-    victims: list[PreemptibleJob], enough: Callable[[list[PreemptibleJob]], bool]
+    jobs: list[PreemptibleJob], is_enough: Callable[[list[PreemptibleJob]], bool]
 ) -> list[PreemptibleJob]:
-    """Without those that need not go, asked from the last one on."""
-    for victim in victims[::-1]:
-        others = [v for v in victims if v is not victim]
-        if enough(others):
-            victims = others
-    return victims
+    """The jobs without those that are not needed, tried from the last one on."""
+    for job in jobs[::-1]:
+        others = [other for other in jobs if other is not job]
+        if is_enough(others):
+            jobs = others
+    return jobs
 
 
 def on_nodes_of(
-    victims: Sequence[PreemptibleJob], founds: Sequence[GangPlacement]
+    jobs: Sequence[PreemptibleJob], placements: Sequence[GangPlacement]
 ) -> list[PreemptibleJob]:
-    """Those on nodes where something was found; the others are in nobody's way."""
-    nodes = {replica.node for found in founds for replica in found.replicas}
-    return [v for v in victims if any(r.node in nodes for r in v.run.replicas)]
+    """The jobs that run on a node of these placements."""
+    nodes = {replica.node for placement in placements for replica in placement.replicas}
+    return [job for job in jobs if any(r.node in nodes for r in job.run.replicas)]
 
 
 def _by_node(
     ledger: Ledger, candidates: Sequence[PreemptibleJob], movers: Sequence[PreemptibleJob]
 ) -> list[list[PreemptibleJob]]:
-    """The movers node by node, first where the least has to be moved."""
+    """The movers by node; first the nodes with the most empty GPUs once the candidates are gone."""
     mark = ledger.mark()
     _release(ledger, candidates)
-    empty = {key: sum(g.is_empty for g in node.gpus) for key, node in ledger.nodes.items()}
+    empty = {key: sum(gpu.is_empty for gpu in node.gpus) for key, node in ledger.nodes.items()}
     ledger.rollback(mark)
     nodes: dict[str, list[PreemptibleJob]] = {}
-    for victim in movers:
-        for key in dict.fromkeys(replica.node for replica in victim.run.replicas):
-            nodes.setdefault(key, []).append(victim)
+    for mover in movers:
+        for key in dict.fromkeys(replica.node for replica in mover.run.replicas):
+            nodes.setdefault(key, []).append(mover)
     order = sorted(nodes, key=lambda n: (-empty.get(n, 0), ledger.nodes[n].view.name, n))
     return [nodes[key] for key in order if key in ledger.nodes]
 
 
-def _size(victim: PreemptibleJob) -> int:
-    return sum(d.units for replica in victim.run.replicas for d in replica.devices)
+def _largest_first(jobs: Sequence[PreemptibleJob]) -> list[PreemptibleJob]:
+    return sorted(jobs, key=lambda j: (-_units(j), j.rank, j.run.job.id))
 
 
-def _release(ledger: Ledger, victims: Sequence[PreemptibleJob]) -> None:
-    for victim in victims:
-        ledger.release(victim.run.job, victim.run.replicas)
+def _units(job: PreemptibleJob) -> int:
+    return sum(d.units for replica in job.run.replicas for d in replica.devices)
+
+
+def _release(ledger: Ledger, jobs: Sequence[PreemptibleJob]) -> None:
+    for job in jobs:
+        ledger.release(job.run.job, job.run.replicas)

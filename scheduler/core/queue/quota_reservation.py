@@ -1,5 +1,8 @@
-"""Quota that is kept for who was overtaken too often: else the small jobs of its project would take
-each GPU of the quota as it comes free, and a wide one would never find enough of it."""
+"""Quota reserved for jobs that reached the bypass limit.
+
+Without it, small jobs of the same project would take each GPU of the quota as it comes free, and a
+wide job would never find enough of it.
+"""
 
 from collections.abc import Iterable
 
@@ -11,46 +14,46 @@ from scheduler.core.quota.accounts import AccountKey, QuotaAccounts
 
 
 class QuotaReservations:
-    """Of one pass. Only quota that the job may have without borrowing is kept: of what others lend
-    nothing is promised."""
+    """The quota reserved in one pass: only what a job may have without borrowing. Quota that other
+    projects lend is never reserved."""
 
     def __init__(self, accounts: QuotaAccounts) -> None:
         self._accounts = accounts
-        self._for: dict[AccountKey, str] = {}
+        self._job_by_account: dict[AccountKey, str] = {}
 
-    def reserve(self, job: WaitingJob, ways: Iterable[DeviceOption]) -> None:
-        """Nobody later in this pass takes of the accounts that the job is short of."""
-        for want in ways:
+    def reserve(self, job: WaitingJob, options: Iterable[DeviceOption]) -> None:
+        """Keep later jobs of this pass off the accounts that `job` is short of."""
+        for option in options:
             short = self._accounts.short_accounts(
-                job, want.replica_units * job.replicas, want.board
+                job, option.replica_units * job.replicas, option.board
             )
             for key in short:
-                self._for.setdefault(key, job.id)
+                self._job_by_account.setdefault(key, job.id)
 
     def job_ids(self) -> set[str]:
-        """For whom something is kept."""
-        return set(self._for.values())
+        """Ids of the jobs that have quota reserved."""
+        return set(self._job_by_account.values())
 
     def allowed_options(
-        self, job: WaitingJob, ways: list[DeviceOption]
+        self, job: WaitingJob, options: list[DeviceOption]
     ) -> tuple[list[DeviceOption], str]:
-        """The ways that take of nothing that is kept, and for whom the first other one is kept."""
-        if not self._for:
-            return ways, ""
-        found, ahead = [], ""
-        for want in ways:
-            keys = self._accounts.charged_accounts(job.project, job.user, want.board)
-            others = [self._for[key] for key in keys if key in self._for]
+        """The options that touch no reserved account, and the id of the job that the first excluded
+        option is reserved for ("" if none is excluded)."""
+        if not self._job_by_account:
+            return options, ""
+        allowed, ahead = [], ""
+        for option in options:
+            keys = self._accounts.charged_accounts(job.project, job.user, option.board)
+            others = [self._job_by_account[key] for key in keys if key in self._job_by_account]
             if others:
                 ahead = ahead or others[0]
             else:
-                found.append(want)
-        return found, ahead
+                allowed.append(option)
+        return allowed, ahead
 
 
 def quota_reserved_reason(ahead: str) -> Reason:
-    """Why a job waits whose quota is kept."""
-    said, helps = make_message("reservation.quota", job=f"J-{ahead}"), "unblocks.quota_kept"
-    return Reason(
-        ReasonCode.RESERVATION, said, {"job": ahead}, make_message(helps, job=f"J-{ahead}")
-    )
+    """Why a job waits if the quota it needs is reserved for the job `ahead`."""
+    message = make_message("reservation.quota", job=f"J-{ahead}")
+    unblocks = make_message("unblocks.quota_kept", job=f"J-{ahead}")
+    return Reason(ReasonCode.RESERVATION, message, {"job": ahead}, unblocks)

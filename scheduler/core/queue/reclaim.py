@@ -1,7 +1,8 @@
-"""Lenders before borrowers: whose turn it is, and who stops when a project wants its quota back.
+"""Quota between projects: lenders come before borrowers, and may stop them to get quota back.
 
-Who uses its own quota stands before those of its band who would borrow, as else a borrower could
-take again what was just taken back. See `quota.reclaim` for who stops.
+A job within its project's own quota comes before the jobs of its band that would have to borrow;
+otherwise a borrower could take again what was just reclaimed. `quota.reclaim` says which borrowers
+stop.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,24 +22,25 @@ from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import reclaim_candidates, smallest_victim_set
 
 QueueTurn = tuple[WaitingJob, Rank]
-# Where a borrower stands does not matter: whoever lent to it comes before it.
+# A borrower's own rank does not matter: every lender comes before it.
 LAST_RANK: Rank = (len(Priority), 1, inf)
 
 
 class QuotaReclaim:
-    """Of one pass. `can_stop`: whether work may be stopped for who lent to it."""
+    """Order of lenders and borrowers, and reclaim, in one pass."""
 
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy, ledger: Ledger) -> None:
         self._ledger = ledger
         self._nodes = snapshot.nodes
-        self._left = {run.job.id: run for run in snapshot.running}
-        self._some = any(quota.borrow_units for quota in snapshot.quotas)
-        self.can_reclaim = self._some and policy.preemption is not PreemptionMode.OFF
+        self._stoppable = {run.job.id: run for run in snapshot.running}
+        self._has_borrowing = any(quota.borrow_units for quota in snapshot.quotas)
+        self.can_reclaim = self._has_borrowing and policy.preemption is not PreemptionMode.OFF
+        """Whether borrowers may be stopped at all."""
 
-    def lenders_first(self, turns: Iterable[QueueTurn], ways: OptionsOf) -> Iterator[QueueTurn]:
-        """The turns, where those who would borrow come last in their band, in the same order. Who
-        was overtaken too often keeps its turn."""
-        if not self._some:
+    def lenders_first(self, turns: Iterable[QueueTurn], options: OptionsOf) -> Iterator[QueueTurn]:
+        """The turns, with jobs that would borrow last in their band, otherwise in the same order. A
+        job at the bypass limit keeps its turn."""
+        if not self._has_borrowing:
             yield from turns
             return
         later: list[QueueTurn] = []
@@ -46,59 +48,59 @@ class QuotaReclaim:
             if later and later[0][1][0] != rank[0]:
                 yield from later
                 later = []
-            if rank[1] and self._would_borrow(job, ways(job)):
+            if rank[1] and self._has_to_borrow(job, options(job)):
                 later.append((job, rank))
             else:
                 yield job, rank
         yield from later
 
     def make_room(
-        self, job: WaitingJob, ways: list[DeviceOption], stopping: Sequence[PreemptibleJob]
+        self, job: WaitingJob, options: list[DeviceOption], stopping: Sequence[PreemptibleJob]
     ) -> PreemptionChoice | None:
-        """Places for a job within its project's nominal quota, where borrowers go; the ledger then
-        holds the job there without them. None: the ledger is as it was."""
+        """A placement for a job within its project's nominal quota if borrowers stop; the ledger
+        then holds it without them. None: the ledger is as it was."""
         if not self.can_reclaim:
             return None
-        ledger, left = self._ledger, self._left.values()
+        ledger, runs = self._ledger, self._stoppable.values()
         boards = ledger.cached("boards", lambda: board_of_gpus(self._nodes), for_whole_pass=True)
-        for want in ways:
-            units = want.replica_units * job.replicas
-            asked = reclaim_candidates(left, ledger.accounts, job, units, want.board, boards)
-            if room := self._of(job, want, asked, stopping):
-                return room
+        for option in options:
+            units = option.replica_units * job.replicas
+            borrowers = reclaim_candidates(runs, ledger.accounts, job, units, option.board, boards)
+            if choice := self._choose(job, option, borrowers, stopping):
+                return choice
         return None
 
-    def _of(
+    def _choose(
         self,
         job: WaitingJob,
-        want: DeviceOption,
-        asked: Sequence[RunningJob],
+        option: DeviceOption,
+        borrowers: Sequence[RunningJob],
         stopping: Sequence[PreemptibleJob],
     ) -> PreemptionChoice | None:
         ledger = self._ledger
         mark = ledger.mark()
 
-        def without(runs: Sequence[RunningJob]) -> GangPlacement | None:
+        def find_without(runs: Sequence[RunningJob]) -> GangPlacement | None:
             ledger.rollback(mark)
-            for run in (*(victim.run for victim in stopping), *runs):
+            for run in (*(each.run for each in stopping), *runs):
                 ledger.release(run.job, run.replicas)
-            return find_with_merges(job, [want], ledger)
+            return find_with_merges(job, [option], ledger)
 
-        chosen = smallest_victim_set(asked, lambda runs: without(runs) is not None)
-        found = without(chosen) if chosen else None
-        if found is None:
+        chosen = smallest_victim_set(borrowers, lambda runs: find_without(runs) is not None)
+        placement = find_without(chosen) if chosen else None
+        if placement is None:
             ledger.rollback(mark)
             return None
-        stop = [PreemptibleJob(run, LAST_RANK, PreemptionCause.RECLAIM) for run in chosen]
-        return PreemptionChoice(found, [*on_nodes_of(stopping, [found]), *stop])
+        stops = [PreemptibleJob(run, LAST_RANK, PreemptionCause.RECLAIM) for run in chosen]
+        return PreemptionChoice(placement, [*on_nodes_of(stopping, [placement]), *stops])
 
-    def mark_stopping(self, stopped: Iterable[PreemptibleJob]) -> None:
-        """They stop already, for somebody."""
-        for victim in stopped:
-            self._left.pop(victim.run.job.id, None)
+    def mark_stopping(self, stops: Iterable[PreemptibleJob]) -> None:
+        """These jobs stop already; no other job may choose them."""
+        for each in stops:
+            self._stoppable.pop(each.run.job.id, None)
 
-    def _would_borrow(self, job: WaitingJob, ways: list[DeviceOption]) -> bool:
-        """Whether its project's quota is too small for every way."""
+    def _has_to_borrow(self, job: WaitingJob, options: list[DeviceOption]) -> bool:
+        """Whether the project's own quota is too small for every option."""
         accounts = self._ledger.accounts
-        sizes = ((want.replica_units * job.replicas, want.board) for want in ways)
+        sizes = ((option.replica_units * job.replicas, option.board) for option in options)
         return all(accounts.has_to_borrow(job.project, *size) for size in sizes)

@@ -1,4 +1,4 @@
-"""What a waiting job asks for, worked out once for all jobs that ask for the same."""
+"""The requirements of a waiting job, worked out once for all jobs that request the same."""
 
 from dataclasses import dataclass, replace
 
@@ -10,57 +10,59 @@ from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.placement.feasibility import ClusterCapacity
 
-# Asks of jobs that left the queue are forgotten when so many have.
+# The table forgets jobs that left the queue once this many have.
 FORGET_AFTER = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """`ways`: what could serve it, the cheapest first. `gpus`: of the cheapest, all replicas
-    together. `alike`: jobs with the same find the same places. `boards`: of all ways."""
-
     options: list[DeviceOption]
+    """Devices that could serve a replica, cheapest first."""
     gpus: float
+    """GPUs of the cheapest option, all replicas together."""
     equivalence_key: tuple[object, ...]
+    """Jobs with equal keys find the same places."""
     boards: frozenset[str] = frozenset()
+    """Board keys of all options."""
 
 
 class RequirementsTable:
-    """The asks of one pass."""
+    """Requirements by job, kept from pass to pass over the same hardware."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._capacity = ClusterCapacity(snapshot)
-        self._known: dict[object, Requirements] = {}
+        self._by_request: dict[object, Requirements] = {}
         self._by_job: dict[str, tuple[WaitingJob, Requirements]] = {}
-        self._never: dict[object, Reason | None] = {}
-        self._unpaid: dict[object, Reason | None] = {}
+        self._infeasible: dict[object, Reason | None] = {}
+        self._over_quota: dict[object, Reason | None] = {}
 
     def follow(self, snapshot: ClusterSnapshot) -> None:
-        """Go on with a snapshot of the same hardware."""
+        """Continue with a snapshot of the same hardware."""
         self._capacity.quotas = snapshot.quotas
-        self._unpaid.clear()
+        self._over_quota.clear()
         if len(self._by_job) > 2 * len(snapshot.jobs) + FORGET_AFTER:
             self._by_job.clear()
 
     def of(self, job: WaitingJob) -> Requirements:
-        seen, ask = self._by_job.get(job.id, (None, None))
-        if seen is not job or ask is None:
-            ask = self._of(job)
-            self._by_job[job.id] = (job, ask)
-        return ask
+        cached, requirements = self._by_job.get(job.id, (None, None))
+        if cached is not job or requirements is None:
+            requirements = self._of(job)
+            self._by_job[job.id] = (job, requirements)
+        return requirements
 
     def _of(self, job: WaitingJob) -> Requirements:
         key = (
             *(job.device, job.replicas, job.cpu_milli, job.memory_mib, job.topology),
             *(job.processes, job.needs, job.tolerates, job.disk_mib),
         )
-        ask = self._known.get(key)
-        if ask is None:
-            ask = self._known[key] = self._make(job)
-        if any(want.kind is SliceKind.MPS for want in ask.options):
-            # Who may share with whom depends on the project.
-            return replace(ask, equivalence_key=(*ask.equivalence_key, job.project))
-        return ask
+        requirements = self._by_request.get(key)
+        if requirements is None:
+            requirements = self._by_request[key] = self._make(job)
+        if any(option.kind is SliceKind.MPS for option in requirements.options):
+            # Shares of a GPU belong to one project.
+            equivalence_key = (*requirements.equivalence_key, job.project)
+            return replace(requirements, equivalence_key=equivalence_key)
+        return requirements
 
     def gpus(self, job: WaitingJob) -> float:
         return self.of(job).gpus
@@ -68,25 +70,27 @@ class RequirementsTable:
     def options(self, job: WaitingJob) -> list[DeviceOption]:
         return self.of(job).options
 
-    def impossible_reason(self, job: WaitingJob, ask: Requirements) -> Reason | None:
-        """Why nothing here could ever serve the job, or its owner's quota never pay for it."""
-        what = ask.equivalence_key[0]
-        if what not in self._never:
-            reason = self._capacity.device_reason(job) or (None if ask.options else _NO_NODES)
-            self._never[what] = reason
-        if reason := self._never[what]:
+    def impossible_reason(self, job: WaitingJob, requirements: Requirements) -> Reason | None:
+        """Why the job can never start: no device here could serve it, or its quota is too small.
+        None: it can."""
+        request = requirements.equivalence_key[0]
+        if request not in self._infeasible:
+            reason = self._capacity.device_reason(job)
+            self._infeasible[request] = reason or (None if requirements.options else _NO_NODES)
+        if reason := self._infeasible[request]:
             return reason
         if not self._capacity.quotas:
             return None
-        key = (*ask.equivalence_key, job.project, job.user)
-        if key not in self._unpaid:
-            self._unpaid[key] = self._capacity.quota_reason(job)
-        return self._unpaid[key]
+        key = (*requirements.equivalence_key, job.project, job.user)
+        if key not in self._over_quota:
+            self._over_quota[key] = self._capacity.quota_reason(job)
+        return self._over_quota[key]
 
     def _make(self, job: WaitingJob) -> Requirements:
-        ways = device_options(job.device, self._capacity.boards)
-        gpus = ways[0].replica_units * job.replicas / UNITS_PER_GPU if ways else 0.0
-        return Requirements(ways, gpus, (len(self._known),), frozenset(want.board for want in ways))
+        options = device_options(job.device, self._capacity.boards)
+        gpus = options[0].replica_units * job.replicas / UNITS_PER_GPU if options else 0.0
+        boards = frozenset(option.board for option in options)
+        return Requirements(options, gpus, (len(self._by_request),), boards)
 
 
 _NO_NODES = Reason(

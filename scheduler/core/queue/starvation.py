@@ -1,7 +1,8 @@
-"""Who was overtaken: a job of no higher priority that arrived later started before it.
+"""Counts bypasses: a job that arrived later, of no higher priority, started first.
 
-What overtakes a job got a board that could have served it; or, where the job waits for quota, is
-work of its project. Only the first start of a job counts: what goes on after a stop is no new one.
+The later job has to start on a board that could have served the waiting one; or, if that job waits
+for quota, belong to its project. Only the first start of a job counts: a job that continues after a
+stop bypasses nobody.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,22 +12,22 @@ from heapq import nsmallest
 from scheduler.core.model.snapshot import PRIORITY_RANK, WaitingJob
 from scheduler.core.queue.order import job_sort_key
 
-# In a band so many are counted in a pass, the oldest; the next ones when these have their due.
+# Per band and pass, only the oldest jobs are counted; the next ones follow when these have started.
 MAX_COUNTED = 100
 
 Arrival = tuple[int, int, str]
 
 
 @dataclass(slots=True)
-class _Late:
-    """The latest arrival that started, by what it got, in one band or a lower one."""
+class _LatestStarts:
+    """The latest arrival that started in this band or a lower one."""
 
     by_board: dict[str, Arrival]
     by_project: dict[str, Arrival]
 
 
 class BypassCounter:
-    """Of one pass: who waited for something that others got."""
+    """The jobs that waited, and those that started, in one pass."""
 
     def __init__(self, bypass_limit: int) -> None:
         self._limit = bypass_limit
@@ -35,11 +36,10 @@ class BypassCounter:
         self._started: list[tuple[WaitingJob, str]] = []
 
     def waits_for_devices(self, job: WaitingJob, boards: Collection[str]) -> None:
-        """It finds no place on any of these boards."""
+        """The job finds no place on any of these boards."""
         self._waiting[job.id] = (job, boards)
 
     def waits_for_quota(self, job: WaitingJob) -> None:
-        """It waits for quota."""
         self._short[job.id] = job
 
     def started(self, job: WaitingJob, board: str) -> None:
@@ -47,36 +47,37 @@ class BypassCounter:
             self._started.append((job, board))
 
     def bypassed(self) -> tuple[str, ...]:
-        """The ids of those that were overtaken, once each, the oldest first; without those that
-        were so often enough."""
+        """Ids of the jobs bypassed in this pass, oldest first, except those already at
+        `bypass_limit`."""
         if not self._started:
             return ()
-        late = {rank: self._late(rank) for rank in PRIORITY_RANK.values()}
-        found: dict[int, list[tuple[Arrival, str]]] = {rank: [] for rank in late}
+        latest = {rank: self._latest_starts(rank) for rank in PRIORITY_RANK.values()}
+        by_rank: dict[int, list[tuple[Arrival, str]]] = {rank: [] for rank in latest}
         for job, boards in self._waiting.values():
             rank = PRIORITY_RANK[job.priority]
-            self._count(job, (late[rank].by_board.get(b) for b in boards), found[rank])
+            starts = (latest[rank].by_board.get(board) for board in boards)
+            self._count(job, starts, by_rank[rank])
         for job in self._short.values():
             rank = PRIORITY_RANK[job.priority]
-            self._count(job, [late[rank].by_project.get(job.project)], found[rank])
-        oldest = [pair for each in found.values() for pair in nsmallest(MAX_COUNTED, each)]
+            self._count(job, [latest[rank].by_project.get(job.project)], by_rank[rank])
+        oldest = [pair for each in by_rank.values() for pair in nsmallest(MAX_COUNTED, each)]
         return tuple(key for _, key in sorted(oldest))
 
     def _count(
-        self, job: WaitingJob, late: Iterable[Arrival | None], found: list[tuple[Arrival, str]]
+        self, job: WaitingJob, starts: Iterable[Arrival | None], bypassed: list[tuple[Arrival, str]]
     ) -> None:
         own = _arrival(job)
-        if job.bypassed < self._limit and any(other and other > own for other in late):
-            found.append((own, job.id))
+        if job.bypassed < self._limit and any(other and other > own for other in starts):
+            bypassed.append((own, job.id))
 
-    def _late(self, rank: int) -> _Late:
-        late = _Late({}, {})
+    def _latest_starts(self, rank: int) -> _LatestStarts:
+        latest = _LatestStarts({}, {})
         for job, board in self._started:
             if PRIORITY_RANK[job.priority] >= rank:
                 arrival = _arrival(job)
-                for latest, key in ((late.by_board, board), (late.by_project, job.project)):
-                    latest[key] = max(arrival, latest.get(key, arrival))
-        return late
+                for table, key in ((latest.by_board, board), (latest.by_project, job.project)):
+                    table[key] = max(arrival, table.get(key, arrival))
+        return latest
 
 
 def _arrival(job: WaitingJob) -> Arrival:

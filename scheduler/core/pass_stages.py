@@ -1,0 +1,327 @@
+"""The stages that a waiting job goes through when its turn comes.
+
+    ADMISSION   not due → impossible → over quota → quota reserved for another job
+    DEVICES     place → reserved for another job → make room → explain
+
+A stage returns None to go on with the next one. It ends the turn with the reason why the job stays
+in the queue, or with STARTED.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Final, Literal
+
+from scheduler.core.devices.options import DeviceOption
+from scheduler.core.explain.reasons import explain, repartition_reason
+from scheduler.core.model.decisions import JobPlacement, Merge, Preemption, PreemptionCause
+from scheduler.core.model.policy import BackfillMode
+from scheduler.core.model.reasons import Reason, ReasonCode
+from scheduler.core.model.snapshot import WaitingJob
+from scheduler.core.pass_state import PassState, Turn
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.legality import quota_reason
+from scheduler.core.placement.search import GangPlacement, find_placement
+from scheduler.core.queue.eligibility import not_due
+from scheduler.core.queue.messages import (
+    BEHIND_OTHERS,
+    placement_message,
+    waits_for_reservation,
+    waits_for_stops,
+)
+from scheduler.core.queue.preemption import (
+    PreemptionChoice,
+    enough_by_gpu_count,
+    make_room,
+    make_room_by_moving,
+)
+from scheduler.core.queue.quota_reservation import quota_reserved_reason
+from scheduler.core.queue.reservation import reserve_placement, without_reserved
+from scheduler.core.queue.running import PreemptibleJob
+
+
+class _End(Enum):
+    STARTED = "started"
+
+
+STARTED: Final = _End.STARTED
+StageResult = Reason | Literal[_End.STARTED] | None
+Stage = Callable[[PassState, Turn], StageResult]
+
+
+def take_turn(state: PassState, turn: Turn) -> Reason | None:
+    """Place the job, or the reason why it stays in the queue."""
+    result = _first_result(ADMISSION, state, turn) or _devices(state, turn)
+    if result is STARTED:
+        return None
+    return result
+
+
+def _first_result(stages: Sequence[Stage], state: PassState, turn: Turn) -> StageResult:
+    for stage in stages:
+        result = stage(state, turn)
+        if result is not None:
+            return result
+    return None
+
+
+# Admission: whether the job takes part in this pass, and with which options.
+
+
+def skip_not_due(state: PassState, turn: Turn) -> StageResult:
+    return not_due(turn.job, state.snapshot.now)
+
+
+def refuse_impossible(state: PassState, turn: Turn) -> StageResult:
+    return state.requirements.impossible_reason(turn.job, turn.requirements)
+
+
+def check_quota(state: PassState, turn: Turn) -> StageResult:
+    """Keep the options that the owners' quotas and budgets still pay for."""
+    if not state.has_limits:
+        return None
+    options = turn.requirements.options
+    turn.options = [o for o in options if quota_shortage(state, turn.job, o) is None]
+    if turn.options:
+        return None
+    state.bypasses.waits_for_quota(turn.job)
+    if turn.is_overdue:
+        state.quota_reservations.reserve(turn.job, options)
+    return quota_shortage(state, turn.job, options[0])
+
+
+def respect_reserved_quota(state: PassState, turn: Turn) -> StageResult:
+    """Keep the options whose quota is not reserved for a job that was bypassed too often."""
+    turn.options, ahead = state.quota_reservations.allowed_options(turn.job, turn.options)
+    if turn.options:
+        return None
+    state.bypasses.waits_for_quota(turn.job)
+    return quota_reserved_reason(ahead)
+
+
+ADMISSION: tuple[Stage, ...] = (
+    skip_not_due,
+    refuse_impossible,
+    check_quota,
+    respect_reserved_quota,
+)
+
+
+def quota_shortage(state: PassState, job: WaitingJob, option: DeviceOption) -> Reason | None:
+    if not state.has_limits:
+        return None
+    return quota_reason(job, option.replica_units * job.replicas, state.ledger, option.board)
+
+
+# Devices: where the job runs.
+
+
+def _devices(state: PassState, turn: Turn) -> StageResult:
+    """The device stages, with what the pass has to remember about a job that stays behind."""
+    job = turn.job
+    if state.blocked and state.policy.backfill is BackfillMode.NONE:
+        state.blocked.append(job.id)
+        result: StageResult = BEHIND_OTHERS
+    else:
+        result = _devices_or_failure(state, turn)
+        if result is not STARTED and job.id not in state.allocated:
+            _block(state, turn)
+    if result is not STARTED:
+        state.bypasses.waits_for_devices(job, turn.requirements.boards)
+    return result
+
+
+def _devices_or_failure(state: PassState, turn: Turn) -> StageResult:
+    """The device stages; or the reason, if an equal request has found no place already."""
+    key: tuple[object, ...] = turn.requirements.equivalence_key
+    if len(turn.options) < len(turn.requirements.options):
+        # With fewer options it finds other places.
+        key = (*key, *turn.options)
+    if state.reclaim.can_reclaim:
+        # Reclaim depends on the project.
+        key = (*key, turn.job.project)
+    if reason := state.failures.get(key):
+        return reason
+    state.begin_devices(turn)
+    # A job that ends before a reservation begins may find a place where a longer one did not.
+    overlap_key = (*key, len(turn.overlapping))
+    if reason := state.failures.get(overlap_key):
+        return reason
+    result = _first_result(DEVICES, state, turn)
+    if isinstance(result, Reason):
+        if result.code is ReasonCode.RESERVATION:
+            state.failures[overlap_key] = result
+        elif turn.job.id not in state.allocated:
+            state.failures[key] = result
+    return result
+
+
+def place(state: PassState, turn: Turn) -> StageResult:
+    """Start the job, or hold a place for it until merges or stopping jobs are done."""
+    can_merge = state.policy.merge and state.ledger.has_idle
+    for merging in (False, True) if can_merge else (False,):
+        for option in turn.options:
+            placement = find_undelayed(state, turn, option, merging=merging)
+            if placement is not None:
+                return _take(state, turn, placement, merging=merging)
+    return None
+
+
+def respect_reservations(state: PassState, turn: Turn) -> StageResult:
+    """There was a place, but taking it would have delayed a reserved start."""
+    return waits_for_reservation(turn.conflict) if turn.conflict else None
+
+
+def stop_others(state: PassState, turn: Turn) -> StageResult:
+    """Hold a place that running jobs give up for this one, or are giving up already."""
+    job, mark = turn.job, state.ledger.mark()
+    choice, moved = _choose_stops(state, turn)
+    if choice is None:
+        return None
+    leaving = [*choice.stops, *moved]
+    released = [a for each in leaving if (a := state.allocated.get(each.run.job.id))]
+    if state.reservations.admit(turn.starting, choice.placement, released) is not None:
+        state.ledger.rollback(mark)
+        return None
+    for each in leaving:
+        state.allocated.pop(each.run.job.id, None)
+    state.candidates.mark_stopping(leaving)
+    state.stopping.add(leaving)
+    state.reclaim.mark_stopping(leaving)
+    _occupy(state, turn, choice.placement)
+    _merge(state, job, choice.placement)
+    state.preemptions += [
+        Preemption(each.run.job.id, job.id, each.cause)
+        for each in choice.stops
+        if not each.run.stopping
+    ]
+    state.preemptions += [
+        Preemption(each.run.job.id, job.id, PreemptionCause.MOVE) for each in moved
+    ]
+    return waits_for_stops(leaving)
+
+
+def explain_shortage(state: PassState, turn: Turn) -> StageResult:
+    return explain(turn.job, turn.options[0], state.ledger, _can_place)
+
+
+DEVICES: tuple[Stage, ...] = (place, respect_reservations, stop_others, explain_shortage)
+
+
+def find_undelayed(
+    state: PassState, turn: Turn, option: DeviceOption, *, merging: bool
+) -> GangPlacement | None:
+    """A placement, held on the ledger, that delays no reservation. If there is none, `conflict` of
+    the turn is the first reservation in the way, if any was."""
+    job, mark = turn.job, state.ledger.mark()
+    placement = state.stopping.find_placement(job, option, merging=merging)
+    if placement is None or not turn.overlapping:
+        return placement
+    conflict = state.reservations.admit(turn.starting, placement)
+    if conflict is None:
+        return placement
+    state.ledger.rollback(mark)
+    with without_reserved(state.ledger, turn.overlapping):
+        placement = find_placement(job, option, state.ledger, merging=merging)
+    if placement is None or state.reservations.admit(turn.starting, placement) is not None:
+        turn.conflict = turn.conflict or conflict
+        return None
+    reserve_placement(state.ledger, job, placement)
+    return placement
+
+
+def _take(state: PassState, turn: Turn, placement: GangPlacement, *, merging: bool) -> StageResult:
+    job = turn.job
+    _occupy(state, turn, placement)
+    if blocking := state.stopping.blocking(placement):
+        _merge(state, job, placement)
+        return waits_for_stops(blocking)
+    if merging:
+        # Idle slices are deleted first, for this job or one before it; the ledger keeps the place.
+        _merge(state, job, placement)
+        return repartition_reason()
+    replicas = tuple(placement.replicas)
+    state.placements.append(JobPlacement(job.id, replicas, placement_message(placement)))
+    device = replicas[0].devices[0]
+    state.bypasses.started(job, state.ledger.gpus[device.gpu].board.key)
+    return STARTED
+
+
+def _occupy(state: PassState, turn: Turn, placement: GangPlacement) -> None:
+    job, replicas = turn.job, tuple(placement.replicas)
+    state.allocated[job.id] = replace(turn.starting, replicas=replicas)
+    units = sum(device.units for replica in replicas for device in replica.devices)
+    host = (job.replicas * job.cpu_milli, job.replicas * job.memory_mib)
+    seconds = max(0, job.time_limit_seconds - job.attained_seconds)
+    state.shares.charge(job.project, job.user, units, *host, seconds)
+
+
+def _choose_stops(
+    state: PassState, turn: Turn
+) -> tuple[PreemptionChoice | None, list[PreemptibleJob]]:
+    """Whom to stop, and whom to move. The cheapest way first: reclaim lent quota, then stop as many
+    as give the GPUs in number and move others together, then stop more, then move on top."""
+    job, options = turn.job, turn.options
+    if choice := _reclaim(state, turn):
+        return choice, []
+    candidates = [*state.candidates.stopping, *state.candidates.for_job(job, turn.rank)]
+    if state.policy.moves:
+        enough = enough_by_gpu_count(job, options, state.ledger, candidates)
+        choice, moved = _stop_or_move(state, turn, enough)
+        if choice is not None:
+            return choice, moved
+    if choice := make_room(job, options, state.ledger, candidates):
+        return choice, []
+    return _stop_or_move(state, turn, candidates) if state.policy.moves else (None, [])
+
+
+def _reclaim(state: PassState, turn: Turn) -> PreemptionChoice | None:
+    """Lent quota comes back from borrowers, unless jobs that stop already leave enough."""
+    if not state.reclaim.can_reclaim:
+        return None
+    stopping = state.candidates.stopping
+    if choice := make_room(turn.job, turn.options, state.ledger, stopping):
+        return choice
+    return state.reclaim.make_room(turn.job, turn.options, stopping)
+
+
+def _stop_or_move(
+    state: PassState, turn: Turn, stops: Sequence[PreemptibleJob]
+) -> tuple[PreemptionChoice | None, list[PreemptibleJob]]:
+    """Room if at most `stops` stop; if that leaves no place, smaller jobs also move."""
+    job, options = turn.job, turn.options
+    if choice := make_room(job, options, state.ledger, stops):
+        return choice, []
+    movers = state.candidates.movers(job, state.requirements.gpus, stops)
+    if not movers:
+        return None, []
+    found = make_room_by_moving(
+        *(job, options, state.ledger, stops, movers),
+        options_of=state.requirements.options,
+        max_moves=state.policy.moves,
+    )
+    return found or (None, [])
+
+
+def _block(state: PassState, turn: Turn) -> None:
+    """The job stays behind. The first blocked jobs and overdue ones get a reservation."""
+    job = turn.job
+    state.blocked.append(job.id)
+    if len(state.reservations.entries) < state.max_reservations(turn):
+        seconds = max(1, job.time_limit_seconds - job.attained_seconds)
+        state.reservations.reserve(job, turn.rank, turn.options, seconds)
+
+
+def _merge(state: PassState, job: WaitingJob, placement: GangPlacement) -> None:
+    """Ask to delete the idle slices that are ready; others are being made or deleted already."""
+    if not placement.merges:
+        return
+    views = {s.id: s for node in state.snapshot.nodes for g in node.gpus for s in g.slices}
+    for gpu, slices in sorted(placement.merges.items()):
+        ready = tuple(sorted(s for s in slices if views[s].ready))
+        if ready:
+            state.merges.append(Merge(gpu, ready, job.id))
+
+
+def _can_place(job: WaitingJob, option: DeviceOption, ledger: Ledger) -> bool:
+    return find_placement(job, option, ledger) is not None
