@@ -1,4 +1,4 @@
-"""The web process: agents' calls beside Django, one listener for bells, a quick shutdown."""
+"""The web process: Django, the agents' endpoint, one listener for bells, and a quick shutdown."""
 
 import os
 import signal
@@ -41,14 +41,15 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 @contextmanager
 def _drained_by_signals(ear: Listener) -> Iterator[None]:
-    """Answer held calls when the signal comes.
+    """End long polls and streams as soon as the signal arrives.
 
-    Servers say "shutdown" only after the last open call has ended, which is what they wait for.
+    A server sends "lifespan.shutdown" only after the last open request has ended, and those would
+    stay open.
     """
     chained: dict[signal.Signals, Handler] = {}
     for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
-        # Without a handler in Python nobody shuts down in order; in another thread none can be set.
+        # A handler can be set in the main thread only, and is chained to the one of the server.
         if callable(before) and threading.current_thread() is threading.main_thread():
             signal.signal(number, _draining(ear, before))
             chained[number] = before

@@ -1,8 +1,8 @@
 """Every 5 s: makes any lost bell harmless, and lets time do what no message announces."""
 
+import logging
 from datetime import datetime, timedelta
 
-import structlog
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
@@ -16,13 +16,13 @@ from portal.jobs.lifecycle import job_rollup, job_stop, replica_lost
 from portal.jobs.models import Job, Replica, StopReason
 from portal.jobs.querysets import values_of
 from portal.live.bell import ring, ring_drive, ring_plan
-from portal.submission.admission import NEVER_SATISFIES
+from portal.submission.admission import UNSATISFYING
 from scheduler.core.model.states import (
     JobStatus,
     NodeStatus,
 )
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 NONCE_KEPT = timedelta(minutes=10)
 
@@ -34,7 +34,7 @@ def sweep() -> None:
         try:
             step(now)
         except Exception:
-            log.exception("sweep_step_failed", step=step.__name__)
+            log.exception("sweep step %s failed", step.__name__)
     ring_drive(list(Node.objects.exclude(status=NodeStatus.RETIRED).values_list("pk", flat=True)))
     ring_plan()
 
@@ -75,7 +75,7 @@ def _dependencies(now: datetime) -> None:
     """A job that is to run after one that never succeeded never starts: it ends, and so do those
     after it. One whose begin has come, or whose dependencies have, is found by the planner, which
     every sweep rings."""
-    never = values_of(NEVER_SATISFIES)
+    never = values_of(UNSATISFYING)
     while True:
         waiting = Job.objects.waiting()
         stuck = waiting.filter(after__status__in=never).order_by("pk").values_list("pk", flat=True)

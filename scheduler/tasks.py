@@ -15,7 +15,7 @@ from portal.planning.history_cache import process_history
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
 from scheduler import sweeper
-from scheduler.commit.placements import commit
+from scheduler.commit.plan import commit
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.plan import plan as decide
 from scheduler.driver import drive as drive_node

@@ -31,7 +31,9 @@ class NodeForm(forms.ModelForm):
     taint_words = forms.CharField(
         label="Taints", required=False, help_text="Only jobs that tolerate every taint run here."
     )
-    taint_reason_text = forms.CharField(label="Reason for the taints", required=False, max_length=200)
+    taint_reason_text = forms.CharField(
+        label="Reason for the taints", required=False, max_length=200
+    )
 
     class Meta:
         model = Node
@@ -102,7 +104,9 @@ class NodeAdmin(ModelAdmin):
                 node_labels_set(node=obj, labels=values["label_words"].split(), actor=actor)
             if {"taint_words", "taint_reason_text"} & set(form.changed_data):
                 taints = values["taint_words"].split()
-                node_taints_set(node=obj, taints=taints, reason=values["taint_reason_text"], actor=actor)
+                node_taints_set(
+                    node=obj, taints=taints, reason=values["taint_reason_text"], actor=actor
+                )
 
     @admin.action(description="Cordon: give no new work")
     def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:

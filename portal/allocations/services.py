@@ -1,23 +1,82 @@
-"""Allocations from bound to released. A device is free only after its container was seen gone."""
+"""Allocations: reserved for a gang, bound when its replicas run, released after they are gone.
 
+A device is free only after its node has reported that the container is gone.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from agents.contract.documents import SliceKind
+from portal.allocations.slices import share_create, slice_create
 from portal.audit.transitions import advance
 from portal.database.intervals import SECOND
 from portal.database.locks import lock_rows
 from portal.inventory.boards import quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.reports import slice_delete
-from portal.jobs.models import Allocation, DesiredState, Replica
+from portal.jobs.models import Allocation, Attempt, DesiredState, Job, Replica
 from portal.quotas.models import Quota
-from portal.quotas.services import quotas_return
-from scheduler.core.model.states import AllocationStatus, SliceStatus
+from portal.quotas.services import quotas_return, quotas_take
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
+from scheduler.core.model.states import AllocationStatus
+
+
+def gang_allocate(
+    *,
+    job: Job,
+    replicas: Iterable[ReplicaPlacement],
+    quotas: Iterable[Quota],
+    gpus: Iterable[Gpu],
+    slices: Iterable[Slice],
+    processes: int,
+    at: datetime,
+) -> Attempt:
+    """Start an attempt: its replicas, their reserved devices, and the units taken from quotas.
+
+    All rows are locked by the caller. Raises IntegrityError where a device or a quota is taken
+    meanwhile.
+    """
+    gpu_by_id = {str(gpu.pk): gpu for gpu in gpus}
+    slice_by_id = {str(row.pk): row for row in slices}
+    replicas = tuple(replicas)
+    attempt = Attempt.objects.create(job=job, number=job.attempts.count() + 1, created_at=at)
+    # A gang of one has no barrier: its node starts it as soon as it is ready.
+    desired = DesiredState.RUN if len(replicas) == 1 else DesiredState.PREPARE
+    units: dict[str, int] = defaultdict(int)
+    for replica in replicas:
+        row = Replica.objects.create(
+            attempt=attempt, rank=replica.rank, node_id=replica.node, wish=desired
+        )
+        for index, device in enumerate(replica.devices):
+            gpu = gpu_by_id[device.gpu]
+            for model in quota_model_names(gpu):
+                units[model] += device.units
+            Allocation.objects.create(
+                replica=row,
+                slice=slice_by_id.get(device.slice) or _new_slice(gpu, device, job, processes),
+                project=job.project,
+                user=job.owner,
+                units=device.units,
+                # The first device of a replica carries all of its CPU and memory.
+                cpu_milli=0 if index else job.cpu_milli,
+                memory_mib=0 if index else job.memory_mib,
+                reserved_at=at,
+            )
+    # A CHECK constraint refuses what the planner should have refused.
+    quotas_take(quotas=quotas, units_by_model=units)
+    return attempt
+
+
+def _new_slice(gpu: Gpu, device: DevicePlacement, job: Job, processes: int) -> Slice:
+    if device.kind is SliceKind.MPS:
+        return share_create(gpu=gpu, device=device, project=job.project, clients=processes)
+    return slice_create(gpu=gpu, device=device)
 
 
 def allocations_bind(*, replica: Replica, at: datetime) -> None:
@@ -74,10 +133,3 @@ def _release(pk: UUID) -> int:
         if device.kind != SliceKind.MIG:
             slice_delete(device)
         return 1
-
-
-def idle_slices(slices: list[str]) -> list[Slice]:
-    """Those of `slices` that are ready and held by nobody, locked."""
-    live = Allocation.objects.live().filter(slice=OuterRef("pk"))
-    rows = Slice.objects.filter(pk__in=slices, status=SliceStatus.READY).exclude(Exists(live))
-    return lock_rows(rows.select_related("gpu"))

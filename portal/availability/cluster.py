@@ -6,8 +6,8 @@ from django.db.models import Count, Q
 
 from agents.contract.documents import SliceKind
 from portal.inventory.models import Gpu, Node, Slice
-from portal.jobs.models import LIVE_ALLOCATION_STATUSES
-from scheduler.core.model.states import GpuHealth, NodeStatus, SliceStatus
+from portal.jobs.querysets import values_of
+from scheduler.core.model.states import ALLOCATION_LIVE, GpuHealth, NodeStatus, SliceStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def cluster_availability() -> ClusterAvailability:
     usable = Q(gpu__health=GpuHealth.OK, gpu__busy="") & ~Q(gpu__node_id__in=[*shut, *retired])
     made = Q(kind=SliceKind.MIG, status=SliceStatus.READY)
     # A slice has at most one live allocation, so those that nobody holds are the others.
-    held = Slice.objects.filter(usable, allocations__status__in=LIVE_ALLOCATION_STATUSES).aggregate(
+    held = Slice.objects.filter(usable, allocations__status__in=values_of(ALLOCATION_LIVE)).aggregate(
         gpus=Count("gpu_id", distinct=True), made=Count("pk", filter=made)
     )
     ready = Slice.objects.filter(usable, made).count() - held["made"]

@@ -9,6 +9,7 @@ from agents.contract.phrase import Phrase
 from agents.contract.units import as_gpus
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
+from portal.allocations.budgets import current_budgets
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
 from portal.database.locks import lock_rows
@@ -17,7 +18,6 @@ from portal.jobs.models import Allocation, Job
 from portal.jobs.selectors import may_cancel
 from portal.live.bell import ring, ring_drive, ring_plan
 from portal.quotas.approvals import approval_needed
-from portal.quotas.budgets import current_budgets
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request.quantities import write_seconds

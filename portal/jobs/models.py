@@ -65,7 +65,6 @@ class Job(models.Model):
     started_at = models.DateTimeField(null=True, blank=True, editable=False)
     deadline_at = models.DateTimeField(null=True, blank=True, editable=False)
     finished_at = models.DateTimeField(null=True, blank=True, editable=False)
-    idempotency_key = models.CharField(max_length=128, blank=True, default="", editable=False)
     limit_is_chosen = models.BooleanField(default=True, editable=False)
     preemptible = models.BooleanField(default=False, editable=False)
     begin_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -86,11 +85,6 @@ class Job(models.Model):
         ordering = ("-id",)
         constraints = [
             enum_check("status", JobStatus, "job_status"),
-            models.UniqueConstraint(
-                fields=("owner", "idempotency_key"),
-                condition=~Q(idempotency_key=""),
-                name="job_idempotency_once",
-            ),
         ]
         indexes = [
             models.Index(fields=("status", "queued_at"), name="job_queue"),

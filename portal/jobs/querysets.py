@@ -25,6 +25,9 @@ def values_of(statuses: Iterable[StrEnum]) -> list[str]:
     return sorted(str(status) for status in statuses)
 
 
+LIVE_ALLOCATION_STATUSES = values_of(ALLOCATION_LIVE)
+
+
 class JobQuerySet(QuerySet[Row, Row]):
     def queued(self) -> Self:
         """Those that the planner tries to place."""
@@ -60,13 +63,13 @@ class ReplicaQuerySet(QuerySet[Row, Row]):
 
     def allocated(self) -> Self:
         """Those that have at least one live allocation, each once."""
-        return self.filter(allocations__status__in=values_of(ALLOCATION_LIVE)).distinct()
+        return self.filter(allocations__status__in=LIVE_ALLOCATION_STATUSES).distinct()
 
 
 class AllocationQuerySet(QuerySet[Row, Row]):
     def live(self) -> Self:
         """Those that still keep their device from others."""
-        return self.filter(status__in=values_of(ALLOCATION_LIVE))
+        return self.filter(status__in=LIVE_ALLOCATION_STATUSES)
 
     def in_use(self) -> Self:
         """Live, and not marked for release."""

@@ -5,13 +5,13 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 
+from portal.allocations.budgets import current_budgets
 from portal.jobs.models import Job
 from portal.planning.history_cache import HistoryCache
 from portal.planning.requests import waiting_jobs_from_queryset
 from portal.planning.running import live_allocations, running_jobs
 from portal.planning.snapshot import cluster_snapshot
 from portal.planning.usage import owners
-from portal.quotas.budgets import current_budgets
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot
 

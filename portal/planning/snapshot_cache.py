@@ -11,6 +11,7 @@ kept for LARGE_KEPT_SECONDS whatever happens, and while it is read anew behind t
 """
 
 import gc
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from threading import Lock, Thread
 
-import structlog
 from django.db import Error, connections
 from django.db.models import Count, Max, Q
 from django.utils import timezone
@@ -39,7 +39,7 @@ from scheduler.core.model.snapshot import ClusterSnapshot
 from scheduler.core.placement.feasibility import ClusterCapacity
 from scheduler.core.queue_trial import QueueTrial
 
-log = structlog.get_logger()
+log = logging.getLogger(__name__)
 MAX_AGE_SECONDS, LARGE_MAX_AGE_SECONDS = 60, 10
 # GPUs, waiting and running jobs together, from which a world is large: it takes half a second.
 LARGE = 5_000
@@ -165,7 +165,7 @@ def _renew() -> None:
     try:
         _keep(_read())
     except Error as away:
-        log.warning("world_not_read", why=str(away))
+        log.warning("the snapshot was not read: %s", away)
     finally:
         connections.close_all()
         _renewing.release()

@@ -190,7 +190,7 @@ REST_KNOX = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tessera",
-    "DESCRIPTION": "Submit jobs to GPUs, MIG slices and MPS shares; watch, stop and read their results.",
+    "DESCRIPTION": "Submit jobs to GPUs, MIG slices and MPS shares; watch and stop them.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
@@ -227,7 +227,7 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# Failures and refusals to standard error, each line with the name of its request.
+# Failures and refusals to standard error, each line with the id of its request.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -243,8 +243,12 @@ LOGGING = {
         }
     },
     "root": {"handlers": ["stderr"], "level": "WARNING"},
-    # Django's own handlers mail to nobody: without this a failure is told nowhere.
-    "loggers": {"django": {"handlers": [], "level": "INFO", "propagate": True}},
+    "loggers": {
+        # Django's own handlers mail to nobody: without this, failures would be logged nowhere.
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        "portal": {"level": "INFO"},
+        "scheduler": {"level": "INFO"},
+    },
 }
 
 # Without a mail server's address, such as smtp+tls://user:password@host:587, nothing is mailed.

@@ -1,27 +1,91 @@
-"""What is asked of a request before it becomes a job, beyond whether it can ever run."""
+"""The checks of a request before it becomes a job. Submit and dry run make the same ones."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.utils import timezone
 
 from agents.contract.boards import Board
 from agents.contract.phrase import Phrase
 from agents.contract.units import UNITS_PER_GPU
-from portal.accounts.models import Membership, Project, User
+from portal.accounts.models import Membership, Project, Role, User
+from portal.catalogue.selectors import require_image_allowed
 from portal.errors import Refused
 from portal.jobs.models import Job
+from portal.planning.requests import waiting_job_from_request
+from portal.planning.snapshot import cluster_snapshot
 from portal.quotas.approvals import approval_needed
 from scheduler.core.devices.options import device_options
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.model.states import JOB_FINAL, JobStatus
+from scheduler.core.placement.feasibility import ClusterCapacity
 from scheduler.core.request import JobRequest
 
-# A job that ended like this satisfies nobody who waits for it.
-NEVER_SATISFIES = frozenset(JOB_FINAL - {JobStatus.SUCCEEDED})
+# A job that ended like this never satisfies one that is to run after it.
+UNSATISFYING = frozenset(JOB_FINAL - {JobStatus.SUCCEEDED})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCheck:
+    """What a submit would find out about a request that it does not refuse outright."""
+
+    project: Project
+    infeasible: Reason | None
+    """Why no node of this cluster could ever run it."""
+    approval: Reason | None
+    """Why an admin has to approve the job first."""
+
+
+def request_check(
+    *, user: User, request: JobRequest, capacity: ClusterCapacity | None = None
+) -> RequestCheck:
+    """Check project, image, feasibility and approval. `capacity`: of the cluster, if the caller has
+    read it already.
+
+    Raises Refused(project_unknown), and what `require_image_allowed` raises.
+    """
+    project = _project(user, request.project)
+    require_image_allowed(project, request.image)
+    now = timezone.now()
+    waiting = waiting_job_from_request(
+        request,
+        id="check",
+        project=project.slug,
+        user=user.username,
+        queued_at=int(now.timestamp()),
+    )
+    capacity = capacity or ClusterCapacity(cluster_snapshot(now=now))
+    approval = approval_needed(
+        project,
+        units=units_of(request, capacity.boards),
+        seconds=request.time_limit_seconds,
+        priority=Priority(request.priority),
+    )
+    return RequestCheck(project, capacity.infeasible_reason(waiting), approval)
+
+
+def _project(user: User, slug: str) -> Project:
+    """A project in which the user may start work. Unknown and foreign ones read the same."""
+    roles = [Role.MEMBER, Role.ADMIN]
+    own = Membership.objects.filter(user=user, role__in=roles, project__archived=False)
+    membership = own.filter(project__slug=slug).select_related("project").first()
+    if membership is None:
+        names = ", ".join(own.values_list("project__slug", flat=True)) or "none"
+        sentence = Phrase(
+            "%(slug)s is not a project you can start work in. Yours: %(names)s",
+            slug=repr(slug),
+            names=names,
+        )
+        raise Refused("project_unknown", sentence, "project", 400)
+    return membership.project
 
 
 def require_pending_room(user: User, project: Project, *, is_locking: bool = True) -> None:
-    """Raises Refused(pending_limit) where the user, or the project, has as many waiting jobs as may
-    be. The project's row is locked, so that two submits see each other; a question locks none."""
+    """Raises Refused(pending_limit) if the user or the project has as many waiting jobs as allowed.
+
+    A submit locks the project's row, so that two submits count each other; a dry run does not.
+    """
     own = Membership.objects.get(project=project, user=user).max_pending
     if not own and not project.max_pending:
         return
@@ -47,7 +111,7 @@ def _full(waiting: Phrase) -> Refused:
 
 
 def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
-    """The jobs that this one is to run after. Raises Refused(after_unknown, after_failed)."""
+    """The jobs that must succeed first. Raises Refused(after_unknown, after_failed)."""
     ids = {int(label.removeprefix("J-")): label for label in request.after}
     found = {job.pk: job for job in Job.objects.filter(project=project, pk__in=ids)}
     for pk, label in ids.items():
@@ -59,7 +123,7 @@ def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
                 project=project.slug,
             )
             raise Refused("after_unknown", sentence, "after")
-        if JobStatus(job.status) in NEVER_SATISFIES:
+        if JobStatus(job.status) in UNSATISFYING:
             sentence = Phrase(
                 "%(job)s ended as %(status)s: what runs after it would never start",
                 job=label,
@@ -69,22 +133,9 @@ def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
     return list(found.values())
 
 
-def approval(request: JobRequest, project: Project, boards: Iterable[Board]) -> Reason | None:
-    """Why an admin has to approve the job first, or None."""
-    units = units_of(request, boards)
-    priority = Priority(request.priority)
-    return approval_needed(
-        project, units=units, seconds=request.time_limit_seconds, priority=priority
-    )
-
-
 def units_of(request: JobRequest, boards: Iterable[Board]) -> int:
-    """What all its replicas hold together."""
-    return request.replicas * _units(request, boards)
-
-
-def _units(request: JobRequest, boards: Iterable[Board]) -> int:
-    """Of one replica, the cheapest way; where no node says how, as whole GPUs."""
-    ways = device_options(request.device, boards)
-    whole = UNITS_PER_GPU * max(1, request.device.gpus)
-    return min((want.replica_units for want in ways), default=whole)
+    """What all replicas together would have, served the cheapest way; counted as whole GPUs if no
+    board can serve the request."""
+    whole_gpus = UNITS_PER_GPU * max(1, request.device.gpus)
+    options = device_options(request.device, boards)
+    return request.replicas * min((o.replica_units for o in options), default=whole_gpus)

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Membership, Role, User
+from portal.allocations.budgets import current_budgets
 from portal.errors import Refused
 from portal.inventory.boards import cluster_boards
 from portal.jobs.holds import job_approve, job_refuse
@@ -23,7 +24,6 @@ from portal.planning.estimates import estimate_as_dict
 from portal.planning.requests import waiting_jobs_from_rows
 from portal.planning.snapshot import quota_views
 from portal.planning.snapshot_cache import current_snapshot
-from portal.quotas.budgets import current_budgets
 from portal.quotas.limits import LimitEffect, limit_effects
 from portal.submission.admission import units_of
 from portal.text import single_line

@@ -1,11 +1,10 @@
-"""What would become of a request if it were submitted now, before anybody submits it.
+"""What would become of a request if it were submitted now. Changes nothing.
 
-    foresee(user=…, request=…) ─▶ Foreseen: never, to approve, starts here, or waits until about …
-    expected_starts(user=…, requests=…) ─▶ for each: at once, or when
+    dry_run(user, request)           ─▶ DryRunResult: a verdict, devices or a reason, limits, an estimate
+    expected_starts(user, requests)  ─▶ for each: at once, or when
 
-The one answer of the request page, of REST's dry run and of the command line. It is the planner's
-own of the rows of now (`portal.planning.snapshot_cache` says how old those may be), and changes
-nothing.
+The request page, REST's dry run and the command line all show this result. The planner itself makes
+it, on a cached snapshot; `portal.planning.snapshot_cache` says how old that may be.
 """
 
 from collections.abc import Sequence
@@ -19,8 +18,13 @@ from portal.planning.requests import waiting_job_from_request
 from portal.planning.snapshot_cache import CachedSnapshot, current_snapshot
 from portal.planning.visible_reasons import visible_projects, visible_reason
 from portal.quotas.limits import LimitEffect, limit_effects
-from portal.submission.admission import units_of
-from portal.submission.services import RequestCheck, request_check
+from portal.submission.admission import (
+    RequestCheck,
+    dependencies_of,
+    request_check,
+    require_pending_room,
+    units_of,
+)
 from scheduler.core.devices.options import device_options
 from scheduler.core.explain.alternatives import ALTERABLE, Alternative, alternatives
 from scheduler.core.forecast.pass_estimates import PassEstimate
@@ -33,58 +37,64 @@ from scheduler.core.request import JobRequest
 
 # No stored job has this id.
 TRIAL_ID = "0"
-# The answer is asked for while one types: no more than so many changes are tried.
+# The form asks while people type: at most this many changes of the request are tried.
 MAX_TRIED = 12
 
 
 class DryRunVerdict(StrEnum):
-    """`now`: it starts at once. `soon`: idle slices in its way are deleted first, in seconds."""
-
+    # No node could ever run it.
     NEVER = "never"
+    # An admin has to approve it first.
     APPROVAL = "approval"
+    # It starts at once.
     NOW = "now"
+    # It starts within seconds, after idle slices in its way are deleted.
     SOON = "soon"
     WAIT = "wait"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDevice:
-    """A device that a replica would get. `carved`: the slice is made for it, beside what runs.
-    `threads`: percent, of an MPS share; `gpu`: its index on the node."""
+    """A device that a replica would get."""
 
     rank: int
     node: str
     gpu: int
+    """The GPU's index on its node."""
     kind: str
     profile: str
     threads: int
+    """Percent of the SMs, of an MPS share."""
     memory_mib: int
     units: int
     is_carved: bool
+    """The slice would be made for it, beside running work."""
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
-    """`reason`: why never, or why it would wait, as this user may read it. Where an admin has to
-    approve it (`approval`), all the rest is as if one did now. `units` it would hold at once, and
-    `unit_seconds` use at most; `instead`: what could run or start in its place; `against`: every
-    limit that it counts against; `start`: None where it starts at once, or nothing is known."""
+    """The answer to one request. If an admin has to approve it, all but `approval` is as if one had."""
 
     at: datetime
     request: JobRequest
     verdict: DryRunVerdict
     reason: dict[str, Any] | None
+    """Why it can never run, or would wait, as this user may read it."""
     approval: Reason | None
     devices: tuple[PlannedDevice, ...]
     units: int
+    """What the whole gang would have at once."""
     unit_seconds: int
+    """What it would use at most."""
     estimate: PassEstimate | None
+    """None if it starts at once, or nothing is known."""
     alternatives: tuple[Alternative, ...]
     limits: tuple[LimitEffect, ...]
+    """Every limit that it counts against."""
 
     @property
     def begins_at(self) -> datetime | None:
-        """Not before this, where the request says so."""
+        """The earliest start that the request allows, if it names one."""
         begin_at = self.request.begin_at
         if self.request.begin_in:
             begin_at = int(self.at.timestamp()) + self.request.begin_in
@@ -96,143 +106,124 @@ class DryRunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedStart:
-    """When one of several requests could start if it alone were made. Neither `at_once` nor
-    `foretold`: it is not known, or never; `code` says why it would wait."""
+class RequestStart:
+    """When one of several requests could start if it alone were submitted. Without `at_once` and
+    `estimate`, the start is unknown, or the request can never run."""
 
     at_once: bool
     estimate: PassEstimate | None = None
     code: str = ""
+    """Of the reason why it would wait."""
 
 
 def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
-    """The answer to one request. Raises Refused, as its submit would."""
-    with current_snapshot().locked() as world:
-        judged = request_check(user=user, request=request, capacity=world.capacity)
-        if judged.never:
-            return _never(world, user, request, judged)
-        job = _waiting(world, user, request)
-        asked = world.trial.try_job(job)
-        given = tuple(_given(world, asked.place)) if asked.place else ()
-        units = sum(device.units for device in given) or units_of(request, world.boards)
-        reason = (
-            visible_reason(asked.reason.as_dict(), visible_projects(user)) if asked.reason else None
-        )
+    """Raises Refused, as the submit of this request would."""
+    with current_snapshot().locked() as cached:
+        check = request_check(user=user, request=request, capacity=cached.capacity)
+        require_pending_room(user, check.project, is_locking=False)
+        dependencies_of(request, check.project)
+        job = _last_in_queue(cached, user.username, request)
+        trial = None if check.infeasible else cached.trial.try_job(job)
+        reason = trial.reason if trial else check.infeasible
+        placement = trial.place if trial else None
+        devices = _devices(cached, placement)
+        units = sum(device.units for device in devices) or units_of(request, cached.boards)
         return DryRunResult(
-            at=world.at,
+            at=cached.at,
             request=request,
-            verdict=_verdict(judged, asked),
-            reason=reason,
-            approval=judged.approval,
-            devices=given,
+            verdict=_verdict(check, reason),
+            reason=visible_reason(reason.as_dict(), visible_projects(user)) if reason else None,
+            approval=None if check.infeasible else check.approval,
+            devices=devices,
             units=units,
             unit_seconds=units * request.time_limit_seconds,
-            estimate=_start(world, job, asked),
-            alternatives=_instead(world, job, asked),
-            limits=_against(world, user, request, asked.place, units),
+            estimate=_estimate(cached, job, trial) if trial else None,
+            alternatives=_alternatives(cached, job, trial),
+            limits=limit_effects(
+                cached.snapshot.quotas,
+                cached.snapshot.budgets,
+                project=request.project,
+                user=user.username,
+                units=units,
+                seconds=request.time_limit_seconds,
+                models=quota_models(_board(cached, request, placement)),
+            ),
         )
 
 
-def expected_starts(*, user: User, requests: Sequence[JobRequest]) -> list[ExpectedStart]:
-    """When each of them would start if it alone were made, all by one look at the queue. Says
-    nothing of the user's rights: only what a submit takes should be asked. In a large world it is
-    not known of those that would wait: to find out takes a tenth of a second each."""
-    with current_snapshot().locked() as world:
-        jobs = [_waiting(world, user, request) for request in requests]
-        at_once = world.trial.can_start(jobs)
+def expected_starts(*, user: User, requests: Sequence[JobRequest]) -> list[RequestStart]:
+    """When each request would start if it alone were submitted, all from one look at the queue.
+
+    Rights are not checked: pass only what a submit would accept. On a large cluster, requests that
+    would wait get no estimate: each would take a tenth of a second.
+    """
+    with current_snapshot().locked() as cached:
+        jobs = [_last_in_queue(cached, user.username, request) for request in requests]
+        at_once = cached.trial.can_start(jobs)
         return [
-            _later(world, job) if not (now or world.is_large) else ExpectedStart(now)
+            RequestStart(now) if now or cached.is_large else _later_start(cached, job)
             for job, now in zip(jobs, at_once, strict=True)
         ]
 
 
-def _later(world: CachedSnapshot, job: WaitingJob) -> ExpectedStart:
-    asked = world.trial.try_job(job)
-    if asked.reason is None:
-        return ExpectedStart(True)
-    return ExpectedStart(False, _start(world, job, asked), str(asked.reason.code))
+def _later_start(cached: CachedSnapshot, job: WaitingJob) -> RequestStart:
+    trial = cached.trial.try_job(job)
+    if trial.reason is None:
+        return RequestStart(True)
+    return RequestStart(False, _estimate(cached, job, trial), str(trial.reason.code))
 
 
-def _waiting(world: CachedSnapshot, user: User, request: JobRequest) -> WaitingJob:
-    """The request as the last of the queue."""
-    now = world.snapshot.now
+def _last_in_queue(cached: CachedSnapshot, username: str, request: JobRequest) -> WaitingJob:
+    now = cached.snapshot.now
     return waiting_job_from_request(
-        request, id=TRIAL_ID, project=request.project, user=user.username, queued_at=now
+        request, id=TRIAL_ID, project=request.project, user=username, queued_at=now
     )
 
 
-def _never(
-    world: CachedSnapshot, user: User, request: JobRequest, judged: RequestCheck
-) -> DryRunResult:
-    """With what could run here in its place."""
-    reason = judged.never
-    units = units_of(request, world.boards)
-
-    def can_run(job: WaitingJob) -> bool:
-        return world.capacity.infeasible_reason(job) is None
-
-    job = _waiting(world, user, request)
-    return DryRunResult(
-        at=world.at,
-        request=request,
-        verdict=DryRunVerdict.NEVER,
-        reason=visible_reason(reason.as_dict() if reason else None, visible_projects(user)),
-        approval=None,
-        devices=(),
-        units=units,
-        unit_seconds=units * request.time_limit_seconds,
-        estimate=None,
-        alternatives=tuple(alternatives(job, world.boards, can_run, max_tried=MAX_TRIED)),
-        limits=_against(world, user, request, None, units),
-    )
-
-
-def _verdict(judged: RequestCheck, asked: TrialResult) -> DryRunVerdict:
-    if judged.approval:
+def _verdict(check: RequestCheck, reason: Reason | None) -> DryRunVerdict:
+    if check.infeasible:
+        return DryRunVerdict.NEVER
+    if check.approval:
         return DryRunVerdict.APPROVAL
-    if asked.reason is None:
+    if reason is None:
         return DryRunVerdict.NOW
-    return DryRunVerdict.SOON if asked.reason.code is ReasonCode.REPARTITION else DryRunVerdict.WAIT
+    return DryRunVerdict.SOON if reason.code is ReasonCode.REPARTITION else DryRunVerdict.WAIT
 
 
-def _start(world: CachedSnapshot, job: WaitingJob, asked: TrialResult) -> PassEstimate | None:
-    if asked.reason is None:
+def _estimate(cached: CachedSnapshot, job: WaitingJob, trial: TrialResult) -> PassEstimate | None:
+    if trial.reason is None:
         return None
-    return world.start_estimator.estimate(job, asked.reason.code, asked.starts_at)
+    return cached.start_estimator.estimate(job, trial.reason.code, trial.starts_at)
 
 
-def _instead(world: CachedSnapshot, job: WaitingJob, asked: TrialResult) -> tuple[Alternative, ...]:
-    """What would start now, where a change of the request can help."""
-    if asked.reason is None or asked.reason.code not in ALTERABLE:
+def _alternatives(
+    cached: CachedSnapshot, job: WaitingJob, trial: TrialResult | None
+) -> tuple[Alternative, ...]:
+    """Changed requests that would start now; without a trial, those that could ever run."""
+
+    def can_run(changed: WaitingJob) -> bool:
+        return cached.capacity.infeasible_reason(changed) is None
+
+    if trial is None:
+        return tuple(alternatives(job, cached.boards, can_run, max_tried=MAX_TRIED))
+    if trial.reason is None or trial.reason.code not in ALTERABLE:
         return ()
-    return tuple(alternatives(job, world.boards, asked.can_start, max_tried=MAX_TRIED))
+    return tuple(alternatives(job, cached.boards, trial.can_start, max_tried=MAX_TRIED))
 
 
-def _given(world: CachedSnapshot, place: JobPlacement) -> list[PlannedDevice]:
-    found = []
-    for replica in place.replicas:
+def _devices(cached: CachedSnapshot, placement: JobPlacement | None) -> tuple[PlannedDevice, ...]:
+    devices = []
+    for replica in placement.replicas if placement else ():
         for device in replica.devices:
-            node, gpu, _ = world.gpus[device.gpu]
-            how = (str(device.kind), device.profile, device.threads, device.memory_mib)
-            carved = bool(device.profile) and not device.slice
-            found.append(PlannedDevice(replica.rank, node, gpu, *how, device.units, carved))
-    return found
+            node, gpu, _ = cached.gpus[device.gpu]
+            size = (str(device.kind), device.profile, device.threads, device.memory_mib)
+            is_carved = bool(device.profile) and not device.slice
+            devices.append(PlannedDevice(replica.rank, node, gpu, *size, device.units, is_carved))
+    return tuple(devices)
 
 
-def _against(
-    world: CachedSnapshot, user: User, request: JobRequest, place: JobPlacement | None, units: int
-) -> tuple[LimitEffect, ...]:
-    """By the board that it gets, or that the cheapest way to serve it has."""
-    if place:
-        board = world.gpus[place.replicas[0].devices[0].gpu][2]
-    else:
-        board = next((want.board for want in device_options(request.device, world.boards)), "")
-    return limit_effects(
-        world.snapshot.quotas,
-        world.snapshot.budgets,
-        project=request.project,
-        user=user.username,
-        units=units,
-        seconds=request.time_limit_seconds,
-        models=quota_models(board),
-    )
+def _board(cached: CachedSnapshot, request: JobRequest, placement: JobPlacement | None) -> str:
+    """The key of the board that it gets, or that serves it the cheapest way; "" if none does."""
+    if placement:
+        return cached.gpus[placement.replicas[0].devices[0].gpu][2]
+    return next((o.board for o in device_options(request.device, cached.boards)), "")

@@ -1,4 +1,4 @@
-"""A job that is over is asked for again: a new job of the same request, admitted like any other."""
+"""Retry an ended job: a new job of the same request, checked like any other."""
 
 from django.db import transaction
 from django.utils import timezone
@@ -15,12 +15,12 @@ from scheduler.core.request import RequestLimits, parse_request
 
 
 def may_retry(user: User, job: Job) -> bool:
-    """Whoever could have cancelled it, once it is over."""
+    """The users who could have cancelled it may retry it once it has ended."""
     return JobStatus(job.status) in JOB_FINAL and may_cancel(user, job)
 
 
-def job_retry(*, job: Job, actor: User, limits: RequestLimits, idempotency_key: str = "") -> Job:
-    """Queue its request once more, as a new job of `by`. A time to begin that is over is left out.
+def job_retry(*, job: Job, actor: User, limits: RequestLimits) -> Job:
+    """Submit its request once more, as a new job of `actor`.
 
     Raises Refused(forbidden, not_over), RequestRefused, and what `job_submit` raises.
     """
@@ -34,29 +34,18 @@ def job_retry(*, job: Job, actor: User, limits: RequestLimits, idempotency_key: 
             status=JobStatus(job.status),
         )
         raise Refused("not_over", sentence, "", 409)
-    request = parse_request(_asked(job), limits)
+    request = parse_request(_request_again(job), limits)
     with transaction.atomic():
-        new = job_submit(user=actor, request=request, idempotency_key=idempotency_key)
-        if not new.events.filter(code="retries").exists():
-            event_record(
-                job,
-                "retried",
-                Phrase("%(job)s tries it again", job=new.label),
-                actor=actor.username,
-            )
-            event_record(
-                new,
-                "retries",
-                Phrase("it tries %(job)s again", job=job.label),
-                actor=actor.username,
-            )
+        new = job_submit(user=actor, request=request)
+        by = actor.username
+        event_record(job, "retried", Phrase("%(job)s tries it again", job=new.label), actor=by)
+        event_record(new, "retries", Phrase("it tries %(job)s again", job=job.label), actor=by)
     return new
 
 
-def _asked(job: Job) -> dict[str, object]:
-    asked = dict(job.request)
-    is_over = job.begin_at is None or job.begin_at <= timezone.now()
-    asked.pop("begin_at", None)
-    if not is_over and job.begin_at:
-        asked["begin_at"] = job.begin_at.isoformat(timespec="seconds")
-    return asked
+def _request_again(job: Job) -> dict[str, object]:
+    """Its stored request. A begin time stays only while it lies ahead."""
+    stored = {name: value for name, value in job.request.items() if name != "begin_at"}
+    if job.begin_at and job.begin_at > timezone.now():
+        stored["begin_at"] = job.begin_at.isoformat(timespec="seconds")
+    return stored

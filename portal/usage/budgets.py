@@ -1,4 +1,4 @@
-"""Quotas and budgets that somebody may see, with what will be used of them until they end."""
+"""Budgets and quotas that a user may see, and how far each budget will last."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,20 +15,23 @@ from portal.usage.ledger import UsageWindow, unit_seconds_and_first_use
 from portal.usage.selectors import ALL, UsageScope
 from scheduler.core.model.snapshot import BudgetView
 
+# Project id and user id.
 Owner = tuple[int, int]
 
-# More than a page can hold; those that end first are shown.
+# As many as a page has room for.
 MAX_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetStatus:
-    """A budget that counts now. `user` empty: of the whole project. Unit-seconds."""
+    """A current budget with its usage and forecast."""
 
     project: str
+    # Empty: the budget of the whole project.
     user: str
     limit_unit_seconds: int
     used_unit_seconds: int
+    # What running jobs may still use before the budget ends.
     reserved_unit_seconds: int
     starts_at: datetime
     ends_at: datetime
@@ -40,48 +43,51 @@ class BudgetStatus:
 
     @property
     def is_sufficient(self) -> bool | None:
-        """None where there is nothing to go by."""
+        """None without a forecast."""
         return None if self.used_by_end is None else self.used_by_end <= self.limit_unit_seconds
 
 
 def visible_limits(user: User, scope: UsageScope) -> Q:
-    """The quotas and budgets of a scope that the user may see: a project's own, one's own, and
-    those of others where one runs the project."""
+    """Selects the quotas and budgets of a scope that the user may see: their own, those of their
+    projects, and those of other members where the user is an admin."""
     if scope.name == ALL:
         return Q()
-    mine = Q(user__isnull=True) | Q(user=user)
+    own = Q(user__isnull=True) | Q(user=user)
     if scope.project is not None:
-        return Q(project=scope.project) & (Q() if scope.is_admin else mine)
-    return Q(project_id__in=Membership.objects.filter(user=user).values("project_id")) & mine
+        return Q(project=scope.project) & (Q() if scope.is_admin else own)
+    return Q(project_id__in=Membership.objects.filter(user=user).values("project_id")) & own
 
 
 def budget_statuses(condition: Q, now: datetime) -> list[BudgetStatus]:
-    """The budgets that count now, those that end first. Five queries, one where there are none."""
-    open_now = Budget.objects.filter(condition, starts_at__lte=now, ends_at__gt=now)
-    rows = list(open_now.select_related("project", "user").order_by("ends_at", "id")[:MAX_ROWS])
+    """The current budgets, at most MAX_ROWS, those that end first. Five queries; one if there are
+    none."""
+    budgets = Budget.objects.current(now).filter(condition).select_related("project", "user")
+    rows = list(budgets.order_by("ends_at", "id")[:MAX_ROWS])
     if not rows:
         return []
-    of_these = Allocation.objects.filter(project_id__in={row.project_id for row in rows})
-    # Whoever began less than seven days ago has used nothing before that.
-    lately, firsts = unit_seconds_and_first_use(of_these, UsageWindow(now - PACE_PERIOD, now, now))
+    allocations = Allocation.objects.filter(project_id__in={row.project_id for row in rows})
+    recent, first_uses = unit_seconds_and_first_use(
+        allocations, UsageWindow(now - PACE_PERIOD, now, now)
+    )
     views = zip(rows, budget_views(rows, now), strict=True)
-    return [_line(row, view, firsts, lately, now) for row, view in views]
+    return [_status(row, view, first_uses, recent, now) for row, view in views]
 
 
-def _line(
+def _status(
     row: Budget,
     view: BudgetView,
-    firsts: Mapping[Owner, datetime],
-    lately: Mapping[Owner, int],
+    first_uses: Mapping[Owner, datetime],
+    recent: Mapping[Owner, int],
     now: datetime,
 ) -> BudgetStatus:
-    first = min((at for owner, at in firsts.items() if _counts(row, owner)), default=None)
-    told = forecast_budget(
+    first_use = min((at for owner, at in first_uses.items() if _counts(row, owner)), default=None)
+    forecast = forecast_budget(
         used_unit_seconds=view.used_unit_seconds,
         limit_unit_seconds=row.limit_unit_seconds,
         ends_at=row.ends_at,
-        recent_unit_seconds=sum(used for owner, used in lately.items() if _counts(row, owner)),
-        since=pace_start(first, now),
+        # Complete even where the pace began later: nothing was used before the first use.
+        recent_unit_seconds=sum(used for owner, used in recent.items() if _counts(row, owner)),
+        since=pace_start(first_use, now),
         now=now,
     )
     return BudgetStatus(
@@ -92,12 +98,12 @@ def _line(
         reserved_unit_seconds=view.reserved_unit_seconds,
         starts_at=row.starts_at,
         ends_at=row.ends_at,
-        forecast=told,
+        forecast=forecast,
     )
 
 
 def visible_quota_rows(condition: Q) -> list[Quota]:
-    """The quotas with what is held of them, at most MOST. One query."""
+    """The quotas, at most MAX_ROWS. One query."""
     rows = Quota.objects.filter(condition).select_related("project", "user")
     return list(
         rows.order_by("project__slug", F("user__username").asc(nulls_first=True))[:MAX_ROWS]

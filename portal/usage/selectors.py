@@ -1,15 +1,16 @@
-"""Reads usage as far as the asking user may see it: own, of a project, of all."""
+"""Read usage as far as a user may see it: their own, that of a project, or that of all."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from agents.contract.boards import known_boards
+from agents.contract.boards import boards
 from portal.accounts.models import Membership, Project, Role, User
 from portal.errors import Refused
 from portal.jobs.models import Allocation
+from portal.jobs.querysets import AllocationQuerySet
 from portal.usage.ledger import UsageKey, UsageWindow, unit_seconds_by_key
 
 ME, ALL, IN = "me", "all", "project:"
@@ -17,27 +18,29 @@ ME, ALL, IN = "me", "all", "project:"
 
 @dataclass(frozen=True, slots=True)
 class UsageScope:
-    """Whose usage is asked for. `of` is how the address says it; `runs`: the asking user is an
-    admin of it."""
+    """Whose usage to read."""
 
+    # As in a URL: "me", "all" or "project:<slug>".
     name: str
-    rows: QuerySet[Allocation]
+    rows: AllocationQuerySet[Allocation]
     project: Project | None = None
+    # The user is an admin of the project, or of the platform.
     is_admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleProjects:
-    """The projects that a user may look at, by slug; `run`: those of which they are an admin."""
+    """The projects whose usage a user may see, by slug."""
 
     user: User
     projects: Mapping[str, Project]
+    # Slugs of those that the user is an admin of.
     administered: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class UsageEntry:
-    """What one user used in one project on one kind of slice of one model. Unit-seconds."""
+    """What one user used in one project on one kind of slice of one GPU model."""
 
     project: str
     user: str
@@ -48,43 +51,42 @@ class UsageEntry:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """The entries of a window, largest first, and their sum."""
+    """The usage of a window by entry, largest first, and its sum."""
 
     entries: tuple[UsageEntry, ...] = ()
-    unit_seconds: int = field(default=0)
+    unit_seconds: int = 0
 
     def sums_by(
         self, key: Callable[[UsageEntry], tuple[str, ...]]
     ) -> list[tuple[tuple[str, ...], int]]:
-        """Sums by what `key` says of an entry, largest first."""
+        """Unit-seconds by `key`, largest first."""
         sums: dict[tuple[str, ...], int] = defaultdict(int)
         for entry in self.entries:
             sums[key(entry)] += entry.unit_seconds
         return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
 
 
-def visible_allocations(user: User) -> QuerySet[Allocation]:
-    """The allocations of the user's projects; every one for a platform admin. As for jobs."""
+def visible_allocations(user: User) -> AllocationQuerySet[Allocation]:
+    """The allocations of the user's projects; all of them for a platform admin."""
     if user.is_platform_admin:
         return Allocation.objects.all()
-    return Allocation.objects.filter(project_id__in=_projects(user))
+    return Allocation.objects.filter(project_id__in=_project_ids(user))
 
 
 def visible_projects(user: User) -> VisibleProjects:
     """The projects whose usage the user may see, archived ones included. One query."""
     if user.is_platform_admin:
-        every = {row.slug: row for row in Project.objects.order_by("slug")}
-        return VisibleProjects(user, every, frozenset(every))
+        projects = {row.slug: row for row in Project.objects.order_by("slug")}
+        return VisibleProjects(user, projects, frozenset(projects))
     rows = Membership.objects.filter(user=user).select_related("project")
-    mine = {row.project.slug: row.project for row in rows.order_by("project__slug")}
-    return VisibleProjects(
-        user, mine, frozenset(r.project.slug for r in rows if r.role == Role.ADMIN)
-    )
+    projects = {row.project.slug: row.project for row in rows.order_by("project__slug")}
+    administered = frozenset(r.project.slug for r in rows if r.role == Role.ADMIN)
+    return VisibleProjects(user, projects, administered)
 
 
 def usage_scope(projects: VisibleProjects, name: str) -> UsageScope:
-    """Raises Refused(not_found): a foreign project and none read the same, and so does `all` for
-    who may not see it."""
+    """Raises Refused(not_found), alike for a project that does not exist, one that the user may not
+    see, and `all` without the right to it."""
     user = projects.user
     if name == ME:
         return UsageScope(ME, visible_allocations(user).filter(user=user))
@@ -94,40 +96,43 @@ def usage_scope(projects: VisibleProjects, name: str) -> UsageScope:
     project = projects.projects.get(slug) if name.startswith(IN) else None
     if project is None:
         raise Refused("not_found", "There is no such project, or you may not see it", "of", 404)
-    return UsageScope(
-        name, Allocation.objects.filter(project=project), project, slug in projects.administered
-    )
+    rows = Allocation.objects.filter(project=project)
+    return UsageScope(name, rows, project, slug in projects.administered)
 
 
 def usage_report(
     rows: QuerySet[Allocation], window: UsageWindow, projects: Iterable[Project] = ()
 ) -> UsageReport:
-    """What these allocations used in the window. Four queries, three where their projects are
-    known."""
+    """What these allocations used in the window. Four queries; three if `projects` has the projects
+    of all of them."""
     return named_usage(unit_seconds_by_key(rows, window), projects)
 
 
-def named_usage(lines: Mapping[UsageKey, int], projects: Iterable[Project] = ()) -> UsageReport:
-    """The lines with the names that people know."""
+def named_usage(
+    usage_by_key: Mapping[UsageKey, int], projects: Iterable[Project] = ()
+) -> UsageReport:
+    """The report of a ledger's sums, with names in place of ids."""
     slugs = {project.pk: project.slug for project in projects}
-    if unknown := {line.project for line in lines} - slugs.keys():
-        slugs |= _names(Project.objects.all(), "slug", unknown)
-    people = _names(User.objects.all(), "username", {line.user for line in lines})
+    if missing := {key.project for key in usage_by_key} - slugs.keys():
+        slugs |= _names(Project.objects.all(), "slug", missing)
+    usernames = _names(User.objects.all(), "username", {key.user for key in usage_by_key})
     sums: dict[tuple[str, str, str, str], int] = defaultdict(int)
-    for line, used in lines.items():
-        key = (slugs[line.project], people[line.user], board_model(line.board), line.kind)
-        sums[key] += used
-    in_order = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
-    return UsageReport(tuple(UsageEntry(*key, used) for key, used in in_order), sum(sums.values()))
+    for key, used in usage_by_key.items():
+        names = (slugs[key.project], usernames[key.user], board_model(key.board), key.kind)
+        sums[names] += used
+    ordered = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+    return UsageReport(
+        tuple(UsageEntry(*names, used) for names, used in ordered), sum(sums.values())
+    )
 
 
 def board_model(board: str) -> str:
-    """ "H200" of the board "H200-141GB"; an unknown board is called as its driver does."""
-    known = known_boards().get(board)
+    """ "H200" of the board "H200-141GB"; the name itself of an unknown board."""
+    known = boards().get(board)
     return known.model if known else board
 
 
-def _projects(user: User) -> QuerySet[Membership, int]:
+def _project_ids(user: User) -> QuerySet[Membership, int]:
     return Membership.objects.filter(user=user).values_list("project_id", flat=True)
 
 

@@ -1,10 +1,10 @@
 """Sends monthly reports: to each admin of a project that used something, and never twice."""
 
+import logging
 from datetime import date, datetime, timedelta
 from smtplib import SMTPAuthenticationError, SMTPConnectError, SMTPRecipientsRefused
 from socket import gaierror
 
-import structlog
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -14,7 +14,7 @@ from portal.usage.ledger import unit_seconds_by_owner
 from portal.usage.models import MonthlyReport
 from portal.usage.report import month_window, monthly_usage, report_email
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 # What was given back a moment before the month's end is written down by then.
 SETTLED_AFTER = timedelta(minutes=10)
@@ -73,12 +73,14 @@ def _send(
         return None  # another worker has it
     try:
         message.send()
-    except NOT_SENT_ERRORS as failed:
+    except NOT_SENT_ERRORS as error:
         row.delete()
-        log.warning("report_not_sent", project=project.slug, error=type(failed).__name__)
+        log.warning("the report of %s was not sent: %s", project.slug, type(error).__name__)
         return None
-    except Exception as failed:
-        log.warning("report_maybe_sent", project=project.slug, error=type(failed).__name__)
+    except Exception as error:
+        log.warning(
+            "the report of %s may not have been sent: %s", project.slug, type(error).__name__
+        )
         return None
     row.sent_at = timezone.now()
     row.save(update_fields=["sent_at"])

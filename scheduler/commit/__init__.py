@@ -1,1 +1,1 @@
-"""Applies a plan to rows: placements, partitions, preemptions and reasons."""
+"""Applies a plan to rows, one short transaction for each decision."""

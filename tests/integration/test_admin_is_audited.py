@@ -34,7 +34,7 @@ PROJECT = {
     **{"name": "Vision 2", "weight": 3, "max_running": 2, "max_pending": 0},
     **{"memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0},
 }
-NODE = {"label_words": "nvme", "taint_words": "new", "why": "new cables"}
+NODE = {"label_words": "nvme", "taint_words": "new", "taint_reason_text": "new cables"}
 # (model, how): what is filled in. An action is posted to the list with the row chosen.
 CHANGES: dict[tuple[str, str], dict[str, object]] = {
     ("accounts.User", "add"): {"username": "vic", "usable_password": "true", **PASSWORDS},

@@ -13,8 +13,8 @@ from rest_framework.test import APIClient
 
 from portal.accounts.models import Project, User
 from portal.api.jobs import views as job_views
-from portal.idempotency.models import KeptAnswer
-from portal.idempotency.services import ABANDONED_AFTER, RETENTION
+from portal.idempotency.models import IdempotencyRecord
+from portal.idempotency.services import ABANDONED_AFTER, RETENTION, call_digest
 from portal.idempotency.tasks import expire, keys_expire
 from portal.jobs.models import Job
 from portal.what_if.models import WhatIf
@@ -53,8 +53,8 @@ def submit(client: APIClient, project: Project, **fields):
 
 def aged(by: timedelta) -> None:
     """As if the key had been used that much earlier."""
-    for row in KeptAnswer.objects.all():
-        KeptAnswer.objects.filter(pk=row.pk).update(begun_at=row.begun_at - by)
+    for row in IdempotencyRecord.objects.all():
+        IdempotencyRecord.objects.filter(pk=row.pk).update(begun_at=row.begun_at - by)
 
 
 def test_the_first_answer_comes_again_byte_for_byte_whatever_became_of_the_job(client, vision):
@@ -79,21 +79,35 @@ def test_another_body_or_address_under_the_key_is_refused(client, vision):
 
 def test_while_it_is_carried_out_the_same_call_is_told_to_come_back(client, vision):
     submit(client, vision)
-    KeptAnswer.objects.update(status=None)
+    IdempotencyRecord.objects.update(status=None)
     busy = submit(client, vision)
     assert (busy.status_code, busy.json()["code"]) == (409, "idempotency_running")
     assert int(busy["Retry-After"]) >= 1
     assert submit(client, vision, name="other").status_code == 422
 
 
-def test_a_call_whose_process_died_is_taken_over_and_makes_no_second_job(client, vision):
-    first = submit(client, vision)
-    KeptAnswer.objects.update(status=None)
-    aged(ABANDONED_AFTER)
-    again = submit(client, vision)
-    assert (again.status_code, again.json()["id"]) == (201, first.json()["id"])
-    assert KeptAnswer.objects.get().status == 201
+def test_a_call_whose_process_died_is_taken_over_and_makes_one_job(olga, client, vision):
+    died = timezone.now() - ABANDONED_AFTER
+    digest = call_digest("POST", JOBS, a_request(vision))
+    IdempotencyRecord.objects.create(user=olga, key="k-1", request_digest=digest, begun_at=died)
+    assert submit(client, vision).status_code == 201
+    assert submit(client, vision)["Idempotency-Replayed"] == "true"
+    assert IdempotencyRecord.objects.get().status == 201
     assert Job.objects.count() == 1
+
+
+def test_a_call_that_lost_its_key_to_another_leaves_no_job(client, vision, monkeypatch):
+    """It took longer than a claim lasts; the other call makes the job."""
+
+    def slowly(*args: object) -> object:
+        aged(-ABANDONED_AFTER)
+        return created(*args)
+
+    created = job_views.created_response
+    with monkeypatch.context() as slow:
+        slow.setattr(job_views, "created_response", slowly)
+        assert submit(client, vision).json()["code"] == "idempotency_running"
+    assert not Job.objects.exists()
 
 
 def test_a_refusal_leaves_the_key_free(client, vision):
@@ -134,7 +148,7 @@ def test_a_key_is_free_after_a_day(client, vision):
     aged(RETENTION)
     Job.objects.update(submitted_at=timezone.now() - RETENTION)
     assert expire()
-    assert not KeptAnswer.objects.exists()
+    assert not IdempotencyRecord.objects.exists()
     assert submit(client, vision, name="other").status_code == 201
     assert Job.objects.count() == 2
 

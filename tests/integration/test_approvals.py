@@ -48,19 +48,21 @@ def status_of(job):
         (
             {"approval_units": 16_000},
             {"device": {"gpus": 1}},
-            "holds more than 0.29 GPUs; this job holds 1",
+            "Jobs with more than 0.29 GPUs need approval by an admin of vision; this job has 1",
         ),
         (
             {"approval_seconds": 3_600},
             {"time_limit": "2h"},
-            "may run longer than 1h; this job may run 2h",
+            "Jobs that may run longer than 1h need approval by an admin of vision; "
+            "this job may run 2h",
         ),
         (
             {"approval_unit_seconds": 3 * HOUR_OF_A_GPU},
             {"device": {"gpus": 1}, "time_limit": "4h"},
-            "may use more than 3 GPU-hours; this job may use 4",
+            "Jobs that may use more than 3 GPU-hours need approval by an admin of vision; "
+            "this job may use 4",
         ),
-        ({"approval_high": True}, {"priority": "high"}, "has priority high"),
+        ({"approval_high": True}, {"priority": "high"}, "Jobs with priority high need approval by an admin of vision"),
     ],
     ids=["units", "time", "GPU-hours", "priority"],
 )
@@ -72,7 +74,7 @@ def test_what_is_above_a_threshold_waits_and_says_which(alice, vision, ada, shar
     assert status_of(small) == JobStatus.RUNNING
     assert status_of(job) == JobStatus.AWAITING_APPROVAL
     assert (job.reason["code"], job.reason["class"]) == ("approval", "ask")
-    assert job.reason["sentence"] == f"An admin of vision approves what {says}"
+    assert job.reason["sentence"] == says
     job_approve(job=job, actor=ada)
     settle(node)
     assert status_of(job) == JobStatus.RUNNING
@@ -134,7 +136,7 @@ def test_who_decides_and_about_what_is_in_the_audit_lines(alice, vision, ada):
     assert (refused.action, refused.actor, refused.noun_id) == ("job_refuse", "ada", two.label)
     assert refused.after["because"] == "not this week"
     for line in (approved, refused):
-        assert line.after["approval"] == "An admin of vision approves what has priority high"
+        assert line.after["approval"] == "Jobs with priority high need approval by an admin of vision"
 
 
 def test_rest_and_the_form_say_so_before_anybody_submits(alice, vision):

@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from portal.inventory.models import Gpu, Slice, SlotClaim
 from portal.inventory.node_settings import gpu_pin
 from portal.jobs.models import Allocation, Job
-from scheduler.commit.changes import deferrals_write
-from scheduler.commit.placements import commit
+from scheduler.commit.notices import deferrals_write
+from scheduler.commit.plan import commit
 from scheduler.core.model.decisions import Carve, Deferral, Merge, Plan
 from scheduler.core.model.message import verbatim
 from scheduler.core.model.reasons import Reason, ReasonCode

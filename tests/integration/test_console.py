@@ -16,7 +16,7 @@ from portal.audit.models import AuditEntry
 from portal.audit.services import audit_record
 from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job
-from portal.leases.models import Duty
+from portal.leases.models import TaskLease
 from portal.quotas.budgets import budget_add
 from portal.web.console.alerts import active_alerts
 from portal.web.console.audit import spreadsheet_safe
@@ -82,7 +82,7 @@ def test_everything_that_needs_an_admin_is_named_once(root, boss, alice, vision)
         ends_at=ahead(hours=1),
         actor="root",
     )
-    Duty.objects.create(name="sweep", stamped_at=timezone.now() - timedelta(minutes=5))
+    TaskLease.objects.create(name="sweep", stamped_at=timezone.now() - timedelta(minutes=5))
     found = {need.key: need for need in active_alerts(boss)}
     assert list(found) == [
         "away",
@@ -107,10 +107,10 @@ def test_everything_that_needs_an_admin_is_named_once(root, boss, alice, vision)
 def test_a_duty_that_somebody_does_or_did_just_now_needs_nobody(boss):
     now = timezone.now()
     old = now - timedelta(minutes=5)
-    Duty.objects.create(name="sweep", stamped_at=old, expires_at=now + timedelta(minutes=1))
-    Duty.objects.create(name="plan", stamped_at=old, rung=False)
+    TaskLease.objects.create(name="sweep", stamped_at=old, expires_at=now + timedelta(minutes=1))
+    TaskLease.objects.create(name="plan", stamped_at=old, rung=False)
     assert active_alerts(boss) == []
-    Duty.objects.filter(name="plan").update(rung=True)
+    TaskLease.objects.filter(name="plan").update(rung=True)
     assert [need.key for need in active_alerts(boss)] == ["duties"]
 
 

@@ -65,7 +65,7 @@ def test_the_inbox_shows_who_asks_for_what_and_what_it_takes_of_quota_and_budget
     page = as_(ada).get("/approvals/").content.decode()
     assert "1 job waits for your approval" in page
     assert "alice" in page and "large" in page
-    assert "An admin of vision approves what holds more than 0 GPUs" in page
+    assert "Jobs with more than 0 GPUs need approval by an admin of vision" in page
     assert "12 GPU-hours" in page
     assert "quota: 0 → 2 of 2 GPUs" in page
     assert "budget: 0 → 12 of 10 GPU-hours" in page

@@ -180,7 +180,7 @@ def test_a_later_budget_touches_nothing_that_waits_now(alice, vision):
     ("wrong", "field"),
     [
         ({"hours": "x"}, "hours"),
-        ({"ends_at": "2020-01-01T00:00"}, "ends"),
+        ({"ends_at": "2020-01-01T00:00"}, "ends_at"),
         ({"user": "no"}, "user"),
     ],
     ids=["hours", "ends before", "nobody"],

@@ -78,10 +78,10 @@ def test_nothing_stops_before_every_job_is_named(alice, vision, boss, root):
 def test_who_read_an_older_node_sees_both_versions_and_changes_nothing(root):
     a_node("n1")
     page = "/console/nodes/n1/drain"
-    (seen,) = re.findall(r'name="seen" value="(\w+)"', root.get(page).content.decode())
-    answer = root.post(page, {"step": "cordon", "reason": "first fan", "seen": seen})
+    (seen,) = re.findall(r'name="version" value="(\w+)"', root.get(page).content.decode())
+    answer = root.post(page, {"step": "cordon", "reason": "first fan", "version": seen})
     assert answer.status_code == 302
-    answer = root.post(page, {"step": "cordon", "reason": "second fan", "seen": seen})
+    answer = root.post(page, {"step": "cordon", "reason": "second fan", "version": seen})
     said = answer.content.decode()
     assert answer.status_code == 412
     assert "Somebody changed it since you read it" in said

@@ -88,7 +88,7 @@ def test_who_waits_for_disk_is_told_so_on_the_page_and_over_rest(client, olga, t
     settle(node)
     waiting = a_job(olga, team, **WHOLE, disk="50GiB")
     settle(node)
-    said = "1 \u00d7 H200 could be had, but no such node has 50GiB of disk free"
+    said = "1 \u00d7 H200 would fit, but no such node has 50GiB of disk free"
     reason = client.get(f"/api/v1/jobs/{waiting.label}").json()["reason"]
     assert (reason["code"], reason["sentence"]) == ("resources", said)
     assert reason["evidence"]["filters"]["with_disk"] == 0

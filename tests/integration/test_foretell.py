@@ -15,7 +15,7 @@ from portal.planning.estimates import (
     past_estimates,
 )
 from portal.planning.planner_input import planner_input
-from scheduler.commit.changes import deferrals_write
+from scheduler.commit.notices import deferrals_write
 from scheduler.core.explain.alternatives import AlternativeKind
 from scheduler.core.forecast.calibration import WaitRange
 from scheduler.core.forecast.pass_estimates import PassEstimate
@@ -152,7 +152,7 @@ def test_until_enough_jobs_have_ended_nobody_is_told_when_a_job_will_start(alice
     estimates_refresh()
     waiting.refresh_from_db()
     assert (waiting.estimate, StartEstimate.objects.count()) == (None, 0)
-    assert no_estimate_for_job(waiting).text == "no estimate: nothing to go by"
+    assert no_estimate_for_job(waiting).text == "no estimate: no history to go by"
     assert len(earlier) == MIN_ENDED_RUNS - 1
 
 

@@ -15,8 +15,8 @@ from portal.jobs.models import Job, Replica
 from portal.live.bell import ring
 from portal.live.listener import listener
 from portal.web.job import stream as job_stream
-from portal.web.job.stream import FollowedPage, job_events
-from portal.web.logs import updates as log_follow
+from portal.web.job.stream import FollowedPage, job_stream_events
+from portal.web.logs import updates as log_updates
 from portal.web.logs.cursor import Cursor, parse_cursor
 from portal.web.streaming.event_stream import retry_directive
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
@@ -79,7 +79,7 @@ class Reader:
         """Until `until(self)`; `between(n)` is called in a thread after each event."""
         watched = FollowedPage(self.job.label, tab, self.rank, "en")
         async with aclosing(
-            job_events(self.user, self.job.pk, watched, parse_cursor(self.seen))
+            job_stream_events(self.user, self.job.pk, watched, parse_cursor(self.seen))
         ) as events:
             async for text in events:
                 self.take(text)
@@ -177,7 +177,7 @@ def test_each_replica_is_followed_by_itself_and_all_together(olga, node):
 def test_a_log_that_ran_ahead_is_taken_up_at_its_end_and_says_what_is_left_out(
     olga, running, monkeypatch
 ):
-    monkeypatch.setattr(log_follow, "BEHIND_BYTES", 10_000)
+    monkeypatch.setattr(log_updates, "MAX_BEHIND_BYTES", 10_000)
     write(running, "".join(f"line {n}\n" for n in range(1, 40_001)))
     reader = Reader(olga, running)
     follow((reader, lambda r: bool(r.lines), None))
@@ -206,7 +206,7 @@ def test_lines_are_text_in_the_stream_too(olga, running):
 
 
 def test_the_last_line_comes_when_the_job_ends_without_a_line_end(olga, node, monkeypatch):
-    monkeypatch.setattr(job_stream, "LOGS_SECONDS", -1)
+    monkeypatch.setattr(job_stream, "LATE_LOG_SECONDS", -1)
     job = start(olga, node)
     write(job, "no end")
     node.finish(exit_code=0)
@@ -240,7 +240,7 @@ def test_nothing_but_a_beat_comes_where_nothing_changed(olga, running, monkeypat
 
 
 def test_a_stream_ends_by_itself_after_its_life(olga, running, monkeypatch):
-    monkeypatch.setattr(job_stream, "life", lambda: 0.0)
+    monkeypatch.setattr(job_stream, "lifetime_seconds", lambda: 0.0)
     reader = Reader(olga, running)
     follow((reader, lambda _: False, None))
     assert reader.texts == [retry_directive()]

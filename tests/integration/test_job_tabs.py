@@ -20,7 +20,7 @@ from portal.job_logs.storage import write_log
 from portal.jobs.models import Allocation, AllocationSample, Job, Replica
 from portal.telemetry import job_samples as samples
 from portal.telemetry.job_samples import samples_record
-from portal.web.job.timeline import TABS
+from portal.web.job.context import TABS
 from scheduler.core.request import parse_request, request_as_dict
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_user, settle
 

@@ -13,7 +13,7 @@ from portal.planning.history import LATE, mix, past_runs
 from portal.planning.history_cache import DISCARD_AFTER, MAX_AGE, REFRESH_AFTER, HistoryCache
 from portal.planning.planner_input import planner_input
 from portal.planning.usage import SETTLED_AFTER, UsageHistory
-from scheduler.commit import placements as committer
+from scheduler.commit import plan as committer
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.states import JobStatus
 from scheduler.core.plan import plan

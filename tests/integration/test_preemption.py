@@ -11,8 +11,8 @@ from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Job
 from portal.jobs.services import job_cancel
 from portal.quotas.models import Quota
-from scheduler.commit import changes
-from scheduler.commit import placements as committer
+from scheduler.commit import plan as committer
+from scheduler.commit import preemptions
 from scheduler.core.model.decisions import (
     Deferral,
     DevicePlacement,
@@ -96,7 +96,7 @@ def test_the_victims_people_read_why_and_nothing_of_who():
 
 @pytest.mark.parametrize("cause", PreemptionCause)
 def test_every_cause_has_words_for_people(cause):
-    assert changes.WHY_PREEMPTED[cause]
+    assert preemptions.SENTENCES[cause]
 
 
 def test_who_may_not_be_stopped_is_not():
@@ -111,9 +111,9 @@ def test_a_victim_that_stops_or_ended_meanwhile_is_left_alone():
     node, project, alice, victim = a_running()
     other = a_job(alice, project, priority="high", **WHOLE)
     job_cancel(job=victim, actor="alice")
-    assert not changes.preempt_commit(stopped_for(victim, other).preemptions[0])
+    assert not preemptions.preemption_commit(stopped_for(victim, other).preemptions[0])
     settle(node)
-    assert not changes.preempt_commit(stopped_for(victim, other).preemptions[0])
+    assert not preemptions.preemption_commit(stopped_for(victim, other).preemptions[0])
     victim.refresh_from_db()
     assert (victim.status, victim.preempted) == (JobStatus.CANCELLED, 0)
 
@@ -235,7 +235,9 @@ def a_plan(project, alice, victim):
     )
 
 
-@pytest.mark.parametrize("crash_at", ["place_commit", "preempt_commit", "deferrals_write", "nowhere"])
+@pytest.mark.parametrize(
+    "crash_at", ["placement_commit", "preemption_commit", "deferrals_write", "nowhere"]
+)
 def test_a_plan_that_was_half_committed_is_committed_again_to_the_same_rows(crash_at, monkeypatch):
     _, project, alice, victim = a_running()
     plan = a_plan(project, alice, victim)
@@ -244,7 +246,7 @@ def test_a_plan_that_was_half_committed_is_committed_again_to_the_same_rows(cras
 
     def crash(*arguments):
         calls.append(arguments)
-        if crash_at == "place_commit" and len(calls) == 1:
+        if crash_at == "placement_commit" and len(calls) == 1:
             return real(*arguments)
         raise RuntimeError("the worker was killed")
 

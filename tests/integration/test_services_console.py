@@ -163,10 +163,10 @@ def test_a_user_made_admin_here_is_audited_without_the_password(client: Client):
 def test_labels_and_taints_are_words_in_the_console(client: Client):
     row = a_node("n1").row
     page = f"/admin/inventory/node/{row.pk}/change/"
-    client.post(page, {"label_words": "nvme zone=a", "taint_words": "new", "why": ""})
+    client.post(page, {"label_words": "nvme zone=a", "taint_words": "new", "taint_reason_text": ""})
     row.refresh_from_db()
     assert (row.labels, row.taints) == (["nvme", "zone=a"], []), "a taint needs a reason"
-    client.post(page, {"label_words": "nvme", "taint_words": "new", "why": "new cables"})
+    client.post(page, {"label_words": "nvme", "taint_words": "new", "taint_reason_text": "new cables"})
     row.refresh_from_db()
     assert (row.labels, row.taints, row.taint_reason) == (["nvme"], ["new"], "new cables")
     actions = list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))

@@ -13,7 +13,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, Project, Role
-from portal.accounts.services import membership_remove, membership_set, project_create
+from portal.accounts.services import membership_remove, membership_set
+from portal.allocations.retirement import node_retire
 from portal.audit import services as audit_services
 from portal.audit.models import AuditEntry, Event
 from portal.errors import Refused
@@ -23,11 +24,11 @@ from portal.inventory.services import (
     node_allow_mass_removal,
     node_cordon,
     node_invite,
-    node_retire,
     node_uncordon,
 )
 from portal.jobs.models import Allocation, Attempt, Replica
 from portal.quotas.models import Quota
+from portal.quotas.projects import project_create
 from portal.quotas.services import quota_set
 from scheduler.core.model.states import NodeStatus, ReplicaStatus
 from tests.support.rows import a_job, a_node, a_project, a_user

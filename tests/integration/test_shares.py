@@ -6,12 +6,12 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from agents.contract.documents import GpuMode, SliceKind
+from portal.allocations.slices import share_create
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.jobs.models import Allocation, Job
 from portal.quotas.models import Quota
 from portal.web.wording.labels import NBSP
-from scheduler.commit.partitions import slice_create
 from scheduler.core.model.decisions import DevicePlacement
 from scheduler.core.model.states import JobStatus
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
@@ -123,7 +123,8 @@ class TestTheDatabaseItself:
 
     def create(self, job, **fields):
         with transaction.atomic():
-            return slice_create(*self.place(**fields), job.project, 1)
+            gpu, device = self.place(**fields)
+            return share_create(gpu=gpu, device=device, project=job.project, clients=1)
 
     def test_refuses_more_threads_than_there_are(self, job):
         self.create(job)

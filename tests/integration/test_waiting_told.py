@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 WHOLE = {"device": {"gpus": 1}}
 QUOTA = Reason(
     ReasonCode.QUOTA_PROJECT,
-    verbatim("vision may hold 1 GPU at once; 3 borrowed by other projects"),
+    verbatim("vision may use 1 GPU at once; 3 borrowed by other projects"),
     {
         "limit_units": 56_000,
         "held_by": {"olga": 84_000},
@@ -135,7 +135,7 @@ def test_each_kind_of_change_has_its_place_in_the_form(read, waiting, changes, s
 
 def test_without_a_basis_the_pages_say_so(read, waiting):
     Job.objects.update(estimate=None)
-    assert "no estimate: nothing to go by" in read(f"/jobs/{waiting.label}/")
+    assert "no estimate: no history to go by" in read(f"/jobs/{waiting.label}/")
     assert "no estimate" in read("/jobs/")
     assert "no estimate" in read("/")
 

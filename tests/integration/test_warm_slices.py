@@ -10,7 +10,7 @@ from portal.inventory.node_settings import gpu_pin
 from portal.jobs.models import Allocation
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
-from scheduler.commit.placements import commit
+from scheduler.commit.plan import commit
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.model.states import JobStatus, SliceStatus
 from scheduler.core.plan import plan

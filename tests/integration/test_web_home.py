@@ -111,7 +111,7 @@ def test_without_anything_to_go_by_there_is_no_estimate(page, olga, vision, runn
     waits = a_job(olga, vision, name="sweep")
     Job.objects.filter(pk=waits.pk).update(status="queued", estimate=None, reason=None)
     text = page()
-    assert "no estimate: nothing to go by" in text
+    assert "no estimate: no history to go by" in text
     assert "is expected to start" not in text
 
 

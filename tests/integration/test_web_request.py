@@ -110,7 +110,7 @@ def test_the_answer_says_that_an_admin_would_have_to_approve_it(client, team):
     assert "Can start now" in client.post("/request/check", a_form()).content.decode()
     asked = client.post("/request/check", a_form(priority="high")).content.decode()
     assert "An admin would have to approve it first" in asked
-    assert "An admin of vision approves what has priority high" in asked
+    assert "Jobs with priority high need approval by an admin of vision" in asked
     assert not Job.objects.exists()
 
 

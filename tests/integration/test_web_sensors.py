@@ -11,7 +11,6 @@ from django.utils import timezone
 from agents.contract.codec import encode
 from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
 from portal.inventory.models import Gpu, LatestSample
-from portal.inventory.selectors import LIVE
 from portal.jobs.models import Allocation
 from portal.web.cluster.sensors import UNMEASURED_REASONS
 from portal.web.wording.labels import NBSP
@@ -100,7 +99,7 @@ def test_what_another_projects_work_does_to_a_gpu_is_shown_to_its_people_and_adm
     stranger, admin = a_user("sam"), a_user("ada", is_superuser=True)
     a_job(olga, a_project("vision", olga), device={"gpus": 1})
     settle(node)
-    held = Allocation.objects.get(status__in=LIVE).slice.gpu
+    held = Allocation.objects.live().get().slice.gpu
     sampled(held.index, utilization_percent=87)
     sampled(1 - held.index, utilization_percent=11)
     assert ">87 %<" in page(olga) and ">87 %<" in page(admin)

@@ -2,8 +2,7 @@
 program against PostgreSQL.
 
 Prints how many jobs each key made, which statuses were answered, and how many keys had two
-different answers. `unkept` leaves out the kept answers, so that only the jobs' own guard stands in
-the way.
+different answers.
 """
 
 import json
@@ -22,21 +21,17 @@ from django.db import connection  # noqa: E402
 from rest_framework.test import APIClient  # noqa: E402
 
 from portal.accounts.models import User  # noqa: E402
-from portal.api.protocol import idempotency as once  # noqa: E402
-from portal.idempotency.services import KeyClaim  # noqa: E402
 from portal.jobs.models import Job  # noqa: E402
 from tests.support.rows import a_node, a_project, a_request, a_user  # noqa: E402
 
 CALLERS = 4
 
 
-def main(rounds: int, mode: str) -> None:
+def main(rounds: int) -> None:
     call_command("migrate", verbosity=0)
     olga = a_user("olga")
     project = a_project("vision", olga)
     a_node("only")
-    if mode == "unkept":
-        once.key_claim = lambda **_: KeyClaim(0, olga.date_joined)
     made: Counter[int] = Counter()
     statuses: Counter[int] = Counter()
     torn = 0
@@ -46,7 +41,7 @@ def main(rounds: int, mode: str) -> None:
         made[Job.objects.count() - before] += 1
         statuses.update(status for status, _ in told)
         torn += len({job for _, job in told if job}) != 1
-    print(json.dumps({"mode": mode, "made": made, "statuses": statuses, "torn": torn}))
+    print(json.dumps({"made": made, "statuses": statuses, "torn": torn}))
 
 
 def _race(user: User, body: dict[str, object], key: str) -> list[tuple[int, str]]:
@@ -74,4 +69,4 @@ def _race(user: User, body: dict[str, object], key: str) -> list[tuple[int, str]
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]))

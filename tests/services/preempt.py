@@ -12,13 +12,13 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django.setup()
 
-from scheduler.commit.changes import preempt_commit  # noqa: E402 - after setup
+from scheduler.commit.preemptions import preemption_commit  # noqa: E402 - after setup
 from scheduler.core.model.decisions import Preemption, PreemptionCause  # noqa: E402
 
 
 def main(victim: str, other: str) -> None:
     ids = [label.removeprefix("J-") for label in (victim, other)]
-    print(json.dumps(preempt_commit(Preemption(*ids, PreemptionCause.PRIORITY))))
+    print(json.dumps(preemption_commit(Preemption(*ids, PreemptionCause.PRIORITY))))
 
 
 if __name__ == "__main__":

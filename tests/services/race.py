@@ -33,7 +33,7 @@ def main(rounds: int, mode: str) -> None:
     node = a_node("only")
     gpu = Gpu.objects.get()
     if mode == "unchecked":
-        committer._misfit = lambda *_: False
+        committer.illegal_reason = lambda *_: None
     jobs = [a_job(user, project, device={"gpus": 1}) for user in (alice, bob)]
     winners: Counter[int] = Counter()
     wrong = 0
@@ -66,7 +66,7 @@ def _race(places: list[JobPlacement]) -> int:
     def run(place: JobPlacement) -> None:
         start.wait()
         try:
-            won.append(committer.place_commit(place))
+            won.append(committer.placement_commit(place))
         except IntegrityError:
             won.append(False)
         finally:

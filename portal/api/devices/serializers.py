@@ -5,8 +5,8 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from portal.allocations.selectors import SliceHolder
 from portal.inventory.models import Gpu, Slice
-from portal.inventory.selectors import SliceHolder
 
 
 class HolderSerializer(serializers.Serializer[Any]):

@@ -5,6 +5,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
+from portal.allocations.selectors import slice_holders
 from portal.api.devices.serializers import (
     DeviceQuerySerializer,
     GpuSerializer,
@@ -14,7 +15,7 @@ from portal.api.protocol.pagination import NamePagination
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
 from portal.inventory.models import Gpu, Slice
-from portal.inventory.selectors import gpus, slice_holders, slices
+from portal.inventory.selectors import gpus, slices
 
 
 class GpuList(ApiView, GenericAPIView[Gpu]):

@@ -11,7 +11,7 @@ from portal.api.jobs.request_serializers import (
 )
 from portal.api.jobs.responses import cancel_refused, created_response, job_response
 from portal.api.jobs.serializers import JobSerializer
-from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotency_key, idempotent
+from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.throttling import SubmitThrottle
 from portal.api.protocol.views import ApiView
@@ -73,8 +73,8 @@ class JobRetry(JobAction):
     @idempotent
     def post(self, request: ApiRequest, job: str) -> Response:
         """Submit the same request as a new job, once this one has ended."""
-        row, key = self.job(request, job), idempotency_key(request)
-        new = job_retry(job=row, actor=request.caller, limits=request_limits(), idempotency_key=key)
+        row = self.job(request, job)
+        new = job_retry(job=row, actor=request.caller, limits=request_limits())
         return created_response(request, new)
 
 

@@ -25,7 +25,7 @@ from portal.api.jobs.serializers import (
     JobSerializer,
     JobSummarySerializer,
 )
-from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotency_key, idempotent
+from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
 from portal.api.protocol.openapi import LOCATION, list_response
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.throttling import SubmitThrottle
@@ -76,10 +76,7 @@ class JobList(ApiView, GenericAPIView[Job]):
         job_request = parse_request(request.data, request_limits())
         if request.validated_query(DryRunQuerySerializer)["dry_run"]:
             return Response(dry_run_data(dry_run(user=request.caller, request=job_request)))
-        key = idempotency_key(request)
-        return created_response(
-            request, job_submit(user=request.caller, request=job_request, idempotency_key=key)
-        )
+        return created_response(request, job_submit(user=request.caller, request=job_request))
 
 
 class JobDetail(ApiView):

@@ -9,6 +9,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
 from portal.accounts.models import TokenScope
+from portal.allocations.retirement import node_retire
 from portal.api.nodes.serializers import (
     CordonRequestSerializer,
     JoinTokenSerializer,
@@ -31,7 +32,6 @@ from portal.inventory.services import (
     node_allow_mass_removal,
     node_cordon,
     node_invite,
-    node_retire,
     node_uncordon,
 )
 from portal.inventory.versions import node_update, node_version

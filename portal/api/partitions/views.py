@@ -4,6 +4,7 @@ from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.response import Response
 
 from portal.accounts.models import TokenScope
+from portal.allocations.selectors import slice_holders
 from portal.api.devices.serializers import GpuSerializer
 from portal.api.partitions.serializers import (
     PartitionPreviewQuerySerializer,
@@ -16,7 +17,7 @@ from portal.api.protocol.views import ApiView
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
 from portal.inventory.node_settings import gpu_pin, gpu_unpin
-from portal.inventory.selectors import gpus, slice_holders
+from portal.inventory.selectors import gpus
 from portal.jobs.selectors import job_visible
 from portal.planning.partition_preview import partition_preview
 

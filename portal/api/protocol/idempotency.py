@@ -1,11 +1,10 @@
 """A call with an Idempotency-Key runs once; sent again, it gets the first response."""
 
-import hashlib
-import json
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
+from django.db import transaction
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.renderers import JSONRenderer
@@ -16,6 +15,7 @@ from portal.errors import Refused
 from portal.idempotency.services import (
     KeyClaim,
     StoredResponse,
+    call_digest,
     key_claim,
     key_release,
     response_store,
@@ -48,7 +48,8 @@ def idempotent(handler: Handler[P]) -> IdempotentHandler[P]:
         key = idempotency_key(request)
         if not key:
             return handler(view, request, *args, **kwargs)
-        claimed = key_claim(user=request.caller, key=key, request_digest=_digest(request))
+        digest = call_digest(request.method, request.get_full_path(), request.data)
+        claimed = key_claim(user=request.caller, key=key, request_digest=digest)
         if isinstance(claimed, StoredResponse):
             return _replayed(claimed)
         return _run(claimed, lambda: handler(view, request, *args, **kwargs))
@@ -65,24 +66,20 @@ def idempotency_key(request: ApiRequest) -> str:
     return key
 
 
-def _digest(request: ApiRequest) -> str:
-    call = [request.method, request.get_full_path(), request.data]
-    return hashlib.sha256(json.dumps(call, sort_keys=True).encode()).hexdigest()
-
-
 def _run(claim: KeyClaim, handle: Callable[[], Response]) -> Response:
+    """The call's rows and its stored response commit together, or not at all."""
     try:
-        response = handle()
-        body = JSONRenderer().render(response.data).decode()
+        with transaction.atomic():
+            response = handle()
+            body = JSONRenderer().render(response.data).decode()
+            if response.status_code in STORED_STATUSES:
+                stored = StoredResponse(response.status_code, dict(response.headers), body)
+                response_store(claim=claim, response=stored)
+                return response
     except BaseException:
         key_release(claim=claim)
         raise
-    if response.status_code in STORED_STATUSES:
-        response_store(
-            claim=claim, response=StoredResponse(response.status_code, dict(response.headers), body)
-        )
-    else:
-        key_release(claim=claim)
+    key_release(claim=claim)
     return response
 
 

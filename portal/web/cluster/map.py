@@ -16,9 +16,9 @@ from django.utils.translation import ngettext
 from agents.contract.boards import Board
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
+from portal.allocations.selectors import SliceHolder
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Slice
-from portal.inventory.selectors import SliceHolder
 from portal.web.cluster.cell import LEFT, ROW_HEIGHT, WIDTH, Cell
 from portal.web.cluster.gang_outlines import merge_gangs
 from portal.web.cluster.node_health import out_of_service_reason, takes_work

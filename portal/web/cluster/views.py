@@ -16,9 +16,10 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from agents.contract.topology import NodeTopology
 from portal.accounts.models import Membership, User
+from portal.allocations.selectors import slice_holders_on_nodes
 from portal.availability.nodes import NodeAvailability, node_availability
 from portal.inventory.models import Node
-from portal.inventory.selectors import gpus, nodes, slice_holders_on_nodes
+from portal.inventory.selectors import gpus, nodes
 from portal.telemetry.selectors import gpu_readings
 from portal.web.cluster.cell import PATTERNS
 from portal.web.cluster.cell_details import cell_details

@@ -11,10 +11,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from portal.accounts.models import User
+from portal.allocations.budgets import current_budgets
 from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job
-from portal.leases.models import Duty
-from portal.quotas.budgets import current_budgets
+from portal.leases.models import TaskLease
 from portal.submission.approvals import jobs_to_approve
 from portal.web.wording.labels import duration
 from scheduler.core.model.reasons import REASON_CLASSES, ReasonClass, ReasonCode
@@ -66,9 +66,7 @@ def _nodes() -> list[Alert]:
     silent = list(away.values_list("name", flat=True))
     online = Node.objects.filter(status=NodeStatus.ONLINE, facts__has_key="blocks")
     blocked = list(online.exclude(facts__blocks=[]).values_list("name", flat=True))
-    away_title = ngettext(
-        "%(n)s node is not heard of", "%(n)s nodes are not heard of", len(silent)
-    )
+    away_title = ngettext("%(n)s node is not heard of", "%(n)s nodes are not heard of", len(silent))
     blocked_title = ngettext("%(n)s node refuses work", "%(n)s nodes refuse work", len(blocked))
     return [
         _alert("away", "bad", "x", silent, away_title, _nodes_url("away")),
@@ -123,7 +121,7 @@ def _duties() -> list[Alert]:
     now = timezone.now()
     idle = Q(expires_at__isnull=True) | Q(expires_at__lt=now)
     due = Q(rung=True) | Q(name="sweep")
-    late = Duty.objects.filter(idle, due, stamped_at__lt=now - OVERDUE_AFTER).order_by("name")
+    late = TaskLease.objects.filter(idle, due, stamped_at__lt=now - OVERDUE_AFTER).order_by("name")
     names = [
         _("%(name)s, last done %(since)s ago")
         % {"name": duty.name, "since": duration((now - duty.stamped_at).total_seconds())}
@@ -131,7 +129,7 @@ def _duties() -> list[Alert]:
         if duty.stamped_at
     ]
     title = ngettext("%(n)s duty is not done", "%(n)s duties are not done", len(names))
-    href = reverse("admin:duties_duty_changelist")
+    href = reverse("admin:duties_tasklease_changelist")
     return [_alert("duties", "bad", "alert", names, title, href)]
 
 

@@ -33,7 +33,7 @@ from portal.web.console.planner import should_run_planner
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.wording.evidence import evidence_rows
 from portal.web.wording.messages import refusal_text, stored_text
-from portal.web.wording.start_estimates import ExpectedStart, start_from_estimate
+from portal.web.wording.start_estimates import StartRange, start_from_estimate
 
 PAGE_SIZE = 50
 
@@ -43,7 +43,7 @@ class StartForecast:
     """When a job would start if it were approved."""
 
     starts_now: bool
-    estimate: ExpectedStart | None
+    estimate: StartRange | None
     # Why it would not start at once.
     reason: str
 

@@ -1,4 +1,4 @@
-"""Templates and image lists: what there is, and changing it with both versions shown when stale."""
+"""Templates and image policies. A stale save shows both versions before it may replace one."""
 
 import json
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ from portal.catalogue.services import (
     template_update,
 )
 from portal.errors import Refused
-from portal.web.console.access import platform_admins_only, project_or_404, refusals_as_messages
-from portal.web.http import AuthenticatedHttpRequest
-from portal.web.request.form import limits
+from portal.submission.limits import request_limits
+from portal.web.console.access import platform_admins_only, project_or_404
+from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
 from portal.web.wording.messages import refusal_text, request_errors_text
 from scheduler.core.request import RequestRefused
 
@@ -44,8 +44,8 @@ time_limit: 4h
 """
 
 
-class _Plain(yaml.SafeLoader):
-    """Without aliases: a few lines of them would grow into gigabytes."""
+class _NoAliasLoader(yaml.SafeLoader):
+    """Refuses aliases, because a few lines of them can expand to gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -55,9 +55,10 @@ class _Plain(yaml.SafeLoader):
 
 @dataclass(slots=True)
 class TemplateForm:
-    """What was typed. `everybody`: no project. `errors` by field."""
+    """What was typed and what is wrong with it, by field."""
 
     values: dict[str, str]
+    # Version of the template that was edited; 0 for a new one.
     version: int = 0
     errors: dict[str, str] = field(default_factory=dict)
 
@@ -65,7 +66,7 @@ class TemplateForm:
 @login_required
 def templates(request: AuthenticatedHttpRequest) -> HttpResponse:
     user = request.user
-    rows = [(one, may_change_template(user, one)) for one in visible_templates(user)]
+    rows = [(row, may_change_template(user, row)) for row in visible_templates(user)]
     title = ngettext("%(n)s template", "%(n)s templates", len(rows)) % {"n": len(rows)}
     return render(request, "web/console/templates.html", {"rows": rows, "headline": title})
 
@@ -73,24 +74,25 @@ def templates(request: AuthenticatedHttpRequest) -> HttpResponse:
 @login_required
 def template_new(request: AuthenticatedHttpRequest) -> HttpResponse:
     user = request.user
-    places = _places(user)
-    if not places and not user.is_platform_admin:
+    projects = _projects(user)
+    if not projects and not user.is_platform_admin:
         raise Http404
     if request.method != "POST":
-        fresh = {"name": "", "description": "", "project": "", "request": EXAMPLE_REQUEST}
-        return _page(request, TemplateForm(fresh | {"project": places[0].slug if places else ""}))
+        values = {"name": "", "description": "", "request": EXAMPLE_REQUEST}
+        values["project"] = projects[0].slug if projects else ""
+        return _page(request, TemplateForm(values))
     form = _read(request)
     try:
         template_save(
             actor=user,
-            project=_place(user, form.values["project"]),
+            project=_project(user, form.values["project"]),
             name=form.values["name"],
             description=form.values["description"],
             request=_request(form),
-            limits=limits(),
+            limits=request_limits(),
         )
     except (Refused, RequestRefused) as refused:
-        return _page(request, form, status=_note(form, refused))
+        return _page(request, form, status=_add_error(form, refused))
     messages.success(request, _("The template is saved"))
     return redirect("web:templates")
 
@@ -100,8 +102,8 @@ def template_edit(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
     user = request.user
     try:
         row = visible_template(user, pk)
-    except Refused as unseen:
-        raise Http404 from unseen
+    except Refused as refused:
+        raise Http404 from refused
     if not may_change_template(user, row):
         raise Http404
     if request.method != "POST":
@@ -120,10 +122,10 @@ def template_edit(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
             name=form.values["name"],
             description=form.values["description"],
             request=_request(form),
-            limits=limits(),
+            limits=request_limits(),
         )
     except (Refused, RequestRefused) as refused:
-        status = _note(form, refused)
+        status = _add_error(form, refused)
         return _page(request, form, row, is_stale=status == 412, status=status)
     messages.success(request, _("The template is saved"))
     return redirect("web:templates")
@@ -131,9 +133,9 @@ def template_edit(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
 
 @platform_admins_only
 def images(request: AuthenticatedHttpRequest) -> HttpResponse:
-    """Which images each project may ask for."""
+    """The images that each project may request."""
     projects = projects_of(request.user).select_related("image_policy").filter(archived=False)
-    rows = [(one, getattr(one, "image_policy", None)) for one in projects]
+    rows = [(project, getattr(project, "image_policy", None)) for project in projects]
     return render(request, "web/console/images.html", {"rows": rows})
 
 
@@ -141,9 +143,9 @@ def images(request: AuthenticatedHttpRequest) -> HttpResponse:
 def image_policy(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
     user = request.user
     project = project_or_404(user, slug)
-    now = image_policy_of(project)
-    context: dict[str, Any] = {"project": project, "now": now, "status": 200}
-    typed = {"rule": str(now.rule), "patterns": "\n".join(now.patterns)}
+    policy = image_policy_of(project)
+    context: dict[str, Any] = {"project": project, "policy": policy, "status": 200}
+    typed = {"rule": str(policy.rule), "patterns": "\n".join(policy.patterns)}
     if request.method == "POST":
         typed = {name: request.POST.get(name, "")[:20_000] for name in typed}
         rule = ImageRule.LISTED if typed["rule"] == ImageRule.LISTED else ImageRule.ANY
@@ -165,20 +167,21 @@ def image_policy(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
     return render(request, "web/console/image_policy.html", context, status=context["status"])
 
 
-def _places(user: User) -> list[Project]:
+def _projects(user: User) -> list[Project]:
+    """The projects whose templates the user may save."""
     if user.is_platform_admin:
         return list(projects_of(user).filter(archived=False))
     return list(projects_to_work_in(user).order_by("slug"))
 
 
-def _place(user: User, slug: str) -> Project | None:
-    """None is everybody; whether the user may save there is the service's to say."""
+def _project(user: User, slug: str) -> Project | None:
+    """The project to save in, None for all. The service decides whether the user may."""
     if not slug:
         return None
-    found = next((one for one in _places(user) if one.slug == slug), None)
-    if found is None:
+    project = next((project for project in _projects(user) if project.slug == slug), None)
+    if project is None:
         raise Refused("project_unknown", "Choose one of your projects", "project")
-    return found
+    return project
 
 
 def _page(
@@ -191,8 +194,8 @@ def _page(
     context = {
         "form": form,
         "row": row,
-        "places": _places(request.user),
-        "for_everybody": request.user.is_platform_admin,
+        "projects": _projects(request.user),
+        "may_save_for_all": request.user.is_platform_admin,
         "stale": _values(row) if row and is_stale else None,
     }
     if row and is_stale:
@@ -217,25 +220,25 @@ def _read(request: HttpRequest) -> TemplateForm:
 
 
 def _request(form: TemplateForm) -> Mapping[str, Any]:
-    """YAML, of which JSON is a part. Raises Refused(request_unreadable)."""
+    """Parse the request, which is YAML or JSON. Raises Refused(request_unreadable)."""
     try:
-        found = yaml.load(form.values["request"], Loader=_Plain)  # noqa: S506 - a safe loader
+        document = yaml.load(form.values["request"], Loader=_NoAliasLoader)  # noqa: S506 - safe
     except (yaml.YAMLError, ValueError, RecursionError) as wrong:
         why = str(wrong).splitlines()[0] if str(wrong) else "?"
         sentence: str = Phrase("That is no YAML: %(why)s", why=why[:180])
         raise Refused("request_unreadable", sentence, "request") from wrong
     try:
-        json.dumps(found)
+        json.dumps(document)
     except (TypeError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         sentence = "Write a request: fields such as image, command and device"
         raise Refused("request_unreadable", sentence, "request")
-    return found
+    return document
 
 
-def _note(form: TemplateForm, refused: Refused | RequestRefused) -> int:
-    """Beside the field; the status that fits."""
+def _add_error(form: TemplateForm, refused: Refused | RequestRefused) -> int:
+    """Put the refusal beside its field. Returns the HTTP status."""
     if isinstance(refused, RequestRefused):
         form.errors["request"] = request_errors_text(refused)
         return 400

@@ -1,4 +1,4 @@
-"""Nodes for platform admins: what is wrong with them, cordon, drain, and what a pass would do."""
+"""Nodes for platform admins: problems, cordon, drain and the partition preview."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +20,10 @@ from portal.inventory.services import node_cordon, node_uncordon
 from portal.inventory.versions import node_version
 from portal.jobs.models import Replica
 from portal.planning.partition_preview import partition_preview
-from portal.web.console.access import platform_admins_only, refusals_as_messages
+from portal.web.console.access import platform_admins_only
 from portal.web.console.partition_drawing import draw_changes
 from portal.web.console.planner import should_run_planner
-from portal.web.http import AuthenticatedHttpRequest
+from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
 from portal.web.wording.messages import refusal_text
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
@@ -38,28 +38,29 @@ PAGE_SIZE = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, how many replicas run there, and its GPUs that are out of service, with why."""
-
     node: Node
+    # Number of replicas that have not ended.
     running: int
+    # Each GPU that is out of service, with the reason.
     faults: tuple[str, ...]
 
 
 @platform_admins_only
 def node_list(request: HttpRequest) -> HttpResponse:
     state = request.GET.get("state", "")
-    found = _in(nodes().exclude(status=NodeStatus.RETIRED), state).defer("desired", "topology")
+    matching = _in_state(nodes().exclude(status=NodeStatus.RETIRED), state)
+    matching = matching.defer("desired", "topology")
     if name := request.GET.get("q", "").strip()[:64]:
-        found = found.filter(name__icontains=name)
-    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+        matching = matching.filter(name__icontains=name)
+    page = Paginator(matching, PAGE_SIZE).get_page(request.GET.get("page"))
     live = Replica.objects.live().order_by()
     live = live.filter(node_id__in=[n.pk for n in page])
     running = dict(live.values_list("node_id").annotate(n=Count("id")))
     faults: dict[object, list[str]] = {}
-    ill = Gpu.objects.filter(node_id__in=[n.pk for n in page]).exclude(health=GpuHealth.OK)
-    for gpu in ill.order_by("node_id", "index"):
-        why = gpu.health_reason or gpu.health
-        faults.setdefault(gpu.node_id, []).append(f"GPU {gpu.index}: {why}")
+    faulted = Gpu.objects.filter(node_id__in=[n.pk for n in page]).exclude(health=GpuHealth.OK)
+    for gpu in faulted.order_by("node_id", "index"):
+        reason = gpu.health_reason or gpu.health
+        faults.setdefault(gpu.node_id, []).append(f"GPU {gpu.index}: {reason}")
     rows = [NodeRow(n, running.get(n.pk, 0), tuple(faults.get(n.pk, ()))) for n in page]
     count = page.paginator.count
     context = {
@@ -85,15 +86,15 @@ def uncordon(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
 
 @platform_admins_only
 def drain(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
-    """First no new work; then, once every job was read by name, stopping what runs."""
+    """Cordon the node; then stop its jobs, each of which has to be ticked by name."""
     node, reason, error, status = _node(name), "", "", 200
     if request.method == "POST":
         reason = request.POST.get("reason", "")[:200]
         stop = request.POST.getlist("stop")
         try:
             if request.POST.get("step") == "stop":
-                return _stopped(request, node, stop)
-            _require_seen(request, node)
+                return _stop_jobs(request, node, stop)
+            _require_current(request, node)
             node_cordon(node=node, reason=reason, actor=request.user.username)
             return redirect("web:drain", node.name)
         except Refused as refused:
@@ -103,11 +104,11 @@ def drain(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
     context = {
         "node": node,
         "load": load,
-        "stoppable": [one for one in load if one.job.status != "stopping"],
+        "stoppable": [row for row in load if row.job.status != "stopping"],
         "reason": reason,
         "error": error,
         "is_stale": status == 412,
-        "seen": node_version(node),
+        "version": node_version(node),
         "headline": _headline(node, len(load)),
     }
     return render(request, "web/console/drain.html", context, status=status)
@@ -116,25 +117,26 @@ def drain(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
 @platform_admins_only
 def preview(request: HttpRequest, name: str) -> HttpResponse:
     node = _node(name)
-    context: dict[str, Any] = {"node": node, "is_asked": should_run_planner(request)}
-    if context["is_asked"]:
-        found = partition_preview(node=node.name)
-        context |= {"changes": draw_changes(found.changes), "warm": found.is_prewarm_on}
+    context: dict[str, Any] = {"node": node, "has_planner_result": should_run_planner(request)}
+    if context["has_planner_result"]:
+        result = partition_preview(node=node.name)
+        changes = draw_changes(result.changes)
+        context |= {"changes": changes, "is_prewarm_on": result.is_prewarm_on}
     return render(request, "web/console/preview.html", context)
 
 
-def _require_seen(request: HttpRequest, node: Node) -> None:
-    """Whoever cordons a node has read how it stands now."""
-    if request.POST.get("seen") not in (None, node_version(node)):
+def _require_current(request: HttpRequest, node: Node) -> None:
+    """Raise Refused(version_stale) if the node has changed since the page was read."""
+    if request.POST.get("version") not in (None, node_version(node)):
         raise Refused("version_stale", _("Somebody changed it since you read it"), "", 412)
 
 
-def _stopped(request: AuthenticatedHttpRequest, node: Node, stop: list[str]) -> HttpResponse:
+def _stop_jobs(request: AuthenticatedHttpRequest, node: Node, stop: list[str]) -> HttpResponse:
     if not stop:
         sentence = _("Confirm each job by its box, or let them end by themselves")
         raise Refused("none_chosen", sentence, "stop")
-    done = node_drain(node=node, actor=request.user, reason=node.cordon_reason, stop=stop)
-    messages.success(request, _("Stopping: %(jobs)s") % {"jobs": ", ".join(done)})
+    stopped = node_drain(node=node, actor=request.user, reason=node.cordon_reason, stop=stop)
+    messages.success(request, _("Stopping: %(jobs)s") % {"jobs": ", ".join(stopped)})
     return redirect("web:drain", node.name)
 
 
@@ -152,7 +154,7 @@ def _node(name: str) -> Node:
     return node
 
 
-def _in(rows: QuerySet[Node], state: str) -> QuerySet[Node]:
+def _in_state(rows: QuerySet[Node], state: str) -> QuerySet[Node]:
     if state == "away":
         return rows.filter(status__in=[str(NodeStatus.UNREACHABLE), str(NodeStatus.LOST)])
     if state == "blocked":
@@ -160,6 +162,6 @@ def _in(rows: QuerySet[Node], state: str) -> QuerySet[Node]:
     if state == "cordoned":
         return rows.filter(schedulable=False)
     if state == "faulted":
-        bad = Gpu.objects.filter(~Q(health=GpuHealth.OK)).values("node_id")
-        return rows.filter(pk__in=bad)
+        faulted = Gpu.objects.filter(~Q(health=GpuHealth.OK)).values("node_id")
+        return rows.filter(pk__in=faulted)
     return rows

@@ -15,7 +15,7 @@ from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.planning.quota_effect import QuotaEffect, quota_effect
 from portal.quotas.models import Quota
-from portal.quotas.services import MAX_LIMIT_UNITS, MODEL, quota_set
+from portal.quotas.services import MAX_LIMIT_UNITS, MODEL_PATTERN, quota_set
 from portal.web.console.access import administered_project_or_404
 from portal.web.console.amounts import GPU, format_amount
 from portal.web.console.form_fields import ActiveUserField, AmountField
@@ -35,7 +35,7 @@ class QuotaForm(forms.Form):
 
     user = ActiveUserField(required=False)
     model = forms.RegexField(
-        MODEL,
+        MODEL_PATTERN,
         required=False,
         error_messages={"invalid": gettext_lazy("Write a model of GPU, such as H200")},
     )

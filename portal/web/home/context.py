@@ -7,7 +7,8 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from portal.accounts.models import Membership, Project, User
-from portal.inventory.selectors import gpus, slice_holders
+from portal.allocations.selectors import slice_holders
+from portal.inventory.selectors import gpus
 from portal.jobs.models import Allocation, Job
 from portal.quotas.models import Quota
 from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes

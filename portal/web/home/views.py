@@ -24,7 +24,7 @@ from portal.web.job.extension import can_extend
 from portal.web.request.quick_starts import quick_starts
 from portal.web.usage.labels import BudgetSummary, budget_summary
 from portal.web.wording.labels import duration
-from portal.web.wording.start_estimates import ExpectedStart, expected_start
+from portal.web.wording.start_estimates import StartRange, expected_start
 from scheduler.core.model.states import JobStatus
 
 # A cluster of so few nodes is drawn; of a larger one the line says enough.
@@ -51,7 +51,7 @@ class WaitingRow:
     """`first` and `last`: between which times it will probably start."""
 
     job: Job
-    expected: ExpectedStart | None
+    expected: StartRange | None
     earliest: datetime | None = None
     latest: datetime | None = None
 

@@ -1,28 +1,81 @@
-"""What each tab of a job's page shows, beside what all of them do."""
+"""The template context of a job's page: what every tab shows, and what each tab adds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from portal.jobs.models import Job
+from portal.accounts.models import User
+from portal.accounts.selectors import projects_to_work_in
+from portal.audit.selectors import job_events
+from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.selectors import attempts_of, may_cancel
+from portal.planning.visible_reasons import visible_projects
+from portal.submission.limits import request_limits
+from portal.submission.replacement import may_replace
+from portal.submission.retries import may_retry
 from portal.web.job.log_tab import job_log
 from portal.web.job.metrics import job_metrics
 from portal.web.job.request_tab import job_spec
 from portal.web.job.result import job_result
+from portal.web.job.status_panel import status_panel
+from portal.web.job.timeline import timeline
 from portal.web.logs.address import LogView
-from portal.web.request.form import limits
+from portal.web.logs.lines import MAX_REPLICAS, LogLine, tail
+from scheduler.core.model.states import JOB_FINAL, JobStatus
+
+TABS = ("logs", "metrics", "events", "spec", "results")
+# Log lines shown beside a failure, over all replicas.
+FAILURE_LINES = 20
+# The newest events that a page shows; REST pages through all of them.
+MAX_EVENTS = 500
+
+
+def job_context(user: User, job: Job) -> dict[str, Any]:
+    """What every tab shows around its own part."""
+    newest = list(job_events(job).order_by("-id")[:MAX_EVENTS])
+    events = newest[::-1]
+    attempts = attempts_of(job)
+    attempt: Attempt | None = attempts[-1] if attempts else None
+    replicas = list(attempt.replicas.all()) if attempt else []
+    is_final = JobStatus(job.status) in JOB_FINAL
+    may_request = projects_to_work_in(user).exists()
+    panel = status_panel(
+        job, attempt, replicas, visible_projects(user), may_replace=may_replace(user, job)
+    )
+    return {
+        "job": job,
+        "steps": timeline(events),
+        "events": events,
+        "event_count": len(events) if len(events) < MAX_EVENTS else job_events(job).count(),
+        "attempts": attempts,
+        "attempt": attempt,
+        "replicas": replicas,
+        "is_final": is_final,
+        "may_cancel": not is_final and may_cancel(user, job),
+        "may_request": may_request,
+        "may_retry": may_request and may_retry(user, job),
+        "panel": panel,
+        "failure_lines": failure_lines(replicas) if job.status == JobStatus.FAILED else [],
+    }
+
+
+def failure_lines(replicas: Sequence[Replica]) -> list[LogLine]:
+    """The last log lines of the replicas that failed, or of all if none failed by itself."""
+    failed = [r for r in replicas if r.exit_code not in (0, None) or r.memory_kill]
+    lines, _ = tail((failed or replicas)[:MAX_REPLICAS], FAILURE_LINES)
+    return lines
 
 
 def tab_context(tab: str, job: Job, page: Mapping[str, Any], view: LogView) -> dict[str, Any]:
-    """`page`: the job's story. Only the tab that is shown is read."""
+    """What one tab adds to `page`, the context of all tabs. Other tabs are not read."""
     match tab:
         case "logs":
             events = page["events"]
-            last = events[-1].pk if events else 0
-            return {"log": job_log(view, page["attempts"], last_event=last)}
+            last_event = events[-1].pk if events else 0
+            return {"log": job_log(view, page["attempts"], last_event=last_event)}
         case "metrics":
             return {"metrics": job_metrics(job, page["attempt"])}
         case "spec":
-            return {"spec": job_spec(job, limits())}
+            return {"spec": job_spec(job, request_limits())}
         case "results":
             return {"result": job_result(job, page["attempts"])}
         case _:

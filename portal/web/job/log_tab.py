@@ -1,4 +1,4 @@
-"""The log of a job's page as values: which lines, what stands beside them, where it goes on."""
+"""A job's log as its page shows it: lines, the links around them, and where the stream goes on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +19,19 @@ from portal.web.logs.lines import (
 
 @dataclass(frozen=True, slots=True)
 class JobLog:
-    """`replicas`: of the attempt that is shown; `shown`: those whose lines these are. `older` and
-    `newer`: addresses of the pages beside this one; `on`: of the search's next hits."""
+    """Addresses are empty where there is nothing to link to."""
 
     view: LogView
     attempt: Attempt | None
     attempts: Sequence[Attempt]
     replicas: Sequence[Replica]
+    """All replicas of the attempt."""
     shown_replicas: Sequence[Replica]
     lines: Sequence[LogLine]
     total: int
+    """Lines of the shown replicas."""
     size: int
+    """Bytes of the shown replicas."""
     cursor: Cursor
     older: str = ""
     newer: str = ""
@@ -37,11 +39,11 @@ class JobLog:
 
     @property
     def linked_lines(self) -> list[tuple[LogLine, str]]:
-        """The lines, each with the address of its place where it was looked for."""
+        """The lines; a search hit has the address that shows it in its context."""
         view = self.view
         return [
-            (one, view.line_address(one.rank, one.number) if view.search else "")
-            for one in self.lines
+            (line, view.line_address(line.rank, line.number) if view.search else "")
+            for line in self.lines
         ]
 
     @property
@@ -54,12 +56,12 @@ class JobLog:
 
     @property
     def raw_replica(self) -> Replica | None:
-        """The one whose raw log is offered: the one that is shown, or the only one."""
+        """The replica whose raw log is offered, if only one is shown."""
         return self.shown_replicas[0] if len(self.shown_replicas) == 1 else None
 
     @property
     def omitted_replicas(self) -> int:
-        """Replicas that "all" does not show."""
+        """How many replicas "all" does not show."""
         return len(self.replicas) - len(self.shown_replicas) if self.view.rank is None else 0
 
     @property
@@ -68,20 +70,20 @@ class JobLog:
 
 
 def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> JobLog:
-    """Reads a bounded part of the log, whatever its size."""
+    """Reads a bounded part of the log, whatever its size. `last_event`: the id of the newest audit
+    event that the page shows."""
     attempt = shown_attempt(view, attempts)
     replicas = list(attempt.replicas.all()) if attempt else []
     shown = shown_replicas(view, replicas)
     lines: Sequence[LogLine]
     offsets: dict[int, int] = {}
-    older = newer = on = ""
+    older = newer = next_hits = ""
     total = line_count(shown)
     if view.search:
         hits = search_logs(shown, view.search, view.search_from)
-        lines, on = (
-            hits.lines,
-            view.address_with(on=hits.next_position) if hits.next_position else "",
-        )
+        lines = hits.lines
+        if hits.next_position:
+            next_hits = view.address_with(search_from=hits.next_position)
     elif view.line is not None and len(shown) == 1:
         number = max(1, min(view.line, total))
         lines = log_page(shown[0], number)
@@ -92,15 +94,24 @@ def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> J
         lines, offsets = tail(shown)
         if len(shown) == 1 and lines and lines[0].number > 1:
             older = view.address_with(rank=shown[0].rank, line=max(1, lines[0].number - PAGE_LINES))
-    size = sum(replica.log_bytes for replica in shown)
-    cursor = Cursor(last_event, attempt.number if attempt else 0, offsets)
     return JobLog(
-        view, attempt, attempts, replicas, shown, lines, total, size, cursor, older, newer, on
+        view=view,
+        attempt=attempt,
+        attempts=attempts,
+        replicas=replicas,
+        shown_replicas=shown,
+        lines=lines,
+        total=total,
+        size=sum(replica.log_bytes for replica in shown),
+        cursor=Cursor(last_event, attempt.number if attempt else 0, offsets),
+        older=older,
+        newer=newer,
+        next_hits=next_hits,
     )
 
 
 def log_bar(view: LogView, attempts: Sequence[Attempt]) -> JobLog:
-    """What stands above the lines, without them."""
+    """The links above the lines, without the lines."""
     attempt = shown_attempt(view, attempts)
     replicas = list(attempt.replicas.all()) if attempt else []
     shown = shown_replicas(view, replicas)
@@ -108,13 +119,13 @@ def log_bar(view: LogView, attempts: Sequence[Attempt]) -> JobLog:
 
 
 def shown_attempt(view: LogView, attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt that is asked for, or the last one."""
-    asked = [attempt for attempt in attempts if attempt.number == view.attempt]
-    return asked[0] if asked else attempts[-1] if attempts else None
+    """The attempt that the address names, or the last one."""
+    named = [attempt for attempt in attempts if attempt.number == view.attempt]
+    return named[0] if named else attempts[-1] if attempts else None
 
 
 def shown_replicas(view: LogView, replicas: Sequence[Replica]) -> list[Replica]:
-    """One replica, or as many together as a page can show."""
+    """The replica that the address names, or as many as a page shows together."""
     if view.rank is None:
         return list(replicas[:MAX_REPLICAS])
     return [replica for replica in replicas if replica.rank == view.rank]

@@ -1,4 +1,4 @@
-"""The request of a job as one may give it again: to the command line, as JSON, as YAML. Pure."""
+"""The Spec tab: a job's request as a command, JSON and YAML, to submit it again. Pure."""
 
 import json
 import shlex
@@ -26,26 +26,26 @@ class JobSpec:
 
 
 def job_spec(job: Job, limits: RequestLimits) -> JobSpec:
-    """`limits`: of today's requests, whose defaults the flags leave out."""
-    asked = parse_stored(job.request)
-    text = json.dumps(request_as_dict(asked), indent=2, ensure_ascii=False)
-    return JobSpec(submit_command(asked, limits), text, request_as_yaml(asked))
+    """`limits`: the limits of new requests; flags equal to their defaults are left out."""
+    request = parse_stored(job.request)
+    text = json.dumps(request_as_dict(request), indent=2, ensure_ascii=False)
+    return JobSpec(submit_command(request, limits), text, request_as_yaml(request))
 
 
-def submit_command(asked: JobRequest, limits: RequestLimits) -> str:
-    """`tessera submit ...`, one flag a line; with the YAML as a file where flags cannot say all."""
-    fields = request_as_dict(asked)
-    if not _is_said_by_flags(fields, limits):
-        file = shlex.quote(f"{asked.name}.yaml")
+def submit_command(request: JobRequest, limits: RequestLimits) -> str:
+    """`tessera submit`, one flag a line; with a YAML file if the flags cannot express the request."""
+    fields = request_as_dict(request)
+    if not _is_covered_by_flags(fields, limits):
+        file = shlex.quote(f"{request.name}.yaml")
         return f"# save the YAML below as {file}\ntessera submit --file {file}"
     lines = ["tessera submit", *(" ".join(words) for words in _flags(fields))]
     return " \\\n  ".join([*lines, f"-- {shlex.join(fields['command'])}"])
 
 
-def _is_said_by_flags(fields: Mapping[str, Any], limits: RequestLimits) -> bool:
-    """Whether what the flags leave out is what one gets anyway."""
-    said = {*FLAGS, *LISTS, "device", "env", "command"}
-    body = {name: value for name, value in fields.items() if name in said}
+def _is_covered_by_flags(fields: Mapping[str, Any], limits: RequestLimits) -> bool:
+    """Whether a request made of the flags alone is the same request."""
+    covered = {*FLAGS, *LISTS, "device", "env", "command"}
+    body = {name: value for name, value in fields.items() if name in covered}
     if fields["preemptible"] and fields["priority"] != "low":
         body["preemptible"] = True
     for name, value in FLAG_DEFAULTS.items():
@@ -57,7 +57,7 @@ def _is_said_by_flags(fields: Mapping[str, Any], limits: RequestLimits) -> bool:
         return False
 
 
-# Fields of the request that have a flag of their own, in the order in which they are read.
+# Fields of the request with a flag of their own, in reading order.
 FLAGS = {
     "project": "--project",
     "name": "--name",
@@ -75,7 +75,7 @@ FLAGS = {
     "topology": "--topology",
     "begin_at": "--begin",
 }
-# What everybody gets who does not ask for it: left out of the command.
+# Left out of the command.
 FLAG_DEFAULTS: dict[str, Any] = {
     "kind": "batch",
     "launcher": "none",

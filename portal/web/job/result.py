@@ -1,4 +1,4 @@
-"""What became of a job: how each replica ended, what failed first, what was held."""
+"""The Results tab: how each attempt and replica ended, and the GPU-hours used."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,34 +15,37 @@ LAST_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """One attempt. `first`: the rank whose failure came first, `sentence`: what it was."""
+    """One attempt."""
 
     number: int
     outcome: str
     replicas: list[Replica]
     first_failed_rank: int | None
     sentence: str
+    """The first failure."""
     code: str
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """The newest attempt first. `lines`: the last of its log."""
+    """All attempts of a job."""
 
     attempts: list[AttemptResult]
+    """The newest first."""
     lines: list[LogLine]
+    """The last lines of the newest attempt's log."""
     gpu_hours: Decimal
 
 
 def job_result(job: Job, attempts: Sequence[Attempt]) -> JobResult:
-    """One query besides those of the page."""
+    """One query."""
     last = list(attempts[-1].replicas.all()) if attempts else []
     lines, _ = tail(last[:MAX_REPLICAS], LAST_LINES)
-    ended = [_ended(attempt) for attempt in reversed(attempts)]
-    return JobResult(ended, lines, gpu_hours(usage_of([job]).get(job.pk, 0)))
+    results = [_attempt_result(attempt) for attempt in reversed(attempts)]
+    return JobResult(results, lines, gpu_hours(usage_of([job]).get(job.pk, 0)))
 
 
-def _ended(attempt: Attempt) -> AttemptResult:
+def _attempt_result(attempt: Attempt) -> AttemptResult:
     failure: dict[str, Any] = attempt.first_failure or {}
     rank = failure.get("rank")
     return AttemptResult(

@@ -13,13 +13,15 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.errors import Refused
+from portal.idempotency.services import call_digest
 from portal.jobs.models import Job
 from portal.jobs.selectors import may_cancel
+from portal.jobs.services import job_cancel
 from portal.submission.limits import request_limits
 from portal.submission.replacement import job_replace
 from portal.submission.retries import job_retry, may_retry
-from portal.submission.services import job_cancel
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.idempotency import job_page_once
 from portal.web.job.access import visible_job_or_404
 from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.stream import stream_address
@@ -85,10 +87,15 @@ def retry(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
         raise PermissionDenied
     key = request.POST.get("key", "")[:64]
     try:
-        new = job_retry(job=row, actor=request.user, limits=request_limits(), idempotency_key=key)
+        page = job_page_once(
+            user=request.user,
+            key=key,
+            request_digest=call_digest("retry", row.label),
+            submit=lambda: job_retry(job=row, actor=request.user, limits=request_limits()),
+        )
     except (Refused, RequestRefused):
         return _request_form(like=row.label)
-    return HttpResponseRedirect(reverse("web:job", args=[new.label]))
+    return HttpResponseRedirect(page)
 
 
 @login_required

@@ -1,4 +1,4 @@
-"""What the Jobs page shows: the jobs that match its address, a page of them, and how they stand."""
+"""The template context of the Jobs page: the jobs that match its filters, their counts and choices."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ from portal.web.wording.reason_badges import REASONS
 from scheduler.core.model.states import JOB_ALLOCATED, JOB_FINAL, JOB_WAITING
 
 Choices = list[tuple[str, str | Promise]]
-# More are not counted: a page is not slower in a cluster that has run for years.
+# More are not counted, so that years of jobs do not slow the page.
 MAX_COUNTED = 10_000
-GROUPS: list[tuple[str | Promise, frozenset[Any]]] = [
+STATUS_GROUPS: list[tuple[str | Promise, frozenset[Any]]] = [
     (gettext_lazy("Waiting"), JOB_WAITING),
     (gettext_lazy("Running"), JOB_ALLOCATED),
     (gettext_lazy("Ended"), JOB_FINAL),
@@ -42,27 +42,28 @@ KIND_LABELS: dict[str, str | Promise] = {
     "notebook": gettext_lazy("Notebook"),
     "service": gettext_lazy("Service"),
 }
-# What stands behind "More filters"; it is open while one of them is in use.
+# The filters under "More filters", which is unfolded while one of them is set.
 MORE_FILTERS = ("reason", "project", "owner", "node", "kind", "submitted_after", "submitted_before")
 
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """How many match, and how many of those run and wait; `is_all`: no more than were counted."""
+    """How many jobs match the filters."""
 
     total: int
     running: int
     waiting: int
-    is_all: bool
+    is_complete: bool
+    """False: there are more than MAX_COUNTED."""
 
 
-def filters_of(user: User, query: QueryDict) -> JobFilters:
+def job_filters(user: User, query: QueryDict) -> JobFilters:
     return JobFilters(query, jobs_visible_to(user), user=user)
 
 
 def job_list_context(user: User, query: QueryDict) -> dict[str, Any]:
-    """Everything for the first paint, in a fixed number of queries."""
-    filters = filters_of(user, query)
+    """Everything that the page shows, in a fixed number of queries."""
+    filters = job_filters(user, query)
     counts = _counts(filters.qs)
     choices = _choices(user)
     page = Page([]) if filters.errors else _page(filters, query)
@@ -70,16 +71,14 @@ def job_list_context(user: User, query: QueryDict) -> dict[str, Any]:
     return {
         "page": page,
         "counts": counts,
-        "headline": _("A filter is not clear yet")
-        if filters.errors
-        else headline(counts, is_narrowed=filters.is_narrowed),
-        "is_narrowed": filters.is_narrowed,
-        "errors": {name: " ".join(map(str, found)) for name, found in filters.errors.items()},
+        "headline": _title(filters, counts),
+        "is_filtered": filters.is_narrowed,
+        "errors": {name: " ".join(map(str, errors)) for name, errors in filters.errors.items()},
         "form": filters.form,
         "choices": choices,
-        "is_foreign_project": _is_foreign(filters, choices["project"]),
-        "is_more": any(filters.data.get(name) for name in MORE_FILTERS),
-        "groups": _groups(filters),
+        "is_other_project": _is_other_project(filters, choices["project"]),
+        "is_more_open": any(filters.data.get(name) for name in MORE_FILTERS),
+        "status_links": _status_links(filters),
         "query": urlencode(kept),
         "stream": _stream(page.rows, kept),
         "may_cancel": _may_cancel(user, page.rows),
@@ -92,7 +91,7 @@ def _page(filters: JobFilters, query: QueryDict) -> Page:
 
 
 def _counts(rows: QuerySet[Job]) -> JobCounts:
-    """One query that looks at no more than MAX_COUNTED rows and one."""
+    """One query over at most MAX_COUNTED + 1 rows."""
     found = rows.values("status")[: MAX_COUNTED + 1].aggregate(
         total=Count("status"),
         running=Count("status", filter=Q(status__in=_values(JOB_ALLOCATED))),
@@ -102,9 +101,15 @@ def _counts(rows: QuerySet[Job]) -> JobCounts:
     return JobCounts(total, found["running"], found["waiting"], found["total"] <= MAX_COUNTED)
 
 
-def headline(counts: JobCounts, *, is_narrowed: bool) -> str:
-    """The page's answer: how what is listed stands."""
-    if is_narrowed or not counts.is_all:
+def _title(filters: JobFilters, counts: JobCounts) -> str:
+    if filters.errors:
+        return _("A filter is not clear yet")
+    return headline(counts, is_filtered=filters.is_narrowed)
+
+
+def headline(counts: JobCounts, *, is_filtered: bool) -> str:
+    """The title of the page: how many of the listed jobs run and wait."""
+    if is_filtered or not counts.is_complete:
         return count_title(counts)
     runs = ngettext("%(n)s job running", "%(n)s jobs running", counts.running)
     waits = ngettext("%(n)s job waiting", "%(n)s jobs waiting", counts.waiting)
@@ -118,8 +123,8 @@ def headline(counts: JobCounts, *, is_narrowed: bool) -> str:
 
 
 def count_title(counts: JobCounts) -> str:
-    """How many jobs there are in the list."""
-    if not counts.is_all:
+    """How many jobs are listed."""
+    if not counts.is_complete:
         return _("More than %(n)s jobs") % {"n": f"{counts.total:,}"}
     return ngettext("%(n)s job", "%(n)s jobs", counts.total) % {"n": f"{counts.total:,}"}
 
@@ -127,38 +132,38 @@ def count_title(counts: JobCounts) -> str:
 def _choices(user: User) -> dict[str, Choices]:
     slugs = projects_of(user).prefetch_related(None).values_list("slug", flat=True)
     return {
-        "status": _words(BADGES),
-        "reason": _words(REASONS),
+        "status": _choices_of(BADGES),
+        "reason": _choices_of(REASONS),
         "project": [(slug, slug) for slug in slugs.order_by("slug")],
         "kind": [(kind, KIND_LABELS[kind]) for kind in KINDS],
         "order": [(order, ORDER_LABELS[order]) for order in ORDERS],
     }
 
 
-def _is_foreign(filters: JobFilters, projects: Choices) -> bool:
-    """Whether a project was typed that is none of the choices: it stays in the form."""
+def _is_other_project(filters: JobFilters, projects: Choices) -> bool:
+    """Whether the address names a project that is not among the choices: the form keeps it."""
     typed = filters.data.get("project", "")
-    return bool(typed) and typed not in {slug for slug, _word in projects}
+    return bool(typed) and typed not in {slug for slug, _label in projects}
 
 
-def _words(badges: dict[str, Badge]) -> Choices:
+def _choices_of(badges: dict[str, Badge]) -> Choices:
     return [(str(value), badge.word) for value, badge in badges.items()]
 
 
-def _groups(filters: JobFilters) -> list[tuple[str, str | Promise, bool]]:
-    """The short way to some statuses: (address, word, whether it is the present one)."""
+def _status_links(filters: JobFilters) -> list[tuple[str, str | Promise, bool]]:
+    """Links that filter by a group of statuses: address, label, is current."""
     kept = hidden_fields(filters, "status")
-    present = set(filters.data.getlist("status"))
-    found: list[tuple[str, str | Promise, bool]] = [("?" + urlencode(kept), _("All"), not present)]
-    for word, statuses in GROUPS:
-        wanted = _values(statuses)
-        asked = [("status", status) for status in wanted]
-        found.append(("?" + urlencode(asked + kept), word, present == set(wanted)))
-    return found
+    current = set(filters.data.getlist("status"))
+    links: list[tuple[str, str | Promise, bool]] = [("?" + urlencode(kept), _("All"), not current)]
+    for label, statuses in STATUS_GROUPS:
+        values = _values(statuses)
+        query = [("status", value) for value in values] + kept
+        links.append(("?" + urlencode(query), label, current == set(values)))
+    return links
 
 
 def _stream(rows: list[Job], kept: list[tuple[str, str]]) -> str:
-    """The address that keeps these rows fresh, and tells of jobs that came since."""
+    """The stream that updates these rows and counts newer jobs."""
     shown = [("row", str(job.pk)) for job in rows]
     return f"{reverse('web:jobs_stream')}?{urlencode(shown + kept)}"
 

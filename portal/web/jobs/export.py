@@ -1,4 +1,4 @@
-"""The filtered list as CSV, sent row by row: no page of it waits for the last one."""
+"""The filtered list of jobs as CSV, streamed page by page."""
 
 import csv
 from collections.abc import AsyncIterator, Iterable
@@ -14,9 +14,9 @@ from django.utils import timezone
 from portal.jobs.filters import JobFilters
 from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
-from portal.web.jobs.context import filters_of
+from portal.web.jobs.context import job_filters
 from portal.web.streaming.event_stream import release_connection, shared_read
-from portal.web.templatetags.tessera import device_label
+from portal.web.wording.labels import device_label
 from portal.web.wording.start_estimates import expected_start
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 
@@ -26,7 +26,7 @@ COLUMNS = (
     *("expected_start", "device", "time_limit_seconds"),
     *("submitted_at", "started_at", "finished_at"),
 )
-# A table program takes a cell that begins so for a formula. A quote before it makes it text.
+# Spreadsheets take a cell that begins like this for a formula; a quote before it makes it text.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -35,21 +35,21 @@ async def jobs_csv(request: HttpRequest) -> HttpResponseBase:
     await release_connection()
     if isinstance(user, AnonymousUser):
         return HttpResponseRedirect(f"{reverse('web:sign_in')}?next={reverse('web:jobs')}")
-    filters = filters_of(user, request.GET)
+    filters = job_filters(user, request.GET)
     if filters.errors:
-        wrong = "\n".join(f"{name}: {' '.join(said)}" for name, said in filters.errors.items())
-        return HttpResponse(wrong, status=400, content_type="text/plain; charset=utf-8")
-    answer = StreamingHttpResponse(_lines(filters), content_type="text/csv; charset=utf-8")
+        lines = (f"{name}: {' '.join(errors)}" for name, errors in filters.errors.items())
+        return HttpResponse("\n".join(lines), status=400, content_type="text/plain; charset=utf-8")
+    response = StreamingHttpResponse(_lines(filters), content_type="text/csv; charset=utf-8")
     name = f"jobs-{timezone.localdate():%Y-%m-%d}.csv"
-    answer["Content-Disposition"] = f'attachment; filename="{name}"'
-    answer["Cache-Control"] = "no-store"
-    answer["X-Content-Type-Options"] = "nosniff"
-    return answer
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["Cache-Control"] = "no-store"
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
 
 
 async def _lines(filters: JobFilters) -> AsyncIterator[str]:
-    """No database connection is held between two parts."""
-    # So that table programs read it as UTF-8.
+    """No database connection is held between two pages."""
+    # The byte order mark makes spreadsheets read UTF-8.
     yield "\ufeff" + csv_lines([COLUMNS])
     page = await shared_read(_read, filters, "")
     while page.rows:

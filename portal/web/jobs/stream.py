@@ -1,69 +1,48 @@
-"""The live parts of the Jobs and the Queue page: fragments over server-sent events.
+"""The live parts of the Jobs page. It follows the bells of the jobs it shows and reads again in
+between, because a new job rings only its own bell."""
 
-Each follows the bells of the jobs that it shows, and looks again in between: a new job rings for
-itself only.
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, QueryDict
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from portal.accounts.models import User
 from portal.jobs.paging import SIZE
 from portal.jobs.selectors import LABEL, jobs_visible_to
-from portal.web.jobs.context import filters_of
-from portal.web.queue.views import queue_context
-from portal.web.streaming.event_stream import event_stream_response, last_event_id, stream_user
-from portal.web.streaming.page_parts import PageParts, StreamPace, part_events
+from portal.web.jobs.context import job_filters
+from portal.web.streaming.page_parts import PageParts, StreamPace, parts_stream
 
 PACE = StreamPace(min_seconds=2, max_seconds=15)
 MAX_NEWER = 99
 
-Look = Callable[..., PageParts]
-
 
 async def jobs_stream(request: HttpRequest) -> HttpResponseBase:
-    return await _stream(request, _look_at_jobs, _bells(_keys(request.GET.getlist("row"))))
-
-
-async def queue_stream(request: HttpRequest) -> HttpResponseBase:
-    return await _stream(request, _look_at_queue)
-
-
-async def _stream(request: HttpRequest, read: Look, bells: Iterable[str] = ()) -> HttpResponseBase:
-    user = await stream_user(request)
-    if user is None:
-        return HttpResponse(status=401)
-    events = part_events(
-        user,
-        partial(read, query=request.GET),
-        share_key=(read, request.GET.urlencode()),
-        language=getattr(request, "LANGUAGE_CODE", "en"),
+    return await parts_stream(
+        request,
+        partial(live_jobs, query=request.GET),
+        share_key=("jobs", request.GET.urlencode()),
         pace=PACE,
-        bells=bells,
-        last_id=last_event_id(request),
+        bells=_bells(_keys(request.GET.getlist("row"))),
     )
-    return event_stream_response(events)
 
 
-def _look_at_jobs(user: User, query: QueryDict) -> PageParts:
-    """The rows that stand on the page, which it names, and how many came since."""
+def live_jobs(user: User, query: QueryDict) -> PageParts:
+    """The rows on the page, which its address names, and how many jobs are newer."""
     keys = _keys(query.getlist("row"))
     rows = list(jobs_visible_to(user).filter(pk__in=keys))
-    filters = filters_of(user, query)
+    filters = job_filters(user, query)
     newer = filters.qs.filter(pk__gt=max(keys, default=0))
     context = {
         "jobs": rows,
-        "count": newer[:MAX_NEWER].count() if filters.sorting == ("-id",) else 0,
-        "query": _kept(query),
+        "newer_count": newer[:MAX_NEWER].count() if filters.sorting == ("-id",) else 0,
+        "query": _query_without_rows(query),
     }
     return PageParts(render_to_string("web/jobs/live.html", context), _bells(keys))
 
 
-def _kept(query: QueryDict) -> str:
+def _query_without_rows(query: QueryDict) -> str:
     kept = query.copy()
     kept.pop("row", None)
     return kept.urlencode()
@@ -74,10 +53,4 @@ def _keys(refs: Iterable[str]) -> list[int]:
 
 
 def _bells(keys: Iterable[int]) -> tuple[str, ...]:
-    return tuple(f"job:{pk}" for pk in keys)
-
-
-def _look_at_queue(user: User, query: QueryDict) -> PageParts:
-    parts = queue_context(user, query)
-    html = render_to_string("web/queue/live.html", parts | {"user": user})
-    return PageParts(html, _bells(parts["keys"]))
+    return tuple(f"job:{key}" for key in keys)

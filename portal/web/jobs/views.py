@@ -1,4 +1,4 @@
-"""Jobs: everything that the user may see, filtered by the address, and ending several at once."""
+"""The Jobs page: all jobs that the user may see, with filters and bulk cancel."""
 
 from urllib.parse import urlencode
 
@@ -15,7 +15,7 @@ from portal.errors import Refused
 from portal.jobs.bulk_cancel import MAX_JOBS, CancelSelection, cancel_selection, jobs_cancel
 from portal.jobs.filters import hidden_fields
 from portal.web.http import AuthenticatedHttpRequest
-from portal.web.jobs.context import filters_of, job_list_context
+from portal.web.jobs.context import job_filters, job_list_context
 
 
 @login_required
@@ -26,45 +26,45 @@ def jobs(request: AuthenticatedHttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def bulk_cancel(request: AuthenticatedHttpRequest) -> HttpResponse:
-    """Asks first, naming what is lost and whose it is; a POST ends what was named."""
+    """A GET asks for confirmation and names the jobs; a POST cancels them."""
     user = request.user
-    asked = request.POST if request.method == "POST" else request.GET
-    back = _back(request, asked)
+    data = request.POST if request.method == "POST" else request.GET
+    back = _list_address(request, data)
     try:
-        chosen = cancel_selection(user, asked.getlist("job"))
+        selection = cancel_selection(user, data.getlist("job"))
     except Refused as refused:
-        messages.error(request, _why(refused))
+        messages.error(request, _selection_error(refused))
         return HttpResponseRedirect(back)
     if request.method == "GET":
-        return render(request, "web/jobs/cancel.html", {"chosen": chosen, "back": back})
-    jobs_cancel(jobs=chosen.cancellable, actor=user.username)
-    _tell(request, chosen)
+        return render(request, "web/jobs/cancel.html", {"selection": selection, "back": back})
+    jobs_cancel(jobs=selection.cancellable, actor=user.username)
+    _add_messages(request, selection)
     return HttpResponseRedirect(back)
 
 
-def _back(request: AuthenticatedHttpRequest, asked: QueryDict) -> str:
-    """The list as it was filtered: only its own filters, so it leads nowhere else."""
-    query = QueryDict(asked.get("filters", ""))
-    kept = urlencode(hidden_fields(filters_of(request.user, query)))
+def _list_address(request: AuthenticatedHttpRequest, data: QueryDict) -> str:
+    """The list with its filters. Only known filters are kept, so it cannot lead to another site."""
+    query = QueryDict(data.get("filters", ""))
+    kept = urlencode(hidden_fields(job_filters(request.user, query)))
     return f"{reverse('web:jobs')}?{kept}" if kept else reverse("web:jobs")
 
 
-def _why(refused: Refused) -> str:
+def _selection_error(refused: Refused) -> str:
     if refused.code == "too_many":
         return _("Choose at most %(n)s jobs at once") % {"n": MAX_JOBS}
     return _("Choose at least one job: tick the box before its name")
 
 
-def _tell(request: HttpRequest, chosen: CancelSelection) -> None:
-    count = len(chosen.cancellable)
+def _add_messages(request: HttpRequest, selection: CancelSelection) -> None:
+    count = len(selection.cancellable)
     if count:
-        said = ngettext("%(n)s job cancelled", "%(n)s jobs cancelled", count) % {"n": count}
-        messages.success(request, said)
-    left = len(chosen.ended) + len(chosen.forbidden) + chosen.unknown_count
-    if left or not count:
-        said = ngettext(
+        text = ngettext("%(n)s job cancelled", "%(n)s jobs cancelled", count) % {"n": count}
+        messages.success(request, text)
+    skipped = len(selection.ended) + len(selection.forbidden) + selection.unknown_count
+    if skipped or not count:
+        text = ngettext(
             "%(n)s job left as it is: it had ended, or it is not yours to cancel",
             "%(n)s jobs left as they are: they had ended, or are not yours to cancel",
-            left,
+            skipped,
         )
-        messages.info(request, said % {"n": left})
+        messages.info(request, text % {"n": skipped})

@@ -1,5 +1,5 @@
-"""A line of the queue as one person may read it: of other projects, what is asked and why it waits,
-but not whose it is."""
+"""A row of the Queue page as one user may see it: of other projects, the request and the reason, but
+not the owner."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,46 +16,50 @@ from portal.planning.queue_selectors import EndingJob
 from portal.web.wording.labels import Badge, duration, elapsed
 from portal.web.wording.messages import message_text, stored_text
 from portal.web.wording.reason_badges import reason_badge
-from portal.web.wording.start_estimates import ExpectedStart, expected_start
+from portal.web.wording.start_estimates import StartRange, expected_start
 from scheduler.core.model.states import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
 class QueueViewer:
-    """Who reads: the projects whose names they know (None: all), the ones whose approvals they
-    decide, and what they may end or hold. `sees_names`: names of everybody, by the platform's
-    setting."""
+    """A user and their rights over the jobs of the queue."""
 
     user: User
     member_of: frozenset[int] | None
+    """Ids of the projects whose jobs they may open; None for all."""
     administers: frozenset[int]
+    """Ids of the projects whose approvals they decide."""
     may_cancel: Callable[[Job], bool]
     sees_names: bool
+    """The platform shows the names of all jobs to everybody."""
 
     def may_open(self, job: Job) -> bool:
         return self.member_of is None or job.project_id in self.member_of
 
-    def decides(self, job: Job) -> bool:
+    def may_decide(self, job: Job) -> bool:
         return self.user.is_platform_admin or job.project_id in self.administers
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """`is_known`: its names may be read; `is_open`: its page as well. `factors`: what its place
-    rests on, beside its band."""
+    """A waiting job."""
 
     job: Job
     is_mine: bool
     shows_names: bool
+    """Its name, owner and project may be shown."""
     may_open: bool
+    """Its page may be opened."""
     badge: Badge
     sentence: str = ""
     unblocks: str = ""
-    expected: ExpectedStart | None = None
+    expected: StartRange | None = None
     no_estimate: str = ""
     waited: str = ""
-    time_left_limit: str = ""
+    max_runtime: str = ""
+    """What is left of its time limit."""
     factors: list[str] = field(default_factory=list)
+    """What moved it within its priority band."""
     may_hold: bool = False
     may_release: bool = False
     may_decide: bool = False
@@ -75,70 +79,73 @@ def queue_viewer(user: User, *, names: str) -> QueueViewer:
 
 def queue_row(job: Job, viewer: QueueViewer, bypass_limit: int) -> QueueRow:
     reason = job.reason or {}
-    is_open = viewer.may_open(job)
-    is_known = is_open or viewer.sees_names
-    may = viewer.may_cancel(job)
-    none = no_estimate_for_job(job)
+    may_open = viewer.may_open(job)
+    shows_names = may_open or viewer.sees_names
+    may_cancel = viewer.may_cancel(job)
+    no_estimate = no_estimate_for_job(job)
     return QueueRow(
         job=job,
         is_mine=job.owner_id == viewer.user.pk,
-        shows_names=is_known,
-        may_open=is_open,
+        shows_names=shows_names,
+        may_open=may_open,
         badge=reason_badge(str(reason.get("code", ""))),
-        sentence=stored_text(reason) if is_known else "",
-        unblocks=stored_text(reason, "unblocks") if is_open else "",
+        sentence=stored_text(reason) if shows_names else "",
+        unblocks=stored_text(reason, "unblocks") if may_open else "",
         expected=expected_start(job),
-        no_estimate=message_text(none) if none else "",
+        no_estimate=message_text(no_estimate) if no_estimate else "",
         waited=elapsed(job.queued_at or job.submitted_at, None),
-        time_left_limit=duration(max(0, job.time_limit_seconds - job.attained_seconds)),
+        max_runtime=duration(max(0, job.time_limit_seconds - job.attained_seconds)),
         factors=_factors(job, bypass_limit),
-        may_hold=may and not job.held_by,
-        may_release=_may_release(job, viewer, may=may),
-        may_decide=job.status == JobStatus.AWAITING_APPROVAL and viewer.decides(job),
+        may_hold=may_cancel and not job.held_by,
+        may_release=may_cancel and _may_release(job, viewer),
+        may_decide=job.status == JobStatus.AWAITING_APPROVAL and viewer.may_decide(job),
     )
 
 
-def _may_release(job: Job, reader: QueueViewer, *, may: bool) -> bool:
-    if not (may and job.held_by):
+def _may_release(job: Job, viewer: QueueViewer) -> bool:
+    if not job.held_by:
         return False
-    return job.held_by == reader.user.username or reader.decides(job)
+    return job.held_by == viewer.user.username or viewer.may_decide(job)
 
 
 def _factors(job: Job, bypass_limit: int) -> list[str]:
-    found = []
+    factors = []
     if job.bypassed:
-        found.append(
+        factors.append(
             ngettext("overtaken %(n)s time", "overtaken %(n)s times", job.bypassed)
             % {"n": f"{job.bypassed:,}"}
         )
     if job.bypassed >= bypass_limit:
-        found.append(_("due: first in its band"))
+        factors.append(_("due: first in its band"))
     if job.preempted:
-        found.append(
+        factors.append(
             ngettext(
                 "stopped for others %(n)s time", "stopped for others %(n)s times", job.preempted
             )
             % {"n": job.preempted}
         )
-    return found
+    return factors
 
 
 @dataclass(frozen=True, slots=True)
-class LeavingRow:
-    leaving: EndingJob
+class EndingJobRow:
+    """A running job that frees its devices next."""
+
+    ending: EndingJob
     is_mine: bool
     shows_names: bool
     may_open: bool
     remaining: str
+    """The time left until its limit."""
 
 
-def leaving_row(leaving: EndingJob, viewer: QueueViewer) -> LeavingRow:
-    job = leaving.job
-    is_open = viewer.may_open(job)
-    return LeavingRow(
-        leaving=leaving,
+def ending_job_row(ending: EndingJob, viewer: QueueViewer) -> EndingJobRow:
+    job = ending.job
+    may_open = viewer.may_open(job)
+    return EndingJobRow(
+        ending=ending,
         is_mine=job.owner_id == viewer.user.pk,
-        shows_names=is_open or viewer.sees_names,
-        may_open=is_open,
-        remaining=elapsed(timezone.now(), leaving.ends_at),
+        shows_names=may_open or viewer.sees_names,
+        may_open=may_open,
+        remaining=elapsed(timezone.now(), ending.ends_at),
     )

@@ -1,4 +1,7 @@
-"""The request page's form as a request. scheduler.core.request judges it, nobody else."""
+"""The request form: its default values, and the job request that its values describe.
+
+Only `scheduler.core.request` validates a request; the form maps its errors to fields.
+"""
 
 import json
 import secrets
@@ -7,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.conf import settings
 from django.utils.translation import gettext as _
 
 from portal.jobs.models import Job
+from portal.submission.limits import request_limits
 from portal.web.request.form_conditions import (
     EXTRAS,
     RETRIES,
@@ -25,15 +28,14 @@ from portal.web.request.form_conditions import (
 from portal.web.wording.messages import translated
 from scheduler.core.request import (
     JobRequest,
-    RequestLimits,
     RequestRefused,
     parse_request,
     request_as_dict,
 )
 
-# Amounts that are no profile. Whole GPUs of one model are "gpus:H200".
+# Values of the field `amount` that are not a MIG profile. Whole GPUs of one model are "gpus:H200".
 WHOLE_GPUS, MPS_SHARE, BY_MEMORY = "gpus", "mps", "memory"
-# Runs in every runtime and image: it tells which device it was given.
+# Runs in every runtime and image, and prints the device it was given.
 EXAMPLE_COMMAND = ("sh", "-c", 'echo "Hello from $NVIDIA_VISIBLE_DEVICES"; sleep 20; echo done')
 DEFAULTS = {
     "name": "hello",
@@ -61,74 +63,69 @@ DEFAULTS = {
 
 @dataclass(slots=True)
 class FilledForm:
-    """A form as it was filled in, with what came of reading it. `errors` by form field."""
+    """The values of a form, and what they were parsed to."""
 
     values: dict[str, str]
+    """As typed, by form field."""
     request: JobRequest | None = None
+    """None if there are errors."""
     errors: dict[str, str] = field(default_factory=dict)
+    """By form field."""
 
     def add_error(self, path: str, sentence: str) -> None:
-        """Note what is wrong with the request's field beside the form's own."""
+        """Record an error in a field of the request, given by its path."""
         self.errors.setdefault(_form_field(path, self.values["amount"]), sentence)
 
 
-def limits() -> RequestLimits:
-    platform = settings.PLATFORM
-    return RequestLimits(
-        default_time_limit_seconds=platform.default_time_limit_seconds,
-        max_time_limit_seconds=platform.max_time_limit_seconds,
-        max_replicas=platform.max_replicas,
-        image_allow=tuple(p.strip() for p in platform.image_allow.split(",") if p.strip()),
-    )
-
-
 def new_idempotency_key() -> str:
-    """Of one form: sent twice, it is one job."""
+    """Makes a form that is posted twice one job."""
     return secrets.token_urlsafe(16)
 
 
-def new_form(project: str) -> dict[str, str]:
-    """A new form, with a key that makes a double submit one job."""
+def new_form_values(project: str) -> dict[str, str]:
+    """The values of a fresh form."""
     return DEFAULTS | {"project": project, "key": new_idempotency_key()}
 
 
-def form_from_job(
+def values_from_job(
     job: Job, project: str, changes: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """A new form filled in as the job was asked for, with these fields of the request changed."""
-    asked = job.request | (changes or {})
-    return form_from_request(asked, project, job.request["device"]) | start_condition_values(job)
+    """The values that request the same job, with these fields of the request changed."""
+    fields = job.request | (changes or {})
+    return values_from_request(fields, project, job.request["device"]) | start_condition_values(job)
 
 
-def form_from_request(
-    asked: Mapping[str, Any], project: str, device: Mapping[str, Any] | None = None
+def values_from_request(
+    fields: Mapping[str, Any], project: str, device: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """A new form filled in with a request as it is stored. `device`: of the request as it was first
-    made, where `asked` has changes."""
+    """The values that describe a stored request. `device`: that of the original request, where
+    `fields` have been changed."""
     filled = {
-        name: str(asked[name])
+        name: str(fields[name])
         for name in ("name", "image", "replicas", "time_limit", "topology", "launcher")
     }
-    filled |= {name: str(asked[name]) for name in ("priority", "cpu", "memory")}
-    filled["backend"] = asked.get("backend", DEFAULTS["backend"])
-    filled["command"] = shlex.join(asked["command"])
-    filled["env"] = "\n".join(f"{name}={value}" for name, value in asked["env"].items())
-    extras = amount_values(asked, device or asked["device"]) | condition_values(asked)
-    return new_form(project) | filled | _device_like(asked["device"]) | extras
+    filled |= {name: str(fields[name]) for name in ("priority", "cpu", "memory")}
+    filled["backend"] = fields.get("backend", DEFAULTS["backend"])
+    filled["command"] = shlex.join(fields["command"])
+    filled["env"] = "\n".join(f"{name}={value}" for name, value in fields["env"].items())
+    extras = amount_values(fields, device or fields["device"]) | condition_values(fields)
+    return new_form_values(project) | filled | _device_values(fields["device"]) | extras
 
 
 def with_changes(values: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
-    """The form with these fields of the request changed, and all else as it was typed."""
+    """The values with these fields of the request changed, and everything else as typed."""
     plain = ("replicas", "time_limit", "topology")
     filled = {name: str(changes[name]) for name in plain if name in changes}
     if "needs" in changes:
         filled["needs"] = " ".join(changes["needs"])
-    return {**values, **filled, **(_device_like(changes["device"]) if "device" in changes else {})}
+    if "device" in changes:
+        filled |= _device_values(changes["device"])
+    return {**values, **filled}
 
 
-def _device_like(device: Mapping[str, Any]) -> dict[str, str]:
-    ways = (way for way in (WHOLE_GPUS, MPS_SHARE, BY_MEMORY) if way in device)
-    filled = {"amount": next(ways, str(device.get("mig", "")))}
+def _device_values(device: Mapping[str, Any]) -> dict[str, str]:
+    kinds = (kind for kind in (WHOLE_GPUS, MPS_SHARE, BY_MEMORY) if kind in device)
+    filled = {"amount": next(kinds, str(device.get("mig", "")))}
     filled["models"] = " ".join(device.get("models", ()))
     if WHOLE_GPUS in device:
         filled["gpus"] = str(device["gpus"])
@@ -141,25 +138,25 @@ def _device_like(device: Mapping[str, Any]) -> dict[str, str]:
 
 
 def curl_command(request: JobRequest, url: str) -> str:
-    """The same request as one call of REST, safe to paste into a shell."""
+    """The request as one REST call, quoted for a shell."""
     body = json.dumps(request_as_dict(request), ensure_ascii=False)
     rest = shlex.join([url, "-H", "Content-Type: application/json", "-d", body])
     return f'curl -H "Authorization: Bearer $TESSERA_TOKEN" {rest}'
 
 
-def parse_form(form: Mapping[str, str]) -> FilledForm:
-    """The form as a checked request; every problem beside its field, nothing typed is lost."""
-    values = {name: form.get(name, "")[:65_536] for name in (*DEFAULTS, "project", "key")}
-    asked = FilledForm(values)
-    body = _body(values, asked.errors)
+def parse_form(data: Mapping[str, str]) -> FilledForm:
+    """A checked request, or an error for every invalid field. All values are kept as typed."""
+    values = {name: data.get(name, "")[:65_536] for name in (*DEFAULTS, "project", "key")}
+    form = FilledForm(values)
+    body = _body(values, form.errors)
     try:
-        request = parse_request(body, limits())
+        request = parse_request(body, request_limits())
     except RequestRefused as refused:
         for error in refused.errors:
-            asked.add_error(error.field, translated(error.sentence))
+            form.add_error(error.field, translated(error.sentence))
     else:
-        asked.request = request if not asked.errors else None
-    return asked
+        form.request = request if not form.errors else None
+    return form
 
 
 def _body(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
@@ -170,7 +167,7 @@ def _body(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     body["backend"] = values["backend"] or DEFAULTS["backend"]
     body |= {name: values[name] for name in ("cpu", "memory") if values[name]}
     body["replicas"] = parse_number(values["replicas"])
-    body["command"] = _words(values["command"], errors)
+    body["command"] = _command(values["command"], errors)
     body["env"] = _env(values["env"], errors)
     if device := _device(values, errors):
         body["device"] = device
@@ -183,8 +180,8 @@ def _device(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     models = split_words(values["models"])
     if model := amount_model(amount):
         if models and models != [model]:
-            said = _("The card says %(model)s: leave this empty, or choose any whole GPU")
-            errors["models"] = said % {"model": model}
+            text = _("The card says %(model)s: leave this empty, or choose any whole GPU")
+            errors["models"] = text % {"model": model}
         models = [model]
     if is_gpu_count(amount):
         device = {"gpus": parse_number(values["gpus"])}
@@ -206,11 +203,11 @@ def is_gpu_count(amount: str) -> bool:
 
 
 def amount_model(amount: str) -> str:
-    """The model that an amount of whole GPUs names."""
+    """The GPU model that an amount of whole GPUs names, or nothing."""
     return amount.partition(":")[2] if is_gpu_count(amount) else ""
 
 
-def _words(text: str, errors: dict[str, str]) -> list[str]:
+def _command(text: str, errors: dict[str, str]) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
@@ -219,17 +216,17 @@ def _words(text: str, errors: dict[str, str]) -> list[str]:
 
 
 def _env(text: str, errors: dict[str, str]) -> dict[str, str]:
-    found = {}
+    env = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, equals, value = line.partition("=")
         if not equals:
             errors["env"] = _("write one NAME=value in each line")
-        found[name.strip()] = value
-    return found
+        env[name.strip()] = value
+    return env
 
 
 def _form_field(path: str, amount: str) -> str:
-    """Where the page shows an error of the request's field."""
+    """The form field that shows an error in a field of the request."""
     head = path.split(".")[0]
     if head == "device":
         parts = {
@@ -242,6 +239,6 @@ def _form_field(path: str, amount: str) -> str:
             return "models"
         return "gpus" if is_gpu_count(amount) else parts.get(path, "amount")
     if head == "retries":
-        fields = {word: name for name, word in RETRIES.items()}
-        return fields.get(path.removeprefix("retries."), "infrastructure_retries")
+        retry_fields = {kind: name for name, kind in RETRIES.items()}
+        return retry_fields.get(path.removeprefix("retries."), "infrastructure_retries")
     return head or "name"

@@ -1,5 +1,5 @@
-"""The folded part of the request form: what else each replica has, what becomes of a failure, when
-it may start, where, and whether it makes way."""
+"""The advanced fields of the request form: resources of a replica, retries, when and where the job
+may start, and whether it may be preempted."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from portal.submission.replacement import CHANGEABLE
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.core.request import Launcher
 
-# Empty: the request says nothing of it.
+# An empty field is left out of the request.
 CONDITIONS = {"begin_at": "", "after": "", "needs": "", "tolerates": "", "preemptible": ""}
 AMOUNTS = {"shm": "", "disk": "", "grace": "", "kind": "", "processes": ""}
 RETRIES = {"infrastructure_retries": "infrastructure", "user_retries": "user"}
@@ -23,61 +23,62 @@ MAX_CHANGES_LENGTH = 2_000
 
 
 def split_words(text: str) -> list[str]:
-    """Words between blanks or commas."""
+    """Words separated by blanks or commas."""
     return text.replace(",", " ").split()
 
 
 def parse_conditions(values: Mapping[str, str]) -> dict[str, Any]:
-    """The request's fields, of the form's."""
-    found: dict[str, Any] = {name: split_words(values[name]) for name in LISTS}
-    found["begin_at"] = values["begin_at"].strip()
-    body = {name: value for name, value in found.items() if value}
+    """Fields of the request, from values of the form."""
+    fields: dict[str, Any] = {name: split_words(values[name]) for name in LISTS}
+    fields["begin_at"] = values["begin_at"].strip()
+    body = {name: value for name, value in fields.items() if value}
     if values["preemptible"]:
         body["preemptible"] = YES_OR_NO.get(values["preemptible"], values["preemptible"])
     return body
 
 
 def parse_amounts(values: Mapping[str, str]) -> dict[str, Any]:
-    """The request's fields, of the form's."""
+    """Fields of the request, from values of the form."""
     body: dict[str, Any] = {name: text for name in AMOUNTS if (text := values[name].strip())}
     if "processes" in body:
         body["processes"] = parse_number(body["processes"])
     retries = {
-        word: parse_number(values[name]) for name, word in RETRIES.items() if values[name].strip()
+        kind: parse_number(values[name]) for name, kind in RETRIES.items() if values[name].strip()
     }
     return body | ({"retries": retries} if retries else {})
 
 
 def parse_number(text: str) -> int | str:
-    """A whole number where it is one; else as typed, for the one check to refuse."""
+    """An integer, or the text as typed for `parse_request` to refuse."""
     return int(text) if text.strip().lstrip("-").isdecimal() and len(text) < 10 else text
 
 
-def amount_values(asked: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, str]:
-    """The form's fields, of a request for this device. A number of processes that nobody chose is
-    left out, as it follows the GPUs."""
-    filled = {name: str(asked[name]) for name in ("shm", "disk", "grace", "kind") if name in asked}
-    retries = asked.get("retries", {})
-    filled |= {name: str(retries[word]) for name, word in RETRIES.items() if word in retries}
+def amount_values(fields: Mapping[str, Any], device: Mapping[str, Any]) -> dict[str, str]:
+    """Values of the form, from a request for this device. The default number of processes is left
+    out, because it follows the GPUs."""
+    plain = ("shm", "disk", "grace", "kind")
+    filled = {name: str(fields[name]) for name in plain if name in fields}
+    retries = fields.get("retries", {})
+    filled |= {name: str(retries[kind]) for name, kind in RETRIES.items() if kind in retries}
     gpus = device.get("gpus", 0)
-    usual = gpus if gpus and asked.get("launcher") == Launcher.TORCHRUN else 1
-    if (processes := asked.get("processes", usual)) != usual:
+    default = gpus if gpus and fields.get("launcher") == Launcher.TORCHRUN else 1
+    if (processes := fields.get("processes", default)) != default:
         filled["processes"] = str(processes)
     return filled
 
 
-def condition_values(asked: Mapping[str, Any]) -> dict[str, str]:
-    """The form's fields, of a request, but for `start_condition_values`."""
-    filled = {name: " ".join(asked.get(name, ())) for name in ("needs", "tolerates")}
-    by_priority = asked["priority"] == "low"
-    if (makes_way := asked.get("preemptible", by_priority)) != by_priority:
-        filled["preemptible"] = "yes" if makes_way else "no"
+def condition_values(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Values of the form, from a request, except those of `start_condition_values`."""
+    filled = {name: " ".join(fields.get(name, ())) for name in ("needs", "tolerates")}
+    by_priority = fields["priority"] == "low"
+    if (is_preemptible := fields.get("preemptible", by_priority)) != by_priority:
+        filled["preemptible"] = "yes" if is_preemptible else "no"
     return filled
 
 
 def start_condition_values(job: Job) -> dict[str, str]:
-    """When and after what it was to begin. What is over by now is left out: a time that has passed,
-    and other jobs to wait for once it waits no more."""
+    """The begin time and dependencies that still apply: no begin time in the past, and no
+    dependencies once the job has stopped waiting."""
     filled = {}
     if job.begin_at and job.begin_at > timezone.now():
         filled["begin_at"] = job.begin_at.isoformat(timespec="seconds")
@@ -87,8 +88,8 @@ def start_condition_values(job: Job) -> dict[str, str]:
 
 
 def parse_changes(text: str) -> dict[str, Any]:
-    """The changes of a request that an address or a button asks for; nothing where they make no
-    sense."""
+    """The changed fields of a request, from the JSON of an address or a button. Invalid JSON gives
+    no changes."""
     try:
         changes = json.loads(text) if 0 < len(text) <= MAX_CHANGES_LENGTH else {}
     except ValueError:
@@ -98,9 +99,9 @@ def parse_changes(text: str) -> dict[str, Any]:
     device = changes.get("device", {})
     share = device.get("mps", {}) if isinstance(device, dict) else None
     lists = (changes.get("needs", []), device.get("models", []) if isinstance(device, dict) else [])
-    is_sane = (
+    is_valid = (
         isinstance(share, dict)
         and (not share or {"threads", "memory"} <= share.keys())
         and all(isinstance(each, list) and all(isinstance(w, str) for w in each) for each in lists)
     )
-    return changes if is_sane else {}
+    return changes if is_valid else {}

@@ -1,5 +1,5 @@
-"""What the request form begins with: a job to clone, a template, a ready start, one's last job or
-an example. What was right when it was written and is wrong today is told beside its field."""
+"""What a new request form starts with: a job to clone, a template, a quick start, or the user's last
+job. Values that are no longer valid have an error at their field."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from portal.jobs.selectors import job_visible
 from portal.web.request.cards import CardDeck
 from portal.web.request.form import (
     FilledForm,
-    form_from_job,
-    form_from_request,
-    new_form,
+    new_form_values,
     parse_form,
+    values_from_job,
+    values_from_request,
 )
 from portal.web.request.form_conditions import parse_changes
 from portal.web.request.quick_starts import quick_start_values
@@ -29,20 +29,20 @@ MAX_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """A form as it is first shown. `copy_of`: the job that somebody clones; `template`: the one
-    that somebody took. `missing`: why what the address names is not there."""
+    """The form as it is first shown, and where its values come from."""
 
     form: FilledForm
     copy_of: Job | None = None
     template: Template | None = None
     missing: str = ""
+    """Why the job or template that the address names is not available."""
 
 
 def prefill(
     user: User, query: Mapping[str, str], projects: Sequence[Project], cards: CardDeck
 ) -> Prefill:
-    """The address may name a job (`like`, with a `change`), a template or a start, and beside them
-    a `project` and an `amount`."""
+    """`query` may name a job (`like`, with a `change`), a `template` or a quick `start`; a `project`
+    and an `amount` as well."""
     slugs = [project.slug for project in projects]
     job, template, missing = None, None, ""
     try:
@@ -51,23 +51,23 @@ def prefill(
     except Refused as refused:
         missing = refusal_text(refused)
     start = quick_start_values(query.get("start", ""))
-    source = job or (None if template or start is not None else _last_of(user))
-    place = source.project if source else template.project if template else None
-    home = place.slug if place else ""
-    wanted = (query.get("project", ""), home, *slugs)
-    project = next((slug for slug in wanted if slug in slugs), "")
+    source = job or (None if template or start is not None else _last_job(user))
+    origin = source.project if source else template.project if template else None
+    origin_slug = origin.slug if origin else ""
+    candidates = (query.get("project", ""), origin_slug, *slugs)
+    project = next((slug for slug in candidates if slug in slugs), "")
     if source:
-        values = form_from_job(source, project, parse_changes(query.get("change", "")))
+        values = values_from_job(source, project, parse_changes(query.get("change", "")))
     elif template:
-        values = form_from_request(template.request, project)
+        values = values_from_request(template.request, project)
     else:
-        values = {**new_form(project), **(start or {})}
+        values = {**new_form_values(project), **(start or {})}
     values["amount"] = query.get("amount") or values["amount"] or cards.default_amount
-    asked = _today(cards.normalized(values), projects)
-    if job and home not in slugs and not query.get("project"):
-        said = _("You cannot start work in %(project)s, where this job was. Choose another project")
-        asked.errors["project"] = said % {"project": home}
-    return Prefill(asked, job, template, missing)
+    form = _checked(cards.normalized(values), projects)
+    if job and origin_slug not in slugs and not query.get("project"):
+        text = _("You cannot start work in %(project)s, where this job was. Choose another project")
+        form.errors["project"] = text % {"project": origin_slug}
+    return Prefill(form, job, template, missing)
 
 
 def _template(user: User, ref: str) -> Template:
@@ -75,17 +75,17 @@ def _template(user: User, ref: str) -> Template:
     return visible_template(user, int(ref) if is_number else 0)
 
 
-def _last_of(user: User) -> Job | None:
+def _last_job(user: User) -> Job | None:
     return Job.objects.filter(owner=user).select_related("project").order_by("-id").first()
 
 
-def _today(values: dict[str, str], projects: Sequence[Project]) -> FilledForm:
-    """The form, with what today's limits and its project's list of images say of it."""
-    asked = parse_form(values)
-    project = next((one for one in projects if one.slug == values["project"]), None)
+def _checked(values: dict[str, str], projects: Sequence[Project]) -> FilledForm:
+    """The parsed form, checked against today's limits and the image policy of its project."""
+    form = parse_form(values)
+    project = next((p for p in projects if p.slug == values["project"]), None)
     if project:
         try:
             require_image_allowed(project, values["image"])
         except Refused as refused:
-            asked.add_error(refused.field, refusal_text(refused))
-    return asked
+            form.add_error(refused.field, refusal_text(refused))
+    return form

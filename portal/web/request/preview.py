@@ -1,4 +1,4 @@
-"""The request's answer before anyone submits it, in words: what `foresight` found."""
+"""The preview panel of the request form: what would happen if the request were submitted now."""
 
 import json
 from collections.abc import Mapping
@@ -16,16 +16,14 @@ from portal.errors import Refused
 from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
 from portal.quotas.limits import LimitEffect
 from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice, dry_run
-from portal.web.job.status_panel import REASON_STYLES
 from portal.web.request.form import FilledForm
-from portal.web.templatetags.console import gpu_hours
 from portal.web.wording.evidence import evidence_rows
-from portal.web.wording.labels import duration, memory_label, share_label
+from portal.web.wording.labels import duration, gpu_hours, memory_label, share_label
 from portal.web.wording.messages import message_text, refusal_text, stored_text
+from portal.web.wording.reason_badges import REASON_STYLES
 from portal.web.wording.start_estimates import start_from_estimate
 from scheduler.core.model.reasons import ReasonClass
 
-# What the form calls its fields.
 FIELD_LABELS = {
     "name": gettext_lazy("Name"),
     "project": gettext_lazy("Project"),
@@ -62,163 +60,183 @@ FIELD_LABELS = {
 }
 
 
-# In words, and the fields of the request that it changes, as JSON.
-Offer = tuple[str, str]
+@dataclass(frozen=True, slots=True)
+class PreviewAlternative:
+    """A changed request that would run or start."""
+
+    label: str
+    changes: str
+    """The changed fields of the request, as JSON."""
 
 
 @dataclass(slots=True)
 class PreviewPanel:
-    """The panel beside the form. `figures`: name, value, unit. `verb` is what the button says.
-    `limits`: what each limit has left after it, and whether it is over. `wrong`: a field's label
-    and what is wrong with it. `instead`: other requests, under a title."""
+    """The panel beside the form."""
 
     cls: str
+    """Its colour class."""
     icon: str
     title: str
     sentence: str
     verb: str
+    """The text of the submit button."""
     figures: list[tuple[str, str, str]] = field(default_factory=list)
+    """Label, value and unit."""
     places: list[str] = field(default_factory=list)
+    """The devices that it would get."""
     limits: list[tuple[str, bool]] = field(default_factory=list)
+    """Each quota and budget after this job, and whether it is exceeded."""
     code: str = ""
+    """Of the reason."""
     evidence: list[tuple[str, str]] = field(default_factory=list)
+    """Labels and values."""
     field_errors: list[tuple[str, str]] = field(default_factory=list)
-    alternatives: tuple[str, list[Offer]] = ("", [])
+    """Field labels and errors."""
+    alternatives_title: str = ""
+    alternatives: list[PreviewAlternative] = field(default_factory=list)
 
 
-def preview_request(user: User, asked: FilledForm) -> PreviewPanel:
-    """What would happen if the form were submitted now. Changes nothing."""
-    if asked.request is None:
-        return _incomplete(asked.errors)
+def preview_request(user: User, form: FilledForm) -> PreviewPanel:
+    """Changes nothing."""
+    if form.request is None:
+        return _incomplete(form.errors)
     try:
-        found = dry_run(user=user, request=asked.request)
+        result = dry_run(user=user, request=form.request)
     except Refused as refused:
         return PreviewPanel("bad", "x", _("This is refused"), refusal_text(refused), _("Request"))
-    answer = _told(found)
-    if found.verdict is not DryRunVerdict.NEVER:
-        answer.figures = _figures(found)
-    answer.limits = limit_lines(found)
-    title = _("Could run here") if found.verdict is DryRunVerdict.NEVER else _("Would start now")
-    offers = [
-        (message_text(one.said), json.dumps(one.changes, sort_keys=True))
-        for one in found.alternatives
+    panel = _verdict_panel(result)
+    is_never = result.verdict is DryRunVerdict.NEVER
+    if not is_never:
+        panel.figures = _figures(result)
+    panel.limits = limit_lines(result)
+    panel.alternatives_title = _("Could run here") if is_never else _("Would start now")
+    panel.alternatives = [
+        PreviewAlternative(message_text(each.said), json.dumps(each.changes, sort_keys=True))
+        for each in result.alternatives
     ]
-    answer.alternatives = title, offers
-    return answer
+    return panel
 
 
-def pending_preview(asked: FilledForm) -> PreviewPanel:
-    """What stands there until the planner was asked."""
-    if asked.request is None:
-        return _incomplete(asked.errors)
+def pending_preview(form: FilledForm) -> PreviewPanel:
+    """The panel until the planner has answered."""
+    if form.request is None:
+        return _incomplete(form.errors)
     sentence = _("The cluster is large: its answer is here in a moment")
     return PreviewPanel("wait", "clock", _("The planner looks at it"), sentence, _("Request"))
 
 
-def _told(found: DryRunResult) -> PreviewPanel:
-    reason = found.reason or {}
-    match found.verdict:
+def _verdict_panel(result: DryRunResult) -> PreviewPanel:
+    reason = result.reason or {}
+    match result.verdict:
         case DryRunVerdict.NEVER:
-            return _because(reason, "bad", "x", _("This can never run here"), _("Request"))
+            return _reason_panel(reason, "bad", "x", _("This can never run here"), _("Request"))
         case DryRunVerdict.NOW:
-            return _placed(found)
+            return _start_panel(result)
         case DryRunVerdict.SOON:
             title, verb = _("Can start in a moment"), _("Request and start")
-            return _because(reason, "ok", "check", title, verb)
+            return _reason_panel(reason, "ok", "check", title, verb)
         case DryRunVerdict.APPROVAL:
-            reason = found.approval.as_dict() if found.approval else {}
+            reason = result.approval.as_dict() if result.approval else {}
             title, verb = _("An admin would have to approve it first"), _("Request and ask")
         case DryRunVerdict.WAIT:
-            title, verb = _would_wait(found), _("Request and wait")
+            title, verb = _wait_title(result), _("Request and wait")
     cls, icon = REASON_STYLES[ReasonClass(reason["class"])]
-    return _because(reason, cls, icon, title, verb)
+    return _reason_panel(reason, cls, icon, title, verb)
 
 
-def _would_wait(found: DryRunResult) -> str:
-    if found.estimate is None:
-        begin_at = found.begins_at
-        code = (found.reason or {}).get("code", "")
-        return _("Would wait; %(why)s") % {
-            "why": message_text(no_estimate_for_code(code, begin_at))
-        }
-    wait = start_from_estimate(estimate_as_dict(found.estimate))
-    if wait.low == wait.high:
-        return _("Would wait, probably about %(about)s") % {"about": wait.about}
-    words = {"about": wait.about, "low": wait.low, "high": wait.high}
+def _wait_title(result: DryRunResult) -> str:
+    if result.estimate is None:
+        code = (result.reason or {}).get("code", "")
+        why = message_text(no_estimate_for_code(code, result.begins_at))
+        return _("Would wait; %(why)s") % {"why": why}
+    start = start_from_estimate(estimate_as_dict(result.estimate))
+    if start.low == start.high:
+        return _("Would wait, probably about %(about)s") % {"about": start.about}
+    words = {"about": start.about, "low": start.low, "high": start.high}
     return _("Would wait, probably about %(about)s (%(low)s to %(high)s)") % words
 
 
 def _incomplete(errors: dict[str, str]) -> PreviewPanel:
     count = len(errors)
     sentence = ngettext("%(n)s field needs another look", "%(n)s fields need another look", count)
-    wrong = [(str(FIELD_LABELS.get(name, name)), said) for name, said in errors.items()]
-    title, verb = _("Not complete yet"), _("Request")
-    return PreviewPanel("warn", "alert", title, sentence % {"n": count}, verb, field_errors=wrong)
+    return PreviewPanel(
+        cls="warn",
+        icon="alert",
+        title=_("Not complete yet"),
+        sentence=sentence % {"n": count},
+        verb=_("Request"),
+        field_errors=[(str(FIELD_LABELS.get(name, name)), error) for name, error in errors.items()],
+    )
 
 
-def _because(said: Mapping[str, Any], cls: str, icon: str, title: str, verb: str) -> PreviewPanel:
-    """With a reason as the user may read it."""
-    sentence, helps = stored_text(said), stored_text(said, "unblocks")
-    if helps:
-        sentence = _("%(first)s. %(then)s") % {"first": sentence, "then": helps}
-    answer = PreviewPanel(cls, icon, title, sentence, verb, code=said["code"])
-    answer.evidence = evidence_rows(dict(said))
-    return answer
+def _reason_panel(
+    reason: Mapping[str, Any], cls: str, icon: str, title: str, verb: str
+) -> PreviewPanel:
+    """`reason`: as the user may see it."""
+    sentence, unblocks = stored_text(reason), stored_text(reason, "unblocks")
+    if unblocks:
+        sentence = _("%(first)s. %(then)s") % {"first": sentence, "then": unblocks}
+    panel = PreviewPanel(cls, icon, title, sentence, verb, code=reason["code"])
+    panel.evidence = evidence_rows(dict(reason))
+    return panel
 
 
-def _placed(found: DryRunResult) -> PreviewPanel:
-    if found.carves:
+def _start_panel(result: DryRunResult) -> PreviewPanel:
+    if result.carves:
         sentence = _("Its slices are carved in seconds; what runs beside them goes on")
     else:
         sentence = _("What it needs is free and ready")
-    places = [f"{one.node}, GPU {one.gpu}{_part(one)}" for one in found.devices]
+    places = [f"{each.node}, GPU {each.gpu}{_device_part(each)}" for each in result.devices]
     title, verb = _("Can start now"), _("Request and start")
     return PreviewPanel("ok", "check", title, sentence, verb, places=places)
 
 
-def _figures(found: DryRunResult) -> list[tuple[str, str, str]]:
+def _figures(result: DryRunResult) -> list[tuple[str, str, str]]:
     return [
-        (_("Holds"), as_gpus(found.units), "GPU"),
-        (_("For at most"), duration(found.request.time_limit_seconds), ""),
-        (_("Uses at most"), gpu_hours(found.unit_seconds), _("GPU-hours")),
+        (_("Holds"), as_gpus(result.units), "GPU"),
+        (_("For at most"), duration(result.request.time_limit_seconds), ""),
+        (_("Uses at most"), gpu_hours(result.unit_seconds), _("GPU-hours")),
     ]
 
 
-def _part(device: PlannedDevice) -> str:
-    """Which part of its GPU; nothing of a whole one."""
+def _device_part(device: PlannedDevice) -> str:
+    """The share or slice of the GPU; empty for a whole GPU."""
     if device.threads:
         return f", {share_label(device.threads, memory_label(device.memory_mib))}"
     return f", {device.profile}" if device.profile else ""
 
 
-def limit_lines(found: DryRunResult) -> list[tuple[str, bool]]:
-    """What each quota and budget has used after it; that there is none is told, too."""
-    if not found.limits:
-        said = _("%(project)s has no quota and no budget: nothing limits it")
-        return [(said % {"project": found.request.project}, False)]
-    return [(_limit(found.request.project, one), one.is_exceeded) for one in found.limits]
+def limit_lines(result: DryRunResult) -> list[tuple[str, bool]]:
+    """Each quota and budget after this job, and whether it is exceeded; or that there is none."""
+    project = result.request.project
+    if not result.limits:
+        text = _("%(project)s has no quota and no budget: nothing limits it")
+        return [(text % {"project": project}, False)]
+    return [(_limit_line(project, limit), limit.is_exceeded) for limit in result.limits]
 
 
-def _limit(project: str, one: LimitEffect) -> str:
+def _limit_line(project: str, limit: LimitEffect) -> str:
     whose = _("project %(project)s") % {"project": project}
-    if one.user:
+    if limit.user:
         whose = _("you in %(project)s") % {"project": project}
-    if one.is_budget:
-        ends = timezone.localtime(datetime.fromtimestamp(one.ends_at or 0, UTC))
+    if limit.is_budget:
+        ends = timezone.localtime(datetime.fromtimestamp(limit.ends_at or 0, UTC))
         words = {
-            "after": gpu_hours(one.after),
-            "limit": gpu_hours(one.limit),
-            "left": as_gpus(one.remaining // SECONDS_PER_HOUR, round_up=False),
+            "after": gpu_hours(limit.after),
+            "limit": gpu_hours(limit.limit),
+            "left": as_gpus(limit.remaining // SECONDS_PER_HOUR, round_up=False),
             "whose": whose,
             "until": ends.strftime("%Y-%m-%d"),
         }
-        return (
-            _(
-                "At most %(after)s of %(limit)s GPU-hours used by %(whose)s after this; "
-                "%(left)s left until %(until)s"
-            )
-            % words
+        text = _(
+            "At most %(after)s of %(limit)s GPU-hours used by %(whose)s after this; "
+            "%(left)s left until %(until)s"
         )
-    gpus = f"{one.model} GPU" if one.model else "GPU"
-    words = {"after": as_gpus(one.after), "limit": as_gpus(one.limit), "gpus": gpus, "whose": whose}
+        return text % words
+    words = {
+        "after": as_gpus(limit.after),
+        "limit": as_gpus(limit.limit),
+        "gpus": f"{limit.model} GPU" if limit.model else "GPU",
+        "whose": whose,
+    }
     return _("%(after)s of %(limit)s %(gpus)s used by %(whose)s after this") % words

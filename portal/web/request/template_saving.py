@@ -1,4 +1,4 @@
-"""The filled-in request form, saved as a template."""
+"""Saving the request of the filled-in form as a template."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,69 +9,74 @@ from portal.accounts.models import Project, User
 from portal.catalogue.models import Template
 from portal.catalogue.services import template_save
 from portal.errors import Refused
-from portal.web.request.form import Asked, limits
-from portal.web.wording.messages import told_refusal
+from portal.submission.limits import request_limits
+from portal.web.request.form import FilledForm
+from portal.web.wording.messages import refusal_text
 from scheduler.core.request import request_as_dict
 
 NAME, DESCRIPTION, PROJECT = "template_name", "template_description", "template_project"
-# Of whom a template is that every project may use.
+# The project value of a template that every project may use.
 EVERYBODY = "*"
-LONGEST = 300
+MAX_LENGTH = 300
 
 
 @dataclass(slots=True)
-class Saving:
-    """What was typed, by the form's fields, and what came of it."""
+class TemplateSave:
+    """The template part of the request form."""
 
     values: dict[str, str]
+    """As typed, by form field."""
     errors: dict[str, str] = field(default_factory=dict)
     status: int = 200
     saved: Template | None = None
     is_open: bool = False
+    """The part is shown unfolded."""
 
 
-def is_saving(form: Mapping[str, str]) -> bool:
-    """Whether a post saves a template. Enter presses the form's first button, whichever field one
-    is in: with the template's name filled in, it must not start a job."""
-    return "save" in form or ("enter" in form and bool(form.get(NAME, "").strip()))
+def is_template_save(data: Mapping[str, str]) -> bool:
+    """Whether a post saves a template. Enter in any field presses the form's first button; with a
+    template name filled in, that must not start a job."""
+    return "save" in data or ("enter" in data and bool(data.get(NAME, "").strip()))
 
 
-def not_yet(asked: Asked, *, is_open: bool = False) -> Saving:
-    values = {NAME: asked.values["name"], DESCRIPTION: "", PROJECT: asked.values["project"]}
-    return Saving(values, is_open=is_open)
+def unsaved_template(form: FilledForm, *, is_open: bool = False) -> TemplateSave:
+    values = {NAME: form.values["name"], DESCRIPTION: "", PROJECT: form.values["project"]}
+    return TemplateSave(values, is_open=is_open)
 
 
-def save(user: User, asked: Asked, form: Mapping[str, str], projects: Sequence[Project]) -> Saving:
-    """A new template of the form's request. Nothing is submitted."""
-    typed = {name: form.get(name, "")[:LONGEST] for name in (NAME, DESCRIPTION, PROJECT)}
-    saving = Saving(typed, is_open=True)
-    if asked.request is None:
+def save_as_template(
+    user: User, form: FilledForm, data: Mapping[str, str], projects: Sequence[Project]
+) -> TemplateSave:
+    """Create a template of the form's request. Nothing is submitted."""
+    typed = {name: data.get(name, "")[:MAX_LENGTH] for name in (NAME, DESCRIPTION, PROJECT)}
+    saving = TemplateSave(typed, is_open=True)
+    if form.request is None:
         saving.errors[NAME] = _("Mend the fields of the request first, then save it")
         saving.status = 400
         return saving
     try:
         saving.saved = template_save(
-            by=user,
+            actor=user,
             name=typed[NAME],
             description=typed[DESCRIPTION],
-            project=_place(typed[PROJECT], projects),
-            request=request_as_dict(asked.request),
-            limits=limits(),
+            project=_project(typed[PROJECT], projects),
+            request=request_as_dict(form.request),
+            limits=request_limits(),
         )
     except Refused as refused:
         fields = {"description": DESCRIPTION, "project": PROJECT}
-        saving.errors[fields.get(refused.field, NAME)] = told_refusal(refused)
+        saving.errors[fields.get(refused.field, NAME)] = refusal_text(refused)
         saving.status = refused.status
     else:
         saving.is_open = False
     return saving
 
 
-def _place(slug: str, projects: Sequence[Project]) -> Project | None:
-    """None is everybody; whether the user may save there is the service's to say."""
+def _project(slug: str, projects: Sequence[Project]) -> Project | None:
+    """None for everybody; the service checks whether the user may save there."""
     if slug == EVERYBODY:
         return None
-    found = next((one for one in projects if one.slug == slug), None)
-    if found is None:
+    project = next((p for p in projects if p.slug == slug), None)
+    if project is None:
         raise Refused("project_unknown", "Choose one of your projects", "project")
-    return found
+    return project

@@ -1,4 +1,4 @@
-"""The request page: four short answers, and the planner's own word on them while one types."""
+"""The request page: the form, and what would happen if it were submitted now."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,11 +15,12 @@ from portal.accounts.models import Project, User
 from portal.accounts.selectors import projects_to_work_in
 from portal.cli.as_command import as_command
 from portal.errors import Refused
-from portal.jobs.models import Job
+from portal.idempotency.services import call_digest
 from portal.submission.services import job_submit
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.idempotency import job_page_once
 from portal.web.request.card_starts import card_starts, unknown_card_starts
-from portal.web.request.cards import CardDeck, all_amounts, cards_now
+from portal.web.request.cards import RequestCards, all_amounts, cards_now
 from portal.web.request.choices import form_choices
 from portal.web.request.form import (
     FilledForm,
@@ -41,6 +42,7 @@ from portal.web.request.template_saving import (
 from portal.web.wording.messages import refusal_text
 from scheduler.core.request import request_as_dict, request_as_yaml
 
+# A form with an error in one of these is shown with its advanced part unfolded.
 ADVANCED_FIELDS = frozenset(
     {"cpu", "memory", "env", "topology", "launcher", "backend", "priority", "models", *EXTRAS}
 )
@@ -49,75 +51,80 @@ ADVANCED_FIELDS = frozenset(
 @login_required
 def request_page(request: AuthenticatedHttpRequest) -> HttpResponse:
     if request.method == "POST":
-        return _posted(request)
+        return _post(request)
     user, cards = request.user, cards_now(request.user)
     projects = _projects(user)
-    form = prefill(user, request.GET, projects, cards)
-    told = {"copy_of": form.copy_of, "template": form.template, "missing": form.missing}
-    saving = unsaved_template(form.form, is_open="save" in request.GET)
-    return _page(request, form.form, cards, projects, saving, told=told)
+    start = prefill(user, request.GET, projects, cards)
+    notices = {"copy_of": start.copy_of, "template": start.template, "missing": start.missing}
+    saving = unsaved_template(start.form, is_open="save" in request.GET)
+    return _page(request, start.form, cards, projects, saving, notices=notices)
 
 
 @login_required
 @require_POST
 def request_preview(request: AuthenticatedHttpRequest) -> HttpResponse:
-    """The answer panel and when each card could start, for the form as it is now; `of` of a large
-    cluster says which of them, for each takes a while. Changes nothing."""
-    asked, of = parse_form(request.POST), request.GET.get("of", "")
+    """The preview panel and the start of each card, for the form as it is now. Changes nothing.
+
+    On a large cluster each takes a while: `?of=preview` and `?of=cards` ask for one of them.
+    """
+    form, of = parse_form(request.POST), request.GET.get("of", "")
     context: dict[str, Any] = {}
     if of != "cards":
-        context |= _shown(request, asked, preview_request(request.user, asked))
-    if of != "answer":
-        context["starts"] = card_starts(request.user, asked, all_amounts())
+        context |= _preview_context(request, form, preview_request(request.user, form))
+    if of != "preview":
+        context["starts"] = card_starts(request.user, form, all_amounts())
     return render(request, "web/request/preview_update.html", context)
 
 
 @login_required
 @require_safe
 def template_search(request: AuthenticatedHttpRequest) -> HttpResponse:
-    """The picker alone, for the name that is being typed."""
+    """The template picker alone, while a name is being typed."""
     user = request.user
     context = {"picker": template_picker(user, _projects(user), request.GET.dict())}
     return render(request, "web/request/template_choices.html", context)
 
 
-def _posted(request: AuthenticatedHttpRequest) -> HttpResponse:
-    """A job; or an answer, a template, the form filled in anew, and nothing is submitted yet."""
-    user, asked = request.user, parse_form(request.POST)
+def _post(request: AuthenticatedHttpRequest) -> HttpResponse:
+    """Submit the job; or only take an alternative, preview, or save a template."""
+    user, form = request.user, parse_form(request.POST)
     projects = _projects(user)
-    if changes := parse_changes(request.POST.get("instead", "")):
-        asked, saving, status = (
-            parse_form(with_changes(asked.values, changes)),
-            unsaved_template(asked),
-            200,
-        )
-    elif "ask" in request.POST:
-        saving, status = unsaved_template(asked), 200
+    saving, status = unsaved_template(form), 200
+    if changes := parse_changes(request.POST.get("alternative", "")):
+        form = parse_form(with_changes(form.values, changes))
+    elif "preview" in request.POST:
+        pass
     elif is_template_save(request.POST):
-        saving = save_as_template(user, asked, request.POST, projects)
+        saving = save_as_template(user, form, request.POST, projects)
         status = saving.status
-    elif job := _submit(user, asked):
-        return HttpResponseRedirect(reverse("web:job", args=[job.label]))
+    elif address := _submit(user, form):
+        return HttpResponseRedirect(address)
     else:
-        saving, status = unsaved_template(asked), 400
+        status = 400
     cards = cards_now(user)
-    asked.values = cards.normalized(asked.values)
-    return _page(request, asked, cards, projects, saving, status=status)
+    form.values = cards.normalized(form.values)
+    return _page(request, form, cards, projects, saving, status=status)
 
 
-def _submit(user: User, asked: FilledForm) -> Job | None:
-    """The new job, or None with the refusal among the form's errors."""
-    if asked.request is None:
+def _submit(user: User, form: FilledForm) -> str | None:
+    """The address of the new job, or None with the refusal among the form's errors."""
+    job_request = form.request
+    if job_request is None:
         return None
     try:
-        return job_submit(user=user, request=asked.request, idempotency_key=asked.values["key"])
+        return job_page_once(
+            user=user,
+            key=form.values["key"],
+            request_digest=call_digest("submit", request_as_dict(job_request)),
+            submit=lambda: job_submit(user=user, request=job_request),
+        )
     except Refused as refused:
         if refused.code == "idempotency_mismatch":
-            # Somebody went back in the browser and changed what became a job: another one is due.
-            asked.values["key"] = new_idempotency_key()
-            asked.add_error("name", _("This form was sent already. Send it again for another job"))
+            # The user went back to a form that has become a job and changed it.
+            form.values["key"] = new_idempotency_key()
+            form.add_error("name", _("This form was sent already. Send it again for another job"))
         else:
-            asked.add_error(refused.field, refusal_text(refused))
+            form.add_error(refused.field, refusal_text(refused))
         return None
 
 
@@ -127,44 +134,48 @@ def _projects(user: User) -> list[Project]:
 
 def _page(
     request: AuthenticatedHttpRequest,
-    asked: FilledForm,
-    cards: CardDeck,
+    form: FilledForm,
+    cards: RequestCards,
     projects: Sequence[Project],
     saving: TemplateSave,
     *,
-    told: Mapping[str, Any] | None = None,
+    notices: Mapping[str, Any] | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    given = request.GET.dict() | {"project": asked.values["project"]}
-    shown = cards.with_amount(asked.values["amount"])
+    user = request.user
+    query = request.GET.dict() | {"project": form.values["project"]}
+    shown = cards.with_amount(form.values["amount"])
     amounts = [card.value for card in shown.cards]
-    # The planner takes a while over a large cluster: the page's script asks for the answer.
-    is_asked = request.method == "POST" or not cards.is_large
-    starts = card_starts(request.user, asked, amounts) if is_asked else unknown_card_starts(amounts)
-    answer = preview_request(request.user, asked) if is_asked else pending_preview(asked)
-    context = _shown(request, asked, answer) | form_choices() | dict(told or {})
+    # On a large cluster the planner takes a while: the page's script asks for the preview.
+    is_immediate = request.method == "POST" or not cards.is_large
+    starts = card_starts(user, form, amounts) if is_immediate else unknown_card_starts(amounts)
+    panel = preview_request(user, form) if is_immediate else pending_preview(form)
+    context = _preview_context(request, form, panel) | form_choices() | dict(notices or {})
     context |= {
-        "values": asked.values,
-        "errors": asked.errors,
-        "stock": shown,
+        "values": form.values,
+        "errors": form.errors,
+        "request_cards": shown,
         "cards": [(card, starts[card.value]) for card in shown.cards],
-        "is_open": not ADVANCED_FIELDS.isdisjoint(asked.errors),
+        "is_open": not ADVANCED_FIELDS.isdisjoint(form.errors),
         "projects": projects,
         "image_allow": settings.PLATFORM.image_allow,
-        "picker": template_picker(request.user, projects, given),
+        "picker": template_picker(user, projects, query),
         "saving": saving,
-        "for_everybody": request.user.is_platform_admin,
+        "for_everybody": user.is_platform_admin,
     }
     return render(request, "web/request.html", context, status=status)
 
 
-def _shown(request: HttpRequest, asked: FilledForm, answer: PreviewPanel) -> dict[str, Any]:
-    """The answer to the form and the same request in other forms."""
-    wanted = asked.request
-    url = request.build_absolute_uri(reverse("api:jobs"))
+def _preview_context(
+    request: AuthenticatedHttpRequest, form: FilledForm, panel: PreviewPanel
+) -> dict[str, Any]:
+    """The preview panel, and the same request as YAML, as a REST call and as a command."""
+    job_request = form.request
+    if job_request is None:
+        return {"preview": panel, "yaml": "", "curl": "", "command_line": ""}
     return {
-        "shown_answer": answer,
-        "yaml": request_as_yaml(wanted) if wanted else "",
-        "curl": curl_command(wanted, url) if wanted else "",
-        "command_line": as_command(request_as_dict(wanted)) if wanted else "",
+        "preview": panel,
+        "yaml": request_as_yaml(job_request),
+        "curl": curl_command(job_request, request.build_absolute_uri(reverse("api:jobs"))),
+        "command_line": as_command(request_as_dict(job_request)),
     }

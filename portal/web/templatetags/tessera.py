@@ -44,7 +44,7 @@ def as_status(badge: labels.Badge) -> SafeString:
 
 
 @register.simple_tag
-def expected_start(job: Job) -> start_estimates.ExpectedStart | None:
+def expected_start(job: Job) -> start_estimates.StartRange | None:
     """When a queued job will probably start; None without an estimate."""
     return start_estimates.expected_start(job)
 

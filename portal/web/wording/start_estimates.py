@@ -15,7 +15,7 @@ from scheduler.core.model.states import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedStart:
+class StartRange:
     """Waits are durations from now, ready to print."""
 
     about: str
@@ -28,17 +28,17 @@ class ExpectedStart:
     """What the estimate rests on."""
 
 
-def expected_start(job: Job) -> ExpectedStart | None:
+def expected_start(job: Job) -> StartRange | None:
     """None for a job that is not queued or has no estimate."""
     if JobStatus(job.status) is not JobStatus.QUEUED or not job.estimate:
         return None
     return start_from_estimate(job.estimate)
 
 
-def start_from_estimate(estimate: Mapping[str, Any]) -> ExpectedStart:
+def start_from_estimate(estimate: Mapping[str, Any]) -> StartRange:
     """`estimate` as it is stored in a job's row."""
     low, middle, high = remaining_range(estimate)
-    return ExpectedStart(
+    return StartRange(
         about=duration(max(60, middle)),
         low=_wait(low),
         high=_wait(high),

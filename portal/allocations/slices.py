@@ -1,0 +1,76 @@
+"""Slices for replicas: made where none exists yet, or found idle."""
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import IntegrityError
+from django.db.models import Exists, F, OuterRef, Q
+from django.utils import timezone
+
+from agents.contract.documents import GpuMode, SliceKind
+from portal.accounts.models import Project
+from portal.database.locks import lock_rows
+from portal.inventory.models import Gpu, Slice, SlotClaim
+from portal.jobs.models import Allocation
+from scheduler.core.model.decisions import DevicePlacement
+from scheduler.core.model.states import SliceStatus
+
+
+def slice_create(*, gpu: Gpu, device: DevicePlacement) -> Slice:
+    """A MIG slice, or the row of a whole GPU, with its slot claims. An empty GPU takes the mode
+    that the slice needs."""
+    mode = GpuMode.MIG if device.kind is SliceKind.MIG else GpuMode.WHOLE
+    if mode is GpuMode.MIG:
+        gpu.settles_at = next_settle_time()
+    gpu.desired_mode = mode
+    gpu.save(update_fields=["desired_mode", "settles_at"])
+    row = Slice.objects.create(
+        gpu=gpu,
+        kind=device.kind,
+        profile=device.profile,
+        start=device.start,
+        size=device.size,
+        memory_mib=device.memory_mib,
+        units=device.units,
+    )
+    slots = range(device.start, device.start + device.size)
+    SlotClaim.objects.bulk_create([SlotClaim(gpu=gpu, slot=s, slice=row) for s in slots])
+    return row
+
+
+def share_create(*, gpu: Gpu, device: DevicePlacement, project: Project, clients: int) -> Slice:
+    """An MPS share. It claims no slots: the GPU counts what its shares take, and for which project.
+
+    Raises IntegrityError if another project, a slice or a whole-GPU job is on the GPU.
+    """
+    free = Gpu.objects.filter(Q(shared_by=None) | Q(shared_by=project), pk=gpu.pk, claims=None)
+    taken = free.update(
+        desired_mode=GpuMode.MPS,
+        shared_by=project,
+        shared_threads=F("shared_threads") + device.threads,
+        shared_memory_mib=F("shared_memory_mib") + device.memory_mib,
+    )
+    if not taken:
+        raise IntegrityError(f"{gpu} is not free for a share of {project.slug}")
+    return Slice.objects.create(
+        gpu=gpu,
+        kind=device.kind,
+        start=device.start,
+        size=device.size,
+        memory_mib=device.memory_mib,
+        units=device.units,
+        threads=device.threads,
+        clients=clients,
+    )
+
+
+def idle_slices(ids: list[str]) -> list[Slice]:
+    """Those slices that are ready and not allocated, locked."""
+    live = Allocation.objects.live().filter(slice=OuterRef("pk"))
+    rows = Slice.objects.filter(pk__in=ids, status=SliceStatus.READY).exclude(Exists(live))
+    return lock_rows(rows.select_related("gpu"))
+
+
+def next_settle_time() -> datetime:
+    """Until then, a GPU that is partitioned now keeps its idle slices."""
+    return timezone.now() + timedelta(seconds=settings.PLATFORM.partition_dwell_seconds)
