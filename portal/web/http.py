@@ -1,12 +1,26 @@
-"""Who asks: the signed-in person of a request behind `login_required`."""
+"""Requests of signed-in users, and refusals shown as messages."""
 
-from typing import cast
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from django.contrib import messages
 from django.http import HttpRequest
 
 from portal.accounts.models import User
+from portal.errors import Refused
+from portal.web.wording.messages import refusal_text
 
 
-def person(request: HttpRequest) -> User:
-    """Only for views that `login_required` guards."""
-    return cast(User, request.user)
+class AuthenticatedHttpRequest(HttpRequest):
+    """For views behind `login_required`; used as a type only."""
+
+    user: User
+
+
+@contextmanager
+def refusals_as_messages(request: HttpRequest) -> Iterator[None]:
+    """Turn a service's refusal into a message on the next page."""
+    try:
+        yield
+    except Refused as refused:
+        messages.error(request, refusal_text(refused))

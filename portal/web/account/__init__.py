@@ -1,1 +1,1 @@
-"""Signing in and the Account page: people, their tokens, browsers and second steps."""
+"""Signing in, and the Account page: tokens, browsers and second factors."""

@@ -1,4 +1,4 @@
-"""What allauth asks of us about accounts: nobody signs up, and a refusal says what to do."""
+"""allauth's adapter for local accounts: no sign-up, and errors that say what to do."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from portal.web.account.rate_limits import ACCOUNT, seconds_left, wait_sentence
 from portal.web.language import remember_language
 
 USERNAME_VALIDATORS = [ASCIIUsernameValidator()]
-# Coming and going is seen by itself, and so are the codes.
+# Messages that are not shown, because the page itself shows what happened.
 SILENT_MESSAGES = {
     "account/messages/logged_in.txt",
     "account/messages/logged_out.txt",
@@ -23,7 +23,7 @@ SILENT_MESSAGES = {
 
 
 class SignInForm(LoginForm):
-    """The field is called `username` in the page, as password managers expect it."""
+    """Names the field `username` in the page, as password managers expect."""
 
     def add_prefix(self, field_name: str) -> str:
         return "username" if field_name == "login" else field_name
@@ -41,11 +41,11 @@ class AccountAdapter(DefaultAccountAdapter):
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """People are added by an admin, or come through the organisation's own sign-in."""
+        """Accounts are created by an admin or by the organisation's sign-in."""
         return False
 
     def get_client_ip(self, request: HttpRequest) -> str:
-        """A server behind a socket file has no address of its caller: all of them count as one."""
+        """Behind a Unix socket callers have no address, so all of them count as one."""
         if not request.META.get("REMOTE_ADDR"):
             request.META["REMOTE_ADDR"] = "127.0.0.1"
         return str(super().get_client_ip(request))

@@ -1,7 +1,7 @@
-"""Sign-in with the password of the organisation's LDAP directory. Needs requirements/ldap.lock.
+"""Sign-in with a password of the organisation's LDAP directory. Needs requirements/ldap.lock.
 
-A person is who the directory's own identifier says, never who has the same name: a local account is
-not taken over by somebody of that name, nor an account by a later person of an earlier name.
+Accounts are matched by the directory's own identifier, never by name: a directory user cannot take
+over a local account of the same name, nor the account of somebody who had the name before.
 """
 
 from typing import Any
@@ -23,10 +23,10 @@ class DirectoryBackend(LDAPBackend):
     default_settings = {"IDENTIFIER": "entryUUID"}
 
     def get_or_build_user(self, username: str, ldap_user: Any) -> tuple[User, bool]:
-        """The account of this person, or a new one in no project.
+        """The account of this directory user, or a new one in no project.
 
-        Raises the backend's own AuthenticationFailed where the directory tells no identifier, or
-        the name is not a user name or somebody else's.
+        Raises the backend's AuthenticationFailed if the directory gives no identifier, or the name
+        is not a valid user name or belongs to another account.
         """
         attribute = self.settings.IDENTIFIER
         identifier = _as_text((ldap_user.attrs or {}).get(attribute) or [""])
@@ -40,10 +40,10 @@ class DirectoryBackend(LDAPBackend):
             raise ldap_user.AuthenticationFailed("its name is not a user name") from wrong
         if User.objects.filter(username__iexact=username).exists():
             raise ldap_user.AuthenticationFailed("another account has this name")
-        return _added(User(username=username.lower(), directory_id=identifier)), True
+        return _create(User(username=username.lower(), directory_id=identifier)), True
 
 
-def _added(user: User) -> User:
+def _create(user: User) -> User:
     with transaction.atomic():
         user.set_unusable_password()
         user.save()
@@ -53,12 +53,12 @@ def _added(user: User) -> User:
 
 @receiver(populate_user)
 def trim_profile(user: User, **_: Any) -> None:
-    """A directory's texts may be longer than a column, or hold what no page should show."""
+    """Drop control characters from the directory's texts and cut them to the columns."""
     for name, length in LENGTHS.items():
         plain = "".join(c for c in str(getattr(user, name)) if c.isprintable())
         setattr(user, name, plain[:length])
 
 
 def _as_text(values: list[Any]) -> str:
-    """The first; Active Directory's identifiers are 16 bytes."""
+    """The first value; Active Directory's identifiers are 16 bytes, shown as hex."""
     return values[0].hex() if isinstance(values[0], bytes) else str(values[0])

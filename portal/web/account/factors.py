@@ -1,4 +1,4 @@
-"""Second steps and passkeys: where allauth's own forms and storage fall short of ours."""
+"""Second factors and passkeys: allauth's adapter and forms, made stricter."""
 
 import base64
 import secrets
@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from portal.accounts.models import User
 
 NAME_LENGTH = 64
-# What the parsers of a browser's answer raise when somebody wrote it by hand.
+# Raised by the parsers of a browser's answer if it was written by hand.
 MALFORMED = (TypeError, ValueError, KeyError, AttributeError, IndexError)
 
 
@@ -28,12 +28,12 @@ class FactorsAdapter(DefaultMFAAdapter):
     }
 
     def encrypt(self, text: str) -> str:
-        """A copy of the database alone makes nobody's codes."""
+        """Encrypted, so that a copy of the database alone cannot produce codes."""
         return _cipher().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
-        """After the portal's secret was replaced nothing is readable, and no code is right: what
-        stands in must be as hard to guess as what is lost."""
+        """Once the portal's secret has been replaced, no stored secret can be read. The stand-in
+        must be as hard to guess as the original, so that no code is accepted."""
         try:
             return _cipher().decrypt(encrypted_text.encode()).decode()
         except InvalidToken:
@@ -61,7 +61,7 @@ def _key(secret: str) -> bytes:
 
 
 class _Careful:
-    """Bad input is an error of the form, whatever shape it has."""
+    """Turns malformed input of any shape into a form error."""
 
     def clean_credential(self) -> Any:
         try:

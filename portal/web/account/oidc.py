@@ -1,8 +1,8 @@
-"""Sign-in through the organisation's OpenID Connect provider: stricter than allauth's default.
+"""Sign-in through the organisation's OpenID Connect provider, stricter than allauth's default.
 
-The provider's answer is believed only when its ID token is signed with a key of the provider's own
-(asymmetric algorithms alone), issued by the configured issuer for us, and of the same subject as
-the user info.
+The answer is accepted only if its ID token is signed with the provider's own key (asymmetric
+algorithms only), issued by the configured issuer for this portal, and has the same subject as the
+user info.
 """
 
 from typing import Any
@@ -29,9 +29,9 @@ CLAIMS = ("preferred_username", "email", "name", "given_name", "family_name")
 SUBJECT_LENGTH, LENGTH = 191, 254
 
 
-def usable_claims(told: dict[str, Any]) -> dict[str, str]:
-    """Of what a provider tells, the names that are used; printable, and no longer than a column."""
-    texts = {name: told[name] for name in CLAIMS if isinstance(told.get(name), str)}
+def usable_claims(claims: dict[str, Any]) -> dict[str, str]:
+    """The claims in CLAIMS, without control characters and no longer than a column."""
+    texts = {name: claims[name] for name in CLAIMS if isinstance(claims.get(name), str)}
     plain = {name: "".join(c for c in text if c.isprintable()) for name, text in texts.items()}
     return {name: text for name, text in plain.items() if len(text) <= LENGTH}
 
@@ -39,45 +39,46 @@ def usable_claims(told: dict[str, Any]) -> dict[str, str]:
 class OidcProvider(OpenIDConnectOAuth2Adapter):
     @property
     def openid_config(self) -> dict[str, Any]:
-        found = super().openid_config
-        if not isinstance(found, dict) or not all(found.get(name) for name in ENDPOINTS):
-            raise OAuth2Error("The provider's discovery document is not complete")
-        wanted = str(self.get_provider().app.settings["issuer"])
-        if str(found.get("issuer", "")).rstrip("/") != wanted.rstrip("/"):
-            raise OAuth2Error(f"The provider calls itself {found.get('issuer')!r}, not {wanted!r}")
-        return found
+        document = super().openid_config
+        if not isinstance(document, dict) or not all(document.get(name) for name in ENDPOINTS):
+            raise OAuth2Error("The provider's discovery document is incomplete")
+        issuer = str(self.get_provider().app.settings["issuer"])
+        if str(document.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
+            reported = document.get("issuer")
+            raise OAuth2Error(f"The provider reports the issuer {reported!r}, not {issuer!r}")
+        return document
 
     def complete_login(
         self, request: HttpRequest, app: SocialApp, token: SocialToken, **kwargs: Any
     ) -> SocialLogin:
         signed = self._decode_id_token(app, kwargs["response"].get("id_token") or "")
-        told = self._fetch_user_info(token.token)
+        user_info = self._fetch_user_info(token.token)
         subject = signed.get("sub")
-        if not isinstance(told, dict) or told.get("sub") != subject:
-            raise OAuth2Error("The user info is of somebody else than the ID token")
+        if not isinstance(user_info, dict) or user_info.get("sub") != subject:
+            raise OAuth2Error("The user info has another subject than the ID token")
         if not isinstance(subject, str) or not 0 < len(subject) <= SUBJECT_LENGTH:
-            raise OAuth2Error("The ID token names no usable subject")
+            raise OAuth2Error("The ID token has no usable subject")
         if not subject.isprintable():
-            raise OAuth2Error("The ID token names no usable subject")
-        data = {"userinfo": usable_claims(told) | {"sub": subject}}
+            raise OAuth2Error("The ID token has no usable subject")
+        data = {"userinfo": usable_claims(user_info) | {"sub": subject}}
         return self.get_provider().sociallogin_from_response(request, data)
 
     def _decode_id_token(self, app: SocialApp, id_token: str) -> dict[str, Any]:
-        """The claims; raises OAuth2Error where any of them, or the signature, is not right."""
+        """The verified claims. Raises OAuth2Error if the signature or a claim is invalid."""
         try:
             header = jwt.get_unverified_header(id_token)
             with get_adapter().get_requests_session() as session:
                 answer = session.get(self.openid_config["jwks_uri"])
                 answer.raise_for_status()
             keys = jwt.PyJWKSet.from_dict(answer.json()).keys
-            named = [k for k in keys if k.key_id == header.get("kid")] or (
+            candidates = [k for k in keys if k.key_id == header.get("kid")] or (
                 keys if len(keys) == 1 and "kid" not in header else []
             )
-            if not named:
-                raise OAuth2Error("The ID token is signed with a key that the provider has not")
-            found: dict[str, Any] = jwt.decode(
+            if not candidates:
+                raise OAuth2Error("The ID token is signed with a key that is not the provider's")
+            claims: dict[str, Any] = jwt.decode(
                 id_token,
-                named[0].key,
+                candidates[0].key,
                 algorithms=[a for a in ALGORITHMS if a == header.get("alg")],
                 issuer=self.openid_config["issuer"],
                 audience=app.client_id,
@@ -86,7 +87,7 @@ class OidcProvider(OpenIDConnectOAuth2Adapter):
             )
         except (jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError) as wrong:
             raise OAuth2Error("The ID token is not valid") from wrong
-        return found
+        return claims
 
 
 PROVIDER_ERRORS = (requests.RequestException, OAuth2Error, ValueError)
@@ -96,10 +97,10 @@ PROVIDER_ERRORS = (requests.RequestException, OAuth2Error, ValueError)
 @never_cache
 @login_not_required
 def start(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Off to the provider, by a page of ours."""
+    """Redirect to the provider through a page of the portal."""
     provider = OidcProvider(request, provider_id)
     try:
-        # Asked here because allauth's own view does not ask whose discovery document it is.
+        # Checks the issuer of the discovery document, which allauth's own view does not.
         _ = provider.openid_config
         answer = OAuth2LoginView.adapter_view(provider)(request)
     except SocialApp.DoesNotExist as unknown:
@@ -112,7 +113,7 @@ def start(request: HttpRequest, provider_id: str) -> HttpResponse:
 @never_cache
 @login_not_required
 def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """The provider sends people back here."""
+    """Where the provider sends the browser back to."""
     provider = OidcProvider(request, provider_id)
     try:
         answer: HttpResponse = OAuth2CallbackView.adapter_view(provider)(request)

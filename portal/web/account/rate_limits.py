@@ -1,4 +1,4 @@
-"""How long somebody who tried too often has to wait, read from allauth's own counts."""
+"""How long a rate-limited user has to wait, from allauth's own counts."""
 
 import math
 import time
@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from portal.web.wording import labels as words
 
 ACCOUNT, FACTORS = "allauth.account", "allauth.mfa"
-# What answers with a page of its own, not with a sentence at a field.
+# Actions whose rate limit answers with a whole page, not with an error at a field.
 PAGE_ACTIONS = [
     (ACCOUNT, "login"),
     (ACCOUNT, "change_password"),
@@ -22,7 +22,7 @@ PAGE_ACTIONS = [
 
 
 def seconds_left(request: HttpRequest, app: str, action: str, key: str | None = None) -> int:
-    """Seconds until the next try is counted again; 0 where it may be made now."""
+    """Seconds until the next attempt is allowed; 0 if it is allowed now."""
     now, wait = time.time(), 0.0
     for rate in get_rates(app=app, action=action):
         if (rate.per == "key" and key is None) or (
@@ -37,13 +37,13 @@ def seconds_left(request: HttpRequest, app: str, action: str, key: str | None = 
 
 
 def wait_sentence(seconds: int) -> str:
-    """What to do about too many tries."""
+    """The error after too many failed attempts."""
     wait = words.duration(max(seconds, 1))
     return _("Too many tries that failed. Try again in %(wait)s") % {"wait": wait}
 
 
 def too_many_requests(request: HttpRequest) -> HttpResponse:
-    """The page behind every 429 of signing in; `portal.urls.handler429`."""
+    """The 429 page of sign-in (`portal.urls.handler429`)."""
     seconds = max(seconds_left(request, app, action) for app, action in PAGE_ACTIONS) or 60
     wait = words.duration(seconds)
     answer = render(request, "429.html", {"wait": wait}, status=429)

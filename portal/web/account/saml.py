@@ -1,7 +1,7 @@
 """Sign-in through the organisation's SAML identity provider. Needs requirements/saml.lock.
 
-Only an assertion that is signed by the configured provider, for this portal, in answer to this
-browser's own question, and of now, lets anybody in. There is no single sign-out.
+An assertion is accepted only if the configured provider signed it, for this portal, in answer to
+this browser's request, and recently. There is no single sign-out.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ PROVIDER_ERRORS = (
     OneLogin_Saml2_Error,
     OneLogin_Saml2_ValidationError,
 )
-# What allauth raises where the state was not this browser's, or nobody was named.
+# Raised by allauth if the state was not this browser's or the answer names no subject.
 REFUSALS = (PermissionDenied, SubjectMissing)
 
 
@@ -41,7 +41,7 @@ REFUSALS = (PermissionDenied, SubjectMissing)
 @never_cache
 @login_not_required
 def start(request: HttpRequest, organization_slug: str) -> HttpResponse:
-    """Off to the provider, by a page of ours."""
+    """Redirect to the provider through a page of the portal."""
     provider = _provider(request, organization_slug)
     try:
         answer = provider.redirect_from_request(request)
@@ -54,8 +54,11 @@ def start(request: HttpRequest, organization_slug: str) -> HttpResponse:
 @never_cache
 @login_not_required
 def assertion_posted(request: HttpRequest, organization_slug: str) -> HttpResponse:
-    """What the provider's page posts. It comes from another site, hence without the browser's
-    session: it is laid by, and read at `finish`."""
+    """Receive the assertion that the provider's page posts.
+
+    The post comes from another site and so without the session cookie: the assertion is stored and
+    read by `finish`.
+    """
     _provider(request, organization_slug)
     answer: HttpResponse = views.acs(request, organization_slug=organization_slug)
     return answer
@@ -64,7 +67,7 @@ def assertion_posted(request: HttpRequest, organization_slug: str) -> HttpRespon
 @never_cache
 @login_not_required
 def finish(request: HttpRequest, organization_slug: str) -> HttpResponse:
-    """What the provider posted is read here, where the browser's session is."""
+    """Read the stored assertion, now with the browser's session."""
     provider = _provider(request, organization_slug)
     try:
         answer: HttpResponse = views.finish_acs(request, organization_slug=organization_slug)
@@ -76,16 +79,16 @@ def finish(request: HttpRequest, organization_slug: str) -> HttpResponse:
 @require_GET
 @login_not_required
 def metadata(request: HttpRequest, organization_slug: str) -> HttpResponse:
-    """What the provider has to know about this portal, as XML."""
+    """The portal's service provider metadata, as XML."""
     provider = _provider(request, organization_slug)
-    told = build_saml_config(request, provider.app.settings, organization_slug)
-    del told["sp"]["singleLogoutService"]
-    ours = OneLogin_Saml2_Settings(settings=told, sp_validation_only=True)
-    return HttpResponse(ours.get_sp_metadata(), content_type="application/samlmetadata+xml")
+    config = build_saml_config(request, provider.app.settings, organization_slug)
+    del config["sp"]["singleLogoutService"]
+    settings = OneLogin_Saml2_Settings(settings=config, sp_validation_only=True)
+    return HttpResponse(settings.get_sp_metadata(), content_type="application/samlmetadata+xml")
 
 
 def no_sign_out(request: HttpRequest, organization_slug: str) -> HttpResponse:
-    """allauth wants an address for single sign-out; there is none."""
+    """Answer 404: allauth needs a URL for single sign-out, which is not offered."""
     raise Http404
 
 

@@ -1,4 +1,4 @@
-"""Who SAML's answer speaks of. allauth reads it; this refuses what is nobody in particular."""
+"""The subject of a SAML assertion; an assertion without a lasting one is refused."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ SUBJECT_LENGTH = 191
 
 
 class SubjectMissing(ValueError):
-    """The answer names no person who is the same one the next time."""
+    """The assertion names no subject that stays the same between sign-ins."""
 
 
 class SamlProvider(SAMLProvider):
     def extract_uid(self, data: Any) -> str:
-        """The subject-id, else a name identifier that lasts. A transient one would make an account
-        at every sign-in. Raises NobodyInParticular."""
+        """The subject-id, or else a persistent name identifier. A transient one would create an
+        account at every sign-in. Raises SubjectMissing."""
         uid = self._extract(data).get("uid")
         if uid is None and data.get_nameid_format() in PERSISTENT:
             uid = data.get_nameid()
@@ -28,5 +28,5 @@ class SamlProvider(SAMLProvider):
         return uid
 
     def extract_extra_data(self, data: Any) -> dict[str, Any]:
-        """Nothing is kept but what became of the account."""
+        """Nothing of the assertion is stored beside the account."""
         return {}

@@ -1,4 +1,4 @@
-"""The browsers that are signed in: named in words, signed out one by one or all others."""
+"""The browsers that are signed in: listed by name, and signed out."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 from portal.accounts.sessions import active_sessions, session_end, sessions_end_others
 from portal.web.http import AuthenticatedHttpRequest
 
-# The first that fits: each of these browsers also names the ones below it.
+# The first match counts: each of these browsers also names the ones below it.
 BROWSERS = [
     (r"Edg/", "Edge"),
     (r"OPR/", "Opera"),
@@ -39,8 +39,8 @@ SYSTEMS = [
 @dataclass(frozen=True, slots=True)
 class Browser:
     pk: int
+    # Such as "Firefox, Linux".
     name: str
-    """Such as "Firefox, Linux"."""
     user_agent: str
     address: str
     signed_in_at: datetime
@@ -55,18 +55,18 @@ def browser_of(row: UserSession, request: HttpRequest) -> Browser:
 
 
 def browser_name(agent: str) -> str:
-    """Browser and system out of what a browser says of itself."""
-    found = [
-        next((name for pattern, name in known if re.search(pattern, agent, re.I)), "")
-        for known in (BROWSERS, SYSTEMS)
+    """Browser and operating system from a user agent string."""
+    names = [
+        next((name for pattern, name in table if re.search(pattern, agent, re.I)), "")
+        for table in (BROWSERS, SYSTEMS)
     ]
-    return ", ".join(name for name in found if name) or _("unknown browser")
+    return ", ".join(name for name in names if name) or _("unknown browser")
 
 
 @require_POST
 @login_required
 def end(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
-    """Sign one browser out. Somebody else's looks like none."""
+    """Sign one browser out. Another user's answers 404."""
     row = active_sessions(request.user).filter(pk=pk).select_related("user").first()
     if row is None:
         raise Http404
@@ -83,6 +83,6 @@ def end(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
 @login_required
 def end_others(request: AuthenticatedHttpRequest) -> HttpResponse:
     count = sessions_end_others(user=request.user, except_key=request.session.session_key or "")
-    said = ngettext("%(n)s browser is signed out", "%(n)s browsers are signed out", count)
-    messages.success(request, said % {"n": count})
+    text = ngettext("%(n)s browser is signed out", "%(n)s browsers are signed out", count)
+    messages.success(request, text % {"n": count})
     return redirect("web:account")

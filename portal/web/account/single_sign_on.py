@@ -1,11 +1,11 @@
-"""What sign-in through an organisation has in common, by OpenID Connect or SAML.
+"""Shared by the organisation's sign-ins, OpenID Connect and SAML.
 
-Nobody becomes an existing account by name or by mail address.
+An existing account is never matched by name or mail address.
 """
 
+import logging
 from typing import Any
 
-import structlog
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialLogin
 from django.http import HttpRequest, HttpResponse
@@ -14,23 +14,23 @@ from django.urls import reverse
 
 from portal.accounts.models import User
 
-log = structlog.get_logger()
+log = logging.getLogger(__name__)
 NAME_LENGTH = 150
 
 
 class OrganisationAdapter(DefaultSocialAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
-        """Whoever the provider knows gets an account, in no project until an admin adds it."""
+        """Every user of the provider gets an account, in no project until an admin adds it."""
         return True
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Mail addresses identify nobody here, so none is compared or confirmed."""
+        """Mail addresses do not identify users, so none is compared or confirmed."""
         sociallogin.email_addresses = []
 
     def populate_user(
         self, request: HttpRequest, sociallogin: SocialLogin, data: dict[str, Any]
     ) -> User:
-        """A suggestion: a name that is taken, or not plain ASCII, is replaced by a free one."""
+        """Suggest a user name; one that is taken or not ASCII is replaced by a free one."""
         user: User = super().populate_user(request, sociallogin, data)
         user.first_name, user.last_name = (
             user.first_name[:NAME_LENGTH],
@@ -46,21 +46,25 @@ class OrganisationAdapter(DefaultSocialAccountAdapter):
         exception: Any = None,
         **_: Any,
     ) -> None:
-        """The reason is for the log and no page: it may be somebody's attempt to learn."""
+        """Log the reason and show it on no page, because it could help an attacker."""
+        # %r: the texts come from outside and may hold line breaks.
         log.warning(
-            "organisation_sign_in_failed",
-            provider=provider.name,
-            error=str(error),
-            why=str(exception),
+            "sign-in through %s failed: error %r, exception %r",
+            provider.name,
+            str(error),
+            str(exception),
         )
 
     def get_connect_redirect_url(self, request: HttpRequest, socialaccount: Any) -> str:
         return reverse("web:account")
 
 
-def redirect_page(request: HttpRequest, answer: HttpResponse, name: str) -> HttpResponse:
-    """Where `answer` leads, by a page of ours: `form-action 'self'` lets no form lead elsewhere."""
-    address = answer.headers.get("Location", "")
+def redirect_page(request: HttpRequest, response: HttpResponse, name: str) -> HttpResponse:
+    """A page of the portal that leads to the redirect target of `response`.
+
+    The CSP's `form-action 'self'` stops a form from redirecting to another site directly.
+    """
+    address = response.headers.get("Location", "")
     if not address.startswith(("https://", "http://")):
-        return answer
-    return render(request, "socialaccount/leaving.html", {"address": address, "name": name})
+        return response
+    return render(request, "socialaccount/redirect.html", {"address": address, "name": name})

@@ -1,6 +1,6 @@
-"""Every address of signing in and of the account. Names without a namespace are allauth's own.
+"""URLs of sign-in and of the account. Names without a namespace are allauth's own.
 
-Of allauth only what has a page of ours is served: no sign-up, no mail addresses, no reset by mail.
+Only the allauth views with a page in the portal are served: no mail addresses, no reset by mail.
 """
 
 from importlib.util import find_spec
@@ -23,12 +23,12 @@ from portal.web.account import oidc
 
 @login_required
 def to_account(request: HttpRequest) -> HttpResponse:
-    """Where allauth has a page of its own, ours is the Account page."""
+    """Replaces allauth's own overview pages."""
     return redirect("web:account")
 
 
-def private(view):  # noqa: ANN001, ANN201 - whatever Django calls a view
-    """For signed-in people, and kept by no cache: these pages show secrets."""
+def private(view):  # noqa: ANN001, ANN201 - any kind of Django view
+    """For signed-in users, and never cached: these pages show secrets."""
     return never_cache(login_required(view))
 
 
@@ -83,7 +83,7 @@ SAML = "sign-in/saml/<slug:organization_slug>/"
 
 
 def saml_patterns() -> list[URLPattern]:
-    """Nothing where the packages are not installed: they are an extra of 25 MB."""
+    """Empty if the packages are not installed: they are an optional 25 MB."""
     if find_spec("onelogin") is None:
         return []
     from portal.web.account import saml  # noqa: PLC0415

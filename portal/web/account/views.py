@@ -1,4 +1,4 @@
-"""The Account page: who one is here, and everything that can act in one's name."""
+"""The Account page: the user's profile and everything that can act in their name."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,16 +19,16 @@ from portal.accounts.models import ApiToken, Membership, TokenScope, User
 from portal.accounts.selectors import tokens_of
 from portal.accounts.services import MAX_TOKEN_TTL
 from portal.accounts.sessions import active_sessions
+from portal.web.account.forms import TokenForm
 from portal.web.account.sessions import browser_of
 from portal.web.http import AuthenticatedHttpRequest
 
 TOKEN_LIFETIME_DAYS = (7, 30, 90, 365)
-NEW_TOKEN = {"name": "", "scope": str(TokenScope.WRITE), "days": "90"}
 
 
 @dataclass(frozen=True, slots=True)
 class SecondSteps:
-    """What stands between a stolen password and this account."""
+    """The second factors of an account."""
 
     app: Authenticator | None
     passkeys: list[Authenticator]
@@ -41,8 +41,9 @@ class SecondSteps:
 
 @dataclass(frozen=True, slots=True)
 class SignInMethod:
-    """A sign-in of the organisation; `provider` is allauth's."""
+    """A sign-in of the organisation."""
 
+    # allauth's provider.
     provider: Any
     is_connected: bool
 
@@ -54,19 +55,12 @@ def account(request: AuthenticatedHttpRequest) -> HttpResponse:
 
 
 def render_account(
-    request: AuthenticatedHttpRequest,
-    *,
-    errors: dict[str, str] | None = None,
-    status: int = 200,
-    **extra: Any,
+    request: AuthenticatedHttpRequest, *, token_form: TokenForm | None = None, status: int = 200
 ) -> HttpResponse:
-    """The page, with what a form on it was refused for; `asked` is what was typed."""
-    context = {
-        **account_context(request.user, request),
-        "asked": NEW_TOKEN,
-        "errors": errors or {},
-    }
-    return render(request, "web/account.html", context | extra, status=status)
+    """The page, with the token form as it was refused."""
+    context = account_context(request.user, request)
+    context["token_form"] = token_form or TokenForm()
+    return render(request, "web/account/account.html", context, status=status)
 
 
 def account_context(user: User, request: HttpRequest) -> dict[str, Any]:
@@ -77,27 +71,27 @@ def account_context(user: User, request: HttpRequest) -> dict[str, Any]:
         "tokens": tokens,
         "now": timezone.now(),
         "browsers": browsers,
-        "steps": second_steps(user),
+        "second_steps": second_steps(user),
         "memberships": memberships_of(user),
-        "ways": sign_in_methods(user, request),
+        "sign_in_methods": sign_in_methods(user, request),
         "scopes": scope_choices(user),
-        "lives": TOKEN_LIFETIME_DAYS,
-        "most_days": MAX_TOKEN_TTL.days,
+        "lifetimes": TOKEN_LIFETIME_DAYS,
+        "max_days": MAX_TOKEN_TTL.days,
     }
 
 
 def headline(tokens: list[ApiToken], browsers: int) -> str:
     now = timezone.now()
     live = sum(token.expiry is None or token.expiry > now for token in tokens)
-    n = {"n": live}
-    first = ngettext("%(n)s API token works", "%(n)s API tokens work", live) % n
-    n = {"n": browsers}
-    last = ngettext("%(n)s browser is signed in", "%(n)s browsers are signed in", browsers) % n
-    return _("%(first)s, %(last)s") % {"first": first, "last": last}
+    tokens_live = ngettext("%(n)s API token works", "%(n)s API tokens work", live) % {"n": live}
+    signed_in = ngettext("%(n)s browser is signed in", "%(n)s browsers are signed in", browsers) % {
+        "n": browsers
+    }
+    return _("%(first)s, %(last)s") % {"first": tokens_live, "last": signed_in}
 
 
 def scope_choices(user: User) -> list[tuple[str, str, str]]:
-    """Each scope, its word and what it lets a token do."""
+    """Value, label and help of each scope."""
     top = (
         _("also nodes, projects, quotas and tokens")
         if user.is_platform_admin
@@ -126,7 +120,7 @@ def memberships_of(user: User) -> QuerySet[Membership]:
 
 
 def sign_in_methods(user: User, request: HttpRequest) -> list[SignInMethod]:
-    """The organisation's sign-ins, as they are configured, and which of them are this user's."""
+    """The configured sign-ins of the organisation, and whether this user has connected each."""
     connected = set(SocialAccount.objects.filter(user=user).values_list("provider", flat=True))
     return [
         SignInMethod(provider, not connected.isdisjoint({provider.id, provider.sub_id}))

@@ -1,5 +1,5 @@
-"""Pages of who runs something: a project (approvals, members, limits) or the whole platform.
+"""Pages for the admins of a project (approvals, members, limits) and of the platform.
 
-Platform admins see the tabs of the console; project admins reach the pages of their projects. Rows
-as they stand in the database are under /admin/ (django-unfold).
+Platform admins see the tabs of the console; project admins reach the pages of their projects. The
+raw database rows are under /admin/ (django-unfold).
 """

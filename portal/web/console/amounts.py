@@ -1,4 +1,4 @@
-"""GPUs and GPU-hours as people type them, exactly as integer units: 4, 0.5 or 2/7."""
+"""Parses GPUs and GPU-hours as people type them (4, 0.5, 2/7) into integer units, exactly."""
 
 import re
 from fractions import Fraction
@@ -13,18 +13,18 @@ AMOUNT = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?|[0-9]{1,12}/[1-9][0-9]{0,5}")
 
 
 def parse_amount(text: str, per: int) -> int:
-    """Units of `per` each. Raises ValueError with what to write instead."""
+    """Units, with `per` units in one of what was typed. Raises ValueError with what to write."""
     text = text.strip()
     if not AMOUNT.fullmatch(text):
         raise ValueError(_("Write a number such as 4, 0.5 or 2/7"))
-    found = Fraction(text) * per
-    if found.denominator != 1:
+    units = Fraction(text) * per
+    if units.denominator != 1:
         raise ValueError(_("That is no whole number of units; one GPU has 56,000"))
-    return int(found)
+    return int(units)
 
 
 def format_amount(units: int, per: int) -> str:
-    """As `read_amount` reads it, without loss: a short decimal, else a fraction."""
+    """The inverse of `parse_amount`: a short decimal, or a fraction where that is not exact."""
     amount = Fraction(units, per)
     if (10**3) % amount.denominator == 0:
         return f"{float(amount):.3f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""The console's first page: what needs attention, and nothing else."""
+"""The console's first page: what needs attention."""
 
 from typing import Any
 
@@ -14,21 +14,20 @@ from portal.web.http import AuthenticatedHttpRequest
 
 @platform_admins_only
 def console(request: AuthenticatedHttpRequest) -> HttpResponse:
-    needs = active_alerts(request.user)
-    context = {"needs": needs, "headline": headline(needs)}
-    return render(request, "web/console/attention.html", context)
+    alerts = active_alerts(request.user)
+    context = {"alerts": alerts, "headline": headline(alerts)}
+    return render(request, "web/console/dashboard.html", context)
 
 
-def headline(needs: list[Alert]) -> str:
-    if not needs:
+def headline(alerts: list[Alert]) -> str:
+    if not alerts:
         return _("Nothing needs you")
-    return ngettext("%(n)s thing needs you", "%(n)s things need you", len(needs)) % {
-        "n": len(needs)
-    }
+    count = {"n": len(alerts)}
+    return ngettext("%(n)s thing needs you", "%(n)s things need you", len(alerts)) % count
 
 
 def admin_index(request: AuthenticatedHttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """The same list on the first page under /admin/ (UNFOLD's DASHBOARD_CALLBACK)."""
+    """Context of the first page under /admin/ (UNFOLD's DASHBOARD_CALLBACK): the same alerts."""
     user = request.user
-    needs = active_alerts(user) if user.is_platform_admin else []
-    return context | {"needs": needs, "headline": headline(needs)}
+    alerts = active_alerts(user) if user.is_platform_admin else []
+    return context | {"alerts": alerts, "headline": headline(alerts)}

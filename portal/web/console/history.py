@@ -1,4 +1,4 @@
-"""Audit lines for people: who changed what when, from what to what."""
+"""Audit entries for people: who changed what, when, and from which value to which."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from portal.accounts.models import Project
 from portal.audit.models import AuditEntry
 from portal.audit.selectors import audit_trail
 
-# What belongs to the history of a project's limits and people.
+# The nouns whose audit entries make up a project's history.
 NOUNS = ("quota", "budget", "project", "image_policy", "template")
 MAX_VALUE_LENGTH = 120
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d")
@@ -22,7 +22,7 @@ TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d")
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """One audit line. `changes`: a field, and what it was and became in words."""
+    """One audit entry."""
 
     at: datetime
     actor: str
@@ -30,11 +30,12 @@ class AuditLine:
     noun: str
     noun_id: str
     project: str
+    # Field, old value and new value.
     changes: tuple[tuple[str, str, str], ...]
 
 
 def project_history(project: Project, limit: int = 50) -> list[AuditLine]:
-    """The newest first."""
+    """The newest entries first."""
     return audit_lines(audit_trail().filter(project=project, noun__in=NOUNS)[:limit])
 
 
@@ -56,28 +57,28 @@ def audit_lines(entries: Iterable[AuditEntry] | QuerySet[AuditEntry]) -> list[Au
 def field_changes(
     before: dict[str, Any], after: dict[str, Any]
 ) -> tuple[tuple[str, str, str], ...]:
-    """Only what differs; all of it where a line says only what is, or only what was."""
+    """The fields that differ; all of them if the entry has only a state before or after."""
     before, after = _flat(before, after), _flat(after, before)
     names = list(dict.fromkeys((*before, *after)))
     return tuple(
-        (name.replace("_", " "), _said(name, before.get(name)), _said(name, after.get(name)))
+        (name.replace("_", " "), _value(name, before.get(name)), _value(name, after.get(name)))
         for name in names
         if not (name in before and name in after and before[name] == after[name])
     )
 
 
 def _flat(facts: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """Objects that both sides have are taken apart, so that only what differs in them is told."""
-    found: dict[str, Any] = {}
+    """Flatten the objects that both sides have, so that they are compared key by key."""
+    flat: dict[str, Any] = {}
     for name, value in facts.items():
         if isinstance(value, dict) and isinstance(others.get(name), dict):
-            found |= {f"{name} {key}": part for key, part in value.items()}
+            flat |= {f"{name} {key}": part for key, part in value.items()}
         else:
-            found[name] = value
-    return found
+            flat[name] = value
+    return flat
 
 
-def _said(name: str, value: Any) -> str:
+def _value(name: str, value: Any) -> str:
     if value is None or value == "":
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -90,12 +91,12 @@ def _said(name: str, value: Any) -> str:
     elif isinstance(value, dict):
         text = ", ".join(f"{key}: {part}" for key, part in value.items())
     else:
-        text = _moment(str(value))
+        text = _local_time(str(value))
     return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 1] + "…"
 
 
-def _moment(text: str) -> str:
-    """A stored time as pages show one; anything else as it is."""
+def _local_time(text: str) -> str:
+    """A stored time in the portal's time zone; anything else unchanged."""
     if not TIMESTAMP.fullmatch(text):
         return text
     return timezone.localtime(datetime.fromisoformat(text)).strftime("%Y-%m-%d %H:%M")

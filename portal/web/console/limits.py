@@ -1,4 +1,4 @@
-"""Quotas and budgets of all projects, for platform admins: what is held against what may be."""
+"""Quotas and budgets of all projects, for platform admins."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -19,11 +19,11 @@ def limits(request: HttpRequest) -> HttpResponse:
     rows = Quota.objects.filter(user__isnull=True).select_related("project")
     now = timezone.now()
     budgets = Budget.objects.filter(ends_at__gt=now).select_related("project", "user")
-    open_ = budget_usages(budgets.order_by("project__slug", "ends_at")[:MAX_ROWS], now)
+    usages = budget_usages(budgets.order_by("project__slug", "ends_at")[:MAX_ROWS], now)
     used = sum(row.used_units for row in rows if not row.model)
     context = {
         "quotas": [] if only_near else rows.order_by("project__slug", "model")[:MAX_ROWS],
-        "budgets": [one for one in open_ if one.is_nearly_spent or not only_near],
+        "budgets": [usage for usage in usages if usage.is_nearly_spent or not only_near],
         "only_near": only_near,
         "headline": _("%(gpus)s GPUs are held under quotas") % {"gpus": as_gpus(used)},
     }

@@ -1,4 +1,4 @@
-"""Where the console's pages are; portal.web.urls has them in its name space."""
+"""URLs of the console's pages, included in the `web` namespace by portal.web.urls."""
 
 from django.urls import path
 

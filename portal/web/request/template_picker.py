@@ -1,4 +1,4 @@
-"""Templates to begin with on the request page: a click fills in the form."""
+"""The templates offered on the request page: one click fills in the form."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,21 +13,23 @@ from portal.accounts.models import Project, User
 from portal.catalogue.selectors import usable_templates
 from portal.web.request.quick_starts import quick_starts
 
-# So many stand on the page; where there are more, one searches by name.
+# Templates on the page, and in the result of a search by name.
 MAX_SHOWN, MAX_FOUND = 6, 24
 MAX_NAME_LENGTH = 63
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateChoice:
-    """`query`: of the request page's address. `of_whom`: empty for a start that comes with the
-    product."""
+    """A template or a quick start."""
 
     title: str | Promise
     description: str | Promise
     owner: str
+    """The project it belongs to; empty for a quick start."""
     query: str
+    """Of the request page's address."""
     is_current: bool
+    """The form was filled in from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,38 +46,38 @@ class TemplatePicker:
 def template_picker(
     user: User, projects: Sequence[Project], query: Mapping[str, str]
 ) -> TemplatePicker:
-    """`given`: the address, with the `project` that is chosen, the `template` or the `start` that
-    was taken, and what to `find`. One query."""
-    find = query.get("find", "").strip()[:MAX_NAME_LENGTH]
-    project = next((one for one in projects if one.slug == query.get("project")), None)
-    most = MAX_FOUND if find else MAX_SHOWN
+    """`query` of the page's address: the chosen `project`, the `template` or `start` that the form
+    was filled in from, and the name to `find`. One database query."""
+    search = query.get("find", "").strip()[:MAX_NAME_LENGTH]
+    project = next((p for p in projects if p.slug == query.get("project")), None)
+    limit = MAX_FOUND if search else MAX_SHOWN
     columns = ("pk", "name", "description", "project__slug")
-    rows = usable_templates(user, projects, project, find).values_list(*columns)[: most + 1]
+    rows = usable_templates(user, projects, project, search).values_list(*columns)
     kept = {"project": project.slug} if project else {}
-    taken = query.get("template", "")
-    picks = [
+    current = query.get("template", "")
+    choices = [
         TemplateChoice(
             title=name,
             description=description,
             owner=slug or _("everybody"),
             query=urlencode({"template": pk, **kept}),
-            is_current=taken == str(pk),
+            is_current=current == str(pk),
         )
-        for pk, name, description, slug in rows
+        for pk, name, description, slug in rows[: limit + 1]
     ]
-    if len(picks) < MAX_SHOWN and not find:
-        picks += _starts(query, kept)[: MAX_SHOWN - len(picks)]
-    return TemplatePicker(picks[:most], find, has_more=len(picks) > most)
+    if len(choices) < MAX_SHOWN and not search:
+        choices += _quick_start_choices(query, kept)[: MAX_SHOWN - len(choices)]
+    return TemplatePicker(choices[:limit], search, has_more=len(choices) > limit)
 
 
-def _starts(given: Mapping[str, str], kept: Mapping[str, Any]) -> list[TemplateChoice]:
+def _quick_start_choices(query: Mapping[str, str], kept: Mapping[str, Any]) -> list[TemplateChoice]:
     return [
         TemplateChoice(
             title=start.title,
             description=start.description,
             owner="",
             query=urlencode({"start": start.key, **kept}),
-            is_current=given.get("start") == start.key,
+            is_current=query.get("start") == start.key,
         )
         for start in quick_starts(settings.PLATFORM.image_allow)
     ]

@@ -1,4 +1,4 @@
-"""GPU-hours over time as bars: sizes are attributes, colours are classes."""
+"""GPU-hours over time as an SVG bar chart: sizes are attributes, colours are classes."""
 
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from portal.usage.rounding import UNIT_SECONDS_PER_GPU_HOUR, format_gpu_hours
 
 WIDTH, HEIGHT, LEFT, TOP, FOOT = 1184, 176, 48, 12, 22
-# A label under a bar takes about so much of the width.
+# Approximate width of a label under a bar.
 LABEL = 74
 
 
@@ -31,10 +31,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """`rows`: the same as a table, (when, GPU-hours)."""
-
     bars: tuple[Bar, ...]
     ticks: tuple[Tick, ...]
+    # The same as a table: days and GPU-hours.
     rows: tuple[tuple[str, str], ...]
     sentence: str
     width: int = WIDTH
@@ -43,18 +42,22 @@ class Bars:
 
 
 def usage_bars(days: list[date], used: list[int]) -> Bars:
-    """`days`: the first of each bar and the one after the last, as `portal.usage.window.steps`."""
-    most = max(used, default=0)
-    top, step = _scale(most)
+    """The chart of `used` unit-seconds per bar.
+
+    `days` are the first day of each bar and the day after the last, as
+    `portal.usage.window.steps` returns them.
+    """
+    peak = max(used, default=0)
+    top, step = _scale(peak)
     floor, tall = HEIGHT - FOOT, HEIGHT - FOOT - TOP
     pitch = (WIDTH - LEFT) / max(1, len(used))
     every = max(1, -(-LABEL // max(1, int(pitch))))
-    found, rows = [], []
+    bars, rows = [], []
     for number, units in enumerate(used):
         height = tall * units / top
         when = _when(days[number], days[number + 1])
         x = LEFT + number * pitch
-        found.append(
+        bars.append(
             Bar(
                 x=round(x + pitch * 0.14, 1),
                 y=round(floor - height, 1),
@@ -71,23 +74,23 @@ def usage_bars(days: list[date], used: list[int]) -> Bars:
         Tick(round(floor - tall * at / top, 1), format_gpu_hours(at).removesuffix(".00"))
         for at in range(0, top + 1, step)
     )
-    busiest = _when(days[used.index(most)], days[used.index(most) + 1]) if most else ""
     sentence = _("No GPU-hours in this time")
-    if most:
-        said = _("GPU-hours over time, most %(when)s with %(hours)s")
-        sentence = said % {"when": busiest, "hours": format_gpu_hours(most)}
-    return Bars(tuple(found), ticks, tuple(rows), sentence)
+    if peak:
+        busiest = _when(days[used.index(peak)], days[used.index(peak) + 1])
+        names = {"when": busiest, "hours": format_gpu_hours(peak)}
+        sentence = _("GPU-hours over time, most %(when)s with %(hours)s") % names
+    return Bars(tuple(bars), ticks, tuple(rows), sentence)
 
 
-def _scale(most: int) -> tuple[int, int]:
-    """The height of the drawing and the distance of its lines in unit-seconds, round in hours."""
+def _scale(peak: int) -> tuple[int, int]:
+    """Height of the chart and distance of its grid lines in unit-seconds, both round in hours."""
     tenth = UNIT_SECONDS_PER_GPU_HOUR // 10
     step = tenth
     for factor in (1, 2, 5, *(n * 10**e for e in range(1, 10) for n in (1, 2, 5))):
         step = tenth * factor
-        if step * 4 >= most:
+        if step * 4 >= peak:
             break
-    return step * max(1, -(-most // step)), step
+    return step * max(1, -(-peak // step)), step
 
 
 def _when(first: date, after: date) -> str:

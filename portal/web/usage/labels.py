@@ -1,4 +1,4 @@
-"""How usage is said: windows, budgets with their forecast, and what sensors say of held devices."""
+"""Texts of the Usage page: periods, budgets with their forecast, and the use of held devices."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -42,7 +42,7 @@ ABSENT: dict[str, str | Promise] = {
 
 @dataclass(frozen=True, slots=True)
 class BudgetSummary:
-    """A budget in words. `tone` is a colour class: warn where it will not last."""
+    """A budget, formatted for people."""
 
     line: BudgetStatus
     owner: str
@@ -51,7 +51,9 @@ class BudgetSummary:
     left: str
     used_permille: int
     outlook: str
+    # What the outlook is based on.
     basis: str
+    # CSS class: "warn" if the budget will not last.
     tone: str
 
 
@@ -66,7 +68,7 @@ class HeldDevice:
 
 
 def headline(scope: UsageScope, used: int) -> str:
-    """The page's answer."""
+    """The page's title."""
     if not used:
         return _("Nothing was used in this time")
     amount = {"hours": format_gpu_hours(used)}
@@ -78,10 +80,10 @@ def headline(scope: UsageScope, used: int) -> str:
 
 
 def period_sentence(days: tuple[date, date], today: date, clock: str) -> str:
-    """Which days, and up to when what runs is counted."""
+    """The days shown, and up to when running jobs are counted."""
     if days[0] <= today <= days[1]:
-        said = _("%(first)s to %(last)s, counted up to %(clock)s today")
-        return said % {"first": days[0], "last": days[1], "clock": clock}
+        text = _("%(first)s to %(last)s, counted up to %(clock)s today")
+        return text % {"first": days[0], "last": days[1], "clock": clock}
     return _("%(first)s to %(last)s") % {"first": days[0], "last": days[1]}
 
 
@@ -122,7 +124,7 @@ def _outlook(line: BudgetStatus) -> tuple[str, str]:
 
 
 def _basis(line: BudgetStatus) -> str:
-    """What the forecast rests on."""
+    """What the forecast is based on."""
     if line.used_by_end is None:
         return _("There is less than a day of use to go by.")
     seconds = line.forecast.measured_over.total_seconds()
@@ -132,7 +134,7 @@ def _basis(line: BudgetStatus) -> str:
 
 
 def held_device(holding: CurrentAllocation) -> HeldDevice:
-    lately = holding.recent
+    recent = holding.recent
     device = {"gpu": "GPU", "mig": holding.profile, "mps": "MPS"}[holding.kind]
     if holding.active_percent is not None:
         active: str | Promise = f"{holding.active_percent}{NBSP}%"
@@ -146,12 +148,12 @@ def held_device(holding: CurrentAllocation) -> HeldDevice:
         held_for=duration(holding.duration.total_seconds()),
         active=active,
         is_number=holding.active_percent is not None,
-        last_hour=f"≤{NBSP}{lately.mean_percent}{NBSP}%" if lately.minutes else "",
+        last_hour=f"≤{NBSP}{recent.mean_percent}{NBSP}%" if recent.minutes else "",
     )
 
 
 def quota_owner(quota: Quota) -> str:
-    """Whose quota, and of which model."""
+    """The project or user that a quota limits, and its GPU model."""
     names = {"user": quota.user.username if quota.user else "", "project": quota.project.slug}
-    whose = _("%(user)s in %(project)s") % names if quota.user else quota.project.slug
-    return f"{whose}, {quota.model}" if quota.model else whose
+    owner = _("%(user)s in %(project)s") % names if quota.user else quota.project.slug
+    return f"{owner}, {quota.model}" if quota.model else owner

@@ -1,5 +1,7 @@
-"""Usage: GPU-hours of a time, by whom and on what; what is held now and what sensors say of it;
-quotas, and budgets with their forecast. The window and the scope stand in the address."""
+"""The Usage page: GPU-hours of a period, devices in use now, quotas, and budgets with a forecast.
+
+The URL holds the period and the scope.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,51 +53,55 @@ from portal.web.usage.labels import (
 )
 from portal.web.wording.labels import NBSP
 
-# A table shows so many lines; the file has them all.
+# Lines shown in a table; the CSV file has them all.
 MAX_TABLE_LINES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class UsageLine:
-    """A line of a table: its names, what it used, and its part of the sum in percent."""
+    """A line of a table."""
 
     names: tuple[str, ...]
+    # Unit-seconds.
     used: int
     hours: str
+    # Share of the total.
     percent: int
 
 
 @dataclass(frozen=True, slots=True)
 class UsageTable:
-    """A table: sums by one thing. `rest`: how many lines it leaves out."""
+    """Usage grouped by project, user or device."""
 
     id: str
     title: str
     columns: tuple[str, ...]
     lines: tuple[UsageLine, ...]
-    rest: int
+    # Number of lines that are only in the CSV file.
+    hidden_lines: int
 
 
 @login_required
 def usage_page(request: AuthenticatedHttpRequest) -> HttpResponse:
     user, now = request.user, timezone.now()
-    known = visible_projects(user)
-    scope = _scope(known, request.GET.get("of", ME))
-    days = parse_days(request.GET, timezone.localtime(now).date())
-    concerned = visible_limits(user, scope)
-    used = _used(known, scope, days.days, now) if days.days else {}
+    projects = visible_projects(user)
+    scope = _scope(projects, request.GET.get("of", ME))
+    requested = parse_days(request.GET, timezone.localtime(now).date())
+    limits = visible_limits(user, scope)
+    used = _used(projects, scope, requested.days, now) if requested.days else {}
     context = {
         "scope": scope,
-        "scopes": _scopes(known),
-        "asked": days,
-        "periods": [(key, word, _query(scope, key)) for key, word in PERIODS.items()],
-        "errors": {name: ERRORS[why] for name, why in days.errors.items()},
-        "budgets": [budget_summary(line) for line in budget_statuses(concerned, now)],
-        "quotas": [(row, quota_owner(row)) for row in visible_quota_rows(concerned)],
-        **_held(scope, now),
+        "scopes": _scope_choices(projects),
+        "requested": requested,
+        "periods": [(key, label, _query(scope, key)) for key, label in PERIODS.items()],
+        "errors": {name: ERRORS[code] for name, code in requested.errors.items()},
+        "budgets": [budget_summary(line) for line in budget_statuses(limits, now)],
+        "quotas": [(row, quota_owner(row)) for row in visible_quota_rows(limits)],
+        **_allocated(scope, now),
         **(used or {"headline": _("Choose other days")}),
     }
-    return render(request, "web/usage.html", context, status=400 if days.errors else 200)
+    status = 400 if requested.errors else 200
+    return render(request, "web/usage/usage.html", context, status=status)
 
 
 async def usage_csv(request: HttpRequest) -> HttpResponseBase:
@@ -104,22 +110,22 @@ async def usage_csv(request: HttpRequest) -> HttpResponseBase:
     if isinstance(user, AnonymousUser):
         return redirect_to_login(request.get_full_path())
     try:
-        scope, days = await sync_to_async(_file_of, thread_sensitive=False)(user, request)
+        scope, requested = await sync_to_async(_read, thread_sensitive=False)(user, request)
     except Refused as refused:
         raise Http404 from refused
-    if days.days is None:
+    if requested.days is None:
         return HttpResponse(_("Choose other days"), status=400, content_type="text/plain")
-    window = usage_window(days.days, timezone.now())
-    answer = StreamingHttpResponse(
+    first, last = requested.days
+    window = usage_window((first, last), timezone.now())
+    response = StreamingHttpResponse(
         csv_chunks_async(scope.rows, window), content_type="text/csv; charset=utf-8"
     )
-    name = f"usage-{days.days[0]}-to-{days.days[1]}.csv"
-    answer["Content-Disposition"] = f'attachment; filename="{name}"'
-    answer["X-Content-Type-Options"] = "nosniff"
-    return answer
+    response["Content-Disposition"] = f'attachment; filename="usage-{first}-to-{last}.csv"'
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
 
 
-def _file_of(user: User, request: HttpRequest) -> tuple[UsageScope, RequestedDays]:
+def _read(user: User, request: HttpRequest) -> tuple[UsageScope, RequestedDays]:
     try:
         today = timezone.localtime().date()
         return usage_scope(visible_projects(user), request.GET.get("of", ME)), parse_days(
@@ -129,29 +135,29 @@ def _file_of(user: User, request: HttpRequest) -> tuple[UsageScope, RequestedDay
         connection.close()
 
 
-def _scope(known: VisibleProjects, of: str) -> UsageScope:
+def _scope(projects: VisibleProjects, name: str) -> UsageScope:
     try:
-        return usage_scope(known, of)
+        return usage_scope(projects, name)
     except Refused as refused:
         raise Http404 from refused
 
 
-def _scopes(known: VisibleProjects) -> list[tuple[str, str]]:
-    """What may be chosen: value and words."""
-    found = [(ME, _("My own")), *((f"{IN}{slug}", slug) for slug in known.projects)]
-    return found + ([(ALL, _("All projects"))] if known.user.is_platform_admin else [])
+def _scope_choices(visible: VisibleProjects) -> list[tuple[str, str]]:
+    """Value and label of each scope that the user may choose."""
+    choices = [(ME, _("My own")), *((f"{IN}{slug}", slug) for slug in visible.projects)]
+    return choices + ([(ALL, _("All projects"))] if visible.user.is_platform_admin else [])
 
 
 def _query(scope: UsageScope, period: str) -> str:
     return urlencode({"of": scope.name, "period": period})
 
 
-def _held(scope: UsageScope, now: datetime) -> dict[str, object]:
-    """What is held now, and who of them seems to do nothing with it."""
-    first = current_allocations(scope.rows, now)
-    rows = [held_device(row) for row in first]
-    units, slices = allocated_totals(scope.rows, first)
-    measured, percent_used = recent_utilisation(first)
+def _allocated(scope: UsageScope, now: datetime) -> dict[str, object]:
+    """What is allocated now, and which of it seems idle."""
+    allocations = current_allocations(scope.rows, now)
+    rows = [held_device(row) for row in allocations]
+    units, slices = allocated_totals(scope.rows, allocations)
+    measured, percent_used = recent_utilisation(allocations)
     return {
         "measured_units": measured,
         "percent_used": f"{percent_used}{NBSP}%",
@@ -159,25 +165,25 @@ def _held(scope: UsageScope, now: datetime) -> dict[str, object]:
         "idle": [row for row in rows if row.holding.is_idle],
         "held_units": units,
         "held_slices": slices,
-        "held_rest": max(0, slices - MAX_ROWS),
+        "hidden_slices": max(0, slices - MAX_ROWS),
     }
 
 
 def _used(
-    known: VisibleProjects, scope: UsageScope, days: tuple[date, date], now: datetime
+    visible: VisibleProjects, scope: UsageScope, days: tuple[date, date], now: datetime
 ) -> dict[str, object]:
     local = timezone.localtime(now)
     window = usage_window(days, now)
-    found = usage_report(scope.rows, window, known.projects.values())
+    report = usage_report(scope.rows, window, visible.projects.values())
     edges = bar_edges(days, local.date())
-    drawn = unit_seconds_between(scope.rows, [midnight(day) for day in edges], now)
+    bar_values = unit_seconds_between(scope.rows, [midnight(day) for day in edges], now)
     return {
-        "headline": headline(scope, found.unit_seconds),
-        "span": period_sentence(days, local.date(), f"{local:%H:%M}"),
-        "used": found.unit_seconds,
-        "hours": format_gpu_hours(found.unit_seconds),
-        "parts": [_part(found, *column) for column in _columns(scope)],
-        "bars": usage_bars(edges, drawn),
+        "headline": headline(scope, report.unit_seconds),
+        "period": period_sentence(days, local.date(), f"{local:%H:%M}"),
+        "used": report.unit_seconds,
+        "hours": format_gpu_hours(report.unit_seconds),
+        "tables": [_table(report, *column) for column in _columns(scope)],
+        "bars": usage_bars(edges, bar_values),
         "file": urlencode({"of": scope.name, "from": str(days[0]), "until": str(days[1])}),
     }
 
@@ -186,8 +192,8 @@ Key = Callable[[UsageEntry], tuple[str, ...]]
 
 
 def _columns(scope: UsageScope) -> list[tuple[str, str, tuple[str, ...], Key]]:
-    """The tables of a scope: id, title, columns and what each line is of."""
-    kinds = {kind: str(word) for kind, word in KINDS.items()}
+    """The tables of a scope: id, title, columns and the key that groups the entries."""
+    kinds = {kind: str(label) for kind, label in KINDS.items()}
     project = ("project", _("By project"), (_("Project"),), lambda e: (e.project,))
     user = ("user", _("By user"), (_("User"),), lambda e: (e.user,))
     device = (
@@ -201,12 +207,12 @@ def _columns(scope: UsageScope) -> list[tuple[str, str, tuple[str, ...], Key]]:
     return [user, device] if scope.project else [project, device]
 
 
-def _part(
-    found: UsageReport, key: str, title: str, columns: tuple[str, ...], of: Key
+def _table(
+    report: UsageReport, name: str, title: str, columns: tuple[str, ...], key: Key
 ) -> UsageTable:
-    sums = found.sums_by(of)
+    sums = report.sums_by(key)
     lines = (
-        UsageLine(names, used, format_gpu_hours(used), percent(used, found.unit_seconds))
+        UsageLine(names, used, format_gpu_hours(used), percent(used, report.unit_seconds))
         for names, used in sums[:MAX_TABLE_LINES]
     )
-    return UsageTable(key, title, columns, tuple(lines), len(sums[MAX_TABLE_LINES:]))
+    return UsageTable(name, title, columns, tuple(lines), len(sums[MAX_TABLE_LINES:]))

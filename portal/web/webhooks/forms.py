@@ -1,0 +1,50 @@
+"""The form of a new webhook."""
+
+from typing import Any
+
+from django import forms
+from django.db.models import QuerySet
+from django.utils.translation import gettext_lazy as _
+
+from portal.accounts.models import Membership, Project, Role, User
+from portal.web.fields import SingleLineField
+from portal.webhooks.models import MAX_URL
+from scheduler.core.model.states import JOB_FINAL
+
+URL_ERROR = _("Write an address that begins with https://")
+
+
+def administered_projects(user: User) -> QuerySet[Project]:
+    memberships = Membership.objects.filter(user=user, role=Role.ADMIN).values("project_id")
+    return Project.objects.filter(pk__in=memberships, archived=False).order_by("slug")
+
+
+class WebhookForm(forms.Form):
+    """A new webhook for one's own jobs or for those of a project that one administers."""
+
+    name = SingleLineField(
+        max_length=64,
+        sentence=_("Write what it is for, in 1 to 64 characters of one line"),
+    )
+    url = forms.CharField(
+        max_length=MAX_URL,
+        error_messages=dict.fromkeys(("required", "max_length"), URL_ERROR),
+    )
+    project = forms.ModelChoiceField(
+        queryset=Project.objects.none(),
+        to_field_name="slug",
+        required=False,
+        error_messages={"invalid_choice": _("Choose one of your projects")},
+    )
+    # "ends" or "all".
+    when = forms.CharField(required=False, initial="ends")
+
+    def __init__(self, *args: Any, user: User, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.projects = administered_projects(user)
+        self.fields["project"].queryset = self.projects  # type: ignore[attr-defined]
+
+    def kinds(self) -> list[str]:
+        """The job statuses to report; empty means all of them."""
+        ends_only = self.cleaned_data["when"] == "ends"
+        return [str(status) for status in JOB_FINAL] if ends_only else []
