@@ -42,7 +42,7 @@ class Hardware:
         *,
         simulated: bool,
         preflight: Preflight | None = None,
-        accepted: frozenset[str] = frozenset(),
+        accepted_checks: frozenset[str] = frozenset(),
         wiring: WiringCache | None = None,
         watch: HealthWatch | None = None,
         share_clients: int = 0,
@@ -61,7 +61,7 @@ class Hardware:
         self.topology = NodeTopology()
         self.preflight = preflight or Preflight(
             None if simulated else lambda: RealMachine(var, runtime.kind, nvml, simulated=False),
-            accepted=accepted,
+            accepted=accepted_checks,
         )
         self.preflight.examine()
         self._lock = threading.Lock()
@@ -115,14 +115,14 @@ class Hardware:
         shut = self.attention.strangers.held_back
         return {key: uuid for key, uuid in self.devices().items() if key not in shut}
 
-    def attend(
+    def apply_health(
         self,
         replicas: tuple[DesiredReplica, ...],
-        seen: Mapping[str, ContainerStatus],
+        containers: Mapping[str, ContainerStatus],
         journal: Journal,
     ) -> None:
         """Draw what health means for the work here: who fails, and what is held back."""
-        self.attention.attend(replicas, seen, self.instances, journal)
+        self.attention.attend(replicas, containers, self.instances, journal)
 
     def _instances(self, gpu: GpuFacts, *, is_absent: bool) -> list[InstanceFacts]:
         if not is_absent:

@@ -11,14 +11,14 @@ from agents.simdriver.arguments import describe
 from agents.telemetry.settings import Address, address, look_seconds
 
 # Commands that only read the node's hardware; they need no portal.
-READING = {
+READING_COMMANDS = {
     "inventory": "what the driver says of this node: GPUs, MIG profiles, instances",
     "topology": "how the GPUs of this node are joined, as `nvidia-smi topo -m` prints it",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     """`simulated_driver` is the state file of a simulated node, or None for the real driver.
     `mps_control`: the MPS control program; empty for NVIDIA's, or the simulated node's own.
     `telemetry_seconds` between two looks at the sensors, 0: none; `metrics`: None for no page.
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m agents", description="The Tessera node agent.")
     commands = found.add_subparsers(dest="command", required=True)
     _run(commands.add_parser("run", help="enrol if need be, then keep this node as desired"))
-    for name, says in READING.items():
+    for name, says in READING_COMMANDS.items():
         reading = commands.add_parser(name, help=says)
         reading.add_argument("--json", action="store_true", help="by the schema in docs/schemas")
         reading.add_argument("--sysfs", type=Path, help="else TESSERA_SYSFS, else /sys")
@@ -133,14 +133,14 @@ def _drill(drill: argparse.ArgumentParser) -> None:
     drill.add_argument("--image", default="", help="docker: one with sh and sleep")
 
 
-def settings_from(options: argparse.Namespace) -> Settings:
+def settings_from(options: argparse.Namespace) -> AgentSettings:
     """Raises SystemExit with one sentence where something is missing."""
     if not options.portal:
         raise SystemExit("Name the portal: --portal URL or TESSERA_PORTAL_URL.")
     token = os.environ.get("TESSERA_JOIN_TOKEN", "")
     if options.join_token_file:
         token = options.join_token_file.read_text("utf-8").strip()
-    return Settings(
+    return AgentSettings(
         portal=options.portal.rstrip("/"),
         var=options.var,
         name=options.name,

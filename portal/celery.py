@@ -1,4 +1,4 @@
-"""The Celery application. A message carries primary keys only and is only a bell."""
+"""The Celery application. A message is a bell: it carries primary keys and no data."""
 
 import os
 
@@ -7,7 +7,7 @@ from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 
-# kombu's own loses half-written messages, and the worker with them.
+# kombu's own transport may read half-written messages, which ends the worker.
 TRANSPORT_ALIASES["filesystem"] = "portal.filesystem_broker:Transport"
 
 app = Celery("tessera")

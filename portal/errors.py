@@ -1,4 +1,4 @@
-"""A refusal that people see: a stable code, a sentence that says what to do, and the field."""
+"""The exception for refused requests: a stable code, a sentence for people, and the field."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,14 @@ from scheduler.core.model.message import Message
 
 @dataclass
 class Refused(Exception):
-    """Raised by services; pages, REST and the CLI show it in their own way.
-
-    `status` is the HTTP status that fits: 400 for bad input, 403, 404, 409 for a conflict. `said`:
-    the sentence as the planner has it, for pages in another language. `retry_seconds`: after how
-    long the same may work; 0 where time alone changes nothing.
-    """
+    """Raised by services; pages, REST and the CLI each show it in their own way."""
 
     code: str
+    # What is wrong and what to do about it.
     sentence: str
+    # The request field at fault; empty if there is none.
     field: str = ""
+    # HTTP status: 400 for bad input, 403, 404, 409 for a conflict.
     status: int = 400
     message: Message | None = None
     retry_seconds: int = 0

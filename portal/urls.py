@@ -8,7 +8,7 @@ from portal.error_views import server_error
 from portal.health import healthz
 from portal.web.account.rate_limits import too_many_requests
 
-# One way in: its limits and second steps hold for the console as well.
+# The admin site has no sign-in of its own: rate limits and second factors apply to it as well.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 handler429 = too_many_requests
 handler500 = server_error

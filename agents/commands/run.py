@@ -23,17 +23,17 @@ from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_named
 from agents.host.job_disk import JobDisk
 from agents.loop.node import NodeLoop
-from agents.mps.shares import Shares
-from agents.mps.support import ability_of, program_words
+from agents.mps.shares import NodeShares
+from agents.mps.support import control_program, mps_support
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
-from agents.portal.client import Client
-from agents.portal.sync import Conversation, Retired, enrol
+from agents.portal.client import PortalClient
+from agents.portal.sync import NodeRetired, PortalSession, enrol
 from agents.runtime.base import Runtime, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_recipe import LABEL
 from agents.runtime.process import ProcessRuntime
-from agents.settings import Settings, settings_from
+from agents.settings import AgentSettings, settings_from
 from agents.simdriver.install import install
 from agents.state.identity import AgentIdentity
 from agents.state.journal import Journal, JournalError
@@ -85,13 +85,13 @@ def main(options: argparse.Namespace) -> int:
     except CANNOT_START as error:
         logging.getLogger("agents").error("cannot_start", extra={"why": str(error)})
         return 1
-    except Retired as retired:
+    except NodeRetired as retired:
         logging.getLogger("agents").warning("retired", extra={"why": str(retired)})
         return 0
     return 0
 
 
-async def agent(settings: Settings) -> None:
+async def agent(settings: AgentSettings) -> None:
     """Run until SIGTERM or SIGINT. What runs on the node goes on, unless the settings say stop."""
     settings.var.mkdir(parents=True, exist_ok=True)
     if settings.simulated_driver is not None:
@@ -99,23 +99,23 @@ async def agent(settings: Settings) -> None:
     policy = read_policy(settings.policy)
     lock = lock_folder(settings.var)
     identity, journal = AgentIdentity(settings.var), Journal(settings.var / "journal.sqlite3")
-    nvml, client = Nvml(), Client(settings.portal)
+    nvml, client = Nvml(), PortalClient(settings.portal)
     await enrol(client, identity, settings.name, settings.join_token)
     shares = _shares(settings, policy, nvml)
     runtime = _runtime(settings, policy, identity.node_id, shares)
-    conversation = Conversation(client, identity, journal, runtime)
+    conversation = PortalSession(client, identity, journal, runtime)
     hardware = Hardware(
         nvml,
         runtime,
         settings.var,
         simulated=settings.simulated_driver is not None,
-        accepted=frozenset(policy.accepted_checks),
+        accepted_checks=frozenset(policy.accepted_checks),
         wiring=WiringCache(lambda: _joined(nvml)),
-        share_clients=shares.ability.share_clients,
+        share_clients=shares.support.share_clients,
         job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),
     )
     telemetry = _telemetry(settings)
-    told = telemetry.beside(conversation.say)
+    told = telemetry.beside(conversation.report)
     node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, told, shares)
     conversation.node = node
     telemetry.start(lambda: node.rounds)
@@ -141,12 +141,14 @@ async def agent(settings: Settings) -> None:
         lock.close()
 
 
-def _listen(hardware: Hardware, node: NodeLoop, shares: Shares, runtime: Runtime) -> None:
+def _listen(hardware: Hardware, node: NodeLoop, shares: NodeShares, runtime: Runtime) -> None:
     """What happens to a GPU wakes the loop, and is told to those that share the GPU."""
 
     def heard(event: DriverEvent) -> None:
         if event.xid:
-            shares.shake(event.gpu_uuid, f"XID {event.xid}, {xid_named(event.xid).sentence}")
+            shares.report_gpu_fault(
+                event.gpu_uuid, f"XID {event.xid}, {xid_named(event.xid).sentence}"
+            )
 
     hardware.watch.changed = node.wake
     hardware.watch.heard = heard
@@ -157,13 +159,13 @@ def _listen(hardware: Hardware, node: NodeLoop, shares: Shares, runtime: Runtime
     hardware.watch.start()
 
 
-def _shares(settings: Settings, policy: NodePolicy, nvml: Nvml) -> Shares:
+def _shares(settings: AgentSettings, policy: NodePolicy, nvml: Nvml) -> NodeShares:
     root = settings.var.absolute() / "mps"
-    program = program_words(settings.mps_control, settings.simulated_driver)
+    program = control_program(settings.mps_control, settings.simulated_driver)
     cuda = nvml.versions().cuda
     # The simulated daemon has no clients, and writes where the simulated driver stands: as we do.
     user = os.geteuid() if settings.simulated_driver else policy.user
-    return Shares(root, ability_of(program, settings.runtime, user, cuda, root))
+    return NodeShares(root, mps_support(program, settings.runtime, user, cuda, root))
 
 
 def _joined(nvml: Nvml) -> NodeTopology:
@@ -171,18 +173,20 @@ def _joined(nvml: Nvml) -> NodeTopology:
     return reported(topology, network_of(topology))
 
 
-def _telemetry(settings: Settings) -> Telemetry:
+def _telemetry(settings: AgentSettings) -> Telemetry:
     seconds = settings.telemetry_seconds
     return Telemetry(settings.name, Sampler(seconds) if seconds > 0 else None, settings.metrics)
 
 
-def _runtime(settings: Settings, policy: NodePolicy, node_id: str, shares: Shares) -> Runtime:
+def _runtime(
+    settings: AgentSettings, policy: NodePolicy, node_id: str, shares: NodeShares
+) -> Runtime:
     if settings.runtime is RuntimeKind.PROCESS:
         return ProcessRuntime(settings.var / "replicas", shares.grant)
     return DockerRuntime(settings.var / "logs", node_id, policy, shares.grant)
 
 
-def _job_folder(settings: Settings, runtime: Runtime) -> Path | None:
+def _job_folder(settings: AgentSettings, runtime: Runtime) -> Path | None:
     """Where replicas write: their containers' layers, or their folders."""
     if settings.disk_folder is not None or not isinstance(runtime, DockerRuntime):
         return settings.disk_folder or settings.var
@@ -190,7 +194,7 @@ def _job_folder(settings: Settings, runtime: Runtime) -> Path | None:
     return Path(str(root)) if root else None
 
 
-async def _until_signal(conversation: Conversation) -> None:
+async def _until_signal(conversation: PortalSession) -> None:
     loop = asyncio.get_running_loop()
     talking = asyncio.create_task(conversation.run())
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -86,7 +86,7 @@ class DrillNode:
     def round(self, desired: DesiredDocument) -> None:
         """One round as the agent lives it: told, looked, done; then logs are shipped."""
         loop = self.loop or self.begin()
-        loop.in_contact(float("inf"))
+        loop.renew_lease(float("inf"))
         if loop.desired != desired:
             loop.accept(desired)
         loop.hardware.refresh()

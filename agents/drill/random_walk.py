@@ -140,7 +140,7 @@ class Walk:
         try:
             loop = self.loop or self._begin()
             desired = self.portal.document()
-            loop.in_contact(float("inf"))
+            loop.renew_lease(float("inf"))
             if loop.desired != desired:
                 loop.accept(desired)
             loop.hardware.refresh()

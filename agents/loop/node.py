@@ -20,20 +20,20 @@ from agents.contract.documents import (
 from agents.facts.device_keys import device_place
 from agents.facts.failures import ReplicaFailure
 from agents.hardware import Hardware
-from agents.loop.observe import in_the_dark, observed
+from agents.loop.observe import observed_document, silent_document
 from agents.loop.reconcile import (
-    Action,
-    Fail,
-    Forget,
-    Known,
-    Prepare,
-    Remove,
-    Start,
-    Stop,
-    actions,
-    removes_too_much,
+    FailReplica,
+    ForgetReplica,
+    LocalState,
+    PrepareReplica,
+    RemoveReplica,
+    ReplicaAction,
+    StartReplica,
+    StopReplica,
+    is_mass_removal,
+    replica_actions,
 )
-from agents.mps.shares import Shares, View
+from agents.mps.shares import NodeShares, ReplicaView
 from agents.nvml.errors import NvmlFailure
 from agents.partitioning.carver import Carver
 from agents.runtime.base import ContainerPhase, ContainerStatus, Runtime, RuntimeFailure
@@ -56,22 +56,22 @@ class NodeLoop:
         hardware: Hardware,
         runtime: Runtime,
         policy: NodePolicy,
-        told: Callable[[ObservedDocument], None],
-        shares: Shares | None = None,
+        on_observed: Callable[[ObservedDocument], None],
+        shares: NodeShares | None = None,
     ) -> None:
         self.node_id = node_id
         self.journal = journal
         self.hardware = hardware
         self.runtime = runtime
         self.policy = policy
-        self.told = told
-        self.shares = shares or Shares()
+        self.on_observed = on_observed
+        self.shares = shares or NodeShares()
         self.carver = Carver(hardware, journal, policy, _boot_seconds, self.wake)
         self.desired = journal.desired() or DesiredDocument(node=node_id)
         self.rounds = 0
         self.may_remove = False
         self.lease_until: float | None = None
-        self._news = threading.Event()
+        self._wake = threading.Event()
         self._stopping = False
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="replica")
         self._busy: set[Hashable] = set()
@@ -80,13 +80,13 @@ class NodeLoop:
         runtime.watch(self.wake)
 
     def wake(self) -> None:
-        self._news.set()
+        self._wake.set()
 
     def accept(self, desired: DesiredDocument) -> bool:
         """Take a new desired document, written down first. False: it is held, see the event."""
         running = self._running()
         went_back = desired.revision < self.desired.revision
-        too_much = removes_too_much(desired.replicas, running, went_back=went_back)
+        too_much = is_mass_removal(desired.replicas, running, is_older=went_back)
         if too_much and not desired.allow_mass_removal:
             sentence = "this document would end most running work: an admin has to allow it"
             self.journal.record_event(EventType.DOCUMENT_REFUSED, sentence)
@@ -105,7 +105,7 @@ class NodeLoop:
             return frozenset(r.id for r in told if r.state is ReplicaState.RUNNING)
         return frozenset(key for key, one in seen.items() if one.phase is ContainerPhase.RUNNING)
 
-    def in_contact(self, lease_until: float) -> None:
+    def renew_lease(self, lease_until: float) -> None:
         """The portal answered in the present epoch: what is not wanted may go."""
         self.lease_until = max(lease_until, self.lease_until or 0)
         if not self.may_remove:
@@ -115,15 +115,15 @@ class NodeLoop:
     def run(self) -> None:
         """Until `stop`. An error in one round is logged; the next round starts from what is."""
         while not self._stopping:
-            self._news.wait(self.carver.patience.pause(TICK_SECONDS))
-            ticked = not self._news.is_set()
-            self._news.clear()
+            self._wake.wait(self.carver.backoff.seconds_until_due(TICK_SECONDS))
+            ticked = not self._wake.is_set()
+            self._wake.clear()
             try:
                 if ticked or self.hardware.is_due():
                     self.hardware.refresh()
                 self.round()
             except (RuntimeFailure, NvmlFailure) as silent:
-                self.tell_silence(str(silent))
+                self.report_silence(str(silent))
             except Exception:
                 log.exception("round_failed")
 
@@ -136,16 +136,16 @@ class NodeLoop:
     def round(self) -> None:
         self.rounds += 1
         desired, seen = self.desired, self.runtime.containers()
-        self.hardware.attend(desired.replicas, seen, self.journal)
+        self.hardware.apply_health(desired.replicas, seen, self.journal)
         # First: a daemon that nobody needs holds its instance, which could not be deleted.
-        self._share(View(desired, seen, frozenset(self.journal.failures())))
+        self._share(ReplicaView(desired, seen, frozenset(self.journal.failures())))
         self._partition(desired, seen)
-        for action in actions(desired.replicas, self._known(desired, seen)):
+        for action in replica_actions(desired.replicas, self._local_state(desired, seen)):
             self._begin(("replica", _subject(action)), partial(self._do, action))
-        self._tell(desired)
+        self._report(desired)
 
-    def _tell(self, desired: DesiredDocument) -> None:
-        document = observed(
+    def _report(self, desired: DesiredDocument) -> None:
+        document = observed_document(
             self.node_id,
             self.hardware,
             desired.replicas,
@@ -154,36 +154,38 @@ class NodeLoop:
         )
         if document != self._last:
             self._last = document
-            self.told(document)
+            self.on_observed(document)
 
-    def tell_silence(self, why: str) -> None:
+    def report_silence(self, reason: str) -> None:
         """The engine or the driver does not answer. Nothing is done until it does, and that is
         told; what runs stands as it was last seen."""
-        log.warning("in_the_dark", extra={"why": why})
-        dark = in_the_dark(self._last, why) if self._last else None
+        log.warning("in_the_dark", extra={"why": reason})
+        dark = silent_document(self._last, reason) if self._last else None
         if dark is not None and dark != self._last:
             self._last = dark
-            self.told(dark)
+            self.on_observed(dark)
 
-    def _known(self, desired: DesiredDocument, seen: dict[str, ContainerStatus]) -> Known:
+    def _local_state(
+        self, desired: DesiredDocument, seen: dict[str, ContainerStatus]
+    ) -> LocalState:
         failures, started = self.journal.failures(), self.journal.started_replicas()
         shipped, given = (
             self.journal.shipped_offsets(),
-            self.carver.given(self.hardware.idle_devices()),
+            self.carver.available_devices(self.hardware.idle_devices()),
         )
         judged = {r.id: local_refusal(r, self.policy, self.runtime.kind) for r in desired.replicas}
         wanted = [r for r in desired.replicas if r.id not in failures and not judged[r.id]]
         short = disk_refusals(wanted, seen, self.hardware.facts.disk_mib)
-        return Known(
-            seen=seen,
+        return LocalState(
+            containers=seen,
             fences=self.journal.fences(),
             failures=failures,
             started=started,
-            remembered=frozenset(failures) | started | frozenset(shipped),
+            recorded=frozenset(failures) | started | frozenset(shipped),
             shipped=frozenset(r for r, offset in shipped.items() if self._is_shipped(r, offset)),
             devices=given,
             may_remove=self.may_remove,
-            lease_over=self._lease_is_over(),
+            is_lease_over=self._lease_is_over(),
             refusals={replica: why for replica, why in judged.items() if why} | short,
         )
 
@@ -214,7 +216,7 @@ class NodeLoop:
 
         self._pool.submit(run)
 
-    def _do(self, action: Action) -> None:
+    def _do(self, action: ReplicaAction) -> None:
         try:
             self._act(action)
         except RuntimeFailure as failure:
@@ -222,26 +224,26 @@ class NodeLoop:
                 _subject(action), ReplicaFailure(failure.code, failure.sentence)
             )
 
-    def _act(self, action: Action) -> None:
+    def _act(self, action: ReplicaAction) -> None:
         match action:
-            case Prepare(replica, devices):
+            case PrepareReplica(replica, devices):
                 intent = self.journal.record_intent(f"prepare {replica.id} fence {replica.fence}")
-                self.shares.give(replica, devices, self._view(), self.journal)
+                self.shares.prepare_devices(replica, devices, self._view(), self.journal)
                 self.runtime.prepare(replica, devices)
                 self.wake()
                 self.journal.complete_intent(intent)
-            case Start(replica, devices):
+            case StartReplica(replica, devices):
                 self._start(replica, devices)
-            case Stop(replica_id, grace_seconds):
+            case StopReplica(replica_id, grace_seconds):
                 self.runtime.stop(replica_id, grace_seconds)
-            case Remove(replica_id):
+            case RemoveReplica(replica_id):
                 self.runtime.stop(replica_id, 0)
                 self.runtime.remove(replica_id)
-            case Fail(replica_id, failure):
+            case FailReplica(replica_id, failure):
                 self.journal.record_failure(replica_id, failure)
                 sentence = failure.sentence
                 self.journal.record_event(EventType.REPLICA_REFUSED, sentence, replica=replica_id)
-            case Forget(replica_id):
+            case ForgetReplica(replica_id):
                 # Whoever took its container away by hand has left its log.
                 self.runtime.remove(replica_id)
                 self.journal.forget_replica(replica_id)
@@ -250,18 +252,20 @@ class NodeLoop:
         if replica.rendezvous is None:
             return
         self.journal.record_start(replica.id)
-        self.shares.give(replica, devices, self._view(), self.journal)
+        self.shares.prepare_devices(replica, devices, self._view(), self.journal)
         self.runtime.start(replica, devices, replica.rendezvous)
 
-    def _view(self) -> View:
-        return View(self.desired, self.runtime.containers(), frozenset(self.journal.failures()))
+    def _view(self) -> ReplicaView:
+        return ReplicaView(
+            self.desired, self.runtime.containers(), frozenset(self.journal.failures())
+        )
 
-    def _share(self, view: View) -> None:
+    def _share(self, view: ReplicaView) -> None:
         """Refuse shares that cannot be, and begin what their daemons need."""
         hardware, started = self.hardware, self.journal.started_replicas()
         judged = self.shares.refusals(view, started, hardware.gpus, hardware.instances)
         for replica, failure in judged.items():
-            self._do(Fail(replica, failure))
+            self._do(FailReplica(replica, failure))
         if self.shares.is_due(view):
             self._begin("shares", lambda: self.shares.settle(self._view, self.journal))
 
@@ -276,7 +280,7 @@ class NodeLoop:
             return
         judges = bool(desired.revision) or self.may_remove
         places = frozenset(device_place(d) for d in held)
-        work = self.carver.due(desired, places, judges=judges)
+        work = self.carver.due_work(desired, places, is_authoritative=judges)
         if work is not None:
             self._begin("partition", work)
 
@@ -286,12 +290,12 @@ class NodeLoop:
             self.runtime.stop(replica, 2)
             self.runtime.remove(replica)
         self.runtime.tidy()
-        self.shares.end_all(self.journal)
+        self.shares.stop_all(self.journal)
 
 
-def _subject(action: Action) -> str:
+def _subject(action: ReplicaAction) -> str:
     match action:
-        case Prepare(replica) | Start(replica):
+        case PrepareReplica(replica) | StartReplica(replica):
             return replica.id
         case _:
             return action.replica

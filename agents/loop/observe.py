@@ -30,22 +30,22 @@ STATES = {
     ContainerPhase.EXITED: ReplicaState.EXITED,
 }
 # As many problems as a document takes.
-MOST_PROBLEMS = 64
-DARK = "Nothing is started or removed here for now."
+MAX_PROBLEMS = 64
+SILENCE = "Nothing is started or removed here for now."
 
 
-def observed(
+def observed_document(
     node: str,
     hardware: Hardware,
-    wanted: tuple[DesiredReplica, ...],
-    seen: Mapping[str, ContainerStatus],
+    desired: tuple[DesiredReplica, ...],
+    containers: Mapping[str, ContainerStatus],
     failures: Mapping[str, ReplicaFailure],
 ) -> ObservedDocument:
     """The whole document. Replicas that are wanted come first; others only while they are there."""
-    ids = {replica.id for replica in wanted}
-    others = [_seen(s) for s in seen.values() if s.replica not in ids]
+    ids = {replica.id for replica in desired}
+    others = [_seen(s) for s in containers.values() if s.replica not in ids]
     busy = hardware.attention.strangers.held_back
-    replicas = [_replica(r, seen.get(r.id), failures.get(r.id)) for r in wanted] + others
+    replicas = [_replica(r, containers.get(r.id), failures.get(r.id)) for r in desired] + others
     return ObservedDocument(
         node=node,
         boot_id=boot_id(),
@@ -64,16 +64,16 @@ def _examined(hardware: Hardware) -> NodeFacts:
     preflight = hardware.preflight
     problems = hardware.node_problems + preflight.problems + hardware.attention.sentences
     return replace(
-        hardware.facts, problems=problems[:MOST_PROBLEMS], blocks=preflight.blocks[:MOST_PROBLEMS]
+        hardware.facts, problems=problems[:MAX_PROBLEMS], blocks=preflight.blocks[:MAX_PROBLEMS]
     )
 
 
-def in_the_dark(document: ObservedDocument, why: str) -> ObservedDocument:
+def silent_document(document: ObservedDocument, reason: str) -> ObservedDocument:
     """The last document, when the engine or the driver does not answer: all stands as it was last
     seen, and the node takes no new work."""
-    sentence = f"{DARK} {why}"[:512]
-    others = [said for said in document.facts.problems if not said.startswith(DARK)]
-    problems = (sentence, *others)[:MOST_PROBLEMS]
+    sentence = f"{SILENCE} {reason}"[:512]
+    others = [said for said in document.facts.problems if not said.startswith(SILENCE)]
+    problems = (sentence, *others)[:MAX_PROBLEMS]
     facts = replace(document.facts, problems=problems, blocks=(sentence,))
     return replace(document, facts=facts)
 

@@ -17,10 +17,10 @@ PID_FILE = "nvidia-cuda-mps-control.pid"
 # What the program says where no daemon listens in the pipe directory, and where one does already.
 NO_DAEMON = "Cannot find MPS control daemon process"
 RUNS_ALREADY = "An instance of this daemon is already running"
-REFUSING = ("unknown command", "invalid", "error", "failed", "cannot", "not found", "no such")
-SECONDS = 10.0
+REFUSAL_WORDS = ("unknown command", "invalid", "error", "failed", "cannot", "not found", "no such")
+TIMEOUT_SECONDS = 10.0
 # sockaddr_un.sun_path is 108 bytes with its end; the longest socket is control_privileged.
-LONGEST_PIPE = 107 - len("/control_privileged")
+MAX_PIPE_LENGTH = 107 - len("/control_privileged")
 
 
 class ControlCode(StrEnum):
@@ -43,14 +43,14 @@ class ControlFailure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class MpsControl:
     """The daemon of one pipe directory. `program`: the words that start NVIDIA's program. Every
     call raises ControlFailure."""
 
     program: tuple[str, ...]
     pipe: Path
     log: Path
-    seconds: float = SECONDS
+    seconds: float = TIMEOUT_SECONDS
 
     def environment(self, device: str = "") -> dict[str, str]:
         """`device`: what the daemon and its servers may see; commands need none."""
@@ -61,65 +61,65 @@ class Control:
         }
         return env | ({"CUDA_VISIBLE_DEVICES": device} if device else {})
 
-    def launch(self, device: str, before: tuple[str, ...] = ()) -> None:
+    def launch(self, device: str, prefix: tuple[str, ...] = ()) -> None:
         """Start the daemon on `device` (a UUID), with `before` in front of the program's words.
 
         A daemon that runs there already is no failure: the program itself never starts a second.
         Its words go to a nameless file: a daemon would hold a pipe open for ever."""
-        if len(os.fsencode(self.pipe)) > LONGEST_PIPE:
+        if len(os.fsencode(self.pipe)) > MAX_PIPE_LENGTH:
             sentence = f"{self.pipe} is too long for a socket: name a shorter folder with --var"
             raise ControlFailure(ControlCode.PATH, sentence)
-        code, words = self._run((*before, *self.program, "-d"), self.environment(device), "")
+        code, words = self._run((*prefix, *self.program, "-d"), self.environment(device), "")
         if code and RUNS_ALREADY not in words:
             sentence = f"the MPS daemon does not start: {words.strip() or f'exit code {code}'}"
             raise ControlFailure(ControlCode.REFUSED, sentence)
 
-    def ask(self, command: str, patience: float = 0.0) -> list[str]:
+    def send(self, command: str, extra_seconds: float = 0.0) -> list[str]:
         """The lines that the daemon answers. `patience`: seconds beyond the usual time."""
-        code, words = self._run(self.program, self.environment(), f"{command}\n", patience)
+        code, words = self._run(self.program, self.environment(), f"{command}\n", extra_seconds)
         if NO_DAEMON in words:
             raise ControlFailure(ControlCode.NO_DAEMON, f"no MPS daemon listens in {self.pipe}")
         lines = [line.strip() for line in words.splitlines() if line.strip()]
-        if code or any(word in line.lower() for line in lines for word in REFUSING):
+        if code or any(word in line.lower() for line in lines for word in REFUSAL_WORDS):
             sentence = f"MPS refused {command!r}: {' '.join(lines) or f'exit code {code}'}"
             raise ControlFailure(ControlCode.REFUSED, sentence)
         return lines
 
     def servers(self) -> list[int]:
-        return _numbers(self.ask("get_server_list"))
+        return _numbers(self.send("get_server_list"))
 
     def status(self, server: int) -> str:
         """INITIALIZING, ACTIVE or FAULT; empty where it says nothing."""
-        return " ".join(self.ask(f"get_server_status {server}")).upper()
+        return " ".join(self.send(f"get_server_status {server}")).upper()
 
     def start_server(self, uid: int) -> None:
-        self.ask(f"start_server -uid {uid}")
+        self.send(f"start_server -uid {uid}")
 
     def shutdown_server(self, server: int) -> None:
-        self.ask(f"shutdown_server {server}")
+        self.send(f"shutdown_server {server}")
 
     def clients(self, server: int) -> list[int]:
-        return _numbers(self.ask(f"get_client_list {server}"))
+        return _numbers(self.send(f"get_client_list {server}"))
 
     def device_clients(self) -> list[str]:
         """Lines of devices and the clients that enumerated them."""
-        return self.ask("get_device_client_list")
+        return self.send("get_device_client_list")
 
     def terminate_client(self, server: int, client: int) -> None:
-        self.ask(f"terminate_client {server} {client}")
+        self.send(f"terminate_client {server} {client}")
 
-    def limit(self, threads: int, memory_mib: int) -> None:
+    def set_limits(self, threads: int, memory_mib: int) -> None:
         """Of servers from now on, and of clients that come to a running one: those that are there
         keep what they have. The daemon sees one device, which is its device 0."""
-        self.ask(f"set_default_active_thread_percentage {threads}")
-        self.ask(f"set_default_device_pinned_mem_limit 0 {memory_mib}M")
+        self.send(f"set_default_active_thread_percentage {threads}")
+        self.send(f"set_default_device_pinned_mem_limit 0 {memory_mib}M")
         for server in self.servers():
-            self.ask(f"set_active_thread_percentage {server} {threads}")
-            self.ask(f"set_device_pinned_mem_limit {server} 0 {memory_mib}M")
+            self.send(f"set_active_thread_percentage {server} {threads}")
+            self.send(f"set_device_pinned_mem_limit {server} 0 {memory_mib}M")
 
     def quit(self, grace_seconds: int) -> None:
         """End servers and daemon; clients have this long to end first."""
-        self.ask(f"quit -t {grace_seconds}", patience=grace_seconds)
+        self.send(f"quit -t {grace_seconds}", extra_seconds=grace_seconds)
 
     def _run(
         self, words: tuple[str, ...], env: dict[str, str], said: str, patience: float = 0.0

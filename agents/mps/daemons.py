@@ -14,68 +14,73 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from agents.mps.control import PID_FILE, Control, ControlCode, ControlFailure
-from agents.mps.grants import Home
-from agents.mps.record import Record, save
+from agents.mps.control import PID_FILE, ControlCode, ControlFailure, MpsControl
+from agents.mps.grants import DaemonFolders
+from agents.mps.record import DaemonRecord, save_record
 from agents.nvml.compute import set_exclusive
 from agents.nvml.errors import NvmlCode, NvmlFailure
 
-LAUNCH = Path(__file__).with_name("exec_as_user.py")
+EXEC_AS_USER = Path(__file__).with_name("exec_as_user.py")
 START_SECONDS = 10.0
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 END_SECONDS = 5.0
 # A device that is not there any more has no mode to give back.
-GONE = (NvmlCode.NOT_FOUND, NvmlCode.GPU_LOST)
+DEVICE_GONE = (NvmlCode.NOT_FOUND, NvmlCode.GPU_LOST)
 # MIG instances keep the default mode on drivers that say so (nvml.h, nvmlDeviceSetComputeMode).
-MODELESS = (NvmlCode.NOT_SUPPORTED, NvmlCode.INVALID_ARGUMENT)
+NO_COMPUTE_MODE = (NvmlCode.NOT_SUPPORTED, NvmlCode.INVALID_ARGUMENT)
 
 log = logging.getLogger("agents.mps")
 
 
-class Daemon:
+class MpsDaemon:
     """The daemon of one project on one device. `contained`: clients are in containers, so it gets
     shared memory of its own. Calls raise ControlFailure or NvmlFailure."""
 
     def __init__(
-        self, home: Home, record: Record, program: tuple[str, ...], *, contained: bool
+        self,
+        folders: DaemonFolders,
+        record: DaemonRecord,
+        program: tuple[str, ...],
+        *,
+        in_containers: bool,
     ) -> None:
-        self.home = home
+        self.folders = folders
         self.record = record
         self.program = program
-        self.contained = contained
-        self.control = Control(program, home.pipe, home.log)
+        self.in_containers = in_containers
+        self.control = MpsControl(program, folders.pipe, folders.log)
         # Why its clients may have been hurt, until they are told; and whether a server may be.
-        self.shaken = ""
-        self.suspect = False
-        self.again_at = 0.0
+        self.fault_reason = ""
+        self.is_suspect = False
+        self.retry_at = 0.0
 
     def save(self) -> None:
-        self.home.root.mkdir(parents=True, exist_ok=True)
-        self.home.root.chmod(0o711)
-        self.home.folder.mkdir(mode=0o711, exist_ok=True)
-        self.home.folder.chmod(0o711)
-        save(self.home.folder, self.record)
+        self.folders.root.mkdir(parents=True, exist_ok=True)
+        self.folders.root.chmod(0o711)
+        self.folders.folder.mkdir(mode=0o711, exist_ok=True)
+        self.folders.folder.chmod(0o711)
+        save_record(self.folders.folder, self.record)
 
-    def ensure(self, threads: int, memory_mib: int) -> None:
+    def ensure_running(self, threads: int, memory_mib: int) -> None:
         """Running, with one server, and no client limit below this. The record comes first: what is
         changed from here on is found again after a kill."""
         raised = threads > self.record.threads or memory_mib > self.record.memory_mib
         self.record.threads = max(threads, self.record.threads)
         self.record.memory_mib = max(memory_mib, self.record.memory_mib)
         self.save()
-        started = self.pid() is None
+        started = self.running_pid() is None
         if started:
             self._start()
         servers = self.control.servers()
         if raised or started or not servers:
-            self.control.limit(self.record.threads, self.record.memory_mib)
+            self.control.set_limits(self.record.threads, self.record.memory_mib)
         if not servers:
             self.control.start_server(self.record.uid)
 
-    def pid(self) -> int | None:
+    def running_pid(self) -> int | None:
         """The daemon's process; None where it does not run."""
         try:
-            pid = int((self.home.pipe / PID_FILE).read_text("ascii").strip())
+            pid = int((self.folders.pipe / PID_FILE).read_text("ascii").strip())
         except (OSError, ValueError):
             return None
         return pid if self._is_ours(pid) else None
@@ -97,65 +102,65 @@ class Daemon:
             self.control.start_server(self.record.uid)
         return True
 
-    def end(self, grace_seconds: int) -> None:
+    def stop(self, grace_seconds: int) -> None:
         """Nothing of it is left afterwards, and the device has its usual mode again."""
-        pid = self.pid()
+        pid = self.running_pid()
         if pid is not None:
             with suppress(ControlFailure):
                 self.control.quit(grace_seconds)
-            self._see_ended(pid, grace_seconds)
+            self._await_end(pid, grace_seconds)
         self._set_exclusive(on=False)
-        shutil.rmtree(self.home.shm, ignore_errors=True)
-        shutil.rmtree(self.home.folder, ignore_errors=True)
+        shutil.rmtree(self.folders.shm, ignore_errors=True)
+        shutil.rmtree(self.folders.folder, ignore_errors=True)
 
     def _start(self) -> None:
         before: tuple[str, ...] = ()
-        self._folder(self.home.pipe)
-        self._folder(self.home.log)
-        if self.contained:
-            self._folder(self.home.shm)
-            self._require_way()
-            who, shm = str(self.record.uid), str(self.home.shm)
-            before = (sys.executable, "-I", "-S", str(LAUNCH), who, shm)
+        self._make_folder(self.folders.pipe)
+        self._make_folder(self.folders.log)
+        if self.in_containers:
+            self._make_folder(self.folders.shm)
+            self._require_access()
+            who, shm = str(self.record.uid), str(self.folders.shm)
+            before = (sys.executable, "-I", "-S", str(EXEC_AS_USER), who, shm)
         # First: from now on nobody reaches the device but through a server.
         self._set_exclusive(on=True)
         self.control.launch(self.record.device, before)
         until = time.monotonic() + START_SECONDS
-        while self.pid() is None:
+        while self.running_pid() is None:
             if time.monotonic() > until:
-                sentence = f"the MPS daemon did not come up: see {self.home.log}"
+                sentence = f"the MPS daemon did not come up: see {self.folders.log}"
                 raise ControlFailure(ControlCode.NO_DAEMON, sentence)
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def _set_exclusive(self, *, on: bool) -> None:
         try:
             set_exclusive(self.record.device, on=on)
         except NvmlFailure as failure:
-            modeless = bool(self.record.place[1]) and failure.code in MODELESS
-            gone = not on and failure.code in GONE
+            modeless = bool(self.record.place[1]) and failure.code in NO_COMPUTE_MODE
+            gone = not on and failure.code in DEVICE_GONE
             if not (modeless or gone):
                 raise
 
-    def _folder(self, path: Path) -> None:
+    def _make_folder(self, path: Path) -> None:
         """Made, or found as we made it. In /dev/shm anybody may put a link of that name: it would
         have us give away, and mount, the folder that it points to."""
         path.mkdir(mode=0o700, exist_ok=True)
         owner, ours = path.lstat().st_uid, (os.geteuid(), self.record.uid)
-        if path.is_symlink() or (path == self.home.shm and owner not in ours):
+        if path.is_symlink() or (path == self.folders.shm and owner not in ours):
             sentence = f"{path} is not a folder of the agent's: remove it"
             raise ControlFailure(ControlCode.PATH, sentence)
         path.chmod(0o700)
         if os.geteuid() == 0:
             os.chown(path, self.record.uid, self.record.uid, follow_symlinks=False)
 
-    def _require_way(self) -> None:
+    def _require_access(self) -> None:
         """The daemon's user must pass every folder above its own."""
-        for parent in self.home.pipe.absolute().parents:
+        for parent in self.folders.pipe.absolute().parents:
             if self.record.uid and not parent.stat().st_mode & 0o001:
                 sentence = f"uid {self.record.uid} cannot pass {parent}: chmod o+x {parent}"
                 raise ControlFailure(ControlCode.PATH, sentence)
 
-    def _see_ended(self, pid: int, grace_seconds: int) -> None:
+    def _await_end(self, pid: int, grace_seconds: int) -> None:
         try:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
@@ -175,7 +180,7 @@ class Daemon:
 
     def _is_ours(self, pid: int) -> bool:
         proc = Path(f"/proc/{pid}")
-        mine = os.fsencode(f"CUDA_MPS_PIPE_DIRECTORY={self.home.pipe}")
+        mine = os.fsencode(f"CUDA_MPS_PIPE_DIRECTORY={self.folders.pipe}")
         try:
             line = os.fsdecode((proc / "cmdline").read_bytes()).split("\0")
             return (

@@ -9,27 +9,30 @@ import signal
 
 from agents.runtime.base import ContainerStatus
 
-ASKED_TO_END = 128 + signal.SIGTERM
+EXIT_BY_SIGTERM = 128 + signal.SIGTERM
 
 
-def died_by_signal(seen: ContainerStatus, *, asked: bool) -> bool:
+def died_by_signal(status: ContainerStatus, *, stop_requested: bool) -> bool:
     """A container's exit code above 128 is 128 + the signal. One that was asked to end, and ended
     by the signal that asks, ended well: nothing of it was cut off that its program kept."""
-    code = seen.exit_code or 0
-    return code > 128 and not (asked and code == ASKED_TO_END)
+    code = status.exit_code or 0
+    return code > 128 and not (stop_requested and code == EXIT_BY_SIGTERM)
 
 
-def may_have_hurt(seen: ContainerStatus, *, asked: bool, fault: bool) -> bool:
-    """`fault`: a server of the same daemon says FAULT."""
-    return died_by_signal(seen, asked=asked) or bool(seen.exit_code and fault)
+def may_have_harmed_neighbours(
+    status: ContainerStatus, *, stop_requested: bool, has_server_fault: bool
+) -> bool:
+    """`has_server_fault`: a server of the same daemon is in state FAULT."""
+    has_died = died_by_signal(status, stop_requested=stop_requested)
+    return has_died or bool(status.exit_code and has_server_fault)
 
 
-def of_neighbour(seen: ContainerStatus) -> str:
+def neighbour_sentence(status: ContainerStatus) -> str:
     return (
-        f"neighbour rank {seen.rank} of job {seen.job} died badly (exit code {seen.exit_code}): "
-        "this share may have been hurt"
+        f"neighbour rank {status.rank} of job {status.job} died badly"
+        f" (exit code {status.exit_code}): this share may have been hurt"
     )
 
 
-def of_gpu(why: str) -> str:
-    return f"{why}: this share may have been hurt"
+def gpu_sentence(reason: str) -> str:
+    return f"{reason}: this share may have been hurt"

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplica, Device, SliceKind
-from agents.facts.device_keys import device_key
-from agents.mps.refusals import Place
+from agents.facts.device_keys import DeviceKey, device_key
 from agents.runtime.grants import NO_GRANT, Grant
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class DaemonFolders:
     """The folders of one daemon: below `root`, with names short enough for sockets."""
 
     root: Path
@@ -39,33 +38,35 @@ class Home:
         return SHARED_MEMORY / f"tessera-mps-{self.key}"
 
 
-def home_of(root: Path, project: str, place: Place) -> Home:
+def daemon_folders(root: Path, project: str, place: DeviceKey) -> DaemonFolders:
     """One daemon per project and device. `root` counts too: agents of one machine stay apart."""
     name = "\0".join(str(part) for part in (root, project, *place))
-    return Home(root, hashlib.sha256(name.encode()).hexdigest()[:12])
+    return DaemonFolders(root, hashlib.sha256(name.encode()).hexdigest()[:12])
 
 
-def share_of(replica: DesiredReplica) -> Device | None:
+def share_device(replica: DesiredReplica) -> Device | None:
     """The replica's share, if it has one; it has no more than one (see refusals)."""
     return next((d for d in replica.devices if d.kind is SliceKind.MPS), None)
 
 
-def per_client(replica: DesiredReplica, share: Device) -> tuple[int, int]:
+def client_limits(replica: DesiredReplica, share: Device) -> tuple[int, int]:
     """Percent of the SMs and MiB of each process: MPS knows clients, not replicas."""
     count = max(1, replica.processes)
     return max(1, share.threads // count), max(1, share.memory_mib // count)
 
 
-def grant(root: Path, replica: DesiredReplica, devices: Sequence[str], *, contained: bool) -> Grant:
+def share_grant(
+    root: Path, replica: DesiredReplica, devices: Sequence[str], *, in_containers: bool
+) -> Grant:
     """What a replica with a share is given; NOTHING for others. `devices`: the driver's UUIDs.
 
     The pipe directory has the same path on both sides: nobody has to know whether MPS tells paths.
     A client's own limits can only be tighter than the daemon's (MPS guide)."""
-    share = share_of(replica)
+    share = share_device(replica)
     if share is None:
         return NO_GRANT
-    home = home_of(root, replica.project, device_key(share))
-    threads, memory_mib = per_client(replica, share)
+    home = daemon_folders(root, replica.project, device_key(share))
+    threads, memory_mib = client_limits(replica, share)
     env = {
         "CUDA_MPS_PIPE_DIRECTORY": str(home.pipe),
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(threads),
@@ -73,4 +74,4 @@ def grant(root: Path, replica: DesiredReplica, devices: Sequence[str], *, contai
         "CUDA_VISIBLE_DEVICES": ",".join(devices),
     }
     shm = (str(home.shm), str(SHARED_MEMORY))
-    return Grant(env, ((str(home.pipe), str(home.pipe)), shm) if contained else ())
+    return Grant(env, ((str(home.pipe), str(home.pipe)), shm) if in_containers else ())

@@ -9,7 +9,9 @@ VOLTA = (7, 0)
 CUDA_13_1 = (13, 1)
 
 
-def clients(cuda: str, capability: str = "", compute: int = 1, of: int = 1) -> int:
+def max_clients(
+    cuda: str, capability: str = "", compute_slices: int = 1, total_slices: int = 1
+) -> int:
     """Clients of a server on `compute` of the GPU's `of` compute slices; never less than one.
 
     `cuda` is the driver's CUDA version and `capability` the GPU's compute capability, as "13.0"; a
@@ -17,7 +19,7 @@ def clients(cuda: str, capability: str = "", compute: int = 1, of: int = 1) -> i
     most = FROM_13_1 if _version(cuda) >= CUDA_13_1 else UP_TO_13_0
     if capability and _version(capability) < VOLTA:
         most = PRE_VOLTA
-    return max(1, most * compute // of)
+    return max(1, most * compute_slices // total_slices)
 
 
 def _version(text: str) -> tuple[int, ...]:

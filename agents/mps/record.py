@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from agents.contract.documents import SliceKind
-from agents.mps.refusals import Claim, Place
+from agents.facts.device_keys import DeviceKey
+from agents.mps.refusals import ShareClaim
 
 FILE = "share.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ShareHolder:
     """A replica that was given a share: what it counts for, all its processes together."""
 
     threads: int
@@ -20,22 +21,22 @@ class Holder:
 
 
 @dataclass
-class Record:
+class DaemonRecord:
     """One daemon: whose it is, on which device, and for whom. `device` is the driver's UUID;
     `threads` and `memory_mib` the limits of a client that the daemon knows."""
 
     project: str
-    place: Place
+    place: DeviceKey
     device: str
     uid: int
     threads: int = 0
     memory_mib: int = 0
-    holders: dict[str, Holder] = field(default_factory=dict)
+    holders: dict[str, ShareHolder] = field(default_factory=dict)
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[ShareClaim]:
         """What its holders have."""
         return [
-            Claim(
+            ShareClaim(
                 replica=replica,
                 project=self.project,
                 kind=SliceKind.MPS,
@@ -48,20 +49,20 @@ class Record:
         ]
 
 
-def save(folder: Path, record: Record) -> None:
+def save_record(folder: Path, record: DaemonRecord) -> None:
     """In one step: a reader sees all of it or nothing."""
     part = folder / f"{FILE}.part"
     part.write_text(json.dumps(asdict(record)), "utf-8")
     part.replace(folder / FILE)
 
 
-def load(folder: Path) -> Record | None:
+def load_record(folder: Path) -> DaemonRecord | None:
     """None where nothing was written yet, or not by this version: then nothing was started."""
     try:
         data = json.loads((folder / FILE).read_text("utf-8"))
-        holders = {name: Holder(**holder) for name, holder in data["holders"].items()}
+        holders = {name: ShareHolder(**holder) for name, holder in data["holders"].items()}
         gpu, profile, start, size = data["place"]
         place = (str(gpu), str(profile), int(start), int(size))
-        return Record(**{**data, "place": place, "holders": holders})
+        return DaemonRecord(**{**data, "place": place, "holders": holders})
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -12,8 +12,6 @@ from agents.contract.documents import DesiredReplica, GpuMode, SliceKind
 from agents.contract.shares import too_few_threads, too_little_memory
 from agents.facts.device_keys import DeviceKey, device_key
 
-Place = DeviceKey
-
 
 class ShareCode(StrEnum):
     OVER_THREADS = "mps_over_threads"
@@ -25,7 +23,7 @@ class ShareCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ShareRefusal:
     """Why a replica gets no share here."""
 
     code: ShareCode
@@ -33,7 +31,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ShareCapacity:
     """What a GPU, or a MIG instance, has for shares. `memory_mib` 0: nobody knows, then the sum is
     not checked."""
 
@@ -42,24 +40,24 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ShareClaim:
     """One device of one replica. `kind` tells shares from those who have the device alone; `alone`:
     the replica has no other device."""
 
     replica: str
     project: str
     kind: SliceKind
-    place: Place
+    place: DeviceKey
     threads: int = 0
     memory_mib: int = 0
     processes: int = 1
-    alone: bool = True
+    is_only_device: bool = True
 
 
-def claims_of(replica: DesiredReplica) -> list[Claim]:
+def share_claims(replica: DesiredReplica) -> list[ShareClaim]:
     """What a replica asks for, in the order of its devices."""
     return [
-        Claim(
+        ShareClaim(
             replica=replica.id,
             project=replica.project,
             kind=device.kind,
@@ -67,30 +65,30 @@ def claims_of(replica: DesiredReplica) -> list[Claim]:
             threads=device.threads,
             memory_mib=device.memory_mib,
             processes=replica.processes,
-            alone=len(replica.devices) == 1,
+            is_only_device=len(replica.devices) == 1,
         )
         for device in replica.devices
     ]
 
 
-def refusals(
-    running: Iterable[Claim],
-    wanted: Iterable[Claim],
-    rooms: Mapping[Place, Room],
+def share_refusals(
+    running: Iterable[ShareClaim],
+    requested: Iterable[ShareClaim],
+    capacities: Mapping[DeviceKey, ShareCapacity],
     modes: Mapping[str, GpuMode],
-    unable: str = "",
-) -> dict[str, Refusal]:
+    unavailable_reason: str = "",
+) -> dict[str, ShareRefusal]:
     """Refusals by replica. `running` hold their devices already and are never refused.
 
     `rooms`: what is known of each place; one that is still to be made is not among them. `modes`:
     the mode that each GPU has, or is wanted in. `unable`: why this node can give no share at all.
     """
     held = list(running)
-    refused: dict[str, Refusal] = {}
-    for claim in sorted(wanted, key=lambda c: (c.replica, c.place)):
+    refused: dict[str, ShareRefusal] = {}
+    for claim in sorted(requested, key=lambda c: (c.replica, c.place)):
         if claim.replica in refused:
             continue
-        refusal = _refusal(claim, held, rooms.get(claim.place), modes, unable)
+        refusal = _refusal(claim, held, capacities.get(claim.place), modes, unavailable_reason)
         if refusal is None:
             held.append(claim)
         else:
@@ -100,84 +98,90 @@ def refusals(
 
 
 def _refusal(
-    claim: Claim,
-    held: list[Claim],
-    room: Room | None,
+    claim: ShareClaim,
+    held: list[ShareClaim],
+    room: ShareCapacity | None,
     modes: Mapping[str, GpuMode],
     unable: str,
-) -> Refusal | None:
-    here = [other for other in held if touch(other.place, claim.place)]
+) -> ShareRefusal | None:
+    here = [other for other in held if overlap(other.place, claim.place)]
     if claim.kind is not SliceKind.MPS:
         shares = [other for other in here if other.kind is SliceKind.MPS]
         return _beside(claim, shares) if shares else None
     if unable:
-        return Refusal(ShareCode.MISSING, unable)
+        return ShareRefusal(ShareCode.MISSING, unable)
     return _mode(claim, here, modes) or _project(claim, here) or _amounts(claim, here, room)
 
 
-def _beside(claim: Claim, shares: list[Claim]) -> Refusal:
+def _beside(claim: ShareClaim, shares: list[ShareClaim]) -> ShareRefusal:
     sentence = (
         f"GPU {claim.place[0]} has {len(shares)} MPS shares: nobody gets it alone beside them"
     )
-    return Refusal(ShareCode.MODE, sentence)
+    return ShareRefusal(ShareCode.MODE, sentence)
 
 
-def _mode(claim: Claim, here: list[Claim], modes: Mapping[str, GpuMode]) -> Refusal | None:
+def _mode(
+    claim: ShareClaim, here: list[ShareClaim], modes: Mapping[str, GpuMode]
+) -> ShareRefusal | None:
     gpu, profile = claim.place[0], claim.place[1]
     mig = modes.get(gpu) is GpuMode.MIG
     if mig and not profile:
-        return Refusal(ShareCode.MODE, f"GPU {gpu} is in MIG mode: a share there names an instance")
+        return ShareRefusal(
+            ShareCode.MODE, f"GPU {gpu} is in MIG mode: a share there names an instance"
+        )
     if profile and not mig:
-        return Refusal(
+        return ShareRefusal(
             ShareCode.MODE, f"GPU {gpu} is not in MIG mode: it has no {profile} to share"
         )
-    if not claim.alone:
+    if not claim.is_only_device:
         sentence = "a CUDA program speaks to one MPS daemon: a replica has one share and no more"
-        return Refusal(ShareCode.MODE, sentence)
+        return ShareRefusal(ShareCode.MODE, sentence)
     if any(other.kind is not SliceKind.MPS or other.place != claim.place for other in here):
         sentence = f"GPU {gpu} is given to somebody alone: no share fits beside"
-        return Refusal(ShareCode.MODE, sentence)
+        return ShareRefusal(ShareCode.MODE, sentence)
     return None
 
 
-def _project(claim: Claim, here: list[Claim]) -> Refusal | None:
+def _project(claim: ShareClaim, here: list[ShareClaim]) -> ShareRefusal | None:
     others = [other.project for other in here if other.project != claim.project]
     if not others:
         return None
     gpu = claim.place[0]
     sentence = f"GPU {gpu} has shares of project {others[0]}: projects do not mix under MPS"
-    return Refusal(ShareCode.PROJECTS, sentence)
+    return ShareRefusal(ShareCode.PROJECTS, sentence)
 
 
-def _amounts(claim: Claim, here: list[Claim], room: Room | None) -> Refusal | None:
+def _amounts(
+    claim: ShareClaim, here: list[ShareClaim], room: ShareCapacity | None
+) -> ShareRefusal | None:
     if not 1 <= claim.threads <= 100:
         sentence = f"a share has 1 to 100 % of the SMs, this one {claim.threads} %"
-        return Refusal(ShareCode.OVER_THREADS, sentence)
+        return ShareRefusal(ShareCode.OVER_THREADS, sentence)
     threads = claim.threads + sum(other.threads for other in here)
     if threads > 100:
         sentence = f"shares would have {threads} % of the SMs of GPU {claim.place[0]} together"
-        return Refusal(ShareCode.OVER_THREADS, sentence)
+        return ShareRefusal(ShareCode.OVER_THREADS, sentence)
     if why := too_few_threads(claim.threads, claim.processes):
-        return Refusal(ShareCode.OVER_THREADS, why)
+        return ShareRefusal(ShareCode.OVER_THREADS, why)
     if why := too_little_memory(claim.memory_mib, claim.processes):
-        return Refusal(ShareCode.OVER_MEMORY, why)
+        return ShareRefusal(ShareCode.OVER_MEMORY, why)
     if room is None:
         return None
     memory = claim.memory_mib + sum(other.memory_mib for other in here)
     if room.memory_mib and memory > room.memory_mib:
         sentence = f"shares would have {memory} MiB, the device has {room.memory_mib}"
-        return Refusal(ShareCode.OVER_MEMORY, sentence)
+        return ShareRefusal(ShareCode.OVER_MEMORY, sentence)
     count = claim.processes + sum(other.processes for other in here)
     if count > room.clients:
         sentence = f"{count} processes: an MPS server takes {room.clients} clients here"
-        return Refusal(ShareCode.CLIENTS, sentence)
+        return ShareRefusal(ShareCode.CLIENTS, sentence)
     return None
 
 
-def touch(one: Place, other: Place) -> bool:
+def overlap(first: DeviceKey, second: DeviceKey) -> bool:
     """Whether the two share hardware: the whole GPU touches every instance of it."""
-    if one[0] != other[0]:
+    if first[0] != second[0]:
         return False
-    if not one[3] or not other[3]:
+    if not first[3] or not second[3]:
         return True
-    return one[2] < other[2] + other[3] and other[2] < one[2] + one[3]
+    return first[2] < second[2] + second[3] and second[2] < first[2] + first[3]

@@ -20,153 +20,166 @@ from agents.contract.documents import (
     DesiredReplicaState,
     GpuMode,
 )
-from agents.facts.device_keys import device_key
+from agents.facts.device_keys import DeviceKey, device_key
 from agents.facts.failures import ReplicaFailure
 from agents.facts.gpus import GpuFacts, InstanceFacts
-from agents.mps.capacities import rooms
+from agents.mps.capacities import share_capacities
 from agents.mps.control import ControlCode, ControlFailure
-from agents.mps.daemons import Daemon
-from agents.mps.fault_isolation import may_have_hurt, of_gpu, of_neighbour
-from agents.mps.grants import Home, grant, home_of, per_client, share_of
-from agents.mps.record import Holder, Record, load
-from agents.mps.refusals import Place, ShareCode, claims_of, refusals, touch
-from agents.mps.support import UNABLE, Ability
+from agents.mps.daemons import MpsDaemon
+from agents.mps.fault_isolation import gpu_sentence, may_have_harmed_neighbours, neighbour_sentence
+from agents.mps.grants import (
+    DaemonFolders,
+    client_limits,
+    daemon_folders,
+    share_device,
+    share_grant,
+)
+from agents.mps.record import DaemonRecord, ShareHolder, load_record
+from agents.mps.refusals import ShareCode, overlap, share_claims, share_refusals
+from agents.mps.support import NO_SUPPORT, MpsSupport
 from agents.nvml.errors import NvmlFailure
 from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure
 from agents.runtime.grants import Grant
 from agents.state.journal import Journal
 
-NOWHERE = Path(os.devnull)
+NO_FOLDER = Path(os.devnull)
 GRACE_SECONDS = 5
 # How long a daemon that cannot be ended, renewed or started is left alone.
-AGAIN_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 
 log = logging.getLogger("agents.mps")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ReplicaView:
     """What is wanted, what runs, and who was told to have failed, at one moment."""
 
     desired: DesiredDocument
-    seen: Mapping[str, ContainerStatus]
+    containers: Mapping[str, ContainerStatus]
     failures: frozenset[str]
 
-    def live(self) -> set[str]:
-        return {key for key, seen in self.seen.items() if seen.phase is not ContainerPhase.EXITED}
+    def live_replicas(self) -> set[str]:
+        return {
+            key for key, seen in self.containers.items() if seen.phase is not ContainerPhase.EXITED
+        }
 
-    def kept(self) -> set[str]:
+    def sharing_replicas(self) -> set[str]:
         """Replicas that have their share now, or are about to get a container for it."""
-        coming = {r.id for r in self.desired.replicas if r.id not in self.seen}
-        return self.live() | (coming - self.failures)
+        coming = {r.id for r in self.desired.replicas if r.id not in self.containers}
+        return self.live_replicas() | (coming - self.failures)
 
-    def was_asked_to_end(self, replica: str) -> bool:
+    def is_stop_desired(self, replica: str) -> bool:
         wishes = {r.id: r.wish for r in self.desired.replicas}
         return wishes.get(replica, DesiredReplicaState.STOP) is DesiredReplicaState.STOP
 
 
-class Shares:
+class NodeShares:
     """`root`: the folder of the daemons. `now` counts seconds and never goes back."""
 
     def __init__(
         self,
-        root: Path = NOWHERE,
-        ability: Ability = UNABLE,
+        root: Path = NO_FOLDER,
+        support: MpsSupport = NO_SUPPORT,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Without arguments: a node that refuses every share."""
         self.root = root.absolute()
-        self.ability = ability
+        self.support = support
         self._now = now
         self._lock = threading.Lock()
-        self._daemons: dict[str, Daemon] = {}
+        self._daemons: dict[str, MpsDaemon] = {}
         for folder in self.root.iterdir() if self.root.is_dir() else ():
-            if record := load(folder):
-                self._daemon(Home(self.root, folder.name), record)
+            if record := load_record(folder):
+                self._daemon(DaemonFolders(self.root, folder.name), record)
 
     def grant(self, replica: DesiredReplica, devices: Sequence[str]) -> Grant:
         """For the runtimes: what the replica's container is made with."""
-        return grant(self.root, replica, devices, contained=self.ability.contained)
+        return share_grant(self.root, replica, devices, in_containers=self.support.in_containers)
 
     def refusals(
         self,
-        view: View,
+        view: ReplicaView,
         started: frozenset[str],
         gpus: Iterable[GpuFacts],
         instances: Iterable[InstanceFacts],
     ) -> dict[str, ReplicaFailure]:
         """Replicas that this node will not run, because of shares. `started`: ran before."""
-        gpus, replicas, kept, live = list(gpus), view.desired.replicas, view.kept(), view.live()
+        gpus, replicas, kept, live = (
+            list(gpus),
+            view.desired.replicas,
+            view.sharing_replicas(),
+            view.live_replicas(),
+        )
         standing = [c for d in self._daemons.values() for c in d.record.claims()]
-        if not standing and not any(share_of(r) for r in replicas):
+        if not standing and not any(share_device(r) for r in replicas):
             return {}
         running = [c for c in standing if c.replica in kept]
         have = {c.replica for c in running}
-        running += [c for r in replicas if r.id in live - have for c in claims_of(r)]
-        over = have | started | view.failures | set(view.seen)
+        running += [c for r in replicas if r.id in live - have for c in share_claims(r)]
+        over = have | started | view.failures | set(view.containers)
         coming = [
             r for r in replicas if r.id not in over and r.wish is not DesiredReplicaState.STOP
         ]
-        found = refusals(
+        found = share_refusals(
             running,
-            [c for r in coming for c in claims_of(r)],
-            rooms(gpus, instances, self.ability.cuda),
+            [c for r in coming for c in share_claims(r)],
+            share_capacities(gpus, instances, self.support.cuda),
             _modes(gpus, view.desired),
-            self.ability.unable,
+            self.support.unavailable_reason,
         )
         return {key: ReplicaFailure(str(r.code), r.sentence) for key, r in found.items()}
 
-    def give(
-        self, replica: DesiredReplica, devices: Sequence[str], view: View, journal: Journal
+    def prepare_devices(
+        self, replica: DesiredReplica, devices: Sequence[str], view: ReplicaView, journal: Journal
     ) -> None:
         """Before a container is made or started: a share has its daemon, and a device that is given
         alone has none left. Harmless when repeated. Raises RuntimeFailure."""
         with self._lock, _told():
             home = None
-            if share := share_of(replica):
-                home = home_of(self.root, replica.project, device_key(share))
+            if share := share_device(replica):
+                home = daemon_folders(self.root, replica.project, device_key(share))
             for device in replica.devices:
                 self._clear(device_key(device), home, view, journal)
             if share is None or home is None:
                 return
-            record = Record(replica.project, device_key(share), devices[0], self.ability.uid)
+            record = DaemonRecord(replica.project, device_key(share), devices[0], self.support.uid)
             daemon = self._daemons.get(home.key) or self._daemon(home, record)
             if daemon.record.device != devices[0]:
                 # The instance was carved anew: its UUID is another one.
                 self._end(daemon, journal)
                 daemon = self._daemon(home, record)
-            holder = Holder(share.threads, share.memory_mib, replica.processes)
+            holder = ShareHolder(share.threads, share.memory_mib, replica.processes)
             daemon.record.holders = {**daemon.record.holders, replica.id: holder}
-            self._ensure(daemon, *per_client(replica, share), journal)
+            self._ensure(daemon, *client_limits(replica, share), journal)
 
-    def shake(self, gpu_uuid: str, why: str) -> None:
+    def report_gpu_fault(self, gpu_uuid: str, reason: str) -> None:
         """Something bad was heard of the GPU, such as an XID: its shares are told in the next round
         that looks. Any thread may call."""
         for daemon in list(self._daemons.values()):
             if daemon.record.place[0] == gpu_uuid:
-                daemon.shaken = why
+                daemon.fault_reason = reason
 
-    def is_due(self, view: View) -> bool:
+    def is_due(self, view: ReplicaView) -> bool:
         """Whether `settle` has something to do."""
-        kept = view.kept()
+        kept = view.sharing_replicas()
         return any(self._is_due(daemon, kept) for daemon in self._daemons.values())
 
-    def settle(self, look: Callable[[], View], journal: Journal) -> None:
+    def settle(self, current_view: Callable[[], ReplicaView], journal: Journal) -> None:
         """Tell who may have been hurt, mend what can be mended, end what nobody holds. `look` is
         called under the lock: nobody is given a share meanwhile."""
         with self._lock:
-            view = look()
-            kept = view.kept()
+            view = current_view()
+            kept = view.sharing_replicas()
             for daemon in list(self._daemons.values()):
                 if not self._is_due(daemon, kept):
                     continue
                 try:
                     self._settle(daemon, view, journal)
                 except (ControlFailure, NvmlFailure) as failure:
-                    daemon.again_at = self._now() + AGAIN_SECONDS
+                    daemon.retry_at = self._now() + RETRY_SECONDS
                     log.warning("mps_unsettled", extra={"why": str(failure)})
 
-    def end_all(self, journal: Journal) -> None:
+    def stop_all(self, journal: Journal) -> None:
         """Nothing runs here any more: leave no daemon behind."""
         with self._lock:
             for daemon in list(self._daemons.values()):
@@ -175,75 +188,81 @@ class Shares:
                 except NvmlFailure as failure:
                     log.warning("mps_unsettled", extra={"why": str(failure)})
 
-    def _is_due(self, daemon: Daemon, kept: set[str]) -> bool:
-        if self._now() < daemon.again_at:
+    def _is_due(self, daemon: MpsDaemon, kept: set[str]) -> bool:
+        if self._now() < daemon.retry_at:
             return False
         left = not set(daemon.record.holders) <= kept or not daemon.record.holders
-        return left or bool(daemon.shaken) or daemon.suspect or daemon.pid() is None
+        return (
+            left or bool(daemon.fault_reason) or daemon.is_suspect or daemon.running_pid() is None
+        )
 
-    def _settle(self, daemon: Daemon, view: View, journal: Journal) -> None:
-        record, kept = daemon.record, view.kept()
-        runs = daemon.pid() is not None
+    def _settle(self, daemon: MpsDaemon, view: ReplicaView, journal: Journal) -> None:
+        record, kept = daemon.record, view.sharing_replicas()
+        runs = daemon.running_pid() is not None
         gone = [replica for replica in record.holders if replica not in kept]
         left = [replica for replica in record.holders if replica in kept]
-        ended = [view.seen[replica] for replica in gone if replica in view.seen]
-        daemon.suspect = daemon.suspect or any(seen.exit_code for seen in ended)
-        fault = runs and daemon.suspect and daemon.has_fault()
+        ended = [view.containers[replica] for replica in gone if replica in view.containers]
+        daemon.is_suspect = daemon.is_suspect or any(seen.exit_code for seen in ended)
+        fault = runs and daemon.is_suspect and daemon.has_fault()
         for seen in ended:
-            asked = view.was_asked_to_end(seen.replica)
-            if may_have_hurt(seen, asked=asked, fault=fault):
-                self._mark(daemon, left, of_neighbour(seen), view, journal)
-        if why := daemon.shaken:
-            self._mark(daemon, left, of_gpu(why), view, journal)
-            daemon.shaken, daemon.suspect = "", True
+            asked = view.is_stop_desired(seen.replica)
+            if may_have_harmed_neighbours(seen, stop_requested=asked, has_server_fault=fault):
+                self._mark(daemon, left, neighbour_sentence(seen), view, journal)
+        if why := daemon.fault_reason:
+            self._mark(daemon, left, gpu_sentence(why), view, journal)
+            daemon.fault_reason, daemon.is_suspect = "", True
         if not runs and left:
-            self._mark(daemon, left, of_gpu("its MPS daemon ended"), view, journal)
+            self._mark(daemon, left, gpu_sentence("its MPS daemon ended"), view, journal)
         record.holders = {key: held for key, held in record.holders.items() if key in kept}
         daemon.save()
         if not record.holders:
             self._end(daemon, journal)
         elif not runs:
             self._ensure(daemon, record.threads, record.memory_mib, journal)
-        elif daemon.suspect:
-            daemon.suspect = not daemon.renew_servers()
-            daemon.again_at = self._now() + (AGAIN_SECONDS if daemon.suspect else 0)
+        elif daemon.is_suspect:
+            daemon.is_suspect = not daemon.renew_servers()
+            daemon.retry_at = self._now() + (RETRY_SECONDS if daemon.is_suspect else 0)
 
     def _mark(
-        self, daemon: Daemon, left: list[str], sentence: str, view: View, journal: Journal
+        self, daemon: MpsDaemon, left: list[str], sentence: str, view: ReplicaView, journal: Journal
     ) -> None:
         gpu = {"gpu": daemon.record.place[0]}
         for replica in left:
-            if seen := view.seen.get(replica):
+            if seen := view.containers.get(replica):
                 journal.record_event(
                     EventType.SHARE_AT_RISK, sentence, replica=replica, fence=seen.fence, data=gpu
                 )
 
-    def _clear(self, place: Place, mine: Home | None, view: View, journal: Journal) -> None:
+    def _clear(
+        self, place: DeviceKey, mine: DaemonFolders | None, view: ReplicaView, journal: Journal
+    ) -> None:
         """End daemons in the way whose last share has ended. Raises RuntimeFailure where one has
         not."""
         for daemon in list(self._daemons.values()):
-            if daemon.home == mine or not touch(daemon.record.place, place):
+            if daemon.folders == mine or not overlap(daemon.record.place, place):
                 continue
-            if set(daemon.record.holders) & view.live():
+            if set(daemon.record.holders) & view.live_replicas():
                 sentence = f"shares of project {daemon.record.project} run on GPU {place[0]}"
                 raise RuntimeFailure(ShareCode.MODE, sentence)
             self._end(daemon, journal)
 
-    def _ensure(self, daemon: Daemon, threads: int, memory_mib: int, journal: Journal) -> None:
-        what = f"mps daemon {daemon.home.key} of {daemon.record.device} for {threads} %"
+    def _ensure(self, daemon: MpsDaemon, threads: int, memory_mib: int, journal: Journal) -> None:
+        what = f"mps daemon {daemon.folders.key} of {daemon.record.device} for {threads} %"
         intent = journal.record_intent(what)
-        daemon.ensure(threads, memory_mib)
+        daemon.ensure_running(threads, memory_mib)
         journal.complete_intent(intent)
 
-    def _end(self, daemon: Daemon, journal: Journal) -> None:
-        intent = journal.record_intent(f"mps end {daemon.home.key} of {daemon.record.device}")
-        daemon.end(GRACE_SECONDS)
-        key = daemon.home.key
+    def _end(self, daemon: MpsDaemon, journal: Journal) -> None:
+        intent = journal.record_intent(f"mps end {daemon.folders.key} of {daemon.record.device}")
+        daemon.stop(GRACE_SECONDS)
+        key = daemon.folders.key
         self._daemons = {k: other for k, other in self._daemons.items() if k != key}
         journal.complete_intent(intent)
 
-    def _daemon(self, home: Home, record: Record) -> Daemon:
-        found = Daemon(home, record, self.ability.program, contained=self.ability.contained)
+    def _daemon(self, home: DaemonFolders, record: DaemonRecord) -> MpsDaemon:
+        found = MpsDaemon(
+            home, record, self.support.program, in_containers=self.support.in_containers
+        )
         self._daemons = {**self._daemons, home.key: found}
         return found
 

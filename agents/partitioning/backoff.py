@@ -10,15 +10,15 @@ from agents.facts.partitions import PartitionProblem
 
 # Our choice: an exporter that lets go at once is met at once, one that stays costs a call in 20 s.
 FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 20.0
+MAX_PAUSE_SECONDS = 20.0
 QUARANTINE_SECONDS = 300.0
 QUARANTINED_PAUSE_SECONDS = 60.0
 
 
-class News(StrEnum):
+class BackoffChange(StrEnum):
     """What a try changed, where it changed something."""
 
-    NOTHING = "nothing"
+    NO_CHANGE = "nothing"
     BEGAN_TO_FAIL = "began_to_fail"
     QUARANTINED = "quarantined"
     RELEASED = "released"
@@ -35,7 +35,7 @@ class _Streak:
     quarantined: bool = False
 
 
-class Patience:
+class Backoff:
     """One streak of failures for each subject: a GPU's UUID, or another thing that is tried."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -47,43 +47,43 @@ class Patience:
         streak = self._streaks.get(subject)
         return streak is None or self._now() >= streak.next_try
 
-    def failed(
-        self, subject: str, problem: PartitionProblem, *, for_a_person: bool = False
-    ) -> News:
+    def record_failure(
+        self, subject: str, problem: PartitionProblem, *, needs_person: bool = False
+    ) -> BackoffChange:
         """Pauses double up to the longest one. `for_a_person`: only somebody's hand mends it, so
         it is tried slowly from the first, and is no quarantine."""
         now, before = self._now(), self._streaks.get(subject)
         if before is None:
             streak = _Streak(problem, since=now, next_try=now + FIRST_PAUSE_SECONDS)
         else:
-            pause = min(2 * before.pause, LONGEST_PAUSE_SECONDS)
+            pause = min(2 * before.pause, MAX_PAUSE_SECONDS)
             streak = replace(before, problem=problem, pause=pause, next_try=now + pause)
         long_enough = now - streak.since >= QUARANTINE_SECONDS
-        streak = replace(streak, quarantined=long_enough and not for_a_person)
-        if for_a_person or streak.quarantined:
+        streak = replace(streak, quarantined=long_enough and not needs_person)
+        if needs_person or streak.quarantined:
             streak = replace(streak, next_try=now + QUARANTINED_PAUSE_SECONDS)
         self._streaks[subject] = streak
         if streak.quarantined and not (before and before.quarantined):
-            return News.QUARANTINED
-        return News.NOTHING if before else News.BEGAN_TO_FAIL
+            return BackoffChange.QUARANTINED
+        return BackoffChange.NO_CHANGE if before else BackoffChange.BEGAN_TO_FAIL
 
-    def hasten(self, subject: str) -> None:
+    def retry_now(self, subject: str) -> None:
         """Another thing is asked of it now: try at once, and remember how long it fails."""
         if before := self._streaks.get(subject):
             self._streaks[subject] = replace(before, next_try=self._now())
 
-    def worked(self, subject: str) -> News:
+    def record_success(self, subject: str) -> BackoffChange:
         """It worked, or nothing is asked of it any more."""
         before = self._streaks.pop(subject, None)
-        return News.RELEASED if before and before.quarantined else News.NOTHING
+        return BackoffChange.RELEASED if before and before.quarantined else BackoffChange.NO_CHANGE
 
-    def pause(self, most: float) -> float:
+    def seconds_until_due(self, max_seconds: float) -> float:
         """Seconds until something is to be tried again; a whole first pause at least, so that a
         thing which is due and cannot be tried keeps nobody busy."""
         waits = [streak.next_try - self._now() for streak in self._streaks.values()]
-        return min([most, *(max(FIRST_PAUSE_SECONDS, wait) for wait in waits)])
+        return min([max_seconds, *(max(FIRST_PAUSE_SECONDS, wait) for wait in waits)])
 
-    def memory(self) -> list[dict[str, Any]]:
+    def as_data(self) -> list[dict[str, Any]]:
         """What `remember` takes: the streaks as JSON data, by the clock that was handed in."""
         return [
             {
@@ -95,9 +95,9 @@ class Patience:
             for subject, streak in self._streaks.items()
         ]
 
-    def remember(self, memory: list[dict[str, Any]]) -> None:
+    def restore(self, data: list[dict[str, Any]]) -> None:
         """The streaks of an agent before this one; each is tried at once."""
-        for known in memory:
+        for known in data:
             self._streaks[known["subject"]] = _Streak(
                 PartitionProblem(**known["problem"]),
                 since=known["since"],
@@ -105,7 +105,7 @@ class Patience:
                 quarantined=known["quarantined"],
             )
 
-    def failing(self) -> frozenset[str]:
+    def failing_subjects(self) -> frozenset[str]:
         return frozenset(self._streaks)
 
     def problems(self) -> list[PartitionProblem]:

@@ -15,26 +15,28 @@ from agents.host.device_users import (
 from agents.host.files import HostFiles
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import GpuProcess, gpu_processes, minor_number
-from agents.partitioning.execute import plainly
-from agents.partitioning.steps import Create, SetMode, Step, gpu_of
+from agents.partitioning.execute import driver_problem
+from agents.partitioning.steps import CreateInstance, PartitionStep, SetMigMode, gpu_of
 
-MOST_NAMED = 4
+MAX_NAMED = 4
 # It keeps every GPU open and is never in the way. The kernel's 15 characters of its name.
 HARMLESS = "nvidia-persiste"
-LET_GO = "end it, or wait for it"
-PAUSE = "pause it: sudo systemctl stop nvidia-dcgm"
-LOOK = "No process is seen that holds it; look as root: sudo fuser -v /dev/nvidia*"
+END_OR_WAIT = "end it, or wait for it"
+PAUSE_MONITOR = "pause it: sudo systemctl stop nvidia-dcgm"
+NO_USER_FOUND = "No process is seen that holds it; look as root: sudo fuser -v /dev/nvidia*"
 
 
-def explain(files: HostFiles, step: Step, failure: NvmlFailure) -> PartitionProblem:
+def explained_problem(
+    files: HostFiles, step: PartitionStep, failure: NvmlFailure
+) -> PartitionProblem:
     """The driver's words, and who holds the GPU or the instance where it is in use."""
-    plain = plainly(step, failure)
+    plain = driver_problem(step, failure)
     if failure.code is not NvmlCode.IN_USE:
         return plain
     return replace(plain, sentence=f"{plain.sentence}. {_who(files, step)}")
 
 
-def holders(files: HostFiles, step: Step) -> list[DeviceUser]:
+def blocking_users(files: HostFiles, step: PartitionStep) -> list[DeviceUser]:
     """Who is in the way of a step: the processes that NVML lists, else those that have its files
     open. Handles that leak, and monitors, are on no list (DCGM #95, go-nvml #146)."""
     gpu = gpu_of(step)
@@ -42,7 +44,7 @@ def holders(files: HostFiles, step: Step) -> list[DeviceUser]:
     if found := [c for c in listed if _is_in_the_way(c, step)]:
         return [DeviceUser(pid, program_name(files, pid)) for pid in sorted({c.pid for c in found})]
     minor = minor_number(gpu)
-    if isinstance(step, SetMode | Create):
+    if isinstance(step, SetMigMode | CreateInstance):
         opened = device_files(files, minor)
     else:
         opened = device_files(files, minor, step.instance_id)
@@ -56,28 +58,28 @@ def holders(files: HostFiles, step: Step) -> list[DeviceUser]:
     return list(seen.users) if seen else []
 
 
-def _is_in_the_way(client: GpuProcess, step: Step) -> bool:
+def _is_in_the_way(client: GpuProcess, step: PartitionStep) -> bool:
     match step:
-        case SetMode():
+        case SetMigMode():
             return True
-        case Create():
+        case CreateInstance():
             return client.gpu_instance < 0
         case _:
             return client.gpu_instance == step.instance_id
 
 
-def _who(files: HostFiles, step: Step) -> str:
+def _who(files: HostFiles, step: PartitionStep) -> str:
     try:
-        found = holders(files, step)
+        found = blocking_users(files, step)
     except NvmlFailure:
         found = []
     if not found:
-        return LOOK
-    mend = PAUSE if any(holder.program in MONITORS for holder in found) else LET_GO
+        return NO_USER_FOUND
+    mend = PAUSE_MONITOR if any(holder.program in MONITORS for holder in found) else END_OR_WAIT
     return f"Held by {_names(found)}: {mend}"
 
 
 def _names(found: Iterable[DeviceUser]) -> str:
     names = [str(holder) for holder in found]
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

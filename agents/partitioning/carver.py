@@ -22,19 +22,26 @@ from agents.host.machine_ids import boot_id
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import gpu_processes, is_passed_through
 from agents.partitioning import cdi, modes
-from agents.partitioning.backoff import News, Patience
-from agents.partitioning.busy_reason import explain
-from agents.partitioning.diff import diff
-from agents.partitioning.execute import carry_out
-from agents.partitioning.ownership import Survey, survey, unmanaged
-from agents.partitioning.steps import Create, Destroy, SetMode, Step, WantedSlice, gpu_of
+from agents.partitioning.backoff import Backoff, BackoffChange
+from agents.partitioning.busy_reason import explained_problem
+from agents.partitioning.diff import partition_changes
+from agents.partitioning.execute import execute_steps
+from agents.partitioning.ownership import Ownership, judge_ownership, unmanaged_problems
+from agents.partitioning.steps import (
+    CreateInstance,
+    DestroyInstance,
+    PartitionStep,
+    SetMigMode,
+    WantedSlice,
+    gpu_of,
+)
 from agents.runtime.injection import CDI
 from agents.state.journal import Journal
 
 # With one of these a GPU is not what the portal thinks that it is: it takes no new work.
 OUT_OF_SERVICE = ("unmanaged", "quarantined", modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
 # Only somebody's hand mends these.
-FOR_A_PERSON = (modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
+NEEDS_PERSON = (modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
 SPEC = "cdi"
 # The journal's fact about GPUs that fail; of use until the node starts anew, as its clock is.
 MEMORY = "patience"
@@ -60,58 +67,58 @@ class Carver:
         self.policy = policy
         self.wake = wake
         self.files = files or FileTree(Path("/"))
-        self.patience = Patience(now)
+        self.backoff = Backoff(now)
         if (memory := json.loads(journal.fact(MEMORY) or "{}")).get("boot") == boot_id():
-            self.patience.remember(memory["streaks"])
+            self.backoff.restore(memory["streaks"])
         self._spec = cdi.CdiSpec(policy.nvidia_ctk, policy.cdi_spec)
         self._claims = {claim.place: claim for claim in journal.claims()}
         self._intents: dict[int, int] = {}
         self._refused: list[PartitionProblem] = []
         self._unmanaged: list[PartitionProblem] = []
         # By GPU, the step that was refused last, and whether only a person mends that.
-        self._stuck: dict[str, tuple[Step, bool]] = {}
+        self._stuck: dict[str, tuple[PartitionStep, bool]] = {}
 
-    def due(
-        self, desired: DesiredDocument, held: frozenset[InstancePlace], *, judges: bool
+    def due_work(
+        self, desired: DesiredDocument, in_use: frozenset[InstancePlace], *, is_authoritative: bool
     ) -> Callable[[], None] | None:
         """What is to be done now beside the loop, or None. What stands against the document is in
         the hardware's problems afterwards. `held`: where live replicas have their devices;
         `judges`: the document is the portal's own, so what it does not name is not ours."""
         hardware = self.hardware
         wanted = [WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in desired.slices]
-        found = self._survey(wanted) if judges else Survey()
-        changes = diff(
+        found = self._survey(wanted) if is_authoritative else Ownership()
+        changes = partition_changes(
             [gpu for gpu in hardware.gpus if gpu.uuid not in found.foreign],
             hardware.instances,
             [w for w in wanted if w.gpu_uuid not in found.foreign],
             {gpu.uuid: gpu.mode for gpu in desired.gpus},
-            held,
+            in_use,
         )
         self._look_again(changes.steps)
-        steps = [step for step in changes.steps if self.patience.is_due(gpu_of(step))]
+        steps = [step for step in changes.steps if self.backoff.is_due(gpu_of(step))]
         self._refused = changes.problems
-        self._leave(unmanaged(hardware.gpus, found))
+        self._leave(unmanaged_problems(hardware.gpus, found))
         self._publish()
         if steps or self._spec_is_due():
-            return partial(self._carve, steps, held)
+            return partial(self._carve, steps, in_use)
         return None
 
-    def given(self, devices: Mapping[DeviceKey, str]) -> dict[DeviceKey, str]:
+    def available_devices(self, devices: Mapping[DeviceKey, str]) -> dict[DeviceKey, str]:
         """Those of the devices that may be given to a new replica now."""
         shut = self.hardware.out_of_service
         return {
             key: uuid
             for key, uuid in devices.items()
-            if key[0] not in shut and (not self._is_cdi or self._spec.names(uuid))
+            if key[0] not in shut and (not self._is_cdi or self._spec.has_device(uuid))
         }
 
     @property
     def _is_cdi(self) -> bool:
         return self.policy.device_injection == CDI
 
-    def _survey(self, wanted: list[WantedSlice]) -> Survey:
+    def _survey(self, wanted: list[WantedSlice]) -> Ownership:
         adopt = self.policy.adopt_instances
-        found = survey(self.hardware.instances, wanted, self._claims, adopt=adopt)
+        found = judge_ownership(self.hardware.instances, wanted, self._claims, adopt=adopt)
         if found.claims:
             self._claim(found.claims)
         return found
@@ -129,19 +136,19 @@ class Carver:
         self.journal.record_claims(claims)
         self._claims |= {claim.place: claim for claim in claims}
 
-    def _look_again(self, steps: list[Step]) -> None:
+    def _look_again(self, steps: list[PartitionStep]) -> None:
         """A GPU of which nothing is asked any more fails no longer, and one whose mode somebody
         mended. Where another thing is asked than what failed, that is tried at once."""
         busy = {gpu_of(step) for step in steps}
-        for gpu in self.patience.failing() - {SPEC}:
+        for gpu in self.backoff.failing_subjects() - {SPEC}:
             stuck, for_a_person = self._stuck.get(gpu, (None, False))
             if gpu not in busy or (for_a_person and stuck not in steps):
                 self._worked(gpu)
             elif stuck not in steps:
-                self.patience.hasten(gpu)
+                self.backoff.retry_now(gpu)
 
     def _publish(self) -> None:
-        standing = self._unmanaged + self.patience.problems()
+        standing = self._unmanaged + self.backoff.problems()
         self.hardware.problems = self._refused + [self._placed(problem) for problem in standing]
         self.hardware.out_of_service = {
             p.gpu_uuid: p.sentence for p in standing if p.code in OUT_OF_SERVICE
@@ -155,8 +162,10 @@ class Carver:
         gpus = self.hardware.gpus
         return problem if problem.gpu_uuid or not gpus else replace(problem, gpu_uuid=gpus[0].uuid)
 
-    def _carve(self, steps: list[Step], held: frozenset[InstancePlace]) -> None:
-        problems = carry_out(self.hardware.nvml, steps, self._before, self._after, self._explain)
+    def _carve(self, steps: list[PartitionStep], held: frozenset[InstancePlace]) -> None:
+        problems = execute_steps(
+            self.hardware.nvml, steps, self._before, self._after, self._explain
+        )
         self.hardware.refresh()
         failed = {problem.gpu_uuid for problem in problems}
         for gpu in {gpu_of(step) for step in steps} - failed:
@@ -169,31 +178,31 @@ class Carver:
         self._generate()
         self._publish()
 
-    def _explain(self, step: Step, failure: NvmlFailure) -> PartitionProblem:
+    def _explain(self, step: PartitionStep, failure: NvmlFailure) -> PartitionProblem:
         # Its intent stays open in the journal: what came of it is not known for sure.
         self._intents.pop(id(step))
         self._stuck[gpu_of(step)] = (step, False)
-        return explain(self.files, step, failure)
+        return explained_problem(self.files, step, failure)
 
-    def _before(self, step: Step) -> None:
-        if isinstance(step, Create):
+    def _before(self, step: PartitionStep) -> None:
+        if isinstance(step, CreateInstance):
             want = step.slice
             self._claim([InstanceClaim(want.gpu_uuid, want.start, want.size, want.profile)])
         self._intents[id(step)] = self.journal.record_intent(repr(step))
 
-    def _after(self, step: Step) -> None:
+    def _after(self, step: PartitionStep) -> None:
         self.journal.complete_intent(self._intents.pop(id(step)))
-        if isinstance(step, Destroy):
+        if isinstance(step, DestroyInstance):
             self.journal.remove_claim(step.gpu_uuid, step.start, step.size)
             self._claims.pop((step.gpu_uuid, step.start, step.size), None)
         self.hardware.refresh()
         match step:
-            case Create(want):
+            case CreateInstance(want):
                 what = {"profile": want.profile, "start": str(want.start)}
                 self._tell(EventType.SLICE_CREATED, f"{want.profile} carved", want.gpu_uuid, what)
-            case Destroy():
+            case DestroyInstance():
                 self._tell(EventType.SLICE_DELETED, "slice deleted", step.gpu_uuid)
-            case SetMode():
+            case SetMigMode():
                 word = "on" if step.mig else "off"
                 self._tell(EventType.MODE_CHANGED, f"MIG {word}", step.gpu_uuid)
         self.wake()
@@ -219,7 +228,7 @@ class Carver:
 
     def _reset_now(self, gpu: GpuFacts) -> PartitionProblem | None:
         intent = self.journal.record_intent(f"reset {gpu.uuid}")
-        why = modes.reset(self.policy.nvidia_smi, gpu)
+        why = modes.reset_gpu(self.policy.nvidia_smi, gpu)
         self.journal.complete_intent(intent)
         self.hardware.refresh()
         if why is None:
@@ -228,35 +237,35 @@ class Carver:
         return why
 
     def _failed(self, subject: str, problem: PartitionProblem) -> None:
-        for_a_person = problem.code in FOR_A_PERSON
-        news = self.patience.failed(subject, problem, for_a_person=for_a_person)
+        for_a_person = problem.code in NEEDS_PERSON
+        news = self.backoff.record_failure(subject, problem, needs_person=for_a_person)
         if for_a_person and subject in self._stuck:
             self._stuck[subject] = (self._stuck[subject][0], True)
-        if news is News.BEGAN_TO_FAIL:
+        if news is BackoffChange.BEGAN_TO_FAIL:
             self._tell(EventType.SLICE_FAILED, problem.sentence, problem.gpu_uuid)
             self._keep_memory()
-        elif news is News.QUARANTINED:
+        elif news is BackoffChange.QUARANTINED:
             self._tell(EventType.GPU_QUARANTINED, problem.sentence, problem.gpu_uuid)
             self._keep_memory()
         log.warning("partition_problem", extra={"code": problem.code, "why": problem.sentence})
 
     def _worked(self, subject: str) -> None:
         self._stuck.pop(subject, None)
-        if subject not in self.patience.failing():
+        if subject not in self.backoff.failing_subjects():
             return
-        if self.patience.worked(subject) is News.RELEASED:
+        if self.backoff.record_success(subject) is BackoffChange.RELEASED:
             self._tell(EventType.GPU_RELEASED, "changes of this GPU work again", subject)
         self._keep_memory()
 
     def _keep_memory(self) -> None:
-        kept = {"boot": boot_id(), "streaks": self.patience.memory()}
+        kept = {"boot": boot_id(), "streaks": self.backoff.as_data()}
         self.journal.store_fact(MEMORY, json.dumps(kept))
 
     def _spec_is_due(self) -> bool:
         return (
             self._is_cdi
             and self._spec.is_stale(frozenset(self.hardware.devices().values()))
-            and self.patience.is_due(SPEC)
+            and self.backoff.is_due(SPEC)
         )
 
     def _generate(self) -> None:

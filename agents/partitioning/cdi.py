@@ -22,7 +22,7 @@ class CdiSpec:
         """Whether it is not the one for just these devices."""
         return self._made_for != uuids
 
-    def names(self, uuid: str) -> bool:
+    def has_device(self, uuid: str) -> bool:
         return uuid in self._names
 
     def generate(self, uuids: frozenset[str]) -> str:

@@ -13,21 +13,28 @@ from agents.contract.layouts import layout_table
 from agents.facts.device_keys import InstancePlace
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.facts.partitions import PartitionProblem
-from agents.partitioning.steps import Changes, Complete, Create, Destroy, SetMode, WantedSlice
+from agents.partitioning.steps import (
+    CompleteInstance,
+    CreateInstance,
+    DestroyInstance,
+    PartitionChanges,
+    SetMigMode,
+    WantedSlice,
+)
 
 
-def diff(
+def partition_changes(
     gpus: Iterable[GpuFacts],
     live: Iterable[InstanceFacts],
-    wanted: Iterable[WantedSlice],
+    desired: Iterable[WantedSlice],
     modes: dict[str, GpuMode],
     in_use: frozenset[InstancePlace],
-) -> Changes:
+) -> PartitionChanges:
     """The steps from what is live to what is wanted, on GPUs that `modes` names. Pure."""
-    changes = Changes()
-    gpus, live, wanted = list(gpus), list(live), list(wanted)
+    changes = PartitionChanges()
+    gpus, live, desired = list(gpus), list(live), list(desired)
     for gpu in gpus:
-        here = sorted(w for w in wanted if w.gpu_uuid == gpu.uuid)
+        here = sorted(w for w in desired if w.gpu_uuid == gpu.uuid)
         mode = modes.get(gpu.uuid)
         if refused := _refusal(gpu, here, mode):
             # As it is, it stays: half of what cannot be is nothing that anybody asked for.
@@ -36,7 +43,7 @@ def diff(
             stands = [i for i in live if i.gpu_uuid == gpu.uuid]
             _gpu(changes, gpu, stands, here, mode, in_use)
     known = {gpu.uuid for gpu in gpus}
-    for want in wanted:
+    for want in desired:
         if want.gpu_uuid not in known:
             sentence = f"this node has no GPU {want.gpu_uuid}"
             changes.problems.append(
@@ -70,7 +77,7 @@ def _refusal(
 
 
 def _gpu(
-    changes: Changes,
+    changes: PartitionChanges,
     gpu: GpuFacts,
     live: list[InstanceFacts],
     wanted: list[WantedSlice],
@@ -80,8 +87,10 @@ def _gpu(
     kept = {i.start: i for i in live for w in wanted if _same(i, w)}
     held = [i for i in live if i.start not in kept and _place(i) in in_use]
     gone = [i for i in live if i.start not in kept and i not in held]
-    changes.steps += [Destroy(gpu.uuid, i.instance_id, i.start, i.size) for i in gone]
-    changes.steps += [Complete(gpu.uuid, i.instance_id) for i in kept.values() if not i.uuid]
+    changes.steps += [DestroyInstance(gpu.uuid, i.instance_id, i.start, i.size) for i in gone]
+    changes.steps += [
+        CompleteInstance(gpu.uuid, i.instance_id) for i in kept.values() if not i.uuid
+    ]
     # Shares are given of a GPU that is whole for the driver.
     mig = mode is GpuMode.MIG
     if mig is not gpu.mig_current and (held or kept or (gpu.uuid, 0, 0) in in_use):
@@ -90,13 +99,15 @@ def _gpu(
         return
     if mig is not gpu.mig_current or mig is not gpu.mig_pending:
         # The second: a change is pending that nobody wants any more.
-        changes.steps.append(SetMode(gpu.uuid, mig))
+        changes.steps.append(SetMigMode(gpu.uuid, mig))
     for want in wanted if mig else ():
         if want.start not in kept:
             _create(changes, gpu, want, held)
 
 
-def _create(changes: Changes, gpu: GpuFacts, want: WantedSlice, held: list[InstanceFacts]) -> None:
+def _create(
+    changes: PartitionChanges, gpu: GpuFacts, want: WantedSlice, held: list[InstanceFacts]
+) -> None:
     profile = gpu.board.profile(want.profile)
     if profile is None:
         sentence = f"GPU {gpu.index} ({gpu.board.key}) has no profile {want.profile}"
@@ -109,7 +120,7 @@ def _create(changes: Changes, gpu: GpuFacts, want: WantedSlice, held: list[Insta
         sentence = f"slice at {blocking[0].start} of GPU {gpu.index} is still in use"
         changes.problems.append(PartitionProblem(gpu.uuid, "in_use", sentence, want.id))
         return
-    changes.steps.append(Create(want, profile.id))
+    changes.steps.append(CreateInstance(want, profile.id))
 
 
 def _same(instance: InstanceFacts, want: WantedSlice) -> bool:

@@ -5,21 +5,28 @@ from collections.abc import Callable, Iterable
 from agents.facts.partitions import PartitionProblem
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
-from agents.partitioning.steps import Complete, Create, Destroy, SetMode, Step, gpu_of
+from agents.partitioning.steps import (
+    CompleteInstance,
+    CreateInstance,
+    DestroyInstance,
+    PartitionStep,
+    SetMigMode,
+    gpu_of,
+)
 
 
-def plainly(step: Step, failure: NvmlFailure) -> PartitionProblem:
+def driver_problem(step: PartitionStep, failure: NvmlFailure) -> PartitionProblem:
     """The problem in the driver's own words."""
-    wanted = step.slice.id if isinstance(step, Create) else ""
+    wanted = step.slice.id if isinstance(step, CreateInstance) else ""
     return PartitionProblem(gpu_of(step), str(failure.code), failure.sentence, wanted)
 
 
-def carry_out(
+def execute_steps(
     nvml: Nvml,
-    steps: Iterable[Step],
-    before: Callable[[Step], None],
-    after: Callable[[Step], None],
-    explain: Callable[[Step, NvmlFailure], PartitionProblem] = plainly,
+    steps: Iterable[PartitionStep],
+    before: Callable[[PartitionStep], None],
+    after: Callable[[PartitionStep], None],
+    explain: Callable[[PartitionStep, NvmlFailure], PartitionProblem] = driver_problem,
 ) -> list[PartitionProblem]:
     """Do the steps in order; `before` and `after` journal each one. A step that fails leaves the
     later steps of its GPU for another round, and becomes the problem that `explain` makes of it."""
@@ -38,14 +45,14 @@ def carry_out(
     return list(problems.values())
 
 
-def _do(nvml: Nvml, step: Step) -> None:
+def _do(nvml: Nvml, step: PartitionStep) -> None:
     match step:
-        case SetMode():
+        case SetMigMode():
             nvml.set_mig_mode(step.gpu_uuid, on=step.mig)
-        case Create():
+        case CreateInstance():
             want = step.slice
             nvml.create_instance(want.gpu_uuid, step.profile_id, want.start, want.size)
-        case Complete():
+        case CompleteInstance():
             nvml.complete_instance(step.gpu_uuid, step.instance_id)
-        case Destroy():
+        case DestroyInstance():
             nvml.destroy_instance(step.gpu_uuid, step.instance_id)

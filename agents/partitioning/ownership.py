@@ -16,7 +16,7 @@ from agents.partitioning.steps import WantedSlice
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Ownership:
     """`claims`: those to write down, for what was found to be ours. `foreign`: by GPU UUID, the
     instances that somebody else made, in order of start."""
 
@@ -24,15 +24,15 @@ class Survey:
     foreign: Mapping[str, tuple[InstanceFacts, ...]] = field(default_factory=dict)
 
 
-def survey(
+def judge_ownership(
     live: Iterable[InstanceFacts],
-    wanted: Iterable[WantedSlice],
+    desired: Iterable[WantedSlice],
     claims: Mapping[InstancePlace, InstanceClaim],
     *,
     adopt: bool = False,
-) -> Survey:
+) -> Ownership:
     """Judge every instance. `adopt`: the node's owner gives us all that stands there."""
-    places = {(w.gpu_uuid, w.start, w.size, w.profile) for w in wanted}
+    places = {(w.gpu_uuid, w.start, w.size, w.profile) for w in desired}
     written: list[InstanceClaim] = []
     foreign: dict[str, list[InstanceFacts]] = {}
     for instance in sorted(live, key=lambda i: (i.gpu_uuid, i.start)):
@@ -41,22 +41,22 @@ def survey(
         if not (adopt or known or (*instance_place(instance), instance.profile) in places):
             foreign.setdefault(instance.gpu_uuid, []).append(instance)
             continue
-        fresh = claim_to(instance)
+        fresh = claim_for(instance)
         if fresh != claim:
             written.append(fresh)
-    return Survey(tuple(written), {gpu: tuple(found) for gpu, found in foreign.items()})
+    return Ownership(tuple(written), {gpu: tuple(found) for gpu, found in foreign.items()})
 
 
-def unmanaged(gpus: Collection[GpuFacts], found: Survey) -> list[PartitionProblem]:
+def unmanaged_problems(gpus: Collection[GpuFacts], ownership: Ownership) -> list[PartitionProblem]:
     """One problem for each GPU that has instances of somebody else."""
     indexes = {gpu.uuid: gpu.index for gpu in gpus}
     return [
         PartitionProblem(uuid, "unmanaged", _sentence(indexes.get(uuid, 0), instances))
-        for uuid, instances in found.foreign.items()
+        for uuid, instances in ownership.foreign.items()
     ]
 
 
-def claim_to(instance: InstanceFacts) -> InstanceClaim:
+def claim_for(instance: InstanceFacts) -> InstanceClaim:
     return InstanceClaim(
         instance.gpu_uuid,
         instance.start,

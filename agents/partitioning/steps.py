@@ -17,19 +17,19 @@ class WantedSlice:
 
 
 @dataclass(frozen=True, slots=True)
-class SetMode:
+class SetMigMode:
     gpu_uuid: str
     mig: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateInstance:
     slice: WantedSlice
     profile_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Complete:
+class CompleteInstance:
     """A GPU instance that lost, or never got, its compute instance."""
 
     gpu_uuid: str
@@ -37,24 +37,24 @@ class Complete:
 
 
 @dataclass(frozen=True, slots=True)
-class Destroy:
+class DestroyInstance:
     gpu_uuid: str
     instance_id: int
     start: int
     size: int
 
 
-Step = SetMode | Create | Complete | Destroy
+PartitionStep = SetMigMode | CreateInstance | CompleteInstance | DestroyInstance
 
 
 @dataclass
-class Changes:
+class PartitionChanges:
     """The steps in order, and what cannot be wanted together."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PartitionStep] = field(default_factory=list)
     problems: list[PartitionProblem] = field(default_factory=list)
 
 
-def gpu_of(step: Step) -> str:
+def gpu_of(step: PartitionStep) -> str:
     """The UUID of the GPU that a step changes."""
-    return step.slice.gpu_uuid if isinstance(step, Create) else step.gpu_uuid
+    return step.slice.gpu_uuid if isinstance(step, CreateInstance) else step.gpu_uuid

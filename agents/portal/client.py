@@ -28,11 +28,11 @@ from agents.contract.telemetry import TelemetryRequest, TelemetryResponse
 TIMEOUT = httpx.Timeout(MAX_LONG_POLL_SECONDS * 1.2 + 15, connect=5)
 
 
-class PortalAway(Exception):
+class PortalUnreachable(Exception):
     """The portal did not answer, or not with an answer of the contract. Try again later."""
 
 
-class Client:
+class PortalClient:
     """One agent's calls. After `hello` every call carries its token and epoch."""
 
     def __init__(self, portal: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
@@ -75,7 +75,7 @@ class Client:
         try:
             answer = await self._http.request(method, path, headers=headers, **options)
         except httpx.HTTPError as error:
-            raise PortalAway(f"{method} {path}: {error or type(error).__name__}") from error
+            raise PortalUnreachable(f"{method} {path}: {error or type(error).__name__}") from error
         if answer.is_success:
             return answer.json()
         raise _refusal(answer)
@@ -87,8 +87,8 @@ def _refusal(answer: httpx.Response) -> Exception:
         error = answer.json()["error"]
         code = ContractErrorCode(error["code"])
     except (ValueError, KeyError, TypeError):
-        return PortalAway(f"the portal answered {answer.status_code}")
+        return PortalUnreachable(f"the portal answered {answer.status_code}")
     if code is ContractErrorCode.UNAVAILABLE:
-        return PortalAway(error["sentence"])
+        return PortalUnreachable(error["sentence"])
     extra = {k: v for k, v in error.items() if k not in ("code", "sentence", "field")}
     return ContractError(code, error["sentence"], error.get("field", ""), extra)

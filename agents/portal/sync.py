@@ -15,33 +15,33 @@ from agents.contract.calls import MAX_LOG_CHUNK_BYTES, MAX_LONG_POLL_SECONDS, Ev
 from agents.contract.documents import DesiredDocument, ObservedDocument, digest
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.loop.node import NodeLoop
-from agents.portal.client import Client, PortalAway
+from agents.portal.client import PortalClient, PortalUnreachable
 from agents.runtime.base import ContainerPhase, Runtime
 from agents.state.identity import AgentIdentity
 from agents.state.journal import Journal
 
 MAX_CALLS = 3
-LEAST_PAUSE, LONGEST_PAUSE = 0.2, 15.0
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 15.0
 # While a log grows it is shipped this often; the last bytes go when the replica has ended.
 SHIP_SECONDS = 0.25
 
 log = logging.getLogger("agents.portal.sync")
 
 
-class Retired(Exception):
+class NodeRetired(Exception):
     """The portal does not know this node any more: there is nothing left to do."""
 
 
-async def enrol(client: Client, identity: AgentIdentity, name: str, join_token: str) -> None:
+async def enrol(client: PortalClient, identity: AgentIdentity, name: str, join_token: str) -> None:
     """Once in a node's life. Raises ContractError where the token is not good."""
     if identity.node_id:
         return
     if not join_token:
         raise SystemExit("This node is not enrolled: set TESSERA_JOIN_TOKEN to a join token.")
-    async for pause in pauses():
+    async for pause in retry_pauses():
         try:
             answer = await client.enrol(identity.enrol_request(name, join_token))
-        except PortalAway as away:
+        except PortalUnreachable as away:
             log.info("portal_away", extra={"why": str(away)})
             await asyncio.sleep(pause)
         else:
@@ -49,11 +49,11 @@ async def enrol(client: Client, identity: AgentIdentity, name: str, join_token: 
             return
 
 
-class Conversation:
+class PortalSession:
     """One agent's side. `node` is set before `run`; `say` may be called from any thread."""
 
     def __init__(
-        self, client: Client, identity: AgentIdentity, journal: Journal, runtime: Runtime
+        self, client: PortalClient, identity: AgentIdentity, journal: Journal, runtime: Runtime
     ) -> None:
         self.client = client
         self.identity = identity
@@ -71,7 +71,7 @@ class Conversation:
         # Replicas of whose logs bytes went since the node last looked after them.
         self._grown: set[str] = set()
 
-    def say(self, document: ObservedDocument) -> None:
+    def report(self, document: ObservedDocument) -> None:
         """The node has changed: report it now."""
         self._document = document
         if self._loop is not None:
@@ -83,11 +83,11 @@ class Conversation:
         self._loop = asyncio.get_running_loop()
         shipping = asyncio.create_task(self._ship_forever())
         try:
-            async for pause in pauses():
+            async for pause in retry_pauses():
                 try:
                     await self._hello()
                     await self._sync_forever()
-                except PortalAway as away:
+                except PortalUnreachable as away:
                     log.info("portal_away", extra={"why": str(away)})
                 except ContractError as refused:
                     self._refused(refused)
@@ -98,7 +98,7 @@ class Conversation:
     def _refused(self, refused: ContractError) -> None:
         log.warning("refused", extra={"code": str(refused.code), "why": refused.sentence})
         if refused.code is ContractErrorCode.NODE_RETIRED:
-            raise Retired(refused.sentence)
+            raise NodeRetired(refused.sentence)
         if refused.code is ContractErrorCode.CLOCK_SKEW and refused.extra:
             server_ms = int(refused.extra.get("server_time_ms", 0))
             self._skew_ms = server_ms - time.time_ns() // 1_000_000
@@ -158,7 +158,7 @@ class Conversation:
         self._full |= answer.full_required
         if answer.desired is not None:
             await self._take(node, answer.desired, applied)
-        node.in_contact(sent_at + answer.lease_seconds)
+        node.renew_lease(sent_at + answer.lease_seconds)
 
     async def _take(self, node: NodeLoop, desired: DesiredDocument, applied: int) -> None:
         """Accept it, unless the answer to a later call overtook this one with a newer document.
@@ -184,8 +184,8 @@ class Conversation:
             pause = SHIP_SECONDS
             try:
                 pause = 0 if await self._ship_all() else SHIP_SECONDS
-            except PortalAway:
-                pause += LEAST_PAUSE
+            except PortalUnreachable:
+                pause += MIN_PAUSE_SECONDS
             except ContractError as refused:
                 log.info("log_refused", extra={"code": str(refused.code)})
                 pause += 1
@@ -237,11 +237,11 @@ class Conversation:
             self.node.wake()
 
 
-async def pauses() -> AsyncIterator[float]:
+async def retry_pauses() -> AsyncIterator[float]:
     """Growing, jittered pauses; they start small again after a quiet minute."""
-    pause, last = LEAST_PAUSE, time.monotonic()
+    pause, last = MIN_PAUSE_SECONDS, time.monotonic()
     while True:
         yield pause * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
         calm = time.monotonic() - last > 60
-        pause = LEAST_PAUSE if calm else min(pause * 2, LONGEST_PAUSE)
+        pause = MIN_PAUSE_SECONDS if calm else min(pause * 2, MAX_PAUSE_SECONDS)
         last = time.monotonic()

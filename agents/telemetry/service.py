@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 from agents.contract.documents import ObservedDocument
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import TelemetryRequest
-from agents.portal.client import Client, PortalAway
+from agents.portal.client import PortalClient, PortalUnreachable
 from agents.telemetry.endpoint import Endpoint
 from agents.telemetry.metrics import State, families
 from agents.telemetry.sampler import Sampler
@@ -81,7 +81,7 @@ class Telemetry:
             failed_looks=sampler.failures,
         )
 
-    async def send_forever(self, client: Client) -> None:
+    async def send_forever(self, client: PortalClient) -> None:
         """Each look once, at most as often as looks are taken and as the portal says."""
         if self.sampler is None:
             return
@@ -93,7 +93,7 @@ class Telemetry:
             except Exception:
                 log.exception("telemetry_not_sent")
 
-    async def send(self, client: Client, sent: int) -> tuple[int, float]:
+    async def send(self, client: PortalClient, sent: int) -> tuple[int, float]:
         """The number of the look that the portal has now, and the seconds that it wants no other.
 
         One that was not taken is not sent again: the next look says more.
@@ -107,7 +107,7 @@ class Telemetry:
         age_ms = min(86_400_000, round(sampler.age(look) * 1_000))
         try:
             answer = await client.telemetry(TelemetryRequest(client.epoch, look.samples, age_ms))
-        except PortalAway as away:
+        except PortalUnreachable as away:
             log.info("telemetry_not_sent", extra={"why": str(away)})
             return look.number, 0.0
         except ContractError as refused:

@@ -8,7 +8,7 @@ from portal.cli.job_text import device_text
 from portal.cli.text import clock_text, expected_start_text, gpu_count_text, parse_time
 
 # Of a wide gang so many devices are named.
-MOST_NAMED = 8
+MAX_NAMED = 8
 SECONDS_PER_HOUR = 3_600
 
 DryRun = Mapping[str, Any]
@@ -60,7 +60,7 @@ def _verdict(answer: DryRun, now: datetime) -> str:
 
 
 def _places(devices: list[DryRun]) -> str:
-    named = [f"{one['node']} GPU {one['gpu']}{_part(one)}" for one in devices[:MOST_NAMED]]
+    named = [f"{one['node']} GPU {one['gpu']}{_part(one)}" for one in devices[:MAX_NAMED]]
     more = len(devices) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
 

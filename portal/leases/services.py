@@ -1,4 +1,4 @@
-"""Duties: at most one worker does each, and a ring during the work asks for one more round."""
+"""Run work under a lease: at most one worker at a time, with one more round if it is rung."""
 
 import uuid
 from collections.abc import Callable
@@ -7,16 +7,17 @@ from datetime import timedelta
 from django.db.models import Q
 from django.utils import timezone
 
-from portal.leases.models import Duty
+from portal.leases.models import TaskLease
 
 LEASE_DURATION = timedelta(seconds=60)
 
 
 def run_exclusively(*, name: str, work: Callable[[], None], rounds: int = 20) -> bool:
-    """Do `work` as the only worker, again as long as it is rung meanwhile. False: another has it.
+    """Run `work` under the lease `name`, and again while it is rung, at most `rounds` times.
 
-    Where another has it, the ring is set before the claim is tried again, so either this call or
-    the present holder sees it. A holder that died is replaced when its lease ends.
+    Returns False if another worker holds the lease. In that case the ring is set before the claim
+    is tried again, so that either this call or the holder sees it. The lease of a holder that died
+    expires.
     """
     token = str(uuid.uuid4())
     if not _claim(name, token) and not _ring_and_claim(name, token):
@@ -24,36 +25,36 @@ def run_exclusively(*, name: str, work: Callable[[], None], rounds: int = 20) ->
     try:
         for number in range(rounds):
             if number:
-                Duty.objects.filter(name=name).update(rung=False)
+                TaskLease.objects.filter(name=name).update(rung=False)
             work()
             if _release(name, token):
                 return True
     except BaseException:
-        Duty.objects.filter(name=name, token=token).update(token="", expires_at=None)
+        TaskLease.objects.filter(name=name, token=token).update(token="", expires_at=None)
         raise
-    Duty.objects.filter(name=name, token=token).update(token="", expires_at=None)
+    TaskLease.objects.filter(name=name, token=token).update(token="", expires_at=None)
     return True
 
 
 def _claim(name: str, token: str) -> bool:
-    """Take it, with the rings so far: the work that follows answers them."""
+    """Take the lease and clear its ring: the work that follows answers all rings so far."""
     now = timezone.now()
-    free = Duty.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__lt=now), name=name)
+    free = TaskLease.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__lt=now), name=name)
     return free.update(token=token, expires_at=now + LEASE_DURATION, rung=False) == 1
 
 
 def _ring_and_claim(name: str, token: str) -> bool:
-    """The first time there is no such duty yet."""
-    Duty.objects.get_or_create(name=name)
-    Duty.objects.filter(name=name).update(rung=True)
+    """Ring the holder, then try again. Creates the row at first use."""
+    TaskLease.objects.get_or_create(name=name)
+    TaskLease.objects.filter(name=name).update(rung=True)
     return _claim(name, token)
 
 
 def _release(name: str, token: str) -> bool:
-    """Give the duty back unless it was rung meanwhile; then it is kept for one more round."""
-    mine = Duty.objects.filter(name=name, token=token)
+    """Release the lease; renew it for one more round if it was rung meanwhile."""
+    own = TaskLease.objects.filter(name=name, token=token)
     now = timezone.now()
-    if mine.filter(rung=False).update(token="", expires_at=None, stamped_at=now):
+    if own.filter(rung=False).update(token="", expires_at=None, stamped_at=now):
         return True
-    mine.update(expires_at=now + LEASE_DURATION, stamped_at=now)
-    return not mine.exists()
+    own.update(expires_at=now + LEASE_DURATION, stamped_at=now)
+    return not own.exists()

@@ -10,17 +10,17 @@ from django.utils import timezone
 LEASE = timedelta(minutes=10)
 
 
-class Status(models.TextChoices):
+class WhatIfStatus(models.TextChoices):
     """asked -> running -> done or failed; until then it may be cancelled. Nothing else."""
 
-    ASKED = "asked"
+    REQUESTED = "asked"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
 
-OPEN = (Status.ASKED, Status.RUNNING)
+OPEN = (WhatIfStatus.REQUESTED, WhatIfStatus.RUNNING)
 CUT_OFF = "It was cut off, or no worker took it up. Ask again"
 
 
@@ -38,7 +38,9 @@ class WhatIf(models.Model):
     )
     days = models.PositiveSmallIntegerField()
     changes = models.JSONField(default=list)
-    status = models.CharField(max_length=9, choices=Status.choices, default=Status.ASKED)
+    status = models.CharField(
+        max_length=9, choices=WhatIfStatus.choices, default=WhatIfStatus.REQUESTED
+    )
     progress = models.PositiveSmallIntegerField(default=0)
     sentence = models.CharField(max_length=400, blank=True, default="")
     outcome = models.JSONField(null=True, blank=True)
@@ -50,7 +52,7 @@ class WhatIf(models.Model):
         ordering = ("-id",)
         constraints = [
             models.CheckConstraint(
-                condition=models.Q(status__in=Status.values), name="what_if_status"
+                condition=models.Q(status__in=WhatIfStatus.values), name="what_if_status"
             )
         ]
 
@@ -63,10 +65,10 @@ class WhatIf(models.Model):
         return self.status in OPEN and self.stamped_at < timezone.now() - LEASE
 
     @property
-    def told_status(self) -> str:
+    def shown_status(self) -> str:
         """For people and programs: what was cut off has failed."""
-        return str(Status.FAILED if self.is_cut_off else self.status)
+        return str(WhatIfStatus.FAILED if self.is_cut_off else self.status)
 
     @property
-    def told_sentence(self) -> str:
+    def shown_sentence(self) -> str:
         return CUT_OFF if self.is_cut_off else self.sentence

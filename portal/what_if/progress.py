@@ -4,17 +4,17 @@ import time
 
 from django.utils import timezone
 
-from portal.what_if.models import Status, WhatIf
+from portal.what_if.models import WhatIf, WhatIfStatus
 
 # So often, at most, a replay says how far it is.
 STAMP_SECONDS = 2.0
 
 
-class NobodyAsks(Exception):
+class WhatIfCancelled(Exception):
     """The question was cancelled meanwhile."""
 
 
-class Stamps:
+class ProgressRecorder:
     """Progress as percent in the row, not more often than people look. Raises NobodyAsks."""
 
     def __init__(self, pk: int) -> None:
@@ -26,7 +26,7 @@ class Stamps:
         if now - self._last < STAMP_SECONDS:
             return
         self._last = now
-        mine = WhatIf.objects.filter(pk=self._pk, status=Status.RUNNING)
+        mine = WhatIf.objects.filter(pk=self._pk, status=WhatIfStatus.RUNNING)
         percent = 100 * done // max(1, of)
         if not mine.update(progress=percent, stamped_at=timezone.now()):
-            raise NobodyAsks
+            raise WhatIfCancelled

@@ -82,7 +82,7 @@ class Carving:
 
     def live(self, seconds: int, every: int = 1) -> None:
         """A round each second, as a loop that is woken often, or every so many seconds."""
-        self.node.in_contact(float("inf"))
+        self.node.renew_lease(float("inf"))
         for _ in range(0, seconds, every):
             self.now += every
             self.node.hardware.refresh()
@@ -103,14 +103,14 @@ class Carving:
         return {(i.profile, i.start): i.uuid for i in found}
 
     @property
-    def told(self):
-        return self.machine.told[-1]
+    def reported(self):
+        return self.machine.reported[-1]
 
     def problems(self) -> list[str]:
-        return [problem.code for problem in self.told.problems]
+        return [problem.code for problem in self.reported.problems]
 
     def sentence(self) -> str:
-        (problem,) = self.told.problems
+        (problem,) = self.reported.problems
         return problem.sentence
 
     def events(self) -> list[str]:

@@ -83,14 +83,14 @@ def test_no_device_is_given_before_the_file_names_it(node, tmp_path):
     (tmp_path / "broken").write_text("no driver", "utf-8")
     node.wish(LOW, replicas=(node.on(LOW),))
     assert list(node.slices()) == [("3g.71gb", 0)]
-    assert [r.state for r in node.told.replicas] == [ReplicaState.PREPARING]
+    assert [r.state for r in node.reported.replicas] == [ReplicaState.PREPARING]
     assert node.problems() == ["cdi_failed"]
     assert "could not generate: no driver" in node.sentence()
-    assert node.told.gpus[0].healthy, "what runs there runs on"
+    assert node.reported.gpus[0].healthy, "what runs there runs on"
     (tmp_path / "broken").unlink()
     node.live(30)
     assert node.problems() == []
-    assert [r.state for r in node.told.replicas] == [ReplicaState.RUNNING]
+    assert [r.state for r in node.reported.replicas] == [ReplicaState.RUNNING]
     (given,) = node.machine.runtime.devices["r-1"]
     assert given in made_for(tmp_path)[-1]
 
@@ -105,7 +105,7 @@ def test_without_cdi_nothing_is_run(node, tmp_path):
     node.begin(NodePolicy())
     node.wish(LOW, replicas=(node.on(LOW),))
     assert made_for(tmp_path) == []
-    assert [r.state for r in node.told.replicas] == [ReplicaState.RUNNING]
+    assert [r.state for r in node.reported.replicas] == [ReplicaState.RUNNING]
 
 
 def test_the_engine_is_asked_by_full_name_or_by_the_hook():

@@ -96,9 +96,9 @@ def test_another_wish_is_tried_at_once_however_long_the_pause(node):
 def test_a_node_that_waits_says_nothing_new(node):
     held(node)
     node.wish(LOW)
-    told = len(node.machine.told)
+    told = len(node.machine.reported)
     node.live(100)
-    assert len(node.machine.told) == told
+    assert len(node.machine.reported) == told
 
 
 def test_after_five_minutes_the_gpu_is_out_of_service_until_it_works_again(node):
@@ -106,18 +106,20 @@ def test_after_five_minutes_the_gpu_is_out_of_service_until_it_works_again(node)
     node.wish(LOW)
     node.live(int(QUARANTINE_SECONDS) + 30, every=10)
     assert node.problems() == ["quarantined"]
-    (gpu,) = node.told.gpus
+    (gpu,) = node.reported.gpus
     assert not gpu.healthy and "quarantined" in gpu.health_reason
     assert str(PID) in gpu.health_reason
     assert node.events().count("gpu.quarantined") == 1
     node.wish(LOW, replicas=(node.on(LOW),))
-    assert [r.state for r in node.told.replicas] == [ReplicaState.PREPARING], "no device is given"
+    assert [r.state for r in node.reported.replicas] == [ReplicaState.PREPARING], (
+        "no device is given"
+    )
     let_go(node)
     node.live(90, every=10)
-    assert node.told.gpus[0].healthy and node.problems() == []
+    assert node.reported.gpus[0].healthy and node.problems() == []
     assert list(node.slices()) == [("3g.71gb", 0)]
     assert node.events().count("gpu.released") == 1
-    assert [r.state for r in node.told.replicas] == [ReplicaState.RUNNING]
+    assert [r.state for r in node.reported.replicas] == [ReplicaState.RUNNING]
 
 
 def test_an_agent_that_starts_anew_knows_since_when_it_fails(node):
@@ -135,7 +137,7 @@ def test_an_agent_that_starts_anew_knows_since_when_it_fails(node):
     node.live(90, every=10)
     node.begin()
     node.live(1)
-    assert node.problems() == [] and node.told.gpus[0].healthy
+    assert node.problems() == [] and node.reported.gpus[0].healthy
 
 
 def test_what_runs_on_a_quarantined_gpu_runs_on(node):
@@ -155,7 +157,7 @@ def test_a_wish_that_asks_nothing_of_the_gpu_any_more_ends_its_quarantine(node):
     node.wish(LOW)
     node.live(int(QUARANTINE_SECONDS) + 30, every=10)
     node.wish(LOW, HIGH)
-    assert node.told.gpus[0].healthy and node.problems() == []
+    assert node.reported.gpus[0].healthy and node.problems() == []
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -189,6 +191,6 @@ def test_an_agent_killed_within_a_deletion_goes_on_with_it(node):
 
 def test_shares_are_of_a_gpu_that_is_whole_for_the_driver(node):
     node.wish(mode=GpuMode.MPS)
-    assert node.slices() == {} and node.told.gpus[0].mode is not GpuMode.MIG
+    assert node.slices() == {} and node.reported.gpus[0].mode is not GpuMode.MIG
     node.wish(LOW, mode=GpuMode.MPS)
     assert node.problems() == ["mode_mps"] and node.slices() == {}

@@ -68,11 +68,11 @@ def test_a_gpu_that_needs_a_reset_says_by_which_command_and_takes_no_work(node):
     node.wish(SLICE, (1, *SLICE))
     assert node.problems() == ["reset_required"]
     assert "sudo nvidia-smi --gpu-reset -i 0" in node.sentence()
-    first, second = node.told.gpus
+    first, second = node.reported.gpus
     assert (first.mode, first.mode_pending) == (GpuMode.WHOLE, GpuMode.MIG)
     assert not first.healthy and "Reset required" in first.health_reason
     assert second.healthy and list(node.slices(1)) == [("3g.40gb", 0)]
-    assert node.told.facts.problems == ()
+    assert node.reported.facts.problems == ()
 
 
 def test_after_the_reset_by_hand_the_slices_are_made(node):
@@ -80,14 +80,14 @@ def test_after_the_reset_by_hand_the_slices_are_made(node):
     with node.change() as state:
         state.gpus[0].mig_current = state.gpus[0].mig_pending
     node.live(2)
-    assert node.problems() == [] and node.told.gpus[0].healthy
+    assert node.problems() == [] and node.reported.gpus[0].healthy
     assert list(node.slices()) == [("3g.40gb", 0)]
 
 
 def test_a_change_that_nobody_wants_any_more_is_taken_back(node):
     node.wish(SLICE)
     node.wish(mode=GpuMode.WHOLE)
-    (gpu, _) = node.told.gpus
+    (gpu, _) = node.reported.gpus
     assert gpu.mode_pending is GpuMode.WHOLE and gpu.healthy and node.problems() == []
 
 
@@ -131,9 +131,9 @@ def test_a_reset_that_is_refused_makes_the_node_need_a_reboot(node, smi):
     node.begin(smi(refused=True))
     node.wish(SLICE)
     assert node.problems() == ["reboot_required"]
-    (sentence,) = node.told.facts.problems
+    (sentence,) = node.reported.facts.problems
     assert sentence.startswith("Reboot required") and "refuses to be reset" in sentence
-    assert not node.told.gpus[0].healthy and node.told.gpus[1].healthy
+    assert not node.reported.gpus[0].healthy and node.reported.gpus[1].healthy
 
 
 def test_a_program_that_is_not_there_is_said_in_a_sentence(node, tmp_path):
@@ -156,7 +156,7 @@ def test_in_a_virtual_machine_a_reboot_is_asked_for_and_no_reset_tried(node, smi
         reboot(state)
     node.begin()
     node.live(3)
-    assert node.problems() == [] and node.told.facts.problems == ()
+    assert node.problems() == [] and node.reported.facts.problems == ()
     assert list(node.slices()) == [("3g.40gb", 0)]
 
 
@@ -177,7 +177,7 @@ def test_after_a_reboot_mode_and_slices_are_what_they_were(tmp_path, board, piec
         node.live(3)
         after = node.slices()
         assert after.keys() == before.keys() and after != before
-        assert node.problems() == [] and node.told.gpus[0].healthy
+        assert node.problems() == [] and node.reported.gpus[0].healthy
     finally:
         node.end()
 
@@ -187,6 +187,6 @@ def test_a_mode_that_an_earlier_owner_left_on_is_put_right_at_the_start(tmp_path
     try:
         node.machine.nvml.set_mig_mode(node.gpu, on=True)
         node.wish(mode=GpuMode.WHOLE)
-        assert node.told.gpus[0].mode is GpuMode.WHOLE
+        assert node.reported.gpus[0].mode is GpuMode.WHOLE
     finally:
         node.end()

@@ -31,7 +31,7 @@ def test_a_driver_that_names_a_profile_otherwise_is_understood_by_its_id(node):
         assert list(node.slices()) == [("3g.72gb", 4)]
         made = node.slices()
         node.live(5)
-    assert [(s.profile, s.start) for s in node.told.slices] == [("3g.71gb", 4)]
+    assert [(s.profile, s.start) for s in node.reported.slices] == [("3g.71gb", 4)]
     assert node.problems() == []
     assert set(node.slices().values()) == set(made.values()), "kept, not made again"
 
@@ -52,7 +52,7 @@ def test_a_gpu_with_an_instance_of_somebody_else_is_left_alone_and_says_so(node)
     assert set(node.slices(1)) == {("3g.71gb", 0)}, "the other GPU goes on"
     assert node.problems() == ["unmanaged"]
     assert "2g.35gb at 4" in node.sentence() and "nvidia-smi mig -i 0 -dgi" in node.sentence()
-    first, second = node.told.gpus
+    first, second = node.reported.gpus
     assert not first.healthy and "unmanaged" in first.health_reason
     assert second.healthy
     assert node.events().count("gpu.unmanaged") == 1
@@ -63,7 +63,7 @@ def test_nothing_new_is_given_of_it_and_what_runs_there_runs_on(node):
     node.wish(LOW, HIGH, replicas=(runs,))
     by_hand(node, profile_id=19, start=6, size=1)
     node.wish(LOW, HIGH, replicas=(runs, node.on(HIGH, id="r-2")))
-    states = {r.id: r.state for r in node.told.replicas}
+    states = {r.id: r.state for r in node.reported.replicas}
     assert states == {"r-1": ReplicaState.RUNNING, "r-2": ReplicaState.PREPARING}
 
 
@@ -73,7 +73,7 @@ def test_once_the_admin_deleted_them_the_gpu_is_managed_again(node):
     assert node.problems() == ["unmanaged"]
     node.machine.nvml.destroy_instance(node.gpu, theirs.instance_id)
     node.live(2)
-    assert node.problems() == [] and node.told.gpus[0].healthy
+    assert node.problems() == [] and node.reported.gpus[0].healthy
     assert set(node.slices()) == {("3g.71gb", 0)}
 
 
@@ -86,7 +86,7 @@ def test_a_fresh_node_with_leftovers_waits_for_its_owner(node):
     node.begin(NodePolicy(adopt_instances=True))
     node.live(8)
     assert node.slices() == {} and node.problems() == []
-    assert all(gpu.healthy for gpu in node.told.gpus)
+    assert all(gpu.healthy for gpu in node.reported.gpus)
 
 
 def test_an_instance_that_is_wanted_just_so_is_taken_over(node):
@@ -126,7 +126,7 @@ def test_what_an_agent_made_when_it_was_killed_is_known_by_its_intent(node, symb
     node.begin()
     node.wish()
     assert node.slices() == {} and node.problems() == []
-    assert all(gpu.healthy for gpu in node.told.gpus)
+    assert all(gpu.healthy for gpu in node.reported.gpus)
 
 
 def test_half_an_instance_where_ours_was_deleted_is_not_ours(node):

@@ -18,7 +18,7 @@ from agents.contract.documents import ObservedDocument
 from agents.contract.topology import FabricClique, GroupKind, NodeTopology
 from agents.facts.wiring import FabricState, PathLevel
 from agents.hardware import Hardware
-from agents.loop.observe import observed
+from agents.loop.observe import observed_document
 from agents.nvml.session import Nvml
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install, uninstall
@@ -297,7 +297,7 @@ def test_the_nodes_document_follows_its_mig_modes(state, tmp_path):
     hardware = Hardware(nvml, runtime, tmp_path, simulated=True, wiring=wiring)
 
     def rates() -> list[tuple[int, int]]:
-        told = observed("n-1", hardware, (), {}, {}).topology
+        told = observed_document("n-1", hardware, (), {}, {}).topology
         pair = told.pairs[0].mb_per_second
         return [(g.mb_per_second, pair) for g in told.groups if g.kind is GroupKind.NVLINK]
 

@@ -67,7 +67,7 @@ def agent(tmp_path):
 def test_an_agent_carves_an_unknown_board_and_tells_its_profiles(agent):
     agent.wish(("2g.35gb", 2, 2), ("3g.71gb", 4, 4))
     assert sorted(agent.slices()) == [("2g.35gb", 2), ("3g.71gb", 4)]
-    (gpu,) = agent.told.gpus
+    (gpu,) = agent.reported.gpus
     assert gpu.board == "NVIDIA H200"
     assert {p.name for p in gpu.profiles} > {"1g.18gb", "2g.35gb", "3g.71gb"}
     agent.wish(("4g.71gb", 4, 4))

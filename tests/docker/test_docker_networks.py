@@ -181,7 +181,7 @@ def test_a_network_that_another_agent_takes_away_before_the_start_is_made_again(
             taken.extend(network.remove() for network in docker_node.networks(replica.job))
         return name
 
-    monkeypatch.setattr(Networks, "of", of)
+    monkeypatch.setattr(Networks, "network_for", of)
     meeting = meeting_of(runtime, gang)
     for replica in gang:
         runtime.start(replica, (), meeting)

@@ -85,7 +85,7 @@ class Node(DrillNode):
             self.round(self.run)
 
     def states(self) -> list[dict[str, ReplicaState]]:
-        return [{r.id: r.state for r in document.replicas} for document in self.told]
+        return [{r.id: r.state for r in document.replicas} for document in self.reported]
 
     def looks(self) -> list[str]:
         client = docker.DockerClient(base_url=self.engine.base_url, version="1.41")

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from agents.mps.grants import grant
+from agents.mps.grants import share_grant
 from tests.contract.replicas import Watch, go
 from tests.unit.mps.contained import DEVICE, NOBODY, a_shared
 
@@ -27,7 +27,7 @@ def test_a_container_sees_its_daemons_folders_and_nothing_else_of_the_host(docke
     (home.shm / "cuda.shm").touch()
     # The engine has no such GPU: the device itself is left out, what MPS needs is given.
     runtime = docker_node.runtime(
-        lambda replica, devices: grant(home.root, replica, [DEVICE], contained=True)
+        lambda replica, devices: share_grant(home.root, replica, [DEVICE], in_containers=True)
     )
     replica = a_shared(LOOK)
     watch = Watch(runtime)

@@ -13,7 +13,7 @@ from agents.contract.telemetry import GpuSample
 from portal.inventory.models import Gpu, LatestSample
 from portal.live.listener import listener
 from portal.web.cluster import stream
-from portal.web.streaming.page_parts import Pace
+from portal.web.streaming.page_parts import StreamPace
 from tests.support.rows import a_node, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,7 +22,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
     """The same loop without its waits."""
-    monkeypatch.setattr(stream, "PACE", Pace(busy=0, quiet=0, times=0))
+    monkeypatch.setattr(
+        stream, "PACE", StreamPace(min_seconds=0, max_seconds=0, read_time_factor=0)
+    )
 
 
 async def told(user, changes, language: str = "en") -> list[str]:

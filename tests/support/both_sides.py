@@ -13,8 +13,8 @@ from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, Device, GpuMode, RuntimeKind, SliceKind
 from agents.contract.errors import ContractError
 from agents.facts.gpus import GpuFacts
-from agents.mps.refusals import Claim, Room, claims_of, refusals
-from agents.partitioning.diff import diff
+from agents.mps.refusals import ShareCapacity, ShareClaim, share_claims, share_refusals
+from agents.partitioning.diff import partition_changes
 from agents.partitioning.steps import WantedSlice
 from agents.runtime.image import CODE as IMAGE_CODE
 from agents.runtime.image import image_env_refusal as image_refusal
@@ -91,7 +91,7 @@ def carved(*places, board=H200, mode=MIG, now=MIG, live=(), held=()) -> Told:
     current = None if not known.supports_mig else now is MIG
     gpu = GpuFacts(0, GPU, known.product_names[0], known.memory_mib, "", None, current, current)
     wanted = [WantedSlice(GPU, *place, id=f"s-{n}") for n, place in enumerate(places)]
-    changes = diff([gpu], live, wanted, {GPU: mode}, frozenset(held))
+    changes = partition_changes([gpu], live, wanted, {GPU: mode}, frozenset(held))
     problem = changes.problems[0]
     assert not changes.steps, "what is refused changes nothing"
     return problem.code, problem.sentence
@@ -99,18 +99,18 @@ def carved(*places, board=H200, mode=MIG, now=MIG, live=(), held=()) -> Told:
 
 def shared(*claims, running=()) -> Told:
     """What the agent says of the last of these shares."""
-    rooms = {("GPU-1", "", 0, 0): Room(MEMORY, 48)}
-    found = refusals(running, claims, rooms, {GPU: MPS})
+    rooms = {("GPU-1", "", 0, 0): ShareCapacity(MEMORY, 48)}
+    found = share_refusals(running, claims, rooms, {GPU: MPS})
     (said,) = found.values()
     return str(said.code), said.sentence
 
 
-def a_claim(replica="r-1", threads=50, memory_mib=70_000, project="p-1", **fields) -> Claim:
+def a_claim(replica="r-1", threads=50, memory_mib=70_000, project="p-1", **fields) -> ShareClaim:
     place = {"gpu_uuid": GPU, "profile": "", "start": 0, "size": 8}
     amounts = {"threads": threads, "memory_mib": memory_mib}
     device = Device("a-1", "s-1", SliceKind.MPS, **place, **amounts)
     wanted = a_replica(id=replica, project=project, devices=(device,), **{"processes": 1} | fields)
-    (claim,) = claims_of(wanted)
+    (claim,) = share_claims(wanted)
     return claim
 
 

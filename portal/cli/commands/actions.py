@@ -1,4 +1,4 @@
-"""cancel, extend, retry, replace, hold, release."""
+"""Commands that change a job: cancel, extend, retry, replace, hold, release."""
 
 import uuid
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from portal.cli.output import (
 from portal.cli.progress import fetch_job
 from portal.cli.text import single_line
 
-Job = Annotated[str, typer.Argument(help="such as J-12")]
+Job = Annotated[str, typer.Argument(help="e.g. J-12")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,16 +31,16 @@ def add_to(app: typer.Typer) -> None:
 
 def cancel(
     context: typer.Context,
-    jobs: Annotated[list[str], typer.Argument(help="such as J-12 J-13")],
+    jobs: Annotated[list[str], typer.Argument(help="e.g. J-12 J-13")],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """End jobs (scancel). One that is over already is no failure."""
-    at_hand = cli_context(context)
+    """Cancel jobs (scancel). A job that has already ended is not an error."""
+    cli = cli_context(context)
     ended, failures = [], []
     for job in dict.fromkeys(jobs):
         try:
-            before = fetch_job(at_hand.client, job)
-            row = at_hand.client.post(api_path("jobs", job, "cancel"), is_repeatable=True)
+            before = fetch_job(cli.client, job)
+            row = cli.client.post(api_path("jobs", job, "cancel"), is_repeatable=True)
         except CommandFailed as failed:
             if len(jobs) == 1:
                 raise
@@ -51,9 +51,11 @@ def cancel(
             continue
         ended.append(row)
         was_over = before["status"] in FINAL_STATUSES
-        print_message(f"{single_line(row['id'])} {'was ' if was_over else ''}{row['status']}")
+        print_message(
+            f"{single_line(row['id'])} {'was already ' if was_over else ''}{row['status']}"
+        )
     if output is not OutputFormat.TABLE:
-        print_rows(ended, job_columns(at_hand.now()), output)
+        print_rows(ended, job_columns(cli.now()), output)
     if failures:
         raise typer.Exit(failures[0].exit)
 
@@ -61,13 +63,13 @@ def cancel(
 def extend(
     context: typer.Context,
     job: Job,
-    by: Annotated[str, typer.Argument(help="how much more time, such as 1h")],
+    by: Annotated[str, typer.Argument(help="additional time, e.g. 1h")],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Give a running job more time."""
-    at_hand = cli_context(context)
-    row = _act(at_hand, job, "extend", {"by": by})
-    print_message(f"{single_line(row['id'])} has {time_left(row, at_hand.now())} left")
+    cli = cli_context(context)
+    row = _act(cli, job, "extend", {"by": by})
+    print_message(f"{single_line(row['id'])} has {time_left(row, cli.now())} left")
     print_row(row, output)
 
 
@@ -76,44 +78,43 @@ def retry(
     job: Job,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Ask for the same once more, as a new job."""
-    at_hand = cli_context(context)
-    row = _act(at_hand, job, "retry", None, key=str(uuid.uuid4()))
-    print_message(
-        f"{single_line(row['id'])} tries {single_line(job)} again. Follow: tessera why {single_line(row['id'])}"
-    )
+    """Submit the same request again, as a new job."""
+    cli = cli_context(context)
+    row = _act(cli, job, "retry", None, key=str(uuid.uuid4()))
+    label = single_line(row["id"])
+    print_message(f"{label} retries {single_line(job)}. Follow it: tessera why {label}")
     print_row(row, output)
 
 
 def replace(
     context: typer.Context,
     job: Job,
-    number: Annotated[int, typer.Argument(help="of the alternatives that `why` lists")],
+    number: Annotated[int, typer.Argument(help="number of an alternative that `why` lists")],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Take an alternative that could start now; it keeps the place in the queue."""
-    at_hand = cli_context(context)
-    row = fetch_job(at_hand.client, job)
+    """Replace a waiting job by an alternative, at its place in the queue."""
+    cli = cli_context(context)
+    row = fetch_job(cli.client, job)
     alternatives = (row.get("reason") or {}).get("alternatives") or []
-    taken = pick_alternative(alternatives, number, str(row["id"]))
-    new = at_hand.client.post(api_path("jobs", job, "replace"), {"changes": taken["changes"]})
-    print_message(
-        f"{single_line(new['id'])} takes the place of {single_line(row['id'])}: {single_line(taken['sentence'])}"
-    )
+    alternative = pick_alternative(alternatives, number, str(row["id"]))
+    new = cli.client.post(api_path("jobs", job, "replace"), {"changes": alternative["changes"]})
+    new_label, old_label = single_line(new["id"]), single_line(row["id"])
+    print_message(f"{new_label} replaces {old_label}: {single_line(alternative['sentence'])}")
     print_row(new, output)
 
 
 def hold(
     context: typer.Context,
     job: Job,
-    because: Annotated[str, typer.Option("--because", help="what it waits for")] = "held",
+    because: Annotated[
+        str, typer.Option("--because", help="the reason, which others see")
+    ] = "held",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Keep a waiting job from starting (scontrol hold)."""
     row = _act(cli_context(context), job, "hold", {"because": because})
-    print_message(
-        f"{single_line(row['id'])} is held. Let it go: tessera release {single_line(row['id'])}"
-    )
+    label = single_line(row["id"])
+    print_message(f"{label} is held. To let it start: tessera release {label}")
     print_row(row, output)
 
 
@@ -124,14 +125,14 @@ def release(context: typer.Context, job: Job, output: OutputOption = OutputForma
     print_row(row, output)
 
 
-def _act(at_hand: CliContext, job: str, verb: str, body: Any, *, key: str = "") -> dict[str, Any]:
-    """POST the verb. A portal that has no such address says so, not that the job is unknown."""
+def _act(cli: CliContext, job: str, verb: str, body: Any, *, key: str = "") -> dict[str, Any]:
+    """POST an action. Tells a portal without this action from an unknown job."""
     try:
-        found: dict[str, Any] = at_hand.client.post(api_path("jobs", job, verb), body, key=key)
+        found: dict[str, Any] = cli.client.post(api_path("jobs", job, verb), body, key=key)
     except CommandFailed as failed:
         if failed.exit_code is not ExitCode.NOT_FOUND:
             raise
-        fetch_job(at_hand.client, job)
-        sentence = f"This portal has no {verb} over REST"
+        fetch_job(cli.client, job)
+        sentence = f"This portal's API has no {verb}"
         raise CommandFailed("not_offered", sentence, f"tessera show {job}") from failed
     return found

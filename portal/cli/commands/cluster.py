@@ -1,4 +1,4 @@
-"""info, offers, top."""
+"""Commands about the cluster: info, offers, top."""
 
 import sys
 from typing import Annotated, Any
@@ -27,12 +27,12 @@ from portal.cli.request_builder import parse_mib
 from portal.cli.text import memory_text
 
 TOP_EVERY = 2.0
-MOST_IN_TOP = 200
+MAX_IN_TOP = 200
 
 NODE_COLUMNS = [
     Column("NODE", lambda node: node["name"]),
     Column("STATE", lambda node: node["status"]),
-    Column("TAKES-WORK", lambda node: "yes" if node["schedulable"] else "no, cordoned"),
+    Column("SCHEDULABLE", lambda node: "yes" if node["schedulable"] else "no, cordoned"),
     Column("MODEL", lambda node: ", ".join(node["models"])),
     Column("GPUS", lambda node: node["gpu_count"]),
     Column("FREE", lambda node: node["free_gpus"]),
@@ -41,7 +41,7 @@ NODE_COLUMNS = [
     Column("CPU", lambda node: (node["cpu_milli"] or 0) // 1000, wide=True),
     Column("MEMORY", lambda node: memory_text(node["memory_mib"]), wide=True),
     Column("MAP", lambda node: node["picture"], wide=True),
-    Column("SAYS", lambda node: node["cordon_reason"], wide=True),
+    Column("CORDON-REASON", lambda node: node["cordon_reason"], wide=True),
 ]
 OFFER_COLUMNS = [
     Column("MODEL", lambda offer: offer["model"]),
@@ -60,7 +60,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def info(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Nodes, and what is free on them now (sinfo). -o wide draws each GPU."""
+    """List nodes and their free devices (sinfo). `-o wide` draws a map of each GPU."""
     client = cli_context(context).client
     rows = node_rows(client.rows("nodes"), client.rows("gpus"))
     print_rows(rows, NODE_COLUMNS, output, name="name", empty="There are no nodes yet.")
@@ -68,11 +68,11 @@ def info(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -> N
 
 def offers(
     context: typer.Context,
-    mem: Annotated[str, typer.Option("--mem", help="with at least so much, such as 10GB")] = "",
-    model: Annotated[str, typer.Option(help="such as H200")] = "",
+    mem: Annotated[str, typer.Option("--mem", help="at least this much memory, e.g. 10GB")] = "",
+    model: Annotated[str, typer.Option(help="GPU model, e.g. H200")] = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """What could be had now, by model and kind."""
+    """List the devices that are free now, by model and kind."""
     client = cli_context(context).client
     rows = device_offers(client.rows("nodes"), client.rows("gpus"), parse_mib(mem) if mem else 0)
     rows = [row for row in rows if model.lower() in str(row["model"]).lower()]
@@ -80,44 +80,44 @@ def offers(
         output_names = [row["profile"] or row["kind"] for row in rows if row["free"]]
         sys.stdout.write("".join(f"{name}\n" for name in dict.fromkeys(output_names)))
         return
-    print_rows(rows, OFFER_COLUMNS, output, empty="No GPU has so much memory.")
+    print_rows(rows, OFFER_COLUMNS, output, empty="No GPU has that much memory.")
     if output in (OutputFormat.TABLE, OutputFormat.WIDE) and rows:
         print_message(
-            "Slices are carved when asked for: tessera submit --dry-run says what can start."
+            "MIG slices are carved on demand: tessera submit --dry-run shows what can start."
         )
 
 
 def top(
     context: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="print it once and end")] = False,
+    once: Annotated[bool, typer.Option("--once", help="print once and exit")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """The cluster and its jobs, live."""
-    at_hand = cli_context(context)
+    """Show the cluster and its jobs, live."""
+    cli = cli_context(context)
     if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
         if output is OutputFormat.NAME:
             raise CommandFailed(
-                "usage", "top has no names", "tessera ps -A -o name", ExitCode.USAGE
+                "usage", "top cannot print names", "tessera ps -A -o name", ExitCode.USAGE
             )
-        print_data(_figures(at_hand)[0], output)
+        print_data(_figures(cli)[0], output)
         return
     screen = console(sys.stdout)
     wide = output is OutputFormat.WIDE
     if once or not is_terminal(sys.stdout):
-        screen.print(_drawn(at_hand, wide=wide))
+        screen.print(_drawn(cli, wide=wide))
         return
     try:
         with Live(console=screen, auto_refresh=False, screen=True) as live:
             while True:
-                live.update(_drawn(at_hand, wide=wide), refresh=True)
-                at_hand.pause(TOP_EVERY)
+                live.update(_drawn(cli, wide=wide), refresh=True)
+                cli.pause(TOP_EVERY)
     except KeyboardInterrupt:
         return
 
 
-def _figures(at_hand: CliContext) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    gpus = at_hand.client.rows("gpus")
-    rows = at_hand.client.rows("jobs", MOST_IN_TOP, status=list(words.LIVE_STATUSES), page_size=200)
+def _figures(cli: CliContext) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    gpus = cli.client.rows("gpus")
+    rows = cli.client.rows("jobs", MAX_IN_TOP, status=list(words.LIVE_STATUSES), page_size=200)
     figures = {
         "gpus": len(gpus),
         "gpus_free": sum(1 for gpu in gpus if is_gpu_free(gpu)),
@@ -128,10 +128,10 @@ def _figures(at_hand: CliContext) -> tuple[dict[str, int], list[dict[str, Any]]]
     return figures, rows
 
 
-def _drawn(at_hand: CliContext, *, wide: bool) -> Group:
-    figures, rows = _figures(at_hand)
+def _drawn(cli: CliContext, *, wide: bool) -> Group:
+    figures, rows = _figures(cli)
     head = (
-        f"{figures['gpus_free']} of {figures['gpus']} GPUs wholly free · "
+        f"{figures['gpus_free']} of {figures['gpus']} GPUs free · "
         f"{figures['running']} running · {figures['waiting']} waiting"
     )
     if figures["gpus_faulted"]:
@@ -139,7 +139,7 @@ def _drawn(at_hand: CliContext, *, wide: bool) -> Group:
     order = {"running": 0, "stopping": 1, "preparing": 2, "placed": 3}
     rows.sort(key=lambda row: (order.get(row["status"], 9), row["position"] or 1 << 30))
     return Group(
-        Text(head, style="bold"), rows_table(rows, words.job_columns(at_hand.now()), wide=wide)
+        Text(head, style="bold"), rows_table(rows, words.job_columns(cli.now()), wide=wide)
     )
 
 

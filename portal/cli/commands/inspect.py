@@ -1,4 +1,4 @@
-"""ps, why, show, events."""
+"""Commands that read jobs: ps, why, show, events."""
 
 import sys
 from typing import Annotated, Any
@@ -44,20 +44,22 @@ def add_to(app: typer.Typer) -> None:
 def ps(
     context: typer.Context,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="with those that are over")
+        bool, typer.Option("--all", "-a", help="include jobs that have ended")
     ] = False,
     everyone: Annotated[
-        bool, typer.Option("--everyone", "-A", help="of all whose jobs you may see")
+        bool, typer.Option("--everyone", "-A", help="jobs of everyone, as far as you may see them")
     ] = False,
     project: Annotated[str, typer.Option("--project", "-p")] = "",
-    state: Annotated[list[str] | None, typer.Option("--state", "-s", help="repeatable")] = None,
-    name: Annotated[str, typer.Option(help="a part of the name")] = "",
+    state: Annotated[
+        list[str] | None, typer.Option("--state", "-s", help="only these states; repeatable")
+    ] = None,
+    name: Annotated[str, typer.Option(help="part of the name")] = "",
     limit: Annotated[int, typer.Option(min=1, max=10_000)] = DEFAULT_LIMIT,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="until Ctrl-C")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="refresh until Ctrl-C")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List your jobs (squeue): those that wait and run, newest first."""
-    at_hand = cli_context(context)
+    """List your waiting and running jobs, newest first (squeue)."""
+    cli = cli_context(context)
     asked: dict[str, Any] = {
         "mine": None if everyone else "true",
         "project": project,
@@ -66,19 +68,18 @@ def ps(
         "page_size": min(limit, 200),
     }
     if watch and is_terminal(sys.stdout) and output in (OutputFormat.TABLE, OutputFormat.WIDE):
-        _watch(at_hand, asked, limit, wide=output is OutputFormat.WIDE)
+        _watch(cli, asked, limit, wide=output is OutputFormat.WIDE)
         return
     while True:
-        rows = at_hand.client.rows("jobs", limit, **asked)
-        empty = "No jobs." if everything else "No jobs that wait or run. With those that are over: "
-        empty += "" if everything else "tessera ps -a"
-        print_rows(rows, job_columns(at_hand.now()), output, empty=empty)
+        rows = cli.client.rows("jobs", limit, **asked)
+        empty = "No jobs." if everything else "No waiting or running jobs. For all: tessera ps -a"
+        print_rows(rows, job_columns(cli.now()), output, empty=empty)
         if len(rows) == limit:
-            print_message(f"Only the newest {limit} are shown: --limit shows more.")
+            print_message(f"Showing the newest {limit}; use --limit for more.")
         if not watch:
             return
         sys.stdout.flush()
-        at_hand.pause(WATCH_EVERY)
+        cli.pause(WATCH_EVERY)
 
 
 def why(
@@ -86,9 +87,9 @@ def why(
     job: Annotated[str, typer.Argument()],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Why a job waits, until when, and what would let it start sooner."""
-    at_hand = cli_context(context)
-    row = fetch_job(at_hand.client, job)
+    """Explain why a job waits, until when, and what would let it start sooner."""
+    cli = cli_context(context)
+    row = fetch_job(cli.client, job)
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         names = ("id", "status", "reason", "position", "estimate", "no_estimate", "result")
         print_data({name: row.get(name) for name in names}, output)
@@ -96,12 +97,12 @@ def why(
     if output is OutputFormat.NAME:
         typer.echo(single_line((row.get("reason") or {}).get("code", "")))
         return
-    console(sys.stdout).print(facts_table(_explained(row, at_hand)))
+    console(sys.stdout).print(facts_table(_explained(row, cli)))
     alternatives = (row.get("reason") or {}).get("alternatives") or []
     for number, alternative in enumerate(alternatives, 1):
         typer.echo(f"  {number}. {single_line(alternative['sentence'])}")
     if alternatives:
-        typer.echo(f"Take one: tessera replace {single_line(row['id'])} NUMBER")
+        typer.echo(f"To use one: tessera replace {single_line(row['id'])} NUMBER")
 
 
 def show(
@@ -109,9 +110,9 @@ def show(
     job: Annotated[str, typer.Argument()],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """One job whole: what it asks for, where it runs, how it ended."""
-    at_hand = cli_context(context)
-    row = fetch_job(at_hand.client, job)
+    """Show a job: its request, where it runs and how it ended."""
+    cli = cli_context(context)
+    row = fetch_job(cli.client, job)
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         print_data(row, output)
         return
@@ -119,49 +120,47 @@ def show(
         typer.echo(single_line(row["id"]))
         return
     screen = console(sys.stdout)
-    screen.print(facts_table(job_facts(row, at_hand.now())))
+    screen.print(facts_table(job_facts(row, cli.now())))
     attempts = row["attempts"] if output is OutputFormat.WIDE else row["attempts"][-1:]
     for attempt in attempts:
-        told = f", {attempt['outcome']}" if attempt["outcome"] else ""
-        typer.echo(f"\nAttempt {attempt['number']}{told}")
+        outcome = f", {attempt['outcome']}" if attempt["outcome"] else ""
+        typer.echo(f"\nAttempt {attempt['number']}{outcome}")
         screen.print(rows_table(attempt["replicas"], REPLICA_COLUMNS))
     if row["status"] in ("failed", "timed_out"):
-        print_message(f"Its log: tessera logs {single_line(row['id'])} --tail 20")
+        print_message(f"To read its log: tessera logs {single_line(row['id'])} --tail 20")
 
 
 def events(
     context: typer.Context,
     job: Annotated[str, typer.Argument()],
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="until it is over")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="follow until the job ends")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """What happened to a job, oldest first."""
-    at_hand = cli_context(context)
-    found, since = _events(at_hand, job, 0)
-    now = at_hand.now()
-    shape = [
+    """List the events of a job, oldest first."""
+    cli = cli_context(context)
+    found, since = _events(cli, job, 0)
+    now = cli.now()
+    columns = [
         Column("AT", lambda event: _at(event, now)),
         Column("WHAT", lambda event: event["noun"]),
         Column("CODE", lambda event: event["code"] or event["new"]),
         Column("BY", lambda event: event["actor"]),
-        Column("SAYS", lambda event: event["sentence"]),
+        Column("MESSAGE", lambda event: event["sentence"]),
     ]
-    print_rows(found, shape, output, empty="Nothing happened yet.")
-    while watch and fetch_job(at_hand.client, job)["status"] not in FINAL_STATUSES:
-        at_hand.pause(WATCH_EVERY)
-        found, since = _events(at_hand, job, since)
+    print_rows(found, columns, output, empty="No events yet.")
+    while watch and fetch_job(cli.client, job)["status"] not in FINAL_STATUSES:
+        cli.pause(WATCH_EVERY)
+        found, since = _events(cli, job, since)
         for event in found:
             words = (_at(event, now), event["code"] or event["new"], event["sentence"])
             typer.echo("  ".join(single_line(word) for word in words))
 
 
-def _events(at_hand: CliContext, job: str, since: int) -> tuple[list[dict[str, Any]], int]:
-    """All events after `since`: REST gives them in portions."""
+def _events(cli: CliContext, job: str, since: int) -> tuple[list[dict[str, Any]], int]:
+    """All events after `since`, over the pages of REST, and the last id."""
     found: list[dict[str, Any]] = []
     while True:
-        page = at_hand.client.get(
-            api_path("jobs", job, "events"), hint="tessera ps -a", since=since
-        )
+        page = cli.client.get(api_path("jobs", job, "events"), hint="tessera ps -a", since=since)
         found += page["results"]
         if not page["results"] or page["next_since"] == since:
             return found, since
@@ -173,19 +172,19 @@ def _at(event: Row, now: Any) -> str:
     return clock_text(when, now) if when else ""
 
 
-def _watch(at_hand: CliContext, asked: dict[str, Any], limit: int, *, wide: bool) -> None:
+def _watch(cli: CliContext, asked: dict[str, Any], limit: int, *, wide: bool) -> None:
     screen = console(sys.stdout)
     try:
         with Live(console=screen, auto_refresh=False, screen=False) as live:
             while True:
-                rows = at_hand.client.rows("jobs", limit, **asked)
-                live.update(rows_table(rows, job_columns(at_hand.now()), wide=wide), refresh=True)
-                at_hand.pause(WATCH_EVERY)
+                rows = cli.client.rows("jobs", limit, **asked)
+                live.update(rows_table(rows, job_columns(cli.now()), wide=wide), refresh=True)
+                cli.pause(WATCH_EVERY)
     except KeyboardInterrupt:
         return
 
 
-def _explained(row: Row, at_hand: CliContext) -> list[tuple[str, object]]:
+def _explained(row: Row, cli: CliContext) -> list[tuple[str, object]]:
     reason = row.get("reason") or {}
     return [
         ("Job", f"{row['id']} {row['name']}"),
@@ -193,8 +192,8 @@ def _explained(row: Row, at_hand: CliContext) -> list[tuple[str, object]]:
         ("Why", reason.get("sentence") or _no_reason(row)),
         ("Code", f"{reason['code']} ({_class(reason)})" if reason.get("code") else ""),
         ("Position", row.get("position")),
-        ("Start", expected_start_text(row, at_hand.now())),
-        ("Rests on", (row.get("estimate") or {}).get("basis", "")),
+        ("Start", expected_start_text(row, cli.now())),
+        ("Based on", (row.get("estimate") or {}).get("basis", "")),
         ("Sooner if", reason.get("unblocks", "")),
     ]
 
@@ -207,14 +206,14 @@ def _class(reason: Row) -> str:
 def _no_reason(row: Row) -> str:
     first = ((row.get("result") or {}).get("first_failure") or {}).get("sentence")
     if row["status"] in FINAL_STATUSES:
-        return str(first or f"It is over: {row['stop_reason'] or row['status']}")
-    return "It does not wait" if row["status"] == "running" else "The planner looks at it soon"
+        return str(first or f"It has ended: {row['stop_reason'] or row['status']}")
+    return "It is running" if row["status"] == "running" else "The planner will evaluate it soon"
 
 
 def pick_alternative(alternatives: list[Any], number: int, job: str) -> Row:
-    """The alternative that people number from 1."""
+    """The alternative with this number, counted from 1."""
     if not alternatives:
-        sentence = f"{job} has no alternatives now"
+        sentence = f"{job} has no alternatives at the moment"
         raise CommandFailed("no_alternative", sentence, f"tessera why {job}", ExitCode.CONFLICT)
     if not 1 <= number <= len(alternatives):
         sentence = f"{job} has alternatives 1 to {len(alternatives)}"

@@ -1,4 +1,4 @@
-"""logs: of one replica as they are, of several with their rank before each line."""
+"""The logs command: one replica's log as it is, or several with the rank before each line."""
 
 import codecs
 import sys
@@ -15,18 +15,19 @@ from portal.cli.output import is_terminal, print_message
 from portal.cli.progress import fetch_job, has_started, is_over, wait_for_job
 from portal.cli.text import single_line, strip_controls
 
-# What REST gives at once; a line of a log that is looked for from behind is thought this long.
-MOST_BYTES, LINE_BYTES = 1 << 18, 256
-LOOK_EVERY = 1.0
+# The most that REST returns at once, and the assumed length of a line when searching backwards.
+MAX_BYTES, LINE_BYTES = 1 << 18, 256
+POLL_SECONDS = 1.0
 
 
 @dataclass
 class ReplicaLog:
-    """One replica's log and how far it was read."""
+    """One replica's log and how far it has been read."""
 
     rank: int
     offset: int = 0
-    rest: str = ""
+    # A line whose end has not been read yet.
+    partial_line: str = ""
     decoder: codecs.IncrementalDecoder = field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
     )
@@ -39,154 +40,160 @@ def add_to(app: typer.Typer) -> None:
 def logs(
     context: typer.Context,
     job: Annotated[str, typer.Argument()],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="until the job is over")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="follow until the job ends")
+    ] = False,
     rank: Annotated[
-        list[int] | None, typer.Option("--rank", "-r", min=0, help="of which replica; repeatable")
+        list[int] | None, typer.Option("--rank", "-r", min=0, help="rank of a replica; repeatable")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", "-a", help="of every replica")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="all replicas")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, help="only the last lines")
+        int | None, typer.Option("--tail", "-n", min=0, help="only this many last lines")
     ] = None,
-    attempt: Annotated[int | None, typer.Option(min=1, help="by default the newest")] = None,
-    raw: Annotated[bool, typer.Option(help="with the escapes that a terminal obeys")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="default: the newest")] = None,
+    raw: Annotated[bool, typer.Option(help="keep terminal escape sequences")] = False,
 ) -> None:
-    """Print what a job wrote. Off a terminal, one replica's log comes byte by byte as it is."""
-    at_hand = cli_context(context)
-    row = fetch_job(at_hand.client, job)
+    """Print a job's log. In a file or a pipe, the log of one replica is unchanged."""
+    cli = cli_context(context)
+    row = fetch_job(cli.client, job)
     if not row["attempts"]:
-        row = _until_started(at_hand, row, follow)
-    number = attempt or row["attempts"][-1]["number"]
+        row = _until_started(cli, row, follow)
+    newest = row["attempts"][-1]["number"]
     ranks = list(range(row["replicas"])) if every else (rank or [0])
-    reader = LogPrinter(at_hand, str(row["id"]), number, is_prefixed=len(ranks) > 1, is_raw=raw)
-    tails = [ReplicaLog(one) for one in ranks]
-    for one in tails:
-        reader.start(one, tail)
+    printer = LogPrinter(
+        cli, str(row["id"]), attempt or newest, is_prefixed=len(ranks) > 1, is_raw=raw
+    )
+    replica_logs = [ReplicaLog(number) for number in ranks]
+    for log in replica_logs:
+        printer.start(log, tail)
     try:
         if follow:
-            row = reader.follow(tails, is_fixed=attempt is not None)
+            row = printer.follow(replica_logs, is_fixed=attempt is not None)
     except KeyboardInterrupt:
-        print_message(f"\nIt goes on. Come back with: tessera logs -f {single_line(row['id'])}")
+        print_message(
+            f"\nThe job continues. To follow it again: tessera logs -f {single_line(row['id'])}"
+        )
         return
     finally:
-        for one in tails:
-            reader.finish(one)
+        for log in replica_logs:
+            printer.finish(log)
     if follow:
-        print_message(f"{single_line(row['id'])} {row['status']}, code {job_exit_code(row)}")
+        print_message(f"{single_line(row['id'])} {row['status']}, exit code {job_exit_code(row)}")
 
 
-def _until_started(at_hand: CliContext, row: dict[str, Any], follow: bool) -> dict[str, Any]:
+def _until_started(cli: CliContext, row: dict[str, Any], follow: bool) -> dict[str, Any]:
     if follow and not is_over(row):
-        row = wait_for_job(at_hand, row, until=has_started)
+        row = wait_for_job(cli, row, until=has_started)
     if not row["attempts"]:
-        sentence = f"{row['id']} is {row['status']} and never started: there is no log"
+        sentence = f"{row['id']} is {row['status']} and never started, so it has no log"
         raise CommandFailed("no_log", sentence, f"tessera why {row['id']}", ExitCode.NOT_FOUND)
     return row
 
 
 @dataclass
 class LogPrinter:
-    """Reads logs of one attempt, and writes them."""
+    """Prints the logs of one attempt."""
 
-    at_hand: CliContext
+    cli: CliContext
     job: str
     attempt: int
     is_prefixed: bool
     is_raw: bool
 
-    def start(self, tail: ReplicaLog, lines: int | None) -> None:
-        """What there is now: all of it, or the last lines."""
+    def start(self, log: ReplicaLog, lines: int | None) -> None:
+        """Print what has been written so far: all of it, or the last lines."""
         if lines is not None:
-            self._begin_at_the_end(tail, lines)
-        while self.print_next(tail):
+            self._seek_last_lines(log, lines)
+        while self.print_next(log):
             pass
 
-    def follow(self, tails: list[ReplicaLog], *, is_fixed: bool) -> dict[str, Any]:
-        """The job once it is over, its logs written as they come. A new attempt is gone on with."""
+    def follow(self, logs: list[ReplicaLog], *, is_fixed: bool) -> dict[str, Any]:
+        """Print the logs as they grow, also of new attempts. Returns the job once it has ended."""
         while True:
-            row = fetch_job(self.at_hand.client, self.job)
-            over = is_over(row)
+            row = fetch_job(self.cli.client, self.job)
+            has_ended = is_over(row)
             newest = row["attempts"][-1]["number"]
-            for tail in tails:
-                while self.print_next(tail):
+            for log in logs:
+                while self.print_next(log):
                     pass
             if newest != self.attempt and not is_fixed:
-                self._go_on_with(newest, tails)
-            elif over:
+                self._continue_with(newest, logs)
+            elif has_ended:
                 return row
             else:
-                self.at_hand.pause(LOOK_EVERY)
+                self.cli.pause(POLL_SECONDS)
 
-    def print_next(self, tail: ReplicaLog) -> bool:
-        """Write the next portion; whether there may be another one."""
-        data, following = self._read(tail.rank, tail.offset, MOST_BYTES)
+    def print_next(self, log: ReplicaLog) -> bool:
+        """Print the next chunk. Returns whether there may be another one."""
+        data, following = self._read(log.rank, log.offset, MAX_BYTES)
         if not data:
             return False
-        tail.offset = following
-        self._write(tail, data)
-        return len(data) == MOST_BYTES
+        log.offset = following
+        self._write(log, data)
+        return len(data) == MAX_BYTES
 
-    def finish(self, tail: ReplicaLog) -> None:
-        """A last line without an end still shows."""
-        left = tail.rest + tail.decoder.decode(b"", final=True)
-        tail.rest = ""
+    def finish(self, log: ReplicaLog) -> None:
+        """Print a last line that has no newline."""
+        left = log.partial_line + log.decoder.decode(b"", final=True)
+        log.partial_line = ""
         if left:
-            self._line(tail.rank, left, "\n")
+            self._line(log.rank, left, "\n")
 
-    def _go_on_with(self, attempt: int, tails: list[ReplicaLog]) -> None:
+    def _continue_with(self, attempt: int, logs: list[ReplicaLog]) -> None:
         print_message(f"Attempt {attempt}:")
         self.attempt = attempt
-        for tail in tails:
-            self.finish(tail)
-            tail.offset = 0
-            tail.decoder.reset()
+        for log in logs:
+            self.finish(log)
+            log.offset = 0
+            log.decoder.reset()
 
     def _read(self, rank: int, offset: int, limit: int) -> tuple[bytes, int]:
         params = {"rank": rank, "offset": offset, "limit": limit, "attempt": self.attempt}
         path = api_path("jobs", self.job, "logs")
-        answer = self.at_hand.client.call("GET", path, params=params, is_repeatable=True)
+        answer = self.cli.client.call("GET", path, params=params, is_repeatable=True)
         return answer.content, int(answer.headers.get("X-Next-Offset", offset))
 
-    def _begin_at_the_end(self, tail: ReplicaLog, lines: int) -> None:
-        """Set the offset where the last lines begin, looking further back until they are found."""
-        size = self._size(tail.rank)
+    def _seek_last_lines(self, log: ReplicaLog, lines: int) -> None:
+        """Set the offset to where the last lines begin, searching further back until found."""
+        size = self._size(log.rank)
         back = max(1, lines) * LINE_BYTES
         while True:
             start = max(0, size - back)
-            data, _ = self._all(tail.rank, start, size)
-            # A line counts whole: its end is that of the one before it.
+            data, _ = self._read_range(log.rank, start, size)
+            # A line begins after the newline of the one before it.
             ends = [i + 1 for i, byte in enumerate(data[:-1]) if byte == 0x0A]
             if lines and len(ends) < lines and start:
                 back *= 8
                 continue
             begin = 0 if len(ends) < lines else (ends[-lines] if lines else len(data))
-            tail.offset = start + begin
+            log.offset = start + begin
             return
 
     def _size(self, rank: int) -> int:
         params = {"rank": rank, "offset": 0, "limit": 1, "attempt": self.attempt}
         path = api_path("jobs", self.job, "logs")
-        answer = self.at_hand.client.call("GET", path, params=params, is_repeatable=True)
+        answer = self.cli.client.call("GET", path, params=params, is_repeatable=True)
         return int(answer.headers.get("X-Log-Bytes", 0))
 
-    def _all(self, rank: int, start: int, end: int) -> tuple[bytes, int]:
+    def _read_range(self, rank: int, start: int, end: int) -> tuple[bytes, int]:
         found = b""
         while start < end:
-            data, following = self._read(rank, start, min(MOST_BYTES, end - start))
+            data, following = self._read(rank, start, min(MAX_BYTES, end - start))
             if not data:
                 break
             found, start = found + data, following
         return found, start
 
-    def _write(self, tail: ReplicaLog, data: bytes) -> None:
+    def _write(self, log: ReplicaLog, data: bytes) -> None:
         if not self.is_prefixed and (self.is_raw or not is_terminal(sys.stdout)):
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
             return
-        lines = (tail.rest + tail.decoder.decode(data)).split("\n")
-        tail.rest = lines.pop()
+        lines = (log.partial_line + log.decoder.decode(data)).split("\n")
+        log.partial_line = lines.pop()
         for line in lines:
-            self._line(tail.rank, line, "\n")
+            self._line(log.rank, line, "\n")
 
     def _line(self, rank: int, line: str, end: str) -> None:
         shown = line if self.is_raw else strip_controls(line.removesuffix("\r"))

@@ -1,17 +1,17 @@
-"""submit: flags, YAML or a Slurm script in; a job out, followed until it runs or is over."""
+"""submit: flags, YAML or a Slurm script in; a job out, followed until it runs or has ended."""
 
 import sys
 import uuid
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from portal.cli import job_text as words
-from portal.cli import request_builder as request
+from portal.cli.commands import submit_options as opt
 from portal.cli.context import CliContext, cli_context
 from portal.cli.dry_run_text import dry_run_facts, verdict_name
 from portal.cli.exit_codes import CommandFailed, ExitCode, exit_code_for
+from portal.cli.job_text import end_summary, job_exit_code
 from portal.cli.output import (
     OutputFormat,
     OutputOption,
@@ -23,13 +23,13 @@ from portal.cli.output import (
     print_row,
 )
 from portal.cli.progress import has_started, is_over, wait_for_job
+from portal.cli.request_builder import merge_flags, read_request_file
 from portal.cli.sbatch import is_script
 from portal.cli.text import single_line
 
-# What a shell says of a program that Ctrl-C ended.
+# The exit code of a program that was ended by Ctrl-C, as shells report it.
 INTERRUPTED = 130
-DEVICE, WHERE, WHEN, AFTER = "The device", "Where it runs", "When it runs", "After submitting"
-LONGEST_FILE = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 
 
 def add_to(app: typer.Typer) -> None:
@@ -39,183 +39,103 @@ def add_to(app: typer.Typer) -> None:
 
 def submit(
     context: typer.Context,
-    command: Annotated[
-        list[str] | None, typer.Argument(help="-- COMMAND..., or a script with an #SBATCH header")
-    ] = None,
-    file: Annotated[
-        str,
-        typer.Option("--file", "-f", help="YAML or a script with an #SBATCH header; - is stdin"),
-    ] = "",
-    project: Annotated[str, typer.Option("--project", "-p", help="or TESSERA_PROJECT")] = "",
-    name: Annotated[str, typer.Option("--name", "-J", "--job-name")] = "",
-    image: Annotated[str, typer.Option("--image", "-i", help="or TESSERA_IMAGE")] = "",
-    kind: Annotated[str, typer.Option(help="batch, notebook or service")] = "",
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", "-g", help="whole GPUs", rich_help_panel=DEVICE)
-    ] = None,
-    mig: Annotated[
-        str, typer.Option("--mig", "--profile", help="such as 2g.35gb", rich_help_panel=DEVICE)
-    ] = "",
-    mps: Annotated[
-        str, typer.Option(help="percent:memory, such as 25:20GiB", rich_help_panel=DEVICE)
-    ] = "",
-    gpu_memory: Annotated[
-        str, typer.Option(help="whatever has so much, such as 24GiB", rich_help_panel=DEVICE)
-    ] = "",
-    model: Annotated[
-        list[str] | None, typer.Option(help="such as H200; repeatable", rich_help_panel=DEVICE)
-    ] = None,
-    isolation: Annotated[
-        str, typer.Option(help="hardware, or any: MPS too", rich_help_panel=DEVICE)
-    ] = "",
-    nodes: Annotated[
-        int | None, typer.Option("--nodes", "--replicas", "-N", help="replicas, all or none")
-    ] = None,
-    launcher: Annotated[str, typer.Option(help="none or torchrun")] = "",
-    processes: Annotated[
-        int | None, typer.Option("--processes", "--ntasks-per-node", help="of a replica")
-    ] = None,
-    cpu: Annotated[
-        str, typer.Option("--cpu", "--cpus-per-task", "-c", help="cores, such as 8")
-    ] = "",
-    memory: Annotated[str, typer.Option("--memory", "--mem", help="such as 64GiB")] = "",
-    shm: Annotated[str, typer.Option(help="shared memory")] = "",
-    backend: Annotated[str, typer.Option(help="auto, nccl or gloo")] = "",
-    disk: Annotated[str, typer.Option(help="of its node, such as 200GiB")] = "",
-    env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, or NAME as it is here")
-    ] = None,
-    topology: Annotated[
-        str, typer.Option(help="best, same-node, nvlink, any", rich_help_panel=WHERE)
-    ] = "",
-    needs: Annotated[
-        list[str] | None, typer.Option(help="a node's label; repeatable", rich_help_panel=WHERE)
-    ] = None,
-    tolerates: Annotated[
-        list[str] | None, typer.Option(help="a node's taint; repeatable", rich_help_panel=WHERE)
-    ] = None,
-    time: Annotated[
-        str, typer.Option("--time", "-t", help="limit: 4h, or 4:00:00", rich_help_panel=WHEN)
-    ] = "",
-    priority: Annotated[str, typer.Option(help="low, normal, high", rich_help_panel=WHEN)] = "",
-    preemptible: Annotated[
-        bool | None, typer.Option(help="may be stopped for others", rich_help_panel=WHEN)
-    ] = None,
-    grace: Annotated[str, typer.Option(help="to stop in, such as 30s", rich_help_panel=WHEN)] = "",
-    retries: Annotated[
-        int | None, typer.Option(help="after a fault of a node", rich_help_panel=WHEN)
-    ] = None,
-    user_retries: Annotated[
-        int | None, typer.Option(help="after a failure of its own", rich_help_panel=WHEN)
-    ] = None,
-    begin: Annotated[str, typer.Option(help="not before, such as +2h", rich_help_panel=WHEN)] = "",
-    after: Annotated[
-        list[str] | None, typer.Option(help="J-12 must succeed first", rich_help_panel=WHEN)
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="only what the planner says", rich_help_panel=AFTER)
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="do not ask", rich_help_panel=AFTER)
-    ] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="do not follow", rich_help_panel=AFTER)
-    ] = False,
-    wait: Annotated[
-        bool,
-        typer.Option("--wait", "-W", help="end with the job's own code", rich_help_panel=AFTER),
-    ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(help="seconds to wait at most; then code 6", rich_help_panel=AFTER),
-    ] = None,
-    key: Annotated[
-        str,
-        typer.Option(help="Idempotency-Key: the same again is one job", rich_help_panel=AFTER),
-    ] = "",
+    command: opt.Command = None,
+    file: opt.File = "",
+    project: opt.Project = "",
+    name: opt.Name = "",
+    image: opt.Image = "",
+    kind: opt.Kind = "",
+    gpus: opt.Gpus = None,
+    mig: opt.Mig = "",
+    mps: opt.Mps = "",
+    gpu_memory: opt.GpuMemory = "",
+    model: opt.Model = None,
+    isolation: opt.Isolation = "",
+    nodes: opt.Nodes = None,
+    launcher: opt.Launcher = "",
+    processes: opt.Processes = None,
+    cpu: opt.Cpu = "",
+    memory: opt.Memory = "",
+    shm: opt.Shm = "",
+    backend: opt.Backend = "",
+    disk: opt.Disk = "",
+    env: opt.Env = None,
+    topology: opt.Topology = "",
+    needs: opt.Needs = None,
+    tolerates: opt.Tolerates = None,
+    time: opt.Time = "",
+    priority: opt.Priority = "",
+    preemptible: opt.Preemptible = None,
+    grace: opt.Grace = "",
+    retries: opt.Retries = None,
+    user_retries: opt.UserRetries = None,
+    begin: opt.Begin = "",
+    after: opt.After = None,
+    dry_run: opt.DryRun = False,
+    yes: opt.Yes = False,
+    detach: opt.Detach = False,
+    wait: opt.Wait = False,
+    timeout: opt.Timeout = None,
+    key: opt.Key = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Ask for a job (sbatch). A full cluster never refuses: it queues.
+    """Submit a job (sbatch). On a full cluster it is queued, never refused.
 
     tessera submit --gpus 2 --time 4h --image pytorch:2.7 -- python train.py
     """
-    at_hand = cli_context(context)
-    base, arguments = _base(file, command or [])
-    flags = {
-        "project": project,
-        "name": name,
-        "image": image,
-        "kind": kind,
-        "command": None if file or base else arguments,
-        "launcher": launcher,
-        "replicas": nodes,
-        "processes": processes,
-        "device": request.device_from_flags(
-            gpus=gpus,
-            mig=mig,
-            mps=mps,
-            gpu_memory=gpu_memory,
-            models=model,
-            isolation=isolation,
-        ),
-        "cpu": cpu,
-        "memory": request.binary_memory(memory),
-        "shm": request.binary_memory(shm),
-        "disk": request.binary_memory(disk),
-        "time_limit": request.parse_time_limit(time),
-        "priority": priority,
-        "topology": topology,
-        "backend": backend,
-        "grace": grace,
-        "retries": request.retries_from_flags(retries, user_retries),
-        "env": request.environment_from_flags(env or [], at_hand.env),
-        "preemptible": preemptible,
-        "begin_at": begin,
-        "after": after,
-        "needs": needs,
-        "tolerates": tolerates,
-    }
-    flags = {name: None if value == "" else value for name, value in flags.items()}
-    body = request.merge_flags(base, flags)
-    if "project" not in body:
-        body["project"] = _project(at_hand)
-    if "image" not in body and (usual := at_hand.env.get("TESSERA_IMAGE")):
-        body["image"] = usual
+    cli = cli_context(context)
+    # The request options are read by name: request_fields has the table.
+    body = _request(cli, file, command or [], opt.request_fields(context.params, cli.env))
     if dry_run:
-        _dry_run(at_hand, body, output)
+        _show_dry_run(cli, body, output)
         return
-    if not yes and at_hand.is_interactive() and not _is_wanted(at_hand, body):
+    if not yes and cli.is_interactive() and not _is_confirmed(cli, body):
         print_message("Nothing was submitted.")
         raise typer.Exit(ExitCode.FAILURE)
-    job = at_hand.client.post("jobs", body, key=key or str(uuid.uuid4()))
+    job = cli.client.post("jobs", body, key=key or str(uuid.uuid4()))
     print_message(f"Submitted {single_line(job['id'])} to {single_line(job['project'])}")
     if wait:
-        job = _waited(at_hand, job, timeout)
+        job = _wait_for_end(cli, job, timeout)
         print_row(job, output)
-        raise typer.Exit(words.job_exit_code(job))
+        raise typer.Exit(job_exit_code(job))
     print_row(job, output)
     if not detach and is_terminal(sys.stderr) and output in (OutputFormat.TABLE, OutputFormat.WIDE):
-        _followed(at_hand, job, timeout)
+        _follow_until_start(cli, job, timeout)
 
 
-def _base(file: str, command: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """What a file asks for, and the words that are left for the command."""
+def _request(
+    cli: CliContext, file: str, command: list[str], flags: dict[str, Any]
+) -> dict[str, Any]:
+    """The request of the file or script, with the flags and the defaults of the environment."""
+    base, arguments = _read_base(file, command)
+    if not file and not base:
+        flags = flags | {"command": arguments}
+    body = merge_flags(base, flags)
+    if "project" not in body:
+        body["project"] = _default_project(cli)
+    if "image" not in body and (image := cli.env.get("TESSERA_IMAGE")):
+        body["image"] = image
+    return body
+
+
+def _read_base(file: str, command: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The request of a file or script, and the remaining words of the command."""
     if not file and not (command and _has_header(command[0])):
         return {}, command
     path = file or command[0]
     arguments = command if file else command[1:]
-    found = request.read_request_file(
+    imported = read_request_file(
         _text(path), "stdin" if path == "-" else Path(path).name, arguments
     )
-    for line in found.ignored:
+    for line in imported.ignored:
         print_message(f"Ignored: {single_line(line)}")
-    return found.fields, arguments
+    return imported.fields, arguments
 
 
 def _has_header(word: str) -> bool:
     path = Path(word)
     try:
-        if not path.is_file() or path.stat().st_size > LONGEST_FILE:
+        if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
             return False
         text = path.read_text()
     except (OSError, ValueError):
@@ -223,76 +143,76 @@ def _has_header(word: str) -> bool:
     return "#SBATCH" in text and is_script(text)
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text()
-    except (OSError, ValueError) as wrong:
-        sentence = f"{path} cannot be read: {getattr(wrong, 'strerror', None) or wrong}"
+    except (OSError, ValueError) as error:
+        sentence = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
         raise CommandFailed(
             "file_unreadable", sentence, "tessera submit --help", ExitCode.USAGE
-        ) from wrong
+        ) from error
 
 
-def _project(at_hand: CliContext) -> str:
-    """The kept one, or the only one there is."""
-    if at_hand.access.project:
-        return at_hand.access.project
-    names = [str(row["slug"]) for row in at_hand.client.rows("projects") if not row["archived"]]
+def _default_project(cli: CliContext) -> str:
+    """The saved project, or the caller's only one. Raises CommandFailed(usage)."""
+    if cli.access.project:
+        return cli.access.project
+    names = [str(row["slug"]) for row in cli.client.rows("projects") if not row["archived"]]
     if len(names) != 1:
-        told = f"one of yours: {', '.join(names)}" if names else "you are in none yet: ask an admin"
-        raise CommandFailed("usage", f"Say --project, {told}", "tessera whoami", ExitCode.USAGE)
+        hint = f"one of {', '.join(names)}" if names else "but you are in none yet: ask an admin"
+        raise CommandFailed("usage", f"Set --project, {hint}", "tessera whoami", ExitCode.USAGE)
     return names[0]
 
 
-def _dry_run(at_hand: CliContext, body: dict[str, Any], output: OutputFormat) -> None:
-    answer = at_hand.client.post("jobs", body, is_repeatable=True, dry_run="true")
+def _show_dry_run(cli: CliContext, body: dict[str, Any], output: OutputFormat) -> None:
+    answer = cli.client.post("jobs", body, is_repeatable=True, dry_run="true")
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         print_data(answer, output)
     elif output is OutputFormat.NAME:
         typer.echo(single_line(verdict_name(answer)))
     else:
-        console(sys.stdout).print(facts_table(dry_run_facts(answer, at_hand.now())))
+        console(sys.stdout).print(facts_table(dry_run_facts(answer, cli.now())))
     if not answer["possible"]:
         raise typer.Exit(exit_code_for(400, str((answer.get("reason") or {}).get("code", ""))))
 
 
-def _is_wanted(at_hand: CliContext, body: dict[str, Any]) -> bool:
-    """Show what the planner says, and ask. What can never run is refused by submit itself."""
-    answer = at_hand.client.post("jobs", body, is_repeatable=True, dry_run="true")
+def _is_confirmed(cli: CliContext, body: dict[str, Any]) -> bool:
+    """Show the dry run and ask. An impossible request is left to the submit to refuse."""
+    answer = cli.client.post("jobs", body, is_repeatable=True, dry_run="true")
     if not answer["possible"]:
         return True
-    console(sys.stderr).print(facts_table(dry_run_facts(answer, at_hand.now())))
+    console(sys.stderr).print(facts_table(dry_run_facts(answer, cli.now())))
     return bool(typer.confirm("Submit?", default=True, err=True))
 
 
-def _waited(at_hand: CliContext, job: dict[str, Any], timeout: float | None) -> dict[str, Any]:
+def _wait_for_end(cli: CliContext, job: dict[str, Any], timeout: float | None) -> dict[str, Any]:
     try:
-        job = wait_for_job(at_hand, job, until=is_over, seconds=timeout)
+        job = wait_for_job(cli, job, until=is_over, seconds=timeout)
     except KeyboardInterrupt:
-        _tell_detached(job)
+        _print_detached(job)
         raise typer.Exit(INTERRUPTED) from None
-    print_message(words.end_summary(job))
+    print_message(end_summary(job))
     return job
 
 
-def _followed(at_hand: CliContext, job: dict[str, Any], timeout: float | None) -> None:
-    """Until it runs. Ctrl-C only stops looking."""
+def _follow_until_start(cli: CliContext, job: dict[str, Any], timeout: float | None) -> None:
+    """Follow the job until it runs. Ctrl-C only stops following."""
     try:
-        job = wait_for_job(at_hand, job, until=has_started, seconds=timeout)
+        job = wait_for_job(cli, job, until=has_started, seconds=timeout)
     except KeyboardInterrupt:
-        _tell_detached(job)
+        _print_detached(job)
         return
     if is_over(job):
-        print_message(words.end_summary(job))
+        print_message(end_summary(job))
         if job["status"] != "succeeded":
-            raise typer.Exit(words.job_exit_code(job))
+            raise typer.Exit(job_exit_code(job))
         return
     print_message(
-        f"{single_line(job['id'])} runs. Its log: tessera logs -f {single_line(job['id'])}"
+        f"{single_line(job['id'])} is running. To read its log: tessera logs -f {single_line(job['id'])}"
     )
 
 
-def _tell_detached(job: dict[str, Any]) -> None:
+def _print_detached(job: dict[str, Any]) -> None:
     label = single_line(job["id"])
     back = f"tessera why {label}, tessera logs -f {label}"
-    print_message(f"\n{label} goes on without you. Come back with: {back}")
+    print_message(f"\n{label} continues. To follow it again: {back}")

@@ -1,4 +1,4 @@
-"""usage, quota."""
+"""Commands about consumption: usage, quota."""
 
 from collections.abc import Mapping
 from operator import itemgetter
@@ -43,30 +43,34 @@ def quota(
     project: Annotated[str, typer.Option("--project", "-p")] = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Your quotas in GPUs: used, limit, free (sshare)."""
+    """List your quotas in GPUs: used, limit and free (sshare)."""
     rows = cli_context(context).client.rows("quotas")
     rows = [row for row in rows if project in ("", row["project"])]
-    print_rows(rows, QUOTA_COLUMNS, output, name="project", empty="No quota is set for you.")
+    print_rows(rows, QUOTA_COLUMNS, output, name="project", empty="You have no quotas.")
 
 
 def usage(
     context: typer.Context,
-    project: Annotated[str, typer.Option("--project", "-p", help="of all of it")] = "",
-    everything: Annotated[bool, typer.Option("--all", "-a", help="for platform admins")] = False,
-    by: Annotated[str, typer.Option(help="with commas: project, user, model, kind")] = "",
-    since: Annotated[str, typer.Option("--from", "--since", help="by default, this month")] = "",
-    until: Annotated[str, typer.Option("--to", "--until", help="not included")] = "",
+    project: Annotated[str, typer.Option("--project", "-p", help="of the whole project")] = "",
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="of everyone (platform admins)")
+    ] = False,
+    by: Annotated[str, typer.Option(help="comma-separated: project, user, model, kind")] = "",
+    since: Annotated[
+        str, typer.Option("--from", "--since", help="default: start of this month")
+    ] = "",
+    until: Annotated[str, typer.Option("--to", "--until", help="exclusive; default: now")] = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """GPU-hours from allocations, yours by default, and budgets (sreport)."""
+    """Report GPU-hours, yours by default, and budgets (sreport)."""
     of = f"project:{project}" if project else ("all" if everything else "")
-    asked = {"of": of, "by": by, "from": since, "to": until}
+    query = {"of": of, "by": by, "from": since, "to": until}
     try:
-        answer = cli_context(context).client.get("usage", **asked)
+        answer = cli_context(context).client.get("usage", **query)
     except CommandFailed as failed:
         if failed.exit_code is not ExitCode.NOT_FOUND or of:
             raise
-        sentence = "This portal has no usage over REST; its Usage page has it"
+        sentence = "This portal's API has no usage report; see its Usage page"
         raise CommandFailed("not_offered", sentence, "tessera quota") from failed
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         print_data(answer, output)
@@ -74,7 +78,7 @@ def usage(
     shown = [Column(part.upper(), itemgetter(part)) for part in answer["by"]]
     shown.append(Column("GPU-HOURS", itemgetter("gpu_hours")))
     first = answer["by"][0] if answer["by"] else "gpu_hours"
-    print_rows(answer["results"], shown, output, name=first, empty="Nothing was used in that time.")
+    print_rows(answer["results"], shown, output, name=first, empty="No usage in that time.")
     if output is not OutputFormat.NAME:
         print_message(
             f"{answer['gpu_hours']} GPU-hours from {answer['from']} to {answer['counted_until']}"
@@ -84,14 +88,14 @@ def usage(
 
 
 def _budget(budget: Mapping[str, Any]) -> str:
-    """One line: used, held and limit in GPU-hours, and where it is heading."""
+    """One line: used, reserved and limit in GPU-hours, and the forecast."""
     used, held, limit, end = (
         gpu_count_text((budget.get(f"{name}_unit_seconds") or 0) // 3_600)
         for name in ("used", "held", "limit", "forecast")
     )
     whose = budget["project"] + (f" {budget['user']}" if budget["user"] else "")
-    heading = f", about {end} at its end" if budget["forecast_unit_seconds"] is not None else ""
+    heading = f", forecast {end} at its end" if budget["forecast_unit_seconds"] is not None else ""
     out = f", runs out {budget['runs_out_at']}" if budget["runs_out_at"] else ""
     return single_line(
-        f"Budget of {whose}: {used} used, {held} held, of {limit} GPU-hours{heading}{out}"
+        f"Budget of {whose}: {used} used, {held} reserved, of {limit} GPU-hours{heading}{out}"
     )

@@ -1,4 +1,4 @@
-"""What of a job's log an address asks for, and the addresses of the views beside it. Pure."""
+"""The part of a job's log that an address names, and the addresses of neighbouring parts. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,41 +7,45 @@ from urllib.parse import urlencode
 
 from portal.web.logs.text import UNSAFE
 
-MOST_WORDS = 200
-# A line that was found is shown with so many before it.
-BEFORE = 100
+MAX_SEARCH_LENGTH = 200
+# Lines shown before a search hit.
+CONTEXT_LINES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """`rank` and `attempt` None: all replicas of the last attempt. `line`: a page from there;
-    `words`: what to look for, `on`: where to look on. `wrap`, `times`: how it is shown. `beside`:
-    the path of the other page that shows logs: at full width, or beside the job."""
+    """Without a `line` or a `search`: the end of the log."""
 
     path: str
-    beside: str = ""
+    other_path: str = ""
+    """The other page that shows logs: at full width, or beside the job."""
     rank: int | None = None
+    """None: all replicas."""
     attempt: int | None = None
+    """None: the last one."""
     line: int | None = None
-    words: str = ""
-    on: str = ""
+    """The first line of the page."""
+    search: str = ""
+    search_from: str = ""
+    """Where the search continues, as `rank-offset`."""
     wrap: bool = True
     times: bool = True
+    """Whether each line shows its time."""
 
     @property
     def is_end(self) -> bool:
-        """The last lines, which go on live."""
-        return self.line is None and not self.words
+        """The last lines, which continue live."""
+        return self.line is None and not self.search
 
-    def but(self, **changes: Any) -> str:
-        """The address of the same view with changes."""
+    def address_with(self, **changes: Any) -> str:
+        """The same view with these fields changed."""
         view = replace(self, **changes)
         fields = {
             "attempt": view.attempt,
             "rank": view.rank,
             "line": view.line,
-            "q": view.words,
-            "on": view.on,
+            "q": view.search,
+            "on": view.search_from,
             "wrap": None if view.wrap else "0",
             "times": None if view.times else "0",
         }
@@ -51,51 +55,56 @@ class LogView:
         return f"{view.path}?{query}" if query else view.path
 
     @property
-    def beside_address(self) -> str:
+    def other_address(self) -> str:
         """The same lines on the other page."""
-        return self.but(path=self.beside)
+        return self.address_with(path=self.other_path)
 
     @property
     def end_address(self) -> str:
-        return self.but(line=None, words="", on="")
+        return self.address_with(line=None, search="", search_from="")
 
     @property
     def wrap_address(self) -> str:
-        return self.but(wrap=not self.wrap)
+        return self.address_with(wrap=not self.wrap)
 
     @property
     def times_address(self) -> str:
-        return self.but(times=not self.times)
+        return self.address_with(times=not self.times)
 
     @property
     def all_address(self) -> str:
-        return self.but(rank=None, line=None, on="")
+        return self.address_with(rank=None, line=None, search_from="")
 
-    def of_rank(self, rank: int) -> str:
-        return self.but(rank=rank, line=None, on="")
+    def rank_address(self, rank: int) -> str:
+        return self.address_with(rank=rank, line=None, search_from="")
 
-    def of_attempt(self, number: int) -> str:
-        return self.but(attempt=number, line=None, on="")
+    def attempt_address(self, number: int) -> str:
+        return self.address_with(attempt=number, line=None, search_from="")
 
-    def at_line(self, rank: int, line: int) -> str:
-        """Where the line stands, with some before it."""
-        return self.but(rank=rank, line=max(1, line - BEFORE), words="", on="") + f"#r{rank}-{line}"
+    def line_address(self, rank: int, line: int) -> str:
+        """The page that shows this line in its context."""
+        return (
+            self.address_with(
+                rank=rank, line=max(1, line - CONTEXT_LINES), search="", search_from=""
+            )
+            + f"#r{rank}-{line}"
+        )
 
 
-def log_view(path: str, fields: Mapping[str, str], beside: str = "") -> LogView:
-    """Of an address's query. What makes no sense is left out."""
+def log_view(path: str, fields: Mapping[str, str], other_path: str = "") -> LogView:
+    """The view that a query string names; invalid fields are ignored."""
     return LogView(
         path=path,
-        beside=beside,
-        rank=number(fields.get("rank", ""), 4),
-        attempt=number(fields.get("attempt", ""), 9),
-        line=number(fields.get("line", ""), 12),
-        words=UNSAFE.sub("", fields.get("q", ""))[:MOST_WORDS],
-        on=fields.get("on", "")[:32],
+        other_path=other_path,
+        rank=parse_number(fields.get("rank", ""), 4),
+        attempt=parse_number(fields.get("attempt", ""), 9),
+        line=parse_number(fields.get("line", ""), 12),
+        search=UNSAFE.sub("", fields.get("q", ""))[:MAX_SEARCH_LENGTH],
+        search_from=fields.get("on", "")[:32],
         wrap=fields.get("wrap") != "0",
         times=fields.get("times") != "0",
     )
 
 
-def number(text: str, digits: int) -> int | None:
+def parse_number(text: str, digits: int) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None

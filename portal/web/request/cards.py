@@ -1,4 +1,4 @@
-"""What can be asked for, as cards by memory: slices, whole GPUs of a model, and MPS shares."""
+"""The cards of the request form: slices, whole GPUs of a model, MPS shares, and GPU memory."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,27 +21,33 @@ from scheduler.core.model.states import GpuHealth, NodeStatus
 CELLS_WIDTH = 158
 WHOLE_CELLS = 8
 LAST_SORT_KEY = 10**9
-# GPUs from which on the planner takes a tenth of a second over all cards.
+# From this size on, the planner needs a tenth of a second to answer all cards.
 LARGE_CLUSTER_GPUS = 2_000
 
 
 @dataclass(slots=True)
 class Card:
-    """An amount of GPU to choose. `served`: what serves it; `profile`: in nvidia-smi's words, of a
-    slice only. `cells`: which of the board's memory slices it is. `carvable` of a whole GPU or a
-    share is how many are free; `total`: how many there could be if nothing else were. `models`: of
-    GPU. Not `is_counted`: how many there are depends on what else is asked."""
+    """An amount of GPU to choose."""
 
     value: str
+    """Of the form's field `amount`."""
     size: str
+    """Its GPU memory, in words."""
     description: str = ""
+    """What provides it, such as "1/7 of H200"."""
     profile: str = ""
+    """The MIG profile of a slice."""
     cells: tuple[bool, ...] = ()
+    """The memory slices of the board, and which of them the card stands for."""
     sort_key: int = LAST_SORT_KEY
     ready: int = 0
+    """Idle slices that exist."""
     carvable: int = 0
+    """Slices that could be carved; for whole GPUs and shares, how many are free."""
     total: int = 0
+    """How many the cluster has room for when it is empty."""
     is_counted: bool = True
+    """False: the number depends on the other fields of the form."""
     models: list[str] = field(default_factory=list)
 
     @property
@@ -50,13 +56,13 @@ class Card:
 
     @property
     def cell_shapes(self) -> list[tuple[float, float, bool]]:
-        """x and width of each cell, and whether it is part of it."""
+        """x and width of each cell, and whether it belongs to the card."""
         pitch = CELLS_WIDTH / max(1, len(self.cells))
         return [(round(i * pitch, 1), round(pitch - 2, 1), on) for i, on in enumerate(self.cells)]
 
     @property
     def availability(self) -> str:
-        """How many could be had now."""
+        """How many are free now."""
         counts = {name: f"{getattr(self, name):,}" for name in ("free", "total")}
         if not self.total:
             return _("none in service now")
@@ -75,7 +81,7 @@ class Card:
 
     @property
     def slice_breakdown(self) -> str:
-        """How many of the free slices stand ready, and how many are carved when they are needed."""
+        """How many of the free slices exist, and how many would be carved."""
         counts = {"ready": f"{self.ready:,}", "carvable": f"{self.carvable:,}"}
         if not (self.profile and self.free):
             return ""
@@ -87,13 +93,14 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class CardDeck:
-    """`gpus` are in service; `uncounted` are faulted, or on nodes that take no work: no card counts
-    them."""
+class RequestCards:
+    """All cards, in the order of the page."""
 
     cards: tuple[Card, ...]
     gpus: int = 0
+    """In service."""
     unavailable_gpus: int = 0
+    """Faulted, or on nodes that take no work; not counted by any card."""
 
     @property
     def is_large(self) -> bool:
@@ -101,7 +108,7 @@ class CardDeck:
 
     @property
     def default_amount(self) -> str:
-        """For a fresh form: the smallest slice, or what is smallest where there are none."""
+        """The smallest slice, or the first card if there is no slice."""
         slices = (card.value for card in self.cards if card.profile)
         return next(slices, self.cards[0].value if self.cards else WHOLE_GPUS)
 
@@ -113,8 +120,8 @@ class CardDeck:
         return any(card.value == value for card in self.cards)
 
     def normalized(self, values: Mapping[str, str]) -> dict[str, str]:
-        """The form with the card that says the same: whole GPUs of one model have one of their
-        own."""
+        """The same request with the most specific card: whole GPUs of one model have a card of
+        their own."""
         models = split_words(values["models"])
         if values["amount"] == WHOLE_GPUS and len(models) == 1:
             for card in self.cards:
@@ -122,65 +129,68 @@ class CardDeck:
                     return {**values, "amount": card.value, "models": ""}
         return dict(values)
 
-    def with_amount(self, amount: str) -> "CardDeck":
-        """With a card for what was asked for, also where no node here has it."""
+    def with_amount(self, amount: str) -> "RequestCards":
+        """With a card for `amount`, even if no node has it."""
         if not amount or self.has(amount):
             return self
         size = amount_model(amount) or amount
-        asked = Card(amount, size, _("no node here has it"), is_counted=False)
-        return replace(self, cards=(*self.cards, asked))
+        card = Card(amount, size, _("no node here has it"), is_counted=False)
+        return replace(self, cards=(*self.cards, card))
 
 
-def cards_now(user: User) -> CardDeck:
-    """Small to large, then shares, then by memory. Nothing here is counted as free on nodes that
-    take no work."""
+def cards_now(user: User) -> RequestCards:
+    """Slices and whole GPUs from small to large, then the MPS share, then "By memory". GPUs on nodes
+    that take no work are not free."""
     stock = board_availability()
-    cards = _carved_and_whole(stock)
-    if shares := sum(of.shareable for of in stock):
+    cards = _device_cards(stock)
+    if shares := sum(each.shareable for each in stock):
         share = Card(MPS_SHARE, _("MPS share"), _("part of a GPU, not isolated"), total=shares)
-        share.carvable = sum(of.unallocated_shareable for of in stock) + _joinable(user)
+        share.carvable = sum(each.unallocated_shareable for each in stock) + _gpus_with_room_for_shares(user)
         share.cells = (True, False, False, False)
         cards.append(share)
     if cards:
         cards.append(Card(BY_MEMORY, _("By memory"), _("the cheapest kind that has enough")))
         cards[-1].is_counted = False
-    in_service, out = sum(of.gpus for of in stock), sum(of.out_of_service for of in stock)
-    return CardDeck(tuple(cards), in_service, out)
+    return RequestCards(
+        tuple(cards),
+        gpus=sum(each.gpus for each in stock),
+        unavailable_gpus=sum(each.out_of_service for each in stock),
+    )
 
 
 def all_amounts() -> list[str]:
-    """The values of all cards there could be, without looking at what is free."""
-    there = [BoardAvailability(board) for board in cluster_boards()]
-    return [*(card.value for card in _carved_and_whole(there)), MPS_SHARE, BY_MEMORY]
+    """The value of every possible card, without counting what is free."""
+    boards = [BoardAvailability(board) for board in cluster_boards()]
+    return [*(card.value for card in _device_cards(boards)), MPS_SHARE, BY_MEMORY]
 
 
-def _carved_and_whole(stock: list[BoardAvailability]) -> list[Card]:
-    return sorted([*_slices(stock), *_wholes(stock)], key=lambda card: card.sort_key)
+def _device_cards(stock: list[BoardAvailability]) -> list[Card]:
+    return sorted([*_slice_cards(stock), *_gpu_cards(stock)], key=lambda card: card.sort_key)
 
 
-def _slices(stock: Iterable[BoardAvailability]) -> list[Card]:
-    """One for each profile, over all boards that have it. A slice that is all of its GPU is told as
-    a whole GPU."""
+def _slice_cards(stock: Iterable[BoardAvailability]) -> list[Card]:
+    """One card for each profile, over all boards that have it. A slice as large as its GPU is left
+    to the card of the whole GPU."""
     cards: dict[str, Card] = {}
     parts: dict[str, str] = {}
-    for of in stock:
-        for profile in of.board.profiles:
-            if profile.has_media_extensions or profile.memory_slices == of.board.memory_slices:
+    for each in stock:
+        for profile in each.board.profiles:
+            if profile.has_media_extensions or profile.memory_slices == each.board.memory_slices:
                 continue
-            card = cards.setdefault(profile.name, _slice(of.board, profile))
-            parts[profile.name] = f"{profile.compute_slices}/{of.board.compute_slices}"
-            card.ready += of.idle_slices[profile.name]
-            card.carvable += of.carvable[profile.name]
-            card.total += of.max_slices[profile.name]
-            if of.board.model not in card.models:
-                card.models.append(of.board.model)
+            card = cards.setdefault(profile.name, _slice_card(each.board, profile))
+            parts[profile.name] = f"{profile.compute_slices}/{each.board.compute_slices}"
+            card.ready += each.idle_slices[profile.name]
+            card.carvable += each.carvable[profile.name]
+            card.total += each.max_slices[profile.name]
+            if each.board.model not in card.models:
+                card.models.append(each.board.model)
     for name, card in cards.items():
-        said = {"part": parts[name], "model": _any_of(card.models)}
-        card.description = _("%(part)s of %(model)s") % said
+        names = {"part": parts[name], "model": _model_names(card.models)}
+        card.description = _("%(part)s of %(model)s") % names
     return list(cards.values())
 
 
-def _slice(board: Board, profile: Profile) -> Card:
+def _slice_card(board: Board, profile: Profile) -> Card:
     return Card(
         value=profile.name,
         size=gigabytes(profile.name),
@@ -190,23 +200,23 @@ def _slice(board: Board, profile: Profile) -> Card:
     )
 
 
-def _wholes(stock: list[BoardAvailability]) -> list[Card]:
-    """One for each board; where there are several, one more for whichever comes first."""
-    models = [of.board.model for of in stock]
+def _gpu_cards(stock: list[BoardAvailability]) -> list[Card]:
+    """One card for each board; with several boards, one more for any of them."""
+    models = [each.board.model for each in stock]
     cards = []
-    for of in stock:
-        # What a request may name: the model, or the board where models have several.
-        name = of.board.model if models.count(of.board.model) == 1 else of.board.key
-        card = Card(f"{WHOLE_GPUS}:{name}", _size(of.board), _("whole %(model)s") % {"model": name})
-        card.sort_key = of.board.memory_mib * 10 + 9
-        card.models = [name, of.board.key]
-        card.carvable, card.total = of.unallocated, of.gpus
+    for each in stock:
+        # As a request names it: by the model, or by the board if the model has several.
+        name = each.board.model if models.count(each.board.model) == 1 else each.board.key
+        card = Card(f"{WHOLE_GPUS}:{name}", _size(each.board), _("whole %(model)s") % {"model": name})
+        card.sort_key = each.board.memory_mib * 10 + 9
+        card.models = [name, each.board.key]
+        card.carvable, card.total = each.unallocated, each.gpus
         card.cells = (True,) * WHOLE_CELLS
         cards.append(card)
     if len(cards) == 1:
         cards[0].value = WHOLE_GPUS
     elif cards:
-        sizes = sorted(of.board.memory_mib // 1024 for of in stock)
+        sizes = sorted(each.board.memory_mib // 1024 for each in stock)
         several = Card(WHOLE_GPUS, f"{sizes[0]}–{sizes[-1]}{NBSP}GiB", _("any whole GPU"))
         several.sort_key, several.cells = LAST_SORT_KEY - 1, (True,) * WHOLE_CELLS
         several.carvable, several.total = (
@@ -218,25 +228,25 @@ def _wholes(stock: list[BoardAvailability]) -> list[Card]:
 
 
 def _size(board: Board) -> str:
-    """In the vendor's own round words where a profile has them."""
+    """The vendor's rounded size if a profile names it, else GiB."""
     full = (p for p in board.profiles if p.memory_slices == board.memory_slices)
-    found = next((p for p in full if not p.has_media_extensions), None)
-    return gigabytes(found.name) if found else f"{board.memory_mib // 1024}{NBSP}GiB"
+    profile = next((p for p in full if not p.has_media_extensions), None)
+    return gigabytes(profile.name) if profile else f"{board.memory_mib // 1024}{NBSP}GiB"
 
 
-def _any_of(models: list[str]) -> str:
+def _model_names(models: list[str]) -> str:
     """ "H100 or A100"."""
     if len(models) == 1:
         return models[0]
-    said = {"first": ", ".join(models[:-1]), "last": models[-1]}
-    return _("%(first)s or %(last)s") % said
+    names = {"first": ", ".join(models[:-1]), "last": models[-1]}
+    return _("%(first)s or %(last)s") % names
 
 
-def _joinable(user: User) -> int:
-    """GPUs with room beside the shares of a project of the user."""
+def _gpus_with_room_for_shares(user: User) -> int:
+    """GPUs that have room beside shares of one of the user's projects."""
     mine = projects_to_work_in(user).values("pk")
     rows = Gpu.objects.filter(shared_by__in=mine, health=GpuHealth.OK, busy="")
     rows = rows.filter(shared_threads__lt=100, shared_memory_mib__lt=F("memory_mib"))
-    on = rows.filter(node__status=NodeStatus.ONLINE, node__schedulable=True)
-    facts = on.values_list("node__facts__blocks", "node__facts__share_clients")
+    online = rows.filter(node__status=NodeStatus.ONLINE, node__schedulable=True)
+    facts = online.values_list("node__facts__blocks", "node__facts__share_clients")
     return sum(bool(clients) and not blocks for blocks, clients in facts)

@@ -1,36 +1,26 @@
-"""How many of each card are free, while somebody fills in the request form: fragments over
-server-sent events, rung by the nodes' reports. When it could start is told with the answer."""
+"""The number of free devices on each card, live while the form is being filled in.
 
-from django.http import HttpRequest, HttpResponse
+Node reports ring the bell. When each card could start comes with the preview.
+"""
+
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from portal.accounts.models import User
 from portal.web.request.cards import cards_now
-from portal.web.streaming.event_stream import reader_of, seen_by, streamed
-from portal.web.streaming.page_parts import Pace, Parts, part_events
+from portal.web.streaming.page_parts import PageParts, StreamPace, parts_stream
 
-PACE = Pace(busy=5, quiet=15)
+PACE = StreamPace(min_seconds=5, max_seconds=15)
 BELL = "cluster"
 
 
 async def request_stream(request: HttpRequest) -> HttpResponseBase:
-    user = await reader_of(request)
-    if user is None:
-        return HttpResponse(status=401)
-    events = part_events(
-        user,
-        live_cards,
-        same="request",
-        language=getattr(request, "LANGUAGE_CODE", "en"),
-        pace=PACE,
-        bells=(BELL,),
-        seen=seen_by(request),
+    return await parts_stream(
+        request, live_cards, share_key="request", pace=PACE, bells=(BELL,)
     )
-    return streamed(events)
 
 
-def live_cards(user: User) -> Parts:
-    """The parts that are counted anew."""
-    html = render_to_string("web/request/live.html", {"stock": cards_now(user)})
-    return Parts(html, (BELL,))
+def live_cards(user: User) -> PageParts:
+    context = {"request_cards": cards_now(user)}
+    return PageParts(render_to_string("web/request/cards_live.html", context), (BELL,))

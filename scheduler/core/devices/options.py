@@ -1,4 +1,4 @@
-"""From a device request to what could serve it: kinds of slice on boards, the cheapest first."""
+"""The device options of a request: kinds of slice on boards that serve it, the cheapest first."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from scheduler.core.model.snapshot import DeviceRequest, GpuView, Isolation
 
 @dataclass(frozen=True, slots=True)
 class DeviceOption:
-    """One way to serve a replica: `count` devices of one kind on one board.
-
-    `units` and `memory_mib` are of one device; `size` is in memory slices; `threads` is percent of
-    the SMs, for an MPS share.
-    """
+    """One way to serve a replica: `count` devices of one kind on one board."""
 
     board: str
     kind: SliceKind
     profile: str
     count: int
     size: int
+    """Memory slices of one device."""
     units: int
+    """Of one device."""
     memory_mib: int
+    """Of one device."""
     threads: int = 0
+    """Percent of the SMs, for an MPS share."""
 
     @property
     def replica_units(self) -> int:
@@ -33,7 +33,7 @@ class DeviceOption:
 
 
 def gpu_board(gpu: GpuView) -> Board:
-    """The board of the table, or what its driver tells of one that is not in it."""
+    """The board from the table, or one built from the driver's report if it is not in the table."""
     return known_boards().get(gpu.board) or _unknown(gpu.product_name, gpu.memory_mib, gpu.profiles)
 
 
@@ -43,12 +43,12 @@ def _unknown(product_name: str, memory_mib: int, profiles: tuple[Profile, ...]) 
 
 
 def device_options(device: DeviceRequest, boards_present: Iterable[Board]) -> list[DeviceOption]:
-    """Every way to serve `device` on the boards that are here, cheapest in units first."""
-    found: list[DeviceOption] = []
+    """Every way to serve `device` on these boards, cheapest in units first."""
+    options: list[DeviceOption] = []
     for board in sorted(set(boards_present), key=lambda b: b.key):
         if not device.models or board.key in device.models or board.model in device.models:
-            found += _on_board(device, board)
-    return sorted(found, key=lambda w: (w.units, w.memory_mib, w.board, w.profile))
+            options += _on_board(device, board)
+    return sorted(options, key=lambda w: (w.units, w.memory_mib, w.board, w.profile))
 
 
 def _on_board(device: DeviceRequest, board: Board) -> list[DeviceOption]:
@@ -62,12 +62,12 @@ def _on_board(device: DeviceRequest, board: Board) -> list[DeviceOption]:
         return [_share(board, device.mps_threads, device.mps_memory_mib)] if fits else []
     if device.memory_mib:
         plain = (p for p in board.profiles if not p.has_media_extensions)
-        ways = [_mig(board, p) for p in plain] + [_whole(board, 1)]
+        options = [_mig(board, p) for p in plain] + [_whole(board, 1)]
         if device.isolation is Isolation.ANY and device.memory_mib < board.memory_mib:
-            # As many of the threads as it has of the memory.
+            # The same share of threads as of memory.
             threads = -(-100 * device.memory_mib // board.memory_mib)
-            ways.append(_share(board, threads, device.memory_mib))
-        return [want for want in ways if want.memory_mib >= device.memory_mib]
+            options.append(_share(board, threads, device.memory_mib))
+        return [option for option in options if option.memory_mib >= device.memory_mib]
     return []
 
 
@@ -84,7 +84,7 @@ def _whole(board: Board, count: int) -> DeviceOption:
 
 
 def _share(board: Board, threads: int, memory_mib: int) -> DeviceOption:
-    """Costs its dominant share, max(threads, memory)."""
+    """Its cost is its dominant share, max(threads, memory)."""
     return DeviceOption(
         board=board.key,
         kind=SliceKind.MPS,

@@ -1,7 +1,7 @@
-"""The layouts of one board as arrays: which placement leads from which layout to which.
+"""The legal layouts of a board as a graph in arrays: which placement leads from one to another.
 
-Built once per board from `agents.contract.layouts`, which holds the rules; the values of carving
-and the replay read the same arrays.
+Built once per board from the rules in `agents.contract.layouts`. Placement values and the MIG replay
+read the same arrays.
 """
 
 from collections.abc import Iterable
@@ -20,35 +20,38 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayoutGraph:
-    """L legal layouts over S spots (a spot is a profile at a start) of P profiles.
-
-    `after` (L x S): the layout with one more instance at that spot; -1 where none can be made.
-    `before` (L x S): the layout without the instance at that spot; -1 where it has none.
-    `overlaps` (L x S): how many instances stand in the spot's slices. `count` (L x P): instances by
-    profile. `order`: layouts with more instances later. Spots are in the order of profile, start.
-    `starts` (P + 1): where each profile's spots begin. `profile_of`, `size` (S): number of the
-    profile, memory slices. `plain` (S): not one of the
-    variants that only who names them gets. `used` (L): memory slices covered.
-    """
+    """L legal layouts over S spots of P profiles. A spot is a profile at a start."""
 
     board: Board
     profile_names: tuple[str, ...]
     spots: tuple[Placement, ...]
+    """In the order of profile and start."""
     layout_numbers: dict[int, int]
+    """By the bits of the layout's spots."""
     spot_bits: dict[Placement, int]
     with_instance: Ints
+    """(L x S) The layout with one more instance at the spot; -1 if none can be made there."""
     without_instance: Ints
+    """(L x S) The layout without the instance at the spot; -1 if there is none."""
     overlaps: Ints
+    """(L x S) How many instances occupy slices of the spot."""
     profile_counts: Ints
+    """(L x P) Instances by profile."""
     levels: tuple[NDArray[np.int64], ...]
+    """Layouts by their number of instances, fewest first."""
     first_spots: Ints
+    """(P + 1) Where the spots of each profile begin."""
     profile_of: Ints
+    """(S) Number of the profile."""
     size: Ints
+    """(S) Memory slices."""
     is_plain: NDArray[np.bool_]
+    """(S) False for variants that a request gets only by name, such as media extensions."""
     covered_slices: Ints
+    """(L) Memory slices in use."""
 
     def layout_number(self, layout: Iterable[Placement]) -> int:
-        """The number of a layout, O(instances); -1 where it is not a legal one."""
+        """The number of a layout, in O(instances); -1 if it is not legal."""
         bits = 0
         for place in layout:
             bit = self.spot_bits.get(place)
@@ -58,34 +61,34 @@ class LayoutGraph:
         return self.layout_numbers.get(bits, -1)
 
     def spot_number(self, place: Placement) -> int:
-        """The number of a spot; -1 where the board has no such placement."""
+        """The number of a spot; -1 if the board has no such placement."""
         return self.spot_bits.get(place, 0).bit_length() - 1
 
 
 @lru_cache(64)
 def layout_graph(board: Board) -> LayoutGraph | None:
-    """The arrays of a board; None for one without MIG, or with too many layouts for a table."""
+    """The graph of a board; None without MIG, or with too many layouts for a table."""
     table = layout_table(board)
     if not board.supports_mig or not table.is_complete:
         return None
     spots = tuple(place for profile in board.profiles for place in placements(profile))
     bit = {place: 1 << number for number, place in enumerate(spots)}
-    found = sorted((sum(bit[place] for place in layout) for layout in table), key=_by_size)
-    masks = np.array(found, dtype=np.int64)
-    index = {bits: number for number, bits in enumerate(found)}
-    ones = np.array([bit[place] for place in spots], dtype=np.int64)
-    has = (masks[:, None] & ones[None, :]) != 0
+    layout_bits = sorted((sum(bit[place] for place in layout) for layout in table), key=_by_size)
+    masks = np.array(layout_bits, dtype=np.int64)
+    index = {bits: number for number, bits in enumerate(layout_bits)}
+    bits_of_spots = np.array([bit[place] for place in spots], dtype=np.int64)
+    has = (masks[:, None] & bits_of_spots[None, :]) != 0
     clash = np.array([[bool(p.mask & q.mask) for q in spots] for p in spots])
     after = np.full(has.shape, -1, dtype=np.int32)
     before = np.full(has.shape, -1, dtype=np.int32)
     for number, spot in zip(*np.nonzero(has), strict=True):
-        smaller = index[found[number] ^ bit[spots[spot]]]
+        smaller = index[layout_bits[number] ^ bit[spots[spot]]]
         before[number, spot] = smaller
         after[smaller, spot] = number
     names = tuple(profile.name for profile in board.profiles)
     profile_of = np.array([names.index(place.profile) for place in spots], dtype=np.int32)
     size = np.array([place.size for place in spots], dtype=np.int32)
-    held = has.astype(np.int32)
+    occupied = has.astype(np.int32)
     return LayoutGraph(
         board=board,
         profile_names=names,
@@ -94,14 +97,14 @@ def layout_graph(board: Board) -> LayoutGraph | None:
         spot_bits=bit,
         with_instance=after,
         without_instance=before,
-        overlaps=(held @ clash.astype(np.int32)).astype(np.int32),
-        profile_counts=(held @ np.eye(len(names), dtype=np.int32)[profile_of]).astype(np.int32),
-        levels=_levels(held.sum(axis=1)),
+        overlaps=(occupied @ clash.astype(np.int32)).astype(np.int32),
+        profile_counts=(occupied @ np.eye(len(names), dtype=np.int32)[profile_of]).astype(np.int32),
+        levels=_levels(occupied.sum(axis=1)),
         first_spots=np.searchsorted(profile_of, np.arange(len(names) + 1)).astype(np.int32),
         profile_of=profile_of,
         size=size,
         is_plain=np.array([not _is_extended(board, place) for place in spots]),
-        covered_slices=(held @ size).astype(np.int32),
+        covered_slices=(occupied @ size).astype(np.int32),
     )
 
 

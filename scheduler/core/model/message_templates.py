@@ -1,8 +1,9 @@
-"""Every sentence that the planner says, in English, by its key. Pages translate these texts.
+"""Every message of the planner in English, by its key. Pages translate these texts.
 
-The first word of a key is its room: what a reason says, what `unblocks` it, what would start
-`instead`, what an estimate rests on, which `place` it got, what can `never` run, why a placement no
-longer `fits`.
+Keys and parameter names are stored with jobs and events, so they never change. The first word of a
+key says what the message is about: the code of a reason, what `unblocks` it, an alternative
+(`instead`), the `basis` of an estimate, a `place`, what can `never` run, why a placement no longer
+`fits`.
 """
 
 import re
@@ -13,15 +14,16 @@ PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 @dataclass(frozen=True, slots=True)
 class MessageTemplate:
-    """`many` is said where the value called `count` is not 1; "" where it makes no difference."""
+    """The text of a message with %(name)s placeholders."""
 
     singular: str
     plural: str = ""
+    """The text if the parameter `count_name` is not 1; "" if the number makes no difference."""
     count_name: str = ""
 
     @property
     def placeholders(self) -> frozenset[str]:
-        """The values that it needs."""
+        """Names of the parameters that it needs."""
         return frozenset(PLACEHOLDER.findall(self.singular + self.plural))
 
 
@@ -41,139 +43,148 @@ _PARTS = {
 _REASONS = {
     "resources.devices": MessageTemplate("%(needed)s \u00d7 %(device)s needed, %(free)s free"),
     "resources.host": MessageTemplate(
-        "%(needed)s \u00d7 %(device)s could be had, but no node has the CPU and memory free"
+        "%(needed)s \u00d7 %(device)s would fit, but no node has enough CPU and memory free"
     ),
     "resources.disk": MessageTemplate(
-        "%(needed)s \u00d7 %(device)s could be had, but no such node has %(disk)s of disk free"
+        "%(needed)s \u00d7 %(device)s would fit, but no such node has %(disk)s of disk free"
     ),
     "resources.disk_not_told": MessageTemplate(
-        "%(needed)s \u00d7 %(device)s could be had, "
-        "but no such node is known to have %(disk)s of disk"
+        "%(needed)s \u00d7 %(device)s would fit, but no such node reports %(disk)s of disk"
     ),
     "topology.apart": MessageTemplate("%(free)s \u00d7 %(device)s free, but on different nodes"),
     "fragmentation.apart": MessageTemplate(
         "%(free)s \u00d7 %(device)s free in total, but not where they fit together"
     ),
     "repartition.merging": MessageTemplate(
-        "Idle slices are merged to make room; it starts in a few seconds"
+        "Idle slices are being merged to make room; the job starts in a few seconds"
     ),
-    "priority.taken": MessageTemplate("Jobs ahead of it take what is free now"),
-    "priority.behind": MessageTemplate("A job ahead of it waits, and nobody may pass it"),
+    "priority.taken": MessageTemplate("Jobs ahead of it take the devices that are free now"),
+    "priority.behind": MessageTemplate("A job ahead of it is blocked, and no job may bypass it"),
     "priority.stopping": MessageTemplate(
         "It waits until %(jobs)s has stopped", "It waits until %(jobs)s have stopped", "number"
     ),
     "reservation.kept": MessageTemplate(
-        "It would delay %(job)s, which is ahead and has a place reserved"
+        "It would delay %(job)s, which is ahead of it and has a reservation"
     ),
     "reservation.quota": MessageTemplate(
-        "It would take quota from %(job)s, which later jobs have overtaken too often"
+        "It would take quota from %(job)s, which later jobs have bypassed too often"
     ),
     "node_unavailable.none": MessageTemplate("No node has been added yet"),
-    "node_unavailable.all": MessageTemplate("No node that could run it takes work: %(why)s"),
+    "node_unavailable.all": MessageTemplate("No node that could run it accepts jobs: %(why)s"),
     "node_unavailable.more": MessageTemplate("and %(more)s more"),
-    "node.enrolled": MessageTemplate("%(node)s is enrolled, but was not heard of yet"),
+    "node.enrolled": MessageTemplate("%(node)s is enrolled, but has not reported yet"),
     "node.unreachable": MessageTemplate("%(node)s is unreachable"),
     "node.lost": MessageTemplate("%(node)s is lost"),
     "node.cordoned": MessageTemplate("%(node)s is cordoned: %(why)s"),
     "node.cordoned_silently": MessageTemplate("%(node)s is cordoned: no reason given"),
-    "node.blocks": MessageTemplate("%(node)s blocks itself (%(why)s)"),
+    "node.blocks": MessageTemplate("%(node)s has stopped accepting jobs (%(why)s)"),
     "node.no_label": MessageTemplate("%(node)s has no label %(label)s"),
-    "node.tainted": MessageTemplate("%(node)s is kept for jobs that tolerate %(taint)s"),
+    "node.tainted": MessageTemplate("%(node)s is reserved for jobs that tolerate %(taint)s"),
     "held": MessageTemplate("It is held: %(because)s"),
-    "begin_time": MessageTemplate("It asks to begin later"),
+    "begin_time": MessageTemplate("Its begin time has not come yet"),
     "dependency": MessageTemplate("It starts after %(jobs)s"),
     "approval.units": MessageTemplate(
-        "An admin of %(project)s approves what holds more than %(gpus)s GPUs; "
-        "this job holds %(needed)s"
+        "Jobs with more than %(gpus)s GPUs need approval by an admin of %(project)s; this job"
+        " has %(needed)s"
     ),
     "approval.time": MessageTemplate(
-        "An admin of %(project)s approves what may run longer than %(limit)s; "
+        "Jobs that may run longer than %(limit)s need approval by an admin of %(project)s; "
         "this job may run %(needed)s"
     ),
     "approval.gpu_hours": MessageTemplate(
-        "An admin of %(project)s approves what may use more than %(hours)s GPU-hours; "
-        "this job may use %(needed)s"
+        "Jobs that may use more than %(hours)s GPU-hours need approval by an admin of "
+        "%(project)s; this job may use %(needed)s"
     ),
-    "approval.high": MessageTemplate("An admin of %(project)s approves what has priority high"),
+    "approval.high": MessageTemplate(
+        "Jobs with priority high need approval by an admin of %(project)s"
+    ),
 }
 
 _QUOTA = {
     "quota.may_hold": MessageTemplate(
-        "%(whose)s may hold %(limit)s GPU at once",
-        "%(whose)s may hold %(limit)s GPUs at once",
+        "%(whose)s may use %(limit)s GPU at once",
+        "%(whose)s may use %(limit)s GPUs at once",
         "limit",
     ),
     "quota.may_hold_of": MessageTemplate(
-        "%(whose)s may hold %(limit)s GPU of %(model)s at once",
-        "%(whose)s may hold %(limit)s GPUs of %(model)s at once",
+        "%(whose)s may use %(limit)s %(model)s GPU at once",
+        "%(whose)s may use %(limit)s %(model)s GPUs at once",
         "limit",
     ),
     "quota.left": MessageTemplate(
-        "%(left)s is left, this needs %(needed)s",
-        "%(left)s are left, this needs %(needed)s",
+        "%(left)s is left, but this needs %(needed)s",
+        "%(left)s are left, but this needs %(needed)s",
         "left",
     ),
     "quota.has_borrowed": MessageTemplate("%(first)s and has borrowed %(borrowed)s more"),
-    "quota.lent": MessageTemplate("%(further)s more can be borrowed now, this needs %(needed)s"),
+    "quota.lent": MessageTemplate(
+        "%(further)s more can be borrowed now, but this needs %(needed)s"
+    ),
     "quota.lent_and_left": MessageTemplate(
-        "%(left)s is left, and %(further)s more can be borrowed now, this needs %(needed)s",
-        "%(left)s are left, and %(further)s more can be borrowed now, this needs %(needed)s",
+        "%(left)s is left and %(further)s more can be borrowed now, but this needs %(needed)s",
+        "%(left)s are left and %(further)s more can be borrowed now, but this needs %(needed)s",
         "left",
     ),
-    "quota.borrows_enough": MessageTemplate("it may borrow no more, this needs %(needed)s"),
+    "quota.borrows_enough": MessageTemplate("it cannot borrow more, but this needs %(needed)s"),
     "quota.borrows_enough_and_left": MessageTemplate(
-        "%(left)s is left, and it may borrow no more, this needs %(needed)s",
-        "%(left)s are left, and it may borrow no more, this needs %(needed)s",
+        "%(left)s is left and it cannot borrow more, but this needs %(needed)s",
+        "%(left)s are left and it cannot borrow more, but this needs %(needed)s",
         "left",
     ),
-    "quota.nothing_lent": MessageTemplate("nothing more is lent now, this needs %(needed)s"),
+    "quota.nothing_lent": MessageTemplate(
+        "nothing more can be borrowed now, but this needs %(needed)s"
+    ),
     "quota.nothing_lent_and_left": MessageTemplate(
-        "%(left)s is left, and nothing more is lent now, this needs %(needed)s",
-        "%(left)s are left, and nothing more is lent now, this needs %(needed)s",
+        "%(left)s is left and nothing more can be borrowed now, but this needs %(needed)s",
+        "%(left)s are left and nothing more can be borrowed now, but this needs %(needed)s",
         "left",
     ),
     "quota.taken": MessageTemplate("%(gpus)s borrowed by other projects"),
-    "quota.held_by": MessageTemplate("held by %(names)s"),
+    "quota.held_by": MessageTemplate("in use by %(names)s"),
     "quota.others": MessageTemplate(
         "%(number)s other (%(gpus)s)", "%(number)s others (%(gpus)s)", "number"
     ),
     "budget.used_up": MessageTemplate(
-        "%(whose)s may use %(limit)s GPU-hours until %(day)s: %(used)s are used, "
-        "%(held)s are held by running work, %(left)s are left; this may take %(needed)s"
+        "%(whose)s may use %(limit)s GPU-hours until %(day)s: %(used)s used, %(held)s "
+        "reserved for running jobs, %(left)s left; this may take %(needed)s"
     ),
-    "budget.fitting": MessageTemplate("%(first)s. A limit of %(limit)s would fit"),
+    "budget.fitting": MessageTemplate("%(first)s. A time limit of %(limit)s would fit"),
     "pending_limit.running": MessageTemplate(
-        "%(whose)s may run %(most)s job at once and runs %(runs)s",
-        "%(whose)s may run %(most)s jobs at once and runs %(runs)s",
+        "%(whose)s may run %(most)s job at once and is running %(runs)s",
+        "%(whose)s may run %(most)s jobs at once and is running %(runs)s",
         "most",
     ),
 }
 
 _UNBLOCKS = {
-    "unblocks.running_ends": MessageTemplate("It starts when running work ends"),
-    "unblocks.any_topology": MessageTemplate("Topology any would spread it"),
+    "unblocks.running_ends": MessageTemplate("It starts when running jobs end"),
+    "unblocks.any_topology": MessageTemplate(
+        "With topology any it could be spread over several nodes"
+    ),
     "unblocks.nothing_to_do": MessageTemplate("Nothing to do"),
-    "unblocks.node_added": MessageTemplate("An admin adds a node"),
-    "unblocks.agent_updated": MessageTemplate("An admin updates the agents, so that they tell it"),
-    "unblocks.node_back": MessageTemplate("An admin brings one back"),
-    "unblocks.those_ahead": MessageTemplate("It starts when those ahead of it have started"),
+    "unblocks.node_added": MessageTemplate("An admin has to add a node"),
+    "unblocks.agent_updated": MessageTemplate(
+        "An admin has to update the agents, so that they report their disk"
+    ),
+    "unblocks.node_back": MessageTemplate("An admin has to bring a node back"),
+    "unblocks.those_ahead": MessageTemplate("It starts when the jobs ahead of it have started"),
     "unblocks.shorter": MessageTemplate(
-        "A shorter time limit may let it start before; else it starts after"
+        "With a shorter time limit it may start before that job; otherwise it starts after it"
     ),
     "unblocks.quota_kept": MessageTemplate(
         "It starts after %(job)s, or when an admin raises the quota"
     ),
-    "unblocks.released": MessageTemplate("Whoever holds it, or an admin, releases it"),
+    "unblocks.released": MessageTemplate("The person who holds it, or an admin, has to release it"),
     "unblocks.begin_time": MessageTemplate("It waits for its begin time"),
-    "unblocks.those_end": MessageTemplate("Those end"),
+    "unblocks.those_end": MessageTemplate("Those jobs have to end first"),
     "unblocks.quota": MessageTemplate(
-        "It starts when other work of the quota ends, or when an admin raises it"
+        "It starts when other jobs on this quota end, or when an admin raises the quota"
     ),
     "unblocks.lent": MessageTemplate(
-        "It starts when other work of the quota ends, or when others lend more"
+        "It starts when other jobs on this quota end, or when other projects lend more"
     ),
     "unblocks.cap": MessageTemplate(
-        "It starts when one of them ends, or when an admin raises the cap"
+        "It starts when one of these jobs ends, or when an admin raises the cap"
     ),
     "unblocks.limit": MessageTemplate(
         "Set a time limit of at most %(limit)s, or ask an admin for more"
@@ -185,15 +196,15 @@ _UNBLOCKS = {
 
 _INSTEAD = {
     "instead.any_node": MessageTemplate("On any node, whatever its labels"),
-    "instead.any_model": MessageTemplate("On any model of GPU"),
+    "instead.any_model": MessageTemplate("On any GPU model"),
     "instead.spread": MessageTemplate("With its replicas on several nodes"),
     "instead.limit": MessageTemplate("With a time limit of %(limit)s"),
-    "instead.memory": MessageTemplate("On whatever has %(memory)s of GPU memory"),
+    "instead.memory": MessageTemplate("On any device with %(memory)s of GPU memory"),
     "instead.share": MessageTemplate(
-        "As an MPS share with %(memory)s, beside others of the project"
+        "As an MPS share with %(memory)s, next to other shares of the project"
     ),
     "instead.gpus": MessageTemplate(
-        "With %(gpus)s GPU for each replica", "With %(gpus)s GPUs for each replica", "gpus"
+        "With %(gpus)s GPU per replica", "With %(gpus)s GPUs per replica", "gpus"
     ),
     "instead.profile": MessageTemplate("With %(profile)s"),
     "instead.replicas": MessageTemplate(
@@ -203,14 +214,17 @@ _INSTEAD = {
 
 _ESTIMATES = {
     "basis.forecasts": MessageTemplate(
-        "%(runs)s forecasts from %(ended)s ended runs and the limits of %(limits)s running jobs"
+        "%(runs)s forecasts from %(ended)s ended runs and the time limits of %(limits)s "
+        "running jobs"
     ),
     "basis.corrected": MessageTemplate("%(first)s, corrected by %(known)s earlier forecasts"),
-    "basis.reserved": MessageTemplate("%(first)s, not after its reserved start"),
-    "no_estimate.nothing": MessageTemplate("no estimate: nothing to go by"),
+    "basis.reserved": MessageTemplate("%(first)s, no later than its reserved start"),
+    "no_estimate.nothing": MessageTemplate("no estimate: no history to go by"),
     "no_estimate.quota": MessageTemplate("no estimate: it waits for quota"),
     "no_estimate.budget": MessageTemplate("no estimate: it waits for budget"),
-    "no_estimate.pending_limit": MessageTemplate("no estimate: as many run as may run at once"),
+    "no_estimate.pending_limit": MessageTemplate(
+        "no estimate: as many jobs are running as may run at once"
+    ),
     "no_estimate.approval": MessageTemplate("no estimate: it waits for approval"),
     "no_estimate.held": MessageTemplate("no estimate: it is held"),
     "no_estimate.dependency": MessageTemplate("no estimate: it waits for other jobs"),
@@ -236,58 +250,58 @@ _PLACES = {
 
 _NEVER = {
     "never.no_shares": MessageTemplate(
-        "No node here gives MPS shares. Ask for a MIG slice or a whole GPU"
+        "No node here offers MPS shares. Request a MIG slice or a whole GPU"
     ),
     "never.profile": MessageTemplate(
         "No GPU here has the profile %(profile)s. Profiles here: %(profiles)s"
     ),
     "never.no_mig": MessageTemplate(
-        "No GPU here has the profile %(profile)s. Profiles here: none, these boards have no MIG"
+        "No GPU here has the profile %(profile)s: these boards do not support MIG"
     ),
     "never.memory": MessageTemplate(
         "No GPU here has %(asked)s MiB; the largest has %(largest)s MiB"
     ),
     "never.model": MessageTemplate("There is no %(asked)s here. GPUs here: %(boards)s"),
     "never.one_node": MessageTemplate(
-        "%(needed)s replicas on one node are asked for; the largest node takes %(most)s"
+        "The request needs %(needed)s replicas on one node; the largest node fits %(most)s"
     ),
     "never.network": MessageTemplate(
-        "%(needed)s replicas are asked for; the largest network takes %(most)s"
+        "The request needs %(needed)s replicas on one network; the largest network fits %(most)s"
     ),
     "never.cluster": MessageTemplate(
-        "%(needed)s replicas are asked for; the whole cluster takes %(most)s"
+        "The request needs %(needed)s replicas; the whole cluster fits %(most)s"
     ),
     "never.gpus": MessageTemplate(
-        "No node has %(needed)s GPU of %(board)s; the largest has %(most)s",
-        "No node has %(needed)s GPUs of %(board)s; the largest has %(most)s",
+        "No node has %(needed)s %(board)s GPU; the largest has %(most)s",
+        "No node has %(needed)s %(board)s GPUs; the largest has %(most)s",
         "needed",
     ),
     "never.processes": MessageTemplate(
-        "%(needed)s processes in one share; MPS takes %(most)s on a GPU of %(board)s"
+        "%(needed)s processes in one share are too many: MPS on a %(board)s GPU serves %(most)s"
     ),
     "never.host": MessageTemplate(
-        "No node with this GPU has %(cpu)s millicores and %(memory)s MiB; "
+        "No node with this GPU has %(cpu)s millicores of CPU and %(memory)s MiB of memory; "
         "the largest has %(most_cpu)s and %(most_memory)s"
     ),
     "never.disk": MessageTemplate(
         "No node with this GPU has %(disk)s of disk for jobs; the largest has %(most)s"
     ),
     "never.quota": MessageTemplate(
-        "This needs %(needed)s GPUs; %(whose)s may hold at most %(most)s. "
-        "Ask for less, or ask an admin for more"
+        "This needs %(needed)s GPUs; %(whose)s may use at most %(most)s. Request fewer, or "
+        "ask an admin for more"
     ),
     "never.quota_of": MessageTemplate(
-        "This needs %(needed)s GPUs; %(whose)s may hold at most %(most)s of %(model)s. "
-        "Ask for less, or ask an admin for more"
+        "This needs %(needed)s GPUs; %(whose)s may use at most %(most)s %(model)s GPUs. "
+        "Request fewer, or ask an admin for more"
     ),
 }
 
 _FITS = {
     "fits.ranks": MessageTemplate("the placement does not name every rank once"),
     "fits.node_gone": MessageTemplate("a node of the placement is gone"),
-    "fits.one_node": MessageTemplate("the request asks for one node"),
+    "fits.one_node": MessageTemplate("the request needs one node"),
     "fits.network": MessageTemplate("the nodes do not share a network"),
-    "fits.nvlink": MessageTemplate("NVLink does not join these GPUs"),
+    "fits.nvlink": MessageTemplate("NVLink does not connect these GPUs"),
     "fits.host": MessageTemplate("%(node)s lacks CPU, memory or disk"),
     "fits.gpu_elsewhere": MessageTemplate("the GPU is not on this node"),
     "fits.out_of_service": MessageTemplate("GPU %(gpu)s of %(node)s is out of service"),

@@ -1,4 +1,4 @@
-"""What the planner may do and prefers, as values. The defaults are the product's defaults."""
+"""The planner's policy: what it may do and what it prefers. The defaults are the product's."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,65 +7,63 @@ DAY = 86_400
 
 
 class OrderMode(StrEnum):
-    """Who is next inside a priority band.
-
-    `fair`: least expected work first, weighed by how much its owner used lately and by its wait.
-    The others ignore owners: `fifo` is first come; `shortest` is least remaining time by its limit;
-    `smallest` is least remaining time x GPUs.
-    """
+    """Which job is next within a priority band. Only `fair` considers owners."""
 
     FAIR = "fair"
+    """Least expected work first, weighted by the owner's recent use and by the job's wait."""
     FIFO = "fifo"
+    """First come, first served."""
     SHORTEST = "shortest"
+    """Least remaining time by the time limit."""
     SMALLEST = "smallest"
+    """Least remaining time x GPUs."""
 
 
 class BackfillMode(StrEnum):
-    """What may start behind a job that is blocked.
-
-    `none`: nothing. `skip`: whatever fits. `easy`: what does not delay the first blocked ones
-    (Policy.reservations of them). `conservative`: what delays nobody ahead of it.
-    """
+    """Which jobs may start behind a blocked job."""
 
     NONE = "none"
     SKIP = "skip"
+    """Every job that fits."""
     EASY = "easy"
+    """Jobs that do not delay the first `Policy.reservations` blocked ones."""
     CONSERVATIVE = "conservative"
+    """Jobs that delay no job ahead of them."""
 
 
 class PreemptionMode(StrEnum):
-    """Which running work may be stopped for who waits; only jobs that say they are preemptible.
-
-    `off`: none. `priority`: that of lower bands, and what borrows quota that its owner wants back.
-    `order`: also that whose turn is later in the order, by more than the hysteresis.
-    """
+    """Which preemptible running jobs may be stopped for a waiting job."""
 
     OFF = "off"
     PRIORITY = "priority"
+    """Jobs of lower priority bands, and jobs on borrowed quota that its owner reclaims."""
     ORDER = "order"
+    """Also jobs that come later in the order, by more than the hysteresis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Times in seconds.
-
-    `hysteresis`: a running job's key is divided by this. `protection_seconds`: it is not stopped in
-    its first so many seconds, doubled for each time that it was stopped before. `patience_seconds`:
-    a job that waits this long counts as half as large, after twice that as a third.
-    `bypass_limit`: a job that was overtaken in so many passes goes first. `moves`: how many
-    restartable jobs one placement may move. `half_life_seconds`: of what an owner used. `warm`:
-    slices that the mix will want are made, and idle ones in their way deleted, before anybody asks.
-    """
+    """Options of the planner. Field names are option names in REST and columns in the database."""
 
     merge: bool = True
+    """Delete idle slices to make room."""
     order: OrderMode = OrderMode.FAIR
     backfill: BackfillMode = BackfillMode.EASY
     preemption: PreemptionMode = PreemptionMode.PRIORITY
     reservations: int = 1
+    """Blocked jobs that get a reservation under `easy` backfill."""
     hysteresis: float = 1.5
+    """A running job's order key is divided by this."""
     protection_seconds: int = 1_800
+    """A running job is not stopped this early; doubled for each earlier preemption."""
     patience_seconds: int = 7 * DAY
+    """After this wait a job counts as half as large, after twice this wait as a third."""
     bypass_limit: int = 10_000
+    """A job bypassed in this many passes goes first."""
     moves: int = 0
+    """Restartable jobs that one placement may move."""
     half_life_seconds: int = 7 * DAY
+    """Half-life of an owner's recent use."""
     warm: bool = False
+    """Carve slices that the mix of demand will want, and delete idle slices in their way, before a
+    job requests them."""

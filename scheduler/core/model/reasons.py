@@ -1,4 +1,4 @@
-"""Why a job is where it is: the one reason object that page, API and CLI all show."""
+"""Why a job waits: the reason object that pages, REST and the command line all show."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,7 +8,7 @@ from scheduler.core.model.message import NO_MESSAGE, Message
 
 
 class ReasonCode(StrEnum):
-    """The closed list of product.md, dominant reason of a waiting job."""
+    """The dominant reason of a waiting job. Codes are stored and part of the REST API."""
 
     APPROVAL = "approval"
     QUOTA_USER = "quota_user"
@@ -25,12 +25,11 @@ class ReasonCode(StrEnum):
     DEPENDENCY = "dependency"
     BEGIN_TIME = "begin_time"
     HELD = "held"
-    IMAGE_PULL = "image_pull"
     IMPOSSIBLE = "impossible"
 
 
 class ReasonClass(StrEnum):
-    """Who has to move: nobody, the one who asked, or an admin."""
+    """What helps: waiting, a change of the request, or an admin."""
 
     WAIT = "wait"
     CHANGE = "change"
@@ -53,28 +52,28 @@ REASON_CLASSES: dict[ReasonCode, ReasonClass] = {
     ReasonCode.DEPENDENCY: ReasonClass.WAIT,
     ReasonCode.BEGIN_TIME: ReasonClass.WAIT,
     ReasonCode.HELD: ReasonClass.ASK,
-    ReasonCode.IMAGE_PULL: ReasonClass.WAIT,
     ReasonCode.IMPOSSIBLE: ReasonClass.CHANGE,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One dominant reason: a code, what is said, the evidence in numbers, what helps against it.
-
-    `sentence` and `unblocks` are `said` and `helps` in English."""
+    """Why a job waits, and what would unblock it."""
 
     code: ReasonCode
     message: Message
     evidence: dict[str, Any] = field(default_factory=dict)
+    """The numbers behind the reason, JSON-able. Names are stored and part of the REST API."""
     unblocks_message: Message = NO_MESSAGE
 
     @property
     def sentence(self) -> str:
+        """The message in English."""
         return self.message.text
 
     @property
     def unblocks(self) -> str:
+        """The unblocks message in English."""
         return self.unblocks_message.text
 
     @property

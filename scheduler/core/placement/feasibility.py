@@ -1,4 +1,4 @@
-"""What can never run on the cluster as it is: said at submit, not after hours in the queue."""
+"""What can never run on the cluster as it is, so that a submit is refused at once."""
 
 from collections import Counter
 from typing import Any
@@ -15,12 +15,12 @@ from scheduler.core.placement.mps_shares import ShareRoom
 from scheduler.core.quota.ceilings import quota_too_small
 from scheduler.core.request.quantities import write_memory
 
-# Nodes that are alike: one of them, and how many there are.
+# For each group of equal nodes: one of them, and their number.
 Nodes = list[tuple[NodeView, int]]
 
 
 class ClusterCapacity:
-    """What the cluster could do if it were empty. Equal nodes are looked at once."""
+    """What the cluster could run if it were empty. Equal nodes are examined once."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.quotas = snapshot.quotas
@@ -33,32 +33,32 @@ class ClusterCapacity:
         self.boards = [found[key] for key in sorted(found)]
 
     def device_reason(self, job: WaitingJob) -> Reason | None:
-        """Why the job can never run here, or None. Nodes that are away now still count; a cluster
-        without any GPU yet refuses nothing, because nodes may come."""
+        """Why no devices here could ever run the job; or None. Unavailable nodes count. A cluster
+        without GPUs refuses nothing, because nodes may be added."""
         if not self.boards:
             return None
         if job.device.mps_threads and not any(node.share_clients for node, _ in self.nodes):
             return _never(make_message("never.no_shares"))
-        ways = device_options(job.device, self.boards)
-        if not ways:
+        options = device_options(job.device, self.boards)
+        if not options:
             return _no_such_device(job, self.boards)
-        reasons = [reason for want in ways if (reason := _too_large(job, want, self.nodes))]
-        if len(reasons) == len(ways):
-            # The board that comes nearest says most about what there is.
+        reasons = [reason for option in options if (reason := _too_large(job, option, self.nodes))]
+        if len(reasons) == len(options):
+            # The board that comes nearest gives the most helpful reason.
             return max(reasons, key=lambda reason: reason.evidence.get("largest", 0))
         return None
 
     def quota_reason(self, job: WaitingJob) -> Reason | None:
-        """Whether its owner's quota could never pay for it."""
+        """Why its owner's quota could never cover it; or None."""
         return _over_quota(job, device_options(job.device, self.boards), self.quotas)
 
     def infeasible_reason(self, job: WaitingJob) -> Reason | None:
-        """Either of them."""
+        """Why the job can never run here; or None."""
         return self.device_reason(job) or self.quota_reason(job)
 
 
 def infeasible_reason(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:
-    """Why the job can never run here, for want of devices or of quota; or None."""
+    """Why the job can never run here, for lack of devices or of quota; or None."""
     return ClusterCapacity(snapshot).infeasible_reason(job)
 
 
@@ -77,60 +77,64 @@ def _no_such_device(job: WaitingJob, boards: list[Board]) -> Reason:
         return _never(make_message(key, profile=device.mig, profiles=names), models)
     if device.memory_mib or device.mps_memory_mib:
         largest = max(board.memory_mib for board in boards)
-        asked_mib = device.memory_mib or device.mps_memory_mib
-        return _never(make_message("never.memory", asked=asked_mib, largest=largest), models)
+        requested_mib = device.memory_mib or device.mps_memory_mib
+        return _never(make_message("never.memory", asked=requested_mib, largest=largest), models)
     asked: Message | str = device.models[0] if device.models else ""
     for other in device.models[1:]:
         asked = make_message("clause.or", first=asked, then=other)
     return _never(make_message("never.model", asked=asked, boards=models), models)
 
 
-def _too_large(job: WaitingJob, want: DeviceOption, nodes: Nodes) -> Reason | None:
-    """Whether the gang is larger than the cluster, or one replica larger than any node."""
-    fitting = [(node.fabric, _replicas_on(node, job, want), many) for node, many in nodes]
-    most = max((replicas for _, replicas, _ in fitting), default=0)
-    if most == 0:
-        return _no_node(job, want, [node for node, _ in nodes])
+def _too_large(job: WaitingJob, option: DeviceOption, nodes: Nodes) -> Reason | None:
+    """Why the gang exceeds the cluster, or one replica every node; or None."""
+    fitting = [(node.fabric, _replicas_on(node, job, option), many) for node, many in nodes]
+    largest = max((replicas for _, replicas, _ in fitting), default=0)
+    if largest == 0:
+        return _no_node(job, option, [node for node, _ in nodes])
     needed = job.replicas
-    if job.topology in SINGLE_NODE and needed > most:
-        said = make_message("never.one_node", needed=needed, most=most)
-        return _never(said, needed=needed, largest=most)
+    if job.topology in SINGLE_NODE and needed > largest:
+        message = make_message("never.one_node", needed=needed, most=largest)
+        return _never(message, needed=needed, largest=largest)
     by_fabric: Counter[str] = Counter()
     for fabric, replicas, many in fitting:
         by_fabric[fabric] += replicas * many
-    if needed > (most := max(by_fabric.values())):
+    if needed > (largest := max(by_fabric.values())):
         key = "never.network" if len(by_fabric) > 1 else "never.cluster"
-        return _never(make_message(key, needed=needed, most=most), needed=needed, largest=most)
+        return _never(
+            make_message(key, needed=needed, most=largest), needed=needed, largest=largest
+        )
     return None
 
 
-def _no_node(job: WaitingJob, want: DeviceOption, nodes: list[NodeView]) -> Reason:
-    gpus = max(_gpus_on(node, want.board) for node in nodes)
-    if gpus < want.count:
-        said = make_message("never.gpus", needed=want.count, board=want.board, most=gpus)
-        return _never(said, needed=want.count, largest=gpus)
-    holders = [n for n in nodes if _gpus_on(n, want.board) >= want.count]
-    if want.kind is SliceKind.MPS and job.processes > (
-        most := max(n.share_clients for n in holders)
+def _no_node(job: WaitingJob, option: DeviceOption, nodes: list[NodeView]) -> Reason:
+    gpus = max(_gpus_on(node, option.board) for node in nodes)
+    if gpus < option.count:
+        message = make_message("never.gpus", needed=option.count, board=option.board, most=gpus)
+        return _never(message, needed=option.count, largest=gpus)
+    holders = [n for n in nodes if _gpus_on(n, option.board) >= option.count]
+    if option.kind is SliceKind.MPS and job.processes > (
+        largest := max(n.share_clients for n in holders)
     ):
-        said = make_message("never.processes", needed=job.processes, most=most, board=want.board)
-        return _never(said, needed=job.processes, largest=most)
+        message = make_message(
+            "never.processes", needed=job.processes, most=largest, board=option.board
+        )
+        return _never(message, needed=job.processes, largest=largest)
     if hosts := [n for n in holders if _by_cpu_and_memory(n, job)]:
-        # A node that does not say how much disk it has would do: see `_by_disk`.
+        # A node that does not report its disk would do, see `_by_disk`.
         disk = max(n.disk_total_mib or 0 for n in hosts)
         asked = {"disk": write_memory(job.disk_mib), "most": write_memory(disk)}
         return _never(make_message("never.disk", **asked), disk_mib=disk)
     cpu = max(n.cpu_total_milli for n in holders)
     memory = max(n.memory_total_mib for n in holders)
     host = {"cpu": job.cpu_milli, "memory": job.memory_mib}
-    said = make_message("never.host", **host, most_cpu=cpu, most_memory=memory)
-    return _never(said, cpu_milli=cpu, memory_mib=memory)
+    message = make_message("never.host", **host, most_cpu=cpu, most_memory=memory)
+    return _never(message, cpu_milli=cpu, memory_mib=memory)
 
 
-def _replicas_on(node: NodeView, job: WaitingJob, want: DeviceOption) -> int:
+def _replicas_on(node: NodeView, job: WaitingJob, option: DeviceOption) -> int:
     """How many replicas an empty node could take."""
-    boards = [board for gpu in node.gpus if (board := gpu_board(gpu)).key == want.board]
-    by_gpu = sum(_per_gpu(node, board, job, want) for board in boards) // want.count
+    boards = [board for gpu in node.gpus if (board := gpu_board(gpu)).key == option.board]
+    by_gpu = sum(_per_gpu(node, board, job, option) for board in boards) // option.count
     return min(by_gpu, _by_cpu_and_memory(node, job), _by_disk(node, job, by_gpu))
 
 
@@ -139,21 +143,21 @@ def _by_cpu_and_memory(node: NodeView, job: WaitingJob) -> int:
     return min(by_cpu, node.memory_total_mib // max(1, job.memory_mib))
 
 
-def _by_disk(node: NodeView, job: WaitingJob, most: int) -> int:
-    """A node that does not say how much disk it has may have enough for `most`: who asks for disk
-    waits until it says."""
+def _by_disk(node: NodeView, job: WaitingJob, largest: int) -> int:
+    """A node that does not report its disk may have enough for all of `largest`: a job that
+    requests disk waits until the node reports it."""
     if not job.disk_mib or node.disk_total_mib is None:
-        return most
+        return largest
     return node.disk_total_mib // job.disk_mib
 
 
-def _per_gpu(node: NodeView, board: Board, job: WaitingJob, want: DeviceOption) -> int:
-    if want.kind is SliceKind.GPU:
+def _per_gpu(node: NodeView, board: Board, job: WaitingJob, option: DeviceOption) -> int:
+    if option.kind is SliceKind.GPU:
         return 1
-    if want.kind is SliceKind.MPS:
+    if option.kind is SliceKind.MPS:
         empty = ShareRoom(100, board.memory_mib, node.share_clients)
-        return empty.max_shares(want.threads, want.memory_mib, job.processes)
-    profile = board.profile(want.profile)
+        return empty.max_shares(option.threads, option.memory_mib, job.processes)
+    profile = board.profile(option.profile)
     return profile.max_instances if profile else 0
 
 
@@ -162,32 +166,32 @@ def _gpus_on(node: NodeView, board: str) -> int:
 
 
 def _over_quota(
-    job: WaitingJob, ways: list[DeviceOption], quotas: tuple[QuotaView, ...]
+    job: WaitingJob, options: list[DeviceOption], quotas: tuple[QuotaView, ...]
 ) -> Reason | None:
-    """Whether no way could ever be paid, not even with all that others would lend."""
+    """Why no option could ever be covered, even with all that others lend; or None."""
     found = None
-    for want in ways:
-        needed = want.replica_units * job.replicas
-        short = quota_too_small(job, needed, want.board, quotas)
+    for option in options:
+        needed = option.replica_units * job.replicas
+        short = quota_too_small(job, needed, option.board, quotas)
         if short is None:
             return None
         found = found or (needed, *short)
     if found is None:
         return None
-    needed, quota, most = found
+    needed, quota, largest = found
     values: dict[str, Any] = {
         "needed": as_gpus(needed),
         "whose": owner_label(quota.project, quota.user),
-        "most": as_gpus(most, round_up=False),
+        "most": as_gpus(largest, round_up=False),
     }
-    said = make_message("never.quota", **values)
+    message = make_message("never.quota", **values)
     if quota.model:
-        said = make_message("never.quota_of", **values, model=quota.model)
-    return _never(said, needed_units=needed, limit_units=most)
+        message = make_message("never.quota_of", **values, model=quota.model)
+    return _never(message, needed_units=needed, limit_units=largest)
 
 
-def _never(said: Message, boards: list[str] | None = None, **numbers: int) -> Reason:
+def _never(message: Message, boards: list[str] | None = None, **numbers: int) -> Reason:
     evidence: dict[str, Any] = dict(numbers)
     if boards:
         evidence["boards"] = boards
-    return Reason(ReasonCode.IMPOSSIBLE, said, evidence, make_message("unblocks.change"))
+    return Reason(ReasonCode.IMPOSSIBLE, message, evidence, make_message("unblocks.change"))

@@ -1,7 +1,7 @@
-"""The ledger as the packing engine sees it: which node takes a gang best.
+"""The packing engine over a ledger: ranks the nodes for a gang.
 
-The engine knows GPUs by what they are like, not by name, so its answer is quick on thousands of
-nodes; `place` then chooses the devices on that node and holds them on the ledger.
+The engine knows GPUs by their state, not by their name, so it is quick on thousands of nodes.
+`search` then chooses the devices on the best node and reserves them on the ledger.
 """
 
 from collections import Counter
@@ -26,15 +26,14 @@ from scheduler.core.placement.gpu_states import DeviceShape, SliceGeometry, stat
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.node_eligibility import ineligible_message
 
-# What is asked for where nobody knows: one whole GPU, with as much CPU and memory as is usual.
+# Assumed beside every mix: one whole GPU with the usual CPU and memory.
 PRIOR = Demand(DeviceRequest(gpus=1), cpu_milli=8_000, memory_mib=65_536, count=1)
-# A request that many boards serve counts for the cheapest so many.
+# A request with many device options counts for the cheapest of them, up to this number.
 MAX_OPTIONS = 4
 
 
 class Fleet:
-    """One pass's engine over one ledger. It follows the ledger: every question first takes in what
-    the ledger was told since the last one."""
+    """The engine of one ledger. Every query first takes in the changes of the ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -43,7 +42,7 @@ class Fleet:
         self._boards = {g.board.key: g.board for node in self._nodes for g in node.gpus}
         self._model = {key: m for m, key in enumerate(sorted(self._boards))}
         self._masks: dict[tuple[tuple[str, ...], tuple[str, ...]], Bools | None] = {}
-        self._tainted = any(node.view.taints for node in self._nodes)
+        self._has_taints = any(node.view.taints for node in self._nodes)
         mix = self._mix(ledger.snapshot)
         cut = SliceGeometry(self._boards, _profiles(mix), hole_values_of_mix(mix))
         departing = ledger.snapshot.mix.departures_per_start
@@ -62,29 +61,29 @@ class Fleet:
         ledger.changes.clear()
 
     def begin_pass(self) -> None:
-        """The ledger follows another snapshot: be as one that was just made."""
+        """The ledger follows another snapshot: become equal to a new index."""
         self._follow()
         self._engine.update_scarcity()
 
     def nodes_for(
         self,
         job: WaitingJob,
-        want: DeviceOption,
+        option: DeviceOption,
         replicas: int,
         *,
         merging: bool,
         among: Bools | None = None,
     ) -> Iterator[NodeSpace]:
-        """Nodes that may have room for so many replicas, best first; of those in `among`.
+        """Nodes, of those in `among`, that may have room for this many replicas, best first.
 
-        Several slices may still not fit together on a node of it."""
+        Several slices may still not fit together on such a node."""
         self._follow()
         mask = self._may_run(job, replicas)
         if among is not None:
             mask = among if mask is None else mask & among
-        beside = self._beside(job, want, mask)
+        beside = self._beside(job, option, mask)
         yield from beside
-        number = self._engine.kind_number(self._kind(job, want, replicas, merging))
+        number = self._engine.kind_number(self._kind(job, option, replicas, merging))
         best = self._engine.best_choice(number, mask)
         if best is None:
             return
@@ -92,12 +91,12 @@ class Fleet:
         ranked = (n for n in self._engine.ranked_nodes(number) if mask is None or mask[n])
         for n in ranked:
             node = self._nodes[n]
-            if n != best.node and (replicas == 1 or _could(node, job, want, replicas)):
+            if n != best.node and (replicas == 1 or _could(node, job, option, replicas)):
                 yield node
 
     def networks(self, *, leaves: bool) -> list[Bools]:
-        """The nodes of each leaf switch, smaller ones first, of networks that have several; then
-        those of each network by name."""
+        """The nodes of each network by name; with `leaves`, first those of each leaf switch of a
+        network that has several, smaller ones first."""
         return [*self._leaves, *self._fabrics] if leaves else self._fabrics
 
     @cached_property
@@ -116,30 +115,30 @@ class Fleet:
         return sorted(found, key=lambda mask: int(mask.sum()))
 
     def has_too_few_nodes(
-        self, job: WaitingJob, want: DeviceOption, among: Bools, *, merging: bool
+        self, job: WaitingJob, option: DeviceOption, among: Bools, *, merging: bool
     ) -> bool:
         """Whether the nodes with room for one replica are too few for a gang of whole GPUs."""
-        if want.kind is not SliceKind.GPU:
+        if option.kind is not SliceKind.GPU:
             return False
         self._follow()
         mask = self._may_run(job, 1)
         inside = among if mask is None else among & mask
         fitting = self._engine.fitting_node_count(
-            self._engine.kind_number(self._kind(job, want, 1, merging)), inside
+            self._engine.kind_number(self._kind(job, option, 1, merging)), inside
         )
-        return fitting * (self._most_gpus // want.count) < job.replicas
+        return fitting * (self._most_gpus // option.count) < job.replicas
 
     def without(self, among: Bools, nodes: list[str]) -> Bools:
         left = among.copy()
         left[[self._number[key] for key in nodes]] = False
         return left
 
-    def _beside(self, job: WaitingJob, want: DeviceOption, mask: Bools | None) -> list[NodeSpace]:
-        """For a share: nodes where the project has shares with room for one more, the fullest
-        first."""
-        if want.kind is not SliceKind.MPS:
+    def _beside(self, job: WaitingJob, option: DeviceOption, mask: Bools | None) -> list[NodeSpace]:
+        """For an MPS share: nodes where a GPU with shares of the project has room for one more, the
+        fullest first."""
+        if option.kind is not SliceKind.MPS:
             return []
-        size = (want.threads, want.memory_mib, job.processes)
+        size = (option.threads, option.memory_mib, job.processes)
         mine = self._shared.get(job.project, {})
         least: dict[int, int] = {}
         for key, gpu in list(mine.items()):
@@ -147,22 +146,22 @@ class Fleet:
             left = gpu.share_room(job.project, node.view.share_clients)
             if left is None or left.threads < 1 or not gpu.is_shared:
                 del mine[key]
-            elif self._may_join(node, key[0], gpu, want, mask) and left.max_shares(*size):
+            elif self._may_join(node, key[0], gpu, option, mask) and left.max_shares(*size):
                 least[key[0]] = min(least.get(key[0], 100), left.threads)
         return [self._nodes[n] for n in sorted(least, key=lambda n: (least[n], n))]
 
     def _may_join(
-        self, node: NodeSpace, number: int, gpu: GpuSpace, want: DeviceOption, mask: Bools | None
+        self, node: NodeSpace, number: int, gpu: GpuSpace, option: DeviceOption, mask: Bools | None
     ) -> bool:
         return (
-            gpu.board.key == want.board
+            gpu.board.key == option.board
             and gpu.view.healthy
             and node.view.available
             and (mask is None or bool(mask[number]))
         )
 
     def _follow(self) -> None:
-        """Takes in what changed on the ledger."""
+        """Pass the changes of the ledger on to the engine."""
         changed: dict[str, set[str]] = {}
         for key, gpu in self._ledger.changes:
             changed.setdefault(key, set()).add(gpu)
@@ -177,15 +176,15 @@ class Fleet:
             self._disk[self._number[key]] = node.disk_free_mib
 
     def _note_shares(self, number: int, gpus: list[GpuSpace]) -> None:
-        """Remembers whose shares are where. What has gone is found out when it is asked."""
+        """Remember which project has shares on which GPU. `_beside` drops entries that are gone."""
         for gpu in gpus:
             if gpu.is_shared:
                 project = next(iter(gpu.slices.values())).project
                 self._shared.setdefault(project, {})[number, gpu.view.index] = gpu
 
     def _may_run(self, job: WaitingJob, replicas: int) -> Bools | None:
-        """Which nodes the job may run on and have the disk for so many replicas; None: all. Disk is
-        asked for by few, so the engine does not score it."""
+        """Nodes that the job may run on, with the disk for this many replicas; None means all. Few
+        jobs request disk, so the engine does not score it."""
         mask = self._mask(job)
         if not job.disk_mib:
             return mask
@@ -193,8 +192,8 @@ class Fleet:
         return enough if mask is None else mask & enough
 
     def _mask(self, job: WaitingJob) -> Bools | None:
-        """Which nodes the job may run on; None where it may on all."""
-        if not self._tainted and not job.needs:
+        """Nodes whose labels and taints allow the job; None means all."""
+        if not self._has_taints and not job.needs:
             return None
         key = (job.needs, job.tolerates)
         if key not in self._masks:
@@ -203,17 +202,17 @@ class Fleet:
         return self._masks[key]
 
     def _kind(
-        self, job: WaitingJob, want: DeviceOption, replicas: int, merging: bool
+        self, job: WaitingJob, option: DeviceOption, replicas: int, merging: bool
     ) -> RequestKind:
-        """Whole GPUs of a gang are counted together; of its slices only the first is."""
-        whole = want.kind is SliceKind.GPU
-        gpus = want.count * replicas if whole else 1
+        """The whole GPUs of a gang count together, but only the first of its slices does."""
+        whole = option.kind is SliceKind.GPU
+        gpus = option.count * replicas if whole else 1
         return RequestKind(
             cpu_milli=job.cpu_milli * replicas,
             memory_mib=job.memory_mib * replicas,
             gpus=gpus,
-            amount=gpus * want.units / UNITS_PER_GPU,
-            shape=_shape(want, merging),
+            amount=gpus * option.units / UNITS_PER_GPU,
+            shape=_shape(option, merging),
             models=None,
         )
 
@@ -221,17 +220,17 @@ class Fleet:
         found: dict[RequestKind, float] = {}
         boards = list(self._boards.values())
         for demand in (*snapshot.mix.demands, PRIOR):
-            ways = device_options(demand.device, boards)[:MAX_OPTIONS]
-            for want in ways:
+            options = device_options(demand.device, boards)[:MAX_OPTIONS]
+            for option in options:
                 kind = RequestKind(
                     demand.cpu_milli,
                     demand.memory_mib,
-                    want.count,
-                    want.count * want.units / UNITS_PER_GPU,
-                    _shape(want, False),
-                    frozenset({self._model[want.board]}),
+                    option.count,
+                    option.count * option.units / UNITS_PER_GPU,
+                    _shape(option, False),
+                    frozenset({self._model[option.board]}),
                 )
-                found[kind] = found.get(kind, 0.0) + demand.count / len(ways)
+                found[kind] = found.get(kind, 0.0) + demand.count / len(options)
         return found
 
     def _extent(self) -> ClusterExtent:
@@ -253,37 +252,38 @@ class Fleet:
 
 
 def fleet_of(ledger: Ledger) -> Fleet:
-    """The ledger's one fleet, made when it is first asked for."""
-    if ledger.fleet is None:
-        ledger.fleet = Fleet(ledger)
-    return ledger.fleet
+    """The index of the ledger, made when it is first needed."""
+    fleet = ledger.index
+    if not isinstance(fleet, Fleet):
+        fleet = ledger.index = Fleet(ledger)
+    return fleet
 
 
-def _could(node: NodeSpace, job: WaitingJob, want: DeviceOption, replicas: int) -> bool:
-    """Whether so many slices could fit on the node if their places did not matter."""
-    if want.kind is SliceKind.GPU:
+def _could(node: NodeSpace, job: WaitingJob, option: DeviceOption, replicas: int) -> bool:
+    """Whether this many slices could fit on the node if their places did not matter."""
+    if option.kind is SliceKind.GPU:
         return True
-    alike = [gpu for gpu in node.open_gpus if gpu.board.key == want.board]
-    if want.kind is SliceKind.MPS:
+    alike = [gpu for gpu in node.open_gpus if gpu.board.key == option.board]
+    if option.kind is SliceKind.MPS:
         clients = node.view.share_clients
         lefts = (gpu.share_room(job.project, clients, without_idle=True) for gpu in alike)
-        size = (want.threads, want.memory_mib, job.processes)
+        size = (option.threads, option.memory_mib, job.processes)
         return sum(left.max_shares(*size) for left in lefts if left) >= replicas
     carved = [gpu for gpu in alike if gpu.may_carve(without_idle=True)]
     most = (
         layout_table(gpu.board).free_beside(gpu.layout(without_idle=True)).max_count
         for gpu in carved
     )
-    return sum(one[want.profile] for one in most) >= replicas
+    return sum(one[option.profile] for one in most) >= replicas
 
 
-def _shape(want: DeviceOption, merging: bool) -> DeviceShape:
-    thousandths = -(-want.units * 1_000 // UNITS_PER_GPU) if want.kind is SliceKind.MPS else 0
-    return DeviceShape(want.board, want.kind, want.profile, thousandths, merging)
+def _shape(option: DeviceOption, merging: bool) -> DeviceShape:
+    thousandths = -(-option.units * 1_000 // UNITS_PER_GPU) if option.kind is SliceKind.MPS else 0
+    return DeviceShape(option.board, option.kind, option.profile, thousandths, merging)
 
 
 def _profiles(mix: KindMix) -> tuple[tuple[str, float], ...]:
-    """How often each profile is asked for."""
+    """How often the mix requests each profile."""
     found: dict[str, float] = {}
     for kind, count in mix.items():
         if isinstance(kind.shape, DeviceShape) and kind.shape.profile:

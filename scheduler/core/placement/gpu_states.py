@@ -1,7 +1,7 @@
-"""What a GPU is like for placement, and what a request makes of it: the geometry of every slice.
+"""States of GPUs for the packing engine, and how a placement changes them.
 
-A GPU is worth the share of an empty one that can still be used: by `carving` where it is cut into
-slices, by `packing.holes` where it is shared, nothing where it is given whole.
+The value of a GPU is the share of an empty one that can still be used: by `geometry` if it is
+carved into slices, by `packing.holes` if it is shared, 0 if it is allocated whole.
 """
 
 from collections.abc import Hashable, Mapping
@@ -19,28 +19,31 @@ from scheduler.core.packing.holes import GRID, HoleValues
 from scheduler.core.packing.kinds import StateFacts, Transition
 from scheduler.core.placement.ledger import GpuSpace
 
-# What it is worth, in GPUs, not to wait until a slice is made, or until idle ones are deleted.
+# Preferences in GPUs: a ready slice starts at once, while other places wait until a slice is made,
+# or until idle ones are deleted.
 READY_BONUS = 0.05
-# Where nobody knows what will be asked for, a slice that is ready is always better than a new one.
+# Without a known mix, a ready slice is always better than a new one.
 READY_BONUS_UNKNOWN_MIX = 1.0
 MERGE_COST = 0.10
-# Nor to change the mode of an empty GPU that another kind of work may want next.
+# Keeping the mode of an empty GPU, which other jobs may need next.
 SAME_MODE_BONUS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """What a GPU is like. `idle`: what nobody holds, as (place, ready). `left`: the thousandths
-    that MPS shares of one project leave; None where there are none. `fixed`: idle slices may not be
-    deleted."""
+    """GPUs in equal states are interchangeable for placement."""
 
     board: str
     mode: GpuMode
     allocated: frozenset[Placement]
     idle: frozenset[tuple[Placement, bool]]
+    """(place, ready) of each slice without an allocation."""
     is_whole: bool
+    """Allocated whole."""
     share_thousandths: int | None
+    """What the MPS shares of one project leave free; None without shares."""
     is_fixed: bool
+    """Idle slices must not be deleted."""
 
 
 OUT_OF_SERVICE = "out of service"
@@ -48,37 +51,47 @@ OUT_OF_SERVICE = "out of service"
 
 @dataclass(frozen=True, slots=True)
 class DeviceShape:
-    """What a request wants of one GPU. `thousandths` of an MPS share."""
+    """What a request needs of one GPU."""
 
     board: str
     kind: SliceKind
     profile: str
     thousandths: int
+    """Size of an MPS share."""
     merging: bool
+    """Whether idle slices may be deleted."""
 
 
 def state_of(gpu: GpuSpace) -> Hashable:
     if not gpu.view.healthy:
         return OUT_OF_SERVICE
-    held, whole, shared, threads, memory = [], False, False, 100, gpu.view.memory_mib
-    idle = [(_place(seen), False) for seen in gpu.deleted_slices.values()]
-    for key, seen in gpu.slices.items():
+    allocated, is_whole, is_shared, threads, memory = [], False, False, 100, gpu.view.memory_mib
+    idle = [(_place(view), False) for view in gpu.deleted_slices.values()]
+    for key, view in gpu.slices.items():
         if gpu.is_idle(key):
-            idle.append((_place(seen), seen.ready))
-        elif seen.kind is SliceKind.MIG:
-            held.append(_place(seen))
-        elif seen.kind is SliceKind.MPS:
-            shared, threads, memory = True, threads - seen.threads, memory - seen.memory_mib
+            idle.append((_place(view), view.ready))
+        elif view.kind is SliceKind.MIG:
+            allocated.append(_place(view))
+        elif view.kind is SliceKind.MPS:
+            is_shared, threads, memory = True, threads - view.threads, memory - view.memory_mib
         else:
-            whole = True
-    left = min(threads * 10, memory * 1_000 // max(1, gpu.view.memory_mib)) if shared else None
+            is_whole = True
+    thousandths_left = (
+        min(threads * 10, memory * 1_000 // max(1, gpu.view.memory_mib)) if is_shared else None
+    )
     return GpuState(
-        gpu.board.key, gpu.view.mode, frozenset(held), frozenset(idle), whole, left, gpu.view.pinned
+        gpu.board.key,
+        gpu.view.mode,
+        frozenset(allocated),
+        frozenset(idle),
+        is_whole,
+        thousandths_left,
+        gpu.view.pinned,
     )
 
 
-def _place(seen: SliceView) -> Placement:
-    return Placement(seen.start, seen.size, seen.profile)
+def _place(view: SliceView) -> Placement:
+    return Placement(view.start, view.size, view.profile)
 
 
 class SliceGeometry:
@@ -121,32 +134,32 @@ class SliceGeometry:
         if profile is None or state.share_thousandths is not None or not board.supports_mig:
             return None
         if any(not place.profile for place, _ in state.idle):
-            # A whole GPU or a share is being given back: what comes waits until it is gone.
+            # A whole GPU or a share is being given back: a new slice waits until it is gone.
             if not shape.merging or state.is_fixed:
                 return None
             state = replace(state, idle=frozenset())
         best: tuple[float, GpuState] | None = None
-        standing = state.allocated | {place for place, _ in state.idle}
+        occupied = state.allocated | {place for place, _ in state.idle}
         for place in layout_table(board).free_beside(state.allocated).by_profile[profile.name]:
             ready = (place, True) in state.idle
-            clash = frozenset(one for one in state.idle if one[0].mask & place.mask)
+            clash = frozenset(entry for entry in state.idle if entry[0].mask & place.mask)
             makes_room = bool(clash) and not ready
             if makes_room and (not shape.merging or state.is_fixed):
                 continue
-            if not makes_room and not ready and place not in _free(board, standing, profile.name):
+            if not makes_room and not ready and place not in _free(board, occupied, profile.name):
                 if not shape.merging or state.is_fixed:
                     continue
                 clash = state.idle
                 makes_room = True
             cost = _fall(board, state.allocated, place, self._mix)
-            prefers = self._ready * ready - MERGE_COST * makes_room
-            prefers += SAME_MODE_BONUS * (state.mode is GpuMode.MIG)
-            if best is None or prefers - cost > best[0]:
+            preference = self._ready * ready - MERGE_COST * makes_room
+            preference += SAME_MODE_BONUS * (state.mode is GpuMode.MIG)
+            if best is None or preference - cost > best[0]:
                 after = GpuState(
                     state.board, GpuMode.MIG, state.allocated | {place}, state.idle - clash,
                     is_whole=False, share_thousandths=None, is_fixed=state.is_fixed,
                 )  # fmt: skip
-                best = (prefers - cost, after)
+                best = (preference - cost, after)
         if best is None:
             return None
         lost = self.facts(state).value - self.facts(best[1]).value
@@ -158,48 +171,52 @@ def _whole(state: GpuState, shape: DeviceShape) -> Transition | None:
         return None
     if state.idle and state.is_fixed:
         return None
-    prefers = SAME_MODE_BONUS * (state.mode is GpuMode.WHOLE) - MERGE_COST * bool(state.idle)
+    preference = SAME_MODE_BONUS * (state.mode is GpuMode.WHOLE) - MERGE_COST * bool(state.idle)
     nothing: frozenset[tuple[Placement, bool]] = frozenset()
     after = GpuState(state.board, GpuMode.WHOLE, frozenset(), nothing, True, None, state.is_fixed)
-    return Transition(after, prefers)
+    return Transition(after, preference)
 
 
 def _share(state: GpuState, shape: DeviceShape) -> Transition | None:
-    """On an empty GPU: which shared ones are of the right project is not asked here."""
+    """On an empty GPU. `Fleet` finds the GPUs that the project shares already."""
     if state.share_thousandths is not None:
         return None
     if state.allocated or (state.idle and (not shape.merging or state.is_fixed)):
         return None
-    prefers = SAME_MODE_BONUS * (state.mode is GpuMode.MPS) - MERGE_COST * bool(state.idle)
-    left = 1_000 - shape.thousandths
+    preference = SAME_MODE_BONUS * (state.mode is GpuMode.MPS) - MERGE_COST * bool(state.idle)
+    thousandths_left = 1_000 - shape.thousandths
     nothing: frozenset[tuple[Placement, bool]] = frozenset()
-    after = GpuState(state.board, GpuMode.MPS, frozenset(), nothing, False, left, state.is_fixed)
-    return Transition(after, prefers)
+    after = GpuState(
+        state.board, GpuMode.MPS, frozenset(), nothing, False, thousandths_left, state.is_fixed
+    )
+    return Transition(after, preference)
 
 
 @lru_cache(65_536)
-def _free(board: Board, standing: frozenset[Placement], profile: str) -> frozenset[Placement]:
-    return frozenset(layout_table(board).free_beside(standing).by_profile[profile])
+def _free(board: Board, occupied: frozenset[Placement], profile: str) -> frozenset[Placement]:
+    return frozenset(layout_table(board).free_beside(occupied).by_profile[profile])
 
 
 @lru_cache(65_536)
-def _fall(board: Board, held: frozenset[Placement], place: Placement, mix: ProfileWeights) -> float:
-    """As a part of what an empty GPU is worth."""
+def _fall(
+    board: Board, allocated: frozenset[Placement], place: Placement, mix: ProfileWeights
+) -> float:
+    """As a fraction of the value of an empty GPU."""
     table = layout_values(board, mix)
     empty = (
         float(table.value[table.graph.layout_number(())]) if table else _squares(board, frozenset())
     )
-    return placement_loss(board, held, place, mix) / max(empty, 1.0)
+    return placement_loss(board, allocated, place, mix) / max(empty, 1.0)
 
 
 @lru_cache(65_536)
-def _worth(board: Board, held: frozenset[Placement], mix: ProfileWeights) -> float:
+def _worth(board: Board, allocated: frozenset[Placement], mix: ProfileWeights) -> float:
     table = layout_values(board, mix)
-    number = table.graph.layout_number(held) if table else -1
+    number = table.graph.layout_number(allocated) if table else -1
     if table is None or number < 0:
-        return _squares(board, held) / max(1.0, _squares(board, frozenset()))
+        return _squares(board, allocated) / max(1.0, _squares(board, frozenset()))
     return float(table.value[number] / max(1.0, table.value[table.graph.layout_number(())]))
 
 
-def _squares(board: Board, held: frozenset[Placement]) -> float:
-    return float(layout_table(board).free_beside(held).room_score)
+def _squares(board: Board, allocated: frozenset[Placement]) -> float:
+    return float(layout_table(board).free_beside(allocated).room_score)

@@ -1,12 +1,12 @@
-"""What a pass intends on top of what was observed, so that nothing is spent twice in one pass.
+"""The cluster as a pass has it so far: the snapshot plus the decisions that it has made.
 
-A ledger only fills up; a gang that does not fit is rolled back to the mark taken before it.
+Every change can be rolled back to a mark, such as the one taken before a gang that did not fit.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from agents.contract.boards import Board, Profile
 from agents.contract.documents import SliceKind
@@ -18,26 +18,23 @@ from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, Sl
 from scheduler.core.placement.mps_shares import ShareRoom, as_share, share_room
 from scheduler.core.quota.accounts import QuotaAccounts
 
-if TYPE_CHECKING:
-    from scheduler.core.placement.fleet import Fleet
-
 T = TypeVar("T")
 Layout = frozenset[Placement]
 
 
 @dataclass(slots=True)
 class GpuSpace:
-    """One GPU in this pass. `slices` are the live ones by id, the pass's own under made-up ids.
-
-    `leaving`: idle slices that the pass merges. They are still there for who could start now, and
-    gone for who waits for a merge.
-    """
+    """One GPU in this pass."""
 
     view: GpuView
     board: Board
     slices: dict[str, SliceView]
+    """Live slices by id. Those that the pass makes have ids that begin with "~"."""
     reserved_slices: set[str] = field(default_factory=set)
+    """Existing slices that the pass gives to a job."""
     deleted_slices: dict[str, SliceView] = field(default_factory=dict)
+    """Idle slices that the pass merges. They still occupy their places for a job that would start
+    now, but not for one that waits for a merge."""
 
     @property
     def is_empty(self) -> bool:
@@ -58,28 +55,30 @@ class GpuSpace:
         return any(s.kind is SliceKind.MIG for s in self.slices.values())
 
     def is_idle(self, slice_id: str) -> bool:
-        """Nobody holds it, in the rows or in this pass."""
+        """Whether no job has it, neither in the snapshot nor in this pass."""
         return not self.slices[slice_id].allocated and slice_id not in self.reserved_slices
 
     def layout(self, *, without_idle: bool = False) -> Layout:
+        """The MIG placements on the GPU."""
         if without_idle:
-            kept = [s for key, s in self.slices.items() if not self.is_idle(key)]
+            slices = [s for key, s in self.slices.items() if not self.is_idle(key)]
         else:
-            kept = [*self.slices.values(), *self.deleted_slices.values()]
-        return frozenset(Placement(s.start, s.size, s.profile) for s in kept)
+            slices = [*self.slices.values(), *self.deleted_slices.values()]
+        return frozenset(Placement(s.start, s.size, s.profile) for s in slices)
 
     def share_room(
         self, project: str, clients: int, *, without_idle: bool = False
     ) -> ShareRoom | None:
-        """What there is for an MPS share of `project`; None where something else is on the GPU."""
-        kept = [s for k, s in self.slices.items() if not (without_idle and self.is_idle(k))]
-        leaving = () if without_idle else self.deleted_slices.values()
-        return share_room([*kept, *leaving], project, self.board.memory_mib, clients)
+        """Room for an MPS share of `project`; None if something else is on the GPU."""
+        slices = [s for k, s in self.slices.items() if not (without_idle and self.is_idle(k))]
+        deleted = () if without_idle else self.deleted_slices.values()
+        return share_room([*slices, *deleted], project, self.board.memory_mib, clients)
 
     def may_carve(self, *, without_idle: bool = False) -> bool:
-        """Mode changes only on an empty GPU: what stays on it is MIG (of this pass, too)."""
-        kept = (s for k, s in self.slices.items() if not (without_idle and self.is_idle(k)))
-        return self.board.supports_mig and all(s.kind is SliceKind.MIG for s in kept)
+        """Whether MIG slices can be made: only an empty GPU changes its mode, so all that stays on
+        it, also of this pass, has to be MIG."""
+        slices = (s for k, s in self.slices.items() if not (without_idle and self.is_idle(k)))
+        return self.board.supports_mig and all(s.kind is SliceKind.MIG for s in slices)
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ class NodeSpace:
 
     @property
     def open_gpus(self) -> list[GpuSpace]:
-        """GPUs that may still have something to give: healthy, and not held whole."""
+        """GPUs that may still have room: healthy, and not allocated whole."""
         if self._open is None:
             self._open = [
                 gpu for gpu in self.gpus if gpu.view.healthy and not gpu.is_allocated_whole
@@ -101,8 +100,8 @@ class NodeSpace:
         return self._open
 
     def can_host(self, job: WaitingJob, replicas: int = 1) -> bool:
-        """Whether its CPU, memory and disk do for so many replicas. A job that asks for no disk may
-        stand on a node that has none left, or does not say."""
+        """Whether there is CPU, memory and disk for this many replicas. A job that requests no disk
+        fits a node with none left, or one that does not report its disk."""
         return (
             self.cpu_free_milli >= job.cpu_milli * replicas
             and self.memory_free_mib >= job.memory_mib * replicas
@@ -110,70 +109,82 @@ class NodeSpace:
         )
 
     def forget_open_gpus(self) -> None:
-        """What is open has to be looked at again."""
+        """Work out `open_gpus` anew when it is read next."""
         self._open = None
 
 
-# So many copies of a ledger stay for the next pass.
+# Copies of a ledger that stay for the next pass.
 MAX_KEPT_COPIES = 2
 
 
+class LedgerIndex(Protocol):
+    """A structure over a ledger that lives as long as the ledger does.
+
+    It takes in `Ledger.changes` before it answers, and empties them.
+    """
+
+    def begin_pass(self) -> None:
+        """The ledger follows another snapshot."""
+        ...
+
+
 class Ledger:
-    """The cluster as this pass has it so far."""
+    """Nodes, GPUs and accounts of one pass."""
 
     def __init__(self, snapshot: ClusterSnapshot, *, with_accounts: bool = True) -> None:
-        """`counts`: whether it knows quotas, budgets and caps."""
+        """`with_accounts`: whether quotas, budgets and caps are counted."""
         self.nodes = {node.id: _node(node) for node in snapshot.nodes}
         self.gpus = {gpu.view.id: gpu for node in self.nodes.values() for gpu in node.gpus}
         self.accounts = QuotaAccounts(snapshot if with_accounts else ClusterSnapshot(now=0))
         self.snapshot = snapshot
         slices = (s for node in snapshot.nodes for gpu in node.gpus for s in gpu.slices)
-        self.has_idle = any(not seen.allocated for seen in slices)
+        self.has_idle = any(not each.allocated for each in slices)
         """Whether there is anything to merge."""
-        self._untouched: Ledger | None = None
-        # (node, GPU or "") that changed since the fleet looked.
+        self._pristine: Ledger | None = None
         self.changes: set[tuple[str, str]] = set()
-        self._home = {g.view.id: node for node in self.nodes.values() for g in node.gpus}
-        self.fleet: Fleet | None = None
-        # What was worked out of the ledger as it is, and of the snapshot, to be asked again.
-        self._remembered: dict[object, Any] = {}
-        self._known: dict[object, Any] = {}
+        """(node, GPU or "") that changed since the index read them."""
+        self._node_of_gpu = {g.view.id: node for node in self.nodes.values() for g in node.gpus}
+        self.index: LedgerIndex | None = None
+        # Results for the ledger as it is, and for the snapshot.
+        self._cache: dict[object, Any] = {}
+        self._pass_cache: dict[object, Any] = {}
         self._undo: list[tuple[NodeSpace | None, str, Callable[[], None]]] = []
         self._made = 0
-        self._counts = with_accounts
-        # Copies are used again in the next pass; of them `_others` are not as the snapshot says.
+        self._with_accounts = with_accounts
+        # Copies are used again in the next pass. In a copy, the nodes `_copied_nodes` are not as in
+        # the snapshot.
         self._copies: list[Ledger] = []
-        self._lent = 0
-        self._others: set[str] = set()
+        self._copies_in_use = 0
+        self._copied_nodes: set[str] = set()
 
     def pristine(self) -> "Ledger":
-        """The cluster as it was before this pass, made once. Roll back what you try on it."""
-        if self._untouched is None:
-            self._untouched = Ledger(self.snapshot)
-        if self._untouched.snapshot is not self.snapshot:
-            self._untouched.follow(self.snapshot)
-        return self._untouched
+        """The cluster as it was before this pass, made once. Callers roll back their changes."""
+        if self._pristine is None:
+            self._pristine = Ledger(self.snapshot)
+        if self._pristine.snapshot is not self.snapshot:
+            self._pristine.follow(self.snapshot)
+        return self._pristine
 
     def follow(self, snapshot: ClusterSnapshot) -> None:
-        """Become the ledger of a snapshot with the same hardware (`kept.is_alike`): only nodes
-        whose view is another object are read anew, and the fleet takes in no more than that."""
+        """Become the ledger of a snapshot with the same hardware (`pass_cache`). Only nodes whose
+        view is another object are read anew, and the index takes in no more than these."""
         self.rollback(0)
         for view in snapshot.nodes:
             node = self.nodes[view.id]
-            if node.view is not view or view.id in self._others:
+            if node.view is not view or view.id in self._copied_nodes:
                 self._read(node, view)
-        self.snapshot, self._lent = snapshot, 0
+        self.snapshot, self._copies_in_use = snapshot, 0
         del self._copies[MAX_KEPT_COPIES:]
-        self._others.clear()
-        self._known.clear()
-        self._remembered.clear()
+        self._copied_nodes.clear()
+        self._pass_cache.clear()
+        self._cache.clear()
         self.has_idle = any(
             not s.allocated for gpu in self.gpus.values() for s in gpu.slices.values()
         )
-        if self._counts:
+        if self._with_accounts:
             self.accounts = QuotaAccounts(snapshot, self.accounts)
-        if self.fleet:
-            self.fleet.begin_pass()
+        if self.index:
+            self.index.begin_pass()
 
     def _read(self, node: NodeSpace, view: NodeView) -> None:
         node.view = view
@@ -187,12 +198,13 @@ class Ledger:
         self._touch(node, "")
 
     def cached(self, key: object, compute: Callable[[], T], *, for_whole_pass: bool = False) -> T:
-        """What `work_out` gives, until something is held or freed; `always`: for the whole pass."""
-        kept = self._known if for_whole_pass else self._remembered
-        if key not in kept:
-            kept[key] = compute()
-        found: T = kept[key]
-        return found
+        """The result of `compute`, cached until something is reserved or released, or else for the
+        whole pass."""
+        cache = self._pass_cache if for_whole_pass else self._cache
+        if key not in cache:
+            cache[key] = compute()
+        result: T = cache[key]
+        return result
 
     def mark(self) -> int:
         """A point to roll back to."""
@@ -206,17 +218,17 @@ class Ledger:
                 self._touch(node, gpu)
 
     def _did(self, node: NodeSpace, gpu: str, undo: Callable[[], None]) -> None:
-        """Something changed there, and this takes it back."""
+        """Note a change of the node, or of a GPU on it, and how to undo it."""
         self._touch(node, gpu)
         self._undo.append((node, gpu, undo))
 
     def _touch(self, node: NodeSpace, gpu: str) -> None:
         node.forget_open_gpus()
         self.changes.add((node.view.id, gpu))
-        self._remembered.clear()
+        self._cache.clear()
 
     def _changed(self, gpu: GpuSpace, undo: Callable[[], None]) -> None:
-        self._did(self._home[gpu.view.id], gpu.view.id, undo)
+        self._did(self._node_of_gpu[gpu.view.id], gpu.view.id, undo)
 
     def reserve_host(self, node: NodeSpace, cpu_milli: int, memory_mib: int, disk_mib: int) -> None:
         node.cpu_free_milli -= cpu_milli
@@ -231,7 +243,7 @@ class Ledger:
         self._did(node, "", undo)
 
     def reserve_device(self, place: DevicePlacement, job: WaitingJob) -> None:
-        """Speak for an idle slice, or put a new one on the GPU."""
+        """Reserve an idle slice for the job, or put a new one on the GPU."""
         gpu = self.gpus[place.gpu]
         if place.slice:
             gpu.reserved_slices.add(place.slice)
@@ -246,19 +258,19 @@ class Ledger:
         self._changed(gpu, partial(gpu.slices.__delitem__, key))
 
     def delete_idle(self, gpu: GpuSpace, slices: list[str]) -> None:
-        """Intend to delete idle slices: nobody may reuse them in this pass."""
-        gone = {key: gpu.slices.pop(key) for key in slices}
-        gpu.deleted_slices.update(gone)
+        """Plan to delete idle slices: no job may reuse them in this pass."""
+        deleted = {key: gpu.slices.pop(key) for key in slices}
+        gpu.deleted_slices.update(deleted)
 
         def undo() -> None:
-            gpu.slices.update(gone)
-            for key in gone:
+            gpu.slices.update(deleted)
+            for key in deleted:
                 del gpu.deleted_slices[key]
 
         self._changed(gpu, undo)
 
     def release(self, job: WaitingJob, replicas: Iterable[ReplicaPlacement]) -> None:
-        """Take back what a running job, or one that this pass placed, holds: as if it had ended."""
+        """Free the devices of a job, running or placed by this pass, as if it had ended."""
         units, model = 0, ""
         for replica in replicas:
             if node := self.nodes.get(replica.node):
@@ -280,20 +292,20 @@ class Ledger:
             self._changed(gpu, partial(gpu.slices.__setitem__, key, gpu.slices.pop(key)))
 
     def copy(self) -> "Ledger":
-        """The same cluster to try things on. It has no quotas and nothing to roll back; it is good
+        """The same cluster for trials, without accounts and with nothing to roll back. It is valid
         until this ledger follows another snapshot."""
-        if self._lent == len(self._copies):
+        if self._copies_in_use == len(self._copies):
             self._copies.append(Ledger(self.snapshot, with_accounts=False))
-        other = self._copies[self._lent]
-        self._lent += 1
+        other = self._copies[self._copies_in_use]
+        self._copies_in_use += 1
         other.follow(self.snapshot)
         other._made = max(other._made, self._made)
         for node in {n.view.id: n for n, _, _ in self._undo if n}.values():
-            other._become(node)
+            other._copy_node(node)
         return other
 
-    def _become(self, other: NodeSpace) -> None:
-        """Its node is as this one of another ledger."""
+    def _copy_node(self, other: NodeSpace) -> None:
+        """Make the node equal to this one of another ledger."""
         node = self.nodes[other.view.id]
         node.cpu_free_milli, node.memory_free_mib = other.cpu_free_milli, other.memory_free_mib
         node.disk_free_mib = other.disk_free_mib
@@ -303,27 +315,27 @@ class Ledger:
             space.reserved_slices = set(gpu.reserved_slices)
             self._touch(node, gpu.view.id)
         self._touch(node, "")
-        self._others.add(node.view.id)
+        self._copied_nodes.add(node.view.id)
 
     def charge(
         self, project: str, user: str, units: int, model: str = "", seconds: int = 0
     ) -> None:
         """Count units of a board (its key) on every account of the owner, for at most `seconds`."""
-        if self._counts:
+        if self._with_accounts:
             self._undo.append(
                 (None, "", self.accounts.charge(project, user, units, model, seconds))
             )
 
 
 def _made_as(gpu: GpuSpace, place: DevicePlacement) -> str:
-    """The slice that this pass put there for `place`; "" where there is none."""
-    asked = (place.kind, place.profile, place.start, place.threads)
-    made = (k for k, s in gpu.slices.items() if k[0] == "~" and _looks(s) == asked)
+    """The id of the slice that this pass made for `place`; "" if there is none."""
+    shape = (place.kind, place.profile, place.start, place.threads)
+    made = (k for k, s in gpu.slices.items() if k[0] == "~" and _shape(s) == shape)
     return next(made, "")
 
 
-def _looks(seen: SliceView) -> tuple[SliceKind, str, int, int]:
-    return (seen.kind, seen.profile, seen.start, seen.threads)
+def _shape(view: SliceView) -> tuple[SliceKind, str, int, int]:
+    return (view.kind, view.profile, view.start, view.threads)
 
 
 def _node(view: NodeView) -> NodeSpace:
@@ -344,10 +356,10 @@ def free_starts(board: Board, profile: Profile, layout: Layout) -> tuple[Placeme
 
 
 def free_room(board: Board, layout: Layout) -> int:
-    """How much can still be made beside `layout`: see layouts.Room.left."""
+    """How much can still be made beside `layout`, see `agents.contract.layouts`."""
     return 0 if _has_whole(layout) else layout_table(board).free_beside(layout).room_score
 
 
 def _has_whole(layout: Layout) -> bool:
-    """Whether the GPU is given whole, or was and is not free yet: geometry knows only profiles."""
+    """Whether the GPU is or was given whole: MIG geometry knows only profiles."""
     return any(not place.profile for place in layout)

@@ -1,7 +1,7 @@
-"""The one function that says whether a placement is legal now.
+"""Whether a placement is legal now.
 
-The planner asks it about the pass's ledger; the committer asks again, under row locks, about the
-rows of the touched nodes.
+The planner checks it on the ledger of a pass. The committer checks it again, under row locks, on
+the rows of the nodes.
 """
 
 from agents.contract.documents import SliceKind
@@ -21,12 +21,13 @@ SINGLE_NODE = frozenset({Topology.SAME_NODE, Topology.NVLINK})
 def illegal_reason(
     placement: JobPlacement, job: WaitingJob, snapshot: ClusterSnapshot
 ) -> Reason | None:
-    """None when the whole gang can be given its devices; else the first thing in the way."""
+    """The first obstacle to giving the whole gang its devices; None if there is none."""
     return reserve_if_legal(placement, job, Ledger(snapshot))
 
 
 def reserve_if_legal(placement: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
-    """As `fits`, on a ledger, which afterwards holds the placement or is as it was."""
+    """As `illegal_reason`, on a ledger. A legal placement is reserved on it; otherwise the ledger
+    stays unchanged."""
     mark = ledger.mark()
     reason = _check(placement, job, ledger)
     if reason is not None:
@@ -35,7 +36,7 @@ def reserve_if_legal(placement: JobPlacement, job: WaitingJob, ledger: Ledger) -
 
 
 def quota_reason(job: WaitingJob, units: int, ledger: Ledger, model: str = "") -> Reason | None:
-    """Whether the job's owners may hold `units` more of the board with the key `model`."""
+    """Why the job's owners may not use `units` more of the board with the key `model`; or None."""
     return ledger.accounts.limit_reason(job, units, model)
 
 
@@ -54,13 +55,13 @@ def _check(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | Non
 
 
 def _model(place: JobPlacement, ledger: Ledger) -> str:
-    """The board that the gang gets: its devices are alike."""
+    """The key of the gang's board: all its devices are on boards of one kind."""
     gpus = (ledger.gpus.get(d.gpu) for replica in place.replicas for d in replica.devices)
     return next((gpu.board.key for gpu in gpus if gpu), "")
 
 
 def _together(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
-    """A gang stays inside one network, and on one node where it asked for that."""
+    """A gang stays inside one network, and on one node if it requests that."""
     nodes = {replica.node for replica in place.replicas}
     if not nodes <= ledger.nodes.keys():
         return _no("fits.node_gone")
@@ -74,7 +75,7 @@ def _together(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | 
 
 
 def _nvlink_joins(place: JobPlacement, ledger: Ledger) -> bool:
-    """A slice of a GPU has no NVLink: only whole GPUs are asked about."""
+    """Only whole GPUs count: slices do not use NVLink."""
     by_node: dict[str, list[int]] = {}
     for replica in place.replicas:
         for device in replica.devices:
@@ -91,8 +92,8 @@ def _replica(replica: ReplicaPlacement, job: WaitingJob, ledger: Ledger) -> Reas
     node = ledger.nodes[replica.node]
     if not node.view.available:
         return Reason(ReasonCode.NODE_UNAVAILABLE, unavailable_message(node.view))
-    if because := ineligible_message(node.view, job):
-        return Reason(ReasonCode.NODE_UNAVAILABLE, because)
+    if message := ineligible_message(node.view, job):
+        return Reason(ReasonCode.NODE_UNAVAILABLE, message)
     if not node.can_host(job):
         return _no("fits.host", node=node.view.name)
     for device in replica.devices:
@@ -112,9 +113,9 @@ def _device(
     if not gpu.view.healthy:
         return _no("fits.out_of_service", gpu=gpu.view.index, node=node.view.name)
     if device.slice:
-        seen = gpu.slices.get(device.slice)
-        same = seen is not None and (seen.profile, seen.start) == (device.profile, device.start)
-        if seen is None or not same or not seen.ready or not gpu.is_idle(device.slice):
+        view = gpu.slices.get(device.slice)
+        same = view is not None and (view.profile, view.start) == (device.profile, device.start)
+        if view is None or not same or not view.ready or not gpu.is_idle(device.slice):
             return _no("fits.idle_slice")
         return None
     if device.kind is SliceKind.GPU:
@@ -125,11 +126,11 @@ def _device(
             return None
         return _no("fits.share_room")
     profile = gpu.board.profile(device.profile)
-    here = Placement(device.start, device.size, device.profile)
+    place = Placement(device.start, device.size, device.profile)
     if (
         profile is None
         or not gpu.may_carve()
-        or here not in free_starts(gpu.board, profile, gpu.layout())
+        or place not in free_starts(gpu.board, profile, gpu.layout())
     ):
         return Reason(ReasonCode.FRAGMENTATION, make_message("fits.place_taken"))
     return None

@@ -1,8 +1,8 @@
-"""Finds devices for a gang: which node (`fleet` ranks them), which GPU, which slice or place to
-carve.
+"""Finds devices for a gang: the node (ranked by `fleet`), the GPU, the slice or place to carve.
 
-A slice goes where the room that the mix wants falls least (`carving.windows`); an idle one of the
-very profile, which starts at once, where that is about equal. Whole GPUs stay whole while they can.
+A slice goes where the room for the expected demand shrinks least (`geometry.placement_value`). At
+about equal cost it goes to an idle slice of the same profile, which starts at once. Whole GPUs stay
+whole as long as possible.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from agents.contract.layouts import layout_table
 from scheduler.core.devices.gpu_changes import fixed_reason
 from scheduler.core.devices.options import DeviceOption
 from scheduler.core.geometry.placement_value import READY_BONUS
-from scheduler.core.geometry.profile_demand import PlacementValues, placement_values
+from scheduler.core.geometry.profile_demand import PlacementValues, roomy_boards
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.links import best_set, bottleneck, ring_by_nvlink
 from scheduler.core.model.snapshot import Topology, WaitingJob
@@ -27,36 +27,37 @@ from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace, free_st
 from scheduler.core.placement.legality import SINGLE_NODE
 from scheduler.core.quota.budgets import remaining_seconds
 
-# So many of the best nodes are compared by how fast their GPUs reach each other.
+# The best nodes, up to this number, are compared by the speed of the links between their GPUs.
 MAX_COMPARED = 8
 
 
 @dataclass(slots=True)
 class GangPlacement:
-    """A gang's places. `merges`: idle slices to delete first, by GPU; empty when it can start.
-    `rails`: indexes of the first replica's GPUs."""
+    """Where a gang goes."""
 
     replicas: list[ReplicaPlacement] = field(default_factory=list)
     merges: dict[str, list[str]] = field(default_factory=dict)
+    """Idle slices to delete first, by GPU; empty if the gang can start at once."""
     rails: tuple[int, ...] = ()
+    """Indexes of the first replica's GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """One device and what it costs to have it there."""
+    """One device, and what it costs to place it there."""
 
     rank: tuple[float, ...]
     place: DevicePlacement
     gpu: GpuSpace
-    destroys: tuple[str, ...] = ()
+    deleted_ids: tuple[str, ...] = ()
 
 
 def find_placement(
     job: WaitingJob, option: DeviceOption, ledger: Ledger, *, merging: bool = False
 ) -> GangPlacement | None:
-    """Places for the whole gang, held on the ledger; or None, with the ledger as it was.
+    """Place the whole gang and reserve its devices on the ledger; None leaves the ledger unchanged.
 
-    `merging`: idle slices may be deleted to make room.
+    `merging`: whether idle slices may be deleted to make room.
     """
     search = _Search(job, option, ledger, merging)
     for attempt in search.attempts():
@@ -75,12 +76,13 @@ class _Search:
     """One gang's search for one kind of device."""
 
     job: WaitingJob
-    want: DeviceOption
+    option: DeviceOption
     ledger: Ledger
     merging: bool
 
     def attempts(self) -> Iterator[Callable[[], GangPlacement | None]]:
-        """One node where near is better, the best first; then a leaf switch; then a network."""
+        """Single nodes, the best first, unless the topology is `any`; then leaf switches; then
+        networks."""
         job, fleet = self.job, fleet_of(self.ledger)
         if job.topology is not Topology.ANY or job.replicas == 1:
             for node in self._single(fleet):
@@ -90,10 +92,10 @@ class _Search:
                 yield partial(self._on_several, fleet, among)
 
     def _single(self, fleet: Fleet) -> Iterator[NodeSpace]:
-        """Of the first few, those whose GPUs form the fastest ring come first."""
-        nodes = fleet.nodes_for(self.job, self.want, self.job.replicas, merging=self.merging)
-        count = self.want.count * self.job.replicas
-        if self.want.kind is not SliceKind.GPU or count == 1 or not fleet.has_links:
+        """The ranked nodes; of the first few, those whose GPUs form the fastest ring come first."""
+        nodes = fleet.nodes_for(self.job, self.option, self.job.replicas, merging=self.merging)
+        count = self.option.count * self.job.replicas
+        if self.option.kind is not SliceKind.GPU or count == 1 or not fleet.has_links:
             return nodes
         first = list(islice(nodes, MAX_COMPARED))
         speeds = {id(node): self._speed(node, count) for node in first}
@@ -101,13 +103,13 @@ class _Search:
 
     def _speed(self, node: NodeSpace, count: int) -> int:
         now = self.ledger.snapshot.now
-        chosen = _whole_gpus(self.want, node, self.job.replicas, self.merging, (), now)
+        chosen = _whole_gpus(self.option, node, self.job.replicas, self.merging, (), now)
         return bottleneck(node.view.links, _indexes([c.gpu for c in chosen])) if chosen else 0
 
     def _on_one(self, node: NodeSpace) -> GangPlacement | None:
         found = GangPlacement()
-        if self.want.kind is SliceKind.GPU:
-            near = _side_by_side(self.job, self.want, self.ledger, node, self.merging, found)
+        if self.option.kind is SliceKind.GPU:
+            near = _side_by_side(self.job, self.option, self.ledger, node, self.merging, found)
             return found if near else None
         for rank in range(self.job.replicas):
             if not self._replica(node, rank, found):
@@ -115,55 +117,57 @@ class _Search:
         return found
 
     def _on_several(self, fleet: Fleet, among: Bools) -> GangPlacement | None:
-        """Few nodes for a gang that is better near; evenly spread for one that does not mind."""
-        if fleet.has_too_few_nodes(self.job, self.want, among, merging=self.merging):
+        """On as few nodes as possible, or evenly spread if the topology is `any`."""
+        if fleet.has_too_few_nodes(self.job, self.option, among, merging=self.merging):
             return None
         found = GangPlacement()
-        used: Counter[str] = Counter()
+        replicas_on: Counter[str] = Counter()
         for rank in range(self.job.replicas):
-            tried = (n for n in self._next(fleet, among, used) if self._replica(n, rank, found))
+            tried = (
+                n for n in self._next(fleet, among, replicas_on) if self._replica(n, rank, found)
+            )
             if (node := next(tried, None)) is None:
                 return None
-            used[node.view.id] += 1
+            replicas_on[node.view.id] += 1
         return found
 
-    def _next(self, fleet: Fleet, among: Bools, used: Counter[str]) -> Iterator[NodeSpace]:
-        """Where the next replica goes, the best first."""
-        names = sorted(used, key=lambda n: (used[n], n))
-        mine = [self.ledger.nodes[key] for key in names]
+    def _next(self, fleet: Fleet, among: Bools, replicas_on: Counter[str]) -> Iterator[NodeSpace]:
+        """Nodes for the next replica, the best first."""
+        names = sorted(replicas_on, key=lambda n: (replicas_on[n], n))
+        begun = [self.ledger.nodes[key] for key in names]
         free = fleet.without(among, names)
-        fresh = fleet.nodes_for(self.job, self.want, 1, merging=self.merging, among=free)
-        return chain(fresh, mine) if self.job.topology is Topology.ANY else chain(mine, fresh)
+        fresh = fleet.nodes_for(self.job, self.option, 1, merging=self.merging, among=free)
+        return chain(fresh, begun) if self.job.topology is Topology.ANY else chain(begun, fresh)
 
     def _replica(self, node: NodeSpace, rank: int, found: GangPlacement) -> bool:
-        return _replica(self.job, self.want, self.ledger, node, self.merging, rank, found)
+        return _replica(self.job, self.option, self.ledger, node, self.merging, rank, found)
 
 
 def _side_by_side(
     job: WaitingJob,
-    want: DeviceOption,
+    option: DeviceOption,
     ledger: Ledger,
     node: NodeSpace,
     merging: bool,
     found: GangPlacement,
 ) -> bool:
-    """The GPUs of the whole gang on one node, chosen together: all of them are one ring."""
+    """Place the whole gang on one node. Its GPUs form one ring, so they are chosen together."""
     enough, now = node.can_host(job, job.replicas), ledger.snapshot.now
-    chosen = _whole_gpus(want, node, job.replicas, merging, (), now) if enough else None
+    chosen = _whole_gpus(option, node, job.replicas, merging, (), now) if enough else None
     if chosen is None:
         return False
     indexes = tuple(sorted(choice.gpu.view.index for choice in chosen))
     if job.topology is Topology.NVLINK and not ring_by_nvlink(node.view.links, indexes):
         return False
     for rank in range(job.replicas):
-        own = chosen[rank * want.count : (rank + 1) * want.count]
-        _hold(job, ledger, node, rank, own, found)
+        own = chosen[rank * option.count : (rank + 1) * option.count]
+        _reserve(job, ledger, node, rank, own, found)
     return True
 
 
 def _replica(
     job: WaitingJob,
-    want: DeviceOption,
+    option: DeviceOption,
     ledger: Ledger,
     node: NodeSpace,
     merging: bool,
@@ -173,14 +177,14 @@ def _replica(
     """Put one replica on the node, or leave the ledger as it was."""
     if not node.can_host(job):
         return False
-    chosen = _devices(job, want, ledger, node, merging, found)
+    chosen = _devices(job, option, ledger, node, merging, found)
     if chosen is None:
         return False
-    _hold(job, ledger, node, rank, chosen, found)
+    _reserve(job, ledger, node, rank, chosen, found)
     return True
 
 
-def _hold(
+def _reserve(
     job: WaitingJob,
     ledger: Ledger,
     node: NodeSpace,
@@ -189,9 +193,9 @@ def _hold(
     found: GangPlacement,
 ) -> None:
     for choice in chosen:
-        if choice.destroys:
-            ledger.delete_idle(choice.gpu, list(choice.destroys))
-            found.merges.setdefault(choice.gpu.view.id, []).extend(choice.destroys)
+        if choice.deleted_ids:
+            ledger.delete_idle(choice.gpu, list(choice.deleted_ids))
+            found.merges.setdefault(choice.gpu.view.id, []).extend(choice.deleted_ids)
         ledger.reserve_device(choice.place, job)
     ledger.reserve_host(node, job.cpu_milli, job.memory_mib, job.disk_mib)
     devices = tuple(choice.place for choice in chosen)
@@ -201,40 +205,40 @@ def _hold(
 
 def _devices(
     job: WaitingJob,
-    want: DeviceOption,
+    option: DeviceOption,
     ledger: Ledger,
     node: NodeSpace,
     merging: bool,
     found: GangPlacement,
 ) -> list[_Choice] | None:
-    gpus = [gpu for gpu in node.open_gpus if gpu.board.key == want.board]
+    gpus = [gpu for gpu in node.open_gpus if gpu.board.key == option.board]
     now = ledger.snapshot.now
     choices: Iterator[_Choice]
-    match want.kind:
+    match option.kind:
         case SliceKind.GPU:
-            return _whole_gpus(want, node, 1, merging, found.rails, now)
+            return _whole_gpus(option, node, 1, merging, found.rails, now)
         case SliceKind.MPS:
-            choices = _shares(job, want, gpus, node.view.share_clients, merging, now)
+            choices = _shares(job, option, gpus, node.view.share_clients, merging, now)
         case SliceKind.MIG:
-            tables = placement_values(ledger)
-            choices = (c for gpu in gpus for c in _slices(want, gpu, merging, now, tables))
+            values = placement_values(ledger)
+            choices = (c for gpu in gpus for c in _slices(option, gpu, merging, now, values))
     best = min(choices, key=lambda c: c.rank, default=None)
     return [best] if best else None
 
 
 def _whole_gpus(
-    want: DeviceOption,
+    option: DeviceOption,
     node: NodeSpace,
     replicas: int,
     merging: bool,
     rails: tuple[int, ...],
     now: int,
 ) -> list[_Choice] | None:
-    """Empty GPUs for so many replicas, by the fastest ring; of equally fast ones those that can be
-    given as they are. `rails`: what the gang has on another node."""
-    gpus = [gpu for gpu in node.open_gpus if gpu.board.key == want.board]
+    """Empty GPUs for this many replicas: the fastest ring, and of equally fast ones those that need
+    no change. `rails`: indexes of the gang's GPUs on another node."""
+    gpus = [gpu for gpu in node.open_gpus if gpu.board.key == option.board]
     free = [g for g in gpus if g.is_empty or (merging and _may_clear(g, now))]
-    count = want.count * replicas
+    count = option.count * replicas
     if len(free) < count:
         return None
     empty = [g for g in free if not g.slices]
@@ -242,7 +246,7 @@ def _whole_gpus(
     sets = [_set(node, pool, count, rails) for pool in pools if len(pool) >= count]
     fastest = bottleneck(node.view.links, _indexes(sets[-1]))
     best = next(s for s in sets if bottleneck(node.view.links, _indexes(s)) == fastest)
-    return [_Choice((), _place(want, gpu, 0), gpu, tuple(gpu.slices)) for gpu in best]
+    return [_Choice((), _place(option, gpu, 0), gpu, tuple(gpu.slices)) for gpu in best]
 
 
 def _set(
@@ -258,87 +262,106 @@ def _indexes(gpus: list[GpuSpace]) -> tuple[int, ...]:
 
 
 def _shares(
-    job: WaitingJob, want: DeviceOption, gpus: list[GpuSpace], clients: int, merging: bool, now: int
+    job: WaitingJob,
+    option: DeviceOption,
+    gpus: list[GpuSpace],
+    clients: int,
+    merging: bool,
+    now: int,
 ) -> Iterator[_Choice]:
-    """Beside shares of the project where the least is left over, else on an empty GPU."""
+    """Beside shares of the project, on the GPU with the least room left; else on an empty GPU."""
     for gpu in gpus:
         if merging and fixed_reason(gpu.view, now):
             continue
         left = gpu.share_room(job.project, clients, without_idle=merging)
-        if left is None or not left.max_shares(want.threads, want.memory_mib, job.processes):
+        if left is None or not left.max_shares(option.threads, option.memory_mib, job.processes):
             continue
         idle = filter(gpu.is_idle, gpu.slices) if merging else ()
-        destroys = tuple(idle)
-        other_mode = gpu.view.mode is not GpuMode.MPS
-        rank = (len(destroys), not gpu.is_shared, left.threads, other_mode, gpu.view.index)
-        yield _Choice(rank, _place(want, gpu, 0), gpu, destroys)
+        deleted_ids = tuple(idle)
+        changes_mode = gpu.view.mode is not GpuMode.MPS
+        rank = (len(deleted_ids), not gpu.is_shared, left.threads, changes_mode, gpu.view.index)
+        yield _Choice(rank, _place(option, gpu, 0), gpu, deleted_ids)
 
 
 def _may_clear(gpu: GpuSpace, now: int) -> bool:
     return all(map(gpu.is_idle, gpu.slices)) and fixed_reason(gpu.view, now) is None
 
 
+def placement_values(ledger: Ledger) -> PlacementValues:
+    """What MIG placements cost in the pass of this ledger."""
+    snapshot = ledger.snapshot
+
+    def compute() -> PlacementValues:
+        return PlacementValues(snapshot.mix, roomy_boards(snapshot))
+
+    return ledger.cached("placement values", compute, for_whole_pass=True)
+
+
 def _slices(
-    want: DeviceOption, gpu: GpuSpace, merging: bool, now: int, tables: PlacementValues
+    option: DeviceOption, gpu: GpuSpace, merging: bool, now: int, values: PlacementValues
 ) -> Iterator[_Choice]:
-    """Rank: how much V falls, in its own units, judged by what is held: idle slices give way. Of
-    equal ones that which need not change its mode."""
-    yield from _idle_slices(want, gpu, tables)
-    profile = gpu.board.profile(want.profile)
+    """Rank: how much V falls beside the allocated slices alone, as idle slices give way. Of equal
+    choices, one that needs no change of mode."""
+    yield from _idle_slices(option, gpu, values)
+    profile = gpu.board.profile(option.profile)
     if profile is None or gpu.view.pinned or not gpu.may_carve(without_idle=merging):
         return
     if merging:
         if fixed_reason(gpu.view, now) is None:
-            yield from _merged(want, gpu, tables)
+            yield from _merged(option, gpu, values)
         return
-    held, other_mode = gpu.layout(without_idle=True), gpu.view.mode is not GpuMode.MIG
+    allocated, changes_mode = gpu.layout(without_idle=True), gpu.view.mode is not GpuMode.MIG
     for place in free_starts(gpu.board, profile, gpu.layout()):
-        lost = tables.loss(gpu.board, held, place)
-        rank = (lost, lost + other_mode, gpu.view.index, place.start)
-        yield _Choice(rank, _place(want, gpu, place.start), gpu)
+        lost = values.loss(gpu.board, allocated, place)
+        rank = (lost, lost + changes_mode, gpu.view.index, place.start)
+        yield _Choice(rank, _place(option, gpu, place.start), gpu)
 
 
-def _merged(want: DeviceOption, gpu: GpuSpace, tables: PlacementValues) -> Iterator[_Choice]:
-    """The cheapest change of this GPU that makes room and touches nothing that is held."""
-    held = gpu.layout(without_idle=True)
-    idle = {key: seen for key, seen in gpu.slices.items() if gpu.is_idle(key)}
-    if any(seen.kind is not SliceKind.MIG for seen in idle.values()):
-        # The GPU still has to change its mode: nothing idle stays.
-        kept, goes = held, list(idle)
+def _merged(option: DeviceOption, gpu: GpuSpace, values: PlacementValues) -> Iterator[_Choice]:
+    """The cheapest change of this GPU that makes room without touching an allocated slice."""
+    allocated = gpu.layout(without_idle=True)
+    idle = {key: view for key, view in gpu.slices.items() if gpu.is_idle(key)}
+    if any(view.kind is not SliceKind.MIG for view in idle.values()):
+        # The GPU still has to change its mode, so no idle slice stays.
+        staying, going = allocated, list(idle)
     else:
-        kept = held | {Placement(s.start, s.size, s.profile) for s in idle.values()}
-        goes = []
+        staying = allocated | {Placement(s.start, s.size, s.profile) for s in idle.values()}
+        going = []
     table = layout_table(gpu.board)
-    change = table.make_room(kept, want.profile, in_use=held) if table.is_legal(kept) else None
+    change = (
+        table.make_room(staying, option.profile, in_use=allocated)
+        if table.is_legal(staying)
+        else None
+    )
     if change is None:
         return
     (place,) = change.creates
     deleted = {p.start for p in change.deletes}
-    destroys = (*goes, *(key for key, seen in idle.items() if seen.start in deleted))
-    lost = tables.loss(gpu.board, held, place)
-    rank = (lost + READY_BONUS * len(destroys), lost, gpu.view.index, place.start)
-    yield _Choice(rank, _place(want, gpu, place.start), gpu, destroys)
+    deleted_ids = (*going, *(key for key, view in idle.items() if view.start in deleted))
+    lost = values.loss(gpu.board, allocated, place)
+    rank = (lost + READY_BONUS * len(deleted_ids), lost, gpu.view.index, place.start)
+    yield _Choice(rank, _place(option, gpu, place.start), gpu, deleted_ids)
 
 
-def _idle_slices(want: DeviceOption, gpu: GpuSpace, tables: PlacementValues) -> Iterator[_Choice]:
-    held = gpu.layout(without_idle=True)
-    for key, seen in gpu.slices.items():
-        if seen.profile == want.profile and seen.ready and gpu.is_idle(key):
-            place = Placement(seen.start, seen.size, seen.profile)
-            lost = tables.loss(gpu.board, held, place)
-            rank = (lost - tables.ready_bonus, lost, gpu.view.index, seen.start)
-            yield _Choice(rank, _place(want, gpu, seen.start, key), gpu)
+def _idle_slices(option: DeviceOption, gpu: GpuSpace, values: PlacementValues) -> Iterator[_Choice]:
+    allocated = gpu.layout(without_idle=True)
+    for key, view in gpu.slices.items():
+        if view.profile == option.profile and view.ready and gpu.is_idle(key):
+            place = Placement(view.start, view.size, view.profile)
+            lost = values.loss(gpu.board, allocated, place)
+            rank = (lost - values.ready_bonus, lost, gpu.view.index, view.start)
+            yield _Choice(rank, _place(option, gpu, view.start, key), gpu)
 
 
-def _place(want: DeviceOption, gpu: GpuSpace, start: int, slice_id: str = "") -> DevicePlacement:
+def _place(option: DeviceOption, gpu: GpuSpace, start: int, slice_id: str = "") -> DevicePlacement:
     return DevicePlacement(
         gpu=gpu.view.id,
-        kind=want.kind,
-        profile=want.profile,
+        kind=option.kind,
+        profile=option.profile,
         start=start,
-        size=want.size,
-        units=want.units,
-        memory_mib=want.memory_mib,
+        size=option.size,
+        units=option.units,
+        memory_mib=option.memory_mib,
         slice=slice_id,
-        threads=want.threads,
+        threads=option.threads,
     )

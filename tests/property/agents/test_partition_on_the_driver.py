@@ -13,9 +13,9 @@ from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
 from agents.contract.geometry import Placement, is_legal
 from agents.nvml.session import Nvml
-from agents.partitioning.diff import diff
-from agents.partitioning.execute import carry_out
-from agents.partitioning.steps import Create, Destroy, SetMode, WantedSlice
+from agents.partitioning.diff import partition_changes
+from agents.partitioning.execute import execute_steps
+from agents.partitioning.steps import CreateInstance, DestroyInstance, SetMigMode, WantedSlice
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import Process, new_node
 from agents.simdriver.store import Store
@@ -67,14 +67,14 @@ def wanted(gpu, layout):
 
 
 def changes(nvml, slices, modes, in_use=frozenset()):
-    return diff(nvml.devices(), live(nvml), slices, modes, in_use)
+    return partition_changes(nvml.devices(), live(nvml), slices, modes, in_use)
 
 
 def reach(nvml, slices, modes, in_use=frozenset()):
     """Carry the steps out; they and the problems that came of it."""
     found = changes(nvml, slices, modes, in_use)
     done = []
-    problems = carry_out(nvml, found.steps, lambda step: None, done.append)
+    problems = execute_steps(nvml, found.steps, lambda step: None, done.append)
     return done, found.problems + problems
 
 
@@ -97,8 +97,10 @@ def test_any_sequence_of_layouts_is_reached_at_once_and_what_stays_keeps_its_uui
             }
             made = {after[p] for p in layout - before.keys()}
             assert "" not in made and not made & ever, "a new slice has a name of its own"
-            assert len([s for s in steps if isinstance(s, Create)]) == len(made)
-            assert len([s for s in steps if isinstance(s, Destroy)]) == len(before.keys() - layout)
+            assert len([s for s in steps if isinstance(s, CreateInstance)]) == len(made)
+            assert len([s for s in steps if isinstance(s, DestroyInstance)]) == len(
+                before.keys() - layout
+            )
             assert changes(nvml, wanted(gpu, layout), modes).steps == []
             before, ever = after, ever | made
 
@@ -161,9 +163,14 @@ def test_steps_delete_then_change_modes_then_make():
         )
         assert problems == []
         kinds = [type(s) for s in steps]
-        assert kinds == [Destroy, Create, SetMode, Create]
+        assert kinds == [DestroyInstance, CreateInstance, SetMigMode, CreateInstance]
         steps, _ = reach(nvml, [], {one: GpuMode.WHOLE, two: GpuMode.WHOLE})
-        assert [type(s) for s in steps] == [Destroy, SetMode, Destroy, SetMode]
+        assert [type(s) for s in steps] == [
+            DestroyInstance,
+            SetMigMode,
+            DestroyInstance,
+            SetMigMode,
+        ]
 
 
 def test_a_slice_that_lost_its_compute_instance_is_completed_not_made_again():
@@ -201,7 +208,7 @@ def test_a_profile_that_the_board_lacks_is_a_problem_that_names_the_slice():
         (gpu,) = (gpu.uuid for gpu in nvml.devices())
         wrong = WantedSlice(gpu, "3g.20gb", 0, 4, "s-9")
         steps, problems = reach(nvml, [wrong], {gpu: GpuMode.MIG})
-        assert [type(s) for s in steps] == [SetMode]
+        assert [type(s) for s in steps] == [SetMigMode]
         assert [(p.code, p.slice) for p in problems] == [("no_such_profile", "s-9")]
 
 

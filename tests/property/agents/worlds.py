@@ -8,9 +8,24 @@ from agents.contract.documents import DesiredDocument, DesiredReplicaState
 from agents.contract.geometry import Placement, free_placements
 from agents.facts.device_keys import device_key, device_place
 from agents.facts.gpus import GpuFacts, InstanceFacts
-from agents.loop.reconcile import Fail, Forget, Known, Prepare, Remove, Start, Stop, actions
-from agents.partitioning.diff import diff
-from agents.partitioning.steps import Changes, Create, Destroy, SetMode, WantedSlice
+from agents.loop.reconcile import (
+    FailReplica,
+    ForgetReplica,
+    LocalState,
+    PrepareReplica,
+    RemoveReplica,
+    StartReplica,
+    StopReplica,
+    replica_actions,
+)
+from agents.partitioning.diff import partition_changes
+from agents.partitioning.steps import (
+    CreateInstance,
+    DestroyInstance,
+    PartitionChanges,
+    SetMigMode,
+    WantedSlice,
+)
 from agents.runtime.base import ContainerPhase, ContainerStatus
 
 BOARD = known_boards()["H200-141GB"]
@@ -42,27 +57,27 @@ class World:
         live = self.live()
         named = {replica.id: replica for replica in self.desired.replicas}
         if live - named.keys():
-            return Changes()
+            return PartitionChanges()
         held = frozenset(device_place(d) for key in live for d in named[key].devices)
         slices = self.desired.slices
         wanted = [WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in slices]
         modes = {gpu.uuid: gpu.mode for gpu in self.desired.gpus}
-        return diff(self.facts(), self.instances, wanted, modes, held)
+        return partition_changes(self.facts(), self.instances, wanted, modes, held)
 
     def actions(self):
-        known = Known(
-            seen=dict(self.containers),
+        known = LocalState(
+            containers=dict(self.containers),
             fences=self.fences,
             failures=dict(self.failures),
             started=frozenset(self.started),
-            remembered=frozenset(self.failures) | self.started,
+            recorded=frozenset(self.failures) | self.started,
             shipped=frozenset(
                 k for k, c in self.containers.items() if c.phase is ContainerPhase.EXITED
             ),
             devices=self.devices(),
             may_remove=self.may_remove,
         )
-        return actions(self.desired.replicas, known)
+        return replica_actions(self.desired.replicas, known)
 
     def round(self, *, carve_first=True):
         """One round. Both were decided at its beginning; either may be done first."""
@@ -96,32 +111,32 @@ class World:
 
     def do(self, one):
         match one:
-            case SetMode(gpu, mig):
+            case SetMigMode(gpu, mig):
                 assert not self.layout(gpu), "a mode changes only where no slice is"
                 assert gpu not in self.live_devices(), "a mode changes only where nobody is"
                 self.mig[gpu] = mig
-            case Destroy(gpu, instance_id):
+            case DestroyInstance(gpu, instance_id):
                 (gone,) = (
                     i for i in self.instances if (i.gpu_uuid, i.instance_id) == (gpu, instance_id)
                 )
                 assert gone.uuid not in self.live_devices(), "a held slice is never destroyed"
                 self.instances.remove(gone)
-            case Create(want, profile_id):
+            case CreateInstance(want, profile_id):
                 self._create(want, profile_id)
-            case Prepare(replica, devices):
+            case PrepareReplica(replica, devices):
                 self._prepare(replica, devices)
-            case Start(replica, devices):
+            case StartReplica(replica, devices):
                 self._start(replica, devices)
-            case Stop(replica, _):
+            case StopReplica(replica, _):
                 if self.containers[replica].phase is ContainerPhase.RUNNING:
                     self.ends(replica, 143)
-            case Remove(replica):
+            case RemoveReplica(replica):
                 assert self.containers[replica].phase is not ContainerPhase.RUNNING
                 del self.containers[replica]
-            case Fail(replica, failure):
+            case FailReplica(replica, failure):
                 assert replica not in self.failures, "a failure is told once"
                 self.failures[replica] = failure
-            case Forget(replica):
+            case ForgetReplica(replica):
                 self.failures.pop(replica, None)
                 self.started.discard(replica)
 

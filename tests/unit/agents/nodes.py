@@ -92,7 +92,7 @@ class Machine:
         self.gpus = [gpu.uuid for gpu in self.nvml.devices()]
         self.runtime = MemoryRuntime(self.slices)
         self.journal = None
-        self.told = []
+        self.reported = []
 
     def slices(self):
         """What stands now: the UUID of each slice by GPU index, start and profile."""
@@ -109,7 +109,12 @@ class Machine:
         self.journal = Journal(self.folder / "journal.sqlite3")
         hardware = Hardware(self.nvml, self.runtime, self.folder, simulated=True)
         node = NodeLoop(
-            "n-1", self.journal, hardware, self.runtime, policy or NodePolicy(), self.told.append
+            "n-1",
+            self.journal,
+            hardware,
+            self.runtime,
+            policy or NodePolicy(),
+            self.reported.append,
         )
         node._pool.shutdown()
         node._pool = AtOnce()

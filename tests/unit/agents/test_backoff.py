@@ -4,11 +4,11 @@ import pytest
 
 from agents.facts.partitions import PartitionProblem
 from agents.partitioning.backoff import (
-    LONGEST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
     QUARANTINE_SECONDS,
     QUARANTINED_PAUSE_SECONDS,
-    News,
-    Patience,
+    Backoff,
+    BackoffChange,
 )
 
 GPU = "GPU-1"
@@ -28,72 +28,72 @@ def clock():
     return Clock()
 
 
-def tries(patience, clock, seconds, **options):
+def tries(backoff, clock, seconds, **options):
     """The moments, from now on, at which it was tried and failed; looked at twice a second."""
     found, began = [], clock.now
     while clock.now < began + seconds:
-        if patience.is_due(GPU):
-            patience.failed(GPU, IN_USE, **options)
+        if backoff.is_due(GPU):
+            backoff.record_failure(GPU, IN_USE, **options)
             found.append(clock.now - began)
         clock.now += 0.5
     return found
 
 
 def test_pauses_double_up_to_the_longest_one(clock):
-    assert tries(Patience(clock), clock, 90) == [0, 1, 3, 7, 15, 31, 51, 71]
+    assert tries(Backoff(clock), clock, 90) == [0, 1, 3, 7, 15, 31, 51, 71]
 
 
 def test_what_never_failed_or_has_worked_since_is_tried_at_once(clock):
-    patience = Patience(clock)
-    assert patience.is_due(GPU)
-    tries(patience, clock, 60)
-    assert patience.worked(GPU) is News.NOTHING
-    assert patience.is_due(GPU) and patience.problems() == []
-    assert patience.failed(GPU, IN_USE) is News.BEGAN_TO_FAIL
+    backoff = Backoff(clock)
+    assert backoff.is_due(GPU)
+    tries(backoff, clock, 60)
+    assert backoff.record_success(GPU) is BackoffChange.NO_CHANGE
+    assert backoff.is_due(GPU) and backoff.problems() == []
+    assert backoff.record_failure(GPU, IN_USE) is BackoffChange.BEGAN_TO_FAIL
 
 
 def test_gpus_wait_each_for_itself(clock):
-    patience = Patience(clock)
-    patience.failed(GPU, IN_USE)
-    assert not patience.is_due(GPU)
-    assert patience.is_due("GPU-2")
+    backoff = Backoff(clock)
+    backoff.record_failure(GPU, IN_USE)
+    assert not backoff.is_due(GPU)
+    assert backoff.is_due("GPU-2")
 
 
 def test_after_five_minutes_it_is_quarantined_once_and_tried_slowly(clock):
-    patience = Patience(clock)
-    tries(patience, clock, QUARANTINE_SECONDS)
-    assert [problem.code for problem in patience.problems()] == ["in_use"]
-    clock.now += LONGEST_PAUSE_SECONDS
-    assert patience.failed(GPU, IN_USE) is News.QUARANTINED
-    (problem,) = patience.problems()
+    backoff = Backoff(clock)
+    tries(backoff, clock, QUARANTINE_SECONDS)
+    assert [problem.code for problem in backoff.problems()] == ["in_use"]
+    clock.now += MAX_PAUSE_SECONDS
+    assert backoff.record_failure(GPU, IN_USE) is BackoffChange.QUARANTINED
+    (problem,) = backoff.problems()
     assert problem.code == "quarantined"
     assert "5 minutes" in problem.sentence and IN_USE.sentence in problem.sentence
     clock.now += QUARANTINED_PAUSE_SECONDS - 1
-    assert not patience.is_due(GPU)
+    assert not backoff.is_due(GPU)
     clock.now += 1
-    assert patience.is_due(GPU)
-    assert patience.failed(GPU, IN_USE) is News.NOTHING
+    assert backoff.is_due(GPU)
+    assert backoff.record_failure(GPU, IN_USE) is BackoffChange.NO_CHANGE
 
 
 def test_it_leaves_quarantine_by_the_first_thing_that_works(clock):
-    patience = Patience(clock)
-    tries(patience, clock, 2 * QUARANTINE_SECONDS)
-    assert patience.worked(GPU) is News.RELEASED
-    assert patience.problems() == []
+    backoff = Backoff(clock)
+    tries(backoff, clock, 2 * QUARANTINE_SECONDS)
+    assert backoff.record_success(GPU) is BackoffChange.RELEASED
+    assert backoff.problems() == []
 
 
 def test_the_loop_sleeps_until_something_is_due_and_never_spins(clock):
-    patience = Patience(clock)
-    assert patience.pause(5.0) == 5.0
-    patience.failed(GPU, IN_USE)
-    patience.failed(GPU, IN_USE)
-    assert patience.pause(5.0) == 2.0
+    backoff = Backoff(clock)
+    assert backoff.seconds_until_due(5.0) == 5.0
+    backoff.record_failure(GPU, IN_USE)
+    backoff.record_failure(GPU, IN_USE)
+    assert backoff.seconds_until_due(5.0) == 2.0
     clock.now += 100
-    assert patience.is_due(GPU) and patience.pause(5.0) == 1.0
+    assert backoff.is_due(GPU) and backoff.seconds_until_due(5.0) == 1.0
 
 
 def test_what_waits_for_a_persons_hand_is_no_quarantine(clock):
-    patience = Patience(clock)
-    moments = tries(patience, clock, 2 * QUARANTINE_SECONDS, for_a_person=True)
+    backoff = Backoff(clock)
+    moments = tries(backoff, clock, 2 * QUARANTINE_SECONDS, needs_person=True)
     assert moments[:3] == [0, QUARANTINED_PAUSE_SECONDS, 2 * QUARANTINED_PAUSE_SECONDS]
-    assert [problem.code for problem in patience.problems()] == ["in_use"]
+    assert [problem.code for problem in backoff.problems()] == ["in_use"]

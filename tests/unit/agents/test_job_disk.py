@@ -164,10 +164,10 @@ def test_an_agent_tells_its_disk_and_fails_what_does_not_fit(machine, size):
     asked |= {"wish": DesiredReplicaState.PREPARE, "rendezvous": None, "disk_mib": 801 * GIB}
     node.hardware.refresh()
     assert node.accept(DesiredDocument("n-1", 1, replicas=(a_replica(**asked),)))
-    node.in_contact(float("inf"))
+    node.renew_lease(float("inf"))
     for _ in range(4):
         node.round()
-    assert machine.told[-1].facts.disk_mib == 800 * GIB
-    (told,) = machine.told[-1].replicas
+    assert machine.reported[-1].facts.disk_mib == 800 * GIB
+    (told,) = machine.reported[-1].replicas
     assert (told.state, told.code) == (ReplicaState.FAILED, "disk")
     assert machine.runtime.story == []

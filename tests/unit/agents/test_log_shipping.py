@@ -7,8 +7,8 @@ import pytest
 
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES, HelloResponse, LogResponse
 from agents.contract.codec import encode
-from agents.portal.client import Client
-from agents.portal.sync import Conversation
+from agents.portal.client import PortalClient
+from agents.portal.sync import PortalSession
 from agents.runtime.base import ContainerPhase, ContainerStatus
 from agents.simdriver.install import uninstall
 from agents.state.identity import AgentIdentity
@@ -72,13 +72,13 @@ def talk(machine, scenario):
 
     async def whole():
         portal, node = Portal(machine.runtime), machine.agent()
-        client = Client("http://portal", httpx.MockTransport(portal.answer))
+        client = PortalClient("http://portal", httpx.MockTransport(portal.answer))
         identity = AgentIdentity(machine.folder)
         identity.record_enrolment("n-1")
-        conversation = Conversation(client, identity, machine.journal, machine.runtime)
+        conversation = PortalSession(client, identity, machine.journal, machine.runtime)
         node.wake = lambda: woken.append(1)
         conversation.node = node
-        conversation.say(an_observed())
+        conversation.report(an_observed())
         talking = asyncio.create_task(conversation.run())
         async with asyncio.timeout(20):
             await scenario(portal)

@@ -58,13 +58,13 @@ def obey(node, document=None, *, contact=True):
     if document is not None:
         assert node.accept(document)
     if contact:
-        node.in_contact(float("inf"))
+        node.renew_lease(float("inf"))
     for _ in range(ROUNDS):
         node.round()
 
 
 def states(machine):
-    return {r.id: r.state for r in machine.told[-1].replicas}
+    return {r.id: r.state for r in machine.reported[-1].replicas}
 
 
 def events(machine):
@@ -127,14 +127,14 @@ def test_what_a_running_replica_was_given_stays_whatever_the_document_says(machi
     obey(node, taken)
     assert machine.slices() == before
     assert states(machine) == {"r-1": ReplicaState.RUNNING}
-    assert [p.code for p in machine.told[-1].problems] == ["in_use"]
+    assert [p.code for p in machine.reported[-1].problems] == ["in_use"]
 
 
 def test_nobody_runs_before_run_is_wished(machine):
     node = machine.agent()
     obey(node, a_document(machine, on_it(machine, PREPARE)))
     assert states(machine) == {"r-1": ReplicaState.READY}
-    (told,) = machine.told[-1].replicas
+    (told,) = machine.reported[-1].replicas
     assert (told.address, told.port) == ("10.0.0.1", 29_500)
     obey(node, a_document(machine, on_it(machine, RUN, rendezvous=None), revision=2))
     assert states(machine) == {"r-1": ReplicaState.READY}
@@ -165,7 +165,7 @@ def test_a_container_that_vanished_while_the_agent_was_dead_is_told_not_made_aga
     obey(machine.agent(), a_document(machine, on_it(machine)))
     machine.runtime.by_replica.clear()
     obey(machine.agent())
-    (told,) = machine.told[-1].replicas
+    (told,) = machine.reported[-1].replicas
     assert (told.state, told.code) == (ReplicaState.FAILED, "vanished")
     assert [what for what, *_ in machine.runtime.story] == ["prepare", "start"]
 
@@ -184,13 +184,13 @@ def test_an_older_fence_is_refused_also_by_the_next_agent(machine):
     machine.runtime.becomes("r-9", ContainerPhase.EXITED, exit_code=0)
     obey(machine.agent(), a_document(machine, on_it(machine, id="r-8", fence=8), revision=2))
     assert "r-8" not in machine.runtime.by_replica
-    told = {r.id: r.code for r in machine.told[-1].replicas}
+    told = {r.id: r.code for r in machine.reported[-1].replicas}
     assert told["r-8"] == "fence_stale"
 
 
 def test_what_the_policy_refuses_is_told_and_never_prepared(machine):
     obey(machine.agent(NodePolicy(images=("only/*",))), a_document(machine, on_it(machine)))
-    (told,) = machine.told[-1].replicas
+    (told,) = machine.reported[-1].replicas
     assert (told.state, told.code) == (ReplicaState.FAILED, "policy")
     assert machine.runtime.story == []
 
@@ -201,7 +201,7 @@ def test_a_replica_that_cannot_be_prepared_is_told_once_and_not_tried_again(mach
     obey(node, a_document(machine, on_it(machine)))
     machine.runtime.broken.clear()
     obey(node)
-    (told,) = machine.told[-1].replicas
+    (told,) = machine.reported[-1].replicas
     assert (told.state, told.code, told.sentence) == (
         ReplicaState.FAILED,
         "image_pull",
@@ -241,10 +241,14 @@ def test_a_document_is_taken_or_held_also_while_the_engine_is_silent(machine, mo
 def test_a_node_at_rest_says_nothing_and_does_nothing(machine):
     node = machine.agent()
     obey(node, a_document(machine, on_it(machine)))
-    told, story = len(machine.told), len(machine.runtime.story)
+    told, story = len(machine.reported), len(machine.runtime.story)
     seen = events(machine)
     obey(node)
-    assert (len(machine.told), len(machine.runtime.story), events(machine)) == (told, story, seen)
+    assert (len(machine.reported), len(machine.runtime.story), events(machine)) == (
+        told,
+        story,
+        seen,
+    )
 
 
 def test_the_log_of_a_container_that_a_person_removed_goes_with_its_replica(machine):

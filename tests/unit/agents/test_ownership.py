@@ -6,19 +6,19 @@ import pytest
 
 from agents.facts.gpus import InstanceFacts
 from agents.facts.partitions import InstanceClaim
-from agents.partitioning.ownership import claim_to, survey
+from agents.partitioning.ownership import claim_for, judge_ownership
 from agents.partitioning.steps import WantedSlice
 from agents.state.journal import Journal
 
 GPU = "GPU-1"
 LIVE = InstanceFacts(GPU, 5, 14, "2g.35gb", 4, 2, "MIG-1")
 HALF = replace(LIVE, uuid="")
-CLAIM = claim_to(LIVE)
+CLAIM = claim_for(LIVE)
 INTENDED = replace(CLAIM, instance_id=None, uuid="")
 
 
 def judge(instance, claim=None, *, wanted=(), adopt=False):
-    return survey([instance], wanted, {claim.place: claim} if claim else {}, adopt=adopt)
+    return judge_ownership([instance], wanted, {claim.place: claim} if claim else {}, adopt=adopt)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def judge(instance, claim=None, *, wanted=(), adopt=False):
 def test_what_the_journal_claims_is_ours(instance, claim):
     found = judge(instance, claim)
     assert found.foreign == {}
-    assert found.claims == (() if claim_to(instance) == claim else (claim_to(instance),))
+    assert found.claims == (() if claim_for(instance) == claim else (claim_for(instance),))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
 from agents.facts.gpus import GpuFacts, InstanceFacts
-from agents.partitioning.diff import diff
+from agents.partitioning.diff import partition_changes
 from agents.partitioning.steps import WantedSlice
 
 GPU = "GPU-1"
@@ -69,7 +69,7 @@ NO_MIG = next(key for key, board in known_boards().items() if not board.supports
     ],
 )
 def test_it_is_refused_with_a_code_and_a_sentence(gpu, slices, mode, code, says):
-    changes = diff([gpu], [], slices, {GPU: mode} if mode else {}, frozenset())
+    changes = partition_changes([gpu], [], slices, {GPU: mode} if mode else {}, frozenset())
     assert {problem.code for problem in changes.problems} == {code}
     assert {problem.slice for problem in changes.problems} == {s.id for s in slices}
     assert says in changes.problems[0].sentence
@@ -78,11 +78,13 @@ def test_it_is_refused_with_a_code_and_a_sentence(gpu, slices, mode, code, says)
 
 def test_what_is_there_stays_while_the_wish_cannot_be():
     illegal = wanted(("3g.71gb", 0, 4), ("4g.71gb", 0, 4))
-    assert diff([a_gpu()], [LIVE], illegal, {GPU: GpuMode.MIG}, frozenset()).steps == []
+    assert (
+        partition_changes([a_gpu()], [LIVE], illegal, {GPU: GpuMode.MIG}, frozenset()).steps == []
+    )
 
 
 def test_a_profile_of_another_board_is_named_and_the_others_are_made():
     slices = wanted(("1g.5gb", 0, 1), ("2g.35gb", 2, 2))
-    changes = diff([a_gpu()], [], slices, {GPU: GpuMode.MIG}, frozenset())
+    changes = partition_changes([a_gpu()], [], slices, {GPU: GpuMode.MIG}, frozenset())
     assert [problem.code for problem in changes.problems] == ["no_such_profile"]
     assert len(changes.steps) == 1

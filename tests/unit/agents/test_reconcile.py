@@ -11,26 +11,26 @@ from agents.contract.documents import DesiredReplicaState, Rendezvous, SliceKind
 from agents.facts.device_keys import device_key
 from agents.facts.failures import ReplicaFailure
 from agents.loop.reconcile import (
-    Fail,
-    Forget,
-    Known,
-    Prepare,
-    Remove,
-    Start,
-    Stop,
-    actions,
-    removes_too_much,
+    FailReplica,
+    ForgetReplica,
+    LocalState,
+    PrepareReplica,
+    RemoveReplica,
+    StartReplica,
+    StopReplica,
+    is_mass_removal,
+    replica_actions,
 )
 from agents.runtime.base import ContainerPhase, ContainerStatus
 from tests.unit.agents.documents import GPU, a_device, a_replica
 
 PREPARE, RUN, STOP = DesiredReplicaState.PREPARE, DesiredReplicaState.RUN, DesiredReplicaState.STOP
-NOTHING = Known(
-    seen={},
+NOTHING = LocalState(
+    containers={},
     fences={},
     failures={},
     started=frozenset(),
-    remembered=frozenset(),
+    recorded=frozenset(),
     shipped=frozenset(),
     devices={device_key(a_device()): "MIG-1"},
     may_remove=True,
@@ -45,89 +45,95 @@ def a_container(phase, replica="r-1", **fields):
 
 
 def known(*containers, **facts):
-    seen = {c.replica: c for c in containers}
-    return replace(NOTHING, seen=seen, **facts)
+    by_replica = {c.replica: c for c in containers}
+    return replace(NOTHING, containers=by_replica, **facts)
 
 
 def test_a_node_that_is_as_wanted_does_nothing():
     created = a_container(ContainerPhase.CREATED)
     running = a_container(ContainerPhase.RUNNING)
     exited = a_container(ContainerPhase.EXITED, exit_code=0)
-    assert actions((), NOTHING) == []
-    assert actions((a_replica(wish=PREPARE),), known(created)) == []
+    assert replica_actions((), NOTHING) == []
+    assert replica_actions((a_replica(wish=PREPARE),), known(created)) == []
     for container in (running, exited):
-        assert actions((a_replica(wish=RUN),), known(container, started={"r-1"})) == []
-    assert actions((a_replica(wish=STOP),), known(exited, started={"r-1"})) == []
+        assert replica_actions((a_replica(wish=RUN),), known(container, started={"r-1"})) == []
+    assert replica_actions((a_replica(wish=STOP),), known(exited, started={"r-1"})) == []
 
 
 def test_what_is_wanted_and_absent_is_prepared_with_the_drivers_name_of_its_device():
     replica = a_replica(wish=PREPARE)
-    assert actions((replica,), NOTHING) == [Prepare(replica, ("MIG-1",))]
+    assert replica_actions((replica,), NOTHING) == [PrepareReplica(replica, ("MIG-1",))]
 
 
 def test_nothing_is_prepared_while_one_of_its_devices_is_still_to_be_made():
     replica = a_replica(devices=(a_device(), a_device(start=0)))
-    assert actions((replica,), NOTHING) == []
+    assert replica_actions((replica,), NOTHING) == []
 
 
 def test_another_profile_at_the_same_place_is_another_device():
     """The old slice still stands while the new one is waited for: it must not be given."""
     replica = a_replica(devices=(a_device(profile="1g.35gb"),))
-    assert actions((replica,), NOTHING) == []
-    assert actions((replica,), known(a_container(ContainerPhase.CREATED))) == []
+    assert replica_actions((replica,), NOTHING) == []
+    assert replica_actions((replica,), known(a_container(ContainerPhase.CREATED))) == []
 
 
 def test_a_whole_gpu_is_not_a_slice_of_it():
     whole = a_device(kind=SliceKind.GPU, start=0, size=1, profile="")
     assert device_key(whole) != device_key(replace(whole, kind=SliceKind.MIG))
     replica = a_replica(devices=(whole,))
-    assert actions((replica,), known(devices={device_key(whole): GPU})) == [
-        Prepare(replica, (GPU,))
+    assert replica_actions((replica,), known(devices={device_key(whole): GPU})) == [
+        PrepareReplica(replica, (GPU,))
     ]
 
 
 def test_a_replica_without_devices_needs_none():
     replica = a_replica(devices=())
-    assert actions((replica,), replace(NOTHING, devices={})) == [Prepare(replica, ())]
+    assert replica_actions((replica,), replace(NOTHING, devices={})) == [
+        PrepareReplica(replica, ())
+    ]
 
 
 def test_the_gang_waits_until_run_is_wished_and_the_meeting_is_known():
     created = known(a_container(ContainerPhase.CREATED))
-    assert actions((a_replica(wish=PREPARE),), created) == []
-    assert actions((a_replica(wish=RUN, rendezvous=None),), created) == []
+    assert replica_actions((a_replica(wish=PREPARE),), created) == []
+    assert replica_actions((a_replica(wish=RUN, rendezvous=None),), created) == []
     ready = a_replica(wish=RUN)
-    assert actions((ready,), created) == [Start(ready, ("MIG-1",))]
+    assert replica_actions((ready,), created) == [StartReplica(ready, ("MIG-1",))]
 
 
 def test_a_gang_of_one_meets_itself_where_it_offers_to_but_only_when_run_is_wished():
     created = known(a_container(ContainerPhase.CREATED, address="10.0.0.3", port=4_000))
     alone = a_replica(wish=RUN, world=1, rank=0, rendezvous=None)
-    (start,) = actions((alone,), created)
-    assert isinstance(start, Start)
+    (start,) = replica_actions((alone,), created)
+    assert isinstance(start, StartReplica)
     assert start.replica.rendezvous == Rendezvous("10.0.0.3", 4_000, ("10.0.0.3",))
-    assert actions((replace(alone, wish=PREPARE),), created) == []
-    assert actions((alone,), known(a_container(ContainerPhase.CREATED))) == [], "it offers no port"
+    assert replica_actions((replace(alone, wish=PREPARE),), created) == []
+    assert replica_actions((alone,), known(a_container(ContainerPhase.CREATED))) == [], (
+        "it offers no port"
+    )
 
 
 def test_nothing_starts_without_its_device():
     gone = known(a_container(ContainerPhase.CREATED), devices={})
-    assert actions((a_replica(wish=RUN),), gone) == []
+    assert replica_actions((a_replica(wish=RUN),), gone) == []
 
 
 def test_run_is_never_wished_so_early_that_preparing_is_skipped():
     replica = a_replica(wish=RUN)
-    assert actions((replica,), NOTHING) == [Prepare(replica, ("MIG-1",))]
+    assert replica_actions((replica,), NOTHING) == [PrepareReplica(replica, ("MIG-1",))]
 
 
 def test_a_running_replica_is_asked_to_stop_with_its_own_grace():
     replica = a_replica(wish=STOP, grace_seconds=77)
-    assert actions((replica,), known(a_container(ContainerPhase.RUNNING))) == [Stop("r-1", 77)]
+    assert replica_actions((replica,), known(a_container(ContainerPhase.RUNNING))) == [
+        StopReplica("r-1", 77)
+    ]
 
 
 @pytest.mark.parametrize("container", [(), (a_container(ContainerPhase.CREATED),)])
 def test_a_replica_stopped_before_it_ran_is_told_as_never_started(container):
-    (action,) = actions((a_replica(wish=STOP),), known(*container))
-    assert isinstance(action, Fail)
+    (action,) = replica_actions((a_replica(wish=STOP),), known(*container))
+    assert isinstance(action, FailReplica)
     assert (action.replica, action.failure.code) == ("r-1", "never_started")
 
 
@@ -135,57 +141,63 @@ def test_a_replica_stopped_before_it_ran_is_told_as_never_started(container):
 @pytest.mark.parametrize("container", [(), (a_container(ContainerPhase.CREATED),)])
 def test_an_attempt_that_failed_never_starts_again(wish, container):
     failures = {"r-1": ReplicaFailure("never_started", "stopped before it ran")}
-    assert actions((a_replica(wish=wish),), known(*container, failures=failures)) == []
+    assert replica_actions((a_replica(wish=wish),), known(*container, failures=failures)) == []
 
 
 @pytest.mark.parametrize("wish", list(DesiredReplicaState))
 def test_an_attempt_that_ended_never_starts_again(wish):
     ended = known(a_container(ContainerPhase.EXITED, exit_code=0), started={"r-1"})
-    assert actions((a_replica(wish=wish),), ended) == []
+    assert replica_actions((a_replica(wish=wish),), ended) == []
 
 
 @pytest.mark.parametrize("wish", list(DesiredReplicaState))
 def test_an_attempt_whose_container_vanished_is_told_not_made_again(wish):
-    (action,) = actions((a_replica(wish=wish),), known(started={"r-1"}))
-    assert isinstance(action, Fail) and action.failure.code == "vanished"
+    (action,) = replica_actions((a_replica(wish=wish),), known(started={"r-1"}))
+    assert isinstance(action, FailReplica) and action.failure.code == "vanished"
 
 
 @pytest.mark.parametrize("wish", list(DesiredReplicaState))
 def test_what_was_told_as_failed_does_not_go_on_running(wish):
     failures = {"r-1": ReplicaFailure("runtime", "the engine did not answer in time")}
     running = known(a_container(ContainerPhase.RUNNING), failures=failures)
-    assert actions((a_replica(wish=wish, grace_seconds=5),), running) == [Stop("r-1", 5)]
+    assert replica_actions((a_replica(wish=wish, grace_seconds=5),), running) == [
+        StopReplica("r-1", 5)
+    ]
 
 
 def test_a_fence_older_than_one_seen_for_the_job_is_refused():
-    (action,) = actions((a_replica(fence=6),), known(fences={"j-1": 7}))
-    assert isinstance(action, Fail) and action.failure.code == "fence_stale"
+    (action,) = replica_actions((a_replica(fence=6),), known(fences={"j-1": 7}))
+    assert isinstance(action, FailReplica) and action.failure.code == "fence_stale"
     assert "6" in action.failure.sentence and "7" in action.failure.sentence
     for fences in ({"j-1": 7}, {"j-2": 9}):
         replica = a_replica(fence=7)
-        assert actions((replica,), known(fences=fences)) == [Prepare(replica, ("MIG-1",))]
+        assert replica_actions((replica,), known(fences=fences)) == [
+            PrepareReplica(replica, ("MIG-1",))
+        ]
 
 
 def test_what_the_policy_refuses_is_failed_not_prepared():
     refusal = ReplicaFailure("policy", "image x is not allowed")
-    (action,) = actions((a_replica(),), known(refusals={"r-1": refusal}))
-    assert action == Fail("r-1", refusal)
+    (action,) = replica_actions((a_replica(),), known(refusals={"r-1": refusal}))
+    assert action == FailReplica("r-1", refusal)
 
 
 def test_what_is_no_longer_wanted_is_stopped_then_its_log_shipped_then_removed():
-    assert actions((), known(a_container(ContainerPhase.RUNNING))) == [Stop("r-1", 10)]
+    assert replica_actions((), known(a_container(ContainerPhase.RUNNING))) == [
+        StopReplica("r-1", 10)
+    ]
     exited = a_container(ContainerPhase.EXITED)
-    assert actions((), known(exited)) == []
-    assert actions((), known(exited, shipped={"r-1"})) == [Remove("r-1")]
-    assert actions((), known(a_container(ContainerPhase.CREATED))) == [Remove("r-1")]
+    assert replica_actions((), known(exited)) == []
+    assert replica_actions((), known(exited, shipped={"r-1"})) == [RemoveReplica("r-1")]
+    assert replica_actions((), known(a_container(ContainerPhase.CREATED))) == [RemoveReplica("r-1")]
 
 
 def test_a_replica_is_forgotten_only_when_it_is_neither_wanted_nor_there():
     remembered = {"remembered": frozenset({"r-1"}), "started": frozenset({"r-1"})}
-    assert actions((), known(**remembered)) == [Forget("r-1")]
-    assert actions((), known(a_container(ContainerPhase.EXITED), **remembered)) == []
+    assert replica_actions((), known(**remembered)) == [ForgetReplica("r-1")]
+    assert replica_actions((), known(a_container(ContainerPhase.EXITED), **remembered)) == []
     failed = {"r-1": ReplicaFailure("vanished", "gone")}
-    assert actions((a_replica(),), known(**remembered, failures=failed)) == []
+    assert replica_actions((a_replica(),), known(**remembered, failures=failed)) == []
 
 
 def test_before_the_portal_has_answered_nothing_is_taken_away():
@@ -194,10 +206,10 @@ def test_before_the_portal_has_answered_nothing_is_taken_away():
         a_container(ContainerPhase.CREATED, "r-2"),
         a_container(ContainerPhase.EXITED, "r-3"),
         shipped={"r-3"},
-        remembered=frozenset({"r-4"}),
+        recorded=frozenset({"r-4"}),
         may_remove=False,
     )
-    assert actions((), early) == []
+    assert replica_actions((), early) == []
 
 
 def test_after_the_lease_everything_that_runs_is_stopped_and_nothing_begins():
@@ -205,11 +217,11 @@ def test_after_the_lease_everything_that_runs_is_stopped_and_nothing_begins():
         a_container(ContainerPhase.RUNNING),
         a_container(ContainerPhase.CREATED, "r-2"),
         a_container(ContainerPhase.EXITED, "r-3"),
-        lease_over=True,
+        is_lease_over=True,
         may_remove=False,
     )
     wanted = tuple(a_replica(id=f"r-{n}", wish=RUN) for n in (1, 2, 3, 4))
-    assert actions(wanted, over) == [Stop("r-1", 10)]
+    assert replica_actions(wanted, over) == [StopReplica("r-1", 10)]
 
 
 def test_the_order_is_that_of_the_ids_whatever_the_document_says():
@@ -217,10 +229,10 @@ def test_the_order_is_that_of_the_ids_whatever_the_document_says():
     unwanted = known(
         a_container(ContainerPhase.RUNNING, "r-9"), a_container(ContainerPhase.RUNNING, "r-8")
     )
-    found = actions(replicas, unwanted)
+    found = replica_actions(replicas, unwanted)
     assert [a.replica.id for a in found[:3]] == ["r-1", "r-2", "r-3"]
-    assert found[3:] == [Stop("r-8", 10), Stop("r-9", 10)]
-    assert actions(replicas[::-1], unwanted) == found
+    assert found[3:] == [StopReplica("r-8", 10), StopReplica("r-9", 10)]
+    assert replica_actions(replicas[::-1], unwanted) == found
 
 
 @pytest.mark.parametrize(
@@ -241,4 +253,4 @@ def test_only_an_empty_or_older_document_that_ends_most_work_is_held(
 ):
     replicas = tuple(a_replica(id=f"r-{n}") for n in range(wanted))
     live = frozenset(f"r-{n}" for n in range(running))
-    assert removes_too_much(replicas, live, went_back=went_back) is held
+    assert is_mass_removal(replicas, live, is_older=went_back) is held

@@ -10,8 +10,8 @@ import pytest
 from agents.contract.calls import HelloResponse, SyncResponse
 from agents.contract.codec import encode
 from agents.contract.documents import DesiredDocument
-from agents.portal.client import Client
-from agents.portal.sync import Conversation
+from agents.portal.client import PortalClient
+from agents.portal.sync import PortalSession
 from agents.simdriver.install import uninstall
 from agents.state.identity import AgentIdentity
 from tests.unit.agents.documents import an_observed
@@ -46,19 +46,19 @@ def machine(tmp_path):
 
 
 def talk(machine, scenario):
-    """Run the scenario beside a conversation of a node with a portal."""
+    """Run the scenario beside a session of a node with a portal."""
 
     async def whole():
         portal, node = Portal(), machine.agent()
-        client = Client("http://portal", httpx.MockTransport(portal.answer))
+        client = PortalClient("http://portal", httpx.MockTransport(portal.answer))
         identity = AgentIdentity(machine.folder)
         identity.record_enrolment("n-1")
-        conversation = Conversation(client, identity, machine.journal, machine.runtime)
-        conversation.node = node
-        conversation.say(an_observed())
-        talking = asyncio.create_task(conversation.run())
+        session = PortalSession(client, identity, machine.journal, machine.runtime)
+        session.node = node
+        session.report(an_observed())
+        talking = asyncio.create_task(session.run())
         async with asyncio.timeout(20):
-            await scenario(portal, conversation)
+            await scenario(portal, session)
         talking.cancel()
         await asyncio.gather(talking, return_exceptions=True)
         await client.close()
@@ -67,10 +67,10 @@ def talk(machine, scenario):
 
 
 def test_an_answer_that_was_overtaken_does_not_take_the_node_back(machine):
-    async def scenario(portal, conversation):
+    async def scenario(portal, session):
         applied, slow = await portal.calls.get()
         assert applied == 0
-        conversation.say(an_observed(boot_id="b-2"))
+        session.report(an_observed(boot_id="b-2"))
         _, quick = await portal.calls.get()
         quick.set_result(5)
         slow.set_result(4)

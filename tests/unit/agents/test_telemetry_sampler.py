@@ -14,7 +14,7 @@ from agents.contract.documents import ObservedDocument, ObservedGpu
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import GpuSample, TelemetryResponse
 from agents.nvml.errors import NvmlCode, NvmlFailure
-from agents.portal.client import Client
+from agents.portal.client import PortalClient
 from agents.telemetry.endpoint import Endpoint, EndpointFailure
 from agents.telemetry.sampler import LEAST_SECONDS, Sampler
 from agents.telemetry.service import Telemetry
@@ -192,7 +192,7 @@ def test_each_look_is_sent_once_and_the_portal_says_when_the_next_may_come(sense
         return httpx.Response(200, json=encode(TelemetryResponse(30)))
 
     async def scenario():
-        client = Client("http://portal", httpx.MockTransport(answer))
+        client = PortalClient("http://portal", httpx.MockTransport(answer))
         telemetry = Telemetry("host-1", sampler, None)
         assert await telemetry.send(client, 0) == (0, 0.0)
         client.epoch = 4
@@ -220,7 +220,7 @@ def test_a_look_that_was_not_taken_is_not_sent_again(senses, refusal, pause):
         def answer(request):
             return httpx.Response(refusal.status, json=refusal.body())
 
-        client = Client("http://portal", httpx.MockTransport(answer))
+        client = PortalClient("http://portal", httpx.MockTransport(answer))
         client.epoch = 1
         telemetry = Telemetry("host-1", sampled(senses), None)
         assert await telemetry.send(client, 0) == (1, pause)

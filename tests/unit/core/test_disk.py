@@ -101,7 +101,7 @@ def test_a_node_that_may_have_the_disk_lets_a_job_wait_and_says_why():
     said = reason(plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, disk_mib=500 * GIB)])))
     assert said.code is ReasonCode.RESOURCES
     assert said.sentence.endswith("but no such node is known to have 500GiB of disk")
-    assert said.unblocks == "An admin updates the agents, so that they tell it"
+    assert said.unblocks == "An admin has to update the agents, so that they report their disk"
     assert (said.evidence["disk_free_mib"], said.evidence["disk_not_told"]) == (GIB, 1)
 
 
@@ -113,7 +113,7 @@ def test_a_job_that_waits_for_disk_is_told_so_filter_by_filter():
     )
     said = reason(plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, disk_mib=50 * GIB)])))
     assert said.code is ReasonCode.RESOURCES
-    assert said.sentence == "1 \u00d7 H200 could be had, but no such node has 50GiB of disk free"
+    assert said.sentence == "1 \u00d7 H200 would fit, but no such node has 50GiB of disk free"
     assert said.evidence["filters"] == {
         "all": 3,
         "with_this_gpu": 3,

@@ -87,7 +87,7 @@ def test_of_two_quotas_that_forbid_it_the_projects_is_named():
     for some in (quotas, quotas[::-1]):
         snapshot = a_cluster(a_node(a_gpu(), a_gpu()), jobs=[a_job(gpus=2)], quotas=some)
         (hold,) = plan_of(snapshot).deferrals
-        assert "; p may hold" in hold.reason.sentence
+        assert "; p may use" in hold.reason.sentence
 
 
 def test_planning_changes_nothing_of_the_snapshot():

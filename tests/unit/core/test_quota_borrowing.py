@@ -55,8 +55,8 @@ def test_a_project_borrows_no_more_than_it_may():
     accounts.charge("p", "u", GPU)
     said = accounts.limit_reason(a_job(), GPU)
     assert said.sentence == (
-        "p may hold 2 GPUs at once and has borrowed 1 more; it may borrow no more, this needs 1; "
-        "held by u (1)"
+        "p may use 2 GPUs at once and has borrowed 1 more; it cannot borrow more, but this needs 1; "
+        "in use by u (1)"
     )
     assert said.evidence["borrowed_units"] == said.evidence["borrow_units"] == GPU
 
@@ -65,7 +65,7 @@ def test_what_is_left_and_what_more_can_be_borrowed_is_told():
     quotas = (a_nominal("p", 2, used=1, borrow=2), a_nominal("q", 1, lend=1))
     said = accounts_of(*quotas).limit_reason(a_job(), 3 * GPU)
     assert said.sentence == (
-        "p may hold 2 GPUs at once; 1 is left, and 1 more can be borrowed now, this needs 3"
+        "p may use 2 GPUs at once; 1 is left and 1 more can be borrowed now, but this needs 3"
     )
     assert said.evidence["may_borrow_units"] == GPU
 
@@ -83,7 +83,7 @@ def test_nothing_is_lent_twice():
     accounts.charge("q", "u", GPU)
     said = accounts.limit_reason(a_job(project="r"), GPU)
     assert said.sentence == (
-        "r may hold 1 GPU at once; nothing more is lent now, this needs 1; "
+        "r may use 1 GPU at once; nothing more can be borrowed now, but this needs 1; "
         "2 borrowed by other projects"
     )
     assert said.evidence["borrowed_by"] == {"p": GPU, "q": GPU}
@@ -110,7 +110,7 @@ def test_quotas_of_one_model_are_apart_from_those_of_another_and_of_all():
     )
     accounts.charge("p", "u", GPU, H200)
     said = accounts.limit_reason(a_job(), GPU, H200)
-    assert said.sentence.startswith("p may hold 1 GPU of H200 at once: 0 are left, this needs 1")
+    assert said.sentence.startswith("p may use 1 H200 GPU at once: 0 are left, but this needs 1")
     assert accounts.limit_reason(a_job(), 2 * GPU, A30) is None
     assert accounts.limit_reason(a_job(), 3 * GPU, A30) is not None
     assert accounts.limit_reason(a_job(), 7 * GPU) is None
@@ -129,7 +129,7 @@ def test_a_user_goes_beyond_the_own_limit_only_where_that_user_may():
     assert accounts.limit_reason(a_job(), GPU).code is ReasonCode.QUOTA_USER
     accounts = accounts_of(replace(plain, borrow_units=GPU), a_nominal("p", 8))
     assert accounts.limit_reason(a_job(), GPU) is None
-    assert "u in p may hold 2 GPUs" in accounts.limit_reason(a_job(), 2 * GPU).sentence
+    assert "u in p may use 2 GPUs" in accounts.limit_reason(a_job(), 2 * GPU).sentence
 
 
 def test_the_reason_says_who_holds_the_quota():
@@ -137,7 +137,7 @@ def test_the_reason_says_who_holds_the_quota():
     quota = a_nominal("p", 4, used=4)
     accounts = accounts_of(quota, running=running, nodes=(a_node(a_gpu()),))
     said = accounts.limit_reason(a_job(), GPU, H200)
-    assert said.sentence.endswith("0 are left, this needs 1; held by vera (3) and kim (1)")
+    assert said.sentence.endswith("0 are left, but this needs 1; in use by vera (3) and kim (1)")
     assert said.evidence["held_by"] == {"vera": 3 * GPU, "kim": GPU}
 
 
@@ -177,7 +177,7 @@ def test_many_holders_are_told_in_short_and_listed_in_the_evidence():
     for user in "abcde":
         accounts.charge("p", user, GPU)
     said = accounts.limit_reason(a_job(), GPU)
-    assert said.sentence.endswith("held by a (1), b (1), c (1) and 2 others (2)")
+    assert said.sentence.endswith("in use by a (1), b (1), c (1) and 2 others (2)")
     assert list(said.evidence["held_by"]) == list("abcde")
 
 
@@ -205,7 +205,7 @@ def test_the_planner_places_what_is_borrowed_and_holds_the_rest():
     quotas = (a_nominal("p", 1, borrow=8), a_nominal("q", 4, used=1, lend=2))
     found = plan_of(a_cluster(NODE, jobs=jobs, quotas=quotas))
     assert placed(found) == ["1", "2", "3"]
-    assert "p may hold 1 GPU at once and has borrowed 2 more" in reason(found, "4").sentence
+    assert "p may use 1 GPU at once and has borrowed 2 more" in reason(found, "4").sentence
 
 
 @pytest.mark.parametrize(("lend", "never"), [(1, True), (2, False)])
@@ -214,7 +214,7 @@ def test_what_nobody_would_ever_lend_can_never_run(lend, never):
     said = reason(plan_of(a_cluster(NODE, jobs=[a_job(gpus=3)], quotas=quotas)))
     assert (said.code is ReasonCode.IMPOSSIBLE) == never
     if never:
-        assert "p may hold at most 2. Ask for less" in said.sentence
+        assert "p may use at most 2. Request fewer" in said.sentence
 
 
 def test_a_quota_of_one_model_makes_nothing_impossible_that_another_model_serves():
@@ -227,4 +227,4 @@ def test_a_quota_of_one_model_makes_nothing_impossible_that_another_model_serves
     assert placed(found) == ["1"]
     said = reason(found, "2")
     assert said.code is ReasonCode.IMPOSSIBLE
-    assert "p may hold at most 0 of H200" in said.sentence
+    assert "p may use at most 0 H200 GPUs" in said.sentence

@@ -16,7 +16,7 @@ from agents.doctor.machine import Command, Output, RealMachine
 from agents.doctor.preflight import EVERY_SECONDS, Preflight
 from agents.hardware import Hardware
 from agents.host.files import FileTree
-from agents.loop.observe import observed
+from agents.loop.observe import observed_document
 from agents.nvml.session import Nvml
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
@@ -151,13 +151,13 @@ def test_the_portal_hears_of_what_blocks_in_the_facts_of_the_node(tmp_path, nvml
     hardware = Hardware(
         nvml, MemoryRuntime(dict), tmp_path, simulated=True, preflight=Preflight(lambda: paper)
     )
-    (told,) = observed("n-1", hardware, (), {}, {}).facts.problems
+    (told,) = observed_document("n-1", hardware, (), {}, {}).facts.problems
     assert told.startswith("block: Container toolkit 1.17.7")
 
 
 def test_a_simulated_node_is_not_examined_unasked(tmp_path, nvml):
     hardware = Hardware(nvml, MemoryRuntime(dict), tmp_path, simulated=True)
-    assert observed("n-1", hardware, (), {}, {}).facts.problems == NodeFacts().problems
+    assert observed_document("n-1", hardware, (), {}, {}).facts.problems == NodeFacts().problems
     assert hardware.preflight.examine_when_due() is None
 
 

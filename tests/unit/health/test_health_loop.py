@@ -60,7 +60,7 @@ def a_document(machine, *replicas, revision=1, slices=STARTS):
 def obey(node, document=None):
     if document is not None:
         assert node.accept(document)
-    node.in_contact(float("inf"))
+    node.renew_lease(float("inf"))
     for _ in range(ROUNDS):
         node.hardware.refresh()
         node.round()
@@ -77,15 +77,15 @@ def full(machine):
 
 
 def states(machine):
-    return {r.id: r.state for r in machine.told[-1].replicas}
+    return {r.id: r.state for r in machine.reported[-1].replicas}
 
 
 def told(machine, replica):
-    return next(r for r in machine.told[-1].replicas if r.id == replica)
+    return next(r for r in machine.reported[-1].replicas if r.id == replica)
 
 
 def gpu(machine, index):
-    return machine.told[-1].gpus[index]
+    return machine.reported[-1].gpus[index]
 
 
 def instance_at(machine, start):
@@ -154,10 +154,10 @@ def test_a_contained_error_that_names_no_slice_of_a_divided_gpu_ends_nobody(mach
 
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
 def test_an_error_of_a_program_changes_nothing(machine, full, xid):
-    said = len(machine.told)
+    said = len(machine.reported)
     full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, xid, None, None))
     obey(full)
-    assert len(machine.told) == said
+    assert len(machine.reported) == said
 
 
 def test_a_row_to_be_replaced_gives_no_new_work_lets_go_on_and_ends_with_a_reset(machine, full):
@@ -180,15 +180,15 @@ def test_a_row_to_be_replaced_gives_no_new_work_lets_go_on_and_ends_with_a_reset
 def test_a_gpu_off_the_bus_stays_in_the_document_its_work_fails_and_a_reset_brings_it_back(
     machine, full
 ):
-    before = machine.told[-1]
+    before = machine.reported[-1]
     with listening(full) as wait:
         inject(machine, 79, 0)
         wait()
     obey(full)
-    assert [g.uuid for g in machine.told[-1].gpus] == machine.gpus
+    assert [g.uuid for g in machine.reported[-1].gpus] == machine.gpus
     assert not gpu(machine, 0).healthy and "off the bus" in gpu(machine, 0).health_reason
     assert gpu(machine, 0).memory_mib == before.gpus[0].memory_mib
-    assert machine.told[-1].slices == before.slices, "what was last seen of it stays"
+    assert machine.reported[-1].slices == before.slices, "what was last seen of it stays"
     failed = {r for r, state in states(machine).items() if state is FAILED}
     assert failed == {f"r-0-{start}" for start in STARTS}
     assert states(machine)["g-1"] is RUNNING
@@ -223,28 +223,28 @@ def test_an_idle_gpu_with_a_strangers_process_is_not_given_out_until_that_has_en
     obey(node, a_document(machine, on_gpu(machine, 1), slices=()))
     assert states(machine) == {"g-1": ReplicaState.PREPARING}
     assert gpu(machine, 1).healthy
-    (said,) = machine.told[-1].facts.problems
+    (said,) = machine.reported[-1].facts.problems
     assert f"(pid {stranger})" in said and "GPU 1" in said
     assert f"(pid {stranger})" in gpu(machine, 1).busy and not gpu(machine, 0).busy
     with machine.store.change() as state:
         release(state.gpus[1], stranger)
     obey(node)
     assert states(machine) == {"g-1": RUNNING}
-    assert machine.told[-1].facts.problems == ()
+    assert machine.reported[-1].facts.problems == ()
 
 
 def test_a_strangers_process_beside_a_job_is_told_and_the_job_goes_on(machine, full):
     with machine.store.change() as state:
         hold(state.gpus[1], os.getpid())
     obey(full)
-    assert any(f"pid {os.getpid()}" in said for said in machine.told[-1].facts.problems)
+    assert any(f"pid {os.getpid()}" in said for said in machine.reported[-1].facts.problems)
     assert set(states(machine).values()) == {RUNNING} and gpu(machine, 1).healthy
 
 
 def test_an_engine_that_does_not_answer_is_told_and_nothing_is_removed_or_doubled(
     machine, full, monkeypatch
 ):
-    story, before = list(machine.runtime.story), machine.told[-1]
+    story, before = list(machine.runtime.story), machine.reported[-1]
 
     def silent():
         raise RuntimeFailure("docker", "Docker refused to list: timed out")
@@ -254,13 +254,13 @@ def test_an_engine_that_does_not_answer_is_told_and_nothing_is_removed_or_double
         for _ in range(3):
             with pytest.raises(RuntimeFailure) as failure:
                 full.round()
-            full.tell_silence(str(failure.value))
-    dark = machine.told[-1]
-    assert machine.told[-2] == before, "told once"
+            full.report_silence(str(failure.value))
+    dark = machine.reported[-1]
+    assert machine.reported[-2] == before, "told once"
     assert "timed out" in dark.facts.blocks[0] and dark.facts.blocks[0] in dark.facts.problems
     assert dark.replicas == before.replicas
     obey(full)
-    assert machine.told[-1] == before
+    assert machine.reported[-1] == before
     assert machine.runtime.story == story
 
 
@@ -270,7 +270,7 @@ def test_the_running_loop_tells_of_a_silent_engine_and_wakes_on_an_event(
     said = threading.Semaphore(0)
 
     def tell(document):
-        machine.told.append(document)
+        machine.reported.append(document)
         said.release()
 
     def until(holds):
@@ -280,7 +280,7 @@ def test_the_running_loop_tells_of_a_silent_engine_and_wakes_on_an_event(
     def silent():
         raise RuntimeFailure("docker", "Docker refused to list: timed out")
 
-    full.told = tell
+    full.on_observed = tell
     full.hardware.watch.changed = full.wake
     loop = threading.Thread(target=full.run)
     loop.start()
@@ -288,9 +288,9 @@ def test_the_running_loop_tells_of_a_silent_engine_and_wakes_on_an_event(
         with monkeypatch.context() as away:
             away.setattr(machine.runtime, "containers", silent)
             full.wake()
-            until(lambda: machine.told[-1].facts.blocks)
+            until(lambda: machine.reported[-1].facts.blocks)
         full.wake()
-        until(lambda: not machine.told[-1].facts.blocks)
+        until(lambda: not machine.reported[-1].facts.blocks)
         full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, 119, None, None))
         until(lambda: states(machine)["g-1"] is FAILED)
     finally:

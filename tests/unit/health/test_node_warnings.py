@@ -10,7 +10,7 @@ from agents.doctor.preflight import Preflight
 from agents.hardware import Hardware
 from agents.health.slowdowns import HW_SLOWDOWN, HW_THERMAL
 from agents.host import disk_space as disk
-from agents.loop.observe import observed
+from agents.loop.observe import observed_document
 from tests.unit.agents.nodes import MemoryRuntime
 from tests.unit.doctor.machines import a_machine
 
@@ -43,7 +43,7 @@ def room(monkeypatch):
 
 def document(hardware):
     hardware.refresh()
-    return observed("n-1", hardware, (), {}, {})
+    return observed_document("n-1", hardware, (), {}, {})
 
 
 def a_hardware(machine, **fields):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.facts.device_keys import device_key
-from agents.mps.grants import home_of
+from agents.mps.grants import daemon_folders
 from agents.simdriver.install import uninstall
 from tests.unit.mps.contained import DEVICE
 from tests.unit.mps.stage import Stage, a_share
@@ -24,7 +24,7 @@ def var():
 @pytest.fixture
 def home(var):
     """The folders of one daemon, for a share of DEVICE."""
-    home = home_of(var / "mps", "p-1", device_key(a_share(DEVICE, 40, 8_000)))
+    home = daemon_folders(var / "mps", "p-1", device_key(a_share(DEVICE, 40, 8_000)))
     yield home
     shutil.rmtree(home.shm, ignore_errors=True)
 

@@ -19,9 +19,9 @@ from agents.contract.documents import (
 )
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
-from agents.mps.control import PID_FILE, Control, ControlFailure
-from agents.mps.shares import Shares
-from agents.mps.support import ability_of, program_words
+from agents.mps.control import PID_FILE, ControlFailure, MpsControl
+from agents.mps.shares import NodeShares
+from agents.mps.support import control_program, mps_support
 from agents.nvml.compute import is_exclusive
 from agents.nvml.processes import gpu_processes
 from agents.nvml.session import Nvml
@@ -94,25 +94,25 @@ class Stage:
         self.nvml = Nvml()
         self.gpu = self.nvml.devices()[0].uuid
         self.root = var / "mps"
-        self.program = program_words("", self.store.path)
+        self.program = control_program("", self.store.path)
         self.journal = None
-        self.told = []
+        self.reported = []
 
-    def agent(self, **ability):
+    def agent(self, **support):
         """A new agent; the one before was killed, and said goodbye to nobody."""
         if self.journal is not None:
             self.journal.close()
         self.journal = Journal(self.var / "journal.sqlite3")
-        can = ability_of(self.program, RuntimeKind.PROCESS, 0, "13.0", self.root)
-        self.shares = Shares(self.root, replace(can, **ability))
+        can = mps_support(self.program, RuntimeKind.PROCESS, 0, "13.0", self.root)
+        self.shares = NodeShares(self.root, replace(can, **support))
         self.runtime = ProcessRuntime(self.var / "r", self.shares.grant)
         hardware = Hardware(self.nvml, self.runtime, self.var, simulated=True)
-        told = self.told.append
-        parts = (self.journal, hardware, self.runtime, NodePolicy(), told, self.shares)
+        on_observed = self.reported.append
+        parts = (self.journal, hardware, self.runtime, NodePolicy(), on_observed, self.shares)
         self.node = NodeLoop("n-1", *parts)
         self.node._pool.shutdown()
         self.node._pool = AtOnce()
-        self.node.in_contact(float("inf"))
+        self.node.renew_lease(float("inf"))
         return self.node
 
     def document(self, *replicas, revision=1, mode=GpuMode.MPS, slices=()):
@@ -129,7 +129,7 @@ class Stage:
             self.node.round()
 
     def states(self):
-        return {r.id: (str(r.state), r.code) for r in self.told[-1].replicas}
+        return {r.id: (str(r.state), r.code) for r in self.reported[-1].replicas}
 
     def log(self, replica):
         return self.runtime.log(replica, 0, 1 << 20).decode()
@@ -160,7 +160,7 @@ class Stage:
             self.journal.close()
         for pid_file in self.root.glob(f"*/p/{PID_FILE}"):
             try:
-                Control(self.program, pid_file.parent, pid_file.parent).quit(1)
+                MpsControl(self.program, pid_file.parent, pid_file.parent).quit(1)
             except ControlFailure:
                 continue
             until(lambda path=pid_file: not path.exists(), "the daemon's end")

@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
-from agents.mps.control import PID_FILE, RUNS_ALREADY, Control, ControlCode, ControlFailure
-from agents.mps.support import FAKE, program_words
+from agents.mps.control import PID_FILE, RUNS_ALREADY, ControlCode, ControlFailure, MpsControl
+from agents.mps.support import SIMULATED_CONTROL, control_program
 from tests.unit.mps.stage import is_gone, until
 
-PROGRAM = program_words("", FAKE)[:4]  # without a simulated driver
+PROGRAM = control_program("", SIMULATED_CONTROL)[:4]  # without a simulated driver
 DEVICE = "GPU-5a1d"
 
 
@@ -18,7 +18,7 @@ def control(var):
     pipe, log = var / "p", var / "l"
     pipe.mkdir()
     log.mkdir()
-    control = Control(PROGRAM, pipe, log)
+    control = MpsControl(PROGRAM, pipe, log)
     yield control
     if (pipe / PID_FILE).exists():
         control.quit(1)
@@ -54,22 +54,22 @@ def test_a_second_daemon_in_one_pipe_directory_is_never_started(control):
 
 def test_limits_are_those_of_the_next_server_and_of_the_one_that_runs(control):
     control.launch(DEVICE)
-    control.limit(25, 4_096)
+    control.set_limits(25, 4_096)
     control.start_server(os.getuid())
     (server,) = control.servers()
-    assert control.ask(f"get_active_thread_percentage {server}") == ["25.0"]
-    control.limit(60, 8_192)
-    assert control.ask("get_default_active_thread_percentage") == ["60.0"]
-    assert control.ask(f"get_active_thread_percentage {server}") == ["60.0"]
-    assert control.ask("get_default_device_pinned_mem_limit 0") == ["8192M"]
-    assert control.ask(f"get_device_pinned_mem_limit {server} 0") == ["8192M"]
+    assert control.send(f"get_active_thread_percentage {server}") == ["25.0"]
+    control.set_limits(60, 8_192)
+    assert control.send("get_default_active_thread_percentage") == ["60.0"]
+    assert control.send(f"get_active_thread_percentage {server}") == ["60.0"]
+    assert control.send("get_default_device_pinned_mem_limit 0") == ["8192M"]
+    assert control.send(f"get_device_pinned_mem_limit {server} 0") == ["8192M"]
 
 
 def test_clients_are_listed_by_server_and_by_device_and_can_be_ended(control):
     control.launch(DEVICE)
     control.start_server(os.getuid())
     (server,) = control.servers()
-    control.ask(f"simulate_client {server} 4711")
+    control.send(f"simulate_client {server} 4711")
     assert control.clients(server) == [4711]
     assert control.device_clients() == [f"{DEVICE} 4711"]
     with pytest.raises(ControlFailure, match="it has clients"):
@@ -83,10 +83,10 @@ def test_a_server_in_fault_says_so_and_takes_nobody(control):
     control.launch(DEVICE)
     control.start_server(os.getuid())
     (server,) = control.servers()
-    control.ask(f"simulate_fault {server}")
+    control.send(f"simulate_fault {server}")
     assert control.status(server) == "FAULT"
     with pytest.raises(ControlFailure, match="cannot take clients"):
-        control.ask(f"simulate_client {server} 4711")
+        control.send(f"simulate_client {server} 4711")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_server_in_fault_says_so_and_takes_nobody(control):
 def test_what_the_daemon_does_not_take_is_a_refusal_with_its_words(control, command):
     control.launch(DEVICE)
     with pytest.raises(ControlFailure, match="MPS refused") as refused:
-        control.ask(command)
+        control.send(command)
     assert refused.value.code is ControlCode.REFUSED
 
 
@@ -117,21 +117,21 @@ def test_without_a_daemon_every_command_says_so(control):
 
 
 def test_a_program_that_is_not_there_is_named(control):
-    missing = Control(("no-such-mps-control",), control.pipe, control.log)
+    missing = MpsControl(("no-such-mps-control",), control.pipe, control.log)
     with pytest.raises(ControlFailure, match="no-such-mps-control is not here") as failure:
         missing.launch(DEVICE)
     assert failure.value.code is ControlCode.MISSING
 
 
 def test_a_daemon_that_never_answers_is_given_up(control):
-    deaf = Control(("sleep", "60"), control.pipe, control.log, seconds=0.05)
+    deaf = MpsControl(("sleep", "60"), control.pipe, control.log, seconds=0.05)
     with pytest.raises(ControlFailure, match="did not answer") as failure:
         deaf.servers()
     assert failure.value.code is ControlCode.TIMEOUT
 
 
 def test_a_folder_too_long_for_a_socket_is_refused_before_anything_starts(control, tmp_path):
-    long = Control(PROGRAM, tmp_path / ("x" * 100), control.log)
+    long = MpsControl(PROGRAM, tmp_path / ("x" * 100), control.log)
     with pytest.raises(ControlFailure, match="too long for a socket") as failure:
         long.launch(DEVICE)
     assert failure.value.code is ControlCode.PATH

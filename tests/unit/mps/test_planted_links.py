@@ -7,9 +7,9 @@ import pytest
 
 from agents.facts.device_keys import device_key
 from agents.mps.control import ControlCode, ControlFailure
-from agents.mps.daemons import Daemon
-from agents.mps.grants import home_of
-from agents.mps.record import Record
+from agents.mps.daemons import MpsDaemon
+from agents.mps.grants import daemon_folders
+from agents.mps.record import DaemonRecord
 from tests.unit.mps.stage import a_share
 
 DEVICE = "GPU-5a1d"
@@ -18,8 +18,10 @@ DEVICE = "GPU-5a1d"
 @pytest.fixture
 def daemon(var):
     place = device_key(a_share(DEVICE))
-    home = home_of(var / "mps", "p-1", place)
-    daemon = Daemon(home, Record("p-1", place, DEVICE, uid=os.getuid()), ("true",), contained=True)
+    home = daemon_folders(var / "mps", "p-1", place)
+    daemon = MpsDaemon(
+        home, DaemonRecord("p-1", place, DEVICE, uid=os.getuid()), ("true",), in_containers=True
+    )
     daemon.save()
     yield daemon
     for path in (home.shm, home.pipe):
@@ -30,10 +32,10 @@ def daemon(var):
 def test_a_link_is_refused_and_what_it_points_to_stays_as_it_is(daemon, tmp_path, which):
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o755)
-    path = getattr(daemon.home, which)
+    path = getattr(daemon.folders, which)
     path.symlink_to(theirs)
     with pytest.raises(ControlFailure) as failure:
-        daemon._folder(path)
+        daemon._make_folder(path)
     assert failure.value.code is ControlCode.PATH
     assert f"{path} is not a folder of the agent's" in failure.value.sentence
     assert theirs.stat().st_mode & 0o777 == 0o755
@@ -42,13 +44,13 @@ def test_a_link_is_refused_and_what_it_points_to_stays_as_it_is(daemon, tmp_path
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_somebody_else_is_refused(daemon):
-    daemon.home.shm.mkdir()
-    os.chown(daemon.home.shm, 12_345, 12_345)
+    daemon.folders.shm.mkdir()
+    os.chown(daemon.folders.shm, 12_345, 12_345)
     with pytest.raises(ControlFailure, match="is not a folder of the agent's"):
-        daemon._folder(daemon.home.shm)
+        daemon._make_folder(daemon.folders.shm)
 
 
 def test_the_agents_own_folder_is_found_again(daemon):
-    daemon._folder(daemon.home.shm)
-    daemon._folder(daemon.home.shm)
-    assert daemon.home.shm.stat().st_mode & 0o777 == 0o700
+    daemon._make_folder(daemon.folders.shm)
+    daemon._make_folder(daemon.folders.shm)
+    assert daemon.folders.shm.stat().st_mode & 0o777 == 0o700

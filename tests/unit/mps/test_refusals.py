@@ -5,27 +5,31 @@ import itertools
 import pytest
 
 from agents.contract.documents import GpuMode, SliceKind
-from agents.mps.limits import clients
-from agents.mps.refusals import Claim, Room, ShareCode, refusals
+from agents.mps.limits import max_clients
+from agents.mps.refusals import ShareCapacity, ShareClaim, ShareCode, share_refusals
 
 WHOLE = ("GPU-1", "", 0, 0)
 SLICE = ("GPU-1", "3g.71gb", 0, 4)
 BESIDE = ("GPU-1", "3g.71gb", 4, 4)
-ROOMS = {WHOLE: Room(141_000, 48), SLICE: Room(71_000, 20), BESIDE: Room(71_000, 20)}
+ROOMS = {
+    WHOLE: ShareCapacity(141_000, 48),
+    SLICE: ShareCapacity(71_000, 20),
+    BESIDE: ShareCapacity(71_000, 20),
+}
 
 
 def share(replica="r-1", **fields):
     usual = {"project": "p-1", "kind": SliceKind.MPS, "place": WHOLE}
-    return Claim(replica, **usual | {"threads": 50, "memory_mib": 70_000} | fields)
+    return ShareClaim(replica, **usual | {"threads": 50, "memory_mib": 70_000} | fields)
 
 
 def alone(replica="r-1", place=WHOLE):
     kind = SliceKind.MIG if place[1] else SliceKind.GPU
-    return Claim(replica, "p-1", kind, place)
+    return ShareClaim(replica, "p-1", kind, place)
 
 
 def refused(*wanted, running=(), mode=GpuMode.MPS, rooms=ROOMS, unable=""):
-    found = refusals(running, wanted, rooms, {"GPU-1": mode}, unable)
+    found = share_refusals(running, wanted, rooms, {"GPU-1": mode}, unable)
     return {replica: (refusal.code, refusal.sentence) for replica, refusal in found.items()}
 
 
@@ -55,7 +59,7 @@ def test_shares_that_fill_a_gpu_exactly_are_given():
         (share(), None, "mig", ShareCode.MODE, "names an instance"),
         (share(place=SLICE), None, "mps", ShareCode.MODE, "not in MIG mode"),
         (share(place=SLICE), None, "whole", ShareCode.MODE, "has no 3g.71gb to share"),
-        (share(alone=False), None, "mps", ShareCode.MODE, "one share and no more"),
+        (share(is_only_device=False), None, "mps", ShareCode.MODE, "one share and no more"),
         (alone(), share("r-0"), "mps", ShareCode.MODE, "1 MPS shares"),
         (share(), alone("r-0"), "mps", ShareCode.MODE, "given to somebody alone"),
         (share(place=SLICE), alone("r-0", SLICE), "mig", ShareCode.MODE, "somebody alone"),
@@ -116,8 +120,8 @@ def test_among_wishes_the_lower_id_has_it_and_the_order_of_asking_changes_nothin
 
 def test_a_refused_replica_takes_no_room_from_others_with_any_of_its_devices():
     pair = [
-        share("r-1", place=("GPU-2", "", 0, 0), threads=100, alone=False),
-        share("r-1", threads=100, alone=False),
+        share("r-1", place=("GPU-2", "", 0, 0), threads=100, is_only_device=False),
+        share("r-1", threads=100, is_only_device=False),
     ]
     assert list(refused(*pair, share("r-2", threads=100))) == ["r-1"]
 
@@ -146,4 +150,4 @@ def test_an_instance_still_to_be_made_is_judged_when_it_is_there():
     ],
 )
 def test_an_mps_server_takes_so_many_clients(cuda, capability, compute, of, most):
-    assert clients(cuda, capability, compute, of) == most
+    assert max_clients(cuda, capability, compute, of) == most

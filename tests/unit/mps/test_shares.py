@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from agents.contract.documents import DesiredReplicaState, DesiredSlice, GpuMode, SliceKind
-from agents.mps.daemons import Daemon
+from agents.mps.daemons import MpsDaemon
 from tests.unit.mps.stage import DIE, LIVE, SAY, a_client, a_share, is_gone, until
 
 RUNNING, ABSENT = ("running", ""), ("exited", "")
@@ -35,10 +35,10 @@ def test_two_shares_of_a_project_run_at_once_over_one_daemon_with_their_own_limi
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": threads,
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": limit,
-            "CUDA_MPS_PIPE_DIRECTORY": str(daemon.home.pipe),
+            "CUDA_MPS_PIPE_DIRECTORY": str(daemon.folders.pipe),
             "CUDA_VISIBLE_DEVICES": stage.gpu,
         }
-    assert daemon.home.pipe.stat().st_mode & 0o777 == 0o700
+    assert daemon.folders.pipe.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_larger_share_raises_the_limit_of_the_server_that_runs_and_a_smaller_leaves_it(stage):
@@ -46,14 +46,14 @@ def test_a_larger_share_raises_the_limit_of_the_server_that_runs_and_a_smaller_l
     small, large = a_share(stage.gpu, 10, 5_000), a_share(stage.gpu, 60, 50_000)
     stage.obey(stage.document(a_client("r-1", small)))
     daemon = stage.daemons()["p-1"]
-    pid, (server,) = daemon.pid(), daemon.control.servers()
-    assert daemon.control.ask(f"get_active_thread_percentage {server}") == ["10.0"]
+    pid, (server,) = daemon.running_pid(), daemon.control.servers()
+    assert daemon.control.send(f"get_active_thread_percentage {server}") == ["10.0"]
     everybody = (a_client("r-1", small), a_client("r-2", large), a_client("r-3", small))
     stage.obey(stage.document(*everybody, revision=2))
     assert stage.states() == dict.fromkeys(("r-1", "r-2", "r-3"), RUNNING)
-    assert (daemon.pid(), daemon.control.servers()) == (pid, [server])
-    assert daemon.control.ask(f"get_active_thread_percentage {server}") == ["60.0"]
-    assert daemon.control.ask(f"get_device_pinned_mem_limit {server} 0") == ["50000M"]
+    assert (daemon.running_pid(), daemon.control.servers()) == (pid, [server])
+    assert daemon.control.send(f"get_active_thread_percentage {server}") == ["60.0"]
+    assert daemon.control.send(f"get_device_pinned_mem_limit {server} 0") == ["50000M"]
 
 
 def test_a_second_project_is_refused_before_anything_of_it_starts(stage):
@@ -82,11 +82,11 @@ def test_a_node_without_the_program_says_so_and_starts_nothing(stage):
     stage.obey(stage.document(a_client("r-1", a_share(stage.gpu))))
     assert stage.states() == {"r-1": ("failed", "mps_missing")}
     assert not stage.root.exists() and not stage.is_exclusive()
-    assert stage.shares.ability.share_clients == 0
+    assert stage.shares.support.share_clients == 0
 
 
 def test_an_agent_without_shares_refuses_them(stage):
-    stage.agent(unable="this agent was started without MPS shares")
+    stage.agent(unavailable_reason="this agent was started without MPS shares")
     stage.obey(stage.document(a_client("r-1", a_share(stage.gpu))))
     assert stage.states() == {"r-1": ("failed", "mps_missing")}
 
@@ -96,15 +96,15 @@ def test_the_next_agent_adopts_the_daemon_of_one_that_was_killed(stage):
     document = stage.document(a_client("r-1", a_share(stage.gpu)))
     stage.obey(document)
     before = stage.daemons()["p-1"]
-    pid, servers = before.pid(), before.control.servers()
+    pid, servers = before.running_pid(), before.control.servers()
     stage.agent()
     stage.rounds()
     after = stage.daemons()["p-1"]
-    assert (after.pid(), after.control.servers()) == (pid, servers)
+    assert (after.running_pid(), after.control.servers()) == (pid, servers)
     assert stage.states() == {"r-1": RUNNING}
     two = a_client("r-2", a_share(stage.gpu))
     stage.obey(stage.document(*document.replicas, two, revision=2))
-    assert after.pid() == pid and set(after.record.holders) == {"r-1", "r-2"}
+    assert after.running_pid() == pid and set(after.record.holders) == {"r-1", "r-2"}
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -113,9 +113,9 @@ def test_when_the_last_share_has_left_daemon_folder_and_compute_mode_are_as_befo
     one, two = (a_client(f"r-{n}", a_share(stage.gpu)) for n in (1, 2))
     stage.obey(stage.document(one, two))
     daemon = stage.daemons()["p-1"]
-    pid, (server,) = daemon.pid(), daemon.control.servers()
+    pid, (server,) = daemon.running_pid(), daemon.control.servers()
     stage.obey(stage.document(one, revision=2))
-    assert daemon.pid() == pid, "one share is left"
+    assert daemon.running_pid() == pid, "one share is left"
     if killed:
         stage.journal.store_desired(stage.document(revision=3))
         stage.agent()
@@ -145,11 +145,11 @@ def test_a_daemon_that_dies_is_started_again_and_its_shares_hear_of_it(stage):
     stage.agent()
     stage.obey(stage.document(a_client("r-1", a_share(stage.gpu))))
     daemon = stage.daemons()["p-1"]
-    pid = daemon.pid()
+    pid = daemon.running_pid()
     os.kill(pid, signal.SIGKILL)
-    until(lambda: daemon.pid() is None, "its end")
+    until(lambda: daemon.running_pid() is None, "its end")
     stage.rounds()
-    assert daemon.pid() not in (None, pid) and len(daemon.control.servers()) == 1
+    assert daemon.running_pid() not in (None, pid) and len(daemon.control.servers()) == 1
     assert "MPS daemon ended" in at_risk(stage)["r-1"]
 
 
@@ -184,7 +184,7 @@ def test_a_plain_failure_puts_others_at_risk_only_where_the_server_has_a_fault(s
     daemon = stage.daemons()["p-1"]
     (server,) = daemon.control.servers()
     if fault:
-        daemon.control.ask(f"simulate_fault {server}")
+        daemon.control.send(f"simulate_fault {server}")
     gate.write_text("go")
     stage.ended("r-1")
     assert set(at_risk(stage)) == told
@@ -198,8 +198,8 @@ def test_a_server_with_a_fault_keeps_its_clients_until_they_have_gone(stage):
     stage.obey(stage.document(a_client("r-1", a_share(stage.gpu))))
     daemon = stage.daemons()["p-1"]
     (server,) = daemon.control.servers()
-    daemon.control.ask(f"simulate_client {server} 4711")
-    daemon.control.ask(f"simulate_fault {server}")
+    daemon.control.send(f"simulate_client {server} 4711")
+    daemon.control.send(f"simulate_fault {server}")
     assert not daemon.renew_servers() and daemon.control.servers() == [server]
     daemon.control.terminate_client(server, 4711)
     assert daemon.renew_servers() and daemon.control.servers() != [server]
@@ -218,8 +218,8 @@ def test_a_share_that_ends_when_it_is_asked_to_hurts_nobody(stage):
 def test_an_xid_on_the_gpu_puts_its_shares_at_risk(stage):
     stage.agent()
     stage.obey(stage.document(a_client("r-1", a_share(stage.gpu))))
-    stage.shares.shake(stage.gpu, "GPU 0 reported XID 31")
-    stage.shares.shake("GPU-other", "GPU 1 reported XID 79")
+    stage.shares.report_gpu_fault(stage.gpu, "GPU 0 reported XID 31")
+    stage.shares.report_gpu_fault("GPU-other", "GPU 1 reported XID 79")
     stage.rounds()
     assert at_risk(stage) == {"r-1": "GPU 0 reported XID 31: this share may have been hurt"}
 
@@ -245,14 +245,14 @@ def test_shares_stand_on_a_mig_instance_with_a_daemon_that_sees_only_it(stage):
 def test_a_process_that_is_not_our_daemon_is_never_taken_for_it(stage):
     stage.agent()
     stage.obey(stage.document(a_client("r-1", a_share(stage.gpu))))
-    daemon: Daemon = stage.daemons()["p-1"]
-    own = daemon.pid()
-    pid_file = daemon.home.pipe / "nvidia-cuda-mps-control.pid"
+    daemon: MpsDaemon = stage.daemons()["p-1"]
+    own = daemon.running_pid()
+    pid_file = daemon.folders.pipe / "nvidia-cuda-mps-control.pid"
     for other in (os.getpid(), 1, 2**22 - 1):
         pid_file.write_text(f"{other}\n")
-        assert daemon.pid() is None
+        assert daemon.running_pid() is None
     pid_file.write_text(f"{own}\n")
-    assert daemon.pid() == own
+    assert daemon.running_pid() == own
 
 
 def test_a_driver_that_refuses_the_compute_mode_fails_the_replica_with_its_words(stage):
@@ -268,7 +268,7 @@ def test_a_driver_that_refuses_the_compute_mode_fails_the_replica_with_its_words
 def test_stopping_every_job_leaves_no_daemon(stage):
     stage.agent()
     stage.obey(stage.document(a_client("r-1", a_share(stage.gpu))))
-    pid = stage.daemons()["p-1"].pid()
+    pid = stage.daemons()["p-1"].running_pid()
     stage.node.stop_jobs()
     until(lambda: is_gone(pid), "the daemon's end")
     assert stage.daemons() == {} and not stage.is_exclusive()

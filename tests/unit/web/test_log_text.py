@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portal.web.logs.text import plain, shown
+from portal.web.logs.text import decode_line, plain_text
 
 HARMFUL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
@@ -40,24 +40,24 @@ HARMFUL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u206
     ],
 )
 def test_escapes_and_marks_go_and_words_stay(line, text):
-    assert plain(line) == text
+    assert plain_text(line) == text
 
 
 def test_bytes_that_are_no_text_are_shown_as_such():
-    assert shown(b"ok \xff\xfe \xe6\x8d\x9f") == "ok \ufffd\ufffd 损"
+    assert decode_line(b"ok \xff\xfe \xe6\x8d\x9f") == "ok \ufffd\ufffd 损"
 
 
 @given(st.text())
 def test_nothing_harmful_is_left_of_any_line(line):
-    assert not HARMFUL.search(plain(line))
+    assert not HARMFUL.search(plain_text(line))
 
 
 @given(st.binary())
 def test_nothing_harmful_is_left_of_any_bytes(data):
-    assert not HARMFUL.search(shown(data))
+    assert not HARMFUL.search(decode_line(data))
 
 
 @pytest.mark.parametrize("part", ["\x1b]", "\x1bP", "\x1b[", "\x1b[1;", "\x1b_x", "\r"])
 def test_a_line_of_openings_without_an_end_is_done_with(part):
     """Where each opening looked for its end through the whole line, this would not end."""
-    assert "\x1b" not in plain(part * 300_000)
+    assert "\x1b" not in plain_text(part * 300_000)
