@@ -15,11 +15,11 @@ from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.throttling import SubmitThrottle
 from portal.api.protocol.views import ApiView
-from portal.jobs.extensions import job_extend
 from portal.jobs.holds import job_approve, job_hold, job_refuse, job_release
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_visible, may_cancel
 from portal.jobs.services import job_cancel
+from portal.submission.extensions import job_extend
 from portal.submission.limits import request_limits
 from portal.submission.replacement import job_replace
 from portal.submission.retries import job_retry

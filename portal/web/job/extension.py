@@ -10,8 +10,8 @@ from django.views.decorators.http import require_POST
 
 from portal.accounts.models import User
 from portal.errors import Refused
-from portal.jobs.extensions import job_extend, may_extend
 from portal.jobs.models import Job
+from portal.submission.extensions import job_extend, may_extend
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.job.access import visible_job_or_404
 from portal.web.wording.messages import refusal_text
