@@ -31,6 +31,10 @@ class RequestCheck:
     """What a submit would find out about a request that it does not refuse outright."""
 
     project: Project
+    units: int
+    """What all replicas together would have, served the cheapest way."""
+    board: str
+    """The key of the board that serves it so; "" if none does."""
     infeasible: Reason | None
     """Why no node of this cluster could ever run it."""
     approval: Reason | None
@@ -56,13 +60,14 @@ def request_check(
         queued_at=int(now.timestamp()),
     )
     capacity = capacity or ClusterCapacity(cluster_snapshot(now=now))
+    units, board = cheapest(request, capacity.boards)
     approval = approval_needed(
         project,
-        units=units_of(request, capacity.boards),
+        units=units,
         seconds=request.time_limit_seconds,
         priority=Priority(request.priority),
     )
-    return RequestCheck(project, capacity.infeasible_reason(waiting), approval)
+    return RequestCheck(project, units, board, capacity.infeasible_reason(waiting), approval)
 
 
 def _project(user: User, slug: str) -> Project:
@@ -133,9 +138,11 @@ def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
     return list(found.values())
 
 
-def units_of(request: JobRequest, boards: Iterable[Board]) -> int:
-    """What all replicas together would have, served the cheapest way; counted as whole GPUs if no
-    board can serve the request."""
-    whole_gpus = UNITS_PER_GPU * max(1, request.device.gpus)
+def cheapest(request: JobRequest, boards: Iterable[Board]) -> tuple[int, str]:
+    """Units of all replicas together, and the key of the board that serves them with the fewest;
+    whole GPUs and "" if no board can serve the request."""
     options = device_options(request.device, boards)
-    return request.replicas * min((o.replica_units for o in options), default=whole_gpus)
+    option = min(options, key=lambda option: option.replica_units, default=None)
+    if option is None:
+        return request.replicas * UNITS_PER_GPU * max(1, request.device.gpus), ""
+    return request.replicas * option.replica_units, option.board

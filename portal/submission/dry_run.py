@@ -1,6 +1,6 @@
 """What would become of a request if it were submitted now. Changes nothing.
 
-    dry_run(user, request)           ─▶ DryRunResult: a verdict, devices or a reason, limits, an estimate
+    dry_run(user, request)           ─▶ DryRunResult: verdict, devices or a reason, limits, estimate
     expected_starts(user, requests)  ─▶ for each: at once, or when
 
 The request page, REST's dry run and the command line all show this result. The planner itself makes
@@ -23,12 +23,9 @@ from portal.submission.admission import (
     dependencies_of,
     request_check,
     require_pending_room,
-    units_of,
 )
-from scheduler.core.devices.options import device_options
 from scheduler.core.explain.alternatives import ALTERABLE, Alternative, alternatives
 from scheduler.core.forecast.pass_estimates import PassEstimate
-from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.queue_trial import TrialResult
@@ -73,7 +70,7 @@ class PlannedDevice:
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
-    """The answer to one request. If an admin has to approve it, all but `approval` is as if one had."""
+    """The answer to one request. If an admin has to approve it, the rest is as if one had."""
 
     at: datetime
     request: JobRequest
@@ -122,12 +119,17 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
         check = request_check(user=user, request=request, capacity=cached.capacity)
         require_pending_room(user, check.project, is_locking=False)
         dependencies_of(request, check.project)
-        job = _last_in_queue(cached, user.username, request)
+        job = waiting_job_from_request(
+            request,
+            id=TRIAL_ID,
+            project=request.project,
+            user=user.username,
+            queued_at=cached.snapshot.now,
+        )
         trial = None if check.infeasible else cached.trial.try_job(job)
         reason = trial.reason if trial else check.infeasible
-        placement = trial.place if trial else None
-        devices = _devices(cached, placement)
-        units = sum(device.units for device in devices) or units_of(request, cached.boards)
+        devices, board = _devices(cached, trial)
+        units = sum(device.units for device in devices) or check.units
         return DryRunResult(
             at=cached.at,
             request=request,
@@ -146,7 +148,7 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
                 user=user.username,
                 units=units,
                 seconds=request.time_limit_seconds,
-                models=quota_models(_board(cached, request, placement)),
+                models=quota_models(board or check.board),
             ),
         )
 
@@ -158,7 +160,16 @@ def expected_starts(*, user: User, requests: Sequence[JobRequest]) -> list[Reque
     would wait get no estimate: each would take a tenth of a second.
     """
     with current_snapshot().locked() as cached:
-        jobs = [_last_in_queue(cached, user.username, request) for request in requests]
+        jobs = [
+            waiting_job_from_request(
+                request,
+                id=TRIAL_ID,
+                project=request.project,
+                user=user.username,
+                queued_at=cached.snapshot.now,
+            )
+            for request in requests
+        ]
         at_once = cached.trial.can_start(jobs)
         return [
             RequestStart(now) if now or cached.is_large else _later_start(cached, job)
@@ -171,13 +182,6 @@ def _later_start(cached: CachedSnapshot, job: WaitingJob) -> RequestStart:
     if trial.reason is None:
         return RequestStart(True)
     return RequestStart(False, _estimate(cached, job, trial), str(trial.reason.code))
-
-
-def _last_in_queue(cached: CachedSnapshot, username: str, request: JobRequest) -> WaitingJob:
-    now = cached.snapshot.now
-    return waiting_job_from_request(
-        request, id=TRIAL_ID, project=request.project, user=username, queued_at=now
-    )
 
 
 def _verdict(check: RequestCheck, reason: Reason | None) -> DryRunVerdict:
@@ -211,19 +215,15 @@ def _alternatives(
     return tuple(alternatives(job, cached.boards, trial.can_start, max_tried=MAX_TRIED))
 
 
-def _devices(cached: CachedSnapshot, placement: JobPlacement | None) -> tuple[PlannedDevice, ...]:
-    devices = []
-    for replica in placement.replicas if placement else ():
+def _devices(
+    cached: CachedSnapshot, trial: TrialResult | None
+) -> tuple[tuple[PlannedDevice, ...], str]:
+    """What each replica would get at once, and the key of the board; nothing and "" otherwise."""
+    devices, board = [], ""
+    for replica in trial.place.replicas if trial and trial.place else ():
         for device in replica.devices:
-            node, gpu, _ = cached.gpus[device.gpu]
+            node, gpu, board = cached.gpus[device.gpu]
             size = (str(device.kind), device.profile, device.threads, device.memory_mib)
             is_carved = bool(device.profile) and not device.slice
             devices.append(PlannedDevice(replica.rank, node, gpu, *size, device.units, is_carved))
-    return tuple(devices)
-
-
-def _board(cached: CachedSnapshot, request: JobRequest, placement: JobPlacement | None) -> str:
-    """The key of the board that it gets, or that serves it the cheapest way; "" if none does."""
-    if placement:
-        return cached.gpus[placement.replicas[0].devices[0].gpu][2]
-    return next((o.board for o in device_options(request.device, cached.boards)), "")
+    return tuple(devices), board

@@ -132,17 +132,17 @@ class ForecastObserver(SimulationObserver):
         self._forecaster = forecaster
         self._seen: set[str] = set()
 
-    def passed(self, snapshot: ClusterSnapshot, found: Plan) -> None:
+    def on_pass(self, snapshot: ClusterSnapshot, found: Plan) -> None:
         for job in snapshot.jobs:
             if job.id not in self._seen:
                 self._seen.add(job.id)
                 self._forecaster.on_submit(job, snapshot, found)
         self._forecaster.on_pass(snapshot, found)
 
-    def started(self, job: WaitingJob, now: int) -> None:
+    def on_start(self, job: WaitingJob, now: int) -> None:
         self._forecaster.on_start(job, now)
 
-    def ended(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
+    def on_end(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
         self._forecaster.on_end(job, now, ran_seconds)
 
 

@@ -39,8 +39,8 @@ MOST_MS, MOST_QUERIES = 150, 20
 FASTER_MS = {"web:jobs": 60}
 ANCHOR = "(empty view)"
 # What the request page asks while one types, on a large cluster each apart.
-CHECK = "web:check"
-CHECKS = {f"{CHECK}?of={of}": f"?of={of}" for of in ("answer", "cards")}
+CHECK = "web:request_preview"
+CHECKS = {f"{CHECK}?of={of}": f"?of={of}" for of in ("preview", "cards")}
 MINUTES = itertools.count(30)
 # Each is asked so often whatever it takes.
 LEAST = 3

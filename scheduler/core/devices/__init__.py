@@ -1,1 +1,1 @@
-"""From a device request to the kinds of slice that could serve it."""
+"""Device options of a request, and when a GPU may change its slices and its mode."""

@@ -79,19 +79,19 @@ class Corrections:
         """From earlier questions, oldest first. Those of the same kind count, or all while there
         are fewer than NEEDS of them. `known`: how many answered ones are of that kind."""
         alike = [question for question in history if question.kind == kind]
-        known = sum(question.started for question in alike)
+        samples = sum(question.started for question in alike)
         history = (alike if len(alike) >= MIN_RECORDS else list(history))[-4 * MAX_RECORDS :]
         ended = [question for question in history if question.started][-RECENT_ANSWERS:]
         return cls(
             low=_low(history),
             middle=_middle(history),
             high=_high(history),
-            tells_low=_better(ended, lambda waits, wait: wait >= waits.optimistic, 0.9),
-            tells_middle=_nearer(ended),
-            tells_high=_better(
+            applies_low=_better(ended, lambda waits, wait: wait >= waits.optimistic, 0.9),
+            applies_middle=_nearer(ended),
+            applies_high=_better(
                 ended, lambda waits, wait: wait <= waits.pessimistic + MIN_WAIT_SECONDS, TARGET
             ),
-            known=known,
+            samples=samples,
         )
 
     def apply(self, own: WaitRange) -> CalibratedWaits:

@@ -52,7 +52,7 @@ class PassEstimate(Estimate):
     """An estimate, and what is to be kept with it for `Question`: `own` and `calibrated` are waits
     in seconds from the snapshot's time, `kind` is what questions are alike in; empty where the
     answer tells nothing of others: it is late, or part of the wait is for a begin time. Without
-    `is_told` it is a question to learn from, and nobody is told it."""
+    `is_published` it is a question to learn from, and nobody is told it."""
 
     own: WaitRange
     calibrated: WaitRange
@@ -105,7 +105,7 @@ def estimate_starts(
                 promised.get(id),
                 begins.get(id, 0),
             ),
-            is_told=id in told,
+            is_published=id in told,
         )
         for id, estimate in found.items()
         if estimate is not None

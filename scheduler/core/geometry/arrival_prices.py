@@ -14,8 +14,8 @@ from scheduler.core.linear_programs import maximize
 
 Floats = NDArray[np.float64]
 
-# Demand per GPU as a share of its slices. Below 1 there is no shortage and so no price. The mean over
-# these loads is steadier than the prices at a single load, which jump.
+# Demand per GPU as a share of its slices. Below 1 there is no shortage and so no price. The mean
+# over these loads is steadier than the prices at a single load, which jump.
 LOADS = (1.0, 1.1, 1.2, 1.3)
 
 

@@ -1,7 +1,7 @@
 """The legal layouts of a board as a graph in arrays: which placement leads from one to another.
 
-Built once per board from the rules in `agents.contract.layouts`. Placement values and the MIG replay
-read the same arrays.
+Built once per board from the rules in `agents.contract.layouts`. Placement values and the MIG
+replay read the same arrays.
 """
 
 from collections.abc import Iterable

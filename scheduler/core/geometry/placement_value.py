@@ -1,15 +1,17 @@
-"""How much room a GPU's running instances leave for what will come: one number per layout.
+"""The value V of each layout: how much room a GPU's running instances leave for future requests.
 
-V = window value + HOLE x hole value, over the profiles that the mix asks for (all plain ones where
-it is unknown; the largest always counts as a window, so that empty GPUs stay empty). Where the mix
-is unknown a hole weighs HOLE_UNKNOWN: small instances then gather on one half of a board.
-Window value: every place where a profile could stand counts its size, times the chance that it
-comes free in time: the product over j = 1..n of j / (j + RETURN) for n instances in its way.
-Hole value: the most that can still be placed together beside what runs, each profile counted by
-its size less the price of its arrivals (`prices`).
-A placement goes where V falls least. While many GPUs of a board are empty, one more that is begun
-costs little: chances are then those of RETURN_ROOMY, by which instances keep a place for those that
-may stand in few. docs/research/mig-packing.md says how the constants were chosen.
+V = window value + HOLE_WEIGHT x hole value, over the profiles that the mix requests. If the mix is
+unknown, all plain profiles count, and HOLE_WEIGHT_UNKNOWN_MIX gathers small instances on one half
+of a board. The largest profile always counts as a window, so that empty GPUs stay empty.
+
+Window value: every place of a profile counts its size times the chance that it becomes free in
+time: the product over j = 1..n of j / (j + DEPARTURE_RARITY) for n instances in its way.
+Hole value: the most that can still be placed together beside the running instances. Each profile
+counts its size less the price of its arrivals (`arrival_prices`).
+
+A placement goes where V falls least. While many GPUs of a board are empty, starting on one more of
+them costs little: DEPARTURE_RARITY_ROOMY then keeps places free for profiles that have few.
+docs/research/mig-packing.md describes how the constants were chosen.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,16 +31,16 @@ from scheduler.core.geometry.layout_graph import LayoutGraph, layout_graph
 # A memory slice of hole relative to one of window: large, so that windows only decide between equal
 # holes.
 HOLE_WEIGHT = 25.0
-# For an unknown mix. Up to 8 it keeps the largest place free beside three small instances. That costs
-# up to 1 point of accepted demand on small mixes without departures, and nothing otherwise.
+# For an unknown mix. Up to 8 it keeps the largest place free beside three small instances. That
+# costs up to 1 point of accepted demand on small mixes without departures, and nothing otherwise.
 HOLE_WEIGHT_UNKNOWN_MIX = 5.0
 # The j-th instance in the way of a window leaves in time with chance j / (j + DEPARTURE_RARITY).
 DEPARTURE_RARITY = 20.0
 # The same while at least ROOMY_SHARE of the GPUs of a board, and at least two, are empty.
 DEPARTURE_RARITY_ROOMY, ROOMY_SHARE = 1.0, 0.15
-# An idle instance that is ready starts at once, so it wins if V falls by at most this much more than
-# elsewhere. Deleting one costs the same. This saves a quarter of the deletions at no measurable cost;
-# eight times this value saves a third for 0.1 points of accepted demand.
+# An idle instance that is ready starts at once, so it wins if V falls by at most this much more
+# than elsewhere. Deleting one costs the same. This saves a quarter of the deletions at no measurable
+# cost; eight times this value saves a third for 0.1 points of accepted demand.
 READY_BONUS = 0.25
 NO_PLACE = np.inf
 
@@ -148,8 +150,8 @@ def placement_loss(
 ) -> float:
     """How much V falls if `place` is made beside `allocated`; infinite if it cannot be.
 
-    Without a table, or for a layout that a driver reports against our rules, it is the room that the
-    placement takes from others.
+    Without a table, or for a layout that a driver reports against our rules, it is the room that
+    the placement takes from others.
     """
     allocated = tuple(allocated)
     table = layout_values(board, mix)

@@ -1,10 +1,9 @@
-"""What the mix of lately asks of one board, by profile."""
+"""The demand for each profile of a board, and what MIG placements are worth under that demand."""
 
 from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING
 
 from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
@@ -22,67 +21,53 @@ from scheduler.core.geometry.placement_value import (
 )
 from scheduler.core.model.snapshot import ClusterSnapshot, DemandMix
 
-if TYPE_CHECKING:
-    from scheduler.core.placement.ledger import Ledger
-
 
 @lru_cache(256)
 def demanded_profiles(board: Board, mix: DemandMix) -> ProfileWeights:
-    """How often each profile is asked for; whole GPUs and MPS shares, which need an empty GPU,
-    count as the largest profile. A request that several profiles serve counts for the cheapest.
-    Empty where nothing in the mix can run on this board."""
+    """How often the mix requests each profile of a board; empty if nothing in it can run there.
+
+    Whole GPUs and MPS shares, which need an empty GPU, count as the largest profile. A request that
+    several profiles serve counts for the cheapest."""
     counts: Counter[str] = Counter()
     largest = max(board.profiles, key=lambda p: (p.memory_slices, p.compute_slices), default=None)
     for demand in mix.demands:
-        ways = device_options(demand.device, [board])
-        if not ways or largest is None:
+        options = device_options(demand.device, [board])
+        if not options or largest is None:
             continue
-        way = ways[0]
-        name = way.profile if way.kind is SliceKind.MIG else largest.name
-        counts[name] += demand.count * way.count
+        cheapest = options[0]
+        name = cheapest.profile if cheapest.kind is SliceKind.MIG else largest.name
+        counts[name] += demand.count * cheapest.count
     return profile_weights(counts) if counts.total() else ()
 
 
 class PlacementValues:
-    """The value tables of one planning pass: one look-up by the board's key. `roomy`: the boards of
-    which many GPUs were empty when it began."""
+    """What MIG placements cost in one planning pass."""
 
     def __init__(self, mix: DemandMix, roomy: Collection[str] = ()) -> None:
+        """`roomy`: keys of the boards of which many GPUs are empty when the pass begins."""
         self._mix = mix
         self._roomy = roomy
-        self._found: dict[str, LayoutValues | None] = {}
+        self._tables: dict[str, LayoutValues | None] = {}
 
     @property
     def ready_bonus(self) -> float:
-        """How much room a slice that is ready may cost more than one that has to be made: where
-        nobody knows what will be asked for, any."""
+        """How much more room a ready slice may cost than one that has to be made; without a known
+        mix, any amount."""
         return READY_BONUS if self._mix.demands else inf
 
     def loss(self, board: Board, allocated: Collection[Placement], place: Placement) -> float:
-        """How much the room of a GPU falls when `place` is made beside what runs; see `windows`."""
-        if board.key not in self._found:
-            self._found[board.key] = layout_values(board, demanded_profiles(board, self._mix))
-        table, among_empty = self._found[board.key], board.key in self._roomy
-        if (
-            table is None
-            or (lost := table.loss(allocated, place, is_roomy=among_empty)) == NO_PLACE
-        ):
+        """How much the value V of a GPU falls when `place` is made beside the `allocated` slices:
+        see `placement_value`."""
+        if board.key not in self._tables:
+            self._tables[board.key] = layout_values(board, demanded_profiles(board, self._mix))
+        table, is_roomy = self._tables[board.key], board.key in self._roomy
+        if table is None or (lost := table.loss(allocated, place, is_roomy=is_roomy)) == NO_PLACE:
             return placement_loss(board, allocated, place)
         return lost
 
 
-def placement_values(one_pass: "Ledger") -> PlacementValues:
-    """The tables of a pass, made when it first asks."""
-    snapshot = one_pass.snapshot
-
-    def made() -> PlacementValues:
-        return PlacementValues(snapshot.mix, roomy_boards(snapshot))
-
-    return one_pass.cached("tables of slices", made, for_whole_pass=True)
-
-
 def roomy_boards(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """The boards, by key, of which many usable GPUs are empty: nobody holds a slice of them."""
+    """Keys of the boards of which many usable GPUs are empty, with no slice allocated."""
     usable: Counter[str] = Counter()
     empty: Counter[str] = Counter()
     for node in snapshot.nodes:
@@ -90,5 +75,5 @@ def roomy_boards(snapshot: ClusterSnapshot) -> frozenset[str]:
             if gpu.healthy:
                 key = gpu_board(gpu).key
                 usable[key] += 1
-                empty[key] += not any(seen.allocated for seen in gpu.slices)
+                empty[key] += not any(each.allocated for each in gpu.slices)
     return frozenset(key for key, count in usable.items() if empty[key] >= min_empty_gpus(count))

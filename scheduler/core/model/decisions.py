@@ -1,6 +1,6 @@
-"""What a planning pass answers: places, changes of partitions, preemptions, reservations, holds.
+"""The output of a planning pass: one `Plan` of frozen, JSON-able values.
 
-Frozen, JSON-able values; amounts as in `values`.
+Amounts are as in `scheduler.core.model.snapshot`.
 """
 
 from dataclasses import dataclass, field
@@ -13,8 +13,7 @@ from scheduler.core.model.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class DevicePlacement:
-    """One device for a replica: an existing idle slice (`slice`), or a new one at this place.
-    `threads`: percent of the SMs, for an MPS share."""
+    """One device for a replica: an existing idle slice, or a new one at this place."""
 
     gpu: str
     kind: SliceKind
@@ -24,11 +23,15 @@ class DevicePlacement:
     units: int
     memory_mib: int
     slice: str = ""
+    """The id of the existing slice; "" for a new one."""
     threads: int = 0
+    """Percent of the SMs, for an MPS share."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlacement:
+    """The node and the devices of one replica."""
+
     rank: int
     node: str
     devices: tuple[DevicePlacement, ...]
@@ -44,25 +47,25 @@ class JobPlacement:
 
     @property
     def sentence(self) -> str:
-        """In English."""
+        """The message in English."""
         return self.message.text
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Delete these idle slices of one GPU, so that `for_job` can be placed in a later pass; with
-    `for_job` "" so that what is wanted fits at all, as `sentence` says."""
+    """Delete these idle slices of one GPU to make room."""
 
     gpu: str
     slices: tuple[str, ...]
     for_job: str
+    """The job that can be placed in a later pass; "" if the room is for expected demand."""
     sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Carve:
-    """Make this idle slice on an idle place of a GPU, because the mix will want it: whoever asks
-    for it next starts at once."""
+    """Make this idle slice on a free place of a GPU: the mix of demand will probably want it, and
+    the next job that requests it then starts at once."""
 
     gpu: str
     profile: str
@@ -72,7 +75,7 @@ class Carve:
 
 
 class PreemptionCause(StrEnum):
-    """Why running work is stopped and queued again."""
+    """Why a running job is stopped and queued again."""
 
     PRIORITY = "priority"
     RECLAIM = "reclaim"
@@ -82,17 +85,21 @@ class PreemptionCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Stop this running job, with its grace, and queue it again, so that `for_job` can start."""
+    """Stop this running job, with its grace period, and queue it again so that `for_job` can
+    start."""
 
     job: str
     for_job: str
     cause: PreemptionCause
+    sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Nobody may delay this blocked job beyond `starts_at`: work that ends by its limit leaves
-    these places free by then. Times in seconds since the epoch."""
+    """A start time and place promised to a blocked job, which no other job may delay.
+
+    Running work that ends by its time limit leaves these devices free by then.
+    """
 
     job: str
     starts_at: int
@@ -101,28 +108,31 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """When a waiting job will start, in seconds since the epoch: with 10, 50 and 90 % of the
-    forecasts. `basis` says what it rests on. A job without any basis has no Estimate."""
+    """When a waiting job is expected to start: the 10, 50 and 90 % quantiles of the forecasts.
+
+    A job without a basis for a forecast has no estimate.
+    """
 
     optimistic: int
     expected: int
     pessimistic: int
     basis: Message
+    """What the estimate rests on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """Leave this job in the queue. `position` counts from 1 in the order of this pass."""
+    """Leave this job in the queue."""
 
     job: str
     reason: Reason
     position: int
+    """Counts from 1 in the queue order of this pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`bypassed`: waiting jobs before which a later arrival of no higher priority started in this
-    pass, one more time each; of each band the oldest ones that are not at the limit yet."""
+    """All decisions of one pass."""
 
     placements: tuple[JobPlacement, ...] = ()
     merges: tuple[Merge, ...] = ()
@@ -130,4 +140,6 @@ class Plan:
     preemptions: tuple[Preemption, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     bypassed: tuple[str, ...] = field(default=())
+    """Waiting jobs to count one more bypass for, because a later arrival of no higher priority
+    starts in this pass: the oldest ones of each priority band that are below the limit."""
     carves: tuple[Carve, ...] = ()

@@ -1,1 +1,1 @@
-"""Where a gang goes: nodes, GPUs, slices and shares, and what is free as a pass goes on."""
+"""Where a gang goes: nodes, GPUs, slices and shares, on the ledger of a pass."""

@@ -1,7 +1,7 @@
-"""MPS shares of one GPU: all of one project, and together never more than there is.
+"""MPS shares of one GPU: all of one project, and together never more than the GPU has.
 
-MPS does not isolate memory errors: a client that dies badly may take its neighbours along. So no
-two projects share a GPU, and a share is given only to who allowed it (`Isolation.ANY`).
+MPS does not isolate memory errors: a crashing client may take its neighbours down. So projects
+never share a GPU, and only jobs that allow it (`Isolation.ANY`) get a share.
 """
 
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ from scheduler.core.model.snapshot import SliceView, WaitingJob
 
 @dataclass(frozen=True, slots=True)
 class ShareRoom:
-    """What a GPU still has for shares: percent of the SMs, MiB, and clients of its MPS server."""
+    """Room for shares on a GPU: percent of the SMs, MiB, and clients of its MPS server."""
 
     threads: int
     memory_mib: int
     clients: int
 
     def max_shares(self, threads: int, memory_mib: int, clients: int) -> int:
-        """How many shares of this size fit; none where a process would get less than a client's
-        least."""
+        """How many shares of this size fit; 0 if a process would get less than the minimum of a
+        client."""
         if too_few_threads(threads, clients) or too_little_memory(memory_mib, clients):
             return 0
         by_memory = self.memory_mib // max(1, memory_mib)
@@ -33,22 +33,22 @@ class ShareRoom:
 def share_room(
     slices: Iterable[SliceView], project: str, memory_mib: int, clients: int
 ) -> ShareRoom | None:
-    """What is left beside `slices` for a share of `project` on a GPU with this memory, whose MPS
-    server takes `clients`; None where something else than its own shares is there."""
+    """Room for a share of `project` on a GPU with these `slices` and this memory, whose MPS server
+    serves `clients`; None if anything but the project's own shares is on it."""
     threads = 100
-    for seen in slices:
-        if seen.kind is not SliceKind.MPS or seen.project != project:
+    for view in slices:
+        if view.kind is not SliceKind.MPS or view.project != project:
             return None
-        threads -= seen.threads
-        memory_mib -= seen.memory_mib
-        clients -= seen.clients
+        threads -= view.threads
+        memory_mib -= view.memory_mib
+        clients -= view.clients
     return ShareRoom(threads, memory_mib, clients)
 
 
-def as_share(made: SliceView, place: DevicePlacement, job: WaitingJob) -> SliceView:
-    """`made` as the share that `place` gives to a replica of `job`."""
+def as_share(view: SliceView, place: DevicePlacement, job: WaitingJob) -> SliceView:
+    """The slice as the share that `place` gives to a replica of `job`."""
     return replace(
-        made,
+        view,
         threads=place.threads,
         memory_mib=place.memory_mib,
         clients=job.processes,

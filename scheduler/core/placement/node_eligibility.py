@@ -1,11 +1,11 @@
-"""Which nodes a job may run on at all, by what the nodes are and what the job says."""
+"""Which nodes a job may run on, by their labels, taints and availability."""
 
 from scheduler.core.model.message import Message, make_message, verbatim
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 
 def ineligible_message(node: NodeView, job: WaitingJob) -> Message | None:
-    """Why the job may not run on the node though it had room; None where it may."""
+    """Why the labels or taints of the node keep the job away; None if they do not."""
     if missing := next((label for label in job.needs if not _has(node.labels, label)), ""):
         return make_message("node.no_label", node=node.name, label=missing)
     if taint := next((taint for taint in node.taints if not _tolerates(job, taint)), ""):
@@ -14,17 +14,17 @@ def ineligible_message(node: NodeView, job: WaitingJob) -> Message | None:
 
 
 def unavailable_message(node: NodeView) -> Message:
-    """Why the node takes no work at all."""
+    """Why the node accepts no jobs."""
     if key := node.unavailable_key:
         return make_message(key, node=node.name, why=node.unavailable_reason)
     return verbatim(node.unavailable_reason)
 
 
-def _has(labels: tuple[str, ...], wanted: str) -> bool:
-    """`key=value` asks for exactly that, `key` for any value of it."""
-    if "=" in wanted:
-        return wanted in labels
-    return any(label.partition("=")[0] == wanted for label in labels)
+def _has(labels: tuple[str, ...], required: str) -> bool:
+    """`key=value` requires this value, `key` any value of it."""
+    if "=" in required:
+        return required in labels
+    return any(label.partition("=")[0] == required for label in labels)
 
 
 def _tolerates(job: WaitingJob, taint: str) -> bool:

@@ -38,7 +38,8 @@ def parse_request(data: Any, limits: RequestLimits) -> JobRequest:
 
     Raises RequestRefused with every problem found; nothing is guessed and nothing ignored.
     """
-    return _checked(Reader(data, limits))
+    reader = Reader(data, limits)
+    return _checked(reader)
 
 
 def _checked(reader: Reader) -> JobRequest:

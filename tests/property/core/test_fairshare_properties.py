@@ -7,10 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.snapshot import OwnerView
-from scheduler.core.queue.fairshare import ClusterCapacity, FairShares, decayed
+from scheduler.core.queue.fairshare import ClusterTotals, FairShares, decayed
 
 many = settings(max_examples=200, deadline=None, derandomize=True)
-CAPACITY = ClusterCapacity(8 * 56_000, 256_000, 2_000_000)
+CAPACITY = ClusterTotals(8 * 56_000, 256_000, 2_000_000)
 WINDOW = round(7 * 86_400 / math.log(2))
 NAMES = st.tuples(st.sampled_from("pqr"), st.sampled_from("uvw"))
 USED = st.integers(0, 4).map(lambda n: n * WINDOW)

@@ -48,7 +48,7 @@ def _job(draw, key):
         cpu_milli=draw(st.sampled_from([1_000, 30_000])),
         after=(str(key - 1),) if key and draw(st.integers(0, 9)) == 0 else (),
         withdrawn_at=SINCE + at + gone if gone else 0,
-        was_held=draw(st.integers(0, 9)) == 0,
+        was_running=draw(st.integers(0, 9)) == 0,
         time_limit_seconds=4_000,
     )
 
@@ -60,7 +60,7 @@ class Auditor(SimulationObserver):
         self.limits = {q.project: q.limit_units for q in quotas if not q.user}
         self.passes = 0
 
-    def passed(self, snapshot, found):
+    def on_pass(self, snapshot, found):
         self.passes += 1
         self._count(snapshot)
         ledger, jobs = Ledger(snapshot), {job.id: job for job in snapshot.jobs}

@@ -5,9 +5,10 @@ from dataclasses import replace
 from agents.contract.boards import known_boards
 from agents.contract.geometry import Placement
 from scheduler.core.geometry.placement_value import min_empty_gpus
-from scheduler.core.geometry.profile_demand import placement_values, roomy_boards
+from scheduler.core.geometry.profile_demand import roomy_boards
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.search import placement_values
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
 KEY = "H100-80GB"

@@ -68,7 +68,7 @@ def test_replicas_count_the_disk_of_their_node():
     assert Counter(nodes_of(plan_of(a_cluster(*nodes, jobs=[gang])))) == {"a": 2, "b": 2}
     near = a_job(gpus=1, replicas=3, disk_mib=50 * GIB, topology=Topology.SAME_NODE)
     said = reason(plan_of(a_cluster(*nodes, jobs=[near])))
-    assert said.code is ReasonCode.IMPOSSIBLE and "the largest node takes 2" in said.sentence
+    assert said.code is ReasonCode.IMPOSSIBLE and "the largest node fits 2" in said.sentence
 
 
 @pytest.mark.parametrize("node", [silent(a_gpu()), with_disk(a_gpu(), free=-5 * GIB)])
@@ -100,7 +100,7 @@ def test_a_node_that_may_have_the_disk_lets_a_job_wait_and_says_why():
     nodes = (silent(a_gpu(), name="a"), with_disk(a_gpu(), name="b", free=GIB))
     said = reason(plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, disk_mib=500 * GIB)])))
     assert said.code is ReasonCode.RESOURCES
-    assert said.sentence.endswith("but no such node is known to have 500GiB of disk")
+    assert said.sentence.endswith("but no such node reports 500GiB of disk")
     assert said.unblocks == "An admin has to update the agents, so that they report their disk"
     assert (said.evidence["disk_free_mib"], said.evidence["disk_not_told"]) == (GIB, 1)
 

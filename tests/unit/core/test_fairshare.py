@@ -5,13 +5,13 @@ import math
 import pytest
 
 from scheduler.core.model.snapshot import OwnerView
-from scheduler.core.queue.fairshare import ClusterCapacity, FairShares, cluster_capacity, decayed
+from scheduler.core.queue.fairshare import ClusterTotals, FairShares, cluster_totals, decayed
 from tests.support.snapshots import UNITS_PER_GPU, a_cluster, a_gpu, a_node, away
 
 DAY = 86_400
 HALF_LIFE = 7 * DAY
 WINDOW = HALF_LIFE / math.log(2)
-TEN_GPUS = ClusterCapacity(10 * UNITS_PER_GPU, 100_000, 1_000_000)
+TEN_GPUS = ClusterTotals(10 * UNITS_PER_GPU, 100_000, 1_000_000)
 
 
 def an_owner(project, user="", *, weight=1, gpus=0.0, cpus=0.0):
@@ -93,7 +93,7 @@ def test_an_unknown_owner_counts_as_never_having_used_anything():
     assert shares.breakdown("new", "who").use == 0.0
     assert shares.breakdown("new", "who").share == 0.5
     assert shares.factor("new", "who") == 0.5
-    assert FairShares((), ClusterCapacity(0, 0, 0)).factor("p", "u") == 0.5
+    assert FairShares((), ClusterTotals(0, 0, 0)).factor("p", "u") == 0.5
 
 
 def test_what_is_charged_in_the_pass_counts_for_the_user_and_the_project():
@@ -115,4 +115,4 @@ def test_half_is_left_after_one_half_life_and_all_of_it_at_once():
 
 def test_the_capacity_counts_nodes_that_are_away():
     cluster = a_cluster(a_node(a_gpu(), a_gpu()), away(a_gpu(), name="n2"))
-    assert cluster_capacity(cluster) == ClusterCapacity(3 * UNITS_PER_GPU, 128_000, 1_024_000)
+    assert cluster_totals(cluster) == ClusterTotals(3 * UNITS_PER_GPU, 128_000, 1_024_000)

@@ -32,10 +32,10 @@ NEVER = {
     "too much memory": ({"device_mib": 200_000}, "the largest has 143771 MiB"),
     "a model that is not here": ({"gpus": 1, "models": ("B200",)}, "There is no B200 here"),
     "a profile of the wrong model": ({"mig": "2g.35gb", "models": ("A30",)}, "2g.35gb"),
-    "more GPUs than any node": ({"gpus": 3}, "No node has 3 GPUs of H200-141GB"),
-    "more replicas than GPUs": ({"gpus": 1, "replicas": 4, "models": ("H200",)}, "takes 3"),
-    "more slices than boards make": ({"mig": "2g.35gb", "replicas": 10}, "takes 9"),
-    "more near than a node has": ({"gpus": 1, "replicas": 3, **NEAR}, "the largest node takes 2"),
+    "more GPUs than any node": ({"gpus": 3}, "No node has 3 H200-141GB GPUs"),
+    "more replicas than GPUs": ({"gpus": 1, "replicas": 4, "models": ("H200",)}, "fits 3"),
+    "more slices than boards make": ({"mig": "2g.35gb", "replicas": 10}, "fits 9"),
+    "more near than a node has": ({"gpus": 1, "replicas": 3, **NEAR}, "the largest node fits 2"),
     "more CPU than a node": ({"cpu_milli": 64_001}, "64001 millicores"),
     "more memory than a node": ({"memory_mib": 600_000}, "600000 MiB"),
     "more CPU than the A30's node": ({"mig": "1g.6gb", "cpu_milli": 4_001}, "has 4000 and 8192"),
@@ -98,10 +98,10 @@ def test_more_than_a_quota_may_ever_hold_is_refused_with_both_amounts():
     quotas = (a_quota(gpus=1), a_quota("p", "u", gpus=0.5))
     said = infeasible_reason(a_job(gpus=2), a_cluster(*TWO_NODES, quotas=quotas))
     assert said.code is ReasonCode.IMPOSSIBLE
-    assert "This needs 2 GPUs; p may hold at most 1" in said.sentence
+    assert "This needs 2 GPUs; p may use at most 1" in said.sentence
     assert said.evidence == {"needed_units": 112_000, "limit_units": 56_000}
     said = infeasible_reason(a_job(gpus=1), a_cluster(*TWO_NODES, quotas=quotas))
-    assert "u in p may hold at most 0.50" in said.sentence
+    assert "u in p may use at most 0.50" in said.sentence
     assert (
         infeasible_reason(a_job(gpus=1, user="other"), a_cluster(*TWO_NODES, quotas=quotas)) is None
     )
@@ -118,4 +118,4 @@ def test_an_unknown_board_is_given_whole_and_never_in_slices():
     snapshot = a_cluster(a_node(a_gpu(board="NVIDIA Future")))
     assert infeasible_reason(a_job(gpus=1), snapshot) is None
     said = infeasible_reason(a_job(mig="2g.35gb"), snapshot)
-    assert "none, these boards have no MIG" in said.sentence
+    assert "these boards do not support MIG" in said.sentence

@@ -41,7 +41,7 @@ def test_a_project_at_its_limit_waits_and_is_told_the_numbers():
     said = reason(found)
     assert said.code is ReasonCode.QUOTA_PROJECT
     assert said.evidence == UNITS
-    assert "p may hold 1" in said.sentence
+    assert "p may use 1" in said.sentence
     assert "this needs 1" in said.sentence
 
 
@@ -51,7 +51,7 @@ def test_a_user_at_their_limit_waits_though_the_project_has_room():
     said = reason(found, "1")
     assert said.code is ReasonCode.QUOTA_USER
     assert said.evidence == UNITS
-    assert said.sentence.startswith("u in p may hold")
+    assert said.sentence.startswith("u in p may use")
     assert placed(found) == ["2"]
 
 

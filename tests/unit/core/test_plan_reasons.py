@@ -85,7 +85,7 @@ def test_nodes_that_are_away_are_named_with_what_keeps_them():
     said = why(a_job(), *nodes, a_node(a_gpu(board=L40S), name="c"))
     assert said.code is ReasonCode.NODE_UNAVAILABLE
     assert said.evidence == {"nodes": {"a": "a lost", "b": "b is lost"}}
-    assert said.sentence == "No node that could run it takes work: a lost; b is lost"
+    assert said.sentence == "No node that could run it accepts jobs: a lost; b is lost"
 
 
 def test_nothing_is_placed_on_a_node_that_takes_no_work():

@@ -135,7 +135,7 @@ def test_a_node_without_mps_gives_no_share():
     assert gpus_of(found) == ["n2/0"]
     never = reason(one(a_share_job(), a_gpu(), share_clients=0))
     assert never.code is ReasonCode.IMPOSSIBLE
-    assert "No node here gives MPS shares" in never.sentence
+    assert "No node here offers MPS shares" in never.sentence
 
 
 def test_what_no_gpu_could_ever_share_is_said_at_once():
@@ -144,7 +144,7 @@ def test_what_no_gpu_could_ever_share_is_said_at_once():
     assert f"the largest has {MEMORY} MiB" in too_much.sentence
     too_many = reason(one(a_share_job(processes=49), a_gpu()))
     assert too_many.code is ReasonCode.IMPOSSIBLE
-    assert "MPS takes 48" in too_many.sentence
+    assert "GPU serves 48" in too_many.sentence
     gang = reason(one(a_share_job(threads=60, replicas=3), a_gpu(), a_gpu()))
     assert gang.evidence == {"needed": 3, "largest": 2}
 

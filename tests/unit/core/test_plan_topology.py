@@ -115,7 +115,7 @@ def test_who_may_run_nowhere_hears_which_label_or_taint_is_in_the_way():
     node = a_node(a_gpu(), taints=("beta",))
     said = reason(plan_of(a_cluster(node, jobs=[a_job(gpus=1)])))
     assert said.code is ReasonCode.NODE_UNAVAILABLE
-    assert "n1 is kept for jobs that tolerate beta" in said.sentence
+    assert "n1 is reserved for jobs that tolerate beta" in said.sentence
     labelled = a_node(a_gpu(), name="n2", labels=("rack=b",))
     said = reason(plan_of(a_cluster(labelled, jobs=[a_job(gpus=1, needs=("rack=a",))])))
     assert "n2 has no label rack=a" in said.sentence

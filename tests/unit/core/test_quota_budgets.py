@@ -35,8 +35,8 @@ def test_the_reason_tells_the_hours_and_a_limit_that_would_fit():
     assert said.code is ReasonCode.BUDGET
     assert said.reason_class is ReasonClass.CHANGE
     assert said.sentence == (
-        "p may use 100 GPU-hours until 1970-02-01: 90 are used, 6 are held by running work, "
-        "4 are left; this may take 8. A limit of 2h would fit"
+        "p may use 100 GPU-hours until 1970-02-01: 90 used, 6 reserved for running jobs, "
+        "4 left; this may take 8. A time limit of 2h would fit"
     )
     assert said.evidence == {
         "limit_unit_seconds": 100 * GPU * HOUR,
@@ -52,7 +52,7 @@ def test_the_reason_tells_the_hours_and_a_limit_that_would_fit():
 
 def test_a_budget_that_is_used_up_suggests_no_limit():
     said = with_budgets(a_budget(10, used=12)).limit_reason(a_job(), GPU)
-    assert "0 are left" in said.sentence
+    assert "0 left" in said.sentence
     assert "would fit" not in said.sentence
     assert said.evidence["fitting_limit_seconds"] == 0
     assert said.unblocks == "Ask an admin for a larger budget"
@@ -63,7 +63,7 @@ def test_only_what_is_left_of_the_limit_counts_and_the_new_limit_counts_from_the
     job = a_job(time_limit_seconds=8 * HOUR, attained_seconds=6 * HOUR)
     assert accounts.limit_reason(job, GPU) is None
     said = accounts.limit_reason(job, 2 * GPU)
-    assert "A limit of 7h would fit" in said.sentence
+    assert "A time limit of 7h would fit" in said.sentence
 
 
 def test_what_is_placed_in_the_pass_is_held_until_it_is_undone():
@@ -91,7 +91,7 @@ def test_an_owner_with_as_many_jobs_as_allowed_waits_for_one_to_end():
     undo = accounts.charge("p", "u", GPU)
     said = accounts.limit_reason(a_job(), GPU)
     assert said.code is ReasonCode.PENDING_LIMIT
-    assert said.sentence == "u in p may run 2 jobs at once and runs 2"
+    assert said.sentence == "u in p may run 2 jobs at once and is running 2"
     assert said.evidence == {"max_running": 2, "running": 2}
     assert accounts.limit_reason(a_job(user="v"), GPU) is None
     undo()
@@ -101,7 +101,7 @@ def test_an_owner_with_as_many_jobs_as_allowed_waits_for_one_to_end():
 def test_a_project_may_have_a_cap_and_a_job_that_ended_makes_room_under_it():
     owners = (OwnerView("p", "", max_running=1), OwnerView("p", "u"))
     accounts = with_budgets(owners=owners, running=(a_run("7", user="v"),))
-    assert accounts.limit_reason(a_job(), GPU).sentence == "p may run 1 job at once and runs 1"
+    assert accounts.limit_reason(a_job(), GPU).sentence == "p may run 1 job at once and is running 1"
     accounts.charge("p", "v", -GPU)
     assert accounts.limit_reason(a_job(), GPU) is None
 

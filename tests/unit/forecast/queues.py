@@ -40,7 +40,7 @@ def a_queue(nodes, running=(), waiting=(), **fields):
     given = {
         "now": 0.0,
         "ratios": ALWAYS_TO_THE_LIMIT,
-        "learned": MIN_ENDED_RUNS,
+        "ended_runs": MIN_ENDED_RUNS,
         "backfill": BackfillMode.EASY,
     } | fields
     return QueueState(

@@ -25,11 +25,11 @@ def one_after_the_other(forecaster, count, *, chosen=True):
         held = (running(before, "a", 1, now - HOUR),) if before else ()
         seen = ClusterSnapshot(now=at, nodes=(a_node("a", 1),), jobs=(job,), running=held)
         found = Plan(placements=() if before else (JobPlacement(job.id, ()),))
-        forecaster.submitted(job, seen, found)
-        forecaster.passed(seen, found)
+        forecaster.on_submit(job, seen, found)
+        forecaster.on_pass(seen, found)
         if before:
-            forecaster.ended(before, now, HOUR)
-        forecaster.started(job, now)
+            forecaster.on_end(before, now, HOUR)
+        forecaster.on_start(job, now)
         before = job
 
 

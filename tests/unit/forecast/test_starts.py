@@ -111,10 +111,10 @@ def test_until_enough_runs_have_ended_there_is_no_estimate_and_limits_alone_are_
     curve = -1 if by_limit else 0
     running, waiting = a_holding(8, 1_000, curve=curve), a_queued("1", 8, 100, curve=curve)
     fields = {"ratios": ANY_PART_OF_THE_LIMIT if by_limit else (), "curves": (hz.PRIOR,)}
-    early = a_queue([8], [running], [waiting], learned=MIN_ENDED_RUNS - 1, **fields)
+    early = a_queue([8], [running], [waiting], ended_runs=MIN_ENDED_RUNS - 1, **fields)
     assert simulate_starts(early) is None
     assert start_estimates(early) == {"1": None}
-    found = start_estimates(replace(early, learned=MIN_ENDED_RUNS))["1"]
+    found = start_estimates(replace(early, ended_runs=MIN_ENDED_RUNS))["1"]
     assert 0 < found.optimistic <= found.expected <= found.pessimistic <= 1_000
     limits = 1 if by_limit else 0
     said = f"30 forecasts from {MIN_ENDED_RUNS} ended runs and the time limits of {limits} running jobs"

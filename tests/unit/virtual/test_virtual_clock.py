@@ -6,8 +6,8 @@ from scheduler.virtual.clock import VirtualClock
 def played(clock):
     """(moment, whether anything changed), until all is over."""
     found = []
-    while (now := clock.next) is not None:
-        found.append((now, clock.happen(now)))
+    while (now := clock.next_at) is not None:
+        found.append((now, clock.run_due(now)))
     return found
 
 

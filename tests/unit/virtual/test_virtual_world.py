@@ -34,13 +34,13 @@ class Seen(SimulationObserver):
     def __init__(self):
         self.told, self.waiting = [], []
 
-    def passed(self, snapshot, found):
+    def on_pass(self, snapshot, found):
         self.waiting.append((snapshot.now - SINCE, {job.id: job for job in snapshot.jobs}))
 
-    def started(self, job, now):
+    def on_start(self, job, now):
         self.told.append(("started", job.id, now - SINCE))
 
-    def ended(self, job, now, ran_seconds):
+    def on_end(self, job, now, ran_seconds):
         self.told.append(("ended", job.id, now - SINCE, ran_seconds))
 
     def stopped_job(self, key, now):

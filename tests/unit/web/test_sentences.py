@@ -59,14 +59,14 @@ def test_one_and_many_have_the_same_values_and_a_count_that_is_given():
 
 
 def test_every_key_that_the_planner_names_is_a_template():
-    """Written as a constant in a call of `say`; the others are looked at by the property tests."""
+    """Keys that are constants in a call of `make_message`; the property tests see the others."""
     named = {
         node.args[0].value
         for file in CORE.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
-        and node.func.id == "say"
+        and node.func.id == "make_message"
         and node.args
         and isinstance(node.args[0], ast.Constant)
     }
@@ -80,7 +80,7 @@ def test_a_sentence_survives_its_json_and_is_told_in_any_language():
         first=make_message("quota.may_hold", whose="vision", limit="1"),
         borrowed="2.50",
     )
-    assert said.text == "vision may hold 1 GPU at once and has borrowed 2.50 more"
+    assert said.text == "vision may use 1 GPU at once and has borrowed 2.50 more"
     again = read_message(said.as_dict())
     assert again == said
     assert render(again, in_chinese) == "vision 同时最多占用 1 块 GPU，并已借用 2.50"

@@ -152,7 +152,7 @@ def test_what_can_never_run_on_the_changed_cluster_is_told_as_refused():
 
 
 def test_what_ran_when_the_window_began_holds_its_devices_and_is_not_counted():
-    running = a_recorded(1, gpus=2, at=-9 * HOUR, was_held=True, is_counted=False)
+    running = a_recorded(1, gpus=2, at=-9 * HOUR, was_running=True, is_counted=False)
     waiting = a_recorded(2, gpus=1, at=-8 * HOUR, is_counted=False)
     found = outcome(a_setting(), a_week(waiting, running, a_recorded(3, gpus=1)))
     assert found.jobs == 1
@@ -230,7 +230,7 @@ def test_progress_goes_to_the_end_even_where_jobs_stay():
     assert told == [(1, 4), (2, 4), (4, 4)]
 
 
-HELD = {"was_held": True, "is_counted": False, "at": -HOUR}
+HELD = {"was_running": True, "is_counted": False, "at": -HOUR}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ UNTIL = SINCE + 7 * 24 * HOUR
 
 def a_recorded(id, ran=HOUR, *, at=0, waited=0, **fields):
     """A job that was queued `at` seconds into the window and ran so long."""
-    known = {"completed", "withdrawn_at", "was_held", "is_counted"}
+    known = {"completed", "withdrawn_at", "was_running", "is_counted"}
     own = {name: fields.pop(name) for name in known & fields.keys()}
     job = a_job(id, **{"queued_at": SINCE + at, "time_limit_seconds": 4 * HOUR} | fields)
     return RecordedJob(job, ran, waited_seconds=waited, **own)
