@@ -65,7 +65,7 @@ bench-planning: install ## one planning pass: 10,000 waiting jobs on 6,212 GPUs,
 bench-forecasts: install ## how good expected starts are on the traces, half an hour, as JSON
 	$(BIN)/python -m tests.benchmarks.forecasts
 
-bench-mig: install ## the table of docs/scheduling-mig.md: MIG slices by mix, rule and moves, as JSON
+bench-mig: install ## the table of docs/research/mig-packing.md: MIG slices by mix, rule and moves, as JSON
 	$(BIN)/python -m tests.benchmarks.mig
 
 bench-pages: install ## server time and queries of every page on 10,000 jobs and 1,000 nodes, as JSON; ARGS=--help

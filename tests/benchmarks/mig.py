@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from agents.contract.boards import known_boards
 from scheduler.core.geometry.layout_graph import layout_graph
-from scheduler.replay.mig import MIN_GAIN, MIXES, mix_weights, rule_of, seeds_of
+from scheduler.replay.mig import MIN_GAIN, MIXES, mix_weights, parse_seeds, placement_rule
 from scheduler.replay.mig_baselines import free_repacking
 from scheduler.replay.mig_simulation import churn, inflation, run
 
@@ -38,7 +38,7 @@ def main() -> int:
     if not pods.exists():
         print(f"{pods} is not there; give openb's default list of pods", file=sys.stderr)
         return 2
-    seeds = seeds_of(os.environ.get("MIG_SEEDS", "0-9"))
+    seeds = parse_seeds(os.environ.get("MIG_SEEDS", "0-9"))
     mixes = {mix: mix_weights(HERE, mix) for mix in MIXES} | {"real": mix_weights(HERE, str(pods))}
     todo = [(gpus, mix, regime) for gpus in SIZES for mix in mixes for regime in REGIMES]
     began, rows = time.monotonic(), []
@@ -52,8 +52,10 @@ def main() -> int:
 
 
 def measured(gpus, weights, load, seeds):
-    rules = {name: rule_of(name, HERE, weights) for name in STILL}
-    rules |= {name: rule_of("tessera", HERE, weights, 1, gain) for name, gain in MOVING.items()}
+    rules = {name: placement_rule(name, HERE, weights) for name in STILL}
+    rules |= {
+        name: placement_rule("tessera", HERE, weights, 1, gain) for name, gain in MOVING.items()
+    }
     told = {name: [] for name in (*rules, FREE)}
     for seed in seeds:
         stream = (
