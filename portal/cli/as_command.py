@@ -1,10 +1,10 @@
-"""A request as the command that asks for the same: for pages, and to keep in a script. Pure."""
+"""A job request as a `tessera submit` command, for pages and scripts. Pure."""
 
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
-# What `tessera submit` asks for where a flag is left out.
+# What `tessera submit` requests if a flag is left out.
 DEFAULTS = {
     "kind": "batch",
     "launcher": "none",
@@ -39,14 +39,14 @@ FLAGS = {
 
 
 def as_command(request: Mapping[str, Any]) -> str:
-    """The canonical request (every default filled in) as one line that is safe to paste."""
+    """The canonical request (all defaults filled in) as one shell line that is safe to paste."""
     words = ["tessera", "submit"]
     for field, flag in FLAGS.items():
         value = request.get(field)
         if value in (None, [], DEFAULTS.get(field)):
             continue
-        for one in value if isinstance(value, list) else [value]:
-            words += _flag(flag, one)
+        for item in value if isinstance(value, list) else [value]:
+            words += _flag(flag, item)
     words += _device(request["device"])
     if request.get("launcher") == "torchrun":
         words += _flag("--processes", request["processes"])
@@ -63,7 +63,7 @@ def as_command(request: Mapping[str, Any]) -> str:
 
 
 def _flag(flag: str, value: object) -> list[str]:
-    """Two words, or one where the value would read as a flag."""
+    """Two words, or one if the value looks like a flag."""
     text = str(value)
     return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
 

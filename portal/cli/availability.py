@@ -1,4 +1,4 @@
-"""What is free, from REST's nodes and GPUs. Pure."""
+"""What is free in the cluster, from the nodes and GPUs of REST. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ READY = "ready"
 
 @dataclass
 class DeviceOffer:
-    """Pieces of one kind that are there now."""
+    """The devices of one model, kind and profile."""
 
     model: str
     kind: str
@@ -33,26 +33,26 @@ def is_usable(gpu: Row) -> bool:
 
 
 def is_gpu_free(gpu: Row) -> bool:
-    """Nobody holds any part of it: a whole GPU, or whatever is carved of it."""
-    return is_usable(gpu) and not any(piece["held"] for piece in gpu["slices"])
+    """Whether no part of the GPU is in use."""
+    return is_usable(gpu) and not any(slice_["held"] for slice_ in gpu["slices"])
 
 
 def free_slices(gpu: Row) -> list[Row]:
-    """Slices that are carved and that nobody holds."""
+    """MIG slices and MPS shares that exist and are not in use."""
     if not is_usable(gpu):
         return []
     return [
-        piece
-        for piece in gpu["slices"]
-        if piece["kind"] != "gpu"
-        and piece["status"] == READY
-        and not piece["held"]
-        and not piece["busy"]
+        slice_
+        for slice_ in gpu["slices"]
+        if slice_["kind"] != "gpu"
+        and slice_["status"] == READY
+        and not slice_["held"]
+        and not slice_["busy"]
     ]
 
 
 def node_rows(nodes: Iterable[Row], gpus: Iterable[Row]) -> list[dict[str, Any]]:
-    """Each node with what is free on it."""
+    """Each node with its free devices."""
     by_node: dict[str, list[Row]] = {}
     for gpu in gpus:
         by_node.setdefault(str(gpu["node"]), []).append(gpu)
@@ -62,38 +62,38 @@ def node_rows(nodes: Iterable[Row], gpus: Iterable[Row]) -> list[dict[str, Any]]
 def device_offers(
     nodes: Iterable[Row], gpus: Iterable[Row], min_memory_mib: int = 0
 ) -> list[dict[str, Any]]:
-    """What could be had now, by model and kind, smallest first. Only what has so much memory."""
+    """Free devices with at least `min_memory_mib`, by model and kind, smallest first."""
     open_nodes = {str(node["name"]) for node in nodes if takes_work(node)}
     found: dict[tuple[str, str, str, int], DeviceOffer] = {}
     for gpu in gpus:
         node = str(gpu["node"])
-        is_there = node in open_nodes
-        _count(found, gpu, ("gpu", "", gpu["memory_mib"]), is_there and is_gpu_free(gpu))
-        free = {id(piece) for piece in free_slices(gpu)}
-        for piece in gpu["slices"]:
-            if piece["kind"] != "gpu" and piece["status"] == READY:
-                what = (piece["kind"], _profile(piece), piece["memory_mib"])
-                _count(found, gpu, what, is_there and id(piece) in free)
+        node_takes_work = node in open_nodes
+        _count(found, gpu, ("gpu", "", gpu["memory_mib"]), node_takes_work and is_gpu_free(gpu))
+        free = {id(slice_) for slice_ in free_slices(gpu)}
+        for slice_ in gpu["slices"]:
+            if slice_["kind"] != "gpu" and slice_["status"] == READY:
+                device = (slice_["kind"], _profile(slice_), slice_["memory_mib"])
+                _count(found, gpu, device, node_takes_work and id(slice_) in free)
     rows = [offer for offer in found.values() if offer.memory_mib >= min_memory_mib]
     rows.sort(key=lambda offer: (offer.memory_mib, offer.model, offer.kind, offer.profile))
     return [offer.row() for offer in rows]
 
 
 def gpu_maps(gpus: Iterable[Row]) -> str:
-    """Each GPU as its memory slots: # held, - carved and free, . not carved, x out of work."""
+    """Each GPU as its memory slots: # in use, - carved and free, . not carved, x out of service."""
     return " ".join(_cells(gpu) for gpu in gpus)
 
 
 def _node_row(node: Row, gpus: list[Row]) -> dict[str, Any]:
-    free = [piece for gpu in gpus if takes_work(node) for piece in free_slices(gpu)]
-    words: dict[str, int] = {}
-    for piece in free:
-        words[_profile(piece)] = words.get(_profile(piece), 0) + 1
+    free = [slice_ for gpu in gpus if takes_work(node) for slice_ in free_slices(gpu)]
+    profiles: dict[str, int] = {}
+    for slice_ in free:
+        profiles[_profile(slice_)] = profiles.get(_profile(slice_), 0) + 1
     return {
         **node,
         "models": sorted({str(gpu["board"]) for gpu in gpus}),
         "free_gpus": sum(1 for gpu in gpus if takes_work(node) and is_gpu_free(gpu)),
-        "free_slices": dict(sorted(words.items())),
+        "free_slices": dict(sorted(profiles.items())),
         "faulted_gpus": sum(1 for gpu in gpus if gpu["health"] != "ok"),
         "picture": gpu_maps(sorted(gpus, key=lambda gpu: int(gpu["index"]))),
     }
@@ -102,10 +102,10 @@ def _node_row(node: Row, gpus: list[Row]) -> dict[str, Any]:
 def _count(
     found: dict[tuple[str, str, str, int], DeviceOffer],
     gpu: Row,
-    what: tuple[str, str, int],
+    device: tuple[str, str, int],
     is_free: bool,
 ) -> None:
-    key = (str(gpu["board"]), *what)
+    key = (str(gpu["board"]), *device)
     offer = found.setdefault(key, DeviceOffer(*key))
     offer.all += 1
     if is_free:
@@ -113,20 +113,22 @@ def _count(
         offer.nodes.add(str(gpu["node"]))
 
 
-def _profile(piece: Row) -> str:
-    return str(piece["profile"] or (f"{piece['threads']}%" if piece["threads"] else piece["kind"]))
+def _profile(slice_: Row) -> str:
+    return str(
+        slice_["profile"] or (f"{slice_['threads']}%" if slice_["threads"] else slice_["kind"])
+    )
 
 
 def _cells(gpu: Row) -> str:
     if gpu["health"] != "ok":
         return "[xxxxxxxx]"
-    if any(piece["kind"] == "gpu" and piece["held"] for piece in gpu["slices"]):
+    if any(slice_["kind"] == "gpu" and slice_["held"] for slice_ in gpu["slices"]):
         return "[########]"
-    if shares := [piece for piece in gpu["slices"] if piece["kind"] == "mps"]:
-        return f"[mps {sum(int(piece['threads']) for piece in shares if piece['held'])}%]"
+    if shares := [slice_ for slice_ in gpu["slices"] if slice_["kind"] == "mps"]:
+        return f"[mps {sum(int(slice_['threads']) for slice_ in shares if slice_['held'])}%]"
     cells = ["."] * 8
-    for piece in gpu["slices"]:
-        if piece["kind"] == "mig":
-            for slot in range(int(piece["start"]), min(8, int(piece["start"] + piece["size"]))):
-                cells[slot] = "#" if piece["held"] else "-"
+    for slice_ in gpu["slices"]:
+        if slice_["kind"] == "mig":
+            for slot in range(int(slice_["start"]), min(8, int(slice_["start"] + slice_["size"]))):
+                cells[slot] = "#" if slice_["held"] else "-"
     return f"[{''.join(cells)}]"

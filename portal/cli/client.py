@@ -1,4 +1,4 @@
-"""One call of REST v1 after another: retried where repeating is harmless, refusals as Failed."""
+"""A client of REST v1: repeatable calls are retried, refusals become CommandFailed."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,13 +13,13 @@ from portal.cli.exit_codes import CommandFailed, ExitCode, failure_from_problem
 BUSY_STATUSES = frozenset((429, 502, 503, 504))
 MAX_TRIES = 4
 MAX_PAUSE_SECONDS = 30.0
-# What asks for all of a list asks as few times as it can.
+# Whole lists are read with as few calls as possible.
 LARGEST_PAGE = {"page_size": 200}
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 
 class Client:
-    """Calls as whom the token says. `transport` and `pause` are for tests."""
+    """Calls REST with the token of `access`. `transport` and `pause` are replaced in tests."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class Client:
         self.access, self.pause = access, pause
         token = access.token
         if not (token.isascii() and token.isprintable() and " " not in token):
-            sentence = "The token holds characters that no token has"
+            sentence = "The token contains characters that tokens never have"
             raise CommandFailed("token_invalid", sentence, "tessera login", ExitCode.DENIED)
-        # Redirects are not followed: the token stays with the address it was given for.
+        # Redirects are not followed: the token goes only to the address it was saved for.
         self.http = httpx.Client(
             base_url=f"{access.url}/api/v1/",
             headers={
@@ -47,7 +47,9 @@ class Client:
         )
 
     def get(self, path: str, hint: str = "", **params: Any) -> Any:
-        return _json(self.call("GET", path, params=_given(params), is_repeatable=True, hint=hint))
+        return _json(
+            self.call("GET", path, params=_without_empty(params), is_repeatable=True, hint=hint)
+        )
 
     def post(
         self,
@@ -59,13 +61,12 @@ class Client:
         hint: str = "",
         **params: Any,
     ) -> Any:
-        """`key`: an Idempotency-Key, which makes it safe to send the same once more. `again`: the
-        call is harmless to repeat by itself."""
+        """POST. Retried only with an idempotency key, or if the call `is_repeatable` by itself."""
         headers = {"Idempotency-Key": key} if key else {}
         answer = self.call(
             "POST",
             path,
-            params=_given(params),
+            params=_without_empty(params),
             body=body,
             headers=headers,
             is_repeatable=is_repeatable or bool(key),
@@ -74,9 +75,9 @@ class Client:
         return _json(answer)
 
     def rows(self, path: str, max_rows: int = 0, **params: Any) -> list[dict[str, Any]]:
-        """The rows of a list over all of its pages, at most `most` of them (0: all)."""
+        """The rows of a list over all of its pages, at most `max_rows` (0: all)."""
         found: list[dict[str, Any]] = []
-        for page in self._pages(path, LARGEST_PAGE | _given(params)):
+        for page in self._pages(path, LARGEST_PAGE | _without_empty(params)):
             found += page
             if max_rows and len(found) >= max_rows:
                 return found[:max_rows]
@@ -93,7 +94,7 @@ class Client:
         is_repeatable: bool = False,
         hint: str = "",
     ) -> httpx.Response:
-        """The answer, if it is a success. Raises Failed in every other case."""
+        """The response, if it is a success. Raises CommandFailed otherwise."""
         request = self.http.build_request(
             method, path, params=dict(params or {}), json=body, headers=dict(headers or {})
         )
@@ -123,7 +124,7 @@ class Client:
 
 
 def api_path(*parts: str) -> str:
-    """A path of names that people typed: "jobs", "../tokens" -> "jobs/..%2Ftokens"."""
+    """A path from user input, quoted: "jobs", "../tokens" -> "jobs/..%2Ftokens"."""
     for part in parts:
         if not part or part in (".", ".."):
             raise CommandFailed(
@@ -133,13 +134,13 @@ def api_path(*parts: str) -> str:
 
 
 def _is_busy(answer: httpx.Response) -> bool:
-    """Whether the same call may be answered in a moment. A 409 that says when: the first of two
-    calls under one key is still being carried out."""
+    """Whether to try again soon. A 409 with Retry-After: the first call with the same idempotency
+    key is still running."""
     is_running = answer.status_code == 409 and "Retry-After" in answer.headers
     return answer.status_code in BUSY_STATUSES or is_running
 
 
-def _given(params: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in params.items() if value not in (None, "", [])}
 
 
@@ -148,8 +149,8 @@ def _json(answer: httpx.Response) -> Any:
         return None
     try:
         return answer.json()
-    except ValueError as wrong:
-        raise _no_portal(answer) from wrong
+    except ValueError as error:
+        raise _no_portal(answer) from error
 
 
 def _refused(answer: httpx.Response, hint: str) -> CommandFailed:
@@ -164,15 +165,14 @@ def _refused(answer: httpx.Response, hint: str) -> CommandFailed:
 
 def _no_portal(answer: httpx.Response) -> CommandFailed:
     kind = answer.headers.get("content-type", "nothing").partition(";")[0]
-    sentence = (
-        f"{answer.request.url.host} answered {answer.status_code} with {kind}, not as a portal does"
-    )
-    late = answer.status_code == 504
+    host = answer.request.url.host
+    sentence = f"{host} is not a portal: it answered {answer.status_code} with {kind}"
+    is_late = answer.status_code == 504
     return CommandFailed(
         "not_a_portal",
         sentence,
         "tessera login URL",
-        ExitCode.TIMEOUT if late else ExitCode.FAILURE,
+        ExitCode.TIMEOUT if is_late else ExitCode.FAILURE,
     )
 
 
@@ -184,6 +184,6 @@ def _unreachable(url: str, error: httpx.TransportError) -> CommandFailed:
     return CommandFailed("unreachable", sentence, "tessera login URL, if the address is wrong")
 
 
-def _retry_after(answer: httpx.Response, otherwise: float) -> float:
-    told = answer.headers.get("Retry-After", "")
-    return min(float(told), MAX_PAUSE_SECONDS) if told.isdecimal() else otherwise
+def _retry_after(answer: httpx.Response, default: float) -> float:
+    seconds = answer.headers.get("Retry-After", "")
+    return min(float(seconds), MAX_PAUSE_SECONDS) if seconds.isdecimal() else default

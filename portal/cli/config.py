@@ -1,4 +1,4 @@
-"""Where the portal is and who calls: the environment first, then a file of the owner alone."""
+"""The portal's address and the token: from the environment, else from a file with mode 0600."""
 
 import os
 import tempfile
@@ -29,59 +29,57 @@ def config_path(env: Mapping[str, str]) -> Path:
 
 
 def load_access(env: Mapping[str, str]) -> PortalAccess:
-    """What to call with. Raises Failed(not_signed_in).
+    """The address, token and default project. Raises CommandFailed(not_signed_in).
 
-    A token goes only to the address that it was given for: another TESSERA_URL needs its own.
+    A saved token is only used with its own address: another TESSERA_URL needs another token.
     """
-    kept = stored_access(env)
-    url = parse_url(env["TESSERA_URL"]) if env.get("TESSERA_URL") else kept.url
-    token = env.get("TESSERA_TOKEN", "").strip() or (kept.token if url == kept.url else "")
-    project = env.get("TESSERA_PROJECT", "").strip() or kept.project
+    saved = stored_access(env)
+    url = parse_url(env["TESSERA_URL"]) if env.get("TESSERA_URL") else saved.url
+    token = env.get("TESSERA_TOKEN", "").strip() or (saved.token if url == saved.url else "")
+    project = env.get("TESSERA_PROJECT", "").strip() or saved.project
     if not url or not token:
-        missing = "no address" if not url else "no token for " + url
-        raise CommandFailed(
-            "not_signed_in", f"There is {missing}", "tessera login URL", ExitCode.DENIED
-        )
+        missing = "No portal address is configured" if not url else f"No token is saved for {url}"
+        raise CommandFailed("not_signed_in", missing, "tessera login URL", ExitCode.DENIED)
     return PortalAccess(url, token, project)
 
 
 def stored_access(env: Mapping[str, str]) -> PortalAccess:
-    """What the file says; nothing where there is none. Raises Failed(config_invalid)."""
+    """The saved access; empty if there is no file. Raises CommandFailed(config_invalid)."""
     path = config_path(env)
     try:
         data = yaml.safe_load(path.read_text())
     except FileNotFoundError:
         return PortalAccess()
-    except (OSError, ValueError, yaml.YAMLError) as wrong:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise CommandFailed(
-            "config_invalid", f"{path} cannot be read: {wrong}", f"rm {path}; tessera login URL"
-        ) from wrong
+            "config_invalid", f"{path} cannot be read: {error}", f"rm {path}; tessera login URL"
+        ) from error
     if not isinstance(data, Mapping):
         raise CommandFailed(
-            "config_invalid", f"{path} is not a configuration", f"rm {path}; tessera login URL"
+            "config_invalid", f"{path} is not a configuration file", f"rm {path}; tessera login URL"
         )
     return PortalAccess(*(str(data.get(name) or "") for name in ("url", "token", "project")))
 
 
 def store_access(env: Mapping[str, str], access: PortalAccess) -> Path:
-    """Write the file, mode 0600 from its first byte. A crash leaves the old one."""
+    """Write the file atomically, with mode 0600 from the start."""
     path = config_path(env)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     text = yaml.safe_dump({name: value for name, value in vars(access).items() if value})
-    handle, written = tempfile.mkstemp(dir=path.parent, prefix=".config-")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".config-")
     try:
         os.fchmod(handle, 0o600)
         with os.fdopen(handle, "w") as file:
             file.write(text)
-        Path(written).replace(path)
+        Path(temporary).replace(path)
     except BaseException:
-        Path(written).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise
     return path
 
 
 def delete_access(env: Mapping[str, str]) -> bool:
-    """Remove the file; whether there was one."""
+    """Delete the file. Returns whether there was one."""
     path = config_path(env)
     was_there = path.exists()
     path.unlink(missing_ok=True)
@@ -89,16 +87,16 @@ def delete_access(env: Mapping[str, str]) -> bool:
 
 
 def parse_url(text: str) -> str:
-    """ "gpu.example.org/" -> "https://gpu.example.org". Raises Failed(url_invalid)."""
+    """ "gpu.example.org/" -> "https://gpu.example.org". Raises CommandFailed(url_invalid)."""
     url = text.strip()
     url = url if "://" in url else f"https://{url}"
     try:
         parts = urlsplit(url)
-        is_right = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
-        is_right = False
-    if not is_right or parts.username or parts.query or parts.fragment:
-        sentence = f"{text!r} is not the address of a portal"
+        is_valid = False
+    if not is_valid or parts.username or parts.query or parts.fragment:
+        sentence = f"{text!r} is not a valid portal address"
         raise CommandFailed(
             "url_invalid", sentence, "tessera login https://gpu.example.org", ExitCode.USAGE
         )
@@ -106,6 +104,6 @@ def parse_url(text: str) -> str:
 
 
 def is_unencrypted(url: str) -> bool:
-    """Whether a token sent there can be read on the way."""
+    """Whether a token sent there can be read in transit."""
     parts = urlsplit(url)
     return parts.scheme == "http" and (parts.hostname or "") not in LOOPBACK

@@ -1,4 +1,4 @@
-"""What every command has at hand: environment, clock, and a client once it is needed."""
+"""The context of a command: environment, clock, and a client that is created when needed."""
 
 import os
 import sys
@@ -25,15 +25,15 @@ def installed_version() -> str:
 
 @dataclass
 class CliContext:
-    """Tests give their own transport, pause and answers of a terminal."""
+    """Tests replace the transport, the pause and whether a person can be asked."""
 
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     transport: httpx.BaseTransport | None = None
     pause: Callable[[float], object] = time.sleep
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     interactive: bool | None = None
-    # How long REST may hold an answer until a job has an event; its reason changes without one.
-    # 0 asks without holding.
+    # How long REST may delay a response until a job has an event. Short, because a reason changes
+    # without an event. 0: no long poll.
     long_poll_seconds: int = 5
     _client: Client | None = None
 
@@ -43,7 +43,7 @@ class CliContext:
 
     @property
     def client(self) -> Client:
-        """Raises Failed(not_signed_in)."""
+        """Raises CommandFailed(not_signed_in)."""
         if self._client is None:
             self._client = self.client_for(load_access(self.env))
         return self._client
@@ -54,7 +54,7 @@ class CliContext:
         )
 
     def is_interactive(self) -> bool:
-        """Whether somebody sits there who can be asked."""
+        """Whether a person can be asked for input."""
         if self.interactive is not None:
             return self.interactive
         return is_terminal(sys.stdin) and is_terminal(sys.stderr)

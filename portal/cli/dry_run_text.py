@@ -1,4 +1,4 @@
-"""What the planner says of a request, in words. Pure."""
+"""A dry run as text. Pure."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -7,36 +7,36 @@ from typing import Any
 from portal.cli.job_text import device_text
 from portal.cli.text import clock_text, expected_start_text, gpu_count_text, parse_time
 
-# Of a wide gang so many devices are named.
-MAX_NAMED = 8
+# The devices of a large gang that are listed.
+MAX_LISTED_DEVICES = 8
 SECONDS_PER_HOUR = 3_600
 
 DryRun = Mapping[str, Any]
 
 
 def dry_run_facts(answer: DryRun, now: datetime) -> list[tuple[str, object]]:
-    """The answer of a dry run. Older portals tell less: what is not there is left out."""
-    asked = answer.get("request") or {}
-    replicas = asked.get("replicas", 1)
+    """A dry run as name and value. Fields that an older portal lacks are left out."""
+    request = answer.get("request") or {}
+    replicas = request.get("replicas", 1)
     times = f"{replicas} x " if replicas != 1 else ""
     return [
         ("Verdict", _verdict(answer, now)),
         ("Approval", (answer.get("approval") or {}).get("sentence", "")),
         ("Runs on", _places(answer.get("placement") or [])),
-        ("Project", asked.get("project", "")),
-        ("Name", asked.get("name", "")),
-        ("Image", asked.get("image", "")),
-        ("Command", " ".join(map(str, asked.get("command", [])))[:200]),
-        ("Each gets", f"{times}{device_text(asked.get('device'))}"),
-        ("Holds", _holds(answer)),
-        ("Time limit", asked.get("time_limit", "")),
-        *(("Quota after", said) for said in _limits(answer, asked.get("project", ""), now)),
-        *(("Instead", one.get("sentence", "")) for one in answer.get("alternatives") or []),
+        ("Project", request.get("project", "")),
+        ("Name", request.get("name", "")),
+        ("Image", request.get("image", "")),
+        ("Command", " ".join(map(str, request.get("command", [])))[:200]),
+        ("Per replica", f"{times}{device_text(request.get('device'))}"),
+        ("Uses", _usage(answer)),
+        ("Time limit", request.get("time_limit", "")),
+        *(("Quota after", line) for line in _limits(answer, request.get("project", ""), now)),
+        *(("Alternative", item.get("sentence", "")) for item in answer.get("alternatives") or []),
     ]
 
 
 def verdict_name(answer: DryRun) -> str:
-    """In one word; the code of the reason where it can never run."""
+    """The verdict as one word; for an impossible request, the reason code."""
     if not answer.get("possible"):
         return str((answer.get("reason") or {}).get("code", "never"))
     return str(answer.get("verdict", "possible"))
@@ -52,15 +52,18 @@ def _verdict(answer: DryRun, now: datetime) -> str:
         case "soon":
             return f"starts in a moment: {reason}"
         case "approval":
-            return "waits for an admin's yes" + (f", then: {reason}" if reason else "")
+            return "needs an approval" + (f", then: {reason}" if reason else "")
     if not reason:
-        return "can run here"
+        return "can run"
     starts = expected_start_text(answer, now)
     return f"waits: {reason}; {starts}" if starts else f"waits: {reason}"
 
 
 def _places(devices: list[DryRun]) -> str:
-    named = [f"{one['node']} GPU {one['gpu']}{_part(one)}" for one in devices[:MAX_NAMED]]
+    named = [
+        f"{device['node']} GPU {device['gpu']}{_part(device)}"
+        for device in devices[:MAX_LISTED_DEVICES]
+    ]
     more = len(devices) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
 
@@ -68,11 +71,11 @@ def _places(devices: list[DryRun]) -> str:
 def _part(device: DryRun) -> str:
     if device.get("threads"):
         return f" ({device['threads']} %)"
-    made = ", carved for it" if device.get("carved") else ""
-    return f" ({device['profile']}{made})" if device.get("profile") else ""
+    carved = ", will be carved" if device.get("carved") else ""
+    return f" ({device['profile']}{carved})" if device.get("profile") else ""
 
 
-def _holds(answer: DryRun) -> str:
+def _usage(answer: DryRun) -> str:
     if "units" not in answer:
         return ""
     return (
@@ -81,7 +84,7 @@ def _holds(answer: DryRun) -> str:
 
 
 def _limits(answer: DryRun, project: str, now: datetime) -> Iterator[str]:
-    """One line for each quota and budget; one that there is none."""
+    """One line for each quota and budget, or one line that there are none."""
     if answer.get("limits") == []:
         yield f"{project} has no quota and no budget"
     for one in answer.get("limits") or []:

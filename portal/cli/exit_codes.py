@@ -1,4 +1,4 @@
-"""How a command ends: the closed list of exit codes, and a failure that people can act on."""
+"""Exit codes, and the failure of a command with what to do next."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ExitCode(IntEnum):
-    """`submit --wait` ends with the job's own code instead."""
+    """The closed list. `submit --wait` exits with the job's own code instead."""
 
     OK = 0
     FAILURE = 1
@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
 
 @dataclass
 class CommandFailed(Exception):
-    """A stable code, a sentence, the fields that are wrong, and the next command to try."""
+    """A stable code, a sentence, the invalid fields, and the next command to try."""
 
     code: str
     sentence: str
@@ -32,7 +32,7 @@ class CommandFailed(Exception):
         return f"{self.code}: {self.sentence}"
 
 
-# The status is that of bad input, but nothing about the input is wrong: it is too much.
+# Refused with the HTTP status of bad input, although the input is valid: a limit is exceeded.
 OVER_A_LIMIT = frozenset(
     (
         "approval",
@@ -65,7 +65,7 @@ EXIT_OF_STATUS = {
 
 
 def exit_code_for(status: int, code: str) -> ExitCode:
-    """The exit code for a refusal of REST."""
+    """The exit code for a refusal by REST."""
     if code in OVER_A_LIMIT:
         return ExitCode.DENIED
     if code == NEVER_RUNS:
@@ -74,7 +74,7 @@ def exit_code_for(status: int, code: str) -> ExitCode:
 
 
 def failure_from_problem(status: int, problem: Mapping[str, Any], hint: str = "") -> CommandFailed:
-    """problem+json (RFC 9457) as a failure. `hint`: what the command would try next."""
+    """A problem (RFC 9457) as a failure. `hint`: the next command, if the problem implies none."""
     code = str(problem.get("code") or f"http_{status}")
     sentence = str(problem.get("detail") or problem.get("title") or f"HTTP {status}")
     if status >= 500 and (name := problem.get("request_id")):

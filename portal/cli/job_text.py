@@ -1,4 +1,4 @@
-"""A job in words: the columns of lists, the line while it waits, the exit code it leaves. Pure."""
+"""A job as text: list columns, the progress line, details, and the exit code. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 
 
 def job_columns(now: datetime) -> list[Column]:
-    """As `ps` shows them: what squeue shows, in Tessera's words."""
+    """The columns of `ps`, similar to those of squeue."""
     return [
         Column("ID", lambda job: job["id"]),
         Column("NAME", lambda job: job["name"]),
@@ -62,7 +62,7 @@ def run_time(job: Row, now: datetime) -> str:
 
 
 def time_left(job: Row, now: datetime) -> str:
-    """Of its limit: until its end while it runs, all of it before."""
+    """Time until its deadline while it runs; before, its time limit."""
     if job["status"] in FINAL_STATUSES:
         return ""
     if deadline := parse_time(job.get("deadline_at")):
@@ -71,18 +71,18 @@ def time_left(job: Row, now: datetime) -> str:
 
 
 def reason_summary(job: Row, now: datetime) -> str:
-    """One line: why it waits and until about when, or how it ended."""
+    """One line: the reason code and expected start of a waiting job, or how it ended."""
     if job["status"] in FINAL_STATUSES or job["status"] == "stopping":
         return str(job.get("stop_reason") or "")
     reason = job.get("reason") or {}
-    told = [str(reason["code"])] if reason.get("code") else []
+    words = [str(reason["code"])] if reason.get("code") else []
     if job.get("estimate") and (until := expected_start_text(job, now)):
-        told.append(until.partition(" (")[0])
-    return ", ".join(told)
+        words.append(until.partition(" (")[0])
+    return ", ".join(words)
 
 
 def progress_text(job: Row, now: datetime) -> str:
-    """The line while it waits: state, position, expected start, reason."""
+    """The progress line: state, position, expected start, reason."""
     words = [f"{single_line(job['id'])} {job['status']}"]
     if job.get("position"):
         words.append(f"position {job['position']}")
@@ -96,13 +96,13 @@ def progress_text(job: Row, now: datetime) -> str:
 
 
 def progress_key(job: Row) -> tuple[Any, ...]:
-    """What of it is news off a terminal, where times that move would fill a file."""
+    """A file gets the progress line again only when this changes: times always do, so no times."""
     return (job["status"], job.get("position"), (job.get("reason") or {}).get("code"))
 
 
 def job_exit_code(job: Row) -> int:
-    """What `--wait` ends with: 0, the code of the replica that failed first, or Exit.TIMEOUT when
-    its time was up, or Exit.FAILURE when it ended without a code."""
+    """The exit code of `--wait`: 0, the code of the replica that failed first, TIMEOUT after the
+    time limit, or FAILURE without a code."""
     if job["status"] == "succeeded":
         return ExitCode.OK
     result = job.get("result") or {}
@@ -116,25 +116,25 @@ def job_exit_code(job: Row) -> int:
 
 
 def end_summary(job: Row) -> str:
-    """How it ended, in one line."""
+    """How the job ended, in one line."""
     first = ((job.get("result") or {}).get("first_failure") or {}).get("sentence") or ""
-    told = f": {single_line(first)}" if first and job["status"] != "succeeded" else ""
-    return f"{single_line(job['id'])} {job['status']}{told}"
+    cause = f": {single_line(first)}" if first and job["status"] != "succeeded" else ""
+    return f"{single_line(job['id'])} {job['status']}{cause}"
 
 
 def job_facts(job: Row, now: datetime) -> list[tuple[str, object]]:
-    """As `show` shows them."""
+    """The details that `show` prints, as name and value."""
     times = ("submitted_at", "started_at", "deadline_at", "finished_at")
     found: list[tuple[str, object]] = [
         ("Job", f"{job['id']} {job['name']}"),
         ("State", job["status"]),
         ("Reason", reason_summary(job, now)),
-        ("Project", f"{job['project']}, asked by {job['owner']}"),
+        ("Project", f"{job['project']}, submitted by {job['owner']}"),
         ("Image", job["image"]),
         ("Command", " ".join(map(str, job.get("request", {}).get("command", [])))),
         ("Device", device_text(job.get("request", {}).get("device", {}))),
         ("Replicas", job["replicas"]),
-        ("Priority", job["priority"] + (", may be preempted" if job["preemptible"] else "")),
+        ("Priority", job["priority"] + (", preemptible" if job["preemptible"] else "")),
         ("Time limit", duration_text(job["time_limit_seconds"])),
         ("Position", job["position"]),
     ]
@@ -164,7 +164,7 @@ REPLICA_COLUMNS = [
     Column("STATE", lambda replica: replica["status"]),
     Column("EXIT", lambda replica: "" if replica["exit_code"] is None else replica["exit_code"]),
     Column("DEVICES", lambda replica: devices_text(replica.get("devices", []))),
-    Column("SAYS", lambda replica: replica["sentence"]),
+    Column("MESSAGE", lambda replica: replica["sentence"]),
 ]
 
 

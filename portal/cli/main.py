@@ -1,4 +1,4 @@
-"""The `tessera` command: its commands, and one place where a failure becomes words and a code."""
+"""The `tessera` command. Every CommandFailed is printed here and becomes an exit code."""
 
 from typing import Annotated, Any
 
@@ -7,8 +7,7 @@ from typer.completion import get_completion_script
 from typer.core import TyperGroup
 
 from portal.cli.commands import actions as change
-from portal.cli.commands import admin, cluster, logs, session, submit
-from portal.cli.commands import inspect as look
+from portal.cli.commands import admin, cluster, inspect, logs, session, submit
 from portal.cli.commands import usage as people
 from portal.cli.context import CliContext, installed_version
 from portal.cli.exit_codes import CommandFailed, ExitCode
@@ -17,8 +16,8 @@ from portal.cli.output import print_failure
 SHELLS = ("bash", "zsh", "fish")
 
 
-class Commands(TyperGroup):
-    """The group that tells every failure."""
+class ReportingGroup(TyperGroup):
+    """Prints a command's failure and exits with its code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -30,8 +29,8 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     name="tessera",
-    cls=Commands,
-    help="Ask for GPUs, watch jobs, and see why they wait. "
+    cls=ReportingGroup,
+    help="Submit GPU jobs, follow them, and see why they wait. "
     "Docs: docs/cli.md. Start with: tessera login URL",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -39,8 +38,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"tessera {installed_version()}")
         raise typer.Exit
 
@@ -49,7 +48,10 @@ def _version(asked: bool) -> None:
 def main(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="say it and end")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="show the version and exit"
+        ),
     ] = False,
 ) -> None:
     context.ensure_object(CliContext)
@@ -63,7 +65,7 @@ def completion(
     if shell not in SHELLS:
         raise CommandFailed(
             "usage",
-            f"{shell}: one of {', '.join(SHELLS)}",
+            f"{shell} is not one of {', '.join(SHELLS)}",
             "tessera completion bash",
             ExitCode.USAGE,
         )
@@ -73,6 +75,6 @@ def completion(
     typer.echo(script)
 
 
-for part in (session, submit, look, logs, change, cluster, people):
-    part.add_to(app)
+for module in (session, submit, inspect, logs, change, cluster, people):
+    module.add_to(app)
 app.add_typer(admin.app, name="admin")

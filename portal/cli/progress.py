@@ -1,4 +1,4 @@
-"""Watches a job from outside: a line that says where it is, until it runs or is over."""
+"""Follows a job with a progress line until it runs or has ended."""
 
 import shutil
 import sys
@@ -12,26 +12,26 @@ from portal.cli.exit_codes import CommandFailed, ExitCode
 from portal.cli.job_text import FINAL_STATUSES, progress_key, progress_text
 from portal.cli.output import is_terminal
 
-# A portal that holds the answer is asked again at once, nearly.
+# Seconds between polls, and after a long poll.
 POLL_SECONDS, REPOLL_SECONDS = 2.0, 0.2
 Job = Mapping[str, Any]
 
 
 class StatusLine:
-    """One line on stderr: rewritten on a terminal, elsewhere printed once a piece of news."""
+    """A line on stderr: rewritten on a terminal, printed to a file whenever `key` changes."""
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         self.stream = stream or sys.stderr
         self.rewrites = is_terminal(self.stream)
-        self.told: object = None
+        self.last_key: object = None
 
-    def show(self, text: str, news: object) -> None:
+    def show(self, text: str, key: object) -> None:
         if self.rewrites:
             width = max(20, shutil.get_terminal_size().columns - 1)
             self.stream.write(f"\r\x1b[2K{text[:width]}")
-        elif news != self.told:
+        elif key != self.last_key:
             self.stream.write(f"{text}\n")
-        self.told = news
+        self.last_key = key
         self.stream.flush()
 
     def clear(self) -> None:
@@ -46,35 +46,35 @@ def fetch_job(client: Client, label: str) -> dict[str, Any]:
 
 
 def wait_for_job(
-    tools: CliContext,
+    cli: CliContext,
     job: dict[str, Any],
     *,
     until: Callable[[Job], bool],
     seconds: float | None = None,
 ) -> dict[str, Any]:
-    """The job once `until` holds for it. Raises Failed(timeout) after `seconds`."""
-    line, began = StatusLine(), tools.now()
+    """The job once `until` is true of it. Raises CommandFailed(timeout) after `seconds`."""
+    line, began = StatusLine(), cli.now()
     try:
         while not until(job):
-            line.show(progress_text(job, tools.now()), progress_key(job))
-            if seconds is not None and _since(began, tools.now()) >= seconds:
-                sentence = f"{job['id']} is still {job['status']}; it goes on"
+            line.show(progress_text(job, cli.now()), progress_key(job))
+            if seconds is not None and _since(began, cli.now()) >= seconds:
+                sentence = f"{job['id']} is still {job['status']}; the job continues"
                 raise CommandFailed(
                     "timeout", sentence, f"tessera why {job['id']}", ExitCode.TIMEOUT
                 )
-            job = _next(tools, job)
+            job = _next(cli, job)
     finally:
         line.clear()
     return job
 
 
-def _next(tools: CliContext, job: Job) -> dict[str, Any]:
-    """The job when there is news of it, or a little later."""
-    seen = job.get("last_event")
-    holds = tools.long_poll_seconds if seen is not None else 0
-    tools.pause(REPOLL_SECONDS if holds else POLL_SECONDS)
-    found: dict[str, Any] = tools.client.get(
-        api_path("jobs", str(job["id"])), wait=holds or None, since=seen if holds else None
+def _next(cli: CliContext, job: Job) -> dict[str, Any]:
+    """The job after its next event, or a few seconds later."""
+    since = job.get("last_event")
+    wait = cli.long_poll_seconds if since is not None else 0
+    cli.pause(REPOLL_SECONDS if wait else POLL_SECONDS)
+    found: dict[str, Any] = cli.client.get(
+        api_path("jobs", str(job["id"])), wait=wait or None, since=since if wait else None
     )
     return found
 

@@ -1,7 +1,7 @@
-"""Reads the `#SBATCH` header of a Slurm script into a request: an importer, not an emulation. Pure.
+"""Imports the `#SBATCH` header of a Slurm script into a request. It does not emulate Slurm. Pure.
 
-What it does not know it names and leaves out. The script itself goes along in the command, so that
-nothing has to be copied to a node first.
+Unknown options are reported and left out. The script itself travels in the command, so nothing has
+to be copied to a node.
 """
 
 import re
@@ -13,13 +13,13 @@ from typing import Any
 
 from portal.cli.exit_codes import CommandFailed, ExitCode
 
-# One word of a command, as REST takes it.
-LONGEST_SCRIPT = 32_768
+# REST accepts at most this many characters in one word of a command.
+MAX_SCRIPT_LENGTH = 32_768
 SHELLS = frozenset(("bash", "dash", "sh", "zsh"))
 _PROFILE = re.compile(r"[1-9]g\.[0-9]{1,3}gb(?:[+-][a-z.]{1,8})?")
 _TIME = re.compile(r"(?:(?P<days>[0-9]{1,5})-)?(?P<clock>[0-9]{1,7}(?::[0-9]{1,7}){0,2})")
 _MEMORY = re.compile(r"([0-9]{1,12})([KMGTkmgt]?)[Bb]?")
-# Slurm counts in powers of two whatever it calls them; a bare number is megabytes.
+# Slurm's units are powers of two; a bare number is in megabytes.
 _MIB = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
 _SHORT = {
     "J": "job-name",
@@ -33,7 +33,7 @@ _SHORT = {
 
 @dataclass
 class ImportedScript:
-    """A part of a request, and what was left out, each with its line."""
+    """Request fields, and the ignored options with their line numbers."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
@@ -44,9 +44,9 @@ def is_script(text: str) -> bool:
 
 
 def read_script(text: str, arguments: list[str], name: str) -> ImportedScript:
-    """The request in a script: its header, and the whole of it as the command.
+    """The request of a script: its header, and its full text as the command.
 
-    Raises Failed(script_invalid).
+    Raises CommandFailed(script_invalid).
     """
     found = read_header(text)
     found.fields.setdefault("name", job_name(name))
@@ -54,20 +54,20 @@ def read_script(text: str, arguments: list[str], name: str) -> ImportedScript:
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*srun\b", line):
             found.ignored.append(
-                f"line {number}: a container has no srun: start the program itself there"
+                f"line {number}: containers have no srun: start the program directly"
             )
     return found
 
 
 def read_header(text: str) -> ImportedScript:
-    """The `#SBATCH` lines before the first command, as Slurm reads them."""
+    """The `#SBATCH` lines before the first command, which are the ones that Slurm reads."""
     found = ImportedScript()
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):
             break
         if line.startswith("#SBATCH"):
-            _line(found, number, line.removeprefix("#SBATCH"))
+            _read_line(found, number, line.removeprefix("#SBATCH"))
     _settle(found)
     return found
 
@@ -100,40 +100,40 @@ def read_memory(text: str) -> str:
 
 
 def job_name(text: str) -> str:
-    """A name that a job may have: "my job.sh" -> "my-job"."""
+    """A valid job name: "my job.sh" -> "my-job"."""
     stem = PurePosixPath(text).stem
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:63] or "job"
 
 
-def _line(found: ImportedScript, number: int, rest: str) -> None:
+def _read_line(found: ImportedScript, number: int, rest: str) -> None:
     try:
         words = shlex.split(rest, comments=True)
     except ValueError:
-        found.ignored.append(f"line {number}: {rest.strip()}: a quote does not end")
+        found.ignored.append(f"line {number}: {rest.strip()}: unterminated quote")
         return
     while words:
         option, value = _option(words)
         read = READERS.get(option)
         if read is None:
-            told = f"{option} {value}".strip()
-            found.ignored.append(f"line {number}: {told}: Tessera has nothing like it")
+            text = f"{option} {value}".strip()
+            found.ignored.append(f"line {number}: {text}: not supported")
             continue
         try:
             read(found.fields, value)
-        except ValueError as wrong:
-            found.ignored.append(f"line {number}: {option} {value}: {wrong}")
+        except ValueError as error:
+            found.ignored.append(f"line {number}: {option} {value}: {error}")
 
 
 def _option(words: list[str]) -> tuple[str, str]:
-    """Takes one option with its value off the front."""
+    """Remove one option and its value from the front of `words`."""
     word = words.pop(0)
     if word.startswith("--"):
-        name, is_there, value = word.removeprefix("--").partition("=")
+        name, has_value, value = word.removeprefix("--").partition("=")
     else:
         name, value = word[1:2], word[2:].removeprefix("=")
-        is_there = value
+        has_value = value
         name = _SHORT.get(name, name)
-    if not is_there and words and not words[0].startswith("-"):
+    if not has_value and words and not words[0].startswith("-"):
         value = words.pop(0)
     dashes = "--" if len(name) > 1 else "-"
     return f"{dashes}{name}", value
@@ -141,20 +141,20 @@ def _option(words: list[str]) -> tuple[str, str]:
 
 def _count(value: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,6}", value):
-        raise ValueError("write a whole number")
+        raise ValueError("write a positive integer")
     return int(value)
 
 
 def _gres(fields: dict[str, Any], value: str) -> None:
-    """ "gpu:2", "gpu:h100:2", "gpu:1g.10gb:1"; other resources than gpu do not exist here."""
+    """ "gpu:2", "gpu:h100:2" or "gpu:1g.10gb:1"; gpu is the only supported resource."""
     name, *rest = value.partition("(")[0].split(":")
     if name != "gpu" or len(rest) > 2:
-        raise ValueError("only gpu:N and gpu:TYPE:N are known")
+        raise ValueError("only gpu:N and gpu:TYPE:N are supported")
     kind = rest.pop(0) if rest and not rest[0].isdecimal() else ""
     count = _count(rest[0]) if rest else 1
     if _PROFILE.fullmatch(kind):
         if count > 1:
-            raise ValueError("a replica gets one MIG slice: ask for more --nodes")
+            raise ValueError("a replica has one MIG slice: request more --nodes instead")
         fields["device"] = {"mig": kind}
     else:
         fields["device"] = {"gpus": count} | ({"models": [kind]} if kind else {})
@@ -184,8 +184,8 @@ READERS: dict[str, Callable[[dict[str, Any], str], None]] = {
 
 
 def _settle(found: ImportedScript) -> None:
-    """Slurm counts CPUs per task; a replica is all tasks of one node. Several tasks are started by
-    torchrun, which tells each its rank."""
+    """Convert CPUs per task to CPUs per replica (all tasks of a node). Several tasks are started by
+    torchrun, which gives each its rank."""
     tasks = found.fields.pop("processes", 1)
     if "cpu" in found.fields:
         found.fields["cpu"] *= tasks
@@ -199,12 +199,12 @@ def _command(text: str, arguments: list[str], name: str) -> list[str]:
     if words and PurePosixPath(words[0]).name == "env":
         words = words[1:]
     program = PurePosixPath(words[0]).name if words else ""
-    if len(text) > LONGEST_SCRIPT:
-        sentence = f"The script has more than {LONGEST_SCRIPT} characters: put it into the image"
+    if len(text) > MAX_SCRIPT_LENGTH:
+        sentence = f"The script has more than {MAX_SCRIPT_LENGTH} characters: put it in the image"
     elif program in SHELLS:
         return [*words, "-c", text, name, *arguments]
     elif program.startswith("python"):
         return [*words, "-c", text, *arguments]
     else:
-        sentence = f"{first!r}: only scripts for a shell or Python are sent along"
+        sentence = f"{first!r}: only shell and Python scripts can be submitted"
     raise CommandFailed("script_invalid", sentence, "tessera submit ... -- COMMAND", ExitCode.USAGE)

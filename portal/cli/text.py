@@ -1,4 +1,4 @@
-"""Numbers, times and foreign text as a terminal may show them. Pure."""
+"""Numbers, times and untrusted text for a terminal. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -8,28 +8,28 @@ from typing import Any
 
 UNITS_PER_GPU = 56_000
 UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-# An escape sequence as a whole (OSC, DCS, CSI, two bytes), so that nothing of it is left to read.
+# A complete escape sequence (OSC, DCS, CSI, two bytes), so that no rest of it is printed.
 _ESCAPE = re.compile(
     r"\x1b(?:[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\[[0-?]*[ -/]*[@-~]?|[ -/]*[0-~])?"
     r"|\x9b[0-?]*[ -/]*[@-~]?"
 )
-# Other controls, and marks that turn the direction of what follows.
+# Other control characters, and marks that change the writing direction.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BREAK = re.compile(r"\r\n?")
 
 
 def single_line(text: object) -> str:
-    """Without anything that a terminal would obey, on one line."""
+    """The text on one line, without terminal control sequences."""
     return " ".join(strip_controls(str(text)).split())
 
 
 def strip_controls(text: str) -> str:
-    """Lines of a log without anything that a terminal would obey; newlines and tabs stay."""
+    """The text without terminal control sequences; newlines and tabs stay."""
     return _CONTROL.sub("", _ESCAPE.sub("", _BREAK.sub("\n", text)))
 
 
 def parse_time(text: Any) -> datetime | None:
-    """A time of REST, or None."""
+    """A timestamp of REST, or None."""
     try:
         found = datetime.fromisoformat(str(text)) if text else None
     except ValueError:
@@ -51,7 +51,7 @@ def duration_text(seconds: float) -> str:
 
 
 def clock_text(when: datetime, now: datetime) -> str:
-    """Local time: "14:05" today, else with its date."""
+    """Local time: "14:05" today, otherwise with the date."""
     here, today = when.astimezone(), now.astimezone()
     return here.strftime("%H:%M" if here.date() == today.date() else "%Y-%m-%d %H:%M")
 
@@ -70,13 +70,11 @@ def memory_text(mib: Any) -> str:
 
 
 def expected_start_text(job: Mapping[str, Any], now: datetime) -> str:
-    """When a waiting job will start, or why nobody can say."""
+    """When a waiting job is expected to start, or why there is no estimate."""
     if estimate := job.get("estimate"):
         when, last = parse_time(estimate.get("expected")), parse_time(estimate.get("pessimistic"))
         if when:
-            latest = (
-                f" (at the latest about {clock_text(last, now)})" if last and last > when else ""
-            )
+            latest = f" (at the latest {clock_text(last, now)})" if last and last > when else ""
             return f"starts about {clock_text(when, now)}{latest}"
     if none := job.get("no_estimate"):
         return single_line(none.get("sentence", ""))

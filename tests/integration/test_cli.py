@@ -362,7 +362,7 @@ def test_the_request_page_shows_the_command_that_asks_for_the_same(
         **{"topology": "best", "launcher": "none", "priority": "normal", "gpus": "1"},
         **{"time_limit": "30m", "cpu": "1", "memory": "1GiB", "env": "A=<b>", "key": "k"},
     }
-    text = client.post("/request/check", form).content.decode()
+    text = client.post("/request/preview", form).content.decode()
     block = text.partition('id="command-line"')[2].partition(">")[2].partition("</pre>")[0]
     assert "<b>" not in block
     words = shlex.split(html.unescape(block))

@@ -1,1 +1,1 @@
-"""The commands, by what they are for. Each calls REST, and prints in words of portal.cli."""
+"""The commands, one module for each group. Each calls REST and prints the result."""

@@ -36,7 +36,8 @@ def cancel(
 ) -> None:
     """Cancel jobs (scancel). A job that has already ended is not an error."""
     cli = cli_context(context)
-    ended, failures = [], []
+    ended: list[dict[str, Any]] = []
+    failures: list[CommandFailed] = []
     for job in dict.fromkeys(jobs):
         try:
             before = fetch_job(cli.client, job)
@@ -52,12 +53,12 @@ def cancel(
         ended.append(row)
         was_over = before["status"] in FINAL_STATUSES
         print_message(
-            f"{single_line(row['id'])} {'was already ' if was_over else ''}{row['status']}"
+            f"{single_line(row['id'])} {'had already ' if was_over else ''}{row['status']}"
         )
     if output is not OutputFormat.TABLE:
         print_rows(ended, job_columns(cli.now()), output)
     if failures:
-        raise typer.Exit(failures[0].exit)
+        raise typer.Exit(failures[0].exit_code)
 
 
 def extend(

@@ -125,7 +125,7 @@ def _read_base(file: str, command: list[str]) -> tuple[dict[str, Any], list[str]
     path = file or command[0]
     arguments = command if file else command[1:]
     imported = read_request_file(
-        _text(path), "stdin" if path == "-" else Path(path).name, arguments
+        _read_text(path), "stdin" if path == "-" else Path(path).name, arguments
     )
     for line in imported.ignored:
         print_message(f"Ignored: {single_line(line)}")
@@ -207,9 +207,8 @@ def _follow_until_start(cli: CliContext, job: dict[str, Any], timeout: float | N
         if job["status"] != "succeeded":
             raise typer.Exit(job_exit_code(job))
         return
-    print_message(
-        f"{single_line(job['id'])} is running. To read its log: tessera logs -f {single_line(job['id'])}"
-    )
+    label = single_line(job["id"])
+    print_message(f"{label} is running. To read its log: tessera logs -f {label}")
 
 
 def _print_detached(job: dict[str, Any]) -> None:

@@ -112,7 +112,7 @@ def test_info_and_offers_are_printed():
 def test_top_off_a_terminal_is_printed_once():
     rest = a_cluster().on("GET", "jobs", {"results": [a_row(), a_row("J-11", status="running")]})
     out = rest.run("top").stdout
-    assert "1 of 1 GPUs wholly free · 1 running · 1 waiting" in out
+    assert "1 of 1 GPUs free · 1 running · 1 waiting" in out
     assert out.index("J-11") < out.index("J-12")
     assert json.loads(rest.run("top", "-o", "json").stdout)["waiting"] == 1
 
@@ -162,7 +162,7 @@ def test_a_stale_change_shows_both_versions():
     rest = Rest().on("GET", "quotas/vision", a_quota(8, 3), a_quota(5, 4))
     rest.on("PUT", "quotas/vision", problem(412, "version_stale", "It was changed"))
     done = rest.run("admin", "quota", "set", "vision", "--gpus", "2")
-    assert done.exit_code == 5 and "now 5 GPUs (version 4), wanted 2" in done.stderr
+    assert done.exit_code == 5 and "now 5 GPUs (version 4), you asked for 2" in done.stderr
 
 
 @pytest.mark.parametrize(("text", "amount"), [("2", 112_000), ("2.5", 140_000), ("0", 0)])

@@ -170,7 +170,7 @@ def test_a_dry_run_says_where_it_would_start_and_what_that_leaves_of_quotas():
     assert told.exit_code == 0
     for words in (
         "starts at once",
-        "a1 GPU 2 (1g.18gb, carved for it), a1 GPU 3",
+        "a1 GPU 2 (1g.18gb, will be carved), a1 GPU 3",
         "1 GPU, at most 4.0000 GPU-hours",
         "project vision: 12.5 of 16 GPUs",
     ):
@@ -342,7 +342,7 @@ def test_an_alternative_is_taken_by_its_number():
     assert len(rest.sent("POST", "jobs/J-12/replace")) == 1
     rest.on("GET", "jobs/J-12", a_row())
     none = rest.run("replace", "J-12", "1")
-    assert none.exit_code == 5 and "no alternatives now" in none.stderr
+    assert none.exit_code == 5 and "no alternatives at the moment" in none.stderr
 
 
 def test_an_unknown_job_is_code_3_and_says_what_to_try():
@@ -363,7 +363,7 @@ def test_cancelling_what_is_over_is_no_failure():
     over = a_row(**an_end("succeeded", 0))
     rest = Rest().on("GET", "jobs/J-12", over).on("POST", "jobs/J-12/cancel", over)
     done = rest.run("cancel", "J-12")
-    assert done.exit_code == 0 and "was succeeded" in done.stderr
+    assert done.exit_code == 0 and "had already ended (succeeded)" in done.stderr
 
 
 def test_extend_and_retry_send_what_rest_reads():

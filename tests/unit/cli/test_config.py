@@ -52,7 +52,7 @@ def test_the_environment_wins(env):
 
 def test_a_kept_token_goes_to_no_other_address(env):
     store_access(env, KEPT)
-    with pytest.raises(CommandFailed, match="no token for https://elsewhere") as failed:
+    with pytest.raises(CommandFailed, match="No token is saved for https://elsewhere") as failed:
         load_access(env | {"TESSERA_URL": "https://elsewhere.example.org"})
     assert failed.value.exit_code is ExitCode.DENIED
 

@@ -40,7 +40,7 @@ def test_off_a_terminal_the_log_comes_byte_by_byte():
 
 
 def test_a_long_log_comes_in_portions(monkeypatch):
-    monkeypatch.setattr(subject, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(subject, "MAX_BYTES", 1_000)
     assert a_rest(TEXT).run("logs", "J-1").stdout_bytes == TEXT
 
 
@@ -70,7 +70,7 @@ def test_a_terminal_gets_lines_without_anything_it_would_obey(monkeypatch):
 
 def test_a_character_cut_by_a_portion_stays_whole(monkeypatch):
     monkeypatch.setattr(subject, "is_terminal", lambda stream: True)
-    monkeypatch.setattr(subject, "MOST_BYTES", 3)
+    monkeypatch.setattr(subject, "MAX_BYTES", 3)
     assert a_rest("日本語\n".encode()).run("logs", "J-1").stdout == "日本語\n"
 
 

@@ -61,7 +61,7 @@ def test_other_interpreters_are_refused(first: str):
 
 
 def test_a_script_longer_than_a_word_may_be_is_refused():
-    with pytest.raises(CommandFailed, match="put it into the image"):
+    with pytest.raises(CommandFailed, match="put it in the image"):
         read_script("#!/bin/sh\n" + "#" * 40_000, [], "x")
 
 

@@ -69,7 +69,7 @@ def test_without_a_terminal_nothing_is_asked(env):
 def test_a_token_in_the_clear_is_warned_of(env):
     address = "http://gpu.example.org"
     done = a_rest().run("login", address, "--token-stdin", env=env, input="tsr_x\n")
-    assert "not https" in done.stderr
+    assert "not HTTPS" in done.stderr
 
 
 def test_signing_out_forgets(env):
