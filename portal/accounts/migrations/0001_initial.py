@@ -54,7 +54,7 @@ class Migration(migrations.Migration):
                 ('created', models.DateTimeField(auto_now_add=True)),
                 ('expiry', models.DateTimeField(blank=True, null=True)),
                 ('name', models.CharField(max_length=64)),
-                ('scope', models.CharField(choices=[('read', 'read'), ('write', 'write'), ('admin', 'admin')], default=portal.accounts.models.Scope['WRITE'], max_length=10)),
+                ('scope', models.CharField(choices=[('read', 'read'), ('write', 'write'), ('admin', 'admin')], default='write', max_length=10)),
                 ('last_used_at', models.DateTimeField(blank=True, null=True)),
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='auth_token_set', to=settings.AUTH_USER_MODEL)),
             ],

@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
             name='ImagePolicy',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('rule', models.CharField(choices=[('any', 'any'), ('listed', 'listed')], default=portal.catalogue.models.ImageRule['ANY'], max_length=8)),
+                ('rule', models.CharField(choices=[('any', 'any'), ('listed', 'listed')], default='any', max_length=8)),
                 ('patterns', models.JSONField(blank=True, default=list)),
                 ('version', models.PositiveIntegerField(default=1, editable=False)),
                 ('project', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='image_policy', to='accounts.project')),
