@@ -1,4 +1,4 @@
-// The live parts of a page: fragments that the server rendered and escaped, swapped in place by name.
+// The live parts of a page: fragments rendered and escaped by the server, swapped in place by name.
 import "./log.js";
 
 const parts = (html) => new DOMParser().parseFromString(html, "text/html").querySelectorAll("[data-part]");
@@ -6,13 +6,13 @@ const parts = (html) => new DOMParser().parseFromString(html, "text/html").query
 function swapParts(html) {
   for (const fresh of parts(html)) {
     const old = document.querySelector(`[data-part="${fresh.dataset.part}"]`);
-    // A drawing that someone walks through by keyboard waits until they have left it.
+    // A part that has the keyboard focus is not swapped until the focus has left it.
     const isInUse = old?.hasAttribute("data-calm") && old.contains(document.activeElement);
     if (old && !isInUse && old.innerHTML !== fresh.innerHTML) swap(old, document.importNode(fresh, true));
   }
 }
 
-// A log that stood at its end stays at its end; one that was scrolled up stays where it was.
+// A box scrolled to its end stays at its end; otherwise it keeps its place.
 function swap(old, fresh) {
   const before = old.querySelector("[data-keep-scroll]");
   const follows = !before || before.scrollHeight - before.scrollTop - before.clientHeight < 24;
@@ -24,11 +24,11 @@ function swap(old, fresh) {
   if (after) after.scrollTop = follows ? after.scrollHeight : top;
 }
 
-// A job's page, until the job has ended, and the cluster's: one event stream. Its clock turns amber when it is stale.
-const streamed = document.querySelector("[data-stream]");
-if (streamed) {
+// One event stream a page, until the server says "done". Its clock turns amber when it is stale.
+const followed = document.querySelector("[data-stream]");
+if (followed) {
   const live = document.querySelector("[data-live]");
-  const stream = new EventSource(streamed.dataset.stream);
+  const stream = new EventSource(followed.dataset.stream);
   let heardAt = Date.now();
   const heard = () => {
     heardAt = Date.now();
@@ -53,47 +53,47 @@ if (streamed) {
   const watch = setInterval(() => live.closest(".live").classList.toggle("stale", Date.now() - heardAt > 25000), 1000);
 }
 
-// The request page asks for its answer while one types; without this script the form still posts.
-const form = document.querySelector("form[data-check]");
+// The request page updates its preview while the user types; without this script the form still posts.
+const form = document.querySelector("form[data-preview]");
 if (form) {
   const latest = {};
-  // Of several answers to the same question only the last one counts.
-  async function ask(what, address, options) {
-    const mine = latest[what] = (latest[what] ?? 0) + 1;
-    const answer = await fetch(address, options);
-    const html = await answer.text();
-    if (answer.ok && mine === latest[what]) swapParts(html);
+  // Of several responses of the same kind only the latest counts.
+  async function load(kind, address, options) {
+    const number = latest[kind] = (latest[kind] ?? 0) + 1;
+    const response = await fetch(address, options);
+    const html = await response.text();
+    if (response.ok && number === latest[kind]) swapParts(html);
   }
   const project = () => form.elements.project.value;
-  const pauses = {};
-  const soon = (what, then) => {
-    clearTimeout(pauses[what]);
-    pauses[what] = setTimeout(then, 250);
+  const timers = {};
+  const debounce = (kind, then) => {
+    clearTimeout(timers[kind]);
+    timers[kind] = setTimeout(then, 250);
   };
-  let answeredAt = Date.now();
-  const check = (what, of) => ask(what, form.dataset.check + of, { method: "POST", body: new FormData(form) });
-  const isLarge = "ask" in form.dataset;
-  const answer = async () => {
-    answeredAt = Date.now();
-    if (!isLarge) return check("answer", "");
-    // The planner takes a while over a large cluster: the cards come after the answer.
-    await check("answer", "?of=answer");
-    soon("cards", () => check("cards", "?of=cards"));
+  let previewedAt = Date.now();
+  const post = (kind, query) => load(kind, form.dataset.preview + query, { method: "POST", body: new FormData(form) });
+  const isLarge = "deferred" in form.dataset;
+  const preview = async () => {
+    previewedAt = Date.now();
+    if (!isLarge) return post("preview", "");
+    // On a large cluster each takes a while: the cards come after the panel.
+    await post("preview", "?of=preview");
+    debounce("cards", () => post("cards", "?of=cards"));
   };
   form.addEventListener("input", ({ target }) => {
-    if (target.form === form) soon("answer", answer);
+    if (target.form === form) debounce("preview", preview);
   });
-  // Of a large cluster the page comes before its answer.
-  if (isLarge) answer();
-  // What is free has changed, and with it when this could start; a page that nobody sees can wait.
+  // On a large cluster the page is rendered without its preview.
+  if (isLarge) preview();
+  // The free devices have changed, and with them the expected start; a hidden page can wait.
   document.addEventListener("tessera:page", () => {
-    if (!document.hidden && Date.now() - answeredAt > 30000) soon("answer", answer);
+    if (!document.hidden && Date.now() - previewedAt > 30000) debounce("preview", preview);
   });
-  // Templates are found while one types, and begin in the project that is chosen by then.
+  // Templates are searched while the user types, and open in the project chosen by then.
   const find = document.querySelector("[data-find]");
   find?.addEventListener("input", () => {
     const query = new URLSearchParams({ find: find.value, project: project() });
-    soon("find", () => ask("find", `${find.dataset.find}?${query}`));
+    debounce("find", () => load("find", `${find.dataset.find}?${query}`));
   });
   form.addEventListener("click", ({ target }) => {
     const link = target.closest("a[data-begin]");
@@ -104,8 +104,7 @@ if (form) {
   });
 }
 
-// A form keeps its key with its place in the history: after Back it is the form that was sent, and sent again it is
-// the job that is there.
+// A form keeps its idempotency key in the history entry: after Back, posting it again gives the same job.
 const key = form?.elements.key;
 if (key && history.state?.key) key.value = history.state.key;
 else if (key) history.replaceState({ key: key.value }, "");
@@ -117,7 +116,7 @@ document.addEventListener("click", (event) => {
   if (from) navigator.clipboard.writeText(from.value ?? from.textContent);
 });
 
-// Choosing all rows of a page; without this script each is ticked by itself.
+// Selects all rows of a page; without this script each box is ticked by itself.
 const all = document.querySelector("[data-choose-all]");
 if (all) {
   all.hidden = false;

@@ -1,87 +1,88 @@
-"""The pages."""
+"""The URLs of the pages."""
 
 from allauth.account.views import login
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from portal.web import language as sign_in
-from portal.web.account import sessions as browsers
-from portal.web.account import tokens
-from portal.web.account import views as page
-from portal.web.cluster import stream
-from portal.web.cluster import views as cluster
-from portal.web.home import views as home
-from portal.web.job import extension as extend
-from portal.web.job import log_page as logs_page
-from portal.web.job import stream as job_stream
-from portal.web.job import views as job_page
-from portal.web.jobs import export as job_list_csv
-from portal.web.jobs import stream as list_stream
-from portal.web.jobs import views as jobs_page
-from portal.web.queue import views as queue_page
-from portal.web.request import stream as request_stream
-from portal.web.request import views as request_page
-from portal.web.usage import views as usage_page
-from portal.web.webhooks import views as webhook_pages
+from portal.web.account import sessions, tokens
+from portal.web.account import views as account_views
+from portal.web.cluster import views as cluster_views
+from portal.web.cluster.stream import cluster_stream
+from portal.web.home import views as home_views
+from portal.web.job import log_page
+from portal.web.job import views as job_views
+from portal.web.job.context import TABS
+from portal.web.job.extension import extend
+from portal.web.job.stream import job_stream
+from portal.web.jobs import export as jobs_export
+from portal.web.jobs import views as jobs_views
+from portal.web.jobs.stream import jobs_stream
+from portal.web.language import set_language
+from portal.web.queue import views as queue_views
+from portal.web.queue.stream import queue_stream
+from portal.web.request import views as request_views
+from portal.web.request.stream import request_stream
+from portal.web.usage import views as usage_views
+from portal.web.webhooks import views as webhooks_views
 
 app_name = "web"
 urlpatterns = [
     path("", include("portal.web.console.urls")),
-    path("", home.home, name="home"),
+    path("", home_views.home, name="home"),
     path("sign-in/", login, name="sign_in"),
     path("sign-out/", LogoutView.as_view(), name="sign_out"),
-    path("language/", sign_in.set_language, name="language"),
-    path("account/", page.account, name="account"),
+    path("language/", set_language, name="language"),
+    path("account/", account_views.account, name="account"),
     path("account/tokens/", tokens.create, name="tokens"),
     path("account/tokens/<str:key>/revoke", tokens.revoke, name="token_revoke"),
-    path("account/webhooks/", webhook_pages.webhooks, name="webhooks"),
-    path("account/webhooks/<str:ref>/", webhook_pages.webhook, name="webhook"),
+    path("account/webhooks/", webhooks_views.webhooks, name="webhooks"),
+    path("account/webhooks/<str:ref>/", webhooks_views.webhook, name="webhook"),
     path(
         "account/webhooks/<str:ref>/test",
-        webhook_pages.act,
+        webhooks_views.act,
         {"action": "test"},
         name="webhook_test",
     ),
     path(
         "account/webhooks/<str:ref>/remove",
-        webhook_pages.act,
+        webhooks_views.act,
         {"action": "remove"},
         name="webhook_remove",
     ),
     path(
         "account/webhooks/<str:ref>/<str:delivery>/again",
-        webhook_pages.delivery_retry,
+        webhooks_views.delivery_retry,
         name="webhook_again",
     ),
-    path("account/browsers/<int:pk>/end", browsers.end, name="browser_end"),
-    path("account/browsers/end", browsers.end_others, name="browsers_end"),
-    path("request/", request_page.request_page, name="request"),
-    path("request/check", request_page.request_preview, name="check"),
-    path("request/stream", request_stream.request_stream, name="request_stream"),
-    path("request/templates", request_page.template_search, name="template_search"),
-    path("jobs/", jobs_page.jobs, name="jobs"),
-    path("jobs.csv", job_list_csv.jobs_csv, name="jobs_csv"),
-    path("jobs/cancel", jobs_page.bulk_cancel, name="bulk_cancel"),
-    path("jobs/stream", list_stream.jobs_stream, name="jobs_stream"),
-    path("queue/", queue_page.queue, name="queue"),
-    path("queue/stream", list_stream.queue_stream, name="queue_stream"),
-    path("jobs/<str:ref>/hold", queue_page.hold, name="hold"),
-    path("jobs/<str:ref>/release", queue_page.release, name="release"),
-    path("jobs/<str:ref>/", job_page.job, name="job"),
-    path("jobs/<str:ref>/extend", extend.extend, name="extend"),
-    path("jobs/<str:ref>/cancel", job_page.cancel, name="cancel"),
-    path("jobs/<str:ref>/again", job_page.retry, name="again"),
-    path("jobs/<str:ref>/instead", job_page.take_alternative, name="instead"),
+    path("account/browsers/<int:pk>/end", sessions.end, name="browser_end"),
+    path("account/browsers/end", sessions.end_others, name="browsers_end"),
+    path("request/", request_views.request_page, name="request"),
+    path("request/preview", request_views.request_preview, name="request_preview"),
+    path("request/stream", request_stream, name="request_stream"),
+    path("request/templates", request_views.template_search, name="template_search"),
+    path("jobs/", jobs_views.jobs, name="jobs"),
+    path("jobs.csv", jobs_export.jobs_csv, name="jobs_csv"),
+    path("jobs/cancel", jobs_views.bulk_cancel, name="bulk_cancel"),
+    path("jobs/stream", jobs_stream, name="jobs_stream"),
+    path("queue/", queue_views.queue, name="queue"),
+    path("queue/stream", queue_stream, name="queue_stream"),
+    path("jobs/<str:ref>/hold", queue_views.hold, name="hold"),
+    path("jobs/<str:ref>/release", queue_views.release, name="release"),
+    path("jobs/<str:ref>/", job_views.job, name="job"),
+    path("jobs/<str:ref>/extend", extend, name="extend"),
+    path("jobs/<str:ref>/cancel", job_views.cancel, name="cancel"),
+    path("jobs/<str:ref>/retry", job_views.retry, name="retry"),
+    path("jobs/<str:ref>/alternative", job_views.take_alternative, name="alternative"),
     *(
-        path(f"jobs/<str:ref>/{tab}", job_page.job, {"tab": tab}, name=f"job_{tab}")
-        for tab in job_page.TABS
+        path(f"jobs/<str:ref>/{tab}", job_views.job, {"tab": tab}, name=f"job_{tab}")
+        for tab in TABS
     ),
-    path("jobs/<str:ref>/logs/full", logs_page.logs_full, name="logs_full"),
-    path("jobs/<str:ref>/log", logs_page.raw_log, name="log"),
-    path("jobs/<str:ref>/stream", job_stream.job_stream, name="stream"),
-    path("usage/", usage_page.usage_page, name="usage"),
-    path("usage/file.csv", usage_page.usage_csv, name="usage_file"),
-    path("cluster/stream", stream.cluster_stream, name="cluster_stream"),
-    path("cluster/", cluster.cluster, name="cluster"),
-    path("cluster/<str:name>/", cluster.node, name="cluster_node"),
+    path("jobs/<str:ref>/logs/full", log_page.logs_full, name="logs_full"),
+    path("jobs/<str:ref>/log", log_page.raw_log, name="raw_log"),
+    path("jobs/<str:ref>/stream", job_stream, name="job_stream"),
+    path("usage/", usage_views.usage_page, name="usage"),
+    path("usage/file.csv", usage_views.usage_csv, name="usage_file"),
+    path("cluster/stream", cluster_stream, name="cluster_stream"),
+    path("cluster/", cluster_views.cluster, name="cluster"),
+    path("cluster/<str:name>/", cluster_views.node, name="cluster_node"),
 ]

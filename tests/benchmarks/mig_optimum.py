@@ -18,7 +18,7 @@ from numba import njit
 
 from agents.contract.boards import known_boards
 from scheduler.core.geometry.layout_graph import layout_graph
-from scheduler.replay.mig import mix_weights, rule_of
+from scheduler.replay.mig import mix_weights, placement_rule
 from scheduler.replay.mig_baselines import free_repacking
 from scheduler.replay.mig_simulation import ARRIVED_PCT, inflation, run, sizes
 
@@ -46,7 +46,7 @@ def main() -> int:
 
 def beside(weights, gpus, streams):
     """Mean slices asked for, and what each rule takes of all of them."""
-    rules = {name: rule_of(name, HERE, weights) for name in RULES}
+    rules = {name: placement_rule(name, HERE, weights) for name in RULES}
     asked, taken = 0.0, dict.fromkeys(("free_repacking", *RULES), 0.0)
     for seed in range(1_000, 1_000 + streams):
         stream = inflation(HERE, weights, gpus, seed)

@@ -12,7 +12,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import URLPattern, reverse
 
-from portal.accounts.models import ApiToken, Role, Scope, User
+from portal.accounts.models import ApiToken, Role, TokenScope, User
 from portal.accounts.services import token_create
 from portal.web import urls as web
 from portal.web.account import urls as account
@@ -92,7 +92,7 @@ def world() -> World:
     olga = a_user("olga")
     a_project("vision", olga, a_user("pia"), role=Role.ADMIN)
     a_user("root", is_superuser=True, is_staff=True)
-    token, _ = token_create(user=olga, name="laptop", scope=Scope.READ, ttl=timedelta(days=1))
+    token, _ = token_create(user=olga, name="laptop", scope=TokenScope.READ, ttl=timedelta(days=1))
     Client().post("/sign-in/", {"username": "olga", "password": "pw"})
     key = Authenticator.objects.create(user=olga, type="webauthn", data={"name": "key"})
     return World(olga, token, UserSession.objects.get(), key)

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from portal.accounts.models import Membership, Project, Role, Scope, User
+from portal.accounts.models import Membership, Project, Role, TokenScope, User
 from portal.accounts.services import token_create
 from portal.quotas.models import Quota
 from tests.support.rows import a_project, a_user
@@ -25,7 +25,7 @@ def olga() -> User:
     return a_user("olga")
 
 
-def of(user: User, scope: Scope = Scope.READ) -> dict:
+def of(user: User, scope: TokenScope = TokenScope.READ) -> dict:
     """What somebody reads who comes with a token."""
     _, text = token_create(user=user, name="laptop", scope=scope, ttl=timedelta(days=3))
     client = APIClient(HTTP_AUTHORIZATION=f"Bearer {text}")
@@ -68,7 +68,7 @@ def test_an_admin_of_the_platform_reads_only_their_own_projects(olga):
 
 
 def test_the_token_is_told_and_a_browser_has_none(olga):
-    token = of(olga, Scope.WRITE)["token"]
+    token = of(olga, TokenScope.WRITE)["token"]
     assert (token["name"], token["scope"]) == ("laptop", "write")
     assert token["expires_at"] > token["created_at"]
     client = APIClient()

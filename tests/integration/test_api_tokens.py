@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from portal.accounts.models import ApiToken, Scope
+from portal.accounts.models import ApiToken, TokenScope
 from portal.accounts.services import MAX_TOKENS, token_create
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
@@ -57,12 +57,12 @@ def test_a_token_is_shown_once_and_only_its_digest_is_kept(olga):
 
 @pytest.mark.parametrize("word", ["Bearer", "bearer", "Token"])
 def test_a_token_signs_its_owner_in(olga, word):
-    _, text = token_create(user=olga, name="t", scope=Scope.READ, ttl=DAY)
+    _, text = token_create(user=olga, name="t", scope=TokenScope.READ, ttl=DAY)
     assert _with(text, word).get("/api/v1/jobs").status_code == 200
 
 
 def test_wrong_old_and_revoked_tokens_are_turned_away(olga):
-    row, text = token_create(user=olga, name="t", scope=Scope.READ, ttl=DAY)
+    row, text = token_create(user=olga, name="t", scope=TokenScope.READ, ttl=DAY)
     for bad in (text[:-1] + ("0" if text[-1] != "0" else "1"), "x", "", "a b", "tsr_é"):
         answer = _with(bad).get("/api/v1/jobs")
         assert answer.status_code == 401
@@ -76,7 +76,7 @@ def test_wrong_old_and_revoked_tokens_are_turned_away(olga):
 
 
 def test_a_token_of_an_inactive_user_is_turned_away(olga):
-    _, text = token_create(user=olga, name="t", scope=Scope.READ, ttl=DAY)
+    _, text = token_create(user=olga, name="t", scope=TokenScope.READ, ttl=DAY)
     olga.is_active = False
     olga.save()
     assert _with(text).get("/api/v1/jobs").status_code == 401
@@ -85,13 +85,13 @@ def test_a_token_of_an_inactive_user_is_turned_away(olga):
 @pytest.mark.parametrize(
     ("scope", "method", "path", "status"),
     [
-        (Scope.READ, "get", "jobs", 200),
-        (Scope.READ, "post", "jobs", 403),
-        (Scope.WRITE, "post", "jobs", 400),
-        (Scope.WRITE, "post", "tokens", 403),
-        (Scope.WRITE, "post", "nodes", 403),
-        (Scope.ADMIN, "post", "nodes", 400),
-        (Scope.ADMIN, "post", "tokens", 400),
+        (TokenScope.READ, "get", "jobs", 200),
+        (TokenScope.READ, "post", "jobs", 403),
+        (TokenScope.WRITE, "post", "jobs", 400),
+        (TokenScope.WRITE, "post", "tokens", 403),
+        (TokenScope.WRITE, "post", "nodes", 403),
+        (TokenScope.ADMIN, "post", "nodes", 400),
+        (TokenScope.ADMIN, "post", "tokens", 400),
     ],
 )
 def test_scopes_bound_even_a_platform_admin(db, scope, method, path, status):
@@ -105,7 +105,7 @@ def test_scopes_bound_even_a_platform_admin(db, scope, method, path, status):
 
 
 def test_last_use_is_written_at_most_once_a_minute(olga):
-    row, text = token_create(user=olga, name="t", scope=Scope.READ, ttl=DAY)
+    row, text = token_create(user=olga, name="t", scope=TokenScope.READ, ttl=DAY)
     client = _with(text)
 
     def writes() -> int:
@@ -120,7 +120,7 @@ def test_last_use_is_written_at_most_once_a_minute(olga):
 
 
 def test_a_token_is_revoked_by_its_owner_with_an_audit_line(olga):
-    row, text = token_create(user=olga, name="t", scope=Scope.READ, ttl=DAY)
+    row, text = token_create(user=olga, name="t", scope=TokenScope.READ, ttl=DAY)
     client = APIClient()
     client.force_login(olga)
     assert client.delete(f"/api/v1/tokens/{row.token_key}").status_code == 204
@@ -132,7 +132,7 @@ def test_a_token_is_revoked_by_its_owner_with_an_audit_line(olga):
 @pytest.mark.parametrize("days", [0, -1, 366])
 def test_a_token_lives_at_most_a_year(olga, days):
     with pytest.raises(Refused, match="ttl_invalid"):
-        token_create(user=olga, name="t", scope=Scope.READ, ttl=timedelta(days=days))
+        token_create(user=olga, name="t", scope=TokenScope.READ, ttl=timedelta(days=days))
     client = APIClient()
     client.force_login(olga)
     answer = client.post("/api/v1/tokens", {"name": "t", "days": days}, format="json")
@@ -141,9 +141,9 @@ def test_a_token_lives_at_most_a_year(olga, days):
 
 def test_nobody_gathers_tokens_without_end(olga):
     for _ in range(MAX_TOKENS):
-        token_create(user=olga, name="t", scope=Scope.READ, ttl=DAY)
+        token_create(user=olga, name="t", scope=TokenScope.READ, ttl=DAY)
     with pytest.raises(Refused, match="too_many_tokens"):
-        token_create(user=olga, name="t", scope=Scope.READ, ttl=DAY)
+        token_create(user=olga, name="t", scope=TokenScope.READ, ttl=DAY)
 
 
 def test_a_session_needs_its_csrf_token(olga):

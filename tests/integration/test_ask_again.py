@@ -32,8 +32,8 @@ def olgas(client, olga):
 def test_a_cancel_tells_how_to_undo_it_and_the_press_queues_the_same_request(olgas, job):
     page = olgas.post(f"/jobs/{job.label}/cancel", follow=True).content.decode()
     assert f"{job.label} is cancelled. To undo it, ask again" in page
-    assert f'action="/jobs/{job.label}/again"' in page and 'form="again"' in page
-    answer = olgas.post(f"/jobs/{job.label}/again", {"key": "k"})
+    assert f'action="/jobs/{job.label}/retry"' in page and 'form="retry"' in page
+    answer = olgas.post(f"/jobs/{job.label}/retry", {"key": "k"})
     new = Job.objects.latest("pk")
     assert answer["Location"] == f"/jobs/{new.label}/"
     assert (new.status, new.name) == (JobStatus.QUEUED, "sum")
@@ -42,20 +42,20 @@ def test_a_cancel_tells_how_to_undo_it_and_the_press_queues_the_same_request(olg
 
 def test_two_presses_make_one_job(olgas, job, olga):
     job_cancel(job=job, actor="olga")
-    places = {olgas.post(f"/jobs/{job.label}/again", {"key": "k"})["Location"] for _ in range(2)}
+    places = {olgas.post(f"/jobs/{job.label}/retry", {"key": "k"})["Location"] for _ in range(2)}
     assert len(places) == 1 and Job.objects.count() == 2
 
 
 def test_what_still_waits_offers_no_such_button(olgas, job):
-    assert 'form="again"' not in olgas.get(f"/jobs/{job.label}/").content.decode()
-    assert olgas.post(f"/jobs/{job.label}/again", {"key": "k"}).status_code == 403
+    assert 'form="retry"' not in olgas.get(f"/jobs/{job.label}/").content.decode()
+    assert olgas.post(f"/jobs/{job.label}/retry", {"key": "k"}).status_code == 403
     assert Job.objects.count() == 1
 
 
 def test_a_request_that_is_no_longer_allowed_comes_back_as_a_form(olgas, job, settings):
     job_cancel(job=job, actor="olga")
     Job.objects.update(request=job.request | {"project": "gone"})
-    answer = olgas.post(f"/jobs/{job.label}/again", {"key": "k"})
+    answer = olgas.post(f"/jobs/{job.label}/retry", {"key": "k"})
     assert answer["Location"] == f"/request/?like={job.label}"
 
 
@@ -64,7 +64,7 @@ def test_whoever_only_looks_on_cannot(client, job):
     vera = a_user("vera")
     Membership.objects.create(project=job.project, user=vera, role=Role.VIEWER)
     client.force_login(vera)
-    assert 'form="again"' not in client.get(f"/jobs/{job.label}/").content.decode()
-    assert client.post(f"/jobs/{job.label}/again").status_code == 403
+    assert 'form="retry"' not in client.get(f"/jobs/{job.label}/").content.decode()
+    assert client.post(f"/jobs/{job.label}/retry").status_code == 403
     client.force_login(a_user("eve"))
-    assert client.post(f"/jobs/{job.label}/again").status_code == 404
+    assert client.post(f"/jobs/{job.label}/retry").status_code == 404

@@ -38,7 +38,7 @@ def page(client: Client) -> str:
 
 
 def checked(client: Client, **fields) -> str:
-    return client.post("/request/check", a_form(**fields)).content.decode()
+    return client.post("/request/preview", a_form(**fields)).content.decode()
 
 
 def test_an_idle_cluster_starts_every_card_now(client, team):
@@ -74,7 +74,7 @@ def test_a_quota_is_why_a_free_card_waits(client, olga):
 def test_the_cards_follow_what_is_typed(client, team):
     a_node("n1", gpus=2)
     assert told(checked(client), "start")["gpus"] == "starts now"
-    assert told(checked(client, replicas="3"), "start")["gpus"] == "Never fits here"
+    assert told(checked(client, replicas="3"), "start")["gpus"] == "Cannot run on this cluster"
     assert told(checked(client, replicas="3"), "start")["1g.18gb"] == "starts now"
     assert told(checked(client, replicas="none"), "start")["gpus"] == "no estimate yet"
 
@@ -106,18 +106,18 @@ def test_the_stream_counts_again_in_the_readers_language(olga, team):
 
 
 def test_a_large_cluster_is_shown_before_the_planner_looked_at_each_card(client, team, monkeypatch):
-    monkeypatch.setattr("portal.web.request.cards.LARGE", 2)
+    monkeypatch.setattr("portal.web.request.cards.LARGE_CLUSTER_GPUS", 2)
     a_node("n1", gpus=2)
     text = page(client)
     assert set(told(text, "start").values()) == {"choose it to see when"}
-    assert "data-ask" in text and "The planner looks at it" in text
+    assert "data-deferred" in text and "The planner looks at it" in text
     assert told(checked(client), "start")["gpus"] == "starts now"
 
 
 def test_the_answer_and_the_cards_can_be_asked_for_apart(client, team):
     a_node("n1")
     answer, cards = (
-        client.post(f"/request/check?of={of}", a_form()).content.decode()
+        client.post(f"/request/preview?of={of}", a_form()).content.decode()
         for of in ("answer", "cards")
     )
     assert "Can start now" in answer and not told(answer, "start")
@@ -125,9 +125,9 @@ def test_the_answer_and_the_cards_can_be_asked_for_apart(client, team):
 
 
 def test_without_scripts_a_button_asks_the_planner_and_submits_nothing(client, team, monkeypatch):
-    monkeypatch.setattr("portal.web.request.cards.LARGE", 2)
+    monkeypatch.setattr("portal.web.request.cards.LARGE_CLUSTER_GPUS", 2)
     a_node("n1", gpus=2)
-    answer = client.post("/request/", a_form(ask="1"))
+    answer = client.post("/request/", a_form(preview="1"))
     assert answer.status_code == 200
     assert "Can start now" in answer.content.decode()
     assert not Job.objects.exists()

@@ -129,7 +129,7 @@ def configured(settings):
     cache.clear()
 
     def use(told: dict[str, str]) -> None:
-        for name, value in sign_in.directory(platform_from(told)).items():
+        for name, value in sign_in.directory_settings(platform_from(told)).items():
             setattr(settings, name, value)
         backend = "portal.web.account.directory.DirectoryBackend"
         settings.AUTHENTICATION_BACKENDS = [*sign_in.AUTHENTICATION_BACKENDS, backend]
@@ -221,7 +221,7 @@ def test_what_is_missing_is_named_when_the_portal_starts(monkeypatch):
     told = {"TESSERA_LDAP_URL": "ldap://ldap.example.org"}
     monkeypatch.setattr(sign_in, "find_spec", lambda name: None)
     with pytest.raises(ImproperlyConfigured, match=r"requirements/ldap\.lock"):
-        sign_in.directory(platform_from(told))
+        sign_in.directory_settings(platform_from(told))
     monkeypatch.setattr(sign_in, "find_spec", lambda name: name)
     with pytest.raises(ImproperlyConfigured, match="TESSERA_LDAP_PEOPLE"):
-        sign_in.directory(platform_from(told))
+        sign_in.directory_settings(platform_from(told))

@@ -109,7 +109,7 @@ def test_more_disk_than_any_node_has_is_refused_at_once_everywhere(client, olga,
     ).json()
     assert (checked["possible"], checked["reason"]["sentence"]) == (False, sentence)
     form = the_form(client.get("/request/").content.decode()) | {"amount": "gpus", "disk": "101GiB"}
-    assert sentence in client.post("/request/check", form).content.decode()
+    assert sentence in client.post("/request/preview", form).content.decode()
     assert sentence in client.post("/request/", form).content.decode()
     assert not Job.objects.exists()
 
@@ -123,7 +123,7 @@ def test_where_an_older_agent_does_not_tell_its_disk_such_a_job_waits_and_others
     asks.refresh_from_db()
     other.refresh_from_db()
     assert (asks.status, other.status) == (JobStatus.QUEUED, JobStatus.RUNNING)
-    assert asks.reason["sentence"].endswith("no such node is known to have 1GiB of disk")
+    assert asks.reason["sentence"].endswith("no such node reports 1GiB of disk")
     assert asks.reason["evidence"]["disk_not_told"] == 1
     node.disk_mib = 2 * GIB
     node.report()

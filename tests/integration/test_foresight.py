@@ -224,14 +224,14 @@ def test_the_page_says_what_is_left_of_quota_and_budget(client, alice, vision):
         **{"time_limit": "30m", "cpu": "1", "memory": "1GiB", "key": "once"},
         **{"topology": "best", "launcher": "none", "priority": "normal", "env": ""},
     }
-    text = client.post("/request/check", form).content.decode()
+    text = client.post("/request/preview", form).content.decode()
     assert "0.29 of 4 GPU used by project vision after this" in text
     budget = {"starts_at": ago(days=1), "ends_at": ahead(days=1), "actor": "root"}
     budget_add(project=vision, limit_unit_seconds=10 * GPU * HOUR, **budget)
-    text = client.post("/request/check", form).content.decode()
+    text = client.post("/request/preview", form).content.decode()
     assert "At most 0.15 of 10 GPU-hours used by project vision after this; 9.85 left" in text
     vision.quotas.all().delete()
     vision.budgets.all().delete()
     project_share_set(project=vision, actor="root", weight=2)
-    text = client.post("/request/check", form).content.decode()
+    text = client.post("/request/preview", form).content.decode()
     assert "vision has no quota and no budget" in text

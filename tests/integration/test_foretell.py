@@ -222,7 +222,7 @@ def test_a_job_without_a_basis_has_no_estimate(alice, vision):
 
 def test_an_answer_that_nobody_is_told_is_kept_to_learn_from(alice, vision):
     job = a_job(alice, vision, **WHOLE)
-    hidden = replace(foretold(60, 100, 200), is_told=False)
+    hidden = replace(foretold(60, 100, 200), is_published=False)
     estimates_write({str(job.pk): hidden}, timezone.now())
     job.refresh_from_db()
     assert job.estimate is None

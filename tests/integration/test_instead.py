@@ -57,14 +57,14 @@ def again(job):
 
 
 def panel(client, values):
-    return unescape(client.post("/request/check", values).content.decode())
+    return unescape(client.post("/request/preview", values).content.decode())
 
 
 def test_one_click_puts_the_alternative_where_the_job_stood(client, node, waiting):
     page = unescape(client.get(f"/jobs/{waiting.label}/").content.decode())
-    value = page.split('form="instead" name="change" value="')[1].split('">')[0]
+    value = page.split('form="alternative" name="change" value="')[1].split('">')[0]
     assert json.loads(value) == SMALLER
-    answer = client.post(f"/jobs/{waiting.label}/instead", {"change": value})
+    answer = client.post(f"/jobs/{waiting.label}/alternative", {"change": value})
     new = Job.objects.latest("pk")
     assert answer.headers["Location"] == f"/jobs/{new.label}/"
     assert again(waiting).status == JobStatus.CANCELLED
@@ -105,7 +105,7 @@ def test_a_change_that_is_refused_leaves_the_job_as_it_was(client, olga, waiting
             job_replace(job=waiting, actor=olga, changes=changes, limits=LIMITS)
     count = Job.objects.count()
     change = json.dumps({"device": {"mig": "9g.999gb"}})
-    answer = client.post(f"/jobs/{waiting.label}/instead", {"change": change})
+    answer = client.post(f"/jobs/{waiting.label}/alternative", {"change": change})
     assert answer.headers["Location"].startswith("/request/?like=")
     assert (again(waiting).status, Job.objects.count()) == (JobStatus.QUEUED, count)
 
@@ -147,9 +147,9 @@ def test_beside_the_form_stands_what_would_start_now_and_a_click_fills_it_in(cli
     values |= {"name": "typed", "begin_at": ""}
     text = panel(client, values)
     assert "Would start now" in text
-    value = text.split('name="instead" value="')[1].split('">')[0]
+    value = text.split('name="alternative" value="')[1].split('">')[0]
     count = Job.objects.count()
-    answer = client.post("/request/", values | {"instead": value})
+    answer = client.post("/request/", values | {"alternative": value})
     assert answer.status_code == 200
     assert Job.objects.count() == count, "nothing is submitted yet"
     filled = answer.context["values"]
@@ -180,17 +180,17 @@ def test_what_can_never_run_here_is_answered_with_what_can(client, waiting, fiel
     text = panel(client, values)
     assert "This can never run here" in text
     assert "Could run here" in text
-    found = [part.split('">')[0] for part in text.split('name="instead" value="')[1:]]
+    found = [part.split('">')[0] for part in text.split('name="alternative" value="')[1:]]
     assert offered in [json.loads(one) for one in found]
     for one in found:
-        filled = client.post("/request/", values | {"instead": one}).context["values"]
+        filled = client.post("/request/", values | {"alternative": one}).context["values"]
         assert "This can never run here" not in panel(client, filled)
 
 
 @pytest.mark.parametrize("text", ["{", '{"image": "x"}', "3"])
 def test_a_button_that_nobody_made_submits_as_usual(client, waiting, text):
     values = client.get("/request/", {"like": waiting.label}).context["values"]
-    answer = client.post("/request/", values | {"instead": text})
+    answer = client.post("/request/", values | {"alternative": text})
     assert answer.status_code == 302
 
 

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test import AsyncClient
 
 from portal.accounts.models import Membership, User
+from portal.event_stream import retry_directive
 from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
 from portal.live.bell import ring
@@ -18,7 +19,6 @@ from portal.web.job import stream as job_stream
 from portal.web.job.stream import FollowedPage, job_stream_events
 from portal.web.logs import updates as log_updates
 from portal.web.logs.cursor import Cursor, parse_cursor
-from portal.web.streaming.event_stream import retry_directive
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -229,7 +229,7 @@ def test_a_new_attempt_begins_the_log_anew(olga, running):
     again = Reader(olga, running, seen=reader.seen)
     follow((again, lambda r: bool(r.lines), None))
     assert again.lines == [(0, "second try")]
-    assert any("data-anew" in text for text in again.texts)
+    assert any("data-restart" in text for text in again.texts)
 
 
 def test_nothing_but_a_beat_comes_where_nothing_changed(olga, running, monkeypatch):

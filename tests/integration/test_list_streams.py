@@ -6,14 +6,15 @@ import threading
 import pytest
 from django.db import connection
 
+from portal import event_stream as streaming
 from portal.accounts.models import User
+from portal.event_stream import ShuttingDown, shared_read
 from portal.jobs.models import Job
 from portal.live.bell import ring
 from portal.live.listener import listener, subscribe
-from portal.web.jobs import stream as list_stream
-from portal.web.streaming import event_stream as streaming
-from portal.web.streaming.event_stream import ShuttingDown, shared_read
-from portal.web.streaming.page_parts import StreamPace
+from portal.web.jobs import stream as jobs_stream
+from portal.web.page_parts import StreamPace
+from portal.web.queue import stream as queue_stream
 from tests.support.event_stream import first_event, opened
 from tests.support.rows import a_job
 
@@ -24,9 +25,10 @@ LISTS = ("/jobs/stream", "/queue/stream")
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
     """The same loop without its waits."""
-    monkeypatch.setattr(
-        list_stream, "PACE", StreamPace(min_seconds=0, max_seconds=5, read_time_factor=0)
-    )
+    for stream in (jobs_stream, queue_stream):
+        monkeypatch.setattr(
+            stream, "PACE", StreamPace(min_seconds=0, max_seconds=5, read_time_factor=0)
+        )
     monkeypatch.setattr(streaming, "REST_FACTOR", 0)
 
 

@@ -110,7 +110,7 @@ def test_a_wait_ends_in_time_and_leaves_nothing_behind():
 
 def test_the_socket_of_a_dead_process_is_removed(settings, tmp_path):
     settings.PLATFORM = replace(settings.PLATFORM, var=tmp_path)
-    where = sockets.folder(tmp_path)
+    where = sockets.bell_folder(tmp_path)
     where.mkdir()
     dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     dead.bind(str(where / "1-dead.sock"))
@@ -130,7 +130,7 @@ def test_the_socket_of_a_dead_process_is_removed(settings, tmp_path):
 def test_a_deep_var_still_has_bells(settings, tmp_path):
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     settings.PLATFORM = replace(settings.PLATFORM, var=deep)
-    where = sockets.folder(deep)
+    where = sockets.bell_folder(deep)
     assert len(os.fsencode(where)) < 80
 
     async def scenario():
@@ -144,7 +144,7 @@ def test_a_deep_var_still_has_bells(settings, tmp_path):
 
 
 def test_a_loop_that_ends_closes_its_ear(settings):
-    where = sockets.folder(settings.PLATFORM.var)
+    where = sockets.bell_folder(settings.PLATFORM.var)
 
     async def forgetful():
         with subscribe("k"):

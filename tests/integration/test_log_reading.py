@@ -15,7 +15,7 @@ from portal.job_logs.index import (
     lines_before,
     newline_counts,
 )
-from portal.job_logs.reading import last_lines, line_count, lines_from, lines_since, search
+from portal.job_logs.reading import last_lines, count_lines, lines_from, lines_since, search
 from portal.job_logs.storage import log_path, write_log
 from portal.jobs.models import Replica
 from portal.web.logs.lines import merge_by_arrival, search_logs, tail
@@ -60,7 +60,7 @@ def test_the_end_of_a_log_has_its_true_line_numbers(replica):
         (n, b"line %d is here" % n) for n in (199_998, 199_999, 200_000)
     ]
     assert piece.end == replica.log_bytes
-    assert line_count(replica) == 200_000
+    assert count_lines(replica) == 200_000
 
 
 @pytest.mark.parametrize("number", [1, 2, 55_188, 55_189, 120_000, 200_000])
@@ -87,7 +87,7 @@ def test_a_line_whose_end_has_not_come_is_shown_and_comes_again_whole(replica):
     arrive(replica, b"o\nthr")
     assert words(lines_since(replica, piece.end, 1000).lines) == [b"two"]
     assert words(lines_since(replica, 8, 1000, is_final=True).lines) == [b"thr"]
-    assert line_count(replica) == 3
+    assert count_lines(replica) == 3
 
 
 def test_what_came_is_read_in_pieces_without_a_line_lost_or_doubled(replica):
@@ -166,7 +166,7 @@ def test_a_large_log_is_never_in_memory_at_once(replica):
     last_lines(replica, 1_000)
     lines_from(replica, 1_000_000, 1_000)
     search(replica, "nobody wrote this", max_hits=200, budget=1 << 30)
-    line_count(replica)
+    count_lines(replica)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * MIB
@@ -191,7 +191,7 @@ def test_what_a_failed_write_left_is_not_counted(replica):
     write_log(replica, 0, b"\n" * (2 * BLOCK))  # never counted: log_bytes stays 0
     arrive(replica, b"x\n" * BLOCK)
     arrive(replica, b"end\n")
-    assert line_count(replica) == BLOCK + 1
+    assert count_lines(replica) == BLOCK + 1
     assert last_lines(replica, 1).lines[0].number == BLOCK + 1
 
 

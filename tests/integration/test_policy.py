@@ -11,7 +11,7 @@ from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.quotas.admin import POLICY_HELP
 from portal.quotas.models import PlannerPolicy
-from portal.quotas.policy import INTERNAL, OPTIONS, policy_now, policy_set
+from portal.quotas.policy import INTERNAL_OPTIONS, POLICY_OPTIONS, current_policy, policy_set
 from scheduler.core.model.policy import Policy
 from tests.support.rows import a_user
 
@@ -32,14 +32,14 @@ def another(name):
 
 
 def test_every_option_of_the_planner_is_a_column_or_is_named_as_internal():
-    assert COLUMNS == NAMES - INTERNAL
+    assert COLUMNS == NAMES - INTERNAL_OPTIONS
 
 
-@pytest.mark.parametrize("name", sorted(NAMES - INTERNAL))
+@pytest.mark.parametrize("name", sorted(NAMES - INTERNAL_OPTIONS))
 def test_what_is_set_reaches_the_planner_and_its_audit_line(name):
     value = another(name)
     policy_set(actor="admin", **{name: value})
-    assert policy_now() == replace(Policy(), **{name: value})
+    assert current_policy() == replace(Policy(), **{name: value})
     line = AuditEntry.objects.get()
     assert (line.before, line.after) == ({name: getattr(Policy(), name)}, {name: value})
 
@@ -50,7 +50,7 @@ def test_every_option_has_a_field_with_help_in_the_console():
     page = client.get("/admin/quotas/plannerpolicy/add/")
     shown = dict(page.context["adminform"].form.fields)
     del shown["seen"]  # which version was read
-    assert set(shown) == set(OPTIONS) == set(POLICY_HELP)
+    assert set(shown) == set(POLICY_OPTIONS) == set(POLICY_HELP)
     assert all(field.help_text for field in shown.values())
 
 

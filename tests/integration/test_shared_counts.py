@@ -13,7 +13,7 @@ from django.core.cache import cache, caches
 from django.test import Client
 
 from portal import shared_cache
-from portal.shared_cache import OneMachine, RedisOrLocal, cache_settings
+from portal.shared_cache import LockedFileCache, RedisWithLocalFallback, cache_settings
 from tests.integration.calling import let_through
 from tests.support.rows import a_user
 
@@ -24,7 +24,7 @@ PROCESSES, CALLS, MOST = 2, 80, 100
 @pytest.fixture
 def redis_counts(settings, redis_server, monkeypatch):
     """Django counts in a database of its own of a real Redis."""
-    monkeypatch.setattr(RedisOrLocal, "away_until", 0.0)
+    monkeypatch.setattr(RedisWithLocalFallback, "away_until", 0.0)
     settings.CACHES = cache_settings(redis_server.url(8), Path())
     cache.clear()
     yield redis_server
@@ -79,7 +79,7 @@ def test_redis_is_asked_again_after_a_while(redis_counts, monkeypatch):
     redis_counts.kill()
     cache.set("who", "this process", 60)
     redis_counts.start()
-    monkeypatch.setattr(RedisOrLocal, "away_until", 0.0)
+    monkeypatch.setattr(RedisWithLocalFallback, "away_until", 0.0)
     assert cache.get("who") is None
     cache.set("who", "everybody", 60)
     assert cache.get("who") == "everybody"
@@ -110,7 +110,7 @@ def test_threads_count_one_by_one_in_files(file_counts):
 
 def test_a_count_in_files_ends_when_it_was_said_to(file_counts):
     counts = caches["default"]
-    assert isinstance(counts, OneMachine)
+    assert isinstance(counts, LockedFileCache)
     cache.add("n", 0, 60)
     cache.incr("n")
     left = counts._left("n", None)

@@ -100,7 +100,7 @@ def test_where_no_node_gives_shares_the_request_is_refused_and_says_so():
     node.row.refresh_from_db()
     node.row.facts["share_clients"] = 0
     node.row.save()
-    with pytest.raises(Refused, match="No node here gives MPS shares"):
+    with pytest.raises(Refused, match="No node here offers MPS shares"):
         a_job(alice, project, device=a_share())
 
 
@@ -224,7 +224,7 @@ class TestThePages:
         assert f'id="{field}-error"' in page
         assert said in page
         assert not Job.objects.exists()
-        panel = client.post("/request/check", self.form(**{field: value})).content.decode()
+        panel = client.post("/request/preview", self.form(**{field: value})).content.decode()
         label = {
             "threads": "Threads of a share, in percent",
             "share_memory": "GPU memory of a share",

@@ -150,7 +150,7 @@ def test_lists_show_position_and_expected_start(read, waiting):
 
 def test_the_form_says_how_long_a_request_would_wait(client, waiting):
     form = client.get("/request/", {"like": waiting.label}).context["values"]
-    text = unescape(client.post("/request/check", form).content.decode())
+    text = unescape(client.post("/request/preview", form).content.decode())
     assert "Would wait, probably about" in text
 
 

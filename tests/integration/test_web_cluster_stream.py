@@ -13,7 +13,7 @@ from agents.contract.telemetry import GpuSample
 from portal.inventory.models import Gpu, LatestSample
 from portal.live.listener import listener
 from portal.web.cluster import stream
-from portal.web.streaming.page_parts import StreamPace
+from portal.web.page_parts import StreamPace
 from tests.support.rows import a_node, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -77,7 +77,7 @@ def test_of_others_one_reads_what_is_asked_and_why_it_waits_but_not_whose_it_is(
     text = page()
     known = set(re.findall(r"[\w-]+", text))
     assert not {"eve", "zebra", "secret", foreign.label} & known
-    assert "Not enough free" in lines(text)[0]
+    assert "Insufficient resources" in lines(text)[0]
     assert "overtaken 3 times" in lines(text)[0]
 
 
@@ -115,7 +115,7 @@ def test_who_waits_for_an_approval_or_was_not_looked_at_is_not_hidden(client, pa
     assert shown[2].startswith("not yet asks")
     assert "Approval" in shown[2]
     assert "Decide" not in shown[2]
-    assert "Not looked at yet" in shown[3]
+    assert "Not evaluated yet" in shown[3]
     team.memberships.update(role=Role.ADMIN)
     assert "Decide" in lines(page())[2]
 
@@ -198,10 +198,10 @@ def test_holding_asks_why_and_keeps_what_was_typed(client, full, olga):
     client.force_login(olga)
     asks = client.get(f"/jobs/{job.label}/hold").content.decode()
     assert "does not start until it is released" in asks
-    empty = client.post(f"/jobs/{job.label}/hold", {"because": "  "}).content.decode()
+    empty = client.post(f"/jobs/{job.label}/hold", {"reason": "  "}).content.decode()
     assert "Say why in a few words" in empty
     assert 'value="  "' in empty
-    client.post(f"/jobs/{job.label}/hold", {"because": "<b>data</b> is late"})
+    client.post(f"/jobs/{job.label}/hold", {"reason": "<b>data</b> is late"})
     plan_once()
     text = client.get("/queue/").content.decode()
     assert "&lt;b&gt;data&lt;/b&gt; is late" in text
@@ -231,7 +231,7 @@ def test_what_an_admin_holds_only_an_admin_releases(client, full, olga, team):
     ada = a_user("ada")
     team.memberships.create(user=ada, role=Role.ADMIN)
     client.force_login(ada)
-    client.post(f"/jobs/{job.label}/hold", {"because": "later"})
+    client.post(f"/jobs/{job.label}/hold", {"reason": "later"})
     client.force_login(olga)
     assert "Release alpha" not in client.get("/queue/").content.decode()
     assert client.post(f"/jobs/{job.label}/release").status_code == 403

@@ -98,7 +98,7 @@ def test_bad_input_is_told_beside_its_field_and_nothing_typed_is_lost(
 
 def test_the_answer_says_where_it_would_run_and_changes_nothing(client, team):
     a_node("n1")
-    text = client.post("/request/check", a_form()).content.decode()
+    text = client.post("/request/preview", a_form()).content.decode()
     assert "Can start now" in text
     assert "n1, GPU 0, 2g.35gb" in text
     assert not Job.objects.exists()
@@ -107,8 +107,8 @@ def test_the_answer_says_where_it_would_run_and_changes_nothing(client, team):
 def test_the_answer_says_that_an_admin_would_have_to_approve_it(client, team):
     a_node("n1")
     project_share_set(project=team, actor="admin", approval_high=True)
-    assert "Can start now" in client.post("/request/check", a_form()).content.decode()
-    asked = client.post("/request/check", a_form(priority="high")).content.decode()
+    assert "Can start now" in client.post("/request/preview", a_form()).content.decode()
+    asked = client.post("/request/preview", a_form(priority="high")).content.decode()
     assert "An admin would have to approve it first" in asked
     assert "Jobs with priority high need approval by an admin of vision" in asked
     assert not Job.objects.exists()
@@ -118,7 +118,7 @@ def test_the_answer_of_a_full_cluster_is_wait_with_the_reason(client, olga, team
     node = a_node("n1")
     a_job(olga, team, device={"gpus": 1})
     settle(node)
-    text = client.post("/request/check", a_form(amount="gpus")).content.decode()
+    text = client.post("/request/preview", a_form(amount="gpus")).content.decode()
     assert "Would wait" in text
     assert "Request and wait" in text
     assert "resources" in text
@@ -126,13 +126,13 @@ def test_the_answer_of_a_full_cluster_is_wait_with_the_reason(client, olga, team
 
 def test_what_can_never_run_is_told_before_it_is_sent(client, team):
     a_node("n1")
-    text = client.post("/request/check", a_form(amount="gpus", gpus="9")).content.decode()
+    text = client.post("/request/preview", a_form(amount="gpus", gpus="9")).content.decode()
     assert "This can never run here" in text
 
 
 def test_an_incomplete_form_is_answered_without_an_error_page(client, team):
     a_node("n1")
-    answer = client.post("/request/check", {"amount": "gpus"})
+    answer = client.post("/request/preview", {"amount": "gpus"})
     assert answer.status_code == 200
     assert "Not complete yet" in answer.content.decode()
 

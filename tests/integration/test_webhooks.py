@@ -19,9 +19,9 @@ from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, Role
 from portal.platform import Platform
-from portal.webhooks.delivery import deliver_once
+from portal.webhooks.delivery import webhooks_deliver
 from portal.webhooks.models import Delivery, Endpoint
-from portal.webhooks.values import BACK_OFF, DeliveryStatus
+from portal.webhooks.values import RETRY_DELAYS, DeliveryStatus
 from tests.support.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db
@@ -106,8 +106,8 @@ def pass_time(**span: float) -> None:
 def test_a_change_of_a_job_is_told_signed_and_once(client, olga, receiver, home):
     added = add(client, receiver.url, kinds=["queued"]).json()
     job = a_job(olga, a_project("vision", olga))
-    deliver_once()
-    deliver_once()
+    webhooks_deliver()
+    webhooks_deliver()
     ((path, headers, body),) = receiver.seen
     told = json.loads(body)
     assert (path, told["type"], told["job"]["id"]) == ("/hook", "job.queued", job.label)
@@ -131,12 +131,12 @@ def test_what_fails_is_tried_again_later_with_the_same_id_and_then_given_up(
 ):
     add(client, receiver.url, kinds=["queued"])
     a_job(olga, a_project("vision", olga))
-    receiver.answers = [(500, {})] * (len(BACK_OFF) + 1)
-    for tries in range(1, len(BACK_OFF) + 2):
-        deliver_once()
+    receiver.answers = [(500, {})] * (len(RETRY_DELAYS) + 1)
+    for tries in range(1, len(RETRY_DELAYS) + 2):
+        webhooks_deliver()
         row = Delivery.objects.get()
         assert (row.tries, row.answer, row.problem) == (tries, 500, "It answered 500")
-        deliver_once()
+        webhooks_deliver()
         assert len(receiver.seen) == tries, "tried again before its time"
         pass_time(hours=7)
     assert row.status == DeliveryStatus.FAILED and row.next_at is None
@@ -149,7 +149,7 @@ def test_a_redirect_is_not_followed(client, olga, receiver, home):
         add(client, receiver.url, kinds=["queued"])
         receiver.answers = [(307, {"Location": other.url})]
         a_job(olga, a_project("vision", olga))
-        deliver_once()
+        webhooks_deliver()
         assert other.seen == []
         assert Delivery.objects.get().problem == "It answered 307"
     finally:
@@ -163,7 +163,7 @@ def test_a_name_that_leads_inside_later_is_not_connected_to(client, olga, receiv
     )  # as if it was public when it was registered
     assert add(client, f"https://hooks.example.org:{port}/").status_code == 201
     a_job(olga, a_project("vision", olga))
-    deliver_once(look_up=lambda host, port: ["127.0.0.1"])
+    webhooks_deliver(look_up=lambda host, port: ["127.0.0.1"])
     assert receiver.seen == []
     assert "is not a public address" in Delivery.objects.first().problem
 
@@ -186,7 +186,7 @@ def test_a_projects_webhook_is_its_admins_and_hears_of_all_its_jobs(client, olga
     assert add(client, receiver.url, project="vision", kinds=["queued"]).status_code == 201
     job = a_job(ott, project)
     a_job(olga, Membership.objects.get(user=olga, project__slug="speech").project)
-    deliver_once()
+    webhooks_deliver()
     assert [json.loads(body)["job"]["id"] for *_, body in receiver.seen] == [job.label]
 
 
@@ -195,7 +195,7 @@ def test_who_no_longer_runs_the_project_hears_nothing_more(client, olga, receive
     add(client, receiver.url, project="vision")
     Membership.objects.filter(user=olga).update(role=Role.MEMBER)
     a_job(olga, project)
-    deliver_once()
+    webhooks_deliver()
     assert receiver.seen == []
     assert Endpoint.objects.get().off_because == "olga no longer runs vision"
 
@@ -204,7 +204,7 @@ def test_one_hears_of_ones_own_jobs_only(client, olga, receiver, home):
     add(client, receiver.url)
     ott = a_user("ott")
     a_job(ott, a_project("vision", olga, ott))
-    deliver_once()
+    webhooks_deliver()
     assert receiver.seen == [] and not Delivery.objects.exists()
 
 
@@ -212,12 +212,12 @@ def test_a_test_message_is_sent_and_shown_in_the_log_and_can_be_sent_again(clien
     hook = add(client, receiver.url).json()["id"]
     asked = client.post(f"/api/v1/webhooks/{hook}/test")
     assert asked.status_code == 202
-    deliver_once()
+    webhooks_deliver()
     log = client.get(f"/api/v1/webhooks/{hook}/deliveries").json()["results"]
     assert [(row["kind"], row["status"]) for row in log] == [("test", "delivered")]
     path = f"/api/v1/webhooks/{hook}/deliveries/{log[0]['id']}/redeliver"
     assert client.post(path).json()["status"] == "waiting"
-    deliver_once()
+    webhooks_deliver()
     first, second = receiver.seen
     assert first[2] == second[2]
 
@@ -225,17 +225,17 @@ def test_a_test_message_is_sent_and_shown_in_the_log_and_can_be_sent_again(clien
 def test_many_tests_asked_for_at_once_are_one_message(client, receiver, home):
     hook = add(client, receiver.url).json()["id"]
     asked = [client.post(f"/api/v1/webhooks/{hook}/test").json()["id"] for _ in range(3)]
-    deliver_once()
+    webhooks_deliver()
     assert (len(set(asked)), len(receiver.seen)) == (1, 1)
     client.post(f"/api/v1/webhooks/{hook}/test")
-    deliver_once()
+    webhooks_deliver()
     assert len(receiver.seen) == 2
 
 
 def test_one_that_is_told_nothing_any_more_says_why_and_sends_nothing(client, receiver, home):
     hook = add(client, receiver.url).json()["id"]
     client.post(f"/api/v1/webhooks/{hook}/test")
-    deliver_once()
+    webhooks_deliver()
     why = "olga no longer runs vision"
     Endpoint.objects.update(off_because=why)
     row = Delivery.objects.get()
@@ -248,7 +248,7 @@ def test_one_that_is_told_nothing_any_more_says_why_and_sends_nothing(client, re
     assert "Send a test" not in page and "Send again" not in page
     answer = client.post(f"/account/webhooks/{hook}/test", follow=True)
     assert why in answer.content.decode()
-    deliver_once()
+    webhooks_deliver()
     assert len(receiver.seen) == 1
 
 
@@ -265,14 +265,14 @@ def test_the_title_says_whether_messages_arrive(client, receiver, home, answers,
     receiver.answers = list(answers)
     if answers:
         client.post(f"/api/v1/webhooks/{hook}/test")
-        deliver_once()
+        webhooks_deliver()
     assert f"ci {title}</h1>" in client.get(f"/account/webhooks/{hook}/").content.decode()
 
 
 def test_what_happened_before_it_was_added_is_not_told(client, olga, receiver, home):
     a_job(olga, a_project("vision", olga))
     add(client, receiver.url)
-    deliver_once()
+    webhooks_deliver()
     assert receiver.seen == []
 
 
@@ -280,7 +280,7 @@ def test_old_deliveries_are_forgotten(client, receiver, home):
     hook = add(client, receiver.url).json()["id"]
     client.post(f"/api/v1/webhooks/{hook}/test")
     Delivery.objects.update(created_at=timezone.now() - timedelta(days=31))
-    deliver_once()
+    webhooks_deliver()
     assert not Delivery.objects.exists()
 
 
@@ -294,12 +294,12 @@ def test_the_page_adds_one_shows_the_secret_once_tries_it_and_removes_it(
     assert set(hook.kinds) == {"succeeded", "failed", "cancelled", "timed_out"}
     page = f"/account/webhooks/{hook.uid}/"
     assert client.post(f"{page}test").status_code == 302
-    deliver_once()
+    webhooks_deliver()
     shown = client.get(page).content
     assert b"delivered" in shown and b"whs_" not in shown
     assert b'<h1 class="wraps">&lt;b&gt;ci&lt;/b&gt; takes what it is told</h1>' in shown
     assert client.post(f"{page}{Delivery.objects.get().pk}/again").status_code == 302
-    deliver_once()
+    webhooks_deliver()
     assert len(receiver.seen) == 2
     assert client.post(f"{page}remove").status_code == 302
     assert client.get(page).status_code == 404

@@ -137,10 +137,10 @@ def test_a_question_that_makes_no_sense_is_a_problem_with_its_field(client, week
 
 
 def test_too_many_jobs_and_too_many_questions_are_refused(client, week, root, monkeypatch):
-    monkeypatch.setattr(reading, "MOST_JOBS", 4)
+    monkeypatch.setattr(reading, "MAX_JOBS", 4)
     with pytest.raises(Refused, match="at most 4 are replayed"):
         what_if_create(user=root, days=7, changes=[])
-    monkeypatch.setattr(reading, "MOST_JOBS", 5)
+    monkeypatch.setattr(reading, "MAX_JOBS", 5)
     for _ in range(services.MAX_OPEN):
         WhatIf.objects.create(asked_by=root, days=1)
     assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 409
@@ -178,7 +178,7 @@ def test_who_works_on_a_cancelled_question_stops_and_leaves_it_so(root, week, mo
         return recorded_window(**how)
 
     monkeypatch.setattr(stamps, "STAMP_SECONDS", -1.0)
-    monkeypatch.setattr(services, "week_of", cancelled_meanwhile)
+    monkeypatch.setattr(services, "recorded_window", cancelled_meanwhile)
     assert what_if_run(what_if_id=row.pk)
     row.refresh_from_db()
     assert (row.status, row.outcome, row.progress) == (WhatIfStatus.CANCELLED, None, 0)
@@ -198,7 +198,7 @@ def test_a_worker_that_is_stopped_says_so_in_the_row(root, week, monkeypatch):
         raise SystemExit(143)
 
     row = WhatIf.objects.create(asked_by=root, days=7)
-    monkeypatch.setattr(services, "week_of", stopped)
+    monkeypatch.setattr(services, "recorded_window", stopped)
     with pytest.raises(SystemExit):
         what_if_run(what_if_id=row.pk)
     row.refresh_from_db()

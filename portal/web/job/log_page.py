@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 from portal.accounts.models import User
 from portal.audit.selectors import newest_event_id
 from portal.errors import Refused
+from portal.event_stream import release_connection, without_connection
 from portal.job_logs.storage import read_log
 from portal.jobs.models import Replica
 from portal.jobs.selectors import attempts_of, job_visible, replica_of
@@ -24,7 +25,6 @@ from portal.web.job.access import visible_job_or_404
 from portal.web.job.log_tab import job_log
 from portal.web.job.stream import stream_address
 from portal.web.logs.address import log_view
-from portal.web.streaming.event_stream import release_connection, without_connection
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
 CHUNK_BYTES = 256 * 1024

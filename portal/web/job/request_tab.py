@@ -33,7 +33,7 @@ def job_spec(job: Job, limits: RequestLimits) -> JobSpec:
 
 
 def submit_command(request: JobRequest, limits: RequestLimits) -> str:
-    """`tessera submit`, one flag a line; with a YAML file if the flags cannot express the request."""
+    """`tessera submit`, one flag a line; with a YAML file if flags cannot express the request."""
     fields = request_as_dict(request)
     if not _is_covered_by_flags(fields, limits):
         file = shlex.quote(f"{request.name}.yaml")

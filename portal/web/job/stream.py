@@ -22,15 +22,7 @@ from django.utils import timezone, translation
 from portal.accounts.models import User
 from portal.audit.models import Event
 from portal.errors import Refused
-from portal.jobs.models import Job, Replica
-from portal.jobs.selectors import attempts_of, job_visible
-from portal.live.listener import subscribe
-from portal.web.job.context import TABS, job_context, tab_context
-from portal.web.job.log_tab import JobLog, log_bar
-from portal.web.logs.address import LogView, parse_number
-from portal.web.logs.cursor import Cursor, parse_cursor
-from portal.web.logs.updates import log_update
-from portal.web.streaming.event_stream import (
+from portal.event_stream import (
     HEARTBEAT_SECONDS,
     ShuttingDown,
     event_stream_response,
@@ -41,6 +33,14 @@ from portal.web.streaming.event_stream import (
     sse_event,
     stream_user,
 )
+from portal.jobs.models import Job, Replica
+from portal.jobs.selectors import attempts_of, job_visible
+from portal.live.listener import subscribe
+from portal.web.job.context import TABS, job_context, tab_context
+from portal.web.job.log_tab import JobLog, log_bar
+from portal.web.logs.address import LogView, parse_number
+from portal.web.logs.cursor import Cursor, parse_cursor
+from portal.web.logs.updates import log_update
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
 # Tabs whose log lines are sent as they arrive.
@@ -108,7 +108,7 @@ def stream_address(job: Job, tab: str, log: JobLog | None) -> str:
         fields |= {} if log.view.rank is None else {"rank": log.view.rank}
     elif log:
         fields["tab"] = "page"
-    return f"{reverse('web:stream', args=[job.label])}?{urlencode(fields)}"
+    return f"{reverse('web:job_stream', args=[job.label])}?{urlencode(fields)}"
 
 
 async def job_stream_events(

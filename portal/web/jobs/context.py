@@ -1,4 +1,4 @@
-"""The template context of the Jobs page: the jobs that match its filters, their counts and choices."""
+"""The template context of the Jobs page: the matching jobs, their counts, and the filters."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -11,11 +11,11 @@ from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 
+from portal.event_stream import release_connection, shared_read
 from portal.jobs.filters import JobFilters
 from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
 from portal.web.jobs.context import job_filters
-from portal.web.streaming.event_stream import release_connection, shared_read
 from portal.web.wording.labels import device_label
 from portal.web.wording.start_estimates import expected_start
 from scheduler.core.model.states import JOB_WAITING, JobStatus

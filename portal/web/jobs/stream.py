@@ -12,7 +12,7 @@ from portal.accounts.models import User
 from portal.jobs.paging import SIZE
 from portal.jobs.selectors import LABEL, jobs_visible_to
 from portal.web.jobs.context import job_filters
-from portal.web.streaming.page_parts import PageParts, StreamPace, parts_stream
+from portal.web.page_parts import PageParts, StreamPace, parts_stream
 
 PACE = StreamPace(min_seconds=2, max_seconds=15)
 MAX_NEWER = 99

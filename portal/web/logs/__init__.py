@@ -1,1 +1,1 @@
-"""A job's log as lines, cursors and updates, for the log tab and the full-width log."""
+"""A job's log as pages show it: addresses, lines, cursors and live updates."""

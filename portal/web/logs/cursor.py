@@ -1,6 +1,6 @@
-"""How far a page has followed its job: the id of each event of its stream. Pure.
+"""How far a page has followed its job; the id of each event of the job's stream. Pure.
 
-e12.a3.0-456.1-789      after event 12; of attempt 3, rank 0 to byte 456 and rank 1 to 789
+e12.a3.0-456.1-789      event 12; of attempt 3, rank 0 up to byte 456 and rank 1 up to byte 789
 """
 
 import re
@@ -12,19 +12,20 @@ CURSOR = re.compile(r"e(\d{1,18})\.a(\d{1,9})((?:\.\d{1,5}-\d{1,15}){0,64})", re
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """`offsets`: by rank, up to where the log has been sent."""
+    """An audit event, an attempt, and the log bytes sent so far."""
 
     event: int = 0
     attempt: int = 0
     offsets: Mapping[int, int] = field(default_factory=dict)
+    """Bytes of the log that were sent, by rank."""
 
     def __str__(self) -> str:
         ranks = "".join(f".{rank}-{offset}" for rank, offset in sorted(self.offsets.items()))
         return f"e{self.event}.a{self.attempt}{ranks}"
 
 
-def cursor_in(text: str) -> Cursor | None:
-    """The cursor that a browser sends back; None for anything else."""
+def parse_cursor(text: str) -> Cursor | None:
+    """A cursor that a browser sent back; None for any other text."""
     match = CURSOR.fullmatch(text)
     if match is None:
         return None

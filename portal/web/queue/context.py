@@ -32,8 +32,8 @@ MINE = "mine"
 
 
 class QueueFilterForm(forms.Form):
-    """Whose jobs, and for what reason they wait. Only the user's own projects can be chosen, so that
-    the queue does not reveal the owners of other jobs."""
+    """Whose jobs, and for what reason they wait. Only the user's own projects can be chosen: the
+    queue does not reveal the owners of other jobs."""
 
     reason = forms.ChoiceField(
         required=False,
@@ -121,7 +121,9 @@ def summary(counts: QueueCounts) -> str:
     return _("%(placed)s in order, %(others)s not yet in order. %(runs)s now.") % parts
 
 
-def _scope_links(filters: QueueFilterForm, kept: list[tuple[str, str]]) -> list[tuple[str, str, bool]]:
+def _scope_links(
+    filters: QueueFilterForm, kept: list[tuple[str, str]]
+) -> list[tuple[str, str, bool]]:
     """Links to the queue of all, of the user and of their projects: address, label, is current."""
     others = [(name, value) for name, value in kept if name != "whose"]
     current = dict(kept).get("whose", "")

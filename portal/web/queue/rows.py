@@ -1,5 +1,5 @@
-"""A row of the Queue page as one user may see it: of other projects, the request and the reason, but
-not the owner."""
+"""The rows of the Queue page as one user may see them: for a job of another project, its request
+and its reason, but not its owner."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

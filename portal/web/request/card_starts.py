@@ -33,9 +33,7 @@ def card_starts(user: User, form: FilledForm, amounts: Iterable[str]) -> dict[st
     forms = {amount: parse_form(_with_amount(form.values, amount)) for amount in amounts}
     requests = {amount: each.request for amount, each in forms.items() if each.request}
     estimates = expected_starts(user=user, requests=list(requests.values()))
-    starts = {
-        amount: _card_start(start) for amount, start in zip(requests, estimates, strict=True)
-    }
+    starts = {amount: _card_start(start) for amount, start in zip(requests, estimates, strict=True)}
     conflict = CardStart("warn", "info", _("not with the rest of this form"))
     return {amount: starts.get(amount, conflict) for amount in forms}
 

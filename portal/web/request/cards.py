@@ -139,13 +139,15 @@ class RequestCards:
 
 
 def cards_now(user: User) -> RequestCards:
-    """Slices and whole GPUs from small to large, then the MPS share, then "By memory". GPUs on nodes
-    that take no work are not free."""
+    """Slices and whole GPUs from small to large, then the MPS share, then "By memory". A GPU on a
+    node that takes no work is not free."""
     stock = board_availability()
     cards = _device_cards(stock)
     if shares := sum(each.shareable for each in stock):
         share = Card(MPS_SHARE, _("MPS share"), _("part of a GPU, not isolated"), total=shares)
-        share.carvable = sum(each.unallocated_shareable for each in stock) + _gpus_with_room_for_shares(user)
+        share.carvable = sum(
+            each.unallocated_shareable for each in stock
+        ) + _gpus_with_room_for_shares(user)
         share.cells = (True, False, False, False)
         cards.append(share)
     if cards:
@@ -207,7 +209,9 @@ def _gpu_cards(stock: list[BoardAvailability]) -> list[Card]:
     for each in stock:
         # As a request names it: by the model, or by the board if the model has several.
         name = each.board.model if models.count(each.board.model) == 1 else each.board.key
-        card = Card(f"{WHOLE_GPUS}:{name}", _size(each.board), _("whole %(model)s") % {"model": name})
+        card = Card(
+            f"{WHOLE_GPUS}:{name}", _size(each.board), _("whole %(model)s") % {"model": name}
+        )
         card.sort_key = each.board.memory_mib * 10 + 9
         card.models = [name, each.board.key]
         card.carvable, card.total = each.unallocated, each.gpus

@@ -1,4 +1,4 @@
-"""What the request form's lists offer, in the reader's words."""
+"""The choices of the request form's lists."""
 
 from collections.abc import Mapping
 
@@ -29,7 +29,7 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
         Isolation.HARDWARE: gettext_lazy("a slice or a whole GPU"),
         Isolation.ANY: gettext_lazy("an MPS share will do"),
     },
-    "makes_way": {
+    "preemptible_choices": {
         "": gettext_lazy("only at priority low"),
         "yes": gettext_lazy("yes"),
         "no": gettext_lazy("no"),
@@ -43,8 +43,8 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
 
 
 def form_choices() -> dict[str, list[tuple[str, str | Promise]]]:
-    """Value and word of each, by the list's name."""
+    """Values and labels, by the name of the list in the template."""
     return {
-        name: [(str(value), word) for value, word in offered.items()]
-        for name, offered in CHOICES.items()
+        name: [(str(value), label) for value, label in choices.items()]
+        for name, choices in CHOICES.items()
     }

@@ -1,4 +1,4 @@
-"""What a new request form starts with: a job to clone, a template, a quick start, or the user's last
+"""What a new request form starts with: a cloned job, a template, a quick start, or the user's last
 job. Values that are no longer valid have an error at their field."""
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from portal.catalogue.selectors import require_image_allowed, visible_template
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_visible
-from portal.web.request.cards import CardDeck
+from portal.web.request.cards import RequestCards
 from portal.web.request.form import (
     FilledForm,
     new_form_values,
@@ -39,10 +39,10 @@ class Prefill:
 
 
 def prefill(
-    user: User, query: Mapping[str, str], projects: Sequence[Project], cards: CardDeck
+    user: User, query: Mapping[str, str], projects: Sequence[Project], cards: RequestCards
 ) -> Prefill:
-    """`query` may name a job (`like`, with a `change`), a `template` or a quick `start`; a `project`
-    and an `amount` as well."""
+    """`query` may name a job (`like`, with a `change`), a `template` or a `start` (a quick
+    start), and besides a `project` and an `amount`."""
     slugs = [project.slug for project in projects]
     job, template, missing = None, None, ""
     try:

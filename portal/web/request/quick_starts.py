@@ -1,6 +1,6 @@
-"""Ready starts for whoever has no jobs yet: a click opens the request form filled in.
+"""Quick starts for users without jobs: one click opens the request form filled in.
 
-Only such as run wherever a slice can be given: they need `sh` and nothing of an image beyond it.
+They run wherever a slice can be allocated, and need nothing of their image but `sh`.
 """
 
 from collections.abc import Mapping
@@ -10,21 +10,22 @@ from fnmatch import fnmatchcase
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
-from portal.web.request.form import DEFAULTS, WHOLE
+from portal.web.request.form import DEFAULTS, WHOLE_GPUS
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """`values`: what the form has other than its defaults."""
+class QuickStart:
+    """One entry of the list."""
 
     key: str
     title: str | Promise
-    why: str | Promise
+    description: str | Promise
     values: Mapping[str, str]
+    """Values of the form that differ from its defaults."""
 
 
-STARTS = (
-    Start(
+QUICK_STARTS = (
+    QuickStart(
         "slice",
         gettext_lazy("A slice, for a first look"),
         gettext_lazy(
@@ -32,13 +33,13 @@ STARTS = (
         ),
         {},
     ),
-    Start(
+    QuickStart(
         "gpu",
         gettext_lazy("A whole GPU"),
         gettext_lazy("One GPU to yourself. Put your own image and command in."),
-        {"name": "whole-gpu", "amount": WHOLE, "gpus": "1"},
+        {"name": "whole-gpu", "amount": WHOLE_GPUS, "gpus": "1"},
     ),
-    Start(
+    QuickStart(
         "together",
         gettext_lazy("Two that start together"),
         gettext_lazy("A gang of two, as distributed training needs it. Each says where they meet."),
@@ -53,13 +54,13 @@ STARTS = (
 )
 
 
-def starts(image_allow: str) -> tuple[Start, ...]:
-    """Those whose image may be asked for here."""
+def quick_starts(image_allow: str) -> tuple[QuickStart, ...]:
+    """Empty if `image_allow`, comma-separated patterns, does not match their image."""
     patterns = [word.strip() for word in image_allow.split(",") if word.strip()]
     is_allowed = any(fnmatchcase(DEFAULTS["image"], pattern) for pattern in patterns)
-    return STARTS if is_allowed else ()
+    return QUICK_STARTS if is_allowed else ()
 
 
-def start_values(key: str) -> Mapping[str, str] | None:
-    """What to put into a fresh form, or None where there is no such start."""
-    return next((start.values for start in STARTS if start.key == key), None)
+def quick_start_values(key: str) -> Mapping[str, str] | None:
+    """Values for a new form; None for an unknown key."""
+    return next((start.values for start in QUICK_STARTS if start.key == key), None)

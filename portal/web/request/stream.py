@@ -8,17 +8,15 @@ from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from portal.accounts.models import User
+from portal.web.page_parts import PageParts, StreamPace, parts_stream
 from portal.web.request.cards import cards_now
-from portal.web.streaming.page_parts import PageParts, StreamPace, parts_stream
 
 PACE = StreamPace(min_seconds=5, max_seconds=15)
 BELL = "cluster"
 
 
 async def request_stream(request: HttpRequest) -> HttpResponseBase:
-    return await parts_stream(
-        request, live_cards, share_key="request", pace=PACE, bells=(BELL,)
-    )
+    return await parts_stream(request, live_cards, share_key="request", pace=PACE, bells=(BELL,))
 
 
 def live_cards(user: User) -> PageParts:

@@ -1,1 +1,1 @@
-"""How statuses, reasons, estimates and messages are worded on every page."""
+"""The words of the pages: labels, badges, stored messages and reasons in the reader's language."""

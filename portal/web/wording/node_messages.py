@@ -1,14 +1,14 @@
-"""What a node's agent reports, by its code, for readers of another language than the agent's.
+"""Messages of the node agents, translated by their code.
 
-An agent writes one English sentence with its code. Pages in English show it as it is; others say
-what the code means and quote the sentence, which names the GPU, the image or the program.
+An agent reports a code and one English sentence. English pages show the sentence; other languages
+show the meaning of the code and quote the sentence, which names the GPU, the image or the program.
 """
 
 from django.utils.functional import Promise
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 
-GISTS: dict[str, Promise] = {
+NODE_MESSAGES: dict[str, Promise] = {
     "backend": gettext_lazy("NCCL cannot join these processes"),
     "cdi_failed": gettext_lazy("Containers get no new devices"),
     "disk": gettext_lazy("The node has too little disk"),
@@ -59,9 +59,11 @@ GISTS: dict[str, Promise] = {
 }
 
 
-def told_by_node(code: str, sentence: str) -> str:
-    """What an agent said with a code, in the reader's language as far as the code goes."""
-    gist = GISTS.get(code)
-    if gist is None or (get_language() or "en").startswith("en"):
+def node_message_text(code: str, sentence: str) -> str:
+    """An agent's message in the active language, as far as its code is known."""
+    meaning = NODE_MESSAGES.get(code)
+    if meaning is None or (get_language() or "en").startswith("en"):
         return sentence
-    return _("%(gist)s (%(words)s)") % {"gist": gist, "words": sentence} if sentence else str(gist)
+    if not sentence:
+        return str(meaning)
+    return _("%(gist)s (%(words)s)") % {"gist": meaning, "words": sentence}

@@ -109,7 +109,7 @@ def chinese() -> dict[str, str]:
 def test_the_search_finds_sentences_of_services_and_of_the_request():
     found, _ = said()
     assert {
-        "Only a platform admin may do this. Ask one",
+        "Only platform admins may do this. Ask one of them",
         "%(job)s is %(status)s, not waiting",
         "write %(what)s with its unit, such as %(such_as)s",
         "%(n)s processes need %(n)s GPUs",
