@@ -25,15 +25,15 @@ from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
 from portal.audit.models import Event
 from portal.errors import Refused
-from portal.jobs.selectors import job_visible
-from portal.live.listener import subscribe
-from portal.web.streaming.event_stream import (
+from portal.event_stream import (
     HEARTBEAT_SECONDS,
     event_stream_response,
     lifetime_seconds,
     retry_directive,
     shared_read,
 )
+from portal.jobs.selectors import job_visible
+from portal.live.listener import subscribe
 
 PACE_SECONDS = 0.5
 MAX_BATCH = 200

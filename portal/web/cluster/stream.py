@@ -12,9 +12,9 @@ from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from portal.accounts.models import User
+from portal.event_stream import event_stream_response, last_event_id, stream_user
 from portal.web.cluster.views import live_parts
-from portal.web.streaming.event_stream import event_stream_response, last_event_id, stream_user
-from portal.web.streaming.page_parts import PageParts, StreamPace, part_events
+from portal.web.page_parts import PageParts, StreamPace, part_events
 
 PACE = StreamPace(min_seconds=5, max_seconds=10)
 BELL = "cluster"

@@ -15,8 +15,7 @@ from django.http.response import HttpResponseBase
 from django.utils import translation
 
 from portal.accounts.models import User
-from portal.live.listener import listener, subscribe
-from portal.web.streaming.event_stream import (
+from portal.event_stream import (
     HEARTBEAT_SECONDS,
     ShuttingDown,
     event_stream_response,
@@ -27,6 +26,7 @@ from portal.web.streaming.event_stream import (
     sse_event,
     stream_user,
 )
+from portal.live.listener import listener, subscribe
 
 MAX_INTERVAL_SECONDS = 60
 

@@ -1,1 +1,0 @@
-"""Server-sent events: what the streams of all pages share."""
