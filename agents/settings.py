@@ -43,25 +43,27 @@ def parser() -> argparse.ArgumentParser:
     """Arguments of `python -m agents`. Secrets come by file or environment, never by argument."""
     found = argparse.ArgumentParser(prog="python -m agents", description="The Tessera node agent.")
     commands = found.add_subparsers(dest="command", required=True)
-    _run(commands.add_parser("run", help="enrol if need be, then keep this node as desired"))
+    _add_run(commands.add_parser("run", help="enrol if need be, then keep this node as desired"))
     for name, says in READING_COMMANDS.items():
         reading = commands.add_parser(name, help=says)
         reading.add_argument("--json", action="store_true", help="by the schema in docs/schemas")
         reading.add_argument("--sysfs", type=Path, help="else TESSERA_SYSFS, else /sys")
         if name == "inventory":
-            _place(reading)
-            _disk(reading)
-    _doctor(commands.add_parser("doctor", help="what to mend on this machine; changes nothing"))
-    _drill(commands.add_parser("drill", help="end the agent anywhere: does it find its way back?"))
+            _add_place(reading)
+            _add_disk(reading)
+    _add_doctor(commands.add_parser("doctor", help="what to mend on this machine; changes nothing"))
+    _add_drill(
+        commands.add_parser("drill", help="end the agent anywhere: does it find its way back?")
+    )
     describe(commands.add_parser("simulate", help="make, show or disturb a simulated node"))
     return found
 
 
-def _run(run: argparse.ArgumentParser) -> None:
+def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--portal", default=os.environ.get("TESSERA_PORTAL_URL", ""), help="its URL")
     run.add_argument("--name", default=os.environ.get("TESSERA_NODE_NAME") or os.uname().nodename)
-    _place(run)
-    _disk(run)
+    _add_place(run)
+    _add_disk(run)
     run.add_argument("--policy", type=Path, help="the root-owned policy file of this node")
     run.add_argument("--join-token-file", type=Path, help="else TESSERA_JOIN_TOKEN is read")
     run.add_argument(
@@ -80,7 +82,7 @@ def _run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
 
 
-def _place(command: argparse.ArgumentParser) -> None:
+def _add_place(command: argparse.ArgumentParser) -> None:
     """Where the agent keeps its things, and what it runs replicas with."""
     folder = os.environ.get("TESSERA_AGENT_VAR", "var/agent")
     command.add_argument("--var", type=Path, default=folder, help="the agent's folder")
@@ -92,7 +94,7 @@ def _place(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _disk(command: argparse.ArgumentParser) -> None:
+def _add_disk(command: argparse.ArgumentParser) -> None:
     """What jobs may have of the disk that they write to."""
     command.add_argument(
         "--disk-folder",
@@ -115,12 +117,12 @@ def job_disk(options: argparse.Namespace) -> JobDisk:
     return JobDisk(options.disk_folder or own, options.disk_reserve)
 
 
-def _doctor(doctor: argparse.ArgumentParser) -> None:
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
     doctor.add_argument("--json", action="store_true", help="for programs")
-    _place(doctor)
+    _add_place(doctor)
 
 
-def _drill(drill: argparse.ArgumentParser) -> None:
+def _add_drill(drill: argparse.ArgumentParser) -> None:
     drill.add_argument("--every", type=int, default=1, help="only every Nth point (1: all)")
     drill.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     drill.add_argument("--random", type=int, default=0, metavar="N", help="N steps at random")

@@ -19,7 +19,9 @@ SCHEMA = 1
 
 def main(options: argparse.Namespace) -> int:
     disk = job_disk(options).capacity_mib()
-    return answer(partial(document, options.sysfs, disk) if options.json else partial(text, disk))
+    return answer(
+        partial(document, options.sysfs, disk) if options.json else partial(as_text, disk)
+    )
 
 
 def document(sysfs: Path | None, disk_mib: int | None, nvml: Nvml) -> dict[str, Any]:
@@ -38,7 +40,7 @@ def document(sysfs: Path | None, disk_mib: int | None, nvml: Nvml) -> dict[str, 
     }
 
 
-def text(disk_mib: int | None, nvml: Nvml) -> str:
+def as_text(disk_mib: int | None, nvml: Nvml) -> str:
     """A line for the driver, one for the disk, one for each GPU and each of its instances."""
     versions = nvml.versions()
     lines = [f"driver {versions.driver}, NVML {versions.nvml}, CUDA {versions.cuda}"]

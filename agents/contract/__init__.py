@@ -1,1 +1,4 @@
-"""What a node can say and be told: the wire schema and the MIG geometry. Pure, standard library."""
+"""The wire schema between portal and node agents, and the MIG geometry both sides plan with.
+
+Pure, and the standard library alone: the portal imports this package, not the rest of `agents`.
+"""

@@ -1,7 +1,7 @@
-"""The boards whose MIG geometry is known, read from `boards.json` (sources stand there per board).
+"""The GPU boards whose MIG geometry is known, from `boards.json` (which names its sources).
 
-A board is a kind of GPU. A driver's own answer always wins over this table; the table is for
-planning, for the simulated driver, and for a node that has not reported yet.
+A driver's own answer always wins over this table. The table serves planning, the simulated driver,
+and nodes that have not reported yet.
 """
 
 import json
@@ -15,42 +15,38 @@ from agents.contract.units import slice_units
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A MIG GPU-instance profile of one board.
-
-    `id` is what the driver's create call takes and nvidia-smi prints; `query_index` is the
-    NVML_GPU_INSTANCE_PROFILE_* number. They are different numbers. `starts` are the memory slices
-    at which an instance may begin; it covers `memory_slices` of them. `multiprocessors` is 0 where
-    nobody has measured them. `estimated` names the fields that nobody read on such a board;
-    they are by analogy or from memory, as boards.json says.
-    """
+    """A MIG GPU-instance profile of one board."""
 
     name: str
+    # The number that the driver's create call takes and nvidia-smi prints.
     id: int
+    # NVML_GPU_INSTANCE_PROFILE_*, by which the driver is asked: another number than `id`.
     query_index: int
     compute_slices: int
     memory_slices: int
     memory_mib: int
+    # 0 where no measurement is known.
     multiprocessors: int
     max_instances: int
+    # The memory slices at which an instance may begin; it covers `memory_slices` from there.
     starts: tuple[int, ...]
     copy_engines: int = 0
     decoders: int = 0
     encoders: int = 0
     jpeg_engines: int = 0
     ofa_engines: int = 0
+    # Names of fields that were not read on such a board, but inferred (see boards.json).
     estimated: frozenset[str] = frozenset()
 
     @property
     def has_media_extensions(self) -> bool:
-        """True for the `+me`, `+gfx`, `-me` variants, which plain requests never choose."""
+        """True for the `+me`, `+gfx` and `-me` variants, which a plain request never gets."""
         return "+" in self.name or self.name.count("-") > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One kind of GPU. A board without MIG has one memory slice, one compute slice, no profiles.
-
-    `estimated` names its own fields that nobody read; profiles have theirs."""
+    """One kind of GPU. A board without MIG has one memory slice, one compute slice, no profiles."""
 
     key: str
     product_names: tuple[str, ...]
@@ -63,6 +59,7 @@ class Board:
     mode_change_needs_reset: bool
     mode_persists_reboot: bool
     profiles: tuple[Profile, ...]
+    # Names of the board's own inferred fields; each profile has its own set.
     estimated: frozenset[str] = frozenset()
 
     @property
@@ -71,7 +68,7 @@ class Board:
 
     @property
     def model(self) -> str:
-        """The short word people ask by: "H200" of "H200-141GB"."""
+        """The short name that people use: "H200" for "H200-141GB"."""
         return self.key.rsplit("-", 1)[0]
 
     def profile(self, name: str) -> Profile | None:
@@ -81,14 +78,13 @@ class Board:
         return next((p for p in self.profiles if p.id == profile_id), None)
 
     def units(self, profile: Profile) -> int:
-        """What an instance of `profile` costs: its dominant share of this board."""
+        """Units that an instance of `profile` costs: its dominant share of this board."""
         return slice_units(
             profile.compute_slices, self.compute_slices, profile.memory_slices, self.memory_slices
         )
 
 
-# Boards without MIG that the product knows by name. SM counts: NVIDIA's data sheets of L40S and T4;
-# the T4's memory as drivers print it is from memory.
+# Boards without MIG. SM counts: NVIDIA's data sheets of L40S and T4. The T4's memory is estimated.
 _WITHOUT_MIG = (
     Board(
         key="L40S-48GB",
@@ -129,14 +125,16 @@ def known_boards() -> dict[str, Board]:
 
 
 def board_named(product_name: str, memory_mib: int) -> Board | None:
-    """The known board behind a driver's product name; the nearest memory size breaks ties."""
+    """The board with a driver's product name; of several, the one nearest in memory size."""
     named = [b for b in known_boards().values() if product_name in b.product_names]
     return min(named, key=lambda b: (abs(b.memory_mib - memory_mib), b.key), default=None)
 
 
 def unknown_board(product_name: str, memory_mib: int, profiles: tuple[Profile, ...] = ()) -> Board:
-    """A board we have no table for: offered whole, and in the `profiles` that its driver tells,
-    never refused. Whether its mode changes need a reset is seen when one is tried."""
+    """A board that the table lacks, with the `profiles` that its driver reports.
+
+    It is offered whole and in those profiles. Whether a mode change needs a reset is only found
+    out by trying one."""
     return Board(
         key=product_name,
         product_names=(product_name,),
@@ -165,31 +163,32 @@ def _board(key: str, model: dict[str, Any]) -> Board:
         multiprocessors=model["sm_total"] or 0,
         mode_change_needs_reset=model["mode_change_needs_reset"],
         mode_persists_reboot=model["mode_persists_reboot"],
-        profiles=tuple(_profile(p, slice_mib, _guessed(model, p)) for p in model["gi_profiles"]),
-        estimated=_guessed_of_board(model),
+        profiles=tuple(
+            _profile(p, slice_mib, _estimated_fields(model, p)) for p in model["gi_profiles"]
+        ),
+        estimated=_estimated_board_fields(model),
     )
 
 
-def _guessed_of_board(model: dict[str, Any]) -> frozenset[str]:
-    told = "memory_total_mib" not in model["verified"].get("note", "")
-    guessed = () if model["memory_total_mib"] and told else ("memory_mib",)
-    return frozenset(guessed)
+def _estimated_board_fields(model: dict[str, Any]) -> frozenset[str]:
+    is_verified = "memory_total_mib" not in model["verified"].get("note", "")
+    return frozenset(() if model["memory_total_mib"] and is_verified else ("memory_mib",))
 
 
-def _guessed(model: dict[str, Any], profile: dict[str, Any]) -> frozenset[str]:
-    """Named as estimated in its row, left out there, or placed by analogy with another board."""
-    ours = {"sm": "multiprocessors", "placements": "starts", "jpeg": "jpeg_engines"}
-    guessed = set(profile.get("estimated_fields") or ())
-    guessed |= {name for name in ("memory_mib", "sm") if profile[name] is None}
+def _estimated_fields(model: dict[str, Any], profile: dict[str, Any]) -> frozenset[str]:
+    """Fields that its row marks as estimated or leaves out, and unverified placements."""
+    field_names = {"sm": "multiprocessors", "placements": "starts", "jpeg": "jpeg_engines"}
+    estimated = set(profile.get("estimated_fields") or ())
+    estimated |= {name for name in ("memory_mib", "sm") if profile[name] is None}
     if model["verified"]["placements"] is not True:
-        guessed.add("placements")
-    return frozenset(ours.get(name, name) for name in guessed)
+        estimated.add("placements")
+    return frozenset(field_names.get(name, name) for name in estimated)
 
 
 def _slice_mib(profiles: list[dict[str, Any]]) -> int:
-    """What one memory slice has at least, by the largest profile that somebody measured.
+    """Memory of one slice, from the largest measured profile, for profiles without a number.
 
-    It stands in where the table has no number: larger profiles have a little more per slice.
+    A lower bound: larger profiles have a little more memory per slice.
     """
     measured = [p for p in profiles if p["memory_mib"]]
     largest = max(measured, key=lambda p: int(p["memory_slices"]))

@@ -1,7 +1,7 @@
-"""The calls an agent makes: enrol once, hello at each start, then sync for ever, and append logs.
+"""The calls of an agent: enrol once, hello at each start, then sync repeatedly and append logs.
 
-Paths are relative to the portal's address. Every body is JSON except log bytes. Enrol and hello
-need no token; all later calls carry `Authorization: Agent <token>` and the epoch.
+Paths are relative to the portal's address. Bodies are JSON, except for log bytes. Enrol and hello
+need no token; every later call carries `Authorization: Agent <token>` and the epoch.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ MAX_CLOCK_SKEW_SECONDS = 300
 
 
 class EventType(StrEnum):
-    """Moments worth keeping in order, beside the observed state that only knows the present."""
+    """What happened on a node, in order; the observed document only shows the present state."""
 
     AGENT_STARTED = "agent.started"
     SLICE_CREATED = "slice.created"
@@ -44,10 +44,11 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnrolRequest:
-    """`public_key`: the agent's raw Ed25519 public key, base64."""
+    """The one call that a join token pays for: it registers the agent's key."""
 
     node: str = field(metadata=rule(max_length=64, pattern=r"[a-z0-9][a-z0-9.-]*"))
     join_token: str = field(metadata=rule(max_length=128))
+    # The raw Ed25519 public key, base64.
     public_key: str = field(metadata=rule(max_length=64))
     machine_id: str = field(default="", metadata=rule(max_length=64))
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
@@ -60,19 +61,21 @@ class EnrolResponse:
 
 @dataclass(frozen=True, slots=True)
 class HelloRequest:
-    """`signature`: Ed25519 over `hello_bytes`, base64. `time_ms`: Unix time of the agent, in ms."""
+    """A signed request for an epoch and an access token."""
 
     node_id: str = field(metadata=rule(max_length=64))
     boot_id: str = field(metadata=rule(max_length=64))
+    # Unix time of the agent, in milliseconds.
     time_ms: int = field(metadata=rule(minimum=0))
     nonce: str = field(metadata=rule(max_length=64))
+    # Ed25519 over `hello_bytes`, base64.
     signature: str = field(metadata=rule(max_length=128))
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
 
 
 @dataclass(frozen=True, slots=True)
 class HelloResponse:
-    """A fresh epoch: calls with an older one are refused from now on."""
+    """A new epoch: calls that carry an older one are refused from now on."""
 
     epoch: int
     access_token: str
@@ -84,8 +87,9 @@ class HelloResponse:
 
 @dataclass(frozen=True, slots=True)
 class AgentEvent:
-    """`seq` grows by one per node for ever (the journal keeps it); a repeated one is dropped."""
+    """One event of the agent's journal."""
 
+    # Grows by one per node and never restarts; the portal drops a number that it already has.
     seq: int = field(metadata=rule(minimum=1))
     type: EventType
     at: str = field(metadata=rule(max_length=40))
@@ -97,39 +101,44 @@ class AgentEvent:
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """`observed` is sent whole when it changed or the portal asked; else only its hash."""
+    """The node's state and events. The portal may keep the call open until it has news."""
 
     epoch: int = field(metadata=rule(minimum=1))
     applied_revision: int = field(metadata=rule(minimum=0))
     observed_hash: str = field(metadata=rule(max_length=64))
+    # The full document if it changed or the portal asked for it, else None.
     observed: ObservedDocument | None = None
     events: tuple[AgentEvent, ...] = field(default=(), metadata=rule(max_length=500))
+    # The longest time that the portal may keep the call open (long poll).
     hold_seconds: int = field(default=MAX_LONG_POLL_SECONDS, metadata=rule(minimum=0, maximum=60))
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
 
 
 @dataclass(frozen=True, slots=True)
 class SyncResponse:
-    """`desired` is None when the agent's applied revision is current."""
+    """The desired document if it changed, and what the portal has received."""
 
     epoch: int
+    # The portal has every event up to this number.
     acked_seq: int
     lease_seconds: int
     revision: int
+    # The next call must carry the full observed document.
     full_required: bool
     server_time: str
+    # None when the agent's applied revision is current.
     desired: DesiredDocument | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LogResponse:
-    """The offset that the next chunk starts at."""
+    """Where the next chunk of this log starts."""
 
     next_offset: int
 
 
 def hello_bytes(node_id: str, boot_id: str, time_ms: int, nonce: str, protocol: int) -> bytes:
-    """What a hello's signature covers."""
+    """The bytes that a hello's signature covers."""
     return "\n".join(
         ("tessera-hello", node_id, boot_id, str(time_ms), nonce, str(protocol))
     ).encode()

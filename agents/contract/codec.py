@@ -1,7 +1,7 @@
-"""Frozen dataclasses to JSON and back, strictly: the types are the check, and the JSON schema too.
+"""Converts frozen dataclasses to JSON and back, strictly; their types also give the JSON schema.
 
 Supported types: str, int, bool, StrEnum, None unions, tuple[T, ...], dict[str, str], dataclasses.
-Constraints stand in a field's metadata or in Annotated: `minimum`, `maximum` (int), `max_length`
+Constraints are in a field's metadata or in Annotated: `minimum`, `maximum` (int), `max_length`
 (str, tuple), `pattern` (str).
 """
 
@@ -27,16 +27,17 @@ def rule(**constraints: Any) -> dict[str, Any]:
 
 
 def omitted_by_default(**constraints: Any) -> dict[str, Any]:
-    """As `rule`, of a field that older readers do not know: it is left out while it has its
-    default, so that they understand whatever does not need it."""
+    """As `rule`, for a field that older readers do not know.
+
+    It is left out while it has its default, so that they can read documents that do not use it."""
     return rule(**constraints) | {"later": True}
 
 
 def encode(value: Any) -> Any:
-    """A contract value as plain JSON data."""
+    """Turn a contract value into plain JSON data."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {f.name: encode(v) for f, v in pairs if not _goes_without_saying(f, v)}
+        return {f.name: encode(v) for f, v in pairs if not _is_omitted(f, v)}
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, list | tuple):
@@ -45,12 +46,13 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: Any, path: str = "") -> T:
-    """Plain JSON data as a contract value.
+    """Turn plain JSON data into a value of type `kind`.
 
-    Raises ContractError with the dotted path of the first field that is missing, unknown or wrong.
+    Raises ContractError with the dotted path of the first field that is missing, unknown or
+    invalid.
     """
     if not isinstance(data, dict):
-        raise _wrong(path, f"expected an object for {kind.__name__}")
+        raise _invalid(path, f"expected an object for {kind.__name__}")
     fields = _fields(typing.cast(Any, kind))
     for name in data:
         if name not in fields:
@@ -87,7 +89,7 @@ def _fields(kind: Hashable) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     return {f.name: (f, hints[f.name]) for f in dataclasses.fields(kind)}
 
 
-def _goes_without_saying(field: dataclasses.Field[Any], value: Any) -> bool:
+def _is_omitted(field: dataclasses.Field[Any], value: Any) -> bool:
     return "later" in field.metadata and bool(value == field.default)
 
 
@@ -109,7 +111,7 @@ def _rule(field: dataclasses.Field[Any]) -> dict[str, Any]:
     return found
 
 
-def _wrong(path: str, sentence: str) -> ContractError:
+def _invalid(path: str, sentence: str) -> ContractError:
     return ContractError(ContractErrorCode.INVALID_FIELD, sentence, path.rstrip("."))
 
 
@@ -125,7 +127,7 @@ def _value(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
     if dataclasses.is_dataclass(hint):
         return decode(typing.cast(type, hint), data, f"{path}.")
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return _word(hint, data, path)
+        return _enum(hint, data, path)
     return _scalar(hint, data, path, rules)
 
 
@@ -138,49 +140,49 @@ def _optional(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
 
 def _sequence(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> tuple[Any, ...]:
     if not isinstance(data, list):
-        raise _wrong(path, "expected a list")
+        raise _invalid(path, "expected a list")
     most = rules.get("max_length", MAX_ENTRIES)
     if len(data) > most:
-        raise _wrong(path, f"at most {most} entries")
+        raise _invalid(path, f"at most {most} entries")
     inner = get_args(hint)[0]
     return tuple(_value(inner, item, f"{path}.{i}", {}) for i, item in enumerate(data))
 
 
 def _mapping(data: Any, path: str) -> dict[str, str]:
     if not isinstance(data, dict):
-        raise _wrong(path, "expected an object of texts")
+        raise _invalid(path, "expected an object of texts")
     for key, value in data.items():
         if not isinstance(value, str):
-            raise _wrong(f"{path}.{key}", "expected a text")
+            raise _invalid(f"{path}.{key}", "expected a text")
     return dict(data)
 
 
-def _word(hint: type[StrEnum], data: Any, path: str) -> StrEnum:
+def _enum(hint: type[StrEnum], data: Any, path: str) -> StrEnum:
     try:
         return hint(data)
     except ValueError:
-        raise _wrong(path, f"expected one of {', '.join(hint)}") from None
+        raise _invalid(path, f"expected one of {', '.join(hint)}") from None
 
 
 def _scalar(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
     # bool is an int in Python; on the wire it is not.
     if not isinstance(data, hint) or (hint is int and isinstance(data, bool)):
-        raise _wrong(path, f"expected {hint.__name__}")
+        raise _invalid(path, f"expected {hint.__name__}")
     if hint is str:
         return _text(data, path, rules)
     if "minimum" in rules and data < rules["minimum"]:
-        raise _wrong(path, f"at least {rules['minimum']}")
+        raise _invalid(path, f"at least {rules['minimum']}")
     if "maximum" in rules and data > rules["maximum"]:
-        raise _wrong(path, f"at most {rules['maximum']}")
+        raise _invalid(path, f"at most {rules['maximum']}")
     return data
 
 
 def _text(data: str, path: str, rules: dict[str, Any]) -> str:
     longest = rules.get("max_length", MAX_CHARACTERS)
     if len(data) > longest:
-        raise _wrong(path, f"at most {longest} characters")
+        raise _invalid(path, f"at most {longest} characters")
     if "pattern" in rules and not re.fullmatch(rules["pattern"], data):
-        raise _wrong(path, f"must match {rules['pattern']}")
+        raise _invalid(path, f"must match {rules['pattern']}")
     return data
 
 

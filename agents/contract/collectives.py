@@ -1,8 +1,8 @@
-"""Which library carries a gang's messages, and why NCCL cannot do it between slices.
+"""Which collective library a gang can use.
 
-NCCL needs a GPU of its own for each rank: MIG has no peer-to-peer between instances, and two ranks
-on one GPU (two instances of it, or two MPS shares) are refused by NCCL itself ("Duplicate GPU
-detected", NCCL's init.cc; NVIDIA MIG user guide, "Application Considerations").
+NCCL needs a GPU of its own for each rank. MIG has no peer-to-peer between instances, and NCCL
+itself refuses two ranks on one GPU, whether on two instances or two MPS shares ("Duplicate GPU
+detected", NCCL's init.cc; NVIDIA MIG User Guide, "Application Considerations").
 """
 
 from collections.abc import Iterable
@@ -18,15 +18,16 @@ def backend_refusal(backend: CollectiveBackend, kinds: Iterable[SliceKind], rank
         return ""
     what = Phrase("MIG slices" if small[0] is SliceKind.MIG else "MPS shares")
     return Phrase(
-        "NCCL cannot join %(n)s processes on %(what)s: choose backend gloo, or whole GPUs",
+        "NCCL cannot connect %(n)s processes on %(what)s: choose the gloo backend, or whole GPUs",
         n=ranks,
         what=what,
     )
 
 
 def too_many_processes(gpus: int, processes: int) -> str:
-    """Why a replica with `gpus` whole GPUs cannot start so many processes, or "". Without a whole
-    GPU there is nothing to say: on a slice or a share gloo joins several processes."""
+    """Why a replica with `gpus` whole GPUs cannot start `processes` processes, or "".
+
+    Never refuses a replica without a whole GPU: gloo connects several processes on one slice."""
     fits = not 0 < gpus < processes
     return "" if fits else Phrase("%(n)s processes need %(n)s GPUs", n=processes)
 
@@ -34,7 +35,7 @@ def too_many_processes(gpus: int, processes: int) -> str:
 def resolved_backend(
     backend: CollectiveBackend, kinds: Iterable[SliceKind], ranks: int
 ) -> CollectiveBackend:
-    """What `auto` means for this gang; any other word stands."""
+    """The backend that `auto` stands for in this gang; any other backend is returned unchanged."""
     if backend is not CollectiveBackend.AUTO:
         return backend
     whole = all(kind is SliceKind.GPU for kind in kinds)

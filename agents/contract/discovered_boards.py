@@ -1,7 +1,7 @@
-"""Profiles of a board that no table has, on their way from its driver to the planner.
+"""MIG profiles of a board that the table lacks, as the node reports them and the planner uses them.
 
-A node is believed about its own GPUs, not about how much work its words may make: what is beyond
-any board that was ever sold is left out, and the board is then given whole.
+The planner trusts a node about its own GPUs, but limits what a report may cost to plan with:
+profiles beyond any board ever sold are left out, and the board is then only offered whole.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ MAX_PLACEMENTS = 128
 
 
 def observed_profile(profile: Profile) -> ObservedProfile:
-    """As the node tells it."""
+    """The profile as the node reports it."""
     return ObservedProfile(
         name=profile.name,
         id=profile.id,
@@ -30,8 +30,8 @@ def observed_profile(profile: Profile) -> ObservedProfile:
 
 
 def plausible_profiles(profiles: Iterable[ObservedProfile]) -> tuple[Profile, ...]:
-    """For planning: those that a GPU can have, each name and id once; none where they are too many
-    together."""
+    """The reported profiles that a GPU can have, each name once; none if they have more than
+    `MAX_PLACEMENTS` placements together."""
     found: dict[str, Profile] = {}
     for profile in profiles:
         if profile.name and _is_possible(profile):

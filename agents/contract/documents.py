@@ -1,8 +1,7 @@
-"""What the portal wants on a node (desired) and what the node says is there (observed).
+"""The desired document (what the portal wants of a node) and the observed one (what is there).
 
-Both are whole documents, never deltas: a node that missed ten of them needs only the last. Amounts
-are integers with their unit in the name; times are ISO 8601 in UTC and advisory when a node sent
-them.
+Both are complete, never deltas: a node that missed ten of them needs only the last. Amounts are
+integers with their unit in the name. Times are ISO 8601 in UTC; those of a node are advisory.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from agents.contract.topology import NodeTopology
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
 
-# Two PB: a folder may lie on a file system of many machines.
+# 2 PB: a job's folder may be on a file system that spans many machines.
 MAX_DISK_MIB = 2_000_000_000
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.:-]*"
@@ -27,7 +26,7 @@ GpuUuid = Annotated[str, rule(max_length=96, pattern=_NAME)]
 
 
 class GpuMode(StrEnum):
-    """How a GPU is divided. `mps` GPUs are in mode whole for the driver."""
+    """How a GPU is divided. For the driver, an `mps` GPU is a whole one."""
 
     WHOLE = "whole"
     MIG = "mig"
@@ -41,7 +40,7 @@ class SliceKind(StrEnum):
 
 
 class DesiredReplicaState(StrEnum):
-    """What the portal wants of a replica. A replica no longer wanted at all is simply absent."""
+    """What the portal wants of a replica. One that it no longer wants is absent."""
 
     PREPARE = "prepare"
     RUN = "run"
@@ -49,7 +48,7 @@ class DesiredReplicaState(StrEnum):
 
 
 class ReplicaState(StrEnum):
-    """What the node says of a replica."""
+    """What the node reports of a replica."""
 
     PENDING = "pending"
     PREPARING = "preparing"
@@ -61,9 +60,9 @@ class ReplicaState(StrEnum):
 
 
 class CollectiveBackend(StrEnum):
-    """Which library carries a gang's messages: the words of torch.distributed.
+    """The collective library of a gang, by torch.distributed's names.
 
-    `auto`: nccl where every rank has whole GPUs, else gloo (agents.contract.collectives)."""
+    `auto`: nccl if every rank has whole GPUs, else gloo (see `agents.contract.collectives`)."""
 
     AUTO = "auto"
     NCCL = "nccl"
@@ -77,7 +76,7 @@ class RuntimeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DesiredGpu:
-    """The mode a GPU should be in. A GPU that is not listed is left as it is."""
+    """The mode that a GPU should have. A GPU that is not listed stays as it is."""
 
     uuid: GpuUuid
     mode: GpuMode = GpuMode.WHOLE
@@ -96,10 +95,9 @@ class DesiredSlice:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device that a replica is given: a whole GPU, a MIG instance by place, or an MPS share.
+    """One device of a replica: a whole GPU, a MIG instance by its place, or an MPS share.
 
-    A share has `threads` (percent of the SMs) and `memory_mib` of the GPU, or of the MIG instance
-    that `profile`, `start` and `size` name; both are 0 for the other kinds.
+    A share is a part of the GPU, or of the MIG instance that `profile`, `start` and `size` name.
     """
 
     allocation: Identifier
@@ -109,13 +107,14 @@ class Device:
     profile: str = field(default="", metadata=rule(max_length=32))
     start: int = field(default=0, metadata=rule(minimum=0, maximum=63))
     size: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+    # Percent of the SMs, and memory, of a share; 0 for the other kinds.
     threads: int = field(default=0, metadata=rule(minimum=0, maximum=100))
     memory_mib: int = field(default=0, metadata=rule(minimum=0))
 
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """Where the ranks of a gang meet. Known only when every replica is ready."""
+    """Where the ranks of a gang meet. Known once every replica is ready."""
 
     address: str = field(metadata=rule(max_length=255))
     port: int = field(metadata=rule(minimum=1, maximum=65_535))
@@ -124,17 +123,15 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True)
 class DesiredReplica:
-    """One container (or process) of one attempt at a job, and what should become of it.
-
-    `fence` grows with every attempt; an agent refuses a lower one than it has seen for the job.
-    `disk_mib`: what it may write, 0 where it asked for none; counted, not enforced by the runtime.
-    """
+    """One container (or process) of one attempt at a job, and what should become of it."""
 
     id: Identifier
     job: Identifier
     attempt: int = field(default=1, metadata=rule(minimum=1))
     rank: int = field(default=0, metadata=rule(minimum=0, maximum=4_095))
+    # The number of replicas in the gang.
     world: int = field(default=1, metadata=rule(minimum=1, maximum=4_096))
+    # Grows with every attempt; an agent refuses one that is lower than the job's highest so far.
     fence: int = field(default=1, metadata=rule(minimum=1))
     wish: DesiredReplicaState = DesiredReplicaState.PREPARE
     project: str = field(default="", metadata=rule(max_length=64))
@@ -148,30 +145,34 @@ class DesiredReplica:
     memory_mib: int = field(default=1_024, metadata=rule(minimum=4))
     shm_mib: int = field(default=64, metadata=rule(minimum=1))
     devices: tuple[Device, ...] = ()
+    # Processes that the launcher starts in this replica.
     processes: int = field(default=1, metadata=rule(minimum=1, maximum=64))
     backend: CollectiveBackend = CollectiveBackend.AUTO
     grace_seconds: int = field(default=30, metadata=rule(minimum=0, maximum=3_600))
     time_limit_seconds: int = field(default=3_600, metadata=rule(minimum=1))
     rendezvous: Rendezvous | None = None
+    # What it may write, 0 if it requested none. Counted; the runtime does not enforce it.
     disk_mib: int = field(default=0, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB))
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredDocument:
-    """Everything the portal wants on one node. `revision` only grows, except after a restore."""
+    """Everything the portal wants of one node."""
 
     node: Identifier
+    # Only grows, except after the portal's database was restored.
     revision: int = field(default=0, metadata=rule(minimum=0))
     gpus: tuple[DesiredGpu, ...] = ()
     slices: tuple[DesiredSlice, ...] = ()
     replicas: tuple[DesiredReplica, ...] = ()
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
+    # An admin has confirmed that this document may end most of what runs on the node.
     allow_mass_removal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedProfile:
-    """A MIG profile as the driver tells it; an instance covers `size` memory slices from one of
+    """A MIG profile as the driver reports it; an instance covers `size` memory slices from one of
     `starts`. The numbers are those of `agents.contract.boards.Profile`."""
 
     name: str = field(default="", metadata=rule(max_length=32))
@@ -187,13 +188,12 @@ class ObservedProfile:
 
 @dataclass(frozen=True, slots=True)
 class ObservedGpu:
-    """A GPU as the driver tells it. `board` is the table's key, or the driver's name if unknown;
-    of an unknown one `profiles` are what the driver has told of it. `busy`: the process that is on
-    the whole of it and belongs to no replica; while it is there the GPU is not given out."""
+    """A GPU as the driver reports it."""
 
     uuid: GpuUuid
     index: int = field(default=0, metadata=rule(minimum=0, maximum=255))
     product_name: str = field(default="", metadata=rule(max_length=128))
+    # The board's key in the table, or the driver's product name if the table lacks it.
     board: str = field(default="", metadata=rule(max_length=128))
     memory_mib: int = field(default=0, metadata=rule(minimum=0))
     mode: GpuMode = GpuMode.WHOLE
@@ -202,26 +202,28 @@ class ObservedGpu:
     health_reason: str = field(default="", metadata=rule(max_length=512))
     pci_bus_id: str = field(default="", metadata=rule(max_length=32))
     numa_node: int | None = None
+    # Of a board that the table lacks, the profiles that the driver reports.
     profiles: tuple[ObservedProfile, ...] = field(default=(), metadata=rule(max_length=32))
+    # The foreign process on the GPU, which keeps it from new work; empty if there is none.
     busy: str = field(default="", metadata=rule(max_length=128))
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedSlice:
-    """A MIG instance that exists now, with the UUID that its containers are given. `busy` as of a
-    GPU."""
+    """A MIG instance that exists now, with the UUID that its containers get."""
 
     gpu_uuid: GpuUuid
     profile: str = field(default="", metadata=rule(max_length=32))
     start: int = field(default=0, metadata=rule(minimum=0, maximum=63))
     size: int = field(default=1, metadata=rule(minimum=1, maximum=64))
     uuid: str = field(default="", metadata=rule(max_length=96))
+    # As `ObservedGpu.busy`.
     busy: str = field(default="", metadata=rule(max_length=128))
 
 
 @dataclass(frozen=True, slots=True)
 class SliceProblem:
-    """A partition change that did not work yet, and why. The agent goes on trying."""
+    """A partition change that failed so far, and why. The agent keeps trying."""
 
     gpu_uuid: GpuUuid
     slice: str = field(default="", metadata=rule(max_length=64))
@@ -231,7 +233,7 @@ class SliceProblem:
 
 @dataclass(frozen=True, slots=True)
 class ObservedReplica:
-    """A replica as the node sees it. Rank 0 offers the rendezvous `address` and `port`."""
+    """A replica on the node. Rank 0's `address` and `port` become the gang's rendezvous."""
 
     id: Identifier
     job: Identifier
@@ -253,26 +255,27 @@ class ObservedReplica:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node is. `fabric` names the network that replicas share: gangs stay inside one.
-    `problems`: what its preflight found; `blocks`: those for which it takes no new work.
-    `share_clients`: how many processes the MPS server of one GPU takes; 0: it gives no shares.
-    `disk_free_mib`: where the agent keeps its things. `disk_mib`: what jobs may have together of
-    the disk that they write to; None: it does not say."""
+    """A node's resources, versions and condition."""
 
     cpu_milli: int = field(default=0, metadata=rule(minimum=0))
     memory_mib: int = field(default=0, metadata=rule(minimum=0))
+    # Free space in the agent's own folder.
     disk_free_mib: int = field(default=0, metadata=rule(minimum=0))
     runtime: RuntimeKind = RuntimeKind.DOCKER
     runtime_version: str = field(default="", metadata=rule(max_length=64))
+    # Names the network that the node's replicas share: a gang stays inside one.
     fabric: str = field(default="", metadata=rule(max_length=128))
     driver_version: str = field(default="", metadata=rule(max_length=64))
     nvml_version: str = field(default="", metadata=rule(max_length=64))
     cuda_version: str = field(default="", metadata=rule(max_length=64))
     simulated: bool = False
     agent_version: str = field(default="", metadata=rule(max_length=64))
+    # Processes that the MPS server of one GPU takes; 0 if the node offers no shares.
     share_clients: int = field(default=0, metadata=rule(minimum=0, maximum=1_024))
+    # Sentences about the node, and those of them that keep it from new work.
     problems: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
     blocks: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
+    # Disk that jobs may use together; None if the node does not report it.
     disk_mib: int | None = field(
         default=None, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB)
     )
@@ -280,7 +283,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class ObservedDocument:
-    """Everything the node sees. Sent whole whenever it changed."""
+    """Everything that is on the node. Sent in full whenever it changed."""
 
     node: Identifier
     boot_id: str = field(default="", metadata=rule(max_length=64))
@@ -294,19 +297,19 @@ class ObservedDocument:
 
 
 def check_protocol(protocol: Any) -> None:
-    """Refuse a document of a protocol that this side does not speak, before reading the rest."""
+    """Refuse a document of an unsupported protocol before the rest of it is read."""
     if not isinstance(protocol, int) or isinstance(protocol, bool):
         raise ContractError(ContractErrorCode.INVALID_FIELD, "expected int", "protocol")
     if protocol > PROTOCOL:
         sentence = f"protocol {protocol} is newer than {PROTOCOL}: update this side first"
         raise ContractError(ContractErrorCode.PROTOCOL_TOO_NEW, sentence, "protocol")
     if protocol < OLDEST_PROTOCOL:
-        sentence = f"protocol {protocol} is no longer spoken: update the other side"
+        sentence = f"protocol {protocol} is no longer supported: update the other side"
         raise ContractError(ContractErrorCode.PROTOCOL_TOO_OLD, sentence, "protocol")
 
 
 def read_desired(data: Any) -> DesiredDocument:
-    """A desired document from JSON data. Raises ContractError; nothing is guessed."""
+    """A desired document from JSON data. Raises ContractError."""
     if isinstance(data, dict):
         check_protocol(data.get("protocol"))
     return decode(DesiredDocument, data)

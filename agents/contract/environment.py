@@ -1,9 +1,10 @@
-"""Environment names: what one is, which ones only the agent sets, and which no image may carry.
+"""Environment names: which are valid, which only the agent may set, and which no image may set.
 
-The portal refuses a request that names a reserved one, the node refuses the replica again, and the
-agent writes its own last: an image or a user that sets them could see other people's devices.
+The portal refuses a request that sets a reserved name, the node refuses such a replica again, and
+the agent writes its own values last: an image or a user that sets them could reach the devices of
+other people.
 
-Not all of `CUDA_*` is reserved. Names that tune the user's own process stay the user's, such as
+Not all of `CUDA_*` is reserved. Names that tune the user's own process are allowed, such as
 CUDA_LAUNCH_BLOCKING, CUDA_CACHE_PATH, CUDA_MODULE_LOADING, CUDA_DEVICE_MAX_CONNECTIONS and
 CUDA_HOME. Reserved are those that choose devices (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER), the
 limits and folders of MPS (CUDA_MPS_*), and those by which the driver loads a library at its start
@@ -35,7 +36,7 @@ RESERVED_NAMES = frozenset(
         "GROUP_RANK",
     )
 )
-# Images rightly carry LD_LIBRARY_PATH and other NVIDIA_* names (CUDA's own base images do). These
+# Images may set LD_LIBRARY_PATH and other NVIDIA_* names (CUDA's own base images do). These
 # choose devices, load code, or ask the container toolkit for devices and files of the host
 # (nvidia-container-toolkit: internal/config/image, internal/modifier/gated.go).
 IMAGE_PREFIXES = ("CUDA_MPS_",)
@@ -61,15 +62,15 @@ IMAGE_NAMES = frozenset(
 
 
 def is_environment_name(name: str) -> bool:
-    """Anything else could smuggle a second one in: "RANK=9" becomes the entry "RANK=9=value"."""
+    """Whether it is a plain name. Others could smuggle one in: "RANK=9" gives "RANK=9=value"."""
     return ENV_NAME.fullmatch(name) is not None
 
 
 def is_reserved(name: str) -> bool:
-    """Whether only Tessera sets this environment name."""
+    """Whether only Tessera may set this environment name."""
     return name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES)
 
 
 def is_barred_from_images(name: str) -> bool:
-    """Whether an image may not bring this name, unless the agent writes its own over it."""
+    """Whether an image must not set this name, unless the agent overwrites it."""
     return name in IMAGE_NAMES or name.startswith(IMAGE_PREFIXES)

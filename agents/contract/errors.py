@@ -1,11 +1,11 @@
-"""The closed set of things that can be wrong on the wire, each with a sentence of what to do."""
+"""The closed set of error codes of the agent's calls."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class ContractErrorCode(StrEnum):
-    """Why a call, a document or a node was refused. Codes never change their meaning."""
+    """Why a call, a document or a node was refused. A code never changes its meaning."""
 
     MALFORMED = "malformed"
     INVALID_FIELD = "invalid_field"
@@ -29,7 +29,7 @@ class ContractErrorCode(StrEnum):
     UNAVAILABLE = "unavailable"
 
 
-# HTTP status of each code, for both sides: the portal answers with it, the agent decides by it.
+# HTTP status of each code. The portal responds with it; the agent decides by the code.
 HTTP_STATUS: dict[ContractErrorCode, int] = {
     ContractErrorCode.MALFORMED: 400,
     ContractErrorCode.INVALID_FIELD: 400,
@@ -56,14 +56,14 @@ HTTP_STATUS: dict[ContractErrorCode, int] = {
 
 @dataclass
 class ContractError(Exception):
-    """A refusal: its code, a sentence for people, and the field it is about (dotted path or empty).
-
-    `extra` carries what the other side needs to go on, such as the expected log offset.
-    """
+    """A refused call or document."""
 
     code: ContractErrorCode
+    # For people: what is wrong and what to do.
     sentence: str
+    # Dotted path of the field that it is about, or empty.
     field: str = ""
+    # What the other side needs to continue, such as the expected log offset.
     extra: dict[str, int | str] | None = None
 
     def __str__(self) -> str:
@@ -75,6 +75,6 @@ class ContractError(Exception):
         return HTTP_STATUS[self.code]
 
     def body(self) -> dict[str, object]:
-        """The JSON body that answers a refused call."""
+        """The JSON body of the response to a refused call."""
         error = {"code": str(self.code), "sentence": self.sentence, "field": self.field}
         return {"error": error | (self.extra or {})}

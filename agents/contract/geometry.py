@@ -1,9 +1,9 @@
-"""MIG geometry: where an instance may sit on a GPU, and what a placement leaves possible.
+"""MIG geometry: where an instance may be placed on a GPU.
 
 A GPU is a row of memory slices, numbered from 0; an instance covers `size` of them from `start`.
-Occupancy is a bit mask, bit i set where memory slice i is held. Two instances can stand together
-exactly when their masks are disjoint, each start is in the profile's list, compute slices add up to
-at most the board's, and no profile has more instances than its maximum.
+Occupancy is a bit mask: bit i is set if memory slice i is in use. A layout is legal exactly if the
+masks of its instances are disjoint, each start is in the profile's list, the compute slices add up
+to at most the board's, and no profile has more instances than its maximum.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from agents.contract.boards import Board, Profile
 
 @dataclass(frozen=True, slots=True, order=True)
 class Placement:
-    """A profile at a place: memory slices `start` to `start + size - 1`."""
+    """A profile on memory slices `start` to `start + size - 1`."""
 
     start: int
     size: int
@@ -30,7 +30,7 @@ class Placement:
 
 
 def placements(profile: Profile) -> tuple[Placement, ...]:
-    """Every place where the board lets `profile` begin."""
+    """Every placement that the board allows for `profile`."""
     return tuple(Placement(start, profile.memory_slices, profile.name) for start in profile.starts)
 
 
@@ -43,7 +43,7 @@ def occupied_mask(taken: Iterable[Placement]) -> int:
 
 
 def free_placements(board: Board, profile: Profile, taken: Iterable[Placement]) -> list[Placement]:
-    """Where `profile` can be made beside `taken`, in order of start. Empty when nowhere."""
+    """Where `profile` can be created beside `taken`, in order of start."""
     taken = tuple(taken)
     if not _has_room(board, profile, taken):
         return []

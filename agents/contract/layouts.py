@@ -1,10 +1,10 @@
-"""Every legal layout of a board, worked out once; then each question is a look-up.
+"""A table of every legal layout of a board, computed once; each query is then a look-up.
 
-A layout is a set of placements that can stand together by the rules of `geometry`. A seven-slice
-board has 2,319 of them (723 of plain profiles), a four-slice one 84 to 1,249. Each is a bit mask
-over the board's placements, and has its `Room`: what can still be made beside it. The planner, the
-pages and the agent ask the same table. A layout that a driver reports though our rules forbid it is
-worked out by the same rules when it is first asked for.
+A layout is a set of placements that the rules of `geometry` allow together. A seven-slice board has
+2,319 of them (723 of plain profiles), a four-slice one 84 to 1,249. The table maps each, as a bit
+mask over the board's placements, to its `FreePlacements`. The planner, the pages and the agent use
+the same table. A layout that a driver reports although our rules forbid it is computed by the same
+rules on its first query.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,48 +15,46 @@ from itertools import accumulate, combinations, islice
 from agents.contract.boards import Board, Profile, known_boards
 from agents.contract.geometry import Placement, is_legal, occupied_mask, placements
 
-# A discovered board with more layouts than this has no table: its layouts are worked out one by
-# one when asked for. The largest known board has 2,319.
+# A discovered board with more layouts than this has no table: each layout is computed when it is
+# first needed. The largest known board has 2,319.
 MAX_LAYOUTS = 20_000
 CACHE_SIZE = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class FreePlacements:
-    """What one layout leaves possible.
+    """The placements that one layout leaves possible."""
 
-    `free`: by profile, where one more can be made, in order of start; every profile of the board
-    has a key. `fits`: the same for plain profiles together, larger first. `most`: by profile, how
-    many more can be made together. `left`: the sum of size * size over `fits`, in square memory
-    slices; places that leave more of it are better.
-    """
-
+    # Where one more instance can be created, in order of start; every profile has a key.
     by_profile: Mapping[str, tuple[Placement, ...]]
+    # The same for all plain profiles together, larger first.
     plain: tuple[Placement, ...]
+    # How many more instances of each profile can be created together.
     max_count: Mapping[str, int]
+    # The sum of size * size over `plain`, in square memory slices; more of it left is better.
     room_score: int
     _bits: int = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutChange:
-    """Idle placements to delete, then those to make; both in order of start."""
+    """Idle placements to delete, then placements to create; both in order of start."""
 
     deletes: tuple[Placement, ...]
     creates: tuple[Placement, ...]
 
     @property
     def deleted_slices(self) -> int:
-        """Memory slices of idle instances that are lost."""
+        """Memory slices of the instances to delete."""
         return sum(place.size for place in self.deletes)
 
 
 class LayoutTable:
-    """The table of one board. Get it from `layouts`, which builds it once."""
+    """The table of one board. Use `layout_table`, which builds it once."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        # Larger first, so that a mask lists its placements in the order of `Room.fits`.
+        # Larger first, so that a mask lists its placements in the order of `FreePlacements.plain`.
         ranked = sorted(board.profiles, key=lambda p: (*_rank(p), p.id))
         self._spots = [(profile, place) for profile in ranked for place in placements(profile)]
         self._bit = {place: 1 << i for i, (_, place) in enumerate(self._spots)}
@@ -67,48 +65,48 @@ class LayoutTable:
             for p in ranked
         }
         self._places = lru_cache(CACHE_SIZE)(self._listed)
-        self._odd = lru_cache(CACHE_SIZE)(self._worked_out)
+        self._computed = lru_cache(CACHE_SIZE)(self._compute)
         self._settled = lru_cache(CACHE_SIZE)(self._settle)
         self._cheapest = lru_cache(CACHE_SIZE)(self._search)
         found = dict(islice(self._walk(0, 0, ()), MAX_LAYOUTS + 1))
         self.is_complete = len(found) <= MAX_LAYOUTS
-        self._rooms = found if self.is_complete else {}
+        self._free = found if self.is_complete else {}
 
     def __len__(self) -> int:
-        """How many legal layouts there are, the empty one among them; 0 without a table."""
-        return len(self._rooms)
+        """The number of legal layouts, the empty one included; 0 without a table."""
+        return len(self._free)
 
     def __iter__(self) -> Iterator[tuple[Placement, ...]]:
         """Every legal layout, larger placements first."""
-        return (self._places(bits) for bits in self._rooms)
+        return (self._places(bits) for bits in self._free)
 
     def is_legal(self, layout: Iterable[Placement]) -> bool:
         """Whether the whole layout can exist on the board at once."""
         layout = tuple(layout)
         if not self.is_complete:
             return is_legal(self.board, layout)
-        return self._bits(layout) in self._rooms
+        return self._bits(layout) in self._free
 
     def free_beside(self, taken: Iterable[Placement]) -> FreePlacements:
-        """What can still be made beside `taken`, legal or not.
+        """What can still be created beside `taken`, whether `taken` itself is legal or not.
 
-        Raises ValueError where `taken` names a profile that the board has not.
+        Raises ValueError for a profile that the board lacks.
         """
         taken = tuple(taken)
         bits = self._bits(taken)
-        known = self._rooms.get(bits) if bits is not None else None
-        return known or self._odd(tuple(sorted(taken)))
+        known = self._free.get(bits) if bits is not None else None
+        return known or self._computed(tuple(sorted(taken)))
 
     def larger_lost(self, taken: Iterable[Placement], place: Placement) -> tuple[Placement, ...]:
         """Larger plain placements that `place` would make impossible beside `taken`, largest first.
 
-        Larger means more memory slices, or as many and more compute slices. Raises ValueError where
-        `place` cannot be made beside `taken`.
+        Larger means more memory slices, or as many and more compute slices. Raises ValueError if
+        `place` cannot be created beside `taken`.
         """
         taken = tuple(taken)
         before = self.free_beside(taken)
         if place not in before.by_profile.get(place.profile, ()):
-            raise ValueError(f"{place} cannot be made beside what is on the {self.board.key}")
+            raise ValueError(f"{place} cannot be created beside what is on the {self.board.key}")
         lost = before._bits & ~self.free_beside((*taken, place))._bits
         return self._places(lost & self._larger[place.profile])
 
@@ -120,30 +118,30 @@ class LayoutTable:
         in_use: Iterable[Placement] = (),
         count: int = 1,
     ) -> LayoutChange | None:
-        """The cheapest change of `taken` that makes `count` of `profile`; None if there is none.
+        """The cheapest change of `taken` that creates `count` of `profile`; None if impossible.
 
-        Nothing of `held`, a part of `taken`, is touched. Cheapest is: fewest deletions, then fewest
-        memory slices deleted, then most room left afterwards. Raises ValueError for a profile or a
-        placement that the board has not, for one that stands twice, for `held` that is not in
-        `taken`, and for a count below 1.
+        Nothing in `in_use`, a part of `taken`, is deleted. Cheapest means: fewest deletions, then
+        fewest memory slices deleted, then the highest room score afterwards. Raises ValueError for
+        a profile or a placement that the board lacks, for a placement that occurs twice, for an
+        `in_use` that is not part of `taken`, and for a count below 1.
         """
         bits, kept = self._bits(taken), self._bits(in_use)
         if bits is None or kept is None or kept & ~bits:
-            raise ValueError(f"no layout of the {self.board.key}, or held beyond what is taken")
+            raise ValueError(f"no layout of the {self.board.key}, or in use but not taken")
         if profile not in self._of or count < 1:
-            raise ValueError(f"{count} of {profile}: the {self.board.key} cannot be asked for that")
+            raise ValueError(f"{count} of {profile}: not possible on the {self.board.key}")
         return self._cheapest(bits, kept, profile, count)
 
-    def _search(self, bits: int, held: int, profile: str, count: int) -> LayoutChange | None:
-        if self._at(held).max_count[profile] < count:
+    def _search(self, bits: int, in_use: int, profile: str, count: int) -> LayoutChange | None:
+        if self._at(in_use).max_count[profile] < count:
             return None
-        idle = self._places(bits & ~held)
+        idle = self._places(bits & ~in_use)
         ones = [self._bit[place] for place in idle]
         for number in range(self._fewest(bits, idle, profile, count), len(idle) + 1):
             kept = [bits - sum(drop) for drop in combinations(ones, number)]
             if fitting := [keep for keep in kept if self._at(keep).max_count[profile] >= count]:
                 return self._best(bits, fitting, profile, count)
-        raise AssertionError("what is held leaves room, so deleting every idle placement does")
+        raise AssertionError("what is in use leaves room, so deleting every idle placement does")
 
     def _fewest(self, bits: int, idle: tuple[Placement, ...], profile: str, count: int) -> int:
         """Fewer deletions cannot free enough memory slices."""
@@ -153,7 +151,7 @@ class LayoutTable:
         return next((number for number, slices in enumerate(freed) if slices >= gap), len(idle))
 
     def _best(self, bits: int, kept: list[int], profile: str, count: int) -> LayoutChange:
-        """Of what may be kept: fewest slices lost, then most room left, then lowest starts."""
+        """The best of what may be kept: fewest slices lost, highest room score, lowest starts."""
         lost = {keep: sum(p.size for p in self._places(bits & ~keep)) for keep in kept}
         least = min(lost.values())
         options = []
@@ -164,7 +162,7 @@ class LayoutTable:
         return LayoutChange(deletes, makes)
 
     def _settle(self, kept: int, profile: str, count: int) -> tuple[int, tuple[Placement, ...]]:
-        """The room left by the best way to make `count` beside `kept`, and that way."""
+        """The room score after the best way to create `count` beside `kept`, and that way."""
         found = []
         for makes in combinations(self._at(kept).by_profile[profile], count):
             if _disjoint(makes):
@@ -174,10 +172,10 @@ class LayoutTable:
         return -left, best
 
     def _at(self, bits: int) -> FreePlacements:
-        return self._rooms.get(bits) or self._odd(tuple(sorted(self._places(bits))))
+        return self._free.get(bits) or self._computed(tuple(sorted(self._places(bits))))
 
     def _bits(self, layout: Iterable[Placement]) -> int | None:
-        """The mask of a layout; None if a placement is not the board's, or stands there twice."""
+        """The mask of a layout; None if a placement is not the board's, or occurs twice."""
         bits = 0
         for place in layout:
             bit = self._bit.get(place, 0)
@@ -198,15 +196,15 @@ class LayoutTable:
     def _walk(
         self, first: int, bits: int, taken: tuple[Placement, ...]
     ) -> Iterator[tuple[int, FreePlacements]]:
-        """The layout and all that grow from it by placements from number `first` on."""
-        room = self._worked_out(taken)
+        """The layout, and every layout that extends it by placements from number `first` on."""
+        room = self._compute(taken)
         yield bits, room
         for number in range(first, len(self._spots)):
             profile, place = self._spots[number]
             if place in room.by_profile[profile.name]:
                 yield from self._walk(number + 1, bits | 1 << number, (*taken, place))
 
-    def _worked_out(self, taken: tuple[Placement, ...]) -> FreePlacements:
+    def _compute(self, taken: tuple[Placement, ...]) -> FreePlacements:
         """The rules of `geometry`, on masks."""
         mask, compute, counts = 0, self.board.compute_slices, dict.fromkeys(self._of, 0)
         for place in taken:
@@ -222,13 +220,13 @@ class LayoutTable:
             number = min(number, compute // max(1, profile.compute_slices))
             here = [p for p in self._places(self._of[name]) if number > 0 and not p.mask & mask]
             bits |= self._sum(here)
-            free[name], most[name] = tuple(here), max(0, min(number, _together(here)))
+            free[name], most[name] = tuple(here), max(0, min(number, _max_disjoint(here)))
         fits = self._places(bits & self._plain)
         return FreePlacements(free, fits, most, sum(p.size * p.size for p in fits), bits)
 
 
 def layout_table(board: Board) -> LayoutTable:
-    """The board's table: of a known one by its key, else of the very board that was discovered."""
+    """The board's table, cached: by the key of a known board, by value of a discovered one."""
     known = known_boards().get(board.key)
     return _of_known(board.key) if known is board else _of_discovered(board)
 
@@ -257,8 +255,8 @@ def _disjoint(places: Iterable[Placement]) -> bool:
     return True
 
 
-def _together(places: Iterable[Placement]) -> int:
-    """How many of these, all of one size, are disjoint at most: always take what ends first."""
+def _max_disjoint(places: Iterable[Placement]) -> int:
+    """The largest number of disjoint placements, all of one size: always take what ends first."""
     number, end = 0, 0
     for place in sorted(places):
         if place.start >= end:

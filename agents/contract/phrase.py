@@ -1,7 +1,7 @@
-"""A sentence in English that knows what it was made of.
+"""An English sentence that remembers its template and values.
 
-Whoever takes it as a text has the English one: REST, logs, the command line. A page makes the same
-sentence in its reader's language from the template and the values.
+REST, logs and the command line use it as plain English text. A page translates the template and
+fills in the values again in its reader's language.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from typing import Any
 
 
 class Phrase(str):
-    """`template` with `values` filled in as `%` does it. A value may be a phrase itself."""
+    """`template` with `values` filled in by `%`. A value may itself be a phrase."""
 
     template: str
     values: dict[str, Any]
 
     def __new__(cls, template: str, /, **values: Any) -> Phrase:
-        made = super().__new__(cls, template % values)
-        made.template, made.values = template, values
-        return made
+        phrase = super().__new__(cls, template % values)
+        phrase.template, phrase.values = template, values
+        return phrase
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:
         return (self.template,), self.values
 
     def as_dict(self) -> dict[str, Any]:
-        """For a row, or the wire."""
+        """As JSON data, for a database row or the wire."""
         values = {n: v.as_dict() if isinstance(v, Phrase) else v for n, v in self.values.items()}
         return {"template": self.template, "values": values}
 
 
 def read_phrase(stored: object) -> Phrase | None:
-    """As `as_dict` wrote it; None for anything else."""
+    """The phrase that `as_dict` wrote; None for anything else."""
     if not isinstance(stored, Mapping):
         return None
     template, values = stored.get("template"), stored.get("values")
@@ -44,8 +44,8 @@ def read_phrase(stored: object) -> Phrase | None:
 
 
 def joined_sentences(sentences: Iterable[str]) -> str:
-    """With semicolons; "" of none."""
-    found = ""
+    """The sentences joined with semicolons; "" if there are none."""
+    joined = ""
     for sentence in sentences:
-        found = Phrase("%(first)s; %(then)s", first=found, then=sentence) if found else sentence
-    return found
+        joined = Phrase("%(first)s; %(then)s", first=joined, then=sentence) if joined else sentence
+    return joined

@@ -1,15 +1,15 @@
-"""What one MPS share must have for the processes that it is divided by. Pure.
+"""Whether one MPS share is large enough for its processes. Pure.
 
-MPS knows limits of clients, not of replicas: a share's percentage and memory are divided by its
-processes, and both are whole numbers of at least 1 (NVIDIA's MPS guide,
-`set_default_active_thread_percentage` and `set_default_device_pinned_mem_limit`).
+MPS limits clients, not replicas: a share's percentage and memory are divided by its processes, and
+both are whole numbers of at least 1 (NVIDIA's MPS guide, `set_default_active_thread_percentage` and
+`set_default_device_pinned_mem_limit`).
 """
 
 from agents.contract.phrase import Phrase
 
 
 def too_few_threads(threads: int, processes: int) -> str:
-    """Why `threads` percent of the SMs are too few for so many processes, or ""."""
+    """Why `threads` percent of the SMs are too few for `processes` processes, or ""."""
     if threads >= processes:
         return ""
     return Phrase(
@@ -20,7 +20,7 @@ def too_few_threads(threads: int, processes: int) -> str:
 
 
 def too_little_memory(memory_mib: int, processes: int) -> str:
-    """Why so much memory is too little for so many processes, or ""."""
+    """Why `memory_mib` MiB are too little for `processes` processes, or ""."""
     if memory_mib >= processes:
         return ""
-    return "a share names its memory: at least 1 MiB for each process"
+    return "a share needs at least 1 MiB of memory for each process"

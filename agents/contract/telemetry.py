@@ -1,7 +1,7 @@
-"""What sensors say of a GPU and its slices, as integers with their unit in the name.
+"""Sensor readings of a GPU and its slices, as integers with their unit in the name.
 
-A number that is not measurable is None and stands in `missing` with why; it is never 0 instead.
-`None` without an entry in `missing`: it was not asked for.
+A number that cannot be measured is None, never 0, and `missing` gives the reason. None without an
+entry in `missing` means that it was not read.
 """
 
 from dataclasses import dataclass, field
@@ -18,27 +18,27 @@ _CELSIUS = rule(minimum=-273, maximum=1_000)
 
 
 class MissingReason(StrEnum):
-    """Why a number is not measurable. Pages and the metrics' help say it in words."""
+    """Why a number cannot be measured. Pages and the help texts of the metrics explain it."""
 
     MIG_MODE = "mig_mode"
     """NVML does not measure it on a GPU in MIG mode."""
     ARCHITECTURE = "architecture"
     """GPUs of this generation have no counters for it (GPM begins with Hopper)."""
     NOT_SUPPORTED = "not_supported"
-    """This board or driver does not tell it."""
+    """This board or driver does not report it."""
     NO_PERMISSION = "no_permission"
-    """The driver tells it only to privileged users."""
+    """The driver reports it only to privileged users."""
     FIRST_SAMPLE = "first_look"
-    """It is a mean between two looks, and this was the first."""
+    """It is a mean between two samples, and this was the first."""
     GPU_LOST = "gpu_lost"
     """The GPU has fallen off the bus."""
     DRIVER_ERROR = "other"
-    """The driver refused with an error that it should not give here; the agent's log has it."""
+    """The driver returned an unexpected error; it is in the agent's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingValue:
-    """A number that is None, by the name of its field."""
+    """The name of a field that is None, and the reason."""
 
     name: str = field(metadata=rule(max_length=40, pattern=r"[a-z][a-z0-9_]*"))
     why: MissingReason = MissingReason.DRIVER_ERROR
@@ -46,13 +46,14 @@ class MissingValue:
 
 @dataclass(frozen=True, slots=True)
 class SliceSample:
-    """A MIG instance. `active_percent`: the part of the time in which anything ran on it (GPM)."""
+    """A sample of a MIG instance."""
 
     uuid: str = field(metadata=rule(max_length=96))
     instance: int = field(metadata=rule(minimum=0, maximum=255))
     profile: str = field(default="", metadata=rule(max_length=32))
     memory_used_mib: int | None = field(default=None, metadata=_AMOUNT)
     memory_total_mib: int | None = field(default=None, metadata=_AMOUNT)
+    # The part of the time in which anything ran on it (GPM).
     active_percent: int | None = field(default=None, metadata=_PERCENT)
     sm_active_percent: int | None = field(default=None, metadata=_PERCENT)
     missing: tuple[MissingValue, ...] = field(default=(), metadata=rule(max_length=16))
@@ -63,14 +64,10 @@ class SliceSample:
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """A whole GPU. Power in milliwatts, energy in millijoules since the driver was loaded.
-
-    `utilization_percent`: the part of the last second or less in which a kernel ran, as nvidia-smi
-    prints it. NVLink counts are payload over all links, in KiB. `event_reasons`: why the clocks are
-    as they are, bits of nvmlClocksEventReason*.
-    """
+    """A sample of a whole GPU."""
 
     uuid: GpuUuid
+    # The part of the last second or less in which a kernel ran, as nvidia-smi prints it.
     utilization_percent: int | None = field(default=None, metadata=_PERCENT)
     memory_busy_percent: int | None = field(default=None, metadata=_PERCENT)
     memory_used_mib: int | None = field(default=None, metadata=_AMOUNT)
@@ -79,11 +76,14 @@ class GpuSample:
     memory_temperature_c: int | None = field(default=None, metadata=_CELSIUS)
     power_mw: int | None = field(default=None, metadata=_AMOUNT)
     power_limit_mw: int | None = field(default=None, metadata=_AMOUNT)
+    # Millijoules since the driver was loaded.
     energy_mj: int | None = field(default=None, metadata=_COUNT)
     sm_clock_mhz: int | None = field(default=None, metadata=_AMOUNT)
     memory_clock_mhz: int | None = field(default=None, metadata=_AMOUNT)
+    # Payload over all links.
     nvlink_sent_kib: int | None = field(default=None, metadata=_COUNT)
     nvlink_received_kib: int | None = field(default=None, metadata=_COUNT)
+    # What limits the clocks: bits of nvmlClocksEventReason*.
     event_reasons: int | None = field(default=None, metadata=_COUNT)
     active_percent: int | None = field(default=None, metadata=_PERCENT)
     sm_active_percent: int | None = field(default=None, metadata=_PERCENT)
@@ -96,16 +96,18 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryRequest:
-    """The latest sample of each GPU of the calling node; `age_ms` since they were taken."""
+    """The latest sample of each GPU of the calling node."""
 
     epoch: int = field(metadata=rule(minimum=1))
     samples: tuple[GpuSample, ...] = field(metadata=rule(max_length=64))
+    # Time since the samples were taken.
     age_ms: int = field(default=0, metadata=rule(minimum=0, maximum=86_400_000))
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetryResponse:
-    """The next call is refused as `too_frequent` before these seconds are over."""
+    """When the portal takes the next samples."""
 
+    # An earlier call is refused as `too_frequent`.
     next_seconds: int

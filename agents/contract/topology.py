@@ -1,7 +1,7 @@
-"""How the GPUs of a node are joined, as the node reports it: small enough for every document.
+"""How the GPUs of a node are connected, as the node reports it, small enough for every document.
 
-GPUs go by their index in the driver. Rates are MB/s (10^6 bytes) in one direction, what the wires
-carry at best; nothing here was measured.
+GPUs are named by their index in the driver. Rates are the theoretical maximum in MB/s (10^6 bytes)
+in one direction; none of them was measured.
 """
 
 from collections.abc import Mapping
@@ -25,38 +25,40 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuPair:
-    """Two GPUs, the lower index first. `level` is that of the PCIe path, in nvidia-smi's words,
-    empty where not told; `nvlinks` join them beside it, by NVSwitches where `switched`."""
+    """Two GPUs, the lower index first."""
 
     one: int = field(metadata=INDEX)
     other: int = field(metadata=INDEX)
+    # What the PCIe path crosses, in nvidia-smi's terms; empty if unknown.
     level: str = field(default="", metadata=rule(max_length=8))
+    # Links between the two, through NVSwitches if `switched`.
     nvlinks: int = field(default=0, metadata=rule(minimum=0, maximum=255))
     switched: bool = False
     mb_per_second: int = field(default=0, metadata=rule(minimum=0))
 
     @property
     def label(self) -> str:
-        """As `nvidia-smi topo -m` prints it; empty where not told."""
+        """As `nvidia-smi topo -m` prints it; empty if unknown."""
         return f"NV{self.nvlinks}" if self.nvlinks else self.level
 
 
 @dataclass(frozen=True, slots=True)
 class GpuGroup:
-    """GPUs that share something. `mb_per_second` is that of the slowest pair in it; by NVLink of
-    those pairs whose links the driver lets be used (MIG closes them). 0 where there is no such
-    pair. `number` is the NUMA node's, else 0."""
+    """GPUs that share an NVSwitch, NVLinks or a NUMA node."""
 
     kind: GroupKind
     gpus: tuple[int, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
+    # Of the slowest pair; of NVLink groups, among pairs whose links are usable (MIG closes them).
+    # 0 if there is no such pair.
     mb_per_second: int = field(default=0, metadata=rule(minimum=0))
+    # The NUMA node's number, else 0.
     number: int = field(default=0, metadata=rule(minimum=0))
 
 
 @dataclass(frozen=True, slots=True)
 class FabricClique:
-    """GPUs of one NVLink fabric that goes beyond the node: `cluster` (UUID) and `clique` are equal
-    on every node of it."""
+    """GPUs of an NVLink fabric that spans nodes: `cluster` (a UUID) and `clique` are equal on all
+    of its nodes."""
 
     cluster: str = field(metadata=rule(max_length=64))
     clique: int = field(default=0, metadata=rule(minimum=0))
@@ -65,8 +67,7 @@ class FabricClique:
 
 @dataclass(frozen=True, slots=True)
 class ReportedNic:
-    """A network card. `levels`: of the PCIe path to each GPU, in the order of `NodeTopology.gpus`,
-    empty words where not told. `rail_of`: the GPUs for which it is the nearest."""
+    """A network card."""
 
     name: str = field(metadata=rule(max_length=64))
     link_layer: str = field(default="", metadata=rule(max_length=32))
@@ -74,14 +75,17 @@ class ReportedNic:
     up: bool = False
     mb_per_second: int = field(default=0, metadata=rule(minimum=0))
     numa_node: int | None = field(default=None, metadata=rule(minimum=0))
+    # What the PCIe path to each GPU of `NodeTopology.gpus` crosses; "" if unknown.
     levels: tuple[str, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
+    # The GPUs that have no nearer card.
     rail_of: tuple[int, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTopology:
-    """Empty where the agent does not tell. `gpus` are the indexes of those that answered."""
+    """Empty if the agent does not report it."""
 
+    # Indexes of the GPUs that answered.
     gpus: tuple[int, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
     pairs: tuple[GpuPair, ...] = field(default=(), metadata=rule(max_length=MAX_PAIRS))
     groups: tuple[GpuGroup, ...] = field(default=(), metadata=rule(max_length=4 * MAX_GPUS))
@@ -90,10 +94,9 @@ class NodeTopology:
 
 
 def nvlink_domains(nodes: Mapping[str, NodeTopology]) -> dict[tuple[str, int], tuple[str, ...]]:
-    """The NVLink domains that span nodes: (cluster, clique) with the names of at least two nodes
-    that are in it, in order."""
-    found: dict[tuple[str, int], set[str]] = {}
+    """The NVLink domains that span nodes: the names of at least two nodes by (cluster, clique)."""
+    domains: dict[tuple[str, int], set[str]] = {}
     for name, topology in nodes.items():
         for clique in topology.cliques:
-            found.setdefault((clique.cluster, clique.clique), set()).add(name)
-    return {key: tuple(sorted(names)) for key, names in found.items() if len(names) > 1}
+            domains.setdefault((clique.cluster, clique.clique), set()).add(name)
+    return {key: tuple(sorted(names)) for key, names in domains.items() if len(names) > 1}

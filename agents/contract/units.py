@@ -14,8 +14,8 @@ SECONDS_PER_HOUR = 3_600
 def share_units(part: int, total: int) -> int:
     """Units of `part` out of `whole` equal parts of one GPU, rounded up.
 
-    Rounding up keeps the sum of all parts at or above what they really take. It only rounds on
-    boards whose slice counts do not divide 56,000, of which none is known.
+    Rounding up keeps the sum of all parts at or above their true size. It only matters on boards
+    whose slice counts do not divide 56,000; none is known.
     """
     if not 0 <= part <= total or total < 1:
         raise ValueError(f"{part} of {total} is not a share of one GPU")
@@ -33,8 +33,8 @@ def gpu_hours(unit_seconds: int) -> Fraction:
 
 
 def as_gpus(units: int, *, round_up: bool = True) -> str:
-    """Units as people read them, "2.43": at most two decimals. Used amounts round up, free ones
-    down."""
+    """Units as GPUs, such as "2.43", with at most two decimals. Round used amounts up and free
+    amounts down."""
     hundredths = -(-units * 100 // UNITS_PER_GPU) if round_up else units * 100 // UNITS_PER_GPU
     whole, part = divmod(hundredths, 100)
     return f"{whole}.{part:02}" if part else f"{whole}"

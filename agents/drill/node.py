@@ -61,7 +61,7 @@ class DrillNode:
         self.store.create(new_node(board=BOARD, gpus=1, seed=1, latency=False))
         install(self.store.path)
         self.gpu = Nvml().devices()[0].uuid
-        self.told: list[ObservedDocument] = []
+        self.reported: list[ObservedDocument] = []
         self.loop: NodeLoop | None = None
         self.journal: Journal | None = None
         self.runtime: Runtime | None = None
@@ -74,7 +74,7 @@ class DrillNode:
         self.journal = Journal(self.home / "journal.sqlite3")
         self.runtime = self.new_runtime()
         hardware = Hardware(Nvml(), self.runtime, self.home, simulated=True)
-        told = self.told.append
+        told = self.reported.append
         self.loop = NodeLoop(self.name, self.journal, hardware, self.runtime, NodePolicy(), told)
         self.loop._pool.shutdown()
         self.loop._pool = AtOnce()  # type: ignore[assignment]

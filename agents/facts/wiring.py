@@ -42,7 +42,7 @@ class LinkPeer(StrEnum):
 
     GPU = "gpu"
     SWITCH = "switch"
-    OTHER = "other"
+    OTHER_DEVICE = "other"
 
 
 class PeerStatus(StrEnum):

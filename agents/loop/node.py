@@ -166,7 +166,7 @@ class NodeLoop:
             self.on_observed(dark)
 
     def _local_state(
-        self, desired: DesiredDocument, seen: dict[str, ContainerStatus]
+        self, desired: DesiredDocument, containers: dict[str, ContainerStatus]
     ) -> LocalState:
         failures, started = self.journal.failures(), self.journal.started_replicas()
         shipped, given = (
@@ -175,9 +175,9 @@ class NodeLoop:
         )
         judged = {r.id: local_refusal(r, self.policy, self.runtime.kind) for r in desired.replicas}
         wanted = [r for r in desired.replicas if r.id not in failures and not judged[r.id]]
-        short = disk_refusals(wanted, seen, self.hardware.facts.disk_mib)
+        short = disk_refusals(wanted, containers, self.hardware.facts.disk_mib)
         return LocalState(
-            containers=seen,
+            containers=containers,
             fences=self.journal.fences(),
             failures=failures,
             started=started,
@@ -269,11 +269,11 @@ class NodeLoop:
         if self.shares.is_due(view):
             self._begin("shares", lambda: self.shares.settle(self._view, self.journal))
 
-    def _partition(self, desired: DesiredDocument, seen: dict[str, ContainerStatus]) -> None:
+    def _partition(self, desired: DesiredDocument, containers: dict[str, ContainerStatus]) -> None:
         """Begin the partition changes that are due; one change of the node at a time."""
         if "partition" in self._busy:
             return
-        live = {key for key, s in seen.items() if s.phase is not ContainerPhase.EXITED}
+        live = {key for key, s in containers.items() if s.phase is not ContainerPhase.EXITED}
         held = [d for r in desired.replicas if r.id in live for d in r.devices]
         if live - {r.id for r in desired.replicas}:
             # Something runs that this document does not name: what it holds is not known.

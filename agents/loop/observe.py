@@ -43,7 +43,7 @@ def observed_document(
 ) -> ObservedDocument:
     """The whole document. Replicas that are wanted come first; others only while they are there."""
     ids = {replica.id for replica in desired}
-    others = [_seen(s) for s in containers.values() if s.replica not in ids]
+    others = [_from_status(s) for s in containers.values() if s.replica not in ids]
     busy = hardware.attention.strangers.held_back
     replicas = [_replica(r, containers.get(r.id), failures.get(r.id)) for r in desired] + others
     return ObservedDocument(
@@ -79,63 +79,63 @@ def silent_document(document: ObservedDocument, reason: str) -> ObservedDocument
 
 
 def _replica(
-    wanted: DesiredReplica, seen: ContainerStatus | None, failure: ReplicaFailure | None
+    desired: DesiredReplica, status: ContainerStatus | None, failure: ReplicaFailure | None
 ) -> ObservedReplica:
     if failure is not None:
         return ObservedReplica(
-            id=wanted.id,
-            job=wanted.job,
-            attempt=wanted.attempt,
-            rank=wanted.rank,
-            fence=wanted.fence,
+            id=desired.id,
+            job=desired.job,
+            attempt=desired.attempt,
+            rank=desired.rank,
+            fence=desired.fence,
             state=ReplicaState.FAILED,
             code=failure.code,
             sentence=failure.sentence,
         )
-    if seen is not None and not _starts_by_itself(wanted, seen):
-        return _seen(seen)
+    if status is not None and not _starts_by_itself(desired, status):
+        return _from_status(status)
     return ObservedReplica(
-        id=wanted.id,
-        job=wanted.job,
-        attempt=wanted.attempt,
-        rank=wanted.rank,
-        fence=wanted.fence,
+        id=desired.id,
+        job=desired.job,
+        attempt=desired.attempt,
+        rank=desired.rank,
+        fence=desired.fence,
         state=ReplicaState.PREPARING,
     )
 
 
-def _starts_by_itself(wanted: DesiredReplica, seen: ContainerStatus) -> bool:
+def _starts_by_itself(desired: DesiredReplica, status: ContainerStatus) -> bool:
     """A gang of one goes on at once: that it was ready for a moment is no news to anybody."""
     return (
-        seen.phase is ContainerPhase.CREATED
-        and wanted.world == 1
-        and wanted.wish is DesiredReplicaState.RUN
+        status.phase is ContainerPhase.CREATED
+        and desired.world == 1
+        and desired.wish is DesiredReplicaState.RUN
     )
 
 
-def _seen(seen: ContainerStatus) -> ObservedReplica:
+def _from_status(status: ContainerStatus) -> ObservedReplica:
     return ObservedReplica(
-        id=seen.replica,
-        job=seen.job,
-        attempt=seen.attempt,
-        rank=seen.rank,
-        fence=seen.fence,
-        state=STATES[seen.phase],
-        container=seen.container,
-        address=seen.address,
-        port=seen.port,
-        exit_code=seen.exit_code,
-        memory_kill=seen.memory_kill,
-        code="memory_kill" if seen.memory_kill else "",
-        sentence=_ending(seen),
+        id=status.replica,
+        job=status.job,
+        attempt=status.attempt,
+        rank=status.rank,
+        fence=status.fence,
+        state=STATES[status.phase],
+        container=status.container,
+        address=status.address,
+        port=status.port,
+        exit_code=status.exit_code,
+        memory_kill=status.memory_kill,
+        code="memory_kill" if status.memory_kill else "",
+        sentence=_ending(status),
     )
 
 
-def _ending(seen: ContainerStatus) -> str:
-    if seen.memory_kill:
-        return f"rank {seen.rank} was killed: its memory was not enough (exit {seen.exit_code})"
-    if seen.exit_code:
-        return seen.sentence or f"rank {seen.rank} ended with exit code {seen.exit_code}"
+def _ending(status: ContainerStatus) -> str:
+    if status.memory_kill:
+        return f"rank {status.rank} was killed: its memory was not enough (exit {status.exit_code})"
+    if status.exit_code:
+        return status.sentence or f"rank {status.rank} ended with exit code {status.exit_code}"
     return ""
 
 

@@ -112,19 +112,19 @@ def is_mass_removal(
     return most and (is_older or not desired)
 
 
-def _desired_action(replica: DesiredReplica, known: LocalState) -> ReplicaAction | None:
-    seen = known.containers.get(replica.id)
-    if replica.id in known.failures:
+def _desired_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction | None:
+    seen = state.containers.get(replica.id)
+    if replica.id in state.failures:
         # It was told as failed, so it must not run either.
         runs = seen is not None and seen.phase is ContainerPhase.RUNNING
         return StopReplica(replica.id, replica.grace_seconds) if runs else None
-    if replica.fence < known.fences.get(replica.job, 0):
-        sentence = f"fence {replica.fence} is older than {known.fences[replica.job]}"
+    if replica.fence < state.fences.get(replica.job, 0):
+        sentence = f"fence {replica.fence} is older than {state.fences[replica.job]}"
         return FailReplica(replica.id, ReplicaFailure("fence_stale", sentence))
-    if refusal := known.refusals.get(replica.id):
+    if refusal := state.refusals.get(replica.id):
         return FailReplica(replica.id, refusal)
     if seen is None:
-        return _absent_action(replica, known)
+        return _absent_action(replica, state)
     if replica.wish is DesiredReplicaState.STOP:
         if seen.phase is ContainerPhase.RUNNING:
             return StopReplica(replica.id, replica.grace_seconds)
@@ -132,46 +132,46 @@ def _desired_action(replica: DesiredReplica, known: LocalState) -> ReplicaAction
             return FailReplica(replica.id, ReplicaFailure("never_started", "stopped before it ran"))
         return None
     if replica.wish is DesiredReplicaState.RUN and seen.phase is ContainerPhase.CREATED:
-        replica, devices = _with_own_rendezvous(replica, seen), _devices(replica, known)
+        replica, devices = _with_own_rendezvous(replica, seen), _devices(replica, state)
         return (
             StartReplica(replica, devices) if replica.rendezvous and devices is not None else None
         )
     return None
 
 
-def _with_own_rendezvous(replica: DesiredReplica, seen: ContainerStatus) -> DesiredReplica:
+def _with_own_rendezvous(replica: DesiredReplica, status: ContainerStatus) -> DesiredReplica:
     """A gang of one waits for nobody: it meets itself at the address that it offers."""
-    if replica.rendezvous or replica.world > 1 or not seen.port:
+    if replica.rendezvous or replica.world > 1 or not status.port:
         return replica
-    own = Rendezvous(address=seen.address, port=seen.port, peers=(seen.address,))
+    own = Rendezvous(address=status.address, port=status.port, peers=(status.address,))
     return replace(replica, rendezvous=own)
 
 
-def _absent_action(replica: DesiredReplica, known: LocalState) -> ReplicaAction | None:
-    if replica.id in known.started:
+def _absent_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction | None:
+    if replica.id in state.started:
         return FailReplica(
             replica.id, ReplicaFailure("vanished", "its container is gone from the node")
         )
     if replica.wish is DesiredReplicaState.STOP:
         return FailReplica(replica.id, ReplicaFailure("never_started", "stopped before it ran"))
-    devices = _devices(replica, known)
+    devices = _devices(replica, state)
     return PrepareReplica(replica, devices) if devices is not None else None
 
 
-def _devices(replica: DesiredReplica, known: LocalState) -> tuple[str, ...] | None:
+def _devices(replica: DesiredReplica, state: LocalState) -> tuple[str, ...] | None:
     """The UUIDs of its devices as they are called now; None while one is still to be made."""
-    found = [known.devices.get(device_key(device)) for device in replica.devices]
+    found = [state.devices.get(device_key(device)) for device in replica.devices]
     return None if None in found else tuple(uuid for uuid in found if uuid)
 
 
-def _undesired_actions(ids: set[str], known: LocalState) -> list[ReplicaAction]:
+def _undesired_actions(ids: set[str], state: LocalState) -> list[ReplicaAction]:
     found: list[ReplicaAction] = []
-    for seen in sorted(known.containers.values(), key=lambda s: s.replica):
+    for seen in sorted(state.containers.values(), key=lambda s: s.replica):
         if seen.replica in ids:
             continue
         if seen.phase is ContainerPhase.RUNNING:
             found.append(StopReplica(seen.replica, 10))
-        elif seen.phase is ContainerPhase.CREATED or seen.replica in known.shipped:
+        elif seen.phase is ContainerPhase.CREATED or seen.replica in state.shipped:
             found.append(RemoveReplica(seen.replica))
-    gone = known.recorded - ids - known.containers.keys()
+    gone = state.recorded - ids - state.containers.keys()
     return found + [ForgetReplica(replica) for replica in sorted(gone)]

@@ -122,7 +122,7 @@ class MpsControl:
         self.send(f"quit -t {grace_seconds}", extra_seconds=grace_seconds)
 
     def _run(
-        self, words: tuple[str, ...], env: dict[str, str], said: str, patience: float = 0.0
+        self, words: tuple[str, ...], env: dict[str, str], command: str, patience: float = 0.0
     ) -> tuple[int, str]:
         """Exit code, and all that was printed."""
         seconds = self.seconds + patience
@@ -130,7 +130,7 @@ class MpsControl:
             with TemporaryFile() as out:
                 done = subprocess.run(  # noqa: S603 - NVIDIA's program, and numbers of our own
                     words,
-                    input=said.encode(),
+                    input=command.encode(),
                     stdout=out,
                     stderr=subprocess.STDOUT,
                     env=env,

@@ -99,18 +99,18 @@ def share_refusals(
 
 def _refusal(
     claim: ShareClaim,
-    held: list[ShareClaim],
-    room: ShareCapacity | None,
+    granted: list[ShareClaim],
+    capacity: ShareCapacity | None,
     modes: Mapping[str, GpuMode],
-    unable: str,
+    unavailable_reason: str,
 ) -> ShareRefusal | None:
-    here = [other for other in held if overlap(other.place, claim.place)]
+    here = [other for other in granted if overlap(other.place, claim.place)]
     if claim.kind is not SliceKind.MPS:
         shares = [other for other in here if other.kind is SliceKind.MPS]
         return _beside(claim, shares) if shares else None
-    if unable:
-        return ShareRefusal(ShareCode.MISSING, unable)
-    return _mode(claim, here, modes) or _project(claim, here) or _amounts(claim, here, room)
+    if unavailable_reason:
+        return ShareRefusal(ShareCode.MISSING, unavailable_reason)
+    return _mode(claim, here, modes) or _project(claim, here) or _amounts(claim, here, capacity)
 
 
 def _beside(claim: ShareClaim, shares: list[ShareClaim]) -> ShareRefusal:
@@ -121,7 +121,7 @@ def _beside(claim: ShareClaim, shares: list[ShareClaim]) -> ShareRefusal:
 
 
 def _mode(
-    claim: ShareClaim, here: list[ShareClaim], modes: Mapping[str, GpuMode]
+    claim: ShareClaim, overlapping: list[ShareClaim], modes: Mapping[str, GpuMode]
 ) -> ShareRefusal | None:
     gpu, profile = claim.place[0], claim.place[1]
     mig = modes.get(gpu) is GpuMode.MIG
@@ -136,14 +136,14 @@ def _mode(
     if not claim.is_only_device:
         sentence = "a CUDA program speaks to one MPS daemon: a replica has one share and no more"
         return ShareRefusal(ShareCode.MODE, sentence)
-    if any(other.kind is not SliceKind.MPS or other.place != claim.place for other in here):
+    if any(other.kind is not SliceKind.MPS or other.place != claim.place for other in overlapping):
         sentence = f"GPU {gpu} is given to somebody alone: no share fits beside"
         return ShareRefusal(ShareCode.MODE, sentence)
     return None
 
 
-def _project(claim: ShareClaim, here: list[ShareClaim]) -> ShareRefusal | None:
-    others = [other.project for other in here if other.project != claim.project]
+def _project(claim: ShareClaim, overlapping: list[ShareClaim]) -> ShareRefusal | None:
+    others = [other.project for other in overlapping if other.project != claim.project]
     if not others:
         return None
     gpu = claim.place[0]
@@ -152,12 +152,12 @@ def _project(claim: ShareClaim, here: list[ShareClaim]) -> ShareRefusal | None:
 
 
 def _amounts(
-    claim: ShareClaim, here: list[ShareClaim], room: ShareCapacity | None
+    claim: ShareClaim, overlapping: list[ShareClaim], capacity: ShareCapacity | None
 ) -> ShareRefusal | None:
     if not 1 <= claim.threads <= 100:
         sentence = f"a share has 1 to 100 % of the SMs, this one {claim.threads} %"
         return ShareRefusal(ShareCode.OVER_THREADS, sentence)
-    threads = claim.threads + sum(other.threads for other in here)
+    threads = claim.threads + sum(other.threads for other in overlapping)
     if threads > 100:
         sentence = f"shares would have {threads} % of the SMs of GPU {claim.place[0]} together"
         return ShareRefusal(ShareCode.OVER_THREADS, sentence)
@@ -165,15 +165,15 @@ def _amounts(
         return ShareRefusal(ShareCode.OVER_THREADS, why)
     if why := too_little_memory(claim.memory_mib, claim.processes):
         return ShareRefusal(ShareCode.OVER_MEMORY, why)
-    if room is None:
+    if capacity is None:
         return None
-    memory = claim.memory_mib + sum(other.memory_mib for other in here)
-    if room.memory_mib and memory > room.memory_mib:
-        sentence = f"shares would have {memory} MiB, the device has {room.memory_mib}"
+    memory = claim.memory_mib + sum(other.memory_mib for other in overlapping)
+    if capacity.memory_mib and memory > capacity.memory_mib:
+        sentence = f"shares would have {memory} MiB, the device has {capacity.memory_mib}"
         return ShareRefusal(ShareCode.OVER_MEMORY, sentence)
-    count = claim.processes + sum(other.processes for other in here)
-    if count > room.clients:
-        sentence = f"{count} processes: an MPS server takes {room.clients} clients here"
+    count = claim.processes + sum(other.processes for other in overlapping)
+    if count > capacity.clients:
+        sentence = f"{count} processes: an MPS server takes {capacity.clients} clients here"
         return ShareRefusal(ShareCode.CLIENTS, sentence)
     return None
 

@@ -134,7 +134,7 @@ class NodeShares:
     ) -> None:
         """Before a container is made or started: a share has its daemon, and a device that is given
         alone has none left. Harmless when repeated. Raises RuntimeFailure."""
-        with self._lock, _told():
+        with self._lock, _as_runtime_failure():
             home = None
             if share := share_device(replica):
                 home = daemon_folders(self.root, replica.project, device_key(share))
@@ -188,10 +188,10 @@ class NodeShares:
                 except NvmlFailure as failure:
                     log.warning("mps_unsettled", extra={"why": str(failure)})
 
-    def _is_due(self, daemon: MpsDaemon, kept: set[str]) -> bool:
+    def _is_due(self, daemon: MpsDaemon, sharing: set[str]) -> bool:
         if self._now() < daemon.retry_at:
             return False
-        left = not set(daemon.record.holders) <= kept or not daemon.record.holders
+        left = not set(daemon.record.holders) <= sharing or not daemon.record.holders
         return (
             left or bool(daemon.fault_reason) or daemon.is_suspect or daemon.running_pid() is None
         )
@@ -207,12 +207,12 @@ class NodeShares:
         for seen in ended:
             asked = view.is_stop_desired(seen.replica)
             if may_have_harmed_neighbours(seen, stop_requested=asked, has_server_fault=fault):
-                self._mark(daemon, left, neighbour_sentence(seen), view, journal)
+                self._report_risk(daemon, left, neighbour_sentence(seen), view, journal)
         if why := daemon.fault_reason:
-            self._mark(daemon, left, gpu_sentence(why), view, journal)
+            self._report_risk(daemon, left, gpu_sentence(why), view, journal)
             daemon.fault_reason, daemon.is_suspect = "", True
         if not runs and left:
-            self._mark(daemon, left, gpu_sentence("its MPS daemon ended"), view, journal)
+            self._report_risk(daemon, left, gpu_sentence("its MPS daemon ended"), view, journal)
         record.holders = {key: held for key, held in record.holders.items() if key in kept}
         daemon.save()
         if not record.holders:
@@ -223,7 +223,7 @@ class NodeShares:
             daemon.is_suspect = not daemon.renew_servers()
             daemon.retry_at = self._now() + (RETRY_SECONDS if daemon.is_suspect else 0)
 
-    def _mark(
+    def _report_risk(
         self, daemon: MpsDaemon, left: list[str], sentence: str, view: ReplicaView, journal: Journal
     ) -> None:
         gpu = {"gpu": daemon.record.place[0]}
@@ -274,7 +274,7 @@ def _modes(gpus: Iterable[GpuFacts], desired: DesiredDocument) -> dict[str, GpuM
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_runtime_failure() -> Iterator[None]:
     """What MPS or the driver refused, as a failure of the replica."""
     try:
         yield

@@ -46,7 +46,7 @@ class GpmActivity:
 
     def __init__(self) -> None:
         self._before: dict[Key, Any] = {}
-        self._asked: set[Key] = set()
+        self._requested: set[Key] = set()
 
     def of_gpu(self, gpu: object, uuid: str) -> MetricValues:
         """Of a GPU that is not in MIG mode."""
@@ -60,17 +60,17 @@ class GpmActivity:
 
     def sweep(self) -> None:
         """Free what was not asked for since the last sweep: it is gone."""
-        for key in set(self._before) - self._asked:
+        for key in set(self._before) - self._requested:
             self._free(self._before.pop(key))
-        self._asked.clear()
+        self._requested.clear()
 
     def close(self) -> None:
-        self._asked.clear()
+        self._requested.clear()
         self.sweep()
 
     def _since(self, key: Key, take: Callable[[Any], Any]) -> MetricValues:
         """In percent of the time since the last look at the same thing, or why not."""
-        self._asked.add(key)
+        self._requested.add(key)
         before = self._before.pop(key, None)
         try:
             now = self._sample(take)

@@ -109,8 +109,8 @@ def read_health(gpu: GpuFacts) -> HealthReadings | None:
 
 
 def _reads(gpu: object) -> HealthReadings:
-    rows = _asked(lambda: pynvml.nvmlDeviceGetRemappedRows(gpu))
-    errors = _asked(
+    rows = _optional(lambda: pynvml.nvmlDeviceGetRemappedRows(gpu))
+    errors = _optional(
         lambda: pynvml.nvmlDeviceGetTotalEccErrors(
             gpu, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
         )
@@ -120,19 +120,19 @@ def _reads(gpu: object) -> HealthReadings:
         remap_failed=bool(rows[3]) if rows else None,
         uncorrected_errors=errors,
         recovery=_recovery(gpu),
-        clock_reasons=_asked(lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)),
+        clock_reasons=_optional(lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)),
     )
 
 
 def _recovery(gpu: object) -> int | None:
     field = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-    values = _asked(lambda: pynvml.nvmlDeviceGetFieldValues(gpu, [field]))
+    values = _optional(lambda: pynvml.nvmlDeviceGetFieldValues(gpu, [field]))
     if not values or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
         return None
     return int(values[0].value.uiVal)
 
 
-def _asked(question: Callable[[], Any]) -> Any:
+def _optional(question: Callable[[], Any]) -> Any:
     """None where the board or the driver has no answer."""
     try:
         return question()

@@ -76,7 +76,7 @@ class Nvml:
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             made = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile_id, byref(place))
             try:
-                self._complete(made)
+                self._create_compute_instance(made)
             except pynvml.NVMLError:
                 pynvml.nvmlGpuInstanceDestroy(made)
                 raise
@@ -86,7 +86,7 @@ class Nvml:
         """Give a half-made GPU instance its compute instance."""
         with self._partitioning, nvml_errors(f"completing instance {instance_id} of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
-            self._complete(pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id))
+            self._create_compute_instance(pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id))
 
     def destroy_instance(self, gpu_uuid: str, instance_id: int) -> None:
         """Compute instances, then the GPU instance. Raises IN_USE while a program holds it."""
@@ -164,7 +164,7 @@ class Nvml:
                 continue
             yield info.id, info.instanceCount
 
-    def _complete(self, instance: object) -> None:
+    def _create_compute_instance(self, instance: object) -> None:
         """One compute instance over the whole GPU instance: the profile of which one fits."""
         profiles = list(self._compute_profiles(instance))
         widest = [profile_id for profile_id, most in profiles if most == 1]

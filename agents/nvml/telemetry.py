@@ -56,7 +56,7 @@ class _Sheet:
         """`unsupported` is what NOT_SUPPORTED means here, where it means more than that."""
         try:
             with nvml_errors(name):
-                self.numbers[name] = _known(question)
+                self.numbers[name] = _reading(question)
         except NvmlFailure as failure:
             reason = missing_reason(failure)
             self.missing[name] = (
@@ -210,7 +210,7 @@ def _number(value: Any) -> int:
     return int(getattr(value.value, MEMBERS.get(value.valueType, "ullVal")))
 
 
-def _known(question: Callable[[], int]) -> int:
+def _reading(question: Callable[[], int]) -> int:
     try:
         return int(question())
     except TOO_OLD:

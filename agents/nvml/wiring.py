@@ -125,17 +125,17 @@ def _links(gpu: object) -> tuple[NvLink, ...]:
 def _link(gpu: object, number: int) -> NvLink:
     version = _ask(pynvml.nvmlDeviceGetNvLinkVersion, gpu, number)
     remote = REMOTES.get(
-        _ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, gpu, number), LinkPeer.OTHER
+        _ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, gpu, number), LinkPeer.OTHER_DEVICE
     )
     pci = _ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, gpu, number)
     bus_id = as_text(pci.busId).upper() if pci is not None else ""
     return NvLink(number, GENERATIONS.get(version, ""), remote, bus_id)
 
 
-def _path(one: object, other: object) -> GpuPath:
-    level = LEVELS.get(_ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other))
+def _path(first: object, second: object) -> GpuPath:
+    level = LEVELS.get(_ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second))
     read, write, nvlink, atomics = (
-        STATUSES.get(_ask(pynvml.nvmlDeviceGetP2PStatus, one, other, cap), PeerStatus.UNKNOWN)
+        STATUSES.get(_ask(pynvml.nvmlDeviceGetP2PStatus, first, second, cap), PeerStatus.UNKNOWN)
         for cap in CAPS
     )
     return GpuPath(level, PeerAccess(read, write, nvlink, atomics))

@@ -23,7 +23,7 @@ MAX_NAMED = 4
 HARMLESS = "nvidia-persiste"
 END_OR_WAIT = "end it, or wait for it"
 PAUSE_MONITOR = "pause it: sudo systemctl stop nvidia-dcgm"
-NO_USER_FOUND = "No process is seen that holds it; look as root: sudo fuser -v /dev/nvidia*"
+NO_VISIBLE_USER = "No process is seen that holds it; look as root: sudo fuser -v /dev/nvidia*"
 
 
 def explained_problem(
@@ -33,7 +33,7 @@ def explained_problem(
     plain = driver_problem(step, failure)
     if failure.code is not NvmlCode.IN_USE:
         return plain
-    return replace(plain, sentence=f"{plain.sentence}. {_who(files, step)}")
+    return replace(plain, sentence=f"{plain.sentence}. {_users_sentence(files, step)}")
 
 
 def blocking_users(files: HostFiles, step: PartitionStep) -> list[DeviceUser]:
@@ -68,18 +68,18 @@ def _is_in_the_way(client: GpuProcess, step: PartitionStep) -> bool:
             return client.gpu_instance == step.instance_id
 
 
-def _who(files: HostFiles, step: PartitionStep) -> str:
+def _users_sentence(files: HostFiles, step: PartitionStep) -> str:
     try:
         found = blocking_users(files, step)
     except NvmlFailure:
         found = []
     if not found:
-        return NO_USER_FOUND
+        return NO_VISIBLE_USER
     mend = PAUSE_MONITOR if any(holder.program in MONITORS for holder in found) else END_OR_WAIT
     return f"Held by {_names(found)}: {mend}"
 
 
-def _names(found: Iterable[DeviceUser]) -> str:
-    names = [str(holder) for holder in found]
+def _names(users: Iterable[DeviceUser]) -> str:
+    names = [str(holder) for holder in users]
     more = len(names) - MAX_NAMED
     return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

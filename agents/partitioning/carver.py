@@ -44,7 +44,7 @@ OUT_OF_SERVICE = ("unmanaged", "quarantined", modes.RESET_REQUIRED, modes.REBOOT
 NEEDS_PERSON = (modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
 SPEC = "cdi"
 # The journal's fact about GPUs that fail; of use until the node starts anew, as its clock is.
-MEMORY = "patience"
+BACKOFF_FACT = "patience"
 
 log = logging.getLogger("agents.partitioning")
 
@@ -68,7 +68,7 @@ class Carver:
         self.wake = wake
         self.files = files or FileTree(Path("/"))
         self.backoff = Backoff(now)
-        if (memory := json.loads(journal.fact(MEMORY) or "{}")).get("boot") == boot_id():
+        if (memory := json.loads(journal.fact(BACKOFF_FACT) or "{}")).get("boot") == boot_id():
             self.backoff.restore(memory["streaks"])
         self._spec = cdi.CdiSpec(policy.nvidia_ctk, policy.cdi_spec)
         self._claims = {claim.place: claim for claim in journal.claims()}
@@ -76,7 +76,7 @@ class Carver:
         self._refused: list[PartitionProblem] = []
         self._unmanaged: list[PartitionProblem] = []
         # By GPU, the step that was refused last, and whether only a person mends that.
-        self._stuck: dict[str, tuple[PartitionStep, bool]] = {}
+        self._failed_steps: dict[str, tuple[PartitionStep, bool]] = {}
 
     def due_work(
         self, desired: DesiredDocument, in_use: frozenset[InstancePlace], *, is_authoritative: bool
@@ -86,7 +86,7 @@ class Carver:
         `judges`: the document is the portal's own, so what it does not name is not ours."""
         hardware = self.hardware
         wanted = [WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in desired.slices]
-        found = self._survey(wanted) if is_authoritative else Ownership()
+        found = self._judge_ownership(wanted) if is_authoritative else Ownership()
         changes = partition_changes(
             [gpu for gpu in hardware.gpus if gpu.uuid not in found.foreign],
             hardware.instances,
@@ -94,10 +94,10 @@ class Carver:
             {gpu.uuid: gpu.mode for gpu in desired.gpus},
             in_use,
         )
-        self._look_again(changes.steps)
+        self._update_backoff(changes.steps)
         steps = [step for step in changes.steps if self.backoff.is_due(gpu_of(step))]
         self._refused = changes.problems
-        self._leave(unmanaged_problems(hardware.gpus, found))
+        self._report_unmanaged(unmanaged_problems(hardware.gpus, found))
         self._publish()
         if steps or self._spec_is_due():
             return partial(self._carve, steps, in_use)
@@ -116,19 +116,19 @@ class Carver:
     def _is_cdi(self) -> bool:
         return self.policy.device_injection == CDI
 
-    def _survey(self, wanted: list[WantedSlice]) -> Ownership:
+    def _judge_ownership(self, desired: list[WantedSlice]) -> Ownership:
         adopt = self.policy.adopt_instances
-        found = judge_ownership(self.hardware.instances, wanted, self._claims, adopt=adopt)
+        found = judge_ownership(self.hardware.instances, desired, self._claims, adopt=adopt)
         if found.claims:
             self._claim(found.claims)
         return found
 
-    def _leave(self, problems: list[PartitionProblem]) -> None:
+    def _report_unmanaged(self, problems: list[PartitionProblem]) -> None:
         """GPUs that others divide are left alone; each is told when it begins."""
         known = {problem.gpu_uuid for problem in self._unmanaged}
         for problem in problems:
             if problem.gpu_uuid not in known:
-                self._tell(EventType.GPU_UNMANAGED, problem.sentence, problem.gpu_uuid)
+                self._record_event(EventType.GPU_UNMANAGED, problem.sentence, problem.gpu_uuid)
         self._unmanaged = problems
 
     def _claim(self, claims: Iterable[InstanceClaim]) -> None:
@@ -136,20 +136,20 @@ class Carver:
         self.journal.record_claims(claims)
         self._claims |= {claim.place: claim for claim in claims}
 
-    def _look_again(self, steps: list[PartitionStep]) -> None:
+    def _update_backoff(self, steps: list[PartitionStep]) -> None:
         """A GPU of which nothing is asked any more fails no longer, and one whose mode somebody
         mended. Where another thing is asked than what failed, that is tried at once."""
         busy = {gpu_of(step) for step in steps}
         for gpu in self.backoff.failing_subjects() - {SPEC}:
-            stuck, for_a_person = self._stuck.get(gpu, (None, False))
+            stuck, for_a_person = self._failed_steps.get(gpu, (None, False))
             if gpu not in busy or (for_a_person and stuck not in steps):
-                self._worked(gpu)
+                self._record_success(gpu)
             elif stuck not in steps:
                 self.backoff.retry_now(gpu)
 
     def _publish(self) -> None:
         standing = self._unmanaged + self.backoff.problems()
-        self.hardware.problems = self._refused + [self._placed(problem) for problem in standing]
+        self.hardware.problems = self._refused + [self._with_gpu(problem) for problem in standing]
         self.hardware.out_of_service = {
             p.gpu_uuid: p.sentence for p in standing if p.code in OUT_OF_SERVICE
         }
@@ -157,31 +157,31 @@ class Carver:
             p.sentence for p in standing if p.code == modes.REBOOT_REQUIRED
         )
 
-    def _placed(self, problem: PartitionProblem) -> PartitionProblem:
+    def _with_gpu(self, problem: PartitionProblem) -> PartitionProblem:
         """On the wire a problem is one of a GPU: that of the whole file stands with the first."""
         gpus = self.hardware.gpus
         return problem if problem.gpu_uuid or not gpus else replace(problem, gpu_uuid=gpus[0].uuid)
 
-    def _carve(self, steps: list[PartitionStep], held: frozenset[InstancePlace]) -> None:
+    def _carve(self, steps: list[PartitionStep], in_use: frozenset[InstancePlace]) -> None:
         problems = execute_steps(
             self.hardware.nvml, steps, self._before, self._after, self._explain
         )
         self.hardware.refresh()
         failed = {problem.gpu_uuid for problem in problems}
         for gpu in {gpu_of(step) for step in steps} - failed:
-            self._worked(gpu)
+            self._record_success(gpu)
         for problem in problems:
             is_mode = problem.code == NvmlCode.RESET_REQUIRED
-            told = self._reset(problem, held) if is_mode else problem
+            told = self._reset(problem, in_use) if is_mode else problem
             if told is not None:
-                self._failed(told.gpu_uuid, told)
+                self._record_failure(told.gpu_uuid, told)
         self._generate()
         self._publish()
 
     def _explain(self, step: PartitionStep, failure: NvmlFailure) -> PartitionProblem:
         # Its intent stays open in the journal: what came of it is not known for sure.
         self._intents.pop(id(step))
-        self._stuck[gpu_of(step)] = (step, False)
+        self._failed_steps[gpu_of(step)] = (step, False)
         return explained_problem(self.files, step, failure)
 
     def _before(self, step: PartitionStep) -> None:
@@ -199,16 +199,18 @@ class Carver:
         match step:
             case CreateInstance(want):
                 what = {"profile": want.profile, "start": str(want.start)}
-                self._tell(EventType.SLICE_CREATED, f"{want.profile} carved", want.gpu_uuid, what)
+                self._record_event(
+                    EventType.SLICE_CREATED, f"{want.profile} carved", want.gpu_uuid, what
+                )
             case DestroyInstance():
-                self._tell(EventType.SLICE_DELETED, "slice deleted", step.gpu_uuid)
+                self._record_event(EventType.SLICE_DELETED, "slice deleted", step.gpu_uuid)
             case SetMigMode():
                 word = "on" if step.mig else "off"
-                self._tell(EventType.MODE_CHANGED, f"MIG {word}", step.gpu_uuid)
+                self._record_event(EventType.MODE_CHANGED, f"MIG {word}", step.gpu_uuid)
         self.wake()
 
     def _reset(
-        self, problem: PartitionProblem, held: frozenset[InstancePlace]
+        self, problem: PartitionProblem, in_use: frozenset[InstancePlace]
     ) -> PartitionProblem | None:
         """A mode that waits for a reset: do it where it may be done, else say who has to."""
         gpu = next((g for g in self.hardware.gpus if g.uuid == problem.gpu_uuid), None)
@@ -220,7 +222,7 @@ class Carver:
                 return modes.reboot_required(gpu, why)
             if not self.policy.may_reset_gpus:
                 return modes.reset_required(gpu)
-            if gpu_processes(gpu.uuid) or any(place[0] == gpu.uuid for place in held):
+            if gpu_processes(gpu.uuid) or any(place[0] == gpu.uuid for place in in_use):
                 return modes.reset_required(gpu, "The agent does it when nothing is on it")
         except NvmlFailure as failure:
             return replace(problem, sentence=failure.sentence)
@@ -232,34 +234,36 @@ class Carver:
         self.journal.complete_intent(intent)
         self.hardware.refresh()
         if why is None:
-            self._tell(EventType.GPU_RESET, f"GPU {gpu.index} was reset for its mode", gpu.uuid)
-            self._worked(gpu.uuid)
+            self._record_event(
+                EventType.GPU_RESET, f"GPU {gpu.index} was reset for its mode", gpu.uuid
+            )
+            self._record_success(gpu.uuid)
         return why
 
-    def _failed(self, subject: str, problem: PartitionProblem) -> None:
+    def _record_failure(self, subject: str, problem: PartitionProblem) -> None:
         for_a_person = problem.code in NEEDS_PERSON
         news = self.backoff.record_failure(subject, problem, needs_person=for_a_person)
-        if for_a_person and subject in self._stuck:
-            self._stuck[subject] = (self._stuck[subject][0], True)
+        if for_a_person and subject in self._failed_steps:
+            self._failed_steps[subject] = (self._failed_steps[subject][0], True)
         if news is BackoffChange.BEGAN_TO_FAIL:
-            self._tell(EventType.SLICE_FAILED, problem.sentence, problem.gpu_uuid)
-            self._keep_memory()
+            self._record_event(EventType.SLICE_FAILED, problem.sentence, problem.gpu_uuid)
+            self._store_backoff()
         elif news is BackoffChange.QUARANTINED:
-            self._tell(EventType.GPU_QUARANTINED, problem.sentence, problem.gpu_uuid)
-            self._keep_memory()
+            self._record_event(EventType.GPU_QUARANTINED, problem.sentence, problem.gpu_uuid)
+            self._store_backoff()
         log.warning("partition_problem", extra={"code": problem.code, "why": problem.sentence})
 
-    def _worked(self, subject: str) -> None:
-        self._stuck.pop(subject, None)
+    def _record_success(self, subject: str) -> None:
+        self._failed_steps.pop(subject, None)
         if subject not in self.backoff.failing_subjects():
             return
         if self.backoff.record_success(subject) is BackoffChange.RELEASED:
-            self._tell(EventType.GPU_RELEASED, "changes of this GPU work again", subject)
-        self._keep_memory()
+            self._record_event(EventType.GPU_RELEASED, "changes of this GPU work again", subject)
+        self._store_backoff()
 
-    def _keep_memory(self) -> None:
+    def _store_backoff(self) -> None:
         kept = {"boot": boot_id(), "streaks": self.backoff.as_data()}
-        self.journal.store_fact(MEMORY, json.dumps(kept))
+        self.journal.store_fact(BACKOFF_FACT, json.dumps(kept))
 
     def _spec_is_due(self) -> bool:
         return (
@@ -274,13 +278,13 @@ class Carver:
             return
         why = self._spec.generate(frozenset(self.hardware.devices().values()))
         if why:
-            self._failed(
+            self._record_failure(
                 SPEC, PartitionProblem("", cdi.FAILED, f"containers get no new devices: {why}")
             )
         else:
-            self._worked(SPEC)
+            self._record_success(SPEC)
 
-    def _tell(
+    def _record_event(
         self, kind: EventType, sentence: str, gpu: str, data: dict[str, str] | None = None
     ) -> None:
         self.journal.record_event(kind, sentence, data={"gpu": gpu} | (data or {}))

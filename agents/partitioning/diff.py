@@ -41,7 +41,7 @@ def partition_changes(
             changes.problems += [replace(refused, slice=want.id) for want in here]
         elif mode is not None and gpu.mig_current is not None:
             stands = [i for i in live if i.gpu_uuid == gpu.uuid]
-            _gpu(changes, gpu, stands, here, mode, in_use)
+            _gpu_changes(changes, gpu, stands, here, mode, in_use)
     known = {gpu.uuid for gpu in gpus}
     for want in desired:
         if want.gpu_uuid not in known:
@@ -53,10 +53,10 @@ def partition_changes(
 
 
 def _refusal(
-    gpu: GpuFacts, wanted: list[WantedSlice], mode: GpuMode | None
+    gpu: GpuFacts, desired: list[WantedSlice], mode: GpuMode | None
 ) -> PartitionProblem | None:
     """Why these slices cannot be on the GPU, whatever is there now; None where they can."""
-    if not wanted:
+    if not desired:
         return None
     where = f"GPU {gpu.index} ({gpu.board.key})"
     if gpu.mig_current is None:
@@ -69,22 +69,24 @@ def _refusal(
             gpu.uuid, "mode_whole", f"{where} is wanted whole and in slices at once"
         )
     # Slices of a profile that the board lacks have a problem of their own.
-    layout = [Placement(w.start, w.size, w.profile) for w in wanted if gpu.board.profile(w.profile)]
+    layout = [
+        Placement(w.start, w.size, w.profile) for w in desired if gpu.board.profile(w.profile)
+    ]
     if not layout_table(gpu.board).is_legal(layout):
-        names = ", ".join(f"{w.profile} at {w.start}" for w in wanted)
+        names = ", ".join(f"{w.profile} at {w.start}" for w in desired)
         return PartitionProblem(gpu.uuid, "illegal_layout", f"{where} cannot have {names} together")
     return None
 
 
-def _gpu(
+def _gpu_changes(
     changes: PartitionChanges,
     gpu: GpuFacts,
     live: list[InstanceFacts],
-    wanted: list[WantedSlice],
+    desired: list[WantedSlice],
     mode: GpuMode,
     in_use: frozenset[InstancePlace],
 ) -> None:
-    kept = {i.start: i for i in live for w in wanted if _same(i, w)}
+    kept = {i.start: i for i in live for w in desired if _same(i, w)}
     held = [i for i in live if i.start not in kept and _place(i) in in_use]
     gone = [i for i in live if i.start not in kept and i not in held]
     changes.steps += [DestroyInstance(gpu.uuid, i.instance_id, i.start, i.size) for i in gone]
@@ -100,13 +102,13 @@ def _gpu(
     if mig is not gpu.mig_current or mig is not gpu.mig_pending:
         # The second: a change is pending that nobody wants any more.
         changes.steps.append(SetMigMode(gpu.uuid, mig))
-    for want in wanted if mig else ():
+    for want in desired if mig else ():
         if want.start not in kept:
-            _create(changes, gpu, want, held)
+            _add_create(changes, gpu, want, held)
 
 
-def _create(
-    changes: PartitionChanges, gpu: GpuFacts, want: WantedSlice, held: list[InstanceFacts]
+def _add_create(
+    changes: PartitionChanges, gpu: GpuFacts, want: WantedSlice, in_use: list[InstanceFacts]
 ) -> None:
     profile = gpu.board.profile(want.profile)
     if profile is None:
@@ -114,7 +116,7 @@ def _create(
         changes.problems.append(PartitionProblem(gpu.uuid, "no_such_profile", sentence, want.id))
         return
     blocking = [
-        i for i in held if i.start < want.start + want.size and want.start < i.start + i.size
+        i for i in in_use if i.start < want.start + want.size and want.start < i.start + i.size
     ]
     if blocking:
         sentence = f"slice at {blocking[0].start} of GPU {gpu.index} is still in use"

@@ -61,22 +61,22 @@ class PortalSession:
         self.runtime = runtime
         self.node: NodeLoop | None = None
         self._document: ObservedDocument | None = None
-        self._known_hash = ""
+        self._acked_hash = ""
         self._full = True
         self._skew_ms = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._news = asyncio.Event()
-        self._taking = asyncio.Lock()
-        self._greeted = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._accept_lock = asyncio.Lock()
+        self._has_greeted = asyncio.Event()
         # Replicas of whose logs bytes went since the node last looked after them.
-        self._grown: set[str] = set()
+        self._grown_logs: set[str] = set()
 
     def report(self, document: ObservedDocument) -> None:
         """The node has changed: report it now."""
         self._document = document
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has closed: we are going down
-                self._loop.call_soon_threadsafe(self._news.set)
+                self._loop.call_soon_threadsafe(self._changed.set)
 
     async def run(self) -> None:
         """Hello and sync, again after every break. Ends only by cancellation, or as Retired."""
@@ -108,18 +108,18 @@ class PortalSession:
         self.journal.skip_to(answer.acked_seq)
         self.journal.record_event(EventType.AGENT_STARTED, "agent in contact")
         self._full = True
-        self._greeted.set()
+        self._has_greeted.set()
 
     async def _sync_forever(self) -> None:
         """Keep one call open; open another at once when there is news."""
         calls: set[asyncio.Task[None]] = set()
-        news = asyncio.create_task(self._news.wait())
+        news = asyncio.create_task(self._changed.wait())
         try:
             while True:
                 if not calls or (news.done() and len(calls) < MAX_CALLS):
                     if news.done():
-                        self._news.clear()
-                        news = asyncio.create_task(self._news.wait())
+                        self._changed.clear()
+                        news = asyncio.create_task(self._changed.wait())
                     calls.add(asyncio.create_task(self._sync()))
                 waiting = calls if len(calls) >= MAX_CALLS else {*calls, news}
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -134,11 +134,11 @@ class PortalSession:
     async def _sync(self) -> None:
         node, document = self._ready()
         told = digest(document)
-        full = self._full or told != self._known_hash
+        full = self._full or told != self._acked_hash
         sent_at = time.clock_gettime(time.CLOCK_BOOTTIME)
         applied = node.desired.revision
         self._full = False
-        self._known_hash = told
+        self._acked_hash = told
         try:
             answer = await self.client.sync(
                 SyncRequest(
@@ -152,20 +152,20 @@ class PortalSession:
             )
         except BaseException:
             # Not known to have arrived: the next call says it again.
-            self._known_hash = ""
+            self._acked_hash = ""
             raise
         self.journal.acknowledge_events(answer.acked_seq)
         self._full |= answer.full_required
         if answer.desired is not None:
-            await self._take(node, answer.desired, applied)
+            await self._accept(node, answer.desired, applied)
         node.renew_lease(sent_at + answer.lease_seconds)
 
-    async def _take(self, node: NodeLoop, desired: DesiredDocument, applied: int) -> None:
+    async def _accept(self, node: NodeLoop, desired: DesiredDocument, applied: int) -> None:
         """Accept it, unless the answer to a later call overtook this one with a newer document.
 
         `applied` is the revision when the call was sent: only a restored portal goes below that.
         """
-        async with self._taking:
+        async with self._accept_lock:
             now = node.desired.revision
             overtaken = now != applied and desired.revision < now
             if desired.revision != now and not overtaken:
@@ -179,7 +179,7 @@ class PortalSession:
     async def _ship_forever(self) -> None:
         """At once after the first hello, then at a steady pace; without a pause while a log is
         ahead of us."""
-        await self._greeted.wait()
+        await self._has_greeted.wait()
         while True:
             pause = SHIP_SECONDS
             try:
@@ -206,10 +206,10 @@ class PortalSession:
             if replica not in shipped:
                 self.journal.record_shipped(replica, self.journal.shipped_offsets().get(replica, 0))
                 self._wake()
-            if seen.phase is ContainerPhase.EXITED and replica in self._grown:
-                self._grown.discard(replica)
+            if seen.phase is ContainerPhase.EXITED and replica in self._grown_logs:
+                self._grown_logs.discard(replica)
                 self._wake()
-        self._grown &= there.keys()
+        self._grown_logs &= there.keys()
         return is_behind
 
     async def _ship(self, replica: str, offset: int) -> bool:
@@ -228,7 +228,7 @@ class PortalSession:
             else:
                 raise
         self.journal.record_shipped(replica, offset)
-        self._grown.add(replica)
+        self._grown_logs.add(replica)
         return is_behind
 
     def _wake(self) -> None:

@@ -57,7 +57,7 @@ class DockerRuntime:
         self._recipe = ContainerRecipe(node, policy, grant)
         self._networks = Networks(self.client, node, on_host=policy.network == HOST)
         # A job's network and its containers are made, and taken away, in one piece.
-        self._making = threading.Lock()
+        self._create_lock = threading.Lock()
 
     def version(self) -> str:
         return str(self.info.get("ServerVersion", ""))
@@ -73,7 +73,7 @@ class DockerRuntime:
         and what it was to make then is perhaps wanted no more."""
         self._changed = changed
         self.containers()
-        with self._making, engine_errors("remove the network"):
+        with self._create_lock, engine_errors("remove the network"):
             self._networks.sweep()
 
     def containers(self) -> dict[str, ContainerStatus]:
@@ -86,7 +86,7 @@ class DockerRuntime:
             raise RuntimeFailure("docker", str(away)) from away
         for container in containers:
             self._copies.follow(container)
-            seen = self._seen(container)
+            seen = self._status(container)
             found[seen.replica] = seen
         return found
 
@@ -108,7 +108,7 @@ class DockerRuntime:
                 raise RuntimeFailure("vanished", "its container is gone from the node")
             container = next((c for c in found if c.status != "created"), None)
             if container is None:
-                container = self._given(found, replica, devices, rendezvous)
+                container = self._matching_container(found, replica, devices, rendezvous)
                 self._networks.start(container, replica)
                 container.reload()
         self._copies.follow(container)
@@ -128,14 +128,14 @@ class DockerRuntime:
             for container in found:
                 with engine_errors("remove"), contextlib.suppress(NotFound):
                     container.remove(force=True)
-            with self._making, engine_errors("remove the network"):
+            with self._create_lock, engine_errors("remove the network"):
                 self._networks.sweep()
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         return self._copies.read(replica_id, offset, limit)
 
     def tidy(self) -> None:
-        with self._making, engine_errors("remove the network"):
+        with self._create_lock, engine_errors("remove the network"):
             self._networks.tidy()
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class DockerRuntime:
         self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
     ) -> Container:
         name = container_name(replica.job, replica.attempt, replica.rank)
-        with self._making:
+        with self._create_lock:
             options = self._options(replica, devices, meeting)
             require_allowed_env(self.client.images.get(replica.image).attrs, options["environment"])
             try:
@@ -175,9 +175,9 @@ class DockerRuntime:
         options = self._recipe.options(replica, devices, meeting)
         return options | {"network": self._networks.network_for(replica)}
 
-    def _given(
+    def _matching_container(
         self,
-        found: list[Container],
+        candidates: list[Container],
         replica: DesiredReplica,
         devices: Sequence[str],
         meeting: Rendezvous,
@@ -185,8 +185,8 @@ class DockerRuntime:
         """Of containers that never ran the one with this environment, made where there is none. The
         others go after it is there: a replica without any container is taken for a lost one."""
         env = self._recipe.environment(replica, devices, meeting)
-        old = [container for container in found if not _is_given(container, env)]
-        right = [container for container in found if container not in old]
+        old = [container for container in candidates if not _has_environment(container, env)]
+        right = [container for container in candidates if container not in old]
         if not right:
             for container in old:
                 _set_aside(container)
@@ -215,7 +215,7 @@ class DockerRuntime:
             )
         return list(found)
 
-    def _seen(self, container: Container) -> ContainerStatus:
+    def _status(self, container: Container) -> ContainerStatus:
         labels = {key.removeprefix(LABEL): value for key, value in container.labels.items()}
         state = container.attrs["State"]
         phase = PHASES.get(state["Status"], ContainerPhase.RUNNING)
@@ -239,7 +239,7 @@ class DockerRuntime:
         )
 
 
-def _is_given(container: Container, env: dict[str, str]) -> bool:
+def _has_environment(container: Container, env: dict[str, str]) -> bool:
     """Whether the container was made with this environment, devices included."""
     return {f"{name}={value}" for name, value in env.items()} <= {*container.attrs["Config"]["Env"]}
 

@@ -66,7 +66,7 @@ class ProcessRuntime:
 
     def containers(self) -> dict[str, ContainerStatus]:
         found = ((path, _read(path / "identity.json")) for path in self.home.iterdir())
-        return {path.name: self._seen(path, identity) for path, identity in found if identity}
+        return {path.name: self._status(path, identity) for path, identity in found if identity}
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         home = self.home / replica.id
@@ -139,7 +139,7 @@ class ProcessRuntime:
     def close(self) -> None:
         self._changed = lambda: None
 
-    def _seen(self, home: Path, identity: dict[str, Any]) -> ContainerStatus:
+    def _status(self, home: Path, identity: dict[str, Any]) -> ContainerStatus:
         ended = _read(home / "exit.json")
         alive = _is_alive(identity)
         if ended is None and not alive:

@@ -82,7 +82,7 @@ def test_the_drill_tells_of_a_container_that_is_gone_before_its_successor_is_the
             container.remove()
         return runtime._create(replica, devices, meeting)
 
-    monkeypatch.setattr(DockerRuntime, "_given", hasty)
+    monkeypatch.setattr(DockerRuntime, "_matching_container", hasty)
     _, points = docker_play(tmp_path, "dhasty", IMAGE, None)
     removed = next(p for p, name in points.items() if "after DELETE containers" in name)
     told, _ = docker_play(tmp_path, "dhast2", IMAGE, removed)

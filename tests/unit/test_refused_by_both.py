@@ -125,7 +125,7 @@ TABLE = (
         ),
         "MIG on a board without it": Row(
             lambda: never(a_gpu(board=L40S), mig="1g.18gb"),
-            ("impossible", "these boards have no MIG"),
+            ("impossible", "these boards do not support MIG"),
             lambda: carved(("1g.18gb", 0, 1), board=L40S),
             ("no_mig", f"({L40S}) has no MIG"),
         ),
@@ -173,7 +173,7 @@ TABLE = (
         ),
         "more processes than an MPS server takes": Row(
             lambda: never(a_gpu(), mps=(64, 1_000), processes=49),
-            ("impossible", "49 processes in one share; MPS takes 48"),
+            ("impossible", "49 processes in one share are too many: MPS on a H200-141GB GPU serves 48"),
             lambda: shared(a_claim(threads=64, processes=49)),
             ("mps_clients", "49 processes: an MPS server takes 48 clients here"),
         ),
@@ -209,27 +209,27 @@ TABLE = (
         ),
         "NCCL between MIG slices": Row(
             gang_of(SliceKind.MIG),
-            ("invalid_combination", "backend: NCCL cannot join 2 processes on MIG slices"),
+            ("invalid_combination", "backend: NCCL cannot connect 2 processes on MIG slices"),
             ranks_on(SliceKind.MIG),
-            ("backend", "NCCL cannot join 2 processes on MIG slices"),
+            ("backend", "NCCL cannot connect 2 processes on MIG slices"),
         ),
         "NCCL between MPS shares": Row(
             gang_of(SliceKind.MPS),
-            ("invalid_combination", "backend: NCCL cannot join 2 processes on MPS shares"),
+            ("invalid_combination", "backend: NCCL cannot connect 2 processes on MPS shares"),
             ranks_on(SliceKind.MPS),
-            ("backend", "NCCL cannot join 2 processes on MPS shares"),
+            ("backend", "NCCL cannot connect 2 processes on MPS shares"),
         ),
         "several NCCL processes on one slice": Row(
             lambda: asked(backend="nccl", launcher="torchrun", processes=2),
-            ("invalid_combination", "backend: NCCL cannot join 2 processes on MIG slices"),
+            ("invalid_combination", "backend: NCCL cannot connect 2 processes on MIG slices"),
             lambda: given(backend=CollectiveBackend.NCCL, world=1, rank=0, processes=2),
-            ("backend", "NCCL cannot join 2 processes on MIG slices"),
+            ("backend", "NCCL cannot connect 2 processes on MIG slices"),
         ),
         "more processes than whole GPUs": Row(
             lambda: asked(device={"gpus": 2}, launcher="torchrun", processes=3),
             ("invalid_combination", "processes: 3 processes need 3 GPUs; device.gpus is 2"),
             lambda: given(devices=two_gpus(), processes=3),
-            ("processes", "3 processes need 3 GPUs; this replica is given 2"),
+            ("processes", "3 processes need 3 GPUs; this replica has 2"),
         ),
         "an image that is not allowed": Row(
             lambda: asked(image="evil.example/sum:1"),

@@ -193,11 +193,11 @@ def test_what_is_no_longer_wanted_is_stopped_then_its_log_shipped_then_removed()
 
 
 def test_a_replica_is_forgotten_only_when_it_is_neither_wanted_nor_there():
-    remembered = {"remembered": frozenset({"r-1"}), "started": frozenset({"r-1"})}
-    assert replica_actions((), known(**remembered)) == [ForgetReplica("r-1")]
-    assert replica_actions((), known(a_container(ContainerPhase.EXITED), **remembered)) == []
+    recorded = {"recorded": frozenset({"r-1"}), "started": frozenset({"r-1"})}
+    assert replica_actions((), known(**recorded)) == [ForgetReplica("r-1")]
+    assert replica_actions((), known(a_container(ContainerPhase.EXITED), **recorded)) == []
     failed = {"r-1": ReplicaFailure("vanished", "gone")}
-    assert replica_actions((a_replica(),), known(**remembered, failures=failed)) == []
+    assert replica_actions((a_replica(),), known(**recorded, failures=failed)) == []
 
 
 def test_before_the_portal_has_answered_nothing_is_taken_away():

@@ -54,7 +54,7 @@ BAD = {
     "half a replica": ({"replicas": 1.5}, "replicas", Problem.TYPE, f"{COUNT} 1 to 64"),
     "NCCL over slices": (
         {"backend": "nccl", "replicas": 2},
-        *("backend", Problem.COMBINATION, "NCCL cannot join 2 processes on MIG slices: choose"),
+        *("backend", Problem.COMBINATION, "NCCL cannot connect 2 processes on MIG slices: choose"),
     ),
     "NCCL in one slice": (
         {"backend": "nccl", "launcher": "torchrun", "processes": 2},
@@ -66,7 +66,7 @@ BAD = {
             "replicas": 3,
             "device": {"mps": {"threads": 25, "memory": "1GiB"}},
         },
-        *("backend", Problem.COMBINATION, "NCCL cannot join 3 processes on MPS shares"),
+        *("backend", Problem.COMBINATION, "NCCL cannot connect 3 processes on MPS shares"),
     ),
     "NCCL over whatever has the memory": (
         {"backend": "nccl", "replicas": 2, "device": {"memory": "1GiB"}},

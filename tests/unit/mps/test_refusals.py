@@ -46,7 +46,7 @@ def test_shares_that_fill_a_gpu_exactly_are_given():
         (share(threads=3, processes=4), None, "mps", ShareCode.OVER_THREADS, "each of 4"),
         (share(memory_mib=71_001), share("r-0"), "mps", ShareCode.OVER_MEMORY, "141001 MiB"),
         (share(memory_mib=141_001), None, "mps", ShareCode.OVER_MEMORY, "the device has 141000"),
-        (share(memory_mib=0), None, "mps", ShareCode.OVER_MEMORY, "names its memory"),
+        (share(memory_mib=0), None, "mps", ShareCode.OVER_MEMORY, "1 MiB of memory"),
         (share(project="p-2"), share("r-0"), "mps", ShareCode.PROJECTS, "shares of project p-1"),
         (share(processes=49), None, "mps", ShareCode.CLIENTS, "takes 48 clients"),
         (
