@@ -51,8 +51,8 @@ def drive(*, node_id: UUID) -> bool:
 
 def _told_since(node: Node) -> None:
     """Note from which revision on replicas are left out, or told to stop, where it is not noted."""
-    left_out = Q(wish=DesiredState.GONE)
-    stopped = Q(wish=DesiredState.STOP, stop_revision__isnull=True)
+    left_out = Q(desired_state=DesiredState.GONE)
+    stopped = Q(desired_state=DesiredState.STOP, stop_revision__isnull=True)
     rows = Replica.objects.filter(left_out | stopped, node=node, gone_revision__isnull=True)
     rows.update(
         gone_revision=_where(left_out, node.revision, "gone_revision"),
@@ -97,13 +97,13 @@ def _replicas(node: Node) -> tuple[DesiredReplica, ...]:
     rows = (
         Replica.objects.filter(node=node)
         .allocated()
-        .exclude(wish=DesiredState.GONE)
+        .exclude(desired_state=DesiredState.GONE)
         .select_related("attempt__job__project", "attempt__job__owner")
         .order_by("id")
     )
     replicas = list(rows)
     devices = _devices(replicas)
-    meetings = _rendezvous([r.attempt_id for r in replicas if r.wish == DesiredState.RUN])
+    meetings = _rendezvous([r.attempt_id for r in replicas if r.desired_state == DesiredState.RUN])
     return tuple(_replica(r, devices[r.pk], meetings.get(r.attempt_id)) for r in replicas)
 
 
@@ -153,9 +153,9 @@ def _replica(row: Replica, devices: list[Device], meeting: Rendezvous | None) ->
         job=str(job.uid),
         attempt=row.attempt.number,
         rank=row.rank,
-        world=job.replicas_wanted,
+        world=job.replica_count,
         fence=row.attempt.fence,
-        wish=DesiredReplicaState(row.wish),
+        wish=DesiredReplicaState(row.desired_state),
         project=job.project.slug,
         user=job.owner.username,
         name=job.name,

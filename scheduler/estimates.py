@@ -1,7 +1,7 @@
-"""What waiting jobs are told beside their reason: when they will start, and what would start now.
+"""When waiting jobs are expected to start, and which changed requests would start now.
 
-It follows a planning pass as a task of its own, so it never delays a placement. It plans once more
-on fresh rows, commits nothing of that, and writes only what people read.
+A task of its own after a planning pass, so that it never delays a placement. It plans once more on
+fresh rows, commits nothing of that plan, and writes only what people read.
 """
 
 from dataclasses import dataclass, field
@@ -23,27 +23,28 @@ from scheduler.core.model.decisions import Plan
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.plan import plan_and_can_start
 
-# While the same jobs wait it is worked out again after so many seconds; else after a few.
-SAME_QUEUE_SECONDS, OTHER_QUEUE_SECONDS = 15, 3
-# Alternatives are looked for to so many jobs, the front of the queue first.
-MOST_JOBS = 50
-# Times that pass change what a shorter job could do, so answers are not kept longer than this.
-KEPT_SECONDS = 60
+# How long estimates stand while the same jobs wait, and after the queue has changed.
+SAME_QUEUE_SECONDS, CHANGED_QUEUE_SECONDS = 15, 3
+# Alternatives are tried for this many jobs, from the front of the queue.
+MAX_JOBS = 50
+# As time passes, a shorter job may fit before a reservation: alternatives are tried again after it.
+MAX_AGE_SECONDS = 60
 StoredAlternatives = list[dict[str, Any]]
 
 
 @dataclass(slots=True)
 class EstimatePace:
-    """Which jobs waited when this process last asked, and when, in seconds since the epoch."""
+    """When this process last asked for estimates, and for which jobs."""
 
     queue: frozenset[str] = frozenset()
     at: int = 0
+    """Seconds since the epoch."""
 
     def is_due(self, snapshot: ClusterSnapshot, plan: Plan) -> bool:
-        """Whether it is time to tell again; then it counts as done. Nobody waits: never."""
-        queue = frozenset(hold.job for hold in plan.deferrals)
-        least = SAME_QUEUE_SECONDS if queue == self.queue else OTHER_QUEUE_SECONDS
-        if not queue or 0 <= snapshot.now - self.at < least:
+        """Whether to estimate again; True counts as done. Never while no job waits."""
+        queue = frozenset(deferral.job for deferral in plan.deferrals)
+        pause = SAME_QUEUE_SECONDS if queue == self.queue else CHANGED_QUEUE_SECONDS
+        if not queue or 0 <= snapshot.now - self.at < pause:
             return False
         self.queue, self.at = queue, snapshot.now
         return True
@@ -51,69 +52,63 @@ class EstimatePace:
 
 @dataclass(slots=True)
 class AlternativesCache:
-    """Alternatives by what was asked, as long as the cluster stays as it was at `at`."""
+    """Alternatives by request, valid while the cluster stays as it was at `at`."""
 
     cluster: object = None
     at: int = 0
     by_request: dict[object, StoredAlternatives] = field(default_factory=dict)
 
     def refresh(self, snapshot: ClusterSnapshot, plan: Plan) -> None:
-        """Forget everything if the cluster is another one, or too much time has passed."""
+        """Clear the cache if the cluster has changed or the entries are too old."""
         cluster = (
-            *(
-                snapshot.nodes,
-                snapshot.quotas,
-                plan.placements,
-                plan.preemptions,
-                plan.reservations,
-            ),
+            *(snapshot.nodes, snapshot.quotas),
+            *(plan.placements, plan.preemptions, plan.reservations),
             tuple((run.job.id, run.stopping) for run in snapshot.running),
         )
-        if cluster != self.cluster or not 0 <= snapshot.now - self.at < KEPT_SECONDS:
+        if cluster != self.cluster or not 0 <= snapshot.now - self.at < MAX_AGE_SECONDS:
             self.cluster, self.at = cluster, snapshot.now
             self.by_request.clear()
 
 
-_tried = AlternativesCache()
+_cache = AlternativesCache()
 
 
 def estimates_refresh(now: datetime | None = None) -> None:
-    """Tell the jobs that wait now."""
+    """Write estimates and alternatives of the jobs that wait now."""
     now = now or timezone.now()
-    policy = current_policy()
-    lately = process_history()
-    with lately.lock:
-        lately.refresh(now)
-    snapshot = planner_input(now=now, policy=policy, history=lately)
-    outlook = RuntimeModel.from_snapshot(snapshot)
-    plan, can_start = plan_and_can_start(snapshot, policy, outlook)
-    alternatives_write(alternatives_of(snapshot, plan, can_start, _tried))
-    estimates_write(estimate_starts(snapshot, policy, outlook, plan, past_estimates(now)), now)
+    policy, history = current_policy(), process_history()
+    with history.lock:
+        history.refresh(now)
+    snapshot = planner_input(now=now, policy=policy, history=history)
+    model = RuntimeModel.from_snapshot(snapshot)
+    plan, can_start = plan_and_can_start(snapshot, policy, model)
+    alternatives_write(alternatives_of(snapshot, plan, can_start, _cache))
+    estimates_write(estimate_starts(snapshot, policy, model, plan, past_estimates(now)), now)
     estimates_tidy()
 
 
 def alternatives_of(
     snapshot: ClusterSnapshot, plan: Plan, can_start: CanStart, cache: AlternativesCache
 ) -> dict[int, StoredAlternatives]:
-    """By job: what would start now instead, each tried by the planner; maybe nothing. Only of the
-    first MOST_JOBS whose request can help."""
+    """By job: the changed requests that would start now, each tried by the planner. An empty list
+    if none would. Only for the first MAX_JOBS whose request can help."""
     cache.refresh(snapshot, plan)
     jobs = {job.id: job for job in snapshot.jobs}
     boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
     in_order = sorted(boards, key=lambda board: board.key)
-    first = [hold.job for hold in plan.deferrals if hold.reason.code in ALTERABLE][:MOST_JOBS]
-    told = {}
-    for job in (jobs[id] for id in first):
-        key = _alike(job)
+    alterable = [d.job for d in plan.deferrals if d.reason.code in ALTERABLE]
+    by_job = {}
+    for job in (jobs[id] for id in alterable[:MAX_JOBS]):
+        key = _request_key(job)
         if key not in cache.by_request:
-            found = alternatives(job, in_order, can_start)
-            cache.by_request[key] = [one.as_dict() for one in found]
-        told[int(job.id)] = cache.by_request[key]
-    return told
+            tried = alternatives(job, in_order, can_start)
+            cache.by_request[key] = [alternative.as_dict() for alternative in tried]
+        by_job[int(job.id)] = cache.by_request[key]
+    return by_job
 
 
-def _alike(job: WaitingJob) -> object:
-    """Jobs with the same could do the same instead."""
+def _request_key(job: WaitingJob) -> object:
+    """Jobs with equal keys have the same alternatives."""
     return (
         *(job.device, job.replicas, job.cpu_milli, job.memory_mib, job.topology, job.processes),
         *(job.disk_mib, job.needs, job.tolerates),

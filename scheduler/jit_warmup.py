@@ -1,4 +1,4 @@
-"""Compiles, or loads, what planning and foretelling need before the first job asks for it."""
+"""Compiles, or loads, the kernels of planning and forecasting before the first job needs them."""
 
 import gc
 from collections.abc import Mapping
@@ -28,39 +28,41 @@ NOW = 1_000_000
 
 
 def warm_up() -> tuple[Plan, Mapping[str, Estimate]]:
-    """One pass over a cluster of the mind, and when those who wait will start."""
-    snapshot, policy = _of_the_mind(), Policy(warm=True)
-    outlook = RuntimeModel.from_snapshot(snapshot)
-    decided = plan(snapshot, policy, outlook)
-    return decided, estimate_starts(snapshot, policy, outlook, decided)
+    """Run one planning pass and one forecast on a synthetic four-GPU cluster, so that every
+    compiled kernel is loaded."""
+    snapshot, policy = _synthetic_snapshot(), Policy(warm=True)
+    model = RuntimeModel.from_snapshot(snapshot)
+    decided = plan(snapshot, policy, model)
+    return decided, estimate_starts(snapshot, policy, model, decided)
 
 
 def before_fork(**_: Any) -> None:
-    """In a worker's first process, before it has others: they begin warm, whenever they begin. What
-    is there now stays, so the collector need not look at it again, nor copy its pages."""
+    """Warm up in a worker's first process: the processes that it forks start with the kernels loaded.
+
+    What exists now stays, so it is frozen: the collector neither scans it again nor copies its pages.
+    """
     warm_up()
     gc.collect()
     gc.freeze()
 
 
-def _of_the_mind() -> ClusterSnapshot:
-    """A node of four GPUs. Three jobs wait, for a slice, for two GPUs and for four, after some that
-    ran."""
+def _synthetic_snapshot() -> ClusterSnapshot:
+    """One node of four GPUs, three waiting jobs (a slice, two GPUs, four GPUs), and ended runs."""
     board = known_boards()["H200-141GB"]
     name, room = board.product_names[0], (8_000, 65_536, 8_000, 65_536)
     gpus = tuple(
         GpuView(str(index), index, board.key, name, board.memory_mib, GpuMode.WHOLE, healthy=True)
         for index in range(4)
     )
-    asked = (DeviceRequest(mig="1g.18gb"), DeviceRequest(gpus=2), DeviceRequest(gpus=4))
+    devices = (DeviceRequest(mig="1g.18gb"), DeviceRequest(gpus=2), DeviceRequest(gpus=4))
     jobs = tuple(
         WaitingJob(str(number), "warm", "p", "u", Priority.NORMAL, 0, 1, device, 1_000, 1_024)
-        for number, device in enumerate(asked, 1)
+        for number, device in enumerate(devices, 1)
     )
     past = tuple(
         PastRun("p", "u", "warm", 1, 3_600, True, 60 + number, True, number)
         for number in range(MIN_ENDED_RUNS)
     )
-    mix = DemandMix(tuple(Demand(device, 1_000, 1_024, 1) for device in asked))
+    mix = DemandMix(tuple(Demand(device, 1_000, 1_024, 1) for device in devices))
     nodes = (NodeView("n", "n", True, "", *room, gpus),)
     return ClusterSnapshot(now=NOW, nodes=nodes, jobs=jobs, mix=mix, history=past)

@@ -1,4 +1,5 @@
-"""The bells. A task carries primary keys only, re-reads its rows, and may run twice or never."""
+"""Celery tasks, rung by bells. A task carries primary keys only, re-reads its rows, and may run
+twice or never."""
 
 import gc
 from collections.abc import Iterable, Iterator
@@ -27,26 +28,28 @@ worker_init.connect(before_fork)
 
 
 def plan_once() -> None:
-    """One planning pass: read, decide, commit, and drive the nodes that it changed. Those who wait
-    are told the rest by a task of its own, and what the next pass wants to know of the past is read
-    when this one is done."""
-    policy, lately = current_policy(), process_history()
-    snapshot = planner_input(now=timezone.now(), policy=policy, lately=lately)
+    """One planning pass: read, decide, commit, and drive the nodes that it changed.
+
+    Estimates follow in a task of their own. The history that the next pass needs is read after this
+    one, so that it delays no placement.
+    """
+    policy, history = current_policy(), process_history()
+    snapshot = planner_input(now=timezone.now(), policy=policy, history=history)
     with gc_paused():
-        decided = decide(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
-    commit(decided, _drive_each)
-    if _pace.is_due(snapshot, decided):
+        plan = decide(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
+    commit(plan, _drive_each)
+    if _pace.is_due(snapshot, plan):
         ring_estimates()
-    with lately.lock:
-        lately.refresh_if_stale(timezone.now())
+    with history.lock:
+        history.refresh_if_stale(timezone.now())
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause Python's cycle collector.
+    """Pause Python's cycle collector; it stays off where it was off.
 
     Reference counting frees what a pass makes; scanning a snapshot of 6,000 GPUs for cycles would
-    take a third of the pass. Does nothing where the collector is off already.
+    take a third of the pass.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -46,7 +46,7 @@ def _commit(placement: JobPlacement, bypassed: tuple[str, ...]) -> bool:
     gpus = lock_rows(Gpu.objects.filter(pk__in={device.gpu for device in devices}))
     slices = lock_rows(Slice.objects.filter(pk__in={d.slice for d in devices if d.slice}))
     job = next(iter(lock_rows(queued.select_related("project", "owner"))), None)
-    if job is None or job.held_by:
+    if job is None or job.hold_owner:
         return False
     waiting = waiting_job_from_row(job)
     # Read after the GPUs are locked: the intervals of two allocations of one device never overlap.

@@ -64,10 +64,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """0. Raises Refused where the options make no sense."""
     here = _shape(options.board)
-    weights, seeds = mix_weights(here, options.mix), seeds_of(options.seeds)
+    weights, seeds = mix_weights(here, options.mix), parse_seeds(options.seeds)
     _check(options)
     rows = []
-    rule = rule_of(options.policy, here, weights, options.moves, options.move_gain)
+    rule = placement_rule(options.policy, here, weights, options.moves, options.move_gain)
     for seed in tqdm(seeds, desc="seeds", file=sys.stderr, disable=not sys.stderr.isatty()):
         rows.append(_row(options, here, weights, rule, seed))
         _tell(rows[-1], options.json)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def rule_of(
+def placement_rule(
     policy: str, shape: LayoutGraph, weights: Floats, moves: int = 0, gain: float = MIN_GAIN
 ) -> PlacementRule:
     """How a policy places; `tessera` is the planner's own table. It chooses place and move together
@@ -152,7 +152,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ReplayError("--move-gain: 0 or more")
 
 
-def seeds_of(text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
     try:
         parts = [part.split("-") for part in text.split(",")]
         found = [

@@ -23,7 +23,7 @@ HOLE, RETURN = 1.0, 3.0
 AHEAD = 180.0
 DEPTH = (1.0, 0.95, 0.45, 0.15)
 # So many of the best places without a move are tried with every move.
-PLACES = 4
+MAX_PLACES = 4
 
 
 class MoveTables(NamedTuple):
@@ -216,5 +216,5 @@ def _places(lay: Ints, twin: Ints, falls: Floats, first: int, last: int) -> Ints
                 rows[number, 0], rows[number, 1] = gpu, spot
                 cost[number] = falls[lay[gpu], spot]
                 number += 1
-    found: Ints = rows[np.argsort(cost[:number], kind="mergesort")[:PLACES]]
+    found: Ints = rows[np.argsort(cost[:number], kind="mergesort")[:MAX_PLACES]]
     return found

@@ -25,7 +25,7 @@ from scheduler.replay.openb_data import (
     Ints,
     TraceCluster,
     TracePods,
-    inflation,
+    inflation_arrivals,
     read_cluster,
     read_pods,
 )
@@ -94,7 +94,7 @@ def _each_seed(
 def _inflated(
     cluster: TraceCluster, pods: TracePods, seed: int, options: argparse.Namespace
 ) -> OpenbResult:
-    requests, order = inflation(pods, cluster, seed)
+    requests, order = inflation_arrivals(pods, cluster, seed)
     events = only_arrivals(len(requests))
     decisions, course = _play(cluster, pods, requests, order, events, seed, options)
     capacity = cluster.gpus * GPU_MILLI

@@ -109,7 +109,7 @@ def read_pods(path: Path, models: tuple[str, ...]) -> TracePods:
     return TracePods(tuple(numbers), np.array(which, np.int64))
 
 
-def inflation(pods: TracePods, cluster: TraceCluster, seed: int) -> tuple[Ints, Ints]:
+def inflation_arrivals(pods: TracePods, cluster: TraceCluster, seed: int) -> tuple[Ints, Ints]:
     """(numbers of pods as they arrive, order of nodes) of one seed of the inflation benchmark.
 
     All pods shuffled, then copies of pods drawn uniformly until the next would exceed INFLATE_TO of

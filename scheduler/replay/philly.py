@@ -54,7 +54,9 @@ POLICIES = {
 ORACLES = ("srtf", "srsf")
 # As the papers count it: who is stopped queues anew with what it has done; a job that moves goes on
 # at once, so that its next protected time is no longer than this one.
-PREEMPTION_COSTS = PreemptionCosts(keeps_place=False, moves_count=False, recheck_seconds=360)
+PREEMPTION_COSTS = PreemptionCosts(
+    keeps_place=False, moves_extend_protection=False, recheck_seconds=360
+)
 # With --preemption on. Who was passed stops others when it is due, so that nothing idles for a
 # promise (EASY costs 15 % on trace3); every job of these traces restarts, and may be moved: a gang
 # of whole nodes moves many small ones at once.
@@ -179,7 +181,7 @@ def summary(world: Simulation) -> dict[str, float]:
         "makespan_s": max(ended) - min(submitted),
         "avg_wait_s": round(float(waits.mean()), 1),
         "longest_wait_s": round(float(waits.max()), 1),
-        "preemptions": sum(fate.stopped for fate in fates),
+        "preemptions": sum(fate.stops for fate in fates),
     }
 
 

@@ -16,15 +16,15 @@ class JobOutcome:
     what it had attained before. `restart`: seconds of this run before it is useful."""
 
     recorded: RecordedJob
-    left: int
-    done: int
+    remaining_seconds: int
+    done_seconds: int
     queued_at: int = 0
     waited_seconds: int = 0
     started_at: int = 0
     ended_at: int = 0
     run: int = 0
-    restart: int = 0
-    stopped: int = 0
+    restart_seconds: int = 0
+    stops: int = 0
     bypassed: int = 0
     refused: bool = False
     withdrawn: bool = False

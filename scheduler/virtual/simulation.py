@@ -73,7 +73,7 @@ class Simulation:
         self._policy = setting.policy
         self._cluster = VirtualCluster(setting, week, mix)
         self._clock = VirtualClock()
-        before = ClusterSnapshot(now=week.since, nodes=setting.nodes, history=setting.past)
+        before = ClusterSnapshot(now=week.since, nodes=setting.nodes, history=setting.history)
         is_fair = setting.policy.order is OrderMode.FAIR
         self._outlook = RuntimeModel.from_snapshot(before) if is_fair else None
         self._kept = PassCache()
@@ -144,7 +144,7 @@ class Simulation:
         fate.waited_seconds += now - fate.queued_at
         fate.ended_at = now
         if self._outlook:
-            self._outlook.cut_off(key, fate.done)
+            self._outlook.cut_off(key, fate.done_seconds)
         self._is_over(key)
 
     def _is_over(self, key: str) -> None:
@@ -203,16 +203,17 @@ class Simulation:
         if not fate.run:
             self._watch.on_start(fate.recorded.job, now)
         fate.waited_seconds += now - fate.queued_at
-        fate.restart = self._stops.restart_seconds if fate.run else 0
+        fate.restart_seconds = self._stops.restart_seconds if fate.run else 0
         fate.started_at, fate.bypassed = now, 0
         fate.run += 1
         # The time to start again is not useful: the end of its limit moves by as much.
-        job = self._cluster.start(place, now, max(0, fate.done - fate.restart)).job
+        job = self._cluster.start(place, now, max(0, fate.done_seconds - fate.restart_seconds)).job
         if self._outlook:
-            self._outlook.update_attained(key, fate.done, now + fate.restart)
+            self._outlook.update_attained(key, fate.done_seconds, now + fate.restart_seconds)
         number = fate.run
         self._clock.schedule(
-            now + fate.restart + fate.left, lambda then: self._end(key, number, then)
+            now + fate.restart_seconds + fate.remaining_seconds,
+            lambda then: self._end(key, number, then),
         )
         protected = self._policy.protection_seconds << min(job.preempted, 20)
         if protected and job.preemptible and self._policy.preemption is not PreemptionMode.OFF:
@@ -223,30 +224,37 @@ class Simulation:
         if run != fate.run or key not in self._cluster.running:
             return False
         self._cluster.stop(key, now)
-        fate.done, fate.left, fate.ended_at = fate.done + fate.left, 0, now
+        fate.done_seconds, fate.remaining_seconds, fate.ended_at = (
+            fate.done_seconds + fate.remaining_seconds,
+            0,
+            now,
+        )
         if self._outlook:
             told = self._outlook.complete if fate.recorded.completed else self._outlook.cut_off
-            told(key, fate.done)
-        self._watch.on_end(fate.recorded.job, now, fate.done)
+            told(key, fate.done_seconds)
+        self._watch.on_end(fate.recorded.job, now, fate.done_seconds)
         self._is_over(key)
         return True
 
     def _stop(self, stop: Preemption, now: int) -> None:
         fate, job = self.outcomes[stop.job], self._cluster.stop(stop.job, now)
-        useful = max(0, now - fate.started_at - fate.restart)
-        fate.left, fate.done = fate.left - useful, fate.done + useful
+        useful = max(0, now - fate.started_at - fate.restart_seconds)
+        fate.remaining_seconds, fate.done_seconds = (
+            fate.remaining_seconds - useful,
+            fate.done_seconds + useful,
+        )
         fate.run += 1
-        fate.stopped += 1
+        fate.stops += 1
         is_move = stop.cause is PreemptionCause.MOVE
         fate.queued_at = now
         self._cluster.waiting[stop.job] = replace(
             job,
-            attained_seconds=fate.done,
+            attained_seconds=fate.done_seconds,
             queued_at=job.queued_at if self._stops.keeps_place else now,
-            preempted=job.preempted + (self._stops.moves_count or not is_move),
+            preempted=job.preempted + (self._stops.moves_extend_protection or not is_move),
         )
         if self._outlook:
-            self._outlook.update_attained(stop.job, fate.done)
+            self._outlook.update_attained(stop.job, fate.done_seconds)
 
     def _merge(self, merge: Merge, now: int) -> None:
         self._cluster.delete(merge)

@@ -52,7 +52,7 @@ class Scenario:
     policy: Policy = field(default_factory=Policy)
     owners: tuple[OwnerView, ...] = ()
     dwell_seconds: int = 0
-    past: tuple[PastRun, ...] = ()
+    history: tuple[PastRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +66,5 @@ class PreemptionCosts:
 
     restart_seconds: int = 0
     keeps_place: bool = True
-    moves_count: bool = True
+    moves_extend_protection: bool = True
     recheck_seconds: int = 1

@@ -91,7 +91,7 @@ def replay_figures(world: Simulation, week: RecordedWindow) -> ReplayFigures:
         allocated=_part(held.total(), there.total() * seconds),
         allocated_by_model={m: _part(held[m], n * seconds) for m, n in sorted(there.items())},
         gpus=there.total() // UNITS_PER_GPU,
-        preemptions=sum(fate.stopped for fate in world.outcomes.values()),
+        preemptions=sum(fate.stops for fate in world.outcomes.values()),
         last_ended_at=max((fate.ended_at for fate in world.outcomes.values()), default=0),
     )
 

@@ -132,4 +132,4 @@ def device_label(job: Job) -> str:
         each = share_label(device["mps"]["threads"], size)
     else:
         each = str(device.get("mig", device.get("memory")))
-    return f"{job.replicas_wanted} × {each}" if job.replicas_wanted > 1 else each
+    return f"{job.replica_count} × {each}" if job.replica_count > 1 else each

@@ -1,1 +1,1 @@
-"""Where to carve MIG slices, what to keep warm, and when a GPU's mode should change. Pure."""
+"""Changes of MIG slices and GPU modes ahead of demand. Proposals only; pure."""

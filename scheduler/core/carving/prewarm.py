@@ -1,5 +1,7 @@
-"""What a planning pass prepares beyond what its jobs need, at its end and on what is left: a GPU
-that the pass changed, or promised to somebody who waits, stays as it is until a later pass."""
+"""Prepares slices for expected demand at the end of a pass, on the devices that it leaves.
+
+A GPU that the pass has changed or reserved for a waiting job stays as it is until a later pass.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -17,9 +19,11 @@ def prewarm(
     served_jobs: Collection[str],
     reservations: Iterable[Reservation],
 ) -> Proposals:
-    """Proposals on the ledger of a pass that has answered everybody; none unless `policy.warm`, no
-    deletions unless `policy.merge`. `provided`: the ids of jobs that have a place, or for which one
-    is being made; they ask for nothing more."""
+    """Proposals on the ledger of a finished pass: none unless `policy.warm`, no deletions unless
+    `policy.merge`.
+
+    `served_jobs`: ids of the jobs that have a place, or for which one is being made. They count as
+    demand no more."""
     if not policy.warm:
         return Proposals()
     snapshot = ledger.snapshot
@@ -32,16 +36,16 @@ def prewarm(
         for n in snapshot.nodes
     )
     jobs = tuple(job for job in snapshot.jobs if job.id not in served_jobs)
-    found = propose_changes(replace(snapshot, nodes=nodes, jobs=jobs), busy)
-    return found if policy.merge else replace(found, merges=())
+    proposals = propose_changes(replace(snapshot, nodes=nodes, jobs=jobs), busy)
+    return proposals if policy.merge else replace(proposals, merges=())
 
 
 def _is_changed(space: GpuSpace) -> bool:
-    seen = {one.id: one for one in space.view.slices}
-    return bool(space.reserved_slices or space.deleted_slices) or space.slices != seen
+    views = {view.id: view for view in space.view.slices}
+    return bool(space.reserved_slices or space.deleted_slices) or space.slices != views
 
 
 def _as_left(space: GpuSpace) -> GpuView:
-    """The GPU once the pass is carried out, but for what is being deleted."""
-    kept = (replace(s, allocated=not space.is_idle(key)) for key, s in space.slices.items())
-    return replace(space.view, slices=(*kept, *space.deleted_slices.values()))
+    """The GPU once the plan is carried out. Slices being deleted are still on it."""
+    slices = (replace(s, allocated=not space.is_idle(key)) for key, s in space.slices.items())
+    return replace(space.view, slices=(*slices, *space.deleted_slices.values()))

@@ -69,7 +69,7 @@ def explain(
 
 _UNTIL_ENDS = make_message("unblocks.running_ends")
 # The evidence names at most so many nodes, those with most room.
-MOST_NODES = 12
+MAX_NODES = 12
 
 
 def _out(node: NodeSpace, job: WaitingJob) -> Message | None:
@@ -125,7 +125,7 @@ class _Free:
 def _free_here(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> _Free:
     def work_out() -> _Free:
         free = {n.view.name: _free(n, job, want) for n in _usable(job, want, ledger)}
-        first = dict(nlargest(MOST_NODES, free.items(), key=lambda one: one[1]))
+        first = dict(nlargest(MAX_NODES, free.items(), key=lambda one: one[1]))
         return _Free(sum(free.values()), sum(map(bool, free.values())), max(free.values()), first)
 
     whose = (job.project, job.processes) if want.kind is SliceKind.MPS else ()
@@ -220,12 +220,10 @@ def _unavailable(why: dict[str, Message]) -> Reason:
         said, helps = make_message("node_unavailable.none"), make_message("unblocks.node_added")
         return Reason(ReasonCode.NODE_UNAVAILABLE, said, {}, helps)
     told = sorted({said.text: said for said in why.values()}.items())
-    whys = join_clauses(*(said for _, said in told[:MOST_NODES]))
-    if len(told) > MOST_NODES:
-        whys = join_clauses(
-            whys, make_message("node_unavailable.more", more=len(told) - MOST_NODES)
-        )
-    evidence = {"nodes": {name: said.text for name, said in sorted(why.items())[:MOST_NODES]}}
+    whys = join_clauses(*(said for _, said in told[:MAX_NODES]))
+    if len(told) > MAX_NODES:
+        whys = join_clauses(whys, make_message("node_unavailable.more", more=len(told) - MAX_NODES))
+    evidence = {"nodes": {name: said.text for name, said in sorted(why.items())[:MAX_NODES]}}
     said = make_message("node_unavailable.all", why=whys)
     return Reason(ReasonCode.NODE_UNAVAILABLE, said, evidence, make_message("unblocks.node_back"))
 

@@ -1,4 +1,4 @@
-"""How good forecasts of starts were, and the one who asks and keeps them during a replay."""
+"""How good estimates of starts were."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,25 +10,27 @@ from scheduler.core.forecast.calibration import MIN_WAIT_SECONDS, EstimateRecord
 
 @dataclass(frozen=True, slots=True)
 class ForecastAccuracy:
-    """Over the jobs that waited at least a minute. `coverage_pct`: the pessimistic bound held, to
-    a minute. `median_error_pct`: |expected - actual| / actual wait. `tightness`: median of
-    pessimistic / actual. `optimistic_pct`: it started no sooner than the optimistic value."""
+    """Over the jobs that waited at least a minute."""
 
     estimates: int
     coverage_pct: float
+    """The pessimistic bound held, to a minute."""
     median_error_pct: float
+    """|expected - actual| / actual wait."""
     tightness: float
+    """Median of pessimistic / actual wait."""
     optimistic_pct: float
+    """The job started no sooner than the optimistic value."""
 
 
 def forecast_accuracy(pairs: Iterable[tuple[WaitRange, float]]) -> ForecastAccuracy | None:
-    """From (told, actual wait in seconds); None where nobody waited a minute."""
-    waited = [(told, actual) for told, actual in pairs if actual >= MIN_WAIT_SECONDS]
+    """From (estimate, actual wait in seconds); None if no job waited a minute."""
+    waited = [(waits, actual) for waits, actual in pairs if actual >= MIN_WAIT_SECONDS]
     if not waited:
         return None
     actual = np.array([wait for _, wait in waited])
     low, middle, high = np.array(
-        [(told.optimistic, told.expected, told.pessimistic) for told, _ in waited]
+        [(waits.optimistic, waits.expected, waits.pessimistic) for waits, _ in waited]
     ).T
     return ForecastAccuracy(
         estimates=len(waited),
@@ -45,7 +47,7 @@ def _percent(holds: np.typing.NDArray[np.bool_]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedEstimate:
-    """A question of a replay: what was told, and what is kept for calibration."""
+    """An estimate made at time `at` during a replay, and what calibration needs of it."""
 
     at: float
     own: WaitRange
@@ -54,7 +56,7 @@ class EvaluatedEstimate:
     kind: str = ""
 
     def record(self, now: float, started_at: float | None) -> EstimateRecord:
-        """As calibration wants it at time `now`."""
+        """As calibration needs it at time `now`."""
         until = now if started_at is None else started_at
         return EstimateRecord(
             self.own, self.calibrated, until - self.at, started_at is not None, self.kind

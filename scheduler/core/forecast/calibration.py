@@ -1,8 +1,8 @@
-"""Online calibration: what earlier forecasts got wrong by a factor is put right.
+"""Online calibration: factors that correct what earlier estimates got wrong.
 
-Plain values in and out: the caller keeps the questions. Waits are in seconds from the question to
-the start. See jct_policies.md section 4; the pessimistic factor is a conformal quantile, so that
-the bound would have held in TARGET of the recent cases, whatever the errors are distributed like.
+Values in, values out: the caller keeps the records. Waits are in seconds from the estimate to the
+start. The pessimistic factor is a conformal quantile, so that the bound would have held in TARGET
+of the recent cases, however the errors are distributed. See docs/research/start-estimates.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,28 +13,28 @@ import numpy as np
 
 from scheduler.core.forecast.hazard import Floats
 
+# Fewer usable records than this correct nothing.
 MIN_RECORDS = 15
-"""So many usable questions at least."""
+# Only the newest records are used.
 MAX_RECORDS = 150
-"""No more than so many are looked at."""
+# For the expected wait, a record weighs 1/e of one made this many records later.
 FADE_RECORDS = 30.0
-"""For the expected wait a question counts 1/e as much as one asked so many later."""
+# The weight of imagined correct estimates: waits drift, and outcomes arrive late.
 PRIOR_WEIGHT = 5.0
-"""The weight of imagined questions that were answered right: waits drift, answers come late."""
+# This many outcomes decide whether the calibrated or the plain estimate did better.
 RECENT_ANSWERS = 60
-"""Whether calibration or the forecast itself did better is judged by so many answers."""
+# This part of the bounds should hold. Waits drift, so on traces about 95 % do.
 TARGET = 0.97
-"""Of the bounds should hold. Waits drift meanwhile: on traces about 95 % of them do."""
+# The bound is this many times the simulated one until there are MIN_RECORDS. Simulation runs of one
+# moment share their error (how much work is left), so their spread is too small.
 UNTRIED_FACTOR = 1.4
-"""Times as long as forecast is the bound, until NEEDS questions say better. Forecasts of one moment
-share what is wrong with them (how much work is left), so the spread of the runs is too little."""
+# Shorter waits count as this: a start within a minute is immediate.
 MIN_WAIT_SECONDS = 60.0
-"""Shorter waits count as this: a start within a minute is at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitRange:
-    """Seconds until a start: with 10, 50 and 90 % of the forecasts."""
+    """Seconds until a start: the 10, 50 and 90 % points of the simulation runs."""
 
     optimistic: float
     expected: float
@@ -43,28 +43,31 @@ class WaitRange:
 
 @dataclass(frozen=True, slots=True)
 class EstimateRecord:
-    """A forecast that was made. `own`: as simulated; `calibrated`: as corrected then, told or not.
-    `waited`: until it started, or until now. `kind`: such as the order in force."""
+    """An earlier estimate of a job and what came of it."""
 
     own: WaitRange
+    """As simulated."""
     calibrated: WaitRange
+    """As corrected then, whether that was published or not."""
     waited: float
+    """Until it started, or until now."""
     started: bool
     kind: str = ""
+    """Records of one kind correct each other; see `pass_estimates.record_kind`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibratedWaits:
-    """`told`: the better of both, value by value; `calibrated`: to be kept with the question."""
-
     published: WaitRange
+    """Of the simulated and the calibrated value whichever did better lately, value by value."""
     calibrated: WaitRange
+    """To be kept with the record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """Factors for the three values, and which of them are told already: the others did worse than
-    the forecast itself lately. Made once from a history, then good for many forecasts."""
+    """Factors for the three values, and which of them apply: not those that lately did worse than
+    the plain estimate. Computed once from the records, then used for many estimates."""
 
     low: float
     middle: float
@@ -73,19 +76,20 @@ class Corrections:
     applies_middle: bool
     applies_high: bool
     samples: int
+    """Records of this kind whose job has started."""
 
     @classmethod
-    def from_records(cls, history: Sequence[EstimateRecord], kind: str = "") -> "Corrections":
-        """From earlier questions, oldest first. Those of the same kind count, or all while there
-        are fewer than NEEDS of them. `known`: how many answered ones are of that kind."""
-        alike = [question for question in history if question.kind == kind]
-        samples = sum(question.started for question in alike)
-        history = (alike if len(alike) >= MIN_RECORDS else list(history))[-4 * MAX_RECORDS :]
-        ended = [question for question in history if question.started][-RECENT_ANSWERS:]
+    def from_records(cls, records: Sequence[EstimateRecord], kind: str = "") -> "Corrections":
+        """From earlier records, oldest first: those of the same kind, or all while there are fewer
+        than MIN_RECORDS of them."""
+        alike = [record for record in records if record.kind == kind]
+        samples = sum(record.started for record in alike)
+        records = (alike if len(alike) >= MIN_RECORDS else list(records))[-4 * MAX_RECORDS :]
+        ended = [record for record in records if record.started][-RECENT_ANSWERS:]
         return cls(
-            low=_low(history),
-            middle=_middle(history),
-            high=_high(history),
+            low=_low(records),
+            middle=_middle(records),
+            high=_high(records),
             applies_low=_better(ended, lambda waits, wait: wait >= waits.optimistic, 0.9),
             applies_middle=_nearer(ended),
             applies_high=_better(
@@ -95,40 +99,40 @@ class Corrections:
         )
 
     def apply(self, own: WaitRange) -> CalibratedWaits:
-        """The forecast as it is told and as it is kept."""
+        """The estimate as it is published and as it is kept."""
         corrected = _ordered(
             own.optimistic * self.low, own.expected * self.middle, own.pessimistic * self.high
         )
-        told = _ordered(
+        published = _ordered(
             (corrected if self.applies_low else own).optimistic,
             (corrected if self.applies_middle else own).expected,
             (corrected if self.applies_high else own).pessimistic,
         )
-        return CalibratedWaits(told, corrected)
+        return CalibratedWaits(published, corrected)
 
 
 def _ordered(low: float, middle: float, high: float) -> WaitRange:
     return WaitRange(min(low, middle), middle, max(middle, high))
 
 
-def _ratios(history: Sequence[EstimateRecord], value: Callable[[WaitRange], float]) -> Floats:
-    """Actual / forecast of the last questions that are answered, or open beyond the forecast."""
+def _ratios(records: Sequence[EstimateRecord], value: Callable[[WaitRange], float]) -> Floats:
+    """Actual / estimated wait of the newest records that have started, or are overdue."""
     usable = [
-        max(question.waited, MIN_WAIT_SECONDS) / max(value(question.own), MIN_WAIT_SECONDS)
-        for question in history
-        if question.started or question.waited > value(question.own)
+        max(record.waited, MIN_WAIT_SECONDS) / max(value(record.own), MIN_WAIT_SECONDS)
+        for record in records
+        if record.started or record.waited > value(record.own)
     ]
     return np.array(usable[-MAX_RECORDS:])
 
 
-def _low(history: Sequence[EstimateRecord]) -> float:
-    ratios = _ratios(history, lambda waits: waits.optimistic)
+def _low(records: Sequence[EstimateRecord]) -> float:
+    ratios = _ratios(records, lambda waits: waits.optimistic)
     return float(np.quantile(ratios, 0.1)) if len(ratios) >= MIN_RECORDS else 1.0
 
 
-def _middle(history: Sequence[EstimateRecord]) -> float:
-    """The median; recent questions count most, and IMAGINED ones that were answered right."""
-    ratios = _ratios(history, lambda waits: waits.expected)
+def _middle(records: Sequence[EstimateRecord]) -> float:
+    """The median; recent records weigh most, and PRIOR_WEIGHT counts as correct estimates."""
+    ratios = _ratios(records, lambda waits: waits.expected)
     if len(ratios) < MIN_RECORDS:
         return 1.0
     weights = np.append(np.exp(-np.arange(len(ratios))[::-1] / FADE_RECORDS), PRIOR_WEIGHT)
@@ -138,20 +142,19 @@ def _middle(history: Sequence[EstimateRecord]) -> float:
     return float(ratios[order][np.searchsorted(sums, sums[-1] / 2)])
 
 
-def _high(history: Sequence[EstimateRecord]) -> float:
-    """The ratio that TARGET of the recent ones stay below, and a new one too: of n, the one in
-    place TARGET (n + 1). What the last calibrated bounds missed is aimed above."""
-    ratios = _ratios(history, lambda waits: waits.pessimistic)
+def _high(records: Sequence[EstimateRecord]) -> float:
+    """The ratio that TARGET of the recent ones stay below, and a new one too: of n sorted ratios
+    the one at TARGET (n + 1). If the last calibrated bounds held too seldom, aim higher."""
+    ratios = _ratios(records, lambda waits: waits.pessimistic)
     if len(ratios) < MIN_RECORDS:
         return UNTRIED_FACTOR
-    ended = [question for question in history if question.started][-RECENT_ANSWERS:]
+    ended = [record for record in records if record.started][-RECENT_ANSWERS:]
     aim = TARGET
     if len(ended) >= MIN_RECORDS:
-        held = [
-            question.waited <= question.calibrated.pessimistic + MIN_WAIT_SECONDS
-            for question in ended
+        kept = [
+            record.waited <= record.calibrated.pessimistic + MIN_WAIT_SECONDS for record in ended
         ]
-        aim = min(0.995, max(TARGET, 2 * TARGET - float(np.mean(held))))
+        aim = min(0.995, max(TARGET, 2 * TARGET - float(np.mean(kept))))
     place = min(len(ratios), ceil(aim * (len(ratios) + 1)))
     return float(np.sort(ratios)[place - 1])
 
@@ -159,18 +162,18 @@ def _high(history: Sequence[EstimateRecord]) -> float:
 def _better(
     ended: Sequence[EstimateRecord], holds: Callable[[WaitRange, float], bool], target: float
 ) -> bool:
-    """Whether the corrected value is told: unless the plain one has held more often lately, and the
-    corrected one too seldom."""
+    """Whether to apply the corrected value: unless it lately held too seldom and the plain one more
+    often."""
     if len(ended) < MIN_RECORDS:
         return True
-    of_own = sum(holds(question.own, question.waited) for question in ended)
-    of_corrected = sum(holds(question.calibrated, question.waited) for question in ended)
+    of_own = sum(holds(record.own, record.waited) for record in ended)
+    of_corrected = sum(holds(record.calibrated, record.waited) for record in ended)
     return of_corrected >= min(of_own, target * len(ended))
 
 
 def _nearer(ended: Sequence[EstimateRecord]) -> bool:
-    """Whether corrected expectations were at least as near as the plain ones, in the median."""
-    waited = [question for question in ended if question.waited >= MIN_WAIT_SECONDS]
+    """Whether corrected expectations were at least as near as plain ones, by the median error."""
+    waited = [record for record in ended if record.waited >= MIN_WAIT_SECONDS]
     if len(waited) < MIN_RECORDS:
         return True
     plain = np.median([abs(q.own.expected / q.waited - 1) for q in waited])

@@ -1,8 +1,8 @@
 """Run times as hazards over bins of attained service, and the compiled sums over them.
 
 The hazard of a bin is the chance that a job that reaches it ends in it. Jobs still running count as
-survivors of the bins that they left (Kaplan-Meier), so young jobs do not look short. All times are
-in seconds. Method and constants: jct_policies.md section 3.1.
+survivors of the bins they left (Kaplan-Meier), so young jobs do not look short. All times are in
+seconds. Method and constants: docs/research/start-estimates.md.
 """
 
 from bisect import bisect_right
@@ -18,20 +18,20 @@ Ints = NDArray[np.int64]
 FIRST_EDGE = 60.0
 GROWTH = 1.5
 LAST_EDGE = 6e6
+# The last bin is open; it counts as if it ended here.
 END = 9e6
-"""The last bin is open; it counts as if it ended here."""
 
+# A job's state: not ended, ended by itself, stopped before it ended.
 ALIVE, DONE, CUT = 0, 1, 2
-"""A job's state: not ended, ended by itself, stopped before it ended."""
 
+# An end at one age is evidence for ends near that age: two bins on each side.
 SPREAD = (1.0, 2.0, 3.0, 2.0, 1.0)
-"""An end at one age makes ends near that age likely too: over two bins on each side."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrinkage:
-    """How many imagined jobs pull a layer towards the one before it: all jobs towards a log-uniform
-    prior, the same GPU count towards all, the group towards its GPU count."""
+    """How many imagined jobs pull each layer towards the one before it: all jobs towards a
+    log-uniform prior, one GPU count towards all, a group towards its GPU count."""
 
     all: float = 2.0
     size: float = 5.0
@@ -49,8 +49,8 @@ EDGES: Floats = _edges()
 WIDTHS: Floats = np.diff(EDGES)
 BINS = len(WIDTHS)
 _STARTS: list[float] = EDGES[:-1].tolist()
+# Log-uniform: every bin is as likely as any other.
 PRIOR: Floats = 1.0 / np.arange(BINS, 0, -1)
-"""Log-uniform: every bin is as likely as any other."""
 
 
 def bin_of(seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""The jobs that an Outlook knows, as growing arrays: a slot a job, linked to its neighbours."""
+"""The jobs that a RuntimeModel knows as growing arrays: one slot a job, linked to neighbours."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -8,32 +8,35 @@ from numpy.typing import NDArray
 
 from scheduler.core.forecast.hazard import ALIVE, BINS, Floats, Ints
 
+# Same user, name and GPU count; same user and GPU count; same user.
 TIERS = 3
-"""Same user, name and GPU count; same user and GPU count; same user."""
 
 
 @dataclass
 class JobTable:
-    """Per slot: `names` and `sizes` (numbers of the first and the second tier), `rows` (number of
-    its GPU count), `bins` of attained service, `states`; `links` (slot, tier, 2) to the previous
-    and the next job of its tier; `sums` (slot, 2, BINS) of its neighbours, valid where not `stale`;
-    `answers` (slot, 2) made of them."""
+    """One row a slot; the columns grow together."""
 
     count: int = 0
+    # Numbers of the slot's first and second tier.
     names: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
     sizes: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
+    # The row of its GPU count among the layers.
     rows: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
+    # The bin of attained service, and whether the job has ended.
     bins: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
     states: Ints = field(default_factory=lambda: np.zeros(64, np.int64))
+    # (slot, tier, 2): the previous and the next job of its tier, -1 at an end.
     links: Ints = field(default_factory=lambda: np.zeros((64, TIERS, 2), np.int64))
+    # (slot, 2, BINS): sums over its neighbours, valid where not `stale`.
     sums: Floats = field(default_factory=lambda: np.zeros((64, 2, BINS)))
+    # (slot, 2): Gittins index and mean remaining seconds, computed from `sums`.
     answers: Floats = field(default_factory=lambda: np.zeros((64, 2)))
     stale: NDArray[np.bool_] = field(default_factory=lambda: np.ones(64, np.bool_))
     _last: dict[Hashable, int] = field(default_factory=dict)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
 
     def add(self, user: str, group: str, size: int, row: int) -> int:
-        """A new slot behind the last job of each of its tiers."""
+        """Add a slot behind the last job of each of its tiers."""
         slot = self.count
         if slot == len(self.bins):
             self._grow()
@@ -53,8 +56,8 @@ class JobTable:
         return slot
 
     def neighbours(self, slot: int, reach: int) -> list[int]:
-        """The slots that count this one among their neighbours, and itself; some twice."""
-        found = [slot]
+        """This slot, and those that have it among their neighbours; some appear twice."""
+        slots = [slot]
         links = self.links
         for tier in range(TIERS):
             for way in (0, 1):
@@ -62,9 +65,9 @@ class JobTable:
                 for _ in range(reach):
                     if at < 0:
                         break
-                    found.append(at)
+                    slots.append(at)
                     at = int(links[at, tier, way])
-        return found
+        return slots
 
     def remove_last(self, user: str, group: str, size: int) -> None:
         """Undo the last `add`, which had these arguments."""

@@ -1,4 +1,4 @@
-"""What one planning pass tells its waiting jobs: when they will start, and what that rests on."""
+"""Start estimates for the jobs that one planning pass leaves waiting, and for a job on trial."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +21,8 @@ from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob
 from scheduler.core.queue.fairshare import FairShares, cluster_totals
 
+# Jobs deferred for these reasons wait for devices, now or from their begin time on. Other reasons are
+# not simulated: a quota, a budget, an approval, another job's end, an unavailable node.
 SIMULATED_REASONS = frozenset(
     {
         ReasonCode.PRIORITY,
@@ -32,32 +34,31 @@ SIMULATED_REASONS = frozenset(
         ReasonCode.BEGIN_TIME,
     }
 )
-"""Who waits for these waits for devices, now or from its begin time on. The other reasons are not
-simulated: a quota, a budget, an approval, another job's end, a node that is away."""
 MIN_RUNS = 8
+# Limits of runs x jobs x (nodes + jobs / 6): for a pass about a second of one core, and for one job
+# on trial, which a user waits for.
 MAX_PASS_WORK = 30_000_000
-"""Runs x jobs x (nodes + jobs / 6) that are simulated, about a second of one core."""
 MAX_TRIAL_WORK = 3_000_000
-"""The same for one newcomer, while somebody waits for the answer."""
+# Jobs further back in the order of the pass are neither simulated nor given an estimate.
 MAX_QUEUE_POSITION = 4_000
-"""Who stands further back in the order of the pass is neither simulated nor told anything."""
+# A first estimate made this long after the job was queued could not be made earlier: there was no
+# basis, or a quota blocked the job. Many of these are made at one moment, share its error, and are
+# the ones that wait long; so they correct no other estimate.
 LATE_SECONDS = 600
-"""Who is told its start so long after it was queued could not be told before: nothing had a basis,
-or a quota kept it. Many such are told at one moment and share what is wrong with it, and they are
-the ones that wait long; so their answers correct nobody."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassEstimate(Estimate):
-    """An estimate, and what is to be kept with it for `Question`: `own` and `calibrated` are waits
-    in seconds from the snapshot's time, `kind` is what questions are alike in; empty where the
-    answer tells nothing of others: it is late, or part of the wait is for a begin time. Without
-    `is_published` it is a question to learn from, and nobody is told it."""
+    """An estimate, and what to keep of it for an EstimateRecord."""
 
     own: WaitRange
+    """As simulated; from the snapshot's time."""
     calibrated: WaitRange
     kind: str
+    """See `record_kind`; empty if it is no evidence for others: it is late, or part of the wait is
+    for a begin time."""
     is_published: bool = True
+    """False: only a record to learn from, shown to no user."""
 
 
 def estimate_starts(
@@ -70,82 +71,69 @@ def estimate_starts(
 ) -> dict[str, PassEstimate]:
     """When the jobs that this pass left waiting will start, by job id.
 
-    `questions`: the first one of each earlier job, oldest first, as told by `question_of`. A job
-    has no estimate where there is no basis: fewer than BASIS runs have ended, it is far back
-    (LONGEST) or blocked by what is not simulated (FORETOLD). Where the policy stops jobs for others
-    by their turn, estimates are not told until NEEDS questions say what comes of that. Who holds a
-    reservation starts by then at the latest; nobody starts before its begin time.
+    `records`: the first estimate of each earlier job, oldest first, from `estimate_record`. A job
+    has no estimate without a basis: fewer than MIN_ENDED_RUNS, a position beyond
+    MAX_QUEUE_POSITION, or a reason that is not simulated. If the policy preempts by order, no
+    estimate is published until there are MIN_RECORDS. A job with a reservation starts by then at
+    the latest; no job starts before its begin time.
     """
     if runtime_model.runs < MIN_ENDED_RUNS:
         return {}
-    after = after_plan(snapshot, plan)
-    waits = {
-        hold.job
-        for hold in plan.deferrals[:MAX_QUEUE_POSITION]
-        if hold.reason.code in SIMULATED_REASONS
-    }
-    jobs = tuple(job for job in after.jobs if job.id in waits)
+    after = _simulated_queue(snapshot, plan)
+    jobs = after.jobs
     if not jobs:
         return {}
     kinds = {job.id: record_kind(job, policy) for job in jobs}
     corrections = {kind: Corrections.from_records(records, kind) for kind in set(kinds.values())}
     by_turn = policy.preemption is PreemptionMode.ORDER
-    told = {
+    published = {
         id for id, kind in kinds.items() if not by_turn or corrections[kind].samples >= MIN_RECORDS
     }
-    state = queue_state(replace(after, jobs=jobs), policy, runtime_model, _factor(snapshot, policy))
-    found = start_estimates(state, runs=affordable_runs(state), seed=seed, only=set(kinds))
-    promised = {each.job: each.starts_at for each in plan.reservations}
+    state = queue_state(after, policy, runtime_model, _factor(snapshot, policy))
+    simulated = start_estimates(state, runs=affordable_runs(state), seed=seed, only=set(kinds))
+    reserved = {each.job: each.starts_at for each in plan.reservations}
     begins = {job.id: job.begin_at - snapshot.now for job in jobs if job.begin_at > snapshot.now}
     late = {job.id for job in jobs if snapshot.now - job.queued_at > LATE_SECONDS}
     return {
         id: replace(
-            _told(
+            _corrected(
                 *(estimate, snapshot.now, corrections[kinds[id]], "" if id in late else kinds[id]),
-                promised.get(id),
+                reserved.get(id),
                 begins.get(id, 0),
             ),
-            is_published=id in told,
+            is_published=id in published,
         )
-        for id, estimate in found.items()
+        for id, estimate in simulated.items()
         if estimate is not None
     }
 
 
 class TrialEstimates:
-    """When somebody who joins the queue now would start: as `starts_of` tells it in the next pass,
-    from fewer forecasts where the queue is long."""
+    """Start estimates for jobs that might join the queue now: as `estimate_starts` would give them
+    in the next pass, from fewer simulation runs if the queue is long."""
 
     def __init__(
         self,
         snapshot: ClusterSnapshot,
         policy: Policy,
-        outlook: RuntimeModel,
+        runtime_model: RuntimeModel,
         plan: Plan,
-        questions: Sequence[EstimateRecord] = (),
+        records: Sequence[EstimateRecord] = (),
     ) -> None:
-        self._now, self._policy, self._questions = snapshot.now, policy, questions
-        self._is_known = outlook.runs >= MIN_ENDED_RUNS
-        after = after_plan(snapshot, plan)
-        waits = {
-            hold.job
-            for hold in plan.deferrals[:MAX_QUEUE_POSITION]
-            if hold.reason.code in SIMULATED_REASONS
-        }
-        jobs = tuple(job for job in after.jobs if job.id in waits)
+        self._now, self._policy, self._records = snapshot.now, policy, records
+        self._has_basis = runtime_model.runs >= MIN_ENDED_RUNS
         self._queue = TrialQueueState(
-            replace(after, jobs=jobs), policy, outlook, _factor(snapshot, policy)
+            _simulated_queue(snapshot, plan), policy, runtime_model, _factor(snapshot, policy)
         )
 
     def estimate(
-        self, job: WaitingJob, code: ReasonCode, promised: int | None
+        self, job: WaitingJob, code: ReasonCode, reserved_at: int | None
     ) -> PassEstimate | None:
-        """`code`: why it would wait; `promised`: from when on it has its place for sure. None where
-        there is no basis."""
-        if not self._is_known or code not in SIMULATED_REASONS:
+        """`code`: why it would wait; `reserved_at`: its reserved start, if any. None without a basis."""
+        if not self._has_basis or code not in SIMULATED_REASONS:
             return None
         kind = record_kind(job, self._policy)
-        corrections = Corrections.from_records(self._questions, kind)
+        corrections = Corrections.from_records(self._records, kind)
         by_turn = self._policy.preemption is PreemptionMode.ORDER
         if by_turn and corrections.samples < MIN_RECORDS:
             return None
@@ -155,7 +143,7 @@ class TrialEstimates:
         if found is None:
             return None
         begins = max(0, job.begin_at - self._now)
-        return _told(found, self._now, corrections, kind, promised, begins)
+        return _corrected(found, self._now, corrections, kind, reserved_at, begins)
 
 
 def estimate_record(
@@ -166,7 +154,7 @@ def estimate_record(
     kind: str,
     now: float,
 ) -> EstimateRecord:
-    """A kept question as `starts_of` wants it at time `now`."""
+    """A stored estimate as `estimate_starts` needs it at time `now`."""
     until = now if started_at is None else started_at
     return EstimateRecord(
         own, calibrated, max(0.0, until - estimated_at), started_at is not None, kind
@@ -174,7 +162,7 @@ def estimate_record(
 
 
 def record_kind(job: WaitingJob, policy: Policy) -> str:
-    """Questions are alike if asked under the same order and preemption, in the same band."""
+    """Estimates made under the same order and preemption, in the same band, correct each other."""
     return f"{policy.order}/{policy.preemption}/{job.priority}"
 
 
@@ -186,7 +174,7 @@ def affordable_runs(state: QueueState, work: int = MAX_PASS_WORK) -> int:
 
 
 def after_plan(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
-    """The snapshot as it is when the pass is done: placed jobs run, preempted ones give back."""
+    """The snapshot once the plan is carried out: placed jobs run, preempted ones are stopping."""
     placed = {place.job: place for place in plan.placements}
     stopping = {each.job for each in plan.preemptions}
     running = [
@@ -202,8 +190,19 @@ def after_plan(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
     return replace(snapshot, jobs=left, running=tuple(running))
 
 
+def _simulated_queue(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
+    """`after_plan` with only those waiting jobs that are simulated."""
+    after = after_plan(snapshot, plan)
+    ids = {
+        deferral.job
+        for deferral in plan.deferrals[:MAX_QUEUE_POSITION]
+        if deferral.reason.code in SIMULATED_REASONS
+    }
+    return replace(after, jobs=tuple(job for job in after.jobs if job.id in ids))
+
+
 def _factor(snapshot: ClusterSnapshot, policy: Policy) -> OwnerFactor | None:
-    """How the fair order weighs owners now; the forecast leaves it as it is."""
+    """How the fair order weighs owners now; the simulation keeps it constant."""
     if policy.order is not OrderMode.FAIR or not snapshot.owners:
         return None
     return FairShares(
@@ -214,38 +213,42 @@ def _factor(snapshot: ClusterSnapshot, policy: Policy) -> OwnerFactor | None:
     ).factor
 
 
-def _told(
+def _corrected(
     estimate: Estimate,
     now: int,
     corrections: Corrections,
     kind: str,
-    promised: int | None,
+    reserved_at: int | None,
     begins: int,
 ) -> PassEstimate:
-    """`begins`: in so many seconds; only the wait after that is corrected."""
+    """`begins`: seconds until the begin time; only the wait after that is corrected."""
     own = _waits(estimate, now)
-    answer = corrections.apply(_waits(estimate, now + begins))
+    corrected = corrections.apply(_waits(estimate, now + begins))
     if begins:
         kind, answer = (
             "",
-            CalibratedWaits(_later(answer.published, begins), _later(answer.calibrated, begins)),
+            CalibratedWaits(
+                _later(corrected.published, begins), _later(corrected.calibrated, begins)
+            ),
         )
-    latest = now + max(own.pessimistic, answer.published.pessimistic)
+    latest = now + max(own.pessimistic, corrected.published.pessimistic)
     basis = estimate.basis
     if corrections.samples >= MIN_RECORDS:
         basis = make_message("basis.corrected", first=basis, known=corrections.samples)
-    if promised is not None:
-        latest = max(now, promised)
+    if reserved_at is not None:
+        latest = max(now, reserved_at)
         basis = make_message("basis.reserved", first=basis)
     low, middle, high = (
         round(min(now + wait, latest))
         for wait in (
-            answer.published.optimistic,
-            answer.published.expected,
-            answer.published.pessimistic,
+            corrected.published.optimistic,
+            corrected.published.expected,
+            corrected.published.pessimistic,
         )
     )
-    return PassEstimate(low, middle, high, basis, own=own, calibrated=answer.calibrated, kind=kind)
+    return PassEstimate(
+        low, middle, high, basis, own=own, calibrated=corrected.calibrated, kind=kind
+    )
 
 
 def _waits(estimate: Estimate, now: int) -> WaitRange:

@@ -1,11 +1,10 @@
-"""How long jobs run at all, read from every limit that is known, and what that says of one limit.
+"""The distribution of run times, estimated from all known time limits. Seconds throughout.
 
-A limit is a run time times what its user adds for safety. Ended runs alone tell of both wrongly:
-the long ones have not ended yet, so the share of a limit that is used looks larger than it will be
-for long limits. The limits of waiting and running jobs are known, though, so the run times behind
-them are found by expectation and maximisation (the empirical Bayes deconvolution of limits by the
-ratios of ended runs). Then the chance of a run time under a limit is that of the ratio times that
-of the run time. Seconds throughout.
+A limit is a run time times a safety factor of its user. Ended runs alone are biased: the long ones
+have not ended yet, so for long limits the used part looks larger than it is. The limits of waiting
+and running jobs are known, though, so expectation maximisation finds the run times behind them (an
+empirical Bayes deconvolution of limits by the ratios of ended runs). The chance of a run time under
+a limit is then that of the ratio times that of the run time.
 """
 
 import numpy as np
@@ -14,25 +13,25 @@ from scheduler.core.forecast.hazard import Floats, Ints
 
 SHORTEST = 10.0
 GROWTH = 1.25
+# Bins of run times from SHORTEST on, each GROWTH times as long: up to seven years.
 COUNT = 76
-"""Bins of run times from SHORTEST on, each GROWTH times as long: up to seven years."""
 ROUNDS = 10
+# The ratios of ended runs are reduced to this many points.
 POINTS = 50
-"""So many points stand for the ratios of ended runs."""
+# This part of the run times is spread evenly over all bins.
 UNSEEN = 0.02
-"""The part of the run times that is spread over all bins alike."""
 SMOOTH = (0.25, 0.5, 0.25)
 
 
 def ratio_points(ratios: Floats) -> Floats:
-    """The middles of POINTS equal parts of the ratios, or the ratios where they are fewer."""
+    """The middles of POINTS equal parts of the ratios, or all ratios if there are fewer."""
     if len(ratios) <= POINTS:
         return np.sort(ratios)
     return np.asarray(np.quantile(ratios, (np.arange(POINTS) + 0.5) / POINTS))
 
 
 def run_time_distribution(ran: Floats, ratios: Floats, limits: Floats, ages: Floats) -> Floats:
-    """The chance of each bin of run times, over jobs that ended and jobs that have not.
+    """The chance of each bin of run times, over ended jobs and others.
 
     ran: of ended runs, may be none; ratios: at least one; limits, ages: of the others. Shape
     (COUNT,), sums to 1."""
@@ -55,8 +54,8 @@ def run_time_distribution(ran: Floats, ratios: Floats, limits: Floats, ages: Flo
 def remaining(
     ages: Floats, limits: Floats, ratios: Floats, chances: Floats, chance: Floats
 ) -> Floats:
-    """What remains to each job, drawn by `chance` in [0, 1): one of the ratios times its limit,
-    each as likely as that run time, if it leads beyond the age; where none does, evenly up to the
+    """The remaining seconds of each job, drawn by `chance` in [0, 1): one of the ratios times its
+    limit, each as likely as that run time, if that is beyond its age; if none is, uniform up to the
     limit. Shape (jobs,)."""
     possible = ratio_points(ratios)[None, :] * limits[:, None]
     sums = np.cumsum(chances[_bins(possible)] * (possible > ages[:, None]), axis=1)

@@ -1,7 +1,7 @@
-"""One compiled run of the queue into the future: who starts when, if jobs run as long as given.
+"""One compiled simulation run of the queue: when jobs start, given how long each will run.
 
 Times in seconds from now; amounts in units of 1/56,000 GPU. A node is its free units: slices and
-shares count by their units, as if they could be anywhere on the node.
+shares count by their units, wherever on the node they are.
 """
 
 import numpy as np
@@ -13,15 +13,15 @@ from scheduler.core.forecast.hazard import Floats, Ints
 Flags = NDArray[np.bool_]
 
 NONE, SKIP, EASY = 0, 1, 2
+# The next ends of running jobs are searched one by one; only after this many are all sorted.
 NEXT_ENDS = 8
-"""So many ends of running jobs are looked for one by one before all are sorted."""
+# More than any key: a lower band never comes before a higher one.
 _BAND = 1e15
-"""More than any key: a lower band never comes before a higher one."""
 
 
 @njit(cache=True)
 def _gangs(free: Ints, here: Flags, units: int) -> int:
-    """Replicas of this size that fit."""
+    """How many replicas of this size fit."""
     found = 0
     for node in range(len(free)):
         if here[node]:
@@ -40,8 +40,8 @@ def _place(
     kept: Ints,
     kept_here: Flags,
 ) -> bool:
-    """Take the nodes that are left fullest; all replicas or nothing. kept: (units, replicas, spare)
-    of a reservation that must still fit into `future`, units 0 without one."""
+    """Take the nodes with the least room that fit; all replicas or none. kept: (units, replicas,
+    spare) of a reservation that must still fit into `future`; units 0 without one."""
     for replica in range(replicas):
         best = -1
         for node in range(len(free)):
@@ -87,14 +87,14 @@ def _reserve(
     amounts: Ints,
     future: Ints,
 ) -> float:
-    """When limits alone leave enough for the job; `future` becomes what is free then. Infinite
-    where no end helps."""
+    """When enough is free if jobs end by their limits; `future` becomes what is free then. Infinite
+    if it never is."""
     future[:] = free
     fits = _gangs(free, here, units)
     order = np.empty(0, np.int64)
     job, step, at = 0, 0, -np.inf
     while step < active:
-        if step < NEXT_ENDS:  # mostly the next few ends are enough, and sorting all is dear
+        if step < NEXT_ENDS:  # the next few ends are mostly enough, and sorting all is slow
             soonest = np.inf
             for other in range(active):
                 if at < limits[other] < soonest:
@@ -128,7 +128,7 @@ def _let_go(
     future: Ints,
     job: int,
 ) -> int:
-    """How many more replicas fit once this running job gives back what it holds."""
+    """Release a running job in `future`; returns how many more replicas fit then."""
     more = 0
     for entry in range(first[job], first[job] + count[job]):
         node = nodes[entry]
@@ -159,39 +159,40 @@ def _sort(order: Ints, waiting: int, now: float, jobs: Floats, patience: float) 
 def run_queue(
     free: Ints,
     allowed: Flags,
-    held: tuple[Ints, Ints, Ints, Ints],
+    allocations: tuple[Ints, Ints, Ints, Ints],
     ends: Floats,
     limits: Floats,
     shapes: Ints,
     jobs: Floats,
     runs: Floats,
     waiting: int,
-    asked: Flags,
+    requested: Flags,
     patience: float,
     backfill: int,
 ) -> Floats:
-    """Starts of all jobs, infinite for those that did not start before all asked ones had.
+    """Starts of all jobs; infinite for those that have not started when all requested ones have.
 
-    held: (first, count) entries of each running job in (node, units) entries; ends, limits: when
-    they end, and by their limits. shapes: (jobs, 3) replicas, units, row of `allowed`. jobs: (jobs,
-    5) key, queued at, band, limit, may start at; those behind `waiting` join the queue when they
-    may start, in that order. runs: seconds that each job will run. asked: shape (jobs,).
+    allocations: (first, count) of each running job's entries, and the entries as (node, units).
+    ends, limits: when running jobs end, and when by their limits. shapes: (jobs, 3) replicas,
+    units, row of `allowed`. jobs: (jobs, 5) key, queued at, band, limit, may start at; those behind
+    `waiting` join the queue when they may start, in that order. runs: seconds that each job will
+    run. requested: whose start is needed, shape (jobs,).
     """
     total, running = len(jobs), len(ends)
     starts = np.full(total, np.inf)
-    entries = len(held[2])
+    entries = len(allocations[2])
     nodes = np.empty(entries + shapes[:, 0].sum(), np.int64)
     amounts = np.empty_like(nodes)
-    nodes[:entries], amounts[:entries] = held[2], held[3]
+    nodes[:entries], amounts[:entries] = allocations[2], allocations[3]
     first, count = np.empty(running + total, np.int64), np.empty(running + total, np.int64)
-    first[:running], count[:running] = held[0], held[1]
+    first[:running], count[:running] = allocations[0], allocations[1]
     end, limit = np.empty(running + total), np.empty(running + total)
     end[:running], limit[:running] = ends, limits
     order = np.empty(total, np.int64)
     order[:waiting] = np.argsort(jobs[:waiting, 0], kind="mergesort")
     chosen, kept = np.empty(max(1, shapes[:, 0].max()), np.int64), np.zeros(3, np.int64)
     future, failed = np.empty_like(free), np.empty((len(allowed), 2, 3), np.int64)
-    now, sorted_at, arrived, queued, left = 0.0, 0.0, waiting, waiting, asked.sum()
+    now, sorted_at, arrived, queued, left = 0.0, 0.0, waiting, waiting, requested.sum()
     _sort(order, queued, now, jobs, patience)
     while left > 0:
         most = free.max()
@@ -221,7 +222,7 @@ def run_queue(
                     failed[here, side, 1], failed[here, side, 2] = units, replicas
             if fits:
                 starts[job] = now
-                left -= asked[job]
+                left -= requested[job]
                 first[running], count[running] = entries, replicas
                 for replica in range(replicas):
                     nodes[entries], amounts[entries] = chosen[replica], units

@@ -1,4 +1,4 @@
-"""From a snapshot to the QueueState that starts are forecast from."""
+"""Builds the QueueState that starts are simulated from, from a snapshot."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,10 +23,10 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.core.placement.node_eligibility import ineligible_message
 
+# Future arrivals are drawn from this many of the newest ones.
 RECENT_ARRIVALS = 200
-"""So many of the last arrivals stand for the future ones."""
+# The size of a past slice or share: its own is not recorded.
 SMALLEST_SLICE = UNITS_PER_GPU // 7
-"""What a past slice or share is taken for: its own size is not remembered."""
 
 OwnerFactor = Callable[[str, str], float]
 
@@ -39,23 +39,23 @@ def queue_state(
 ) -> QueueState:
     """The queue in the order of `policy`. `factor(project, user)` weighs owners in the fair order.
 
-    CPU and memory count as the share of a node's GPUs that goes with them, where that is more than
-    the GPUs asked for. Left out: jobs that are held or wait for others, quotas, preemption, and
-    where on a node slices could be. Calibration can correct for a constant part of that."""
+    CPU and memory count as the part of a node's GPUs that goes with them, if that is more than the
+    requested GPUs. Left out: jobs on hold or with dependencies, quotas, preemption, and where on a
+    node slices fit. Calibration corrects a constant part of that."""
     return _Builder(snapshot, policy, runtime_model, factor or _even).build()
 
 
 class TrialQueueState:
-    """As `queue_state`, kept to be asked about one more job at a time."""
+    """The state of a queue, to which one more job at a time is added."""
 
     def __init__(
         self,
         snapshot: ClusterSnapshot,
         policy: Policy,
-        outlook: RuntimeModel,
+        runtime_model: RuntimeModel,
         factor: OwnerFactor | None = None,
     ) -> None:
-        self._builder = _Builder(snapshot, policy, outlook, factor or _even)
+        self._builder = _Builder(snapshot, policy, runtime_model, factor or _even)
         self._state = self._builder.build()
 
     def with_job(self, job: WaitingJob) -> QueueState:
@@ -74,7 +74,7 @@ def _even(project: str, user: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """What nodes of one size have in all; `units` of their healthy GPUs."""
+    """What a node has in all; `units`: of its healthy GPUs."""
 
     cpu_milli: int
     memory_mib: int
@@ -86,7 +86,7 @@ class _Host:
         return cls(node.cpu_total_milli, node.memory_total_mib, units)
 
     def share(self, cpu_milli: int, memory_mib: int) -> int:
-        """Units of its GPUs that so much CPU and memory leave unusable; at most all."""
+        """Units of its GPUs that become unusable if this much CPU and memory is taken."""
         by_cpu = cpu_milli * self.units // max(1, self.cpu_milli)
         by_memory = memory_mib * self.units // max(1, self.memory_mib)
         return min(self.units, max(by_cpu, by_memory))
@@ -96,7 +96,7 @@ class _Host:
 class _Builder:
     snapshot: ClusterSnapshot
     policy: Policy
-    outlook: RuntimeModel
+    runtime_model: RuntimeModel
     factor: OwnerFactor
     nodes: list[NodeView] = field(default_factory=list)
     curves: list[Floats] = field(default_factory=list)
@@ -108,7 +108,7 @@ class _Builder:
 
     def build(self) -> QueueState:
         snapshot, policy = self.snapshot, self.policy
-        self._ratios = self.outlook.ratios.pairs()
+        self._ratios = self.runtime_model.ratios.pairs()
         self.nodes = [node for node in snapshot.nodes if node.available]
         self._boards = [_boards(node) for node in self.nodes]
         index = {node.id: i for i, node in enumerate(self.nodes)}
@@ -132,7 +132,7 @@ class _Builder:
             pools=tuple(self.pools),
             ratios=self._ratios,
             curves=tuple(self.curves),
-            ended_runs=self.outlook.runs,
+            ended_runs=self.runtime_model.runs,
             backfill=policy.backfill,
             patience_seconds=float(policy.patience_seconds) if aging else 0.0,
             by_arrival=policy.order is OrderMode.FIFO,
@@ -183,18 +183,18 @@ class _Builder:
                 return float(left)
             case OrderMode.SMALLEST:
                 return left * gpus
-        work = self.outlook.work(job, gpus, self.snapshot.now)
+        work = self.runtime_model.work(job, gpus, self.snapshot.now)
         return work * self.factor(job.project, job.user)
 
     def _curve(self, job: WaitingJob, gpus: float) -> int:
-        """By its limit, where that is believable and ENOUGH ended runs say what part is used."""
-        if self.outlook.believes_limit(job) and len(self._ratios) >= MIN_RATIOS:
+        """-1 (by its limit) if that is believable and MIN_RATIOS ended runs are known."""
+        if self.runtime_model.believes_limit(job) and len(self._ratios) >= MIN_RATIOS:
             return -1
-        self.curves.append(self.outlook.hazard_curve(job, gpus))
+        self.curves.append(self.runtime_model.hazard_curve(job, gpus))
         return len(self.curves) - 1
 
     def _shape(self, job: WaitingJob) -> tuple[int, int]:
-        """Units of a replica in the cheapest way to serve it, and its pool of nodes."""
+        """Units of a replica with its cheapest option, and its pool of nodes."""
         alike = (job.device, job.needs, job.tolerates)
         if alike not in self._seen:
             known = {boards: device_options(job.device, boards) for boards in set(self._boards)}
@@ -208,7 +208,7 @@ class _Builder:
         return self._seen[alike]
 
     def _host_share(self, job: WaitingJob, pool: int) -> int:
-        """By the kind of node in its pool that has most CPU and memory for a GPU."""
+        """On the nodes of its pool that have most CPU and memory for a GPU."""
         if pool not in self._hosts:
             here = list(self.pools)[pool]
             self._hosts[pool] = {_Host.of(n) for n, ok in zip(self.nodes, here, strict=True) if ok}
@@ -216,7 +216,7 @@ class _Builder:
         return min(shares, default=0)
 
     def _arrivals(self) -> list[WaitingEntry]:
-        """The last submissions of all: ended, running, and waiting jobs."""
+        """The newest submissions among ended, running and waiting jobs."""
         snapshot = self.snapshot
         found: list[tuple[float, PastRun | WaitingJob]] = [
             (run.queued_at or run.ended_at - run.ran_seconds, run) for run in snapshot.history
@@ -230,7 +230,7 @@ class _Builder:
         ]
 
     def _past(self, run: PastRun, at: float) -> WaitingEntry:
-        """A past run as if it came again: nodes of its size were enough, so it is split evenly."""
+        """A past run as if it came again, split evenly over as few nodes as possible."""
         most = max((len(node.gpus) for node in self.nodes), default=1) or 1
         replicas = -(-run.gpus // most) or 1
         job = WaitingJob(

@@ -8,61 +8,66 @@ from scheduler.core.model.policy import BackfillMode
 
 @dataclass(frozen=True, slots=True)
 class RunningEntry:
-    """A running job: (node, units) by index of node, its useful running time so far, and its whole
-    limit. `curve`: row of its hazard in QueueState.curves; -1 = its limit is believable.
-    `stopping`: it gives its devices back already."""
+    """A running job."""
 
     places: tuple[tuple[int, int], ...]
+    """(index of node, units)."""
     age: float
+    """Its useful running time so far."""
     limit: float
+    """Its whole time limit."""
     curve: int = -1
+    """The row of its hazard in QueueState.curves; -1: its limit is believable."""
     stopping: bool = False
+    """It is giving its devices back already."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingEntry:
-    """A waiting job, or one of the arrivals that the future is drawn from.
-
-    `units` of each replica; `pool`: row of QueueState.pools, the nodes where it may run; `key`: its
-    place in the order without its wait, smallest first; `band`: 0 is before 1. `limit` and `age`
-    as in Holding. `queued_at` in seconds since the epoch, and so `begin_at`: not before this time.
-    """
+    """A waiting job, or a past arrival that future arrivals are drawn from."""
 
     id: str
     queued_at: float
+    """Seconds since the epoch."""
     replicas: int
     units: int
+    """Of each replica."""
     limit: float
     key: float
+    """Its place in the order, without its wait; smallest first."""
     age: float = 0.0
     band: int = 0
+    """Band 0 comes before band 1."""
     curve: int = -1
+    """As in RunningEntry."""
     pool: int = 0
+    """The row of QueueState.pools: the nodes where it may run."""
     begin_at: float = 0.0
+    """It starts no earlier; seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """Everything that a forecast of starts rests on.
-
-    `total`, `free`: units by node. `pools`: which nodes, a row each. `waiting`: who is asked about.
-    `arrivals`: who came lately, oldest first. `ratios`: (limit, run time / limit) of ended runs,
-    oldest first, at least one where a job goes by its limit. `curves`: hazards by bin. `learned`:
-    ended runs behind the curves.
-    `patience_seconds`: a job that waits this long counts as half as large; 0 where a wait changes
-    nothing. `by_arrival`: first come, so times stand for keys.
-    """
+    """Everything that the simulation of starts depends on."""
 
     now: float
     total: tuple[int, ...]
+    """Units by node."""
     free: tuple[int, ...]
     running: tuple[RunningEntry, ...]
     waiting: tuple[WaitingEntry, ...]
     arrivals: tuple[WaitingEntry, ...] = ()
+    """Recent arrivals, oldest first."""
     pools: tuple[tuple[bool, ...], ...] = ()
+    """Sets of nodes, one row each."""
     ratios: tuple[tuple[float, float], ...] = ()
+    """(limit, run time / limit) of ended runs, oldest first; at least one if a job has curve -1."""
     curves: tuple[Floats, ...] = ()
+    """Hazards by bin."""
     ended_runs: int = 0
+    """How many ended runs the curves were learned from."""
     backfill: BackfillMode = BackfillMode.EASY
     patience_seconds: float = 0.0
+    """A job that waits this long counts as half as large; 0: waiting changes nothing."""
     by_arrival: bool = False
+    """First come, first served: times stand for keys."""

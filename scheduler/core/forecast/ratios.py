@@ -1,4 +1,4 @@
-"""What users make of their time limits: the ratio of run time to limit, learned as runs end."""
+"""How users choose time limits: the ratio of run time to limit, learned as runs end."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -7,15 +7,15 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
+# With fewer ended runs with a chosen limit, a user's limits are believed.
 MIN_RUNS = 8
-"""Below so many ended runs with a chosen limit, a user's limits are taken at their word."""
+# The prior mean ratio; it weighs as much as PRIOR_WEIGHT runs.
 PRIOR_RATIO = 0.5
-"""Of a chosen limit, before anything is known; worth USUAL_WEIGHT runs."""
 PRIOR_WEIGHT = 5.0
+# Limits with a lower typical ratio are believed only if they follow the run times.
 LOW_RATIO = 0.1
-"""Limits with a lower typical ratio must earn belief by following the run times."""
+# Limits follow the run times if ratios spread at most this part as wide as run times do.
 MAX_RELATIVE_SPREAD = 0.7
-"""Limits follow the run times where ratios spread at most this much as wide as run times do."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class _Habit:
 
     @property
     def believable(self) -> bool:
-        """The limits are near the run times, or far but in step with them."""
+        """The limits are near the run times, or far from them but proportional."""
         if self.runs < MIN_RUNS or self.ratio / self.runs >= log(LOW_RATIO):
             return True
         spread = self.ratio_squared / self.runs - (self.ratio / self.runs) ** 2
@@ -49,12 +49,11 @@ class _Habit:
 
 @dataclass
 class LimitRatios:
-    """(limit, run time / limit) of ended runs with a chosen limit, in the order of their ends; at
-    most 1 each.
-
-    Only the last `kept` are remembered for drawing; habits remember all."""
+    """(limit, run time / limit) of ended runs with a chosen limit, in the order they ended. Ratios
+    are at most 1."""
 
     max_remembered: int = 1_000
+    """Only the newest ratios are kept for sampling; users' habits cover all."""
     _values: list[tuple[float, float]] = field(default_factory=list)
     _habits: dict[str, _Habit] = field(default_factory=lambda: defaultdict(_Habit))
 
@@ -70,7 +69,7 @@ class LimitRatios:
             del self._values[: -self.max_remembered]
 
     def is_believable(self, user: str) -> bool:
-        """Whether a limit that this user chose says something of the run time."""
+        """Whether a limit chosen by this user says something about the run time."""
         habit = self._habits.get(user)
         return habit is None or habit.believable
 
@@ -85,15 +84,15 @@ class LimitRatios:
         return np.array(self._values[-self.max_remembered :]).reshape(-1, 2)
 
     def pairs(self) -> tuple[tuple[float, float], ...]:
-        """As `values`."""
+        """`values` as tuples."""
         return tuple(self._values[-self.max_remembered :])
 
 
 def remaining_seconds(
     ratios: NDArray[np.float64], limit_seconds: float, age_seconds: float, quantile: float
 ) -> float | None:
-    """The quantile of what remains to a job of this age, if its ratio is one of the given ones that
-    lead beyond its age. None where none does: nothing is known but the limit."""
+    """The quantile of the seconds that remain to a job of this age, if its ratio is one of those
+    that end beyond its age. None if none does: only the limit is known."""
     ends = np.sort(ratios) * limit_seconds
     ends = ends[np.searchsorted(ends, age_seconds, side="right") :]
     if not len(ends):

@@ -1,6 +1,6 @@
-"""Outlook: how much work a job still is, learned from what ran before and updated as jobs run.
+"""How much work a job still is, learned from earlier runs and updated as jobs run.
 
-Time in seconds. No clock: callers say what happened and what time it is.
+Time in seconds. It has no clock: callers say what happened, and when.
 """
 
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ from scheduler.core.model.snapshot import ClusterSnapshot, PastRun, WaitingJob
 
 
 @dataclass
-class _Known:
-    """A job that has not ended. `since`: it has run on from `attained` since then."""
+class _LiveJob:
+    """A job that has not ended. It runs on from `attained` since `since`; None: it does not run."""
 
     job: WaitingJob
     slot: int
@@ -34,27 +34,27 @@ class _Known:
 
 @dataclass
 class _Layer:
-    """Jobs that ended in a bin, and that left it alive. Shape (BINS,)."""
+    """Jobs by bin: those that ended in it, and those that survived it. Shape (BINS,)."""
 
     ended: hz.Floats = field(default_factory=lambda: np.zeros(hz.BINS))
     survived: hz.Floats = field(default_factory=lambda: np.zeros(hz.BINS))
 
 
 class RuntimeModel:
-    """Hazards in three layers (all jobs, same GPU count, the job's group), each shrunken towards
-    the one before; and the users' ratios of run time to limit. See jct_policies.md section 3.1."""
+    """Hazards in three layers (all jobs, one GPU count, the job's group), each shrunk towards the one
+    before, and the users' ratios of run time to limit. See docs/research/start-estimates.md."""
 
     def __init__(
-        self, likeness: Similarity | None = None, shrinkage: hz.Shrinkage | None = None
+        self, similarity: Similarity | None = None, shrinkage: hz.Shrinkage | None = None
     ) -> None:
         self.ratios = LimitRatios()
         self.runs = 0
-        """Ended runs that it learned from."""
-        self._likeness = likeness or Similarity()
+        """How many ended runs it has learned from."""
+        self._similarity = similarity or Similarity()
         self._shrinkage = shrinkage or hz.Shrinkage()
-        self._weights = self._likeness.weights()
-        self._records = JobTable()
-        self._live: dict[str, _Known] = {}
+        self._weights = self._similarity.weights()
+        self._table = JobTable()
+        self._live: dict[str, _LiveJob] = {}
         self._all = _Layer()
         self._rows: dict[int, int] = {}
         self._layers: list[_Layer] = []
@@ -63,11 +63,11 @@ class RuntimeModel:
 
     @classmethod
     def from_snapshot(
-        cls, snapshot: ClusterSnapshot, likeness: Similarity | None = None
+        cls, snapshot: ClusterSnapshot, similarity: Similarity | None = None
     ) -> "RuntimeModel":
-        """From the past, waiting and running jobs of a snapshot, in the order they were submitted
-        (a past run that does not say when: as if it had started at once)."""
-        self = cls(likeness)
+        """From the past, waiting and running jobs of a snapshot, in the order they were submitted. A
+        past run without that time counts as if it had started at once."""
+        self = cls(similarity)
         boards = sorted(
             {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}, key=lambda b: b.key
         )
@@ -89,25 +89,25 @@ class RuntimeModel:
         return self
 
     def add_job(self, job: WaitingJob, gpus: float) -> None:
-        """A job joins the queue, with what it has attained before. Told twice, nothing changes."""
+        """A job joins the queue, with what it has attained before. Idempotent."""
         if job.id in self._live:
             return
         size = size_class(gpus)
         slot = self._add(job.user, normalised_name(job.group), size)
-        self._live[job.id] = _Known(job, slot, size)
+        self._live[job.id] = _LiveJob(job, slot, size)
         self._changed(slot)
         if job.attained_seconds:
             self.update_attained(job.id, job.attained_seconds)
 
     def update_attained(self, job_id: str, seconds: float, at: float | None = None) -> None:
-        """It has run usefully for so long, over all attempts. `at`: it runs on from that time;
-        None: it stands still. KeyError where it was never submitted, or has ended."""
+        """It has run usefully for `seconds`, over all attempts. `at`: it runs on from that time; None:
+        it does not run. KeyError if it was never added, or has ended."""
         known = self._live[job_id]
         known.attained, known.since = seconds, at
         self._leave_bins(known.slot, known.size, seconds)
 
     def complete(self, job_id: str, ran_seconds: float) -> None:
-        """It ended by itself after so much useful running time. KeyError as in `attained`."""
+        """It ended by itself after `ran_seconds` in all. KeyError as in `update_attained`."""
         self._ended(job_id, ran_seconds, hz.DONE)
 
     def cut_off(self, job_id: str, ran_seconds: float) -> None:
@@ -115,10 +115,10 @@ class RuntimeModel:
         self._ended(job_id, ran_seconds, hz.CUT)
 
     def work(self, job: WaitingJob, gpus: float, now: float) -> float:
-        """The sort key in GPU-seconds, least first: GPUs / Gittins index at the job's age.
+        """The sort key in GPU-seconds, smallest first: GPUs / Gittins index at the job's age.
 
-        Where its limit is believable: GPUs x (limit - age) x the usual share of the user's limits.
-        Running jobs age with `now`; a job that was not submitted counts as the next one to be."""
+        If its limit is believable: GPUs x (limit - age) x the user's mean ratio. Running jobs age
+        with `now`; an unknown job counts as the next one to be added."""
         age = self.age(job, now)
         if self.believes_limit(job):
             left = max(1.0, job.time_limit_seconds - age)
@@ -126,7 +126,7 @@ class RuntimeModel:
         return gpus / self._answer(job, size_class(gpus), age)[0]
 
     def mean_seconds(self, job: WaitingJob, gpus: float, now: float) -> float:
-        """The mean running time that remains, at most to its limit."""
+        """Mean remaining running time, at most to its limit."""
         age = self.age(job, now)
         left = max(1.0, job.time_limit_seconds - age)
         if self.believes_limit(job):
@@ -134,7 +134,7 @@ class RuntimeModel:
         return min(left, self._answer(job, size_class(gpus), age)[1])
 
     def remaining(self, job: WaitingJob, gpus: float, now: float, quantile: float) -> float:
-        """A quantile of the running time that remains, at most to its limit."""
+        """A quantile of the remaining running time, at most to its limit."""
         age = self.age(job, now)
         left = max(1.0, job.time_limit_seconds - age)
         if self.believes_limit(job):
@@ -145,14 +145,14 @@ class RuntimeModel:
         return min(left, hz.remaining(self.hazard_curve(job, gpus), age, quantile))
 
     def believes_limit(self, job: WaitingJob) -> bool:
-        """Whether its time limit says something of its run time."""
+        """Whether its time limit says something about its run time."""
         return job.limit_is_chosen and self.ratios.is_believable(job.user)
 
     def age(self, job: WaitingJob, now: float) -> float:
-        """Its useful running time by now: as told here, or as the job says where that is more."""
+        """Its useful running time by now: as recorded here, or as the job has it if that is more."""
         known = self._live.get(job.id)
-        said = float(job.attained_seconds)
-        return said if known is None else max(said, known.age(now))
+        attained = float(job.attained_seconds)
+        return attained if known is None else max(attained, known.age(now))
 
     def hazard_curve(self, job: WaitingJob, gpus: float) -> hz.Floats:
         """The job's own hazard by bin, all three layers. Shape (BINS,)."""
@@ -162,18 +162,18 @@ class RuntimeModel:
         size, group = size_class(gpus), normalised_name(job.group)
         slot = self._add(job.user, group, size)
         curve = self._slot_curve(slot)
-        self._records.remove_last(job.user, group, size)
+        self._table.remove_last(job.user, group, size)
         return curve
 
     def _slot_curve(self, slot: int) -> hz.Floats:
         self._refresh(np.array([slot]))
-        rec, curve = self._records, np.empty(hz.BINS)
+        rec, curve = self._table, np.empty(hz.BINS)
         towards = self._size_curves()[rec.rows[slot]]
         hz.group_curve(rec.sums[slot], towards, self._shrinkage.group, curve)
         return curve
 
     def _add(self, user: str, group: str, size: int) -> int:
-        return self._records.add(user, group, size, self._row(size))
+        return self._table.add(user, group, size, self._row(size))
 
     def _past(self, run: PastRun) -> None:
         size = size_class(run.gpus)
@@ -191,10 +191,10 @@ class RuntimeModel:
 
     def _end(self, slot: int, size: int, ran_seconds: float, state: int) -> None:
         self._leave_bins(slot, size, ran_seconds)
-        self._records.states[slot] = state
+        self._table.states[slot] = state
         self.runs += 1
         if state == hz.DONE:
-            own = int(self._records.bins[slot])
+            own = int(self._table.bins[slot])
             self._all.ended[own] += 1
             self._layers[self._row(size)].ended[own] += 1
         self._changed(slot)
@@ -209,24 +209,24 @@ class RuntimeModel:
             self.ratios.add(user, ran, limit)
 
     def _leave_bins(self, slot: int, size: int, seconds: float) -> None:
-        """Count it as a survivor of the bins before the one it is in now. Ages never shrink here:
-        what was survived stays survived."""
-        old, new = int(self._records.bins[slot]), hz.bin_of(seconds)
+        """Count it as a survivor of the bins before its present one. Ages never shrink: a survived
+        bin stays survived."""
+        old, new = int(self._table.bins[slot]), hz.bin_of(seconds)
         if new <= old:
             return
         self._all.survived[old:new] += 1
         self._layers[self._row(size)].survived[old:new] += 1
-        self._records.bins[slot] = new
+        self._table.bins[slot] = new
         self._changed(slot)
 
     def _changed(self, slot: int) -> None:
-        """Every hazard moves a little; the sums of its neighbours must be taken anew."""
+        """Every hazard moves a little; the sums of its neighbours are out of date."""
         self._curves, self._answered = None, False
-        if self._summed:  # before the first question every slot is stale anyway
-            self._records.stale[self._records.neighbours(slot, self._likeness.reach)] = True
+        if self._summed:  # before the first query every slot is stale anyway
+            self._table.stale[self._table.neighbours(slot, self._similarity.reach)] = True
 
     def _row(self, size: int) -> int:
-        """The number of a GPU count among the layers; a new one gets a new layer."""
+        """The row of a GPU count among the layers; a new count gets a new layer."""
         row = self._rows.setdefault(size, len(self._rows))
         if row == len(self._layers):
             self._layers.append(_Layer())
@@ -244,8 +244,8 @@ class RuntimeModel:
         return self._curves
 
     def _refresh(self, slots: hz.Ints) -> None:
-        """Take the sums of the neighbours anew where they changed."""
-        rec = self._records
+        """Compute the sums of the neighbours again where they changed."""
+        rec = self._table
         stale = slots[rec.stale[slots]]
         if len(stale):
             spread = (hz.ENDS, hz.AT_RISK)
@@ -257,20 +257,20 @@ class RuntimeModel:
             self._summed = True
 
     def _answer(self, job: WaitingJob, size: int, age: float) -> tuple[float, float]:
-        """(Gittins index, mean remaining seconds). The first question after a change answers for
-        all jobs at once; a job that has entered another bin since is asked anew."""
+        """(Gittins index, mean remaining seconds). The first query after a change computes them for
+        all jobs at once; a job that has entered another bin since is computed again."""
         known, own = self._live.get(job.id), hz.bin_of(age)
-        if known is None or own != self._records.bins[known.slot]:
+        if known is None or own != self._table.bins[known.slot]:
             index, mean = hz.gittins(self.hazard_curve(job, size), own, hz.WIDTHS)
             return float(index), float(mean)
         if not self._answered:
-            self._answer_all()
-        index, mean = self._records.answers[known.slot].tolist()
+            self._compute_answers()
+        index, mean = self._table.answers[known.slot].tolist()
         return index, mean
 
-    def _answer_all(self) -> None:
-        """For every live job, at the age that it was last told with."""
-        rec = self._records
+    def _compute_answers(self) -> None:
+        """For every live job, at its last recorded age."""
+        rec = self._table
         slots = np.fromiter((k.slot for k in self._live.values()), np.int64, len(self._live))
         self._refresh(slots)
         towards = self._size_curves()[rec.rows[slots]]
@@ -281,8 +281,8 @@ class RuntimeModel:
 
 
 def gpus_needed(job: WaitingJob, boards: Iterable[Board]) -> float:
-    """GPUs that a job needs in all; of slices and shares the part of a GPU by their units, in the
-    cheapest way to serve it on these boards (0 where none serves it)."""
+    """GPUs that a job needs, all replicas together. Slices and shares count by their units, with the
+    cheapest option on these boards (0 if there is none)."""
     if job.device.gpus:
         return float(job.device.gpus * job.replicas)
     ways = device_options(job.device, boards)

@@ -1,4 +1,4 @@
-"""Draws of what is not known: how long jobs still run, and who comes next. Seconds throughout."""
+"""Samples what is unknown: how long jobs still run, and which jobs arrive. Seconds throughout."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,34 +9,35 @@ from scheduler.core.forecast.hazard import BINS, EDGES, Floats, Ints
 from scheduler.core.forecast.population import remaining, run_time_distribution
 from scheduler.core.forecast.queue_values import RunningEntry, WaitingEntry
 
+# Arrivals in each simulation run.
 FUTURE_ARRIVALS = 300
-"""Arrivals in each run."""
+# Each run draws its arrivals from at least this many of the newest ones.
 MIN_ARRIVAL_WINDOW = 20
-"""Each run draws its arrivals from the last so many, or more."""
+# Arrivals observed for less than this are no evidence for future ones: people often submit many
+# jobs at once.
 MIN_ARRIVAL_SPAN = 3_600.0
-"""Arrivals that were watched for less than this say nothing of those to come: people often submit
-many jobs at once."""
+# With fewer known ratios of run time to limit, no limit is used.
 MIN_RATIOS = 10
-"""With fewer known ratios of run time to limit, no job goes by its limit."""
+# With fewer known ratios, a run resamples them; with more, it takes one section of the history.
 MANY_RATIOS = 100
-"""With fewer known ratios each run draws its own of them; with more, a piece of the history."""
+# How much of a long history one run uses.
 HISTORY_PART = (0.3, 1.0)
-"""How much of a long history each run knows."""
+# This many ended runs with the same limit suffice to estimate its ratio.
 SAME_LIMIT_RUNS = 40
-"""So many ended runs with the very same limit tell its ratio without any other."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobColumns:
-    """Jobs by column. `ages`, `limits`, `rows` (of their hazards, -1 = by ratio): shape (jobs,).
-    `shapes`: (jobs, 3) replicas, units, pool. `order`: (jobs, 5) key, seconds from now when it was
-    queued, band, limit that is left, seconds from now when it may start."""
+    """Jobs by column; the first axis is the job."""
 
     ages: Floats
     limits: Floats
     rows: Ints
+    """Rows of their hazards; -1: by ratio."""
     shapes: Ints
+    """(jobs, 3): replicas, units, pool."""
     order: Floats
+    """(jobs, 5): key, queued at, band, remaining limit, may start at; times from now."""
 
     @classmethod
     def from_entries(cls, queued: list[WaitingEntry], now: float) -> "JobColumns":
@@ -58,7 +59,7 @@ class JobColumns:
         )
 
     def of_future(self, picks: Ints, at: Floats) -> "JobColumns":
-        """The picked ones as they come again, queued at these times, with no age yet."""
+        """These jobs as new arrivals, queued at these times, with age 0."""
         again = self.picked(picks)
         again.ages[:] = 0.0
         again.order[:, 1] = again.order[:, 4] = at
@@ -66,7 +67,7 @@ class JobColumns:
         return again
 
     def picked(self, picks: Ints) -> "JobColumns":
-        """A copy of these, in that order."""
+        """A copy of these rows, in that order."""
         return JobColumns(
             ages=self.ages[picks],
             limits=self.limits[picks],
@@ -76,7 +77,7 @@ class JobColumns:
         )
 
     def concatenated(self, others: "JobColumns") -> "JobColumns":
-        """These, and the others behind them."""
+        """These, followed by the others."""
         return JobColumns(
             ages=np.concatenate([self.ages, others.ages]),
             limits=np.concatenate([self.limits, others.limits]),
@@ -86,7 +87,7 @@ class JobColumns:
         )
 
     def sorted_by_time(self) -> tuple["JobColumns", Ints]:
-        """In the order in which they may start, and where each of them is now."""
+        """Sorted by when they may start, and the new position of each."""
         by_time = np.argsort(self.order[:, 4], kind="stable")
         place = np.empty_like(by_time)
         place[by_time] = np.arange(len(by_time))
@@ -94,9 +95,10 @@ class JobColumns:
 
 
 def sample_arrivals(times: Floats, draws: np.random.Generator) -> tuple[Ints, Floats]:
-    """(which of the recent arrivals, seconds from now) of the next FUTURE ones. `times`: seconds
-    from now, at most 0, ascending; drawn from a random window of the last ones, with their gaps,
-    as often as they came until now. Nothing where the first came less than SPAN ago."""
+    """(index of a recent arrival, seconds from now) of the next FUTURE_ARRIVALS, drawn from
+    a random window of the newest ones, with their gaps, at the rate seen until now. `times`: of the
+    recent arrivals, ascending, at most 0. Nothing if the first came less than MIN_ARRIVAL_SPAN ago.
+    """
     first = max(0, len(times) - int(draws.integers(MIN_ARRIVAL_WINDOW, 201)))
     known = times[first:]
     if len(known) < 2 or times[0] > -MIN_ARRIVAL_SPAN:
@@ -129,9 +131,9 @@ def run_time_chances(known: Floats, jobs: Iterable[RunningEntry | WaitingEntry])
 
 
 def sample_history(known: Floats, draws: np.random.Generator) -> Floats:
-    """What a run knows of the known (limit, ratio), in the order of limits. Of MANY: 30 to 100 % of
-    them, in one piece. Of fewer: as many, drawn with replacement, so that runs differ by as much as
-    so few can be wrong. Shape (runs, 2)."""
+    """The part of the known (limit, ratio) that one run uses, sorted by limit. Of MANY_RATIOS up:
+    30 to 100 % of them, in one section. Of fewer: as many, drawn with replacement, so that runs
+    differ by as much as a small sample may be wrong. Shape (ended runs, 2)."""
     if len(known) < MANY_RATIOS:
         part = known[np.sort(draws.integers(0, max(1, len(known)), len(known)))]
     else:
@@ -150,7 +152,7 @@ def sample_remaining(
     chances: Floats,
     draws: np.random.Generator,
 ) -> Floats:
-    """How long each job still runs, at least 1 second and at most to its limit. `chances` of run
+    """How long each job still runs: at least 1 second, at most to its limit. `chances` of run
     times as in population.py. Shape (jobs,)."""
     chance = draws.random(len(rows))
     left = np.maximum(1.0, limits - ages)
@@ -170,11 +172,11 @@ def sample_remaining(
 def remaining_by_ratio(
     ages: Floats, limits: Floats, known: Floats, chances: Floats, chance: Floats
 ) -> Floats:
-    """Ratio times limit, less the age. Where NEAR ended runs had the very same limit, the ratio is
-    one of the newest of these that leads beyond the age, evenly up to the limit where none does;
-    else see `population.remaining`.
+    """Ratio times limit, less the age. If SAME_LIMIT_RUNS ended runs had that limit, the ratio is
+    one of the newest of these that end beyond the age (uniform up to the limit if none does);
+    otherwise see `population.remaining`.
 
-    known: (runs, 2) limit and ratio, in the order of limits, then of time."""
+    known: (runs, 2) limit and ratio, sorted by limit, then by time."""
     right = np.searchsorted(known[:, 0], limits, side="right")
     same = right - np.searchsorted(known[:, 0], limits, side="left") >= SAME_LIMIT_RUNS
     found = np.empty(len(ages))
@@ -189,14 +191,14 @@ def remaining_by_ratio(
 def _one_of(ratios: Floats, ages: Floats, limits: Floats, chance: Floats) -> Floats:
     """ratios: (jobs, NEAR), each as likely as the others."""
     beyond = np.cumsum(ratios > (ages / limits)[:, None], axis=1)
-    wanted = (chance * beyond[:, -1]).astype(np.int64)
-    pick = np.argmax(beyond > wanted[:, None], axis=1)
+    target = (chance * beyond[:, -1]).astype(np.int64)
+    pick = np.argmax(beyond > target[:, None], axis=1)
     by_run = ratios[np.arange(len(ages)), pick] * limits - ages
     return np.where(beyond[:, -1] > 0, by_run, chance * (limits - ages))
 
 
 def remaining_by_curve(ages: Floats, curves: Floats, chance: Floats) -> Floats:
-    """From the hazards of the bins that are left, evenly within a bin. curves: (jobs, BINS)."""
+    """From the hazards of the remaining bins, uniform within a bin. curves: (jobs, BINS)."""
     own = np.searchsorted(EDGES[:-1], ages, side="right") - 1
     risk = np.where(np.arange(BINS)[None, :] < own[:, None], 0.0, curves)
     rows = np.arange(len(ages))

@@ -1,4 +1,4 @@
-"""Which earlier runs tell of a job: those of the same user, alike in name and size, and recent."""
+"""Which earlier runs are evidence for a job: recent ones of its user, similar in name and size."""
 
 import re
 from dataclasses import dataclass
@@ -17,14 +17,15 @@ class Similarity:
     """How much another job counts towards a job's own hazard: the weight of the closest tier times
     exp(-distance / decay), nothing beyond `reach`.
 
-    `same_name`: same user, normalised name and GPU count; `same_size`: same user and GPU count;
-    `same_user`. Distance is in submissions among the jobs of that tier. On a trace without users
-    and names every job is of one user and name, so the first tier is the neighbours in order of
-    submission within one GPU count, which is what was measured (jct_policies.md 3.1).
+    Distance is counted in submissions among the jobs of that tier. On a trace without users and
+    names all jobs have one user and name, so the first tier is the neighbours in order of
+    submission within one GPU count; that is what docs/research/start-estimates.md measures.
     """
 
     same_name: float = 1.0
+    """Same user, normalised name and GPU count."""
     same_size: float = 0.5
+    """Same user and GPU count."""
     same_user: float = 0.25
     decay: float = 5.0
     reach: int = 15
@@ -38,7 +39,7 @@ class Similarity:
 
 @lru_cache(maxsize=4_096)
 def normalised_name(name: str) -> str:
-    """A name without numbers and hashes, so that the runs of a sweep are alike.
+    """A name without numbers and hashes, so that the runs of a sweep have one name.
 
     `normalised("sweep-lr0.001_seed7-3fa9c2d1") == "sweep-lr-seed"`
     """

@@ -1,8 +1,8 @@
-"""When waiting jobs will start: the queue is run forward many times with sampled run times.
+"""When waiting jobs will start: the queue is simulated many times with sampled run times.
 
-Each run draws the ends of running jobs and the run times of waiting and future ones from what was
-learned, given their age, and future arrivals from the recent past; every run answers for all
-waiting jobs. See jct_policies.md section 4. The draws follow from the seed alone.
+Each run draws the ends of running jobs and the run times of waiting and future ones from the
+runtime model, given their age, and future arrivals from the recent past. One run gives a start to
+every waiting job. The seed alone decides the draws. See docs/research/start-estimates.md.
 """
 
 from collections.abc import Collection
@@ -26,13 +26,13 @@ from scheduler.core.model.message import Message, make_message
 from scheduler.core.model.policy import BackfillMode
 
 RUNS = 30
+# With fewer ended runs there is no estimate. A limit is one to five times a run time, so the mean
+# part of limits that is used is known to 10 % after 30 runs (its deviation is 0.55 of the mean),
+# and the work left in a queue is limits times that part.
 MIN_ENDED_RUNS = 30
-"""So many ended runs at least: with fewer there is no estimate. A limit is one to five times a run
-time, so the mean share of limits that is used is known to 10 % after 30 runs (its deviation is 0.55
-of the mean), and the work that is left in a queue is limits times that share."""
 STOPPING_SECONDS = 30.0
+# Of the simulated starts: the optimistic, the expected and the pessimistic one.
 QUANTILES = (0.1, 0.5, 0.9)
-"""Of the forecasts: the optimistic, the expected and the pessimistic start."""
 
 _BACKFILL = {
     BackfillMode.NONE: NONE,
@@ -43,17 +43,17 @@ _BACKFILL = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """What all runs share, as arrays."""
+class _SharedInputs:
+    """The inputs of all runs, as arrays."""
 
     state: QueueState
     jobs: JobColumns
     later: JobColumns
-    came: JobColumns
-    asked: Flags
+    recent: JobColumns
+    requested: Flags
     free: Ints
     pools: Flags
-    held: tuple[Ints, Ints, Ints, Ints]
+    allocations: tuple[Ints, Ints, Ints, Ints]
     ends_by_limit: Floats
     stopping: Flags
     curves: Floats
@@ -61,9 +61,13 @@ class _Given:
     chances: Floats
 
     @classmethod
-    def of(
-        cls, state: QueueState, jobs: list[WaitingEntry], later: list[WaitingEntry], asked: Flags
-    ) -> "_Given":
+    def from_state(
+        cls,
+        state: QueueState,
+        jobs: list[WaitingEntry],
+        later: list[WaitingEntry],
+        requested: Flags,
+    ) -> "_SharedInputs":
         entries = [entry for each in state.running for entry in each.places]
         counts = np.array([len(each.places) for each in state.running], dtype=np.int64)
         nodes = np.array([node for node, _ in entries], dtype=np.int64)
@@ -74,11 +78,11 @@ class _Given:
             state=state,
             jobs=JobColumns.from_entries(jobs, state.now),
             later=JobColumns.from_entries(later, state.now),
-            came=JobColumns.from_entries(list(state.arrivals), state.now),
-            asked=asked,
+            recent=JobColumns.from_entries(list(state.arrivals), state.now),
+            requested=requested,
             free=np.array(state.free, dtype=np.int64),
             pools=np.array(state.pools or [(True,) * len(state.total)], dtype=np.bool_),
-            held=(np.cumsum(counts) - counts, counts, nodes, units),
+            allocations=(np.cumsum(counts) - counts, counts, nodes, units),
             ends_by_limit=np.array(left),
             stopping=np.array([each.stopping for each in state.running], dtype=np.bool_),
             curves=np.array(state.curves).reshape(-1, BINS),
@@ -89,52 +93,54 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedStarts:
-    """Seconds from now by run and waiting job, shape (runs, jobs); infinite for a job that could
-    not even start on an empty cluster, and for those that nobody asked about."""
-
     ids: tuple[str, ...]
     starts: Floats
+    """Seconds from now, shape (runs, jobs). Infinite for a job that was not requested or does not
+    even fit on an empty cluster."""
     basis: Message
 
 
 def start_estimates(
     state: QueueState, *, runs: int = RUNS, seed: int = 0, only: Collection[str] | None = None
 ) -> dict[str, Estimate | None]:
-    """(optimistic, expected, pessimistic) = the 10, 50 and 90 % points of the forecast starts, for
-    all waiting jobs or those in `ask`. None where there is no basis: fewer than BASIS runs have
-    ended, or a job that does not fit at all."""
-    found = simulate_starts(state, runs=runs, seed=seed, only=only)
-    asked = [each.id for each in state.waiting if only is None or each.id in only]
-    if found is None:
-        return dict.fromkeys(asked)
-    answers: dict[str, Estimate | None] = dict.fromkeys(asked)
-    certain = np.flatnonzero(np.isfinite(found.starts).all(axis=0))
-    certain = certain[np.array([found.ids[column] in answers for column in certain], np.bool_)]
+    """The 10, 50 and 90 % points of the simulated starts, by id of all waiting jobs or those in
+    `only`. None without a basis: fewer than MIN_ENDED_RUNS, or a job that does not fit at all."""
+    simulated = simulate_starts(state, runs=runs, seed=seed, only=only)
+    requested = [each.id for each in state.waiting if only is None or each.id in only]
+    if simulated is None:
+        return dict.fromkeys(requested)
+    estimates: dict[str, Estimate | None] = dict.fromkeys(requested)
+    certain = np.flatnonzero(np.isfinite(simulated.starts).all(axis=0))
+    certain = certain[
+        np.array([simulated.ids[column] in estimates for column in certain], np.bool_)
+    ]
     if not len(certain):
-        return answers
-    points = state.now + np.quantile(found.starts[:, certain], QUANTILES, axis=0).T
+        return estimates
+    points = state.now + np.quantile(simulated.starts[:, certain], QUANTILES, axis=0).T
     for column, (low, middle, high) in zip(certain, points.tolist(), strict=True):
-        answers[found.ids[column]] = Estimate(round(low), round(middle), round(high), found.basis)
-    return answers
+        estimates[simulated.ids[column]] = Estimate(
+            round(low), round(middle), round(high), simulated.basis
+        )
+    return estimates
 
 
 def simulate_starts(
     state: QueueState, *, runs: int = RUNS, seed: int = 0, only: Collection[str] | None = None
 ) -> SimulatedStarts | None:
-    """Every run's starts; None where fewer than BASIS runs have ended."""
+    """The starts of every run; None if fewer than MIN_ENDED_RUNS runs have ended."""
     if state.ended_runs < MIN_ENDED_RUNS:
         return None
     fitting = [each for each in state.waiting if _fits_empty(each, state)]
     due = [each for each in fitting if each.begin_at <= state.now]
     later = [each for each in fitting if each.begin_at > state.now]
     jobs = [*due, *later]
-    asked = np.array([only is None or each.id in only for each in jobs], dtype=np.bool_)
+    requested = np.array([only is None or each.id in only for each in jobs], dtype=np.bool_)
     draws = np.random.default_rng(seed)
     starts = np.full((runs, len(jobs)), np.inf)
-    if asked.any():
-        given = _Given.of(state, due, later, asked)
+    if requested.any():
+        inputs = _SharedInputs.from_state(state, due, later, requested)
         for run in range(runs):
-            starts[run] = _one(given, draws)
+            starts[run] = _simulate_once(inputs, draws)
     return SimulatedStarts(tuple(each.id for each in jobs), starts, _basis(state, runs))
 
 
@@ -149,34 +155,34 @@ def _fits_empty(each: WaitingEntry, state: QueueState) -> bool:
     return sum(fits) >= each.replicas
 
 
-def _one(given: _Given, draws: np.random.Generator) -> Floats:
-    """Starts of one run, in seconds from now: who waits, then who may only start later. Shape
-    (jobs,)."""
-    state, chances = given.state, given.chances
-    ratios = sample_history(given.ratios, draws)
-    ends = sample_remaining(*running_columns(state.running), given.curves, ratios, chances, draws)
-    ends = np.where(given.stopping, np.minimum(ends, STOPPING_SECONDS), ends)
-    picks, at = sample_arrivals(given.came.order[:, 1], draws)
-    due = len(given.jobs.rows)
-    future, place = given.later.concatenated(given.came.of_future(picks, at)).sorted_by_time()
-    jobs = given.jobs.concatenated(future)
+def _simulate_once(inputs: _SharedInputs, draws: np.random.Generator) -> Floats:
+    """Starts of one run, in seconds from now: jobs that may start now, then those that may only
+    start later. Shape (jobs,)."""
+    state, chances = inputs.state, inputs.chances
+    ratios = sample_history(inputs.ratios, draws)
+    ends = sample_remaining(*running_columns(state.running), inputs.curves, ratios, chances, draws)
+    ends = np.where(inputs.stopping, np.minimum(ends, STOPPING_SECONDS), ends)
+    picks, at = sample_arrivals(inputs.recent.order[:, 1], draws)
+    due = len(inputs.jobs.rows)
+    future, place = inputs.later.concatenated(inputs.recent.of_future(picks, at)).sorted_by_time()
+    jobs = inputs.jobs.concatenated(future)
     if state.by_arrival:
         jobs.order[:, 0] = jobs.order[:, 1]
-    own = np.concatenate([np.arange(due), due + place[: len(given.later.rows)]])
-    asked = np.zeros(len(jobs.rows), np.bool_)
-    asked[own] = given.asked
-    found = run_queue(
-        given.free.copy(),
-        given.pools,
-        given.held,
+    own = np.concatenate([np.arange(due), due + place[: len(inputs.later.rows)]])
+    requested = np.zeros(len(jobs.rows), np.bool_)
+    requested[own] = inputs.requested
+    simulated = run_queue(
+        inputs.free.copy(),
+        inputs.pools,
+        inputs.allocations,
         ends,
-        given.ends_by_limit,
+        inputs.ends_by_limit,
         jobs.shapes,
         jobs.order,
-        sample_remaining(jobs.ages, jobs.limits, jobs.rows, given.curves, ratios, chances, draws),
+        sample_remaining(jobs.ages, jobs.limits, jobs.rows, inputs.curves, ratios, chances, draws),
         due,
-        asked,
+        requested,
         float(state.patience_seconds),
         _BACKFILL[state.backfill],
     )
-    return np.asarray(found[own])
+    return np.asarray(simulated[own])

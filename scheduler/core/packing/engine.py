@@ -1,4 +1,4 @@
-"""The engine: nodes with GPUs in states, kinds of requests, and the best node for each kind."""
+"""The packing engine: nodes with GPUs in states, request kinds, and the best node for each kind."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -18,9 +18,9 @@ SCARCITY_EVERY = 250  # changes of nodes
 
 
 class PackingEngine:
-    """Nodes keep the numbers of `nodes`; among equal scores the first node is chosen.
+    """Scores every request kind on every node.
 
-    Not safe for use by several threads.
+    Nodes are numbered as in `nodes`. Among equal scores the first node wins. Not thread-safe.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class PackingEngine:
         weights: ScoreWeights = FILLING,
         use_tournament: bool | None = None,
     ) -> None:
-        """`tournament`: None chooses it by the number of nodes."""
+        """`use_tournament`: how the best node is found; None decides by the number of nodes."""
         self._extent = extent
         self._weights = weights
         self._tables = score_tables(mix, extent)
@@ -51,13 +51,13 @@ class PackingEngine:
         self._prepare()
         self._rebuild()
 
-    # -- what is known ------------------------------------------------------------------------
+    # -- kinds, mix and weights ---------------------------------------------------------------
 
     def kind_number(self, kind: RequestKind) -> int:
-        """The number of a kind; scores it on every node when it is new."""
-        known = self._registry.kind_number(kind)
-        if known is not None:
-            return known
+        """The number of a kind. A new kind is scored on every node."""
+        existing = self._registry.kind_number(kind)
+        if existing is not None:
+            return existing
         number = self._registry.add_kind(kind)
         rows = self._registry.kinds.cpu.shape[0]
         if rows > self._scores.score.shape[0]:
@@ -72,7 +72,7 @@ class PackingEngine:
         return number
 
     def set_mix(self, mix: KindMix, geometry: Geometry) -> None:
-        """Another mix of demand, and the geometry that values holes by it."""
+        """Use another mix of demand, and the geometry that values holes by it."""
         self._tables = score_tables(mix, self._extent)
         self._registry.revalue(geometry, self._tables.typical)
         self._prepare()
@@ -84,10 +84,10 @@ class PackingEngine:
             self._prepare()
             self._rebuild()
 
-    # -- what is chosen -----------------------------------------------------------------------
+    # -- choices ------------------------------------------------------------------------------
 
     def best_choice(self, kind: int, among: Bools | None = None) -> NodeChoice | None:
-        """The best node that fits, of those in `among` where given; None where there is none."""
+        """The best node that fits, of those in `among` if given; None if none fits."""
         if among is None and self._tournament:
             node = self._winner(kind)
         else:
@@ -106,21 +106,21 @@ class PackingEngine:
         return [int(n) for n in order[: int(np.isfinite(score).sum())]]
 
     def fitting_node_count(self, kind: int, among: Bools) -> int:
-        """On how many of these nodes it fits."""
+        """On how many of these nodes the kind fits."""
         return int((np.isfinite(self._scores.score[kind]) & among).sum())
 
     def choice_on(self, kind: int, node: int) -> NodeChoice | None:
-        """The same on a given node: which GPUs, and the score."""
+        """The choice on one node: which GPUs, and the score; None if the kind does not fit."""
         return self._choice(kind, node) if np.isfinite(self._scores.score[kind, node]) else None
 
     def fragmentation(self, node: int) -> float:
         """F of a node, in GPUs."""
         return float(self._scores.fragmentation[node])
 
-    # -- what changes -------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------
 
     def place(self, kind: int, choice: NodeChoice) -> None:
-        """Takes the CPU, memory and GPUs of a choice that was just made."""
+        """Take the CPU, memory and GPUs of a choice that was just made."""
         kinds, nodes, n = self._registry.kinds, self._nodes, choice.node
         nodes.cpu[n] -= kinds.cpu[kind]
         nodes.memory[n] -= kinds.memory[kind]
@@ -133,7 +133,7 @@ class PackingEngine:
     def update(
         self, node: int, cpu_milli: int, memory_mib: int, states: Mapping[int, Hashable]
     ) -> None:
-        """What a node has free now; `states`: those of the GPUs that changed."""
+        """Set what a node has free now; `states` has the GPUs that changed."""
         self._nodes.cpu[node], self._nodes.memory[node] = cpu_milli, memory_mib
         for gpu, state in states.items():
             number = self._registry.state_number(state)
@@ -153,10 +153,10 @@ class PackingEngine:
         )
 
     def rescore_all(self) -> None:
-        """Every score anew; beyond `weigh_models` nothing changes, as columns are kept up."""
+        """Compute every score anew. Only scarcity changes, as columns are always up to date."""
         self._rebuild()
 
-    # -- inside -------------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------------
 
     def _choice(self, kind: int, node: int) -> NodeChoice:
         kinds, nodes, one = self._registry.kinds, self._nodes, int(self._scores.gpu[kind, node])
@@ -170,7 +170,7 @@ class PackingEngine:
         return node if node >= 0 and np.isfinite(self._scores.score[kind, node]) else -1
 
     def _prepare(self) -> None:
-        """The tables and weights in the form that the kernels take."""
+        """Pack the tables and weights for the kernels."""
         tables, weights = self._tables, self._weights
         self._fills = Fills(tables.cpu, tables.memory, CPU_STEP, MEMORY_STEP)
         self._packed = np.array(
@@ -216,15 +216,16 @@ class PackingEngine:
         self._build(0, self._registry.kind_count)
 
     def update_scarcity(self) -> None:
-        """What each model's GPUs cost those who do not need it, from what is idle now. Done by
-        itself at first, SCARCITY_EVERY changes later and when anything is learned."""
+        """Update the penalty for using GPUs of a model that others need, from what is idle now.
+
+        The engine does so at the start, every SCARCITY_EVERY changes and with every new mix."""
         self._changes = 0
         if not self._tables.shares.any():
             self._scarce = np.zeros(len(self._extent.gpus_by_model))
             return
         nodes, idle = self._nodes, self._registry.states.idle
-        real = np.arange(nodes.states.shape[1]) < nodes.gpus[:, None]
-        each = np.where(real, idle[nodes.states], 0.0)
+        exists = np.arange(nodes.states.shape[1]) < nodes.gpus[:, None]
+        each = np.where(exists, idle[nodes.states], 0.0)
         usable = np.where(each >= MIN_USABLE_IDLE, each, 0.0).sum(axis=1)
         free = np.bincount(nodes.model, usable, len(self._extent.gpus_by_model)).astype(float)
         capacity = float(sum(self._extent.gpus_by_model))
@@ -234,7 +235,7 @@ class PackingEngine:
 
 
 def _taller(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-    """The array with room for so many rows."""
+    """The array with room for this many rows."""
     taller = np.empty((rows, *array.shape[1:]), array.dtype)
     taller[: array.shape[0]] = array
     return taller

@@ -1,7 +1,7 @@
 """How many GPUs of a node can still be filled with the CPU or memory that it has free.
 
-Work asks for different amounts of CPU per GPU. Whoever places it chooses, of every few that wait
-or come, the one that suits the node: each next GPU costs the least of `choices` independent draws.
+Requests need different amounts of CPU per GPU. The planner picks the one that suits the node out of
+every few that wait or arrive: each next GPU costs the least of `choices` independent draws.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def fill_table(
 
     `needs`: pairs of an amount of the resource per GPU and its weight; amounts round up to `step`.
     With x the least of `choices` draws of law pi: A(a, c) = sum over x <= c of
-    pi(x) (1 + A(a - 1, c - x)); A(0, c) = 0. Without needs, everything can be filled.
+    pi(x) (1 + A(a - 1, c - x)); A(0, c) = 0. Without needs, every GPU can be filled.
     """
     law = least_draw_law(needs, step, top, choices)
     table = np.zeros((gpus + 2, top + 1))
@@ -36,7 +36,7 @@ def fill_table(
 def least_draw_law(
     needs: Iterable[tuple[float, float]], step: int, top: int, choices: int
 ) -> list[tuple[int, float]]:
-    """(steps, chance) of the least of `choices` draws, without what exceeds `top` steps."""
+    """(steps, chance) of the least of `choices` draws, up to `top` steps."""
     weights: dict[int, float] = {}
     for need, weight in needs:
         x = -int(-need // step)

@@ -1,15 +1,16 @@
-"""F, the idle GPU that the typical work cannot use (fragmentation gradient descent, ATC 2023).
+"""F, the idle GPU capacity that typical requests cannot use (FGD, USENIX ATC 2023).
 
-For each typical kind: all that is idle on a node where it cannot run at all (too few GPUs that it
-fits, CPU short, wrong model, or it asks for no GPU); else only what is idle on the GPUs that it
-does not fit. F is the mean over the kinds, weighed by how often each comes.
+For each typical kind, F counts all idle capacity of a node where the kind cannot run at all: too
+few GPUs that it fits, too little CPU, the wrong model, or no GPU requested. Elsewhere it counts the
+idle capacity of the GPUs that the kind does not fit. F is the mean over the kinds, weighted by
+frequency.
 """
 
 from collections.abc import Hashable, Sequence
 
 from scheduler.core.packing.kinds import Geometry, KindMix, RequestKind
 
-COVER = 0.95  # the commonest kinds, until these are so much of all requests
+COVER = 0.95  # the share of all requests that the typical kinds cover
 TypicalKinds = tuple[tuple[RequestKind, float], ...]
 
 
@@ -32,7 +33,7 @@ def typical_kinds(mix: KindMix, cover: float = COVER) -> TypicalKinds:
 def fragmentation(
     states: Sequence[Hashable], cpu_milli: int, model: int, kinds: TypicalKinds, geometry: Geometry
 ) -> float:
-    """F of one node, in GPUs. The compiled one in `kernels` must agree."""
+    """F of one node, in GPUs. The compiled version in `kernels` must agree."""
     idle = [geometry.facts(state).idle for state in states]
     amount = 0.0
     for kind, share in kinds:

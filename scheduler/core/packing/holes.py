@@ -1,9 +1,9 @@
-"""What the idle part of a GPU is worth, if work comes as it came lately.
+"""What the idle part of a shared GPU (a hole) is worth under the recent mix of demand.
 
-A hole of 190 thousandths is worth nothing where the smallest request asks for 230. The values are
-the dual prices of cutting stock: sizes v_s >= 0 that maximise the demand's worth while nothing that
-fits together on one GPU is worth more than that GPU (Gilmore and Gomory 1961). Found by column
-generation: add the best pattern, an unbounded knapsack, until none is worth more than 1.
+A hole of 190 thousandths is worth nothing if the smallest request needs 230. The values are the
+dual prices of the cutting-stock problem: sizes v_s >= 0 that maximise the worth of the demand while
+nothing that fits together on one GPU is worth more than that GPU (Gilmore and Gomory 1961). Column
+generation finds them: add the best pattern, an unbounded knapsack, until none is worth more than 1.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ _ENOUGH = 1e-7
 def hole_values(demand: Mapping[int, float]) -> HoleValues:
     """Worth in GPUs of each hole from 0 to GRID hundredths, non-decreasing, 1 at GRID.
 
-    `demand`: how often each size is asked for, sizes in hundredths from 1 to GRID - 1. Without any
-    demand only a whole GPU is worth something.
+    `demand`: how often each size is requested, sizes in hundredths from 1 to GRID - 1. Without
+    demand, only a whole GPU is worth anything.
     """
     sizes = sorted(size for size, count in demand.items() if 0 < size < GRID and count > 0)
     if not sizes:
@@ -42,7 +42,7 @@ def whole_gpu_only_values() -> HoleValues:
 
 
 def _prices(sizes: list[int], counts: HoleValues) -> HoleValues:
-    """The dual of cutting stock: one price a size."""
+    """The dual of cutting stock: one price per size."""
     patterns = [
         [GRID // size if i == j else 0 for j in range(len(sizes))] for i, size in _each(sizes)
     ]
@@ -63,7 +63,7 @@ def _each(sizes: list[int]) -> list[tuple[int, int]]:
 
 
 def _knapsack(sizes: list[int], prices: HoleValues) -> tuple[HoleValues, list[int]]:
-    """The most worth that fits each capacity, and what to put into a whole GPU for that."""
+    """The most worth that fits each capacity, and the pattern that achieves it on a whole GPU."""
     best = np.zeros(GRID + 1)
     last = np.full(GRID + 1, -1)
     for room in range(1, GRID + 1):

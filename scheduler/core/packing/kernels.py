@@ -1,8 +1,8 @@
-"""The compiled column: scores of all kinds on one node, from that node alone.
+"""Compiled kernels: a column holds the scores of all kinds on one node.
 
-A placement or a departure changes one node, so one column is all that is computed anew; nothing is
-carried over from the old one, so a column is the same whatever came before. Arrays: K kinds,
-N nodes, M models, S states, T typical kinds, G GPUs of a node.
+A placement or a departure changes one node, so only its column is computed anew, from that node
+alone: a column never depends on what came before. Array dimensions: K kinds, N nodes, M models,
+S states, T typical kinds, G GPUs of a node.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ GRAIN = 1e-9  # scores that differ by less are equal: every score is a multiple 
 
 
 class Nodes(NamedTuple):
-    """[N] each, `states` [N, G]: numbers of states, the first `gpus` of a row count."""
+    """[N] each; `states` [N, G] has state numbers, of which the first `gpus` in a row count."""
 
     cpu: Ints
     memory: Ints
@@ -39,7 +39,7 @@ class States(NamedTuple):
 
 
 class Kinds(NamedTuple):
-    """[K] each; `allowed` [K, M]; `nexts` [K, S] is -1 where the kind does not fit."""
+    """[K] each; `allowed` [K, M]; `next_states` [K, S] is -1 where the kind does not fit."""
 
     cpu: Ints
     memory: Ints
@@ -62,16 +62,18 @@ class Typicals(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """`score` [K, N] without scarcity, -inf where it does not fit; `gpu` [K, N]: the chosen one of
-    a kind with one GPU, else -1; `fragment` [N]: F of the node in GPUs."""
+    """Scores of kinds on nodes."""
 
     score: Floats
+    """[K, N] Without scarcity; -inf where the kind does not fit."""
     gpu: Shorts
+    """[K, N] The chosen GPU for a kind with one GPU; -1 for other kinds."""
     fragmentation: Floats
+    """[N] F of the node, in GPUs."""
 
 
 class Fills(NamedTuple):
-    """[M, idle GPUs, steps]: GPUs that can be filled; the size of a step."""
+    """[M, idle GPUs, steps] GPUs that can be filled, and the size of a step."""
 
     cpu: Floats
     memory: Floats
@@ -81,7 +83,7 @@ class Fills(NamedTuple):
 
 @njit(cache=True)
 def _filled(table: Floats, room: float, step: int) -> float:
-    """GPUs that can be filled of `room` idle ones, interpolated between whole numbers."""
+    """How many of `room` idle GPUs can be filled, interpolated between whole numbers."""
     whole = min(int(room + 1e-9), table.shape[0] - 2)
     part = min(max(room - whole, 0.0), 1.0)
     at = min(max(step, 0), table.shape[1] - 1)
@@ -91,7 +93,7 @@ def _filled(table: Floats, room: float, step: int) -> float:
 
 @njit(cache=True)
 def _worth(fills: Fills, model: int, room: float, cpu: int, memory: int) -> float:
-    """V of a node: the GPUs that its holes, its CPU and its memory still let fill."""
+    """V of a node: how many GPUs its holes, CPU and memory still allow to fill."""
     by_cpu = _filled(fills.cpu[model], room, cpu // fills.cpu_step)
     by_memory = _filled(fills.memory[model], room, memory // fills.memory_step)
     return float(min(by_cpu, by_memory))
@@ -101,7 +103,7 @@ def _worth(fills: Fills, model: int, room: float, cpu: int, memory: int) -> floa
 def _unusable(
     typicals: Typicals, states: States, distinct: Shorts, many: Ints, fits: Ints, unfit: Floats
 ) -> None:
-    """Writes, for each typical kind, how many GPUs of a node it fits and what is idle on others."""
+    """Write, per typical kind, how many GPUs of a node it fits and what is idle on the others."""
     for t in range(typicals.cpu.shape[0]):
         fits[t], unfit[t] = 0, 0.0
         for d in range(distinct.shape[0]):
@@ -112,11 +114,11 @@ def _unusable(
 
 
 @njit(cache=True)
-def _fragment(
+def _fragmentation_of(
     typicals: Typicals, states: States, model: int, cpu: int, idle: float,
     fits: Ints, unfit: Floats, distinct: Shorts, taken: Ints, nexts: Shorts,
 ) -> float:  # fmt: skip
-    """F of a node with so much CPU and idle GPU, once `taken[d]` of its GPUs go to `nexts`."""
+    """F of a node with this CPU and idle GPU, after `taken[d]` of its GPUs change to `nexts`."""
     amount = 0.0
     for t in range(typicals.cpu.shape[0]):
         unused = idle
@@ -143,17 +145,17 @@ def _fragment(
 def choose_gpus(
     kinds: Kinds, states: States, k: int, distinct: Shorts, many: Ints, taken: Ints
 ) -> bool:
-    """Fills `taken` with the GPUs that lose least, or answers that there are too few."""
+    """Fill `taken` with the GPUs that lose least; False if there are too few."""
     taken[:] = 0
     for _ in range(kinds.gpus[k]):
         best, gain = -1, -np.inf
         for d in range(distinct.shape[0]):
             after = kinds.next_states[k, distinct[d]]
             if after >= 0 and taken[d] < many[d]:
-                here = states.value[after] - states.value[distinct[d]]
-                here += kinds.preference[k, distinct[d]]
-                if here > gain + GRAIN:
-                    best, gain = d, here
+                change = states.value[after] - states.value[distinct[d]]
+                change += kinds.preference[k, distinct[d]]
+                if change > gain + GRAIN:
+                    best, gain = d, change
         if best < 0:
             return False
         taken[best] += 1
@@ -162,7 +164,7 @@ def choose_gpus(
 
 @njit(cache=True)
 def distinct_states(row: Shorts, gpus: int) -> tuple[Shorts, Ints, Ints]:
-    """The states of a node's GPUs, how many are in each, and the first GPU of each."""
+    """The distinct states of a node's GPUs, how many GPUs are in each, and the first of them."""
     distinct = np.empty(gpus, np.int32)
     many = np.zeros(gpus, np.int64)
     first = np.zeros(gpus, np.int64)
@@ -180,7 +182,7 @@ def distinct_states(row: Shorts, gpus: int) -> tuple[Shorts, Ints, Ints]:
 
 @njit(cache=True)
 def _may_run(nodes: Nodes, kinds: Kinds, k: int, n: int) -> bool:
-    """Whether the node may be used and has the CPU, the memory and the model."""
+    """Whether the node is usable and has the CPU, the memory and an allowed model."""
     if kinds.cpu[k] > nodes.cpu[n] or kinds.memory[k] > nodes.memory[n]:
         return False
     return bool(nodes.usable[n] and kinds.allowed[k, nodes.model[n]])
@@ -192,7 +194,7 @@ def _gain(
     weights: Floats, scores: Scores, room: float, idle: float, worth: float,
     fits: Ints, unfit: Floats, distinct: Shorts, taken: Ints,
 ) -> float:  # fmt: skip
-    """The score of kind `k` on node `n` with the GPUs `taken`; the node has `room` and `worth`."""
+    """The score of kind `k` on node `n`, with `room` and `worth`, if it takes the GPUs `taken`."""
     cpu, memory = nodes.cpu[n] - kinds.cpu[k], nodes.memory[n] - kinds.memory[k]
     model, nexts, score = nodes.model[n], kinds.next_states[k], 0.0
     idle_after = idle
@@ -207,7 +209,7 @@ def _gain(
     score += _worth(fills, model, room, cpu, memory) - worth
     score -= weights[0] * (cpu * weights[3] + idle_after * weights[4])
     if weights[2] > 0.0:
-        after_f = _fragment(
+        after_f = _fragmentation_of(
             typicals, states, model, cpu, idle_after, fits, unfit, distinct, taken, nexts
         )
         score += weights[2] * (scores.fragmentation[n] - after_f)
@@ -219,7 +221,7 @@ def score_columns(
     which: Ints, first_kind: int, last_kind: int, nodes: Nodes, kinds: Kinds, states: States,
     typicals: Typicals, fills: Fills, weights: Floats, scores: Scores,
 ) -> None:  # fmt: skip
-    """Writes the scores of kinds first_kind..last_kind - 1 on the nodes `which`.
+    """Write the scores of kinds first_kind..last_kind - 1 on the nodes `which`.
 
     `weights`: fit, started, fragmentation, 0.5 / CPU scale, 0.5 / GPU scale.
     """
@@ -235,7 +237,7 @@ def score_columns(
             room += many[d] * states.value[distinct[d]]
             idle += many[d] * states.idle[distinct[d]]
         worth = _worth(fills, model, room, cpu, nodes.memory[n])
-        scores.fragmentation[n] = _fragment(
+        scores.fragmentation[n] = _fragmentation_of(
             typicals, states, model, cpu, idle, fits, unfit, distinct, taken, kinds.next_states[0]
         )
         for k in range(first_kind, last_kind):
@@ -262,7 +264,7 @@ def score_columns(
 
 @njit(cache=True)
 def chosen_gpus(kinds: Kinds, states: States, nodes: Nodes, k: int, n: int) -> Ints:
-    """The GPUs of node `n` that a kind of several GPUs takes; empty where there are too few."""
+    """The GPUs of node `n` that a kind with several GPUs takes; empty if there are too few."""
     distinct, many, _ = distinct_states(nodes.states[n], nodes.gpus[n])
     taken = np.zeros(distinct.shape[0], np.int64)
     chosen = np.empty(kinds.gpus[k], np.int64)

@@ -1,4 +1,4 @@
-"""The words of placement: what a request is, what a GPU's state is, and what was chosen."""
+"""Values of the packing engine: request kinds, GPU states and choices."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class RequestKind:
-    """Requests that are the same to placement. CPU in millicores, memory in MiB, both for one node.
-
-    `gpus` of one node's GPUs are used, each by `shape`, which the geometry understands; `amount` is
-    what they come to in GPUs. `models`: numbers of the models it may have; None = any.
-    """
+    """Requests that are equal to placement. All amounts are for one node."""
 
     cpu_milli: int
     memory_mib: int
     gpus: int
+    """How many GPUs of the node it uses, each with `shape`."""
     amount: float
+    """What it uses of all of them together, in GPUs."""
     shape: Hashable = None
+    """What it uses of each GPU, as the geometry understands it."""
     models: frozenset[int] | None = None
+    """Numbers of the models that it may use; None means any."""
 
     @property
     def gpus_each(self) -> float:
@@ -33,34 +33,37 @@ class RequestKind:
         return self.models is None or model in self.models
 
 
-KindMix = Mapping[RequestKind, float]  # how often each kind was asked for, in any unit
+KindMix = Mapping[RequestKind, float]  # how often each kind is requested, in any unit
 
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """A GPU in some state: what its idle part is worth and how much is idle, both in GPUs.
-    `started`: some of it is used, some idle."""
+    """What the engine needs to know about a GPU state."""
 
     value: float
+    """What the idle part of the GPU is worth, in GPUs."""
     idle: float
+    """How much is idle, in GPUs."""
     started: bool
+    """Partly used, partly idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What a shape makes of a state. `preference` in GPUs adds to the score."""
+    """The state after a shape is placed on a GPU."""
 
     state: Hashable
     preference: float = 0.0
+    """Added to the score, in GPUs."""
 
 
 class Geometry(Protocol):
-    """How GPUs are divided. A state is any hashable value, the same one for GPUs that are alike."""
+    """How GPUs are divided. States are hashable; interchangeable GPUs have equal states."""
 
     def facts(self, state: Hashable) -> StateFacts: ...
 
     def transition(self, state: Hashable, shape: Hashable) -> Transition | None:
-        """None where the shape does not fit."""
+        """The state after placing the shape; None if it does not fit."""
         ...
 
 
@@ -76,8 +79,9 @@ class NodeRoom:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The node's number and which of its GPUs. `score` in GPUs: higher is better."""
+    """A node and some of its GPUs."""
 
     node: int
     gpus: tuple[int, ...]
     score: float
+    """In GPUs; higher is better."""

@@ -1,4 +1,4 @@
-"""The mix of demand: what was asked for lately, and what is assumed before anything was."""
+"""The mix of recent requests, and the prior that is assumed before any has come."""
 
 from collections import Counter, deque
 from collections.abc import Hashable
@@ -6,14 +6,14 @@ from typing import Protocol
 
 from scheduler.core.packing.kinds import RequestKind
 
-WINDOW = 4_096  # requests remembered
-PRIOR_WEIGHT = 256.0  # requests that the prior counts for at first; it fades as others come
-LEARN_AT = (100, 200, 400, 800)  # requests seen, then every LEARN_EVERY
+WINDOW = 4_096  # requests counted
+PRIOR_WEIGHT = 256.0  # requests that the prior counts for at first; it fades as requests come
+LEARN_AT = (100, 200, 400, 800)  # counted requests; later every LEARN_EVERY
 LEARN_EVERY = 1_600
 
 # (GPUs, thousandths of each, CPU in millicores, memory in MiB, part of requests): a quarter to four
 # fifths of a GPU with much or little CPU, whole GPUs with 8 to 16 CPUs, few gangs, CPU-only work.
-# Rounded sizes of our own: a sensible start, not a copy of any trace.
+# These are rounded sizes of our own: a sensible start, not a copy of any trace.
 PRIOR: tuple[tuple[int, int, int, int, float], ...] = (
     (1, 250, 4_000, 24_576, 6.0),
     (1, 330, 4_000, 16_384, 4.0),
@@ -32,12 +32,12 @@ PRIOR: tuple[tuple[int, int, int, int, float], ...] = (
 
 class ShapeOfShare(Protocol):
     def __call__(self, thousandths: int) -> Hashable:
-        """The geometry's shape of a share of a GPU, or of a whole one (1,000)."""
+        """The geometry's shape of a share of a GPU; 1,000 is a whole one."""
         ...
 
 
 def prior_mix(shape_of: ShapeOfShare) -> dict[RequestKind, float]:
-    """What is assumed of a cluster of which nothing is known."""
+    """The mix assumed for a cluster without history."""
     return {
         RequestKind(cpu, memory, gpus, gpus * each / 1_000, shape_of(each) if gpus else None): part
         for gpus, each, cpu, memory, part in PRIOR
@@ -54,15 +54,15 @@ class RecentDemand:
         self._counts: Counter[RequestKind] = Counter()
 
     def add(self, kind: RequestKind) -> bool:
-        """True when it is time to learn from the mix again."""
+        """Count a request. True when it is time to learn from the mix again."""
         self.request_count += 1
         self._last.append(kind)
         self._counts[kind] += 1
         if len(self._last) > WINDOW:
-            gone = self._last.popleft()
-            self._counts[gone] -= 1
-            if not self._counts[gone]:
-                del self._counts[gone]
+            oldest = self._last.popleft()
+            self._counts[oldest] -= 1
+            if not self._counts[oldest]:
+                del self._counts[oldest]
         return self.request_count in LEARN_AT or self.request_count % LEARN_EVERY == 0
 
     def mix(self) -> dict[RequestKind, float]:

@@ -1,8 +1,8 @@
-"""Numbers for states and kinds, and the arrays over them; both grow as new ones appear.
+"""Numbers for states and kinds, and the arrays over them. Both grow as new ones appear.
 
-A state that a GPU is in is *open*: every kind's step from it is known. A state that is only the
-next of an open one has its facts and says which typical kinds fit it, which is all a score needs.
-So a geometry with very many states costs only those that are met.
+A state that a GPU is in is *open*: the transitions of all kinds from it are known. A state that can
+only follow an open one has just its facts and the typical kinds that fit it, which is all that a
+score needs. So a geometry with very many states costs only those that occur.
 """
 
 from collections.abc import Hashable, Sequence
@@ -54,7 +54,7 @@ class KindRegistry:
         return k
 
     def state_number(self, name: Hashable) -> int:
-        """The number of a state; asks the geometry when it is new."""
+        """The number of a state. The geometry is asked about a new one."""
         number = self._state_numbers.get(name)
         if number is not None:
             return number
@@ -67,14 +67,14 @@ class KindRegistry:
         return number
 
     def open_state(self, number: int) -> None:
-        """Learns every kind's step from a state."""
+        """Work out the transitions of all kinds from a state."""
         if not self._open[number]:
             self._open[number] = True
             for k in range(len(self._kinds)):
                 self._step(k, number)
 
     def revalue(self, geometry: Geometry, typical: TypicalKinds) -> None:
-        """Another worth of the same states, and other typical kinds. Steps stay as they were."""
+        """Use other values of the same states, and other typical kinds. Transitions stay."""
         self._geometry, self._typical = geometry, typical
         self.typicals = _typicals(typical, self._models, len(self.states.idle))
         for number in range(len(self.states_by_number)):
@@ -108,7 +108,7 @@ class KindRegistry:
 
 
 def node_arrays(nodes: Sequence[NodeRoom], gpus: int, registry: KindRegistry) -> Nodes:
-    """Nodes of at most `gpus` GPUs each, all usable, their states open."""
+    """Nodes with at most `gpus` GPUs each, all usable, with their states open."""
     states = np.zeros((len(nodes), max(gpus, 1)), np.int32)
     for n, node in enumerate(nodes):
         for g, name in enumerate(node.states):
@@ -153,7 +153,7 @@ def _allowed(kind: RequestKind, models: int) -> list[bool]:
 
 
 def _grown(old: Arrays, larger: Arrays) -> Arrays:
-    """The larger arrays with what the old ones hold."""
+    """The larger arrays, filled with the contents of the old ones."""
     pairs: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = list(zip(old, larger, strict=True))
     for before, after in pairs:
         after[tuple(slice(length) for length in before.shape)] = before

@@ -1,7 +1,4 @@
-"""Tables of a score, made from the mix of demand: what holes are worth, what can still be filled.
-
-Per model of GPU, from the work that may run there.
-"""
+"""Tables behind a score, made from the mix of demand for each GPU model."""
 
 from dataclasses import dataclass
 
@@ -20,18 +17,21 @@ MEMORY_STEP = 1_024  # MiB
 
 @dataclass(frozen=True, slots=True)
 class ScoreTables:
-    """`cpu` and `memory`: [model, idle GPUs, steps], GPUs that can be filled. `typical`: the kinds
-    of F and their shares. `shares`: per model, its part of the demand that is bound to models."""
+    """Tables made from a mix of demand."""
 
     cpu: Table
+    """[model, idle GPUs, steps] GPUs that can be filled."""
     memory: Table
+    """[model, idle GPUs, steps] GPUs that can be filled."""
     typical: TypicalKinds
+    """The kinds of the fragmentation F, and their shares."""
     shares: npt.NDArray[np.float64]
+    """Per model, the part of the demand that is bound to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterExtent:
-    """The largest node, and GPUs in all by model."""
+    """The largest node, and all GPUs by model."""
 
     cpu_milli: int
     memory_mib: int
@@ -45,10 +45,10 @@ def score_tables(
     cpu, memory = [], []
     laws: dict[frozenset[RequestKind], tuple[Table, Table]] = {}
     for model in range(len(extent.gpus_by_model)):
-        there = {k: count for k, count in mix.items() if k.gpus and k.allows(model)}
-        key = frozenset(there)
+        allowed = {k: count for k, count in mix.items() if k.gpus and k.allows(model)}
+        key = frozenset(allowed)
         if key not in laws:
-            laws[key] = _fills(there, extent, choices)
+            laws[key] = _fills(allowed, extent, choices)
         cpu.append(laws[key][0])
         memory.append(laws[key][1])
     return ScoreTables(
@@ -60,7 +60,7 @@ def score_tables(
 
 
 def hole_values_of_mix(mix: KindMix) -> HoleValues:
-    """Worth of each hole in hundredths of a GPU, from the shares asked for."""
+    """The value of each hole, in hundredths of a GPU, from the requested shares."""
     demand: dict[int, float] = {}
     for kind, count in mix.items():
         if kind.is_share:
@@ -70,14 +70,14 @@ def hole_values_of_mix(mix: KindMix) -> HoleValues:
 
 
 def _fills(mix: KindMix, extent: ClusterExtent, choices: int) -> tuple[Table, Table]:
-    weighed = [(kind, count * kind.amount) for kind, count in mix.items()]
+    weighted = [(kind, count * kind.amount) for kind, count in mix.items()]
     return (
         fill_table(
-            ((kind.cpu_milli / kind.amount, weight) for kind, weight in weighed),
+            ((kind.cpu_milli / kind.amount, weight) for kind, weight in weighted),
             CPU_STEP, extent.cpu_milli // CPU_STEP, extent.max_gpus_per_node, choices,
         ),
         fill_table(
-            ((kind.memory_mib / kind.amount, weight) for kind, weight in weighed),
+            ((kind.memory_mib / kind.amount, weight) for kind, weight in weighted),
             MEMORY_STEP, extent.memory_mib // MEMORY_STEP, extent.max_gpus_per_node, choices,
         ),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""GPUs shared by thousandths: the state is the idle thousandths, the shape those asked for."""
+"""A geometry of GPUs shared by thousandths, as in traces: states and shapes are thousandths."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ WHOLE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ThousandthsGeometry:
-    """A geometry. `holes`: value of each hole, by hundredths of a GPU (see `hole_values`)."""
+    """The state is what is idle, the shape what is requested, both in thousandths."""
 
     holes: Sequence[float] = tuple(whole_gpu_only_values())
+    """Value of each hole, by hundredths of a GPU (see `hole_values`)."""
 
     def facts(self, state: Hashable) -> StateFacts:
         idle = _number(state)
@@ -27,5 +28,5 @@ class ThousandthsGeometry:
 
 def _number(value: Hashable) -> int:
     if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no number of thousandths")
+        raise TypeError(f"{value!r} is not a number of thousandths")
     return value

@@ -1,8 +1,8 @@
-"""What counts how much in a score, by whether work leaves the cluster.
+"""The weights of a score, by how fast jobs leave the cluster.
 
-While a cluster only fills, what a placement leaves usable is all that counts; once work leaves as
-fast as it comes, low fragmentation and close packing count more. Both ends are measured on openb:
-docs/scheduling-placement.md.
+While a cluster only fills, all that counts is what a placement leaves usable. Once jobs leave as
+fast as they come, low fragmentation and close packing count more. Both ends were measured on openb
+(docs/scheduling-placement.md).
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,16 @@ STEADY_FROM = 0.8
 
 @dataclass(frozen=True, slots=True)
 class ScoreWeights:
-    """In GPUs of value. `fit`: close packing, times the share of CPU and GPU left on the node.
-    `started`: a share goes to a GPU that is shared already. `fragmentation`: of F's change.
-    `scarcity`: a GPU of a model that others need."""
+    """Weights in GPUs of value."""
 
     fit: float
+    """Close packing: multiplied by the share of CPU and GPU left on the node."""
     started: float
+    """A share goes to a GPU that is already shared."""
     fragmentation: float
+    """Of the change of F."""
     scarcity: float = 0.3
+    """Of a GPU of a model that others need."""
     cpu_scale: float = CPU_SCALE
     gpu_scale: float = GPU_SCALE
 
@@ -31,7 +33,7 @@ STEADY = ScoreWeights(fit=1.0, started=0.0, fragmentation=6.0)
 
 
 def score_weights(departures_per_start: float) -> ScoreWeights:
-    """`departing`: departures per start lately; from STEADY_FROM on the state is steady."""
+    """Weights between FILLING and STEADY; from STEADY_FROM departures per start on, STEADY."""
     share = min(max(departures_per_start / STEADY_FROM, 0.0), 1.0)
 
     def between(start: float, end: float) -> float:

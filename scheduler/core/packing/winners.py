@@ -1,7 +1,7 @@
-"""The best node of a kind: by a scan of its row, or by a tournament that keeps its winners.
+"""The best node of a kind, found by a scan of its row or kept by a tournament.
 
-Both compare the same numbers and both prefer the first node among equals, so they decide alike. A
-scan costs N comparisons a decision; a tournament log2 N a kind and change, and one a decision.
+Both compare the same numbers and prefer the first node among equals, so they agree. A scan costs N
+comparisons per decision; a tournament log2 N per kind and change, and one per decision.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ SCAN_UP_TO = 3_000  # nodes; beyond it the tournament is faster on openb
 
 @njit(cache=True)
 def best_by_scan(row: Floats, model: Ints, penalty: Floats, allowed: Bools) -> int:
-    """The first node with the highest score, `penalty` by model taken off; -1 where none fits."""
+    """The first node with the highest score less `penalty` by model; -1 if none fits."""
     best, found = -np.inf, -1
     for n in range(row.shape[0]):
         score = row[n] - penalty[model[n]]
@@ -25,7 +25,7 @@ def best_by_scan(row: Floats, model: Ints, penalty: Floats, allowed: Bools) -> i
 
 @njit(cache=True)
 def _better(row: Floats, model: Ints, scarce: Floats, amount: float, a: int, b: int) -> int:
-    """The winner of two nodes, a before b; -1 is nobody."""
+    """The winner of two nodes, a before b; -1 stands for no node."""
     if b < 0:
         return a
     if a < 0:
@@ -38,7 +38,7 @@ def _better(row: Floats, model: Ints, scarce: Floats, amount: float, a: int, b: 
 def build_tournaments(
     tree: Shorts, score: Floats, model: Ints, scarce: Floats, amount: Floats, first: int, last: int
 ) -> None:
-    """Plays the tournaments of kinds first..last - 1. `tree` [K, 2 x leaves], its root at 1."""
+    """Build the tournaments of kinds first..last - 1. `tree` [K, 2 x leaves] has its root at 1."""
     leaves, nodes = tree.shape[1] // 2, score.shape[1]
     for k in range(first, last):
         for n in range(leaves):
@@ -52,7 +52,7 @@ def build_tournaments(
 def replay_node(
     tree: Shorts, score: Floats, model: Ints, scarce: Floats, amount: Floats, last: int, n: int
 ) -> None:
-    """Plays again what the changed node `n` takes part in, until the winner stays the same."""
+    """Replay the matches of the changed node `n`, up to the first winner that stays the same."""
     leaves = tree.shape[1] // 2
     for k in range(last):
         i = (leaves + n) // 2

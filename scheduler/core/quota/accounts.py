@@ -1,29 +1,30 @@
-"""One object that says whether an owner may have more: quotas, caps and budgets of one pass."""
+"""Whether an owner may use more GPU now: the quotas, job caps and budgets of one pass."""
 
 from collections.abc import Callable, Iterable
 
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
-from scheduler.core.quota import messages as sentences
 from scheduler.core.quota.budgets import Budgets
 from scheduler.core.quota.caps import JobCaps
 from scheduler.core.quota.holders import QuotaUsers, quota_models
+from scheduler.core.quota.messages import project_quota_reason, user_quota_reason
 from scheduler.core.quota.pools import QuotaAccount, QuotaPool
 
 Undo = Callable[[], None]
-# Project, user ("" = the project), model of GPU ("" = all).
+# Project, user ("" for the project's own account), model of GPU ("" for all).
 AccountKey = tuple[str, str, str]
 
 
 class QuotaAccounts:
-    """The accounts of one pass. What was charged is undone in the reverse order.
+    """The accounts of one pass. Charges are undone in reverse order.
 
-    A project's quota is its nominal share: beyond it, it borrows (`Pool`). A user's own limit is
-    beside that; `borrow_units` of a user's quota lets the user go beyond it with the project.
+    A project's quota is its nominal share; beyond it, the project borrows (`QuotaPool`). A user's
+    own limit applies as well; `borrow_units` of a user's quota lets the user go beyond it while the
+    project borrows.
     """
 
     def __init__(self, snapshot: ClusterSnapshot, previous: "QuotaAccounts | None" = None) -> None:
-        """`before`: of the pass before."""
+        """`previous`: the accounts of the previous pass, whose counts are reused."""
         self._pools: dict[str, QuotaPool] = {}
         self._users: dict[tuple[str, str, str], QuotaAccount] = {}
         for quota in snapshot.quotas:
@@ -43,11 +44,11 @@ class QuotaAccounts:
             self._holders.reuse_counts(previous._holders)
 
     def __bool__(self) -> bool:
-        """Whether anybody has a quota at all."""
+        """Whether there is any quota."""
         return bool(self._models)
 
     def account(self, owner: tuple[str, str]) -> QuotaAccount | None:
-        """The account of all models of (project, user); with user "" of the project."""
+        """The account of (project, user) for all models; user "" means the project itself."""
         project, user = owner
         if user:
             return self._users.get((project, user, ""))
@@ -55,8 +56,8 @@ class QuotaAccounts:
         return pool.projects.get(project) if pool else None
 
     def limit_reason(self, job: WaitingJob, units: int, model: str = "") -> Reason | None:
-        """Why the job may not have `units` of GPU now on a board with the key `model`; None where
-        it may. Without a model only what counts for every model is asked."""
+        """Why the job may not use `units` of GPU now on a board with the key `model`; None if it
+        may. Without a model, only limits for all models apply."""
         return (
             self._quota_reason(job, units, model)
             or self._caps.cap_reason(job)
@@ -64,21 +65,22 @@ class QuotaAccounts:
         )
 
     def is_within_nominal(self, project: str, units: int, model: str = "") -> bool:
-        """Whether the project has a quota here and `units` more would need no borrowing: then it
-        may take back what others borrowed."""
-        owns = [a for _, a in self._of_project(project, model)]
-        return bool(owns) and all(a.used + units <= a.limit for a in owns)
+        """Whether the project has a quota here and can use `units` more without borrowing. Then it
+        may reclaim what others have borrowed."""
+        own_accounts = [a for _, a in self._of_project(project, model)]
+        return bool(own_accounts) and all(a.used + units <= a.limit for a in own_accounts)
 
     def has_to_borrow(self, project: str, units: int, model: str = "") -> bool:
-        """Whether the project has a quota here that is too small for `units` more."""
+        """Whether the project has a quota here that is too small for `units` more without
+        borrowing."""
         return any(a.used + units > a.limit for _, a in self._of_project(project, model))
 
     def borrowed(self, project: str, model: str = "") -> int:
-        """How far above its nominal quota the project is, on this board or on all together."""
+        """How far the project exceeds its nominal quota, on this board or over all boards."""
         return max((a.borrowed for _, a in self._of_project(project, model)), default=0)
 
     def max_borrowing(self, project: str, model: str = "") -> int:
-        """How much the project may hold beyond its limit of exactly this model of quota."""
+        """How much the project may use beyond its limit, of the quota for exactly this model."""
         pool = self._pools.get(model)
         return pool.max_borrowing(project) if pool and project in pool.projects else 0
 
@@ -90,26 +92,26 @@ class QuotaAccounts:
         return [*owners, *((project, user, n) for n in names if (project, user, n) in self._users)]
 
     def short_accounts(self, job: WaitingJob, units: int, model: str) -> list[AccountKey]:
-        """The accounts that have too little left for the job now, and had enough if they held
-        nothing. [] where the job needs to borrow, or waits for something else, too."""
+        """The accounts with too little left for the job now that would suffice if they were unused.
+        [] if the job also needs to borrow or waits for something else."""
         if self._caps.cap_reason(job) or self._budgets.budget_reason(job, units):
             return []
-        found = []
+        short = []
         for key in self.charged_accounts(job.project, job.user, model):
             own = self._users[key] if key[1] else self._pools[key[2]].projects[job.project]
-            most = own.limit + own.borrow * bool(key[1])
-            if units > most:
+            max_units = own.limit + own.borrow * bool(key[1])
+            if units > max_units:
                 return []
-            if own.used + units > most:
-                found.append(key)
-        return found
+            if own.used + units > max_units:
+                short.append(key)
+        return short
 
     def charge(
         self, project: str, user: str, units: int, model: str = "", seconds: int = 0
     ) -> Undo:
-        """Count a job that was placed on `units` of a board for at most `seconds` more; with
-        negative units, one that ended. Returns the way back."""
-        undone = [
+        """Count a job that was placed on `units` of a board for at most `seconds` more; negative
+        units for one that ended. Returns the undo."""
+        undos = [
             undo
             for name in self._known(model)
             if (pool := self._pools.get(name)) and (undo := pool.charge(project, units))
@@ -117,12 +119,12 @@ class QuotaAccounts:
         users = [a for name in self._known(model) if (a := self._users.get((project, user, name)))]
         for account in users:
             account.used += units
-        undone.append(self._budgets.charge(project, user, units * seconds))
-        undone.append(self._caps.charge(project, user, 1 if units > 0 else -1))
+        undos.append(self._budgets.charge(project, user, units * seconds))
+        undos.append(self._caps.charge(project, user, 1 if units > 0 else -1))
         self._holders.charge(project, user, units, model)
 
         def undo_all() -> None:
-            for undo in undone:
+            for undo in undos:
                 undo()
             for account in users:
                 account.used -= units
@@ -135,12 +137,12 @@ class QuotaAccounts:
         for name in names:
             pool = self._pools.get(name)
             if pool is not None and not pool.may_allocate(job.project, units):
-                held = self._holders.units_by_user(job.project, name)
-                return sentences.project_quota_reason(job.project, units, name, pool, held)
+                units_by_user = self._holders.units_by_user(job.project, name)
+                return project_quota_reason(job.project, units, name, pool, units_by_user)
         for name in names:
             own = self._users.get((job.project, job.user, name))
             if own is not None and own.used + units > own.limit + own.borrow:
-                return sentences.user_quota_reason(job.project, job.user, units, name, own)
+                return user_quota_reason(job.project, job.user, units, name, own)
         return None
 
     def _of_project(self, project: str, model: str) -> Iterable[tuple[str, QuotaAccount]]:

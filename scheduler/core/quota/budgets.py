@@ -1,4 +1,4 @@
-"""Budgets: how many unit-seconds of GPU an owner may use in a window of time."""
+"""Budgets: the unit-seconds of GPU that an owner may use in a window of time."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,49 +17,50 @@ MINUTE = 60
 @dataclass(slots=True)
 class _Budget:
     view: BudgetView
-    held: int
+    reserved: int
+    """Unit-seconds that running jobs may still use."""
 
     @property
     def left(self) -> int:
-        return max(0, self.view.limit_unit_seconds - self.view.used_unit_seconds - self.held)
+        return max(0, self.view.limit_unit_seconds - self.view.used_unit_seconds - self.reserved)
 
 
 class Budgets:
-    """The budgets that still run, by owner. `held` is what running work may use yet."""
+    """The current budgets, by owner."""
 
     def __init__(self, budgets: Iterable[BudgetView], now: int) -> None:
-        self._of: dict[tuple[str, str], list[_Budget]] = {}
+        self._by_owner: dict[tuple[str, str], list[_Budget]] = {}
         for view in sorted(budgets, key=lambda b: (b.ends_at, b.limit_unit_seconds)):
             if view.ends_at > now:
-                own = self._of.setdefault((view.project, view.user), [])
+                own = self._by_owner.setdefault((view.project, view.user), [])
                 own.append(_Budget(view, view.reserved_unit_seconds))
 
     def budget_reason(self, job: WaitingJob, units: int) -> Reason | None:
-        """Whether the job may run on `units` for all that is left of its limit."""
+        """Why the job may not run on `units` for the rest of its time limit; or None."""
         needed = units * remaining_seconds(job)
-        for budget in self._of_owner(job.project, job.user) if self._of else ():
+        for budget in self._of_owner(job.project, job.user) if self._by_owner else ():
             if needed > budget.left:
                 return _reason(budget, job, units, needed)
         return None
 
     def charge(self, project: str, user: str, unit_seconds: int) -> Callable[[], None]:
-        """Hold so much, on the budgets of the user and of the project; the way back."""
-        charged = self._of_owner(project, user) if self._of else []
+        """Reserve unit-seconds on the budgets of the user and of the project. Returns the undo."""
+        charged = self._of_owner(project, user) if self._by_owner else []
         for budget in charged:
-            budget.held += unit_seconds
+            budget.reserved += unit_seconds
 
         def undo() -> None:
             for budget in charged:
-                budget.held -= unit_seconds
+                budget.reserved -= unit_seconds
 
         return undo
 
     def _of_owner(self, project: str, user: str) -> list[_Budget]:
-        return [*self._of.get((project, ""), ()), *self._of.get((project, user), ())]
+        return [*self._by_owner.get((project, ""), ()), *self._by_owner.get((project, user), ())]
 
 
 def remaining_seconds(job: WaitingJob) -> int:
-    """What is left of the job's time limit after the attempts that it had."""
+    """What is left of the job's time limit after its earlier attempts."""
     return max(0, job.time_limit_seconds - job.attained_seconds)
 
 
@@ -69,28 +70,31 @@ def _reason(budget: _Budget, job: WaitingJob, units: int, needed: int) -> Reason
     evidence: dict[str, Any] = {
         "limit_unit_seconds": view.limit_unit_seconds,
         "used_unit_seconds": view.used_unit_seconds,
-        "held_unit_seconds": budget.held,
+        "held_unit_seconds": budget.reserved,
         "needed_unit_seconds": needed,
         "fitting_limit_seconds": job.attained_seconds + fitting if fitting else 0,
         "ends_at": view.ends_at,
     }
-    said = make_message(
+    message = make_message(
         "budget.used_up",
         whose=owner_label(view.project, view.user),
         limit=_hours(view.limit_unit_seconds),
         day=datetime.fromtimestamp(view.ends_at, UTC).strftime("%Y-%m-%d"),
         used=_hours(view.used_unit_seconds, up=True),
-        held=_hours(budget.held, up=True),
+        held=_hours(budget.reserved, up=True),
         left=_hours(budget.left),
         needed=_hours(needed, up=True),
     )
     if fitting:
         limit = write_seconds(job.attained_seconds + fitting)
-        fits = make_message("budget.fitting", first=said, limit=limit)
+        fitting_message = make_message("budget.fitting", first=message, limit=limit)
         return Reason(
-            ReasonCode.BUDGET, fits, evidence, make_message("unblocks.limit", limit=limit)
+            ReasonCode.BUDGET,
+            fitting_message,
+            evidence,
+            make_message("unblocks.limit", limit=limit),
         )
-    return Reason(ReasonCode.BUDGET, said, evidence, make_message("unblocks.budget"))
+    return Reason(ReasonCode.BUDGET, message, evidence, make_message("unblocks.budget"))
 
 
 def _hours(unit_seconds: int, *, up: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""What an owner may hold on the best day: what needs more can never run."""
+"""The most that an owner's quotas ever allow. A job that needs more can never run."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,21 +9,21 @@ from scheduler.core.quota.holders import quota_models
 def quota_too_small(
     job: WaitingJob, units: int, board: str, quotas: Sequence[QuotaView]
 ) -> tuple[QuotaView, int] | None:
-    """The quota under which the job's owner can never hold so many units of the board, and how many
-    it could if nobody else held anything. None where there is none."""
+    """The first quota that can never cover `units` of the board for the job, and how many units it
+    covers if no other owner uses anything; None if there is no such quota."""
     models = quota_models(board)
-    mine = (
+    own_quotas = (
         q
         for q in quotas
         if q.project == job.project and q.user in ("", job.user) and q.model in models
     )
-    for quota in sorted(mine, key=lambda q: (q.user, q.model)):
-        if units > quota.limit_units and units > (most := _most(quota, quotas)):
-            return quota, most
+    for quota in sorted(own_quotas, key=lambda q: (q.user, q.model)):
+        if units > quota.limit_units and units > (ceiling := _ceiling(quota, quotas)):
+            return quota, ceiling
     return None
 
 
-def _most(quota: QuotaView, quotas: Iterable[QuotaView]) -> int:
+def _ceiling(quota: QuotaView, quotas: Iterable[QuotaView]) -> int:
     if quota.user:
         return quota.limit_units + quota.borrow_units
     lent = sum(

@@ -1,4 +1,4 @@
-"""What is told to who has no quota left: what it may hold, who holds it, what is still lent."""
+"""The reasons of a job without quota: the limit, who uses it, and what can still be borrowed."""
 
 from typing import Any
 
@@ -15,17 +15,19 @@ _LENT = make_message("unblocks.lent")
 def project_quota_reason(
     project: str, units: int, model: str, pool: QuotaPool, units_by_user: dict[str, int]
 ) -> Reason:
-    """`held_by`: units by user of the project, the most first. No sentence names other projects;
-    whoever shows `borrowed_by` to people leaves out the names that they may not see."""
+    """Why the project may not use `units` more.
+
+    `units_by_user`: of the project, largest first. The message names no other project, but the
+    evidence `borrowed_by` does: show people only the names that they may see."""
     own = pool.projects[project]
     evidence = _evidence(own, units)
-    told = _may_hold(project, own, model)
-    held = [make_message("quota.held_by", names=user_list(units_by_user))] if units_by_user else []
+    message = _limit_message(project, own, model)
+    users = [make_message("quota.held_by", names=user_list(units_by_user))] if units_by_user else []
     if units_by_user:
         evidence["held_by"] = units_by_user
     if not own.borrow:
-        told = make_message("clause.colon", first=told, then=_left(own, units))
-        return Reason(ReasonCode.QUOTA_PROJECT, join_clauses(told, *held), evidence, _UNBLOCKS)
+        message = make_message("clause.colon", first=message, then=_left_message(own, units))
+        return Reason(ReasonCode.QUOTA_PROJECT, join_clauses(message, *users), evidence, _UNBLOCKS)
     further = max(0, pool.max_borrowing(project) - own.borrowed)
     others = {} if further else pool.borrowers(project)
     evidence |= {
@@ -36,31 +38,35 @@ def project_quota_reason(
     if others:
         evidence["borrowed_by"] = others
     if own.borrowed:
-        told = make_message("quota.has_borrowed", first=told, borrowed=as_gpus(own.borrowed))
-    taken = [make_message("quota.taken", gpus=as_gpus(sum(others.values())))] if others else []
-    said = join_clauses(told, _lent(own, further, units), *taken, *held)
-    return Reason(ReasonCode.QUOTA_PROJECT, said, evidence, _LENT)
+        message = make_message("quota.has_borrowed", first=message, borrowed=as_gpus(own.borrowed))
+    borrowed = [make_message("quota.taken", gpus=as_gpus(sum(others.values())))] if others else []
+    message = join_clauses(message, _lent_message(own, further, units), *borrowed, *users)
+    return Reason(ReasonCode.QUOTA_PROJECT, message, evidence, _LENT)
 
 
 def user_quota_reason(project: str, user: str, units: int, model: str, own: QuotaAccount) -> Reason:
-    told = _may_hold(owner_label(project, user), own, model, own.borrow)
-    said = make_message("clause.colon", first=told, then=_left(own, units, own.borrow))
-    return Reason(ReasonCode.QUOTA_USER, said, _evidence(own, units), _UNBLOCKS)
+    message = _limit_message(owner_label(project, user), own, model, own.borrow)
+    message = make_message(
+        "clause.colon", first=message, then=_left_message(own, units, own.borrow)
+    )
+    return Reason(ReasonCode.QUOTA_USER, message, _evidence(own, units), _UNBLOCKS)
 
 
-def _may_hold(owner: Message | str, own: QuotaAccount, model: str, more: int = 0) -> Message:
-    limit = as_gpus(own.limit + more)
+def _limit_message(
+    owner: Message | str, own: QuotaAccount, model: str, extra_units: int = 0
+) -> Message:
+    limit = as_gpus(own.limit + extra_units)
     if model:
         return make_message("quota.may_hold_of", whose=owner, limit=limit, model=model)
     return make_message("quota.may_hold", whose=owner, limit=limit)
 
 
-def _left(own: QuotaAccount, units: int, more: int = 0) -> Message:
-    left = as_gpus(max(0, own.limit + more - own.used), round_up=False)
+def _left_message(own: QuotaAccount, units: int, extra_units: int = 0) -> Message:
+    left = as_gpus(max(0, own.limit + extra_units - own.used), round_up=False)
     return make_message("quota.left", left=left, needed=as_gpus(units))
 
 
-def _lent(own: QuotaAccount, further: int, units: int) -> Message:
+def _lent_message(own: QuotaAccount, further: int, units: int) -> Message:
     key = "quota.nothing_lent"
     values = {"needed": as_gpus(units)}
     if further:

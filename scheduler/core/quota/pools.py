@@ -1,7 +1,7 @@
-"""Quotas of one model of GPU, or of all: who may hold how much, and who lends to whom. In units.
+"""Quotas of one GPU model, or of all models, with lending between projects. Amounts are in units.
 
-A project within its limit is never refused here, though others may have borrowed what it left idle:
-it starts where devices are free, and takes back what borrowers hold where none are (`reclaim`).
+A project within its limit is never refused here, although others may have borrowed what it left
+idle: its job starts where devices are free, and otherwise reclaims them from borrowers (`reclaim`).
 """
 
 from collections.abc import Callable
@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class QuotaAccount:
-    """What one owner may hold and holds. `borrow`: how much more than its limit at most; `lend`:
-    how much of what it leaves idle others may have."""
+    """The quota of one owner, and what the owner uses of it."""
 
     limit: int
     used: int
     borrow: int = 0
+    """How far the owner may go beyond the limit."""
     lend: int = 0
+    """How much of its idle quota others may borrow."""
 
     @property
     def unused(self) -> int:
@@ -24,7 +25,7 @@ class QuotaAccount:
 
     @property
     def lendable(self) -> int:
-        """What it offers to others now."""
+        """What others may borrow of it now."""
         return min(self.lend, self.unused)
 
     @property
@@ -33,7 +34,7 @@ class QuotaAccount:
 
 
 class QuotaPool:
-    """The projects' accounts of one model. The sums are updated, never counted again."""
+    """The projects' accounts of one model. Its sums are updated, never counted anew."""
 
     def __init__(self) -> None:
         self.projects: dict[str, QuotaAccount] = {}
@@ -46,8 +47,8 @@ class QuotaPool:
         self._count(project, account)
 
     def max_borrowing(self, project: str) -> int:
-        """How much the project may hold beyond its limit, all told: what others lend, less what
-        others have borrowed. Nothing is lent twice."""
+        """How much the project may use beyond its limit in all: what other projects lend, less what
+        other projects have borrowed. Nothing is lent twice."""
         own = self.projects[project]
         offered = self.lendable - own.lendable - (self.borrowed - own.borrowed)
         return min(own.borrow, max(0, offered))
@@ -59,7 +60,7 @@ class QuotaPool:
         return own.used + units - own.limit <= self.max_borrowing(project)
 
     def charge(self, project: str, units: int) -> Callable[[], None] | None:
-        """Count `units` more, or fewer; the way back. None where the project has no quota here."""
+        """Count `units` more, or fewer if negative. Returns the undo; None without a quota here."""
         own = self.projects.get(project)
         if own is None:
             return None
@@ -67,7 +68,7 @@ class QuotaPool:
         return lambda: self._change(project, own, -units)
 
     def borrowers(self, excluded_project: str = "") -> dict[str, int]:
-        """Who has borrowed how much, the most first."""
+        """Borrowed units by project, largest first."""
         others = [
             (name, units) for name, units in self._borrowing.items() if name != excluded_project
         ]

@@ -1,7 +1,8 @@
-"""Whose running work stops when a project wants back what others borrowed of its quota.
+"""Which running jobs stop when a project reclaims quota that others have borrowed.
 
-Pure: the planner says what is enough, here is said who comes first, and that nobody stops in vain.
-Who is stopped has the grace of its job, and is queued again (`PreemptCause.RECLAIM`).
+The planner decides whether a set of stopped jobs is enough. This module orders the candidates and
+finds the smallest set, so that no job stops in vain. A stopped job has its grace period and is
+queued again.
 """
 
 from collections import defaultdict
@@ -14,7 +15,7 @@ from scheduler.core.quota.accounts import QuotaAccounts
 from scheduler.core.quota.holders import units_by_board
 
 IsEnough = Callable[[Sequence[RunningJob]], bool]
-# The smallest set is looked for among so many: all sets of 6 candidates, pairs of 10.
+# Sets tried to find the smallest: enough for all sets of 6 candidates or pairs of 10.
 MAX_SETS_TRIED = 64
 
 
@@ -26,40 +27,41 @@ def reclaim_candidates(
     board: str,
     boards: Mapping[str, str],
 ) -> tuple[RunningJob, ...]:
-    """The running jobs that may stop so that `job` gets `units` of `board`, in their order.
+    """The running jobs that may stop so that `job` gets `units` of `board`, in stopping order.
 
-    Only where its project stays within its nominal quota with them. They are preemptible work on
-    that board of projects above theirs, and only as much as it takes to bring each project back to
-    it: of the project that is most above, the lowest priority, then what started last. `boards`
-    is a board's key by the id of the GPU, as `holders.board_of_gpus` gives it.
+    There are none unless the job's project stays within its nominal quota. They are preemptible
+    jobs on that board, of projects above their quota, and only as many as bring each project back
+    to it: from the project that is furthest above, the lowest priority first, then what started
+    last. `boards`: keys by GPU id, as `holders.board_of_gpus` returns them.
     """
     if not accounts.is_within_nominal(job.project, units, board):
         return ()
-    above: dict[str, int] = {}
-    theirs: dict[str, list[tuple[RunningJob, int]]] = defaultdict(list)
+    excess: dict[str, int] = {}
+    runs_by_project: dict[str, list[tuple[RunningJob, int]]] = defaultdict(list)
     for run in running:
         project = run.job.project
         if project == job.project or run.stopping or not run.job.preemptible:
             continue
-        if project not in above:
-            above[project] = accounts.borrowed(project, board)
-        held = units_by_board(run, boards)[board] if above[project] else 0
-        if held:
-            theirs[project].append((run, held))
-    for runs in theirs.values():
+        if project not in excess:
+            excess[project] = accounts.borrowed(project, board)
+        run_units = units_by_board(run, boards)[board] if excess[project] else 0
+        if run_units:
+            runs_by_project[project].append((run, run_units))
+    for runs in runs_by_project.values():
         runs.sort(key=_turn)
-    return tuple(_by_excess(theirs, above))
+    return tuple(_by_excess(runs_by_project, excess))
 
 
 def smallest_victim_set(
     candidates: Sequence[RunningJob], is_enough: IsEnough
 ) -> tuple[RunningJob, ...]:
-    """The smallest set of candidates that is enough: the fewest jobs, of equally many those that
-    hold least, then the first ones. Where too many sets would have to be tried (`MOST_TRIED`), the
-    first ones without those that need not go: no proper subset of them would do. () where not even
-    all are enough.
+    """The smallest set of candidates that is enough: the fewest jobs, then the fewest units, then
+    the first candidates. () if not even all of them are enough.
 
-    `enough`: whether it would do if just these stopped; more of them never hinder.
+    With too many sets to try (MAX_SETS_TRIED), it is the first candidates without those that need
+    not stop, so that no proper subset is enough.
+
+    `is_enough`: whether stopping just these is enough. Stopping more never hinders.
     """
     if not candidates or not is_enough(candidates):
         return ()
@@ -69,9 +71,9 @@ def smallest_victim_set(
         low, high = (low, middle) if is_enough(candidates[:middle]) else (middle + 1, high)
     chosen = list(candidates[:high])
     for each in chosen[::-1]:
-        others = [run for run in chosen if run is not each]
-        if is_enough(others):
-            chosen = others
+        remaining = [run for run in chosen if run is not each]
+        if is_enough(remaining):
+            chosen = remaining
     return _smallest(candidates, tuple(chosen), is_enough)
 
 
@@ -80,17 +82,17 @@ def _smallest(
 ) -> tuple[RunningJob, ...]:
     """A smaller set than `chosen` that is enough, or `chosen`."""
     sizes = [_units(run) for run in candidates]
-    own = tuple(index for index, run in enumerate(candidates) if run in chosen)
-    best, left = (sum(sizes[i] for i in own), own), MAX_SETS_TRIED
-    for count in range(1, len(own) + 1):
+    chosen_indexes = tuple(index for index, run in enumerate(candidates) if run in chosen)
+    best, left = (sum(sizes[i] for i in chosen_indexes), chosen_indexes), MAX_SETS_TRIED
+    for count in range(1, len(chosen_indexes) + 1):
         left -= comb(len(candidates), count)
         if left < 0:
             return chosen
         sets = combinations(range(len(candidates)), count)
-        for some in sorted((sum(sizes[i] for i in each), each) for each in sets):
-            if count == len(own) and some >= best:
+        for candidate_set in sorted((sum(sizes[i] for i in each), each) for each in sets):
+            if count == len(chosen_indexes) and candidate_set >= best:
                 return chosen
-            runs = tuple(candidates[i] for i in some[1])
+            runs = tuple(candidates[i] for i in candidate_set[1])
             if enough(runs):
                 return runs
     return chosen
@@ -101,17 +103,18 @@ def _units(run: RunningJob) -> int:
 
 
 def _by_excess(
-    theirs: dict[str, list[tuple[RunningJob, int]]], above: dict[str, int]
+    runs_by_project: dict[str, list[tuple[RunningJob, int]]], excess: dict[str, int]
 ) -> Iterable[RunningJob]:
-    """Job by job from whoever is most above its quota then. `theirs`: the next one is last."""
-    while open_ := [p for p, runs in theirs.items() if runs and above[p] > 0]:
-        project = min(open_, key=lambda p: (-above[p], p))
-        run, held = theirs[project].pop()
-        above[project] -= held
+    """Job by job from the project that is then furthest above its quota; of each project, the last
+    job in its list first."""
+    while projects := [p for p, runs in runs_by_project.items() if runs and excess[p] > 0]:
+        project = min(projects, key=lambda p: (-excess[p], p))
+        run, units = runs_by_project[project].pop()
+        excess[project] -= units
         yield run
 
 
-def _turn(held: tuple[RunningJob, int]) -> tuple[int, int, int, str]:
-    """The last one goes first: of the lowest priority what started last."""
-    run = held[0]
+def _turn(entry: tuple[RunningJob, int]) -> tuple[int, int, int, str]:
+    """Sort key; the last job stops first: the lowest priority, then what started last."""
+    run = entry[0]
     return (PRIORITY_RANK[run.job.priority], run.started_at, len(run.job.id), run.job.id)

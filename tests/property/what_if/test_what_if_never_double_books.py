@@ -137,6 +137,6 @@ def test_no_device_is_given_twice_and_every_job_is_told(jobs, backfill, preempti
         over = fate.ended_at > 0
         assert over != (key in waiting), "a job is done with, or it still waits"
         if over and not (fate.refused or fate.withdrawn):
-            assert fate.done == fate.recorded.ran_seconds and fate.left == 0
+            assert fate.done_seconds == fate.recorded.ran_seconds and fate.remaining_seconds == 0
     # Nobody is left who could start on an empty cluster and waits for nobody.
     assert all(world.outcomes[key].recorded.job.after for key in waiting)

@@ -43,7 +43,7 @@ def test_idle_slices_that_nobody_wants_are_deleted_in_one_batch():
     found = propose_changes(mix_of(a_node(gpu), _4g_71gb=9))
     (merge,) = found.merges
     assert merge.slices == ("n1/0/2g.35gb@0", "n1/0/2g.35gb@2")
-    assert "100% of the requests" in merge.sentence
+    assert "100% of the expected requests" in merge.sentence
     assert found.gpu_sentences() == (("n1/0", merge.sentence),)
     assert not found.carves
 

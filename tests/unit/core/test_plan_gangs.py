@@ -103,7 +103,7 @@ def test_replicas_count_the_cpu_and_memory_of_their_node():
     for too_much in ({"cpu_milli": 3_001}, {"memory_mib": 8_193}):
         said = reason(plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, **too_much)])))
         assert said.code is ReasonCode.RESOURCES
-        assert "no node has the CPU and memory free" in said.sentence
+        assert "no node has enough CPU and memory free" in said.sentence
 
 
 def test_a_gang_is_of_one_kind_of_device():

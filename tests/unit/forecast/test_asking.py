@@ -62,7 +62,7 @@ def test_only_every_so_many_th_is_asked_about():
 def test_before_enough_runs_have_ended_it_says_so_and_does_not_guess(chosen):
     forecaster = ForecastEvaluation(POLICY)
     one_after_the_other(forecaster, MIN_ENDED_RUNS + 3, chosen=chosen)
-    assert forecaster.without_basis == {str(id) for id in range(1, MIN_ENDED_RUNS + 1)}
+    assert forecaster.without_estimate == {str(id) for id in range(1, MIN_ENDED_RUNS + 1)}
     assert set(forecaster.estimates) == {str(MIN_ENDED_RUNS + 1), str(MIN_ENDED_RUNS + 2)}
     told = forecaster.summary()
     assert (told["eta_no_basis"], told["eta_never_answered"]) == (MIN_ENDED_RUNS, MIN_ENDED_RUNS)
@@ -111,7 +111,7 @@ def test_a_question_without_a_basis_is_asked_again_in_the_first_pass_that_has_on
         forecaster.on_pass(seen, Plan())
 
     passed(jobs, 1)
-    assert (forecaster.estimates, forecaster.without_basis) == ({}, {"1", "2", "gone"})
+    assert (forecaster.estimates, forecaster.without_estimate) == ({}, {"1", "2", "gone"})
     forecaster.on_start(jobs[2], now)
     for job in first[:-1]:
         forecaster.on_end(job, now, HOUR)

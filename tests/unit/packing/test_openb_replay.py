@@ -10,7 +10,7 @@ import pytest
 from scheduler.core.packing.fragmentation import typical_kinds
 from scheduler.core.packing.kinds import NodeRoom
 from scheduler.replay.__main__ import main
-from scheduler.replay.openb_data import inflation, read_cluster, read_pods
+from scheduler.replay.openb_data import inflation_arrivals, read_cluster, read_pods
 from scheduler.replay.placement_events import churn
 from scheduler.replay.placement_record import OverbookedError, PlacementDecisions, replay_decisions
 
@@ -111,7 +111,7 @@ def test_an_option_out_of_range_is_refused(files, capsys, option):
 
 def test_the_list_is_inflated_to_just_below_1_3_times_the_cluster(trace):
     cluster, pods = trace
-    arrivals, order = inflation(pods, cluster, seed=3)
+    arrivals, order = inflation_arrivals(pods, cluster, seed=3)
 
     total = pods.milli[arrivals].sum()
     assert sorted(arrivals[: len(pods.kind)]) == list(range(len(pods.kind)))
@@ -124,7 +124,7 @@ def test_a_list_that_is_too_large_loses_pods_at_random(files):
     cluster = read_cluster(Path(nodes))
     many = read_pods(Path(pods), cluster.models)
 
-    arrivals, _ = inflation(many, cluster, seed=3)
+    arrivals, _ = inflation_arrivals(many, cluster, seed=3)
 
     assert len(set(arrivals)) == len(arrivals) < len(many.kind)
     assert many.milli[arrivals].sum() <= 1.3 * cluster.gpus * 1_000

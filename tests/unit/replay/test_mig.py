@@ -124,7 +124,7 @@ def test_small_worlds_come_within_one_percent_of_what_free_repacking_takes():
         for seed in range(10):
             stream = inflation(HERE, weights(HERE, name), 6, seed)
             stream = replace(stream, profile=stream.profile[:20], events=stream.events[:20])
-            told = run(HERE, stream, 6, mig.rule_of("tessera", HERE, weights(HERE, name)))
+            told = run(HERE, stream, 6, mig.placement_rule("tessera", HERE, weights(HERE, name)))
             best = free_repacking(HERE, stream, 6)
             wanted = np.bincount(stream.profile, minlength=len(HERE.profile_names)).astype(np.int32)
             bound = most_slices(HERE, wanted, 6)
@@ -174,7 +174,7 @@ def test_tessera_accepts_more_than_first_fit_and_a_move_more_again():
     streams = [churn(HERE, drawn, 20, 1.0, seed) for seed in range(3)]
 
     def accepted(policy, *moving):
-        rule = mig.rule_of(policy, HERE, drawn, *moving)
+        rule = mig.placement_rule(policy, HERE, drawn, *moving)
         return np.mean([run(HERE, s, 20, rule).accepted_pct for s in streams])
 
     still = accepted("tessera")
@@ -188,7 +188,7 @@ def test_with_one_move_a_placement_as_much_is_taken_as_by_packing_all_anew():
     for name in ("large", "bimodal"):
         drawn = weights(HERE, name)
         streams = [churn(HERE, drawn, 20, 1.0, seed) for seed in range(4)]
-        rule = mig.rule_of("tessera", HERE, drawn, 1)
+        rule = mig.placement_rule("tessera", HERE, drawn, 1)
         ours = np.mean([run(HERE, s, 20, rule).accepted_pct for s in streams])
         best = np.mean([free_repacking(HERE, s, 20).accepted_pct for s in streams])
         assert ours > best - 0.5
@@ -198,15 +198,17 @@ def test_with_one_move_a_placement_as_much_is_taken_as_by_packing_all_anew():
 def test_nothing_moves_unless_moves_are_allowed_and_then_once_a_placement_at_most(moving):
     drawn = weights(HERE, "small")
     stream = churn(HERE, drawn, 5, 1.0, 1)
-    assert run(HERE, stream, 5, mig.rule_of("tessera", HERE, drawn, 0, *moving)).moves == 0
-    one = run(HERE, stream, 5, mig.rule_of("tessera", HERE, drawn, 1, *moving))
+    assert run(HERE, stream, 5, mig.placement_rule("tessera", HERE, drawn, 0, *moving)).moves == 0
+    one = run(HERE, stream, 5, mig.placement_rule("tessera", HERE, drawn, 1, *moving))
     assert 0 < one.moves <= one.accepted
 
 
 def test_a_policy_without_a_table_of_its_own_moves_where_nothing_fits():
     drawn = weights(HERE, "small")
     stream = churn(HERE, drawn, 5, 1.0, 1)
-    still, moving = (run(HERE, stream, 5, mig.rule_of("leastfrag", HERE, drawn, n)) for n in (0, 2))
+    still, moving = (
+        run(HERE, stream, 5, mig.placement_rule("leastfrag", HERE, drawn, n)) for n in (0, 2)
+    )
     assert (still.moves, still.accepted < moving.accepted) == (0, True)
 
 

@@ -69,7 +69,7 @@ def test_a_watch_is_told_of_first_starts_and_of_ends_with_all_useful_time():
 def test_a_restart_costs_time_that_is_not_useful_at_every_start_but_the_first():
     world = played(low_and_high(), stops=PreemptionCosts(restart_seconds=30))
     assert world.outcomes["1"].ended_at == SINCE + 3 * HOUR + 30
-    assert world.outcomes["1"].done == 2 * HOUR
+    assert world.outcomes["1"].done_seconds == 2 * HOUR
     assert world.outcomes["2"].ended_at == SINCE + 2 * HOUR
 
 
@@ -77,7 +77,7 @@ def test_who_is_stopped_while_it_restarts_has_done_no_more_than_before():
     second = a_recorded(3, gpus=1, at=2 * HOUR + 10, priority=Priority.HIGH)
     week = low_and_high()
     world = played(a_week(*week.jobs, second), stops=PreemptionCosts(restart_seconds=30))
-    assert world.outcomes["1"].stopped == 2
+    assert world.outcomes["1"].stops == 2
     assert world.outcomes["1"].ended_at == SINCE + 3 * HOUR + 10 + 30 + HOUR
 
 
@@ -104,14 +104,14 @@ def test_a_move_protects_longer_only_where_moves_count(moves_count):
         a_week(*jobs, wide),
         nodes=nodes,
         watch=seen,
-        stops=PreemptionCosts(moves_count=moves_count),
+        stops=PreemptionCosts(moves_extend_protection=moves_count),
         order=OrderMode.SMALLEST,
         preemption=PreemptionMode.ORDER,
         backfill=BackfillMode.SKIP,
         hysteresis=1.0,
         moves=4,
     )
-    moved = [key for key in ("2", "4") if world.outcomes[key].stopped]
+    moved = [key for key in ("2", "4") if world.outcomes[key].stops]
     assert len(moved) == 1
     assert world.outcomes["5"].started_at == SINCE + 20
     assert seen.stopped_job(moved[0], 20).preempted == int(moves_count)
@@ -169,8 +169,8 @@ def test_the_same_jobs_play_the_same_way_twice_and_all_of_them_end(order):
     assert once.passes == again.passes
     for fate in once.outcomes.values():
         stood = fate.ended_at - fate.recorded.job.queued_at
-        assert fate.left == 0
-        assert fate.done == fate.recorded.ran_seconds <= stood - fate.waited_seconds
+        assert fate.remaining_seconds == 0
+        assert fate.done_seconds == fate.recorded.ran_seconds <= stood - fate.waited_seconds
 
 
 def test_first_come_first_served_on_one_gpu_is_one_after_another():
@@ -200,6 +200,6 @@ def test_a_share_waits_for_the_slice_that_a_stopped_job_leaves_to_be_deleted():
         a_recorded(4, 600, mps=(30, 20_000), at=60, models=("H200",)),
     )
     world = played(week, nodes=[a_node(a_gpu(), a_gpu(board="L40S-48GB"))], order=OrderMode.FIFO)
-    assert world.outcomes["1"].stopped == world.outcomes["2"].stopped == 1
+    assert world.outcomes["1"].stops == world.outcomes["2"].stops == 1
     assert world.outcomes["3"].started_at == SINCE + 60
     assert world.outcomes["4"].started_at == SINCE + 60 + CARVE_SECONDS

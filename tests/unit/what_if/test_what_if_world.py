@@ -189,7 +189,7 @@ def test_the_fair_order_knows_what_ran_before_the_window(groups):
     for key, group in enumerate(groups, 2):
         jobs.append(a_recorded(key, gpus=2, at=key, group=group, limit_is_chosen=False))
     setting = a_setting(owners=[an_owner(), an_owner("p", "u")])
-    world = played(replace(setting, past=tuple(known)), a_week(*jobs))
+    world = played(replace(setting, history=tuple(known)), a_week(*jobs))
     started = {f.recorded.job.group: f.started_at for f in world.outcomes.values()}
     assert started["short"] < started["long"]
 
