@@ -22,7 +22,7 @@ from portal.inventory.services import (
 )
 
 
-class NodeForm(forms.ModelForm):
+class NodeForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     """The labels and taints of a node, as words separated by spaces."""
 
     label_words = forms.CharField(

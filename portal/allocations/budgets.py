@@ -1,4 +1,4 @@
-"""How much of each budget is used, and how much running work may still use, summed from allocations."""
+"""The usage of budgets, and what running work may still use, summed from allocations."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -24,17 +24,18 @@ def current_budgets(now: datetime) -> tuple[BudgetView, ...]:
 
 
 def budget_views(rows: list[Budget], now: datetime) -> tuple[BudgetView, ...]:
-    """The usage of these budgets, in their order. Two queries; select `project` and `user` before."""
+    """The usage of these budgets, in their order. Two queries, if `project` and `user` are
+    selected."""
     if not rows:
         return ()
-    used, held = _used(rows, now), _held(rows, now)
+    used, reserved = _used(rows, now), _reserved(rows, now)
     return tuple(
         BudgetView(
             project=row.project.slug,
             user=row.user.username if row.user else "",
             limit_unit_seconds=row.limit_unit_seconds,
             used_unit_seconds=_of(row, used, row.starts_at),
-            reserved_unit_seconds=_of(row, held, row.ends_at),
+            reserved_unit_seconds=_of(row, reserved, row.ends_at),
             ends_at=int(row.ends_at.timestamp()),
         )
         for row in rows
@@ -42,7 +43,7 @@ def budget_views(rows: list[Budget], now: datetime) -> tuple[BudgetView, ...]:
 
 
 def _used(budgets: list[Budget], now: datetime) -> Sums:
-    """Unit-seconds by project and user since each time at which a budget starts."""
+    """Unit-seconds by project and user since the start of each budget."""
     starts = {budget.starts_at for budget in budgets}
     sums = {}
     for at in starts:
@@ -51,7 +52,7 @@ def _used(budgets: list[Budget], now: datetime) -> Sums:
     return _by_owner(budgets, Allocation.objects.filter(overlaps(min(starts), now)), sums)
 
 
-def _held(budgets: list[Budget], now: datetime) -> Sums:
+def _reserved(budgets: list[Budget], now: datetime) -> Sums:
     """What running work may still use until each time at which a budget ends, by project and
     user."""
     job = "replica__attempt__job__"

@@ -56,7 +56,7 @@ def _require_idle(node: Node) -> None:
     is_gone = node.status == NodeStatus.LOST or node.last_seen_at is None
     if not is_gone and _allocations_on(node).exists():
         sentence = Phrase(
-            "%(node)s is still giving devices back. Try again in a minute", node=node.name
+            "%(node)s is still releasing devices. Try again in a minute", node=node.name
         )
         raise Refused("node_busy", sentence, "", 409)
 

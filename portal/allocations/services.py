@@ -51,7 +51,7 @@ def gang_allocate(
     units: dict[str, int] = defaultdict(int)
     for replica in replicas:
         row = Replica.objects.create(
-            attempt=attempt, rank=replica.rank, node_id=replica.node, wish=desired
+            attempt=attempt, rank=replica.rank, node_id=replica.node, desired_state=desired
         )
         for index, device in enumerate(replica.devices):
             gpu = gpu_by_id[device.gpu]
@@ -102,7 +102,7 @@ def allocations_mark_releasing(*, node: Node, listed: set[str]) -> bool:
 
 def _told_to_go(node: Node) -> QuerySet[Allocation]:
     told = Replica.objects.filter(
-        node=node, wish=DesiredState.GONE, gone_revision__lte=node.applied_revision
+        node=node, desired_state=DesiredState.GONE, gone_revision__lte=node.applied_revision
     )
     return Allocation.objects.in_use().filter(replica__in=told)
 

@@ -1,5 +1,7 @@
-"""What is on GPUs that are carved or shared, one short text a GPU: the database writes it, and the
-same few layouts come again and again, so that each is worked out once."""
+"""The slices on each partitioned or shared GPU, as one short text from the database.
+
+The same few layouts recur on many GPUs, so each text is parsed once.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +13,6 @@ from django.db.models import (
     Case,
     Exists,
     OuterRef,
-    QuerySet,
     TextField,
     Value,
     When,
@@ -22,15 +23,15 @@ from agents.contract.boards import Board, known_boards
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
-from portal.inventory.models import Slice
+from portal.inventory.models import SliceQuerySet
 from portal.jobs.models import Allocation
 from scheduler.core.model.states import SliceStatus
 
-MAKING = (SliceStatus.PLANNED, SliceStatus.CREATING)
+CARVING = (SliceStatus.PLANNED, SliceStatus.CREATING)
 
 
 class _Joined(Aggregate):
-    """Texts of many rows as one, in no order."""
+    """Joins the texts of many rows, in no order."""
 
     function = "STRING_AGG"
     template = "%(function)s(%(expressions)s, ';')"
@@ -42,32 +43,35 @@ class _Joined(Aggregate):
 
 @dataclass(frozen=True, slots=True)
 class GpuLayout:
-    """What the slices of one GPU come to. `is_open`: none is held. `fits` is empty where it is
-    shared, or an idle slice covers it."""
+    """The slices of one GPU, summed up."""
 
+    # No slice is allocated.
     is_unallocated: bool
     idle_count: int
     idle_profiles: tuple[str, ...]
+    # How many more slices fit, by profile; empty on a GPU that is shared or whole.
     carvable: Mapping[str, int]
 
 
-def gpu_layout_texts(slices: QuerySet[Slice], *columns: str) -> Iterable[tuple[Any, ...]]:
-    """GPUs with live slices of these on them that are not one held whole: the columns of each, and
-    as the last one its slices as a text for `on_gpu`. One query."""
-    held = Exists(Allocation.objects.live().filter(slice=OuterRef("pk")))
-    rows = slices.live().annotate(held=held)
-    rows = rows.exclude(kind=SliceKind.GPU, held=True).order_by()
-    told = Concat(
+def gpu_layout_texts(slices: SliceQuerySet, *columns: str) -> Iterable[tuple[Any, ...]]:
+    """The `columns` of each GPU with live slices among `slices`, and a text for `parse_gpu_layout`.
+
+    GPUs that are allocated whole are left out. One query.
+    """
+    is_allocated = Exists(Allocation.objects.live().filter(slice=OuterRef("pk")))
+    rows = slices.live().annotate(is_allocated=is_allocated)
+    rows = rows.exclude(kind=SliceKind.GPU, is_allocated=True).order_by()
+    text = Concat(
         *("kind", Value(","), "profile", Value(","), Cast("start", TextField()), Value(",")),
         *(Cast("size", TextField()), Value(","), "status", Value(",")),
-        Case(When(held=True, then=Value("h")), default=Value("")),
+        Case(When(is_allocated=True, then=Value("a")), default=Value("")),
         output_field=TextField(),
     )
-    return rows.values("gpu_id").annotate(told=_Joined(told)).values_list(*columns, "told")
+    return rows.values("gpu_id").annotate(text=_Joined(text)).values_list(*columns, "text")
 
 
 def parse_gpu_layout(board: Board, text: str) -> GpuLayout:
-    """What a text of `carved_gpus` says."""
+    """Parse a text of `gpu_layout_texts`."""
     known = known_boards().get(board.key) is board
     return _known(board.key, text) if known else _read(board, text)
 
@@ -78,16 +82,18 @@ def _known(key: str, text: str) -> GpuLayout:
 
 
 def _read(board: Board, text: str) -> GpuLayout:
-    places, made, idle, open_, divided = [], [], 0, True, True
-    for piece in text.split(";"):
-        kind, profile, start, size, status, held = piece.split(",")
-        is_making = status in MAKING and profile
-        if held:
-            open_ = False
+    placements, idle_profiles, idle_count = [], [], 0
+    is_unallocated, is_partitioned = True, True
+    for part in text.split(";"):
+        kind, profile, start, size, status, allocated = part.split(",")
+        is_being_carved = status in CARVING and profile
+        if allocated:
+            is_unallocated = False
         else:
-            made.append(profile)
-            idle += not is_making and status != SliceStatus.DELETING
-        divided = divided and bool(profile) and kind != SliceKind.MPS
-        places.append(Placement(int(start), int(size), profile))
-    most = layout_table(board).free_beside(places).max_count if divided else {}
-    return GpuLayout(open_, idle, tuple(made) if divided else (), most)
+            idle_profiles.append(profile)
+            idle_count += not is_being_carved and status != SliceStatus.DELETING
+        is_partitioned = is_partitioned and bool(profile) and kind != SliceKind.MPS
+        placements.append(Placement(int(start), int(size), profile))
+    carvable = layout_table(board).free_beside(placements).max_count if is_partitioned else {}
+    profiles = tuple(idle_profiles) if is_partitioned else ()
+    return GpuLayout(is_unallocated, idle_count, profiles, carvable)

@@ -1,7 +1,7 @@
-"""The whole cluster in few numbers a node, for pages that count a thousand of them.
+"""A few numbers for each node, for pages about a thousand nodes.
 
-Four queries whatever the size, of plain columns: rows of whole GPUs are counted by the database,
-and only GPUs that are carved or shared are looked at one by one. Who holds what is not in it.
+Four queries of plain columns for any size: the database counts whole GPUs, and only GPUs that are
+partitioned or shared are read one by one. Says nothing about who holds what.
 """
 
 import json
@@ -22,23 +22,24 @@ from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Allocation
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
-# How a database writes that a list of problems is empty, or was never told.
+# How a database writes an empty or unreported list of problems.
 EMPTY_VALUES = (None, "", "[]", "null")
 
 
 @dataclass(slots=True)
 class BoardCounts:
-    """The GPUs of one board in a node, or in several. `empty`: healthy, and nothing is on them.
-    `open`: healthy, and nothing on them is held. `texts`: what is on the healthy ones that are
-    carved or shared, as `carved_gpus` has it, and on how many."""
+    """The GPUs of one board on one node, or on several."""
 
     board: Board
     memory_mib: int
     gpus: int = 0
     out_of_service: int = 0
+    # Healthy GPUs without any slice.
     empty: int = 0
+    # Healthy GPUs with nothing allocated.
     unallocated: int = 0
     idle_slices: int = 0
+    # The layouts of the healthy GPUs that are partitioned or shared, and how many have each.
     layout_texts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -52,7 +53,7 @@ class BoardCounts:
 
     @property
     def carvable(self) -> Counter[str]:
-        """What more can be carved, by profile, each on its own."""
+        """How many more slices can be carved, by profile; each profile is counted on its own."""
         found = Counter({name: most * self.empty for name, most in self._on_empty().items()})
         for on, times in self._carved():
             for profile, most in on.carvable.items():
@@ -66,7 +67,7 @@ class BoardCounts:
         )
 
     def has_room_for(self, profile: str) -> bool:
-        """A slice of this profile is idle or can be carved."""
+        """True if a slice of this profile is idle or can be carved."""
         return bool(self._on_empty().get(profile)) or any(
             profile in on.idle_profiles or on.carvable.get(profile) for on, _ in self._carved()
         )
@@ -77,7 +78,7 @@ class BoardCounts:
         )
 
     def _on_empty(self) -> Mapping[str, int]:
-        """What can be carved on one GPU with nothing on it."""
+        """What can be carved on an empty GPU."""
         return (
             layout_table(self.board).free_beside(()).max_count
             if self.empty and self.board.profiles
@@ -87,8 +88,7 @@ class BoardCounts:
 
 @dataclass(slots=True)
 class NodeAvailability:
-    """Nothing of a node that takes no work is counted as free, idle or fitting. `out`: GPUs out of
-    service; `free`: with nothing on them; `idle`: slices that nobody holds."""
+    """The totals of one node. One that takes no work has nothing free, idle or carvable."""
 
     name: str
     status: str
@@ -109,7 +109,7 @@ class NodeAvailability:
         self.takes_work = is_online and self.schedulable and not self.blocked
 
     def add_up(self) -> None:
-        """Over its boards, once all of them are counted."""
+        """Sum up the boards, once all of them are counted."""
         for of in self.boards:
             self.gpus, self.out_of_service = (
                 self.gpus + of.gpus,
@@ -130,17 +130,17 @@ class NodeAvailability:
         return self.takes_work and any(of.can_carve for of in self.boards)
 
     def has_room_for(self, profile: str) -> bool:
-        """A slice of this profile is idle or can be carved."""
+        """True if a slice of this profile is idle or can be carved."""
         return self.takes_work and any(of.has_room_for(profile) for of in self.boards)
 
     def label(self, key: str) -> str:
-        """ "train" of the label "pool=train"; empty where there is none."""
+        """ "train" for the key "pool" and the label "pool=train"; empty without such a label."""
         head = f"{key}="
         return next((word[len(head) :] for word in self.labels if word.startswith(head)), "")
 
 
 def node_availability(name: str = "") -> list[NodeAvailability]:
-    """Every node but retired ones, by name; or the one of this name."""
+    """Every node that is not retired, by name; or only the node `name`."""
     found = {digest.name: digest for digest in _nodes(name)}
     if not found:
         return []
@@ -171,12 +171,12 @@ def _nodes(name: str) -> Iterator[NodeAvailability]:
 
 @lru_cache(4_096)
 def _words(labels: str) -> tuple[str, ...]:
-    """Nodes of a rack have the same ones."""
+    """Parsed labels; cached, as nodes of a rack have the same ones."""
     return tuple(json.loads(labels))
 
 
 def _boards(nodes: dict[str, NodeAvailability], name: str) -> dict[tuple[str, str], BoardCounts]:
-    """The GPUs counted by node and board."""
+    """The GPUs, counted by node and board."""
     live = Slice.objects.live().filter(gpu=OuterRef("pk"))
     healthy = Q(health=GpuHealth.OK)
     kinds = ("board", "product_name", "memory_mib", "told")
@@ -215,8 +215,7 @@ def _board(key: str, product: str, memory: int, profiles: str) -> Board:
 
 
 def _carved(name: str) -> Iterator[tuple[str, str, bool, bool, str]]:
-    """GPUs with slices on them that are not one held whole: node, board, whether it is healthy and
-    not busy, whether it is healthy, and its slices as a text."""
+    """Partitioned and shared GPUs: node, board, is in service, is healthy, slices as a text."""
     rows = Slice.objects.filter(gpu__node__name=name) if name else Slice.objects.all()
     columns = ("gpu__node__name", "gpu__board", "gpu__health", "gpu__busy")
     for node, board, health, busy, text in gpu_layout_texts(rows, *columns):
@@ -233,26 +232,28 @@ def _count(of: BoardCounts, usable: bool, healthy: bool, text: str) -> None:
 
 
 def counts_by_board(nodes: Iterable[NodeAvailability]) -> list[tuple[BoardCounts, int]]:
-    """The boards over all these nodes, each with its number of nodes; larger memory first. What is
-    free counts only where the node takes work."""
-    found: dict[str, BoardCounts] = {}
-    seen: dict[str, int] = defaultdict(int)
+    """The totals of each board over these nodes, with its number of nodes; larger memory first.
+
+    Only nodes that take work count as free or idle.
+    """
+    totals: dict[str, BoardCounts] = {}
+    node_counts: dict[str, int] = defaultdict(int)
     for node in nodes:
         for of in node.boards:
             key = of.board.key
-            whole = found.get(key) or found.setdefault(key, BoardCounts(of.board, of.memory_mib))
-            seen[key] += 1
-            whole.gpus, whole.out_of_service = (
-                whole.gpus + of.gpus,
-                whole.out_of_service + of.out_of_service,
+            total = totals.get(key) or totals.setdefault(key, BoardCounts(of.board, of.memory_mib))
+            node_counts[key] += 1
+            total.gpus, total.out_of_service = (
+                total.gpus + of.gpus,
+                total.out_of_service + of.out_of_service,
             )
             if node.takes_work:
-                whole.empty, whole.unallocated = (
-                    whole.empty + of.empty,
-                    whole.unallocated + of.unallocated,
+                total.empty, total.unallocated = (
+                    total.empty + of.empty,
+                    total.unallocated + of.unallocated,
                 )
-                whole.idle_slices += of.idle_slices
+                total.idle_slices += of.idle_slices
                 for text, times in of.layout_texts.items():
-                    whole.layout_texts[text] += times
-    ordered = sorted(found.values(), key=lambda of: (-of.memory_mib, of.board.key))
-    return [(of, seen[of.board.key]) for of in ordered]
+                    total.layout_texts[text] += times
+    ordered = sorted(totals.values(), key=lambda of: (-of.memory_mib, of.board.key))
+    return [(of, node_counts[of.board.key]) for of in ordered]

@@ -125,5 +125,5 @@ def _claimed_row(claim: KeyClaim) -> QuerySet[IdempotencyRecord]:
 
 
 def _running() -> Refused:
-    sentence = "The same request is being carried out under this key. Ask again in a moment"
+    sentence = "The same request is still running under this key. Try again in a moment"
     return Refused("idempotency_running", sentence, "", 409, retry_seconds=RETRY_SECONDS)

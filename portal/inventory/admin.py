@@ -25,7 +25,7 @@ class GpuAdmin(ReadOnlyAdmin):
     list_select_related = ("node",)
     actions = ("pin", "unpin")
 
-    @admin.action(description="Pin: keep its partitions as they are")
+    @admin.action(description="Pin: keep the partitions as they are")
     def pin(self, request: HttpRequest, queryset: QuerySet[Gpu]) -> None:
         actor = request.user.get_username()
         reason = f"pinned by {actor} in the console"
@@ -34,7 +34,7 @@ class GpuAdmin(ReadOnlyAdmin):
                 gpu_pin(gpu=gpu, reason=reason, actor=actor)
                 messages.success(request, f"{gpu}: pinned")
 
-    @admin.action(description="Unpin: let it be partitioned again")
+    @admin.action(description="Unpin: allow repartitioning")
     def unpin(self, request: HttpRequest, queryset: QuerySet[Gpu]) -> None:
         for gpu in queryset:
             with show_refusals(request):

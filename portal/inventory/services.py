@@ -32,20 +32,20 @@ def node_add(*, name: str, actor: str) -> tuple[Node, str]:
     node = Node(name=name)
     try:
         Node._meta.get_field("name").clean(name, node)
-    except ValidationError as wrong:
-        sentence = "A node's name has 1 to 64 of a-z, 0-9, dots and hyphens"
-        raise Refused("name_invalid", sentence, "name") from wrong
+    except ValidationError as error:
+        sentence = "A node name has 1 to 64 characters of a-z, 0-9, dots and hyphens"
+        raise Refused("name_invalid", sentence, "name") from error
     try:
         with transaction.atomic():
             node.save(force_insert=True)
             token = _join_token(node)
             node_audit(node, "node_add", actor=actor, after={"name": name})
-    except IntegrityError as taken:
+    except IntegrityError as error:
         sentence = Phrase(
-            "There is a node %(name)s already. Ask for a new join token of it instead",
+            "A node named %(name)s exists already. Create a new join token for it instead",
             name=repr(name),
         )
-        raise Refused("name_taken", sentence, "name", 409) from taken
+        raise Refused("name_taken", sentence, "name", 409) from error
     ring("cluster")
     return node, token
 
@@ -65,7 +65,9 @@ def node_cordon(*, node: Node, reason: str, actor: str) -> Node:
     node_retired)."""
     reason = single_line(reason)
     if not reason:
-        raise Refused("reason_missing", "Say why: people whose jobs wait will read it", "reason")
+        raise Refused(
+            "reason_missing", "Give a reason: people whose jobs wait will read it", "reason"
+        )
     return _set_schedulable(node, False, reason, actor)
 
 
@@ -84,7 +86,7 @@ def node_allow_mass_removal(*, node: Node, actor: str) -> Node:
         event_record(
             node,
             "mass_removal_allowed",
-            Phrase("%(user)s allowed it to remove most work", user=actor),
+            Phrase("%(user)s allowed the removal of most work", user=actor),
             actor=actor,
         )
         node_audit(node, "node_allow_mass_removal", actor=actor, after={})
@@ -130,7 +132,7 @@ def _set_schedulable(node: Node, schedulable: bool, reason: str, actor: str) -> 
         event_record(
             node,
             action,
-            reason or Phrase("%(user)s lets it take work again", user=actor),
+            reason or Phrase("%(user)s uncordoned it", user=actor),
             actor=actor,
         )
         node_audit(node, action, actor=actor, after={"reason": reason})

@@ -57,7 +57,7 @@ def _each(request: HttpRequest, queryset: QuerySet[Job], do: Callable[[Job, User
 
 @admin.register(StartEstimate)
 class StartEstimateAdmin(ReadOnlyAdmin):
-    list_display = ("job", "asked_at", "expected", "pessimistic", "started_at", "basis")
+    list_display = ("job", "estimated_at", "expected", "pessimistic", "started_at", "basis")
     search_fields = ("=job__id", "job__name")
     list_select_related = ("job",)
 
@@ -72,8 +72,8 @@ class AttemptAdmin(ReadOnlyAdmin):
 
 @admin.register(Replica)
 class ReplicaAdmin(ReadOnlyAdmin):
-    list_display = ("attempt", "rank", "node", "wish", "status", "exit_code", "sentence")
-    list_filter = ("status", "wish", "node")
+    list_display = ("attempt", "rank", "node", "desired_state", "status", "exit_code", "sentence")
+    list_filter = ("status", "desired_state", "node")
     search_fields = ("=attempt__job__id", "node__name", "container")
     list_select_related = ("attempt__job", "node")
 

@@ -38,7 +38,7 @@ def job_hold(*, job: Job, actor: User, reason: str) -> Job:
         _told(
             job,
             "job_hold",
-            Phrase("%(user)s holds it: %(because)s", user=actor.username, because=job.held_because),
+            Phrase("%(user)s holds it: %(because)s", user=actor.username, because=job.hold_reason),
             actor,
         )
     return job
@@ -53,10 +53,10 @@ def job_release(*, job: Job, actor: User) -> Job:
         raise Refused("forbidden", "Only its owner or an admin may release a job", "", 403)
     with transaction.atomic():
         job = _waiting(job)
-        if not job.held_by:
+        if not job.hold_owner:
             return job
-        if actor.username != job.held_by and not is_project_admin(actor, job.project_id):
-            sentence = Phrase("%(user)s holds it: only an admin can", user=job.held_by)
+        if actor.username != job.hold_owner and not is_project_admin(actor, job.project_id):
+            sentence = Phrase("%(user)s holds it: only an admin can", user=job.hold_owner)
             raise Refused("forbidden", sentence, "", 403)
         _set_hold(job, "", "")
         _told(job, "job_release", Phrase("%(user)s released it", user=actor.username), actor)
@@ -137,8 +137,8 @@ def _asked(job: Job) -> dict[str, str]:
 
 
 def _set_hold(job: Job, by: str, because: str) -> None:
-    job.held_by, job.held_because = by, because
-    job.save(update_fields=["held_by", "held_because"])
+    job.hold_owner, job.hold_reason = by, because
+    job.save(update_fields=["hold_owner", "hold_reason"])
 
 
 def _told(job: Job, action: str, sentence: str, by: User, **after: Any) -> None:
@@ -151,7 +151,7 @@ def _told(job: Job, action: str, sentence: str, by: User, **after: Any) -> None:
         noun="job",
         noun_id=job.label,
         project=job.project,
-        after={"status": job.status, "held_because": job.held_because} | after,
+        after={"status": job.status, "held_because": job.hold_reason} | after,
     )
     ring(f"job:{job.pk}")
     ring_plan()

@@ -121,10 +121,10 @@ def seconds_left(job: Job) -> int:
 
 def _release_barrier(replicas: list[Replica]) -> None:
     """All are ready: tell every node to run, with the rendezvous that rank 0 offered."""
-    waiting = [r for r in replicas if r.wish == DesiredState.PREPARE]
+    waiting = [r for r in replicas if r.desired_state == DesiredState.PREPARE]
     if not waiting:
         return
-    Replica.objects.filter(pk__in=[r.pk for r in waiting]).update(wish=DesiredState.RUN)
+    Replica.objects.filter(pk__in=[r.pk for r in waiting]).update(desired_state=DesiredState.RUN)
     ring_drive([r.node_id for r in waiting])
 
 
@@ -161,15 +161,15 @@ def _replica_stop(replica: Replica) -> None:
     if status in REPLICA_ENDED:
         return
     if status is ReplicaStatus.RUNNING:
-        replica.wish = DesiredState.STOP
-        replica.save(update_fields=["wish"])
+        replica.desired_state = DesiredState.STOP
+        replica.save(update_fields=["desired_state"])
         return
     advance(
         replica,
         ReplicaStatus.FAILED,
         code="never_started",
         sentence=Phrase("stopped before it ran"),
-        wish=DesiredState.GONE,
+        desired_state=DesiredState.GONE,
         finished_at=timezone.now(),
     )
 
@@ -193,7 +193,7 @@ def _succeeded(replicas: list[Replica]) -> bool:
 def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     """The attempt is over: leave its replicas out of every node's desired state, end or requeue."""
     now = timezone.now()
-    Replica.objects.filter(pk__in=[r.pk for r in replicas]).update(wish=DesiredState.GONE)
+    Replica.objects.filter(pk__in=[r.pk for r in replicas]).update(desired_state=DesiredState.GONE)
     attempt.ended_at, attempt.outcome = now, job.stop_reason
     attempt.save(update_fields=["ended_at", "outcome"])
     if not _requeue(job, attempt):

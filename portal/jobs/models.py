@@ -41,7 +41,7 @@ class Job(models.Model):
     kind = models.CharField(max_length=16)
     image = models.CharField(max_length=512)
     request = models.JSONField()
-    replicas_wanted = models.PositiveSmallIntegerField()
+    replica_count = models.PositiveSmallIntegerField(db_column="replicas_wanted")
     cpu_milli = models.PositiveIntegerField()
     memory_mib = models.PositiveIntegerField()
     disk_mib = models.PositiveIntegerField(default=0, editable=False)
@@ -71,8 +71,12 @@ class Job(models.Model):
     after = models.ManyToManyField(
         "self", symmetrical=False, related_name="followers", blank=True, editable=False
     )
-    held_by = models.CharField(max_length=150, blank=True, default="", editable=False)
-    held_because = models.CharField(max_length=200, blank=True, default="", editable=False)
+    hold_owner = models.CharField(
+        max_length=150, blank=True, default="", editable=False, db_column="held_by"
+    )
+    hold_reason = models.CharField(
+        max_length=200, blank=True, default="", editable=False, db_column="held_because"
+    )
     attained_seconds = models.PositiveIntegerField(default=0, editable=False)
     preempted = models.PositiveIntegerField(default=0, editable=False)
     bypassed = models.PositiveIntegerField(default=0, editable=False)
@@ -170,8 +174,11 @@ class Replica(models.Model):
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="replicas")
     rank = models.PositiveSmallIntegerField()
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="replicas")
-    wish = models.CharField(
-        max_length=8, choices=DesiredState.choices, default=DesiredState.PREPARE
+    desired_state = models.CharField(
+        max_length=8,
+        choices=DesiredState.choices,
+        default=DesiredState.PREPARE,
+        db_column="wish",
     )
     status = models.CharField(
         max_length=16,
@@ -274,7 +281,7 @@ class StartEstimate(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="estimates")
-    asked_at = models.DateTimeField()
+    estimated_at = models.DateTimeField(db_column="asked_at")
     optimistic = models.DateTimeField()
     expected = models.DateTimeField()
     pessimistic = models.DateTimeField()
@@ -285,7 +292,7 @@ class StartEstimate(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        ordering = ("job", "asked_at")
+        ordering = ("job", "estimated_at")
         constraints = [
             models.CheckConstraint(
                 condition=Q(optimistic__lte=F("expected"), expected__lte=F("pessimistic")),

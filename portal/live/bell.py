@@ -1,6 +1,6 @@
-"""Ring on commit: workers to plan or drive, and web processes that hold a call or a stream open.
+"""Ring bells on commit: for workers to plan or drive, and for open long polls and streams.
 
-A ring may be lost. Whoever waits re-reads the database after a timeout, and a sweep plans and
+A ring may be lost. A waiter reads the database again after a timeout, and the sweep plans and
 drives anyway.
 """
 
@@ -22,42 +22,42 @@ PLAN_TASK = "scheduler.tasks.plan"
 DRIVE_TASK = "scheduler.tasks.drive"
 ESTIMATES_TASK = "scheduler.tasks.foretell"
 WHAT_IF_TASK = "portal.what_if.tasks.carry_out"
-# A web process that does not take a ring within this time finds out by its own timeout.
+# A web process that does not take a ring within this time learns of it by its own timeout.
 RING_TIMEOUT_SECONDS = 0.2
 
 log = logging.getLogger(__name__)
 
 
 def ring(key: str) -> None:
-    """Wake whoever waits for `key` ("node:<uuid>", "job:<pk>", "cluster") once this commits."""
+    """Wake the waiters for `key` ("node:<uuid>", "job:<pk>", "cluster") after the commit."""
     _on_commit(lambda: _ring(key))
 
 
 def ring_plan() -> None:
-    """Ask for a planning pass once this commits."""
+    """Start a planning pass after the commit."""
     _on_commit(lambda: _send(PLAN_TASK))
 
 
 def ring_estimates() -> None:
-    """Ask that waiting jobs be told when they will start once this commits."""
+    """Start the estimation of start times after the commit."""
     _on_commit(lambda: _send(ESTIMATES_TASK))
 
 
 def ring_what_if(what_if: int) -> None:
-    """Ask that a what-if be replayed once this commits."""
+    """Start a what-if replay after the commit."""
     _on_commit(lambda: _send(WHAT_IF_TASK, str(what_if)))
 
 
 def ring_drive(node_ids: Iterable[UUID]) -> None:
-    """Ask that these nodes' desired documents be compiled once this commits."""
+    """Start compiling the desired documents of these nodes after the commit."""
     names = [str(node_id) for node_id in node_ids]
     _on_commit(lambda: _send_each(DRIVE_TASK, names))
 
 
 def _on_commit(work: Callable[[], object]) -> None:
-    """What is committed stays so whatever the bell does: Django logs a failure and goes on.
+    """A failing bell does not undo the commit: Django logs the failure and goes on.
 
-    A lambda, never a partial: Django asks what failed for its `__qualname__`.
+    Pass a lambda, never a partial: Django logs the `__qualname__` of what failed.
     """
     transaction.on_commit(work, robust=True)
 
@@ -75,7 +75,7 @@ def _ring(key: str) -> None:
 
 def _send(name: str, *arguments: str) -> None:
     if app.conf.task_always_eager:
-        # The portal does not import the tasks; only where they run in place must they be known.
+        # The portal does not import the tasks; they must be known only where they run eagerly.
         app.loader.import_default_modules()
     try:
         if name in app.tasks:

@@ -71,17 +71,17 @@ def no_estimate_for_code(code: str, begin_at: datetime | None = None) -> Message
 def past_estimates(now: datetime) -> list[EstimateRecord]:
     """The last first answers, oldest first, with what came true or how long they are open."""
     rows = StartEstimate.objects.exclude(kind="").order_by("-id")[:QUESTIONS_READ]
-    found = rows.values_list("own", "calibrated", "asked_at", "started_at", "kind")
+    found = rows.values_list("own", "calibrated", "estimated_at", "started_at", "kind")
     return [
         estimate_record(
             WaitRange(*own),
             WaitRange(*calibrated),
-            asked_at.timestamp(),
+            estimated_at.timestamp(),
             started_at.timestamp() if started_at else None,
             kind,
             now.timestamp(),
         )
-        for own, calibrated, asked_at, started_at, kind in reversed(found)
+        for own, calibrated, estimated_at, started_at, kind in reversed(found)
     ]
 
 
@@ -116,21 +116,21 @@ def _is_same(old: dict[str, Any] | None, new: dict[str, Any] | None, now: int) -
     )
 
 
-def _keep(found: Mapping[int, PassEstimate], asked_at: datetime) -> None:
+def _keep(found: Mapping[int, PassEstimate], estimated_at: datetime) -> None:
     """The first answer to each job."""
     asked = set(
         StartEstimate.objects.filter(job__status=JobStatus.QUEUED).values_list("job_id", flat=True)
     )
-    new = [_row(pk, estimate, asked_at) for pk, estimate in found.items() if pk not in asked]
+    new = [_row(pk, estimate, estimated_at) for pk, estimate in found.items() if pk not in asked]
     StartEstimate.objects.bulk_create(new, batch_size=WRITTEN_AT_ONCE)
 
 
-def _row(job: int, estimate: PassEstimate, asked_at: datetime) -> StartEstimate:
+def _row(job: int, estimate: PassEstimate, estimated_at: datetime) -> StartEstimate:
     """The three times in order, whatever rounding did."""
     times = sorted(datetime.fromtimestamp(getattr(estimate, name), UTC) for name in TIMES)
     return StartEstimate(
         job_id=job,
-        asked_at=asked_at,
+        estimated_at=estimated_at,
         **dict(zip(TIMES, times, strict=True)),
         basis=estimate.basis.text[:200],
         own=_waits(estimate.own),

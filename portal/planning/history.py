@@ -28,7 +28,7 @@ RUN_COLUMNS = (
     "project__slug",
     "owner__username",
     "name",
-    "replicas_wanted",
+    "replica_count",
     "time_limit_seconds",
     "limit_is_chosen",
     "attained_seconds",
@@ -83,7 +83,7 @@ class SubmissionHistory:
     def refresh(self) -> None:
         """Read who was submitted since the last look, and how many started and ended since the
         oldest of them. Two queries; one more for requests never seen."""
-        columns = ("id", "uid", "cpu_milli", "memory_mib", "replicas_wanted", "submitted_at")
+        columns = ("id", "uid", "cpu_milli", "memory_mib", "replica_count", "submitted_at")
         jobs = Job.objects.filter(id__gt=self._settled()).order_by("-id")[:LAST_SUBMITTED]
         new = [row for row in jobs.values_list(*columns) if row[0] not in self._rows]
         if new:

@@ -36,7 +36,7 @@ def planner_input(
     cluster = cluster_snapshot(now=now)
     live, history = live_allocations(now), history or HistoryCache()
     with history.lock:
-        mix, past = history.current(now)
+        mix, past_runs = history.current(now)
         owned = owners(live, now, policy.half_life_seconds, history.usage)
     return replace(
         cluster,
@@ -45,7 +45,7 @@ def planner_input(
         budgets=current_budgets(now),
         owners=owned,
         mix=mix,
-        past=past,
+        history=past_runs,
     )
 
 

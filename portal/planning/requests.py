@@ -35,7 +35,7 @@ COLUMNS = (
     "priority",
     "queued_at",
     "submitted_at",
-    "replicas_wanted",
+    "replica_count",
     "cpu_milli",
     "memory_mib",
     "time_limit_seconds",
@@ -45,8 +45,8 @@ COLUMNS = (
     "preempted",
     "bypassed",
     "begin_at",
-    "held_by",
-    "held_because",
+    "hold_owner",
+    "hold_reason",
     "disk_mib",
 )
 

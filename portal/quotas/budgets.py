@@ -31,10 +31,10 @@ def budget_add(
     """Add a budget; a project may have several, and all of them count. Raises
     Refused(budget_invalid)."""
     if not 0 <= limit_unit_seconds <= MAX_UNIT_SECONDS:
-        sentence = Phrase("A budget is 0 to %(most)s unit-seconds", most=MAX_UNIT_SECONDS)
+        sentence = Phrase("A budget must be 0 to %(most)s unit-seconds", most=MAX_UNIT_SECONDS)
         raise Refused("budget_invalid", sentence, "limit_unit_seconds")
     if ends_at <= starts_at:
-        raise Refused("budget_invalid", "A budget ends after it starts", "ends_at")
+        raise Refused("budget_invalid", "A budget must end after it starts", "ends_at")
     with transaction.atomic():
         row = Budget.objects.create(
             project=project,

@@ -25,7 +25,7 @@ from portal.planning.requests import waiting_jobs_from_rows
 from portal.planning.snapshot import quota_views
 from portal.planning.snapshot_cache import current_snapshot
 from portal.quotas.limits import LimitEffect, limit_effects
-from portal.submission.admission import units_of
+from portal.submission.admission import cheapest
 from portal.text import single_line
 from scheduler.core.forecast.pass_estimates import estimate_starts
 from scheduler.core.model.states import JobStatus
@@ -78,7 +78,7 @@ def approval_requests(jobs: Sequence[Job]) -> list[ApprovalRequest]:
     boards, quotas, budgets = cluster_boards(), quota_views(), current_budgets(timezone.now())
     found = []
     for job in jobs:
-        units = units_of(parse_stored(job.request), boards)
+        units, _ = cheapest(parse_stored(job.request), boards)
         seconds = job.time_limit_seconds
         owner = {"project": job.project.slug, "user": job.owner.username}
         limits = limit_effects(quotas, budgets, **owner, units=units, seconds=seconds)
@@ -107,7 +107,7 @@ def _start(key: str, reasons: dict[str, Any], foretold: Any) -> StartIfApproved:
     if reason is None:
         return StartIfApproved(True, None, None)
     told = foretold.get(key)
-    estimate = estimate_as_dict(told) if told and told.is_told else None
+    estimate = estimate_as_dict(told) if told and told.is_published else None
     return StartIfApproved(False, estimate, reason.as_dict())
 
 

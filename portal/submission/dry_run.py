@@ -220,7 +220,7 @@ def _devices(
 ) -> tuple[tuple[PlannedDevice, ...], str]:
     """What each replica would get at once, and the key of the board; nothing and "" otherwise."""
     devices, board = [], ""
-    for replica in trial.place.replicas if trial and trial.place else ():
+    for replica in trial.placement.replicas if trial and trial.placement else ():
         for device in replica.devices:
             node, gpu, board = cached.gpus[device.gpu]
             size = (str(device.kind), device.profile, device.threads, device.memory_mib)

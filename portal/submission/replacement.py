@@ -73,10 +73,10 @@ def _asked(job: Job, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _take_over(old: Job, new: Job, by: User) -> None:
     """Its time in the queue, its hold, and those who wait for it."""
-    new.bypassed, new.held_by, new.held_because = old.bypassed, old.held_by, old.held_because
+    new.bypassed, new.hold_owner, new.hold_reason = old.bypassed, old.hold_owner, old.hold_reason
     if old.queued_at and new.queued_at:
         new.queued_at = old.queued_at
-    new.save(update_fields=["bypassed", "held_by", "held_because", "queued_at"])
+    new.save(update_fields=["bypassed", "hold_owner", "hold_reason", "queued_at"])
     Job.after.through.objects.filter(to_job=old).update(to_job=new)
     event_record(
         old, "replaced", Phrase("%(job)s takes its place", job=new.label), actor=by.username

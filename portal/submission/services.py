@@ -51,7 +51,7 @@ def _columns(request: JobRequest) -> dict[str, Any]:
         "kind": request.kind,
         "image": request.image,
         "request": request_as_dict(request),
-        "replicas_wanted": request.replicas,
+        "replica_count": request.replicas,
         "cpu_milli": request.cpu_milli,
         "memory_mib": request.memory_mib,
         "disk_mib": request.disk_mib,

@@ -1,6 +1,6 @@
-"""What the sensors said of a job's devices: one row per device and minute, for as long as named.
+"""Sensor samples of the devices of jobs: one row for each device and minute, kept for RETENTION.
 
-A whole GPU and a MIG slice are measured. What one MPS share of a GPU uses is not: its row says so.
+Whole GPUs and MIG slices are measured. The activity of one MPS share cannot be: its row says so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from portal.inventory.models import Node
 from portal.jobs.models import Allocation, AllocationSample, Job
 
 RETENTION = timedelta(days=30)
-# How many old rows go at once, with the first sample of a minute.
+# How many old rows are deleted with the first sample of a minute.
 DELETE_BATCH = 500
 MEASURED_COLUMNS = (
     "active_percent",
@@ -22,20 +22,20 @@ MEASURED_COLUMNS = (
     "temperature_c",
     "power_mw",
 )
-# MPS shares: only the whole GPU is measured.
+# Of an MPS share, only the whole GPU can be measured.
 SHARED_REASON = "shared"
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The numbers of one device by column, and why one is missing."""
+    """The values of one device by column, and the reason for each missing one."""
 
     numbers: Mapping[str, int | None]
     why: Mapping[str, str]
 
 
 def samples_record(node: Node, samples: Mapping[str, GpuSample], taken_at: datetime) -> None:
-    """Keep what they say of the devices that jobs hold on `node`: the highest in each minute."""
+    """Store the peak of each minute for the devices that are allocated on `node`."""
     held = (
         Allocation.objects.live()
         .filter(bound_at__isnull=False, slice__gpu__node=node)
@@ -62,7 +62,7 @@ def samples_record(node: Node, samples: Mapping[str, GpuSample], taken_at: datet
 
 
 def job_samples(job: Job) -> dict[Any, list[AllocationSample]]:
-    """By allocation, oldest first. One query; the caller may see the job."""
+    """The samples of the job by allocation, oldest first. One query."""
     found: dict[Any, list[AllocationSample]] = {}
     rows = AllocationSample.objects.filter(allocation__replica__attempt__job=job)
     for row in rows.order_by("minute"):
@@ -86,7 +86,7 @@ def _measured(allocation: Allocation, sample: GpuSample | None) -> Measurement |
 def _of(sample: GpuSample | SliceSample, activity: str) -> Measurement:
     fields = {"active_percent": activity} | {name: name for name in MEASURED_COLUMNS[1:]}
     numbers = {column: getattr(sample, name, None) for column, name in fields.items()}
-    # Temperature and power are the whole GPU's: of a slice they are not asked for.
+    # Temperature and power belong to the whole GPU: a slice has no such attributes.
     why = {
         column: str(sample.missing_reason(name) or MissingReason.DRIVER_ERROR)
         for column, name in fields.items()

@@ -1,4 +1,4 @@
-"""Reads the latest samples of sensors, as far as the asking user may know."""
+"""Read the latest sensor samples, as far as a user may see them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from portal.jobs.models import Allocation
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """A GPU's sample, or None where other people's work is on it: sensors tell what it does."""
+    """A GPU's sample; None if it would reveal the activity of another project."""
 
     node: str
     index: int
@@ -23,8 +23,8 @@ class GpuReading:
 
 
 def gpu_readings(user: User, *, nodes: Iterable[str] | None = None) -> Iterator[GpuReading]:
-    """By node and index, of these nodes or of all. Three queries; a GPU without a sample is left
-    out."""
+    """Readings of these nodes, or of all, by node and index. GPUs without a sample are left out.
+    Three queries."""
     names = None if nodes is None else list(nodes)
     hidden = _hidden(user, names)
     rows = LatestSample.objects.select_related("gpu__node")
@@ -38,7 +38,7 @@ def gpu_readings(user: User, *, nodes: Iterable[str] | None = None) -> Iterator[
 
 
 def _sample(row: LatestSample) -> GpuSample | None:
-    """None for one that was written by another version and means something else now."""
+    """None for a sample that an incompatible version wrote."""
     try:
         return decode(GpuSample, row.sample)
     except ContractError:
@@ -46,7 +46,7 @@ def _sample(row: LatestSample) -> GpuSample | None:
 
 
 def _hidden(user: User, nodes: list[str] | None) -> set[object]:
-    """GPUs on which a project of other people holds something. Platform admins see all."""
+    """GPUs with allocations of projects that the user is not in. Platform admins see all."""
     if user.is_platform_admin:
         return set()
     mine = Membership.objects.filter(user=user).values("project_id")

@@ -1,6 +1,6 @@
-"""What is held now, and what sensors say of it: the latest sample of each device and its last hour.
+"""Devices that are allocated now, with their activity by the latest sample and over the last hour.
 
-A number that is not measurable is None with why; it is never 0 instead.
+Activity that cannot be measured is None with the reason, never 0.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from django.db.models import Count, Max, QuerySet, Sum
+from django.db.models import Count, Max, Sum
 
 from agents.contract.codec import decode
 from agents.contract.documents import SliceKind
@@ -17,19 +17,21 @@ from agents.contract.errors import ContractError
 from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
 from portal.inventory.models import LatestSample
 from portal.jobs.models import Allocation, AllocationSample
+from portal.jobs.querysets import AllocationQuerySet
 
-# Agents send every few seconds; an older sample says nothing of now.
+# Agents send a sample every few seconds; an older one says nothing about now.
 MAX_SAMPLE_AGE = timedelta(seconds=60)
-# A device is idle of which no look of this time, in at least so many minutes, saw more than this.
+# A device is idle if it was measured in at least MIN_IDLE_MINUTES of the last hour and no sample
+# showed more than MAX_IDLE_PERCENT.
 RECENT_PERIOD = timedelta(hours=1)
 MIN_IDLE_MINUTES = 10
 MAX_IDLE_PERCENT = 5
-# So many are looked at, those that hold longest first.
+# As many as a page has room for.
 MAX_ROWS = 50
 
 
 class ActivityGap(StrEnum):
-    """Why there is no number beside those of `agents.contract.telemetry.Why`."""
+    """Why there is no activity, beside the reasons that agents report (`MissingReason`)."""
 
     NO_SAMPLE = "no_sample"
     SHARE = "share"
@@ -37,18 +39,18 @@ class ActivityGap(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecentActivity:
-    """The last hour of a device: the highest look of each minute in which it was measured. `mean`
-    of these, rounded up: at most so much was used."""
+    """The activity of a device in the last hour, by the peak of each measured minute."""
 
+    # How many minutes were measured.
     minutes: int = 0
     peak_percent: int = 0
+    # The mean of the minutes' peaks, rounded up: an upper bound of the true mean.
     mean_percent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentAllocation:
-    """A live allocation. `active`: percent of the time in which anything ran on it, by its last
-    sample; None with `why`."""
+    """A live allocation with its device, owner and activity."""
 
     job: str
     name: str
@@ -60,6 +62,7 @@ class CurrentAllocation:
     profile: str
     units: int
     since: datetime
+    # Percent of the time in which anything ran on the device; None with the reason in `gap`.
     active_percent: int | None
     gap: MissingReason | ActivityGap | None
     duration: timedelta
@@ -73,8 +76,8 @@ class CurrentAllocation:
 
 
 def recent_utilisation(rows: Iterable[CurrentAllocation]) -> tuple[int, int]:
-    """Units held that were measured in the last hour, and how many percent of them were in use at
-    most; (0, 0) where nothing was."""
+    """The allocated units that were measured in the last hour, and an upper bound of the percentage
+    of them that was in use; (0, 0) if none were measured."""
     measured = [row for row in rows if row.recent.minutes]
     units = sum(row.units for row in measured)
     used = sum(row.units * row.recent.mean_percent for row in measured)
@@ -82,57 +85,59 @@ def recent_utilisation(rows: Iterable[CurrentAllocation]) -> tuple[int, int]:
 
 
 def allocated_totals(
-    rows: QuerySet[Allocation], listed: Sequence[CurrentAllocation]
+    rows: AllocationQuerySet[Allocation], listed: Sequence[CurrentAllocation]
 ) -> tuple[int, int]:
-    """How many units and how many slices these hold now, of which the `first` are known. One query,
-    none where these are all."""
+    """The units and the slices that these rows have allocated. `listed`: what `current_allocations`
+    returned for them. One query; none if the list is complete."""
     if len(listed) < MAX_ROWS:
         return sum(row.units for row in listed), len(listed)
     live = rows.live().filter(bound_at__isnull=False).order_by()
-    found = live.aggregate(units=Sum("units"), slices=Count("pk"))
-    return found["units"] or 0, found["slices"]
+    totals = live.aggregate(units=Sum("units"), slices=Count("pk"))
+    return totals["units"] or 0, totals["slices"]
 
 
-def current_allocations(rows: QuerySet[Allocation], now: datetime) -> list[CurrentAllocation]:
-    """Those that hold longest, at most MOST. Four queries."""
+def current_allocations(
+    rows: AllocationQuerySet[Allocation], now: datetime
+) -> list[CurrentAllocation]:
+    """The allocations that have run longest, at most MAX_ROWS. Four queries."""
     live = rows.live().filter(bound_at__isnull=False).order_by("bound_at", "id")
-    # Only keys are sorted: what belongs to a row is long.
-    found = list(_whole(list(live.values_list("pk", flat=True)[:MAX_ROWS])))
+    # The database sorts keys alone: full rows are long.
+    found = list(_rows(list(live.values_list("pk", flat=True)[:MAX_ROWS])))
     gpus = {row.slice.gpu_id for row in found}
     fresh = LatestSample.objects.filter(gpu_id__in=gpus, taken_at__gte=now - MAX_SAMPLE_AGE)
     samples = {row.gpu_id: row.sample for row in fresh}
-    lately = _lately([row.pk for row in found], now)
+    recent = _recent([row.pk for row in found], now)
     return [
-        _holding(row, samples.get(row.slice.gpu_id), lately.get(row.pk, RecentActivity()), now)
+        _current(row, samples.get(row.slice.gpu_id), recent.get(row.pk, RecentActivity()), now)
         for row in found
     ]
 
 
-def _whole(keys: list[UUID]) -> QuerySet[Allocation]:
+def _rows(keys: list[UUID]) -> AllocationQuerySet[Allocation]:
     rows = Allocation.objects.filter(pk__in=keys).order_by("bound_at", "id")
     rows = rows.select_related("slice__gpu__node", "replica__attempt__job", "project", "user")
     rows = rows.defer("slice__gpu__node__desired", "slice__gpu__node__topology")
     return rows.defer("slice__gpu__node__facts", "replica__attempt__job__request")
 
 
-def _lately(allocations: list[UUID], now: datetime) -> dict[UUID, RecentActivity]:
+def _recent(allocations: list[UUID], now: datetime) -> dict[UUID, RecentActivity]:
     rows = AllocationSample.objects.filter(
         allocation__in=allocations, minute__gt=now - RECENT_PERIOD, active_percent__isnull=False
     )
     sums = {
         "minutes": Count("pk"),
         "highest": Max("active_percent"),
-        "together": Sum("active_percent"),
+        "total": Sum("active_percent"),
     }
     found = rows.order_by().values_list("allocation_id").annotate(**sums)
     return {
-        pk: RecentActivity(minutes, highest, -(-together // minutes))
-        for pk, minutes, highest, together in found
+        pk: RecentActivity(minutes, highest, -(-total // minutes))
+        for pk, minutes, highest, total in found
     }
 
 
-def _holding(
-    row: Allocation, stored: object, lately: RecentActivity, now: datetime
+def _current(
+    row: Allocation, stored: object, recent: RecentActivity, now: datetime
 ) -> CurrentAllocation:
     active, why = measured_activity(row, _sample(stored))
     job, since = row.replica.attempt.job, row.bound_at or now
@@ -150,15 +155,15 @@ def _holding(
         active_percent=active,
         gap=why,
         duration=max(timedelta(0), now - since),
-        recent=lately,
+        recent=recent,
     )
 
 
 def measured_activity(
     row: Allocation, sample: GpuSample | None
 ) -> tuple[int | None, MissingReason | ActivityGap | None]:
-    """Percent of the time in which anything ran on the slice itself, or why that is not known. A
-    sample of a GPU says nothing of one MPS share, nor of one MIG slice."""
+    """Percent of the time in which anything ran on the device, or why that is not known. The sample
+    of a whole GPU says nothing about one MPS share or one MIG slice of it."""
     if row.slice.kind == SliceKind.MPS:
         return None, ActivityGap.SHARE
     if sample is None:
@@ -184,7 +189,7 @@ def _number(
 
 
 def _sample(stored: object) -> GpuSample | None:
-    """None for one that was written by another version and means something else now."""
+    """None for a sample that an incompatible version wrote."""
     if stored is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Usage as CSV: one line for each allocation in the window, so that anybody can add it up again."""
+"""Usage as CSV: one line for each allocation in the window, so that readers can check the sums."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 
 from portal.jobs.models import Allocation
 from portal.jobs.selectors import gpu_hours
-from portal.usage.ledger import UsageWindow, lease_seconds, overlapping
+from portal.usage.ledger import UsageWindow, allocation_seconds, overlapping
 from portal.usage.selectors import board_model
 
 CHUNK_ROWS = 500
@@ -48,19 +48,21 @@ FIELDS = (
     "slice__kind",
     "slice__profile",
 )
-# A spreadsheet takes a cell that begins with one of these for a formula.
+# A spreadsheet reads a cell that begins with one of these as a formula.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def escape_formula(cell: object) -> str:
-    """The cell as text that no spreadsheet runs."""
+    """The cell as text that no spreadsheet evaluates."""
     text = str(cell)
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 
 def csv_chunks(rows: QuerySet[Allocation], window: UsageWindow) -> Iterator[str]:
-    """The file in pieces of CHUNK lines, each one query, in the order in which devices were bound.
-    What ends meanwhile counts as it did when the window was drawn."""
+    """The file in chunks of CHUNK_ROWS lines, one query each, ordered by when devices were bound.
+
+    An allocation that ends meanwhile is still counted up to the window's `now`.
+    """
     yield _written([COLUMNS])
     last: tuple[datetime, Any] | None = None
     found = overlapping(rows, window).order_by("bound_at", "id")
@@ -70,17 +72,17 @@ def csv_chunks(rows: QuerySet[Allocation], window: UsageWindow) -> Iterator[str]
 
 
 async def csv_chunks_async(rows: QuerySet[Allocation], window: UsageWindow) -> AsyncIterator[str]:
-    """The same for a stream: no connection is held while the reader takes its time."""
-    pieces = csv_chunks(rows, window)
-    following = sync_to_async(_next, thread_sensitive=False)
-    while piece := await following(pieces):
-        yield piece
+    """The same for a stream. No database connection is held between chunks."""
+    chunks = csv_chunks(rows, window)
+    next_chunk = sync_to_async(_next, thread_sensitive=False)
+    while chunk := await next_chunk(chunks):
+        yield chunk
 
 
-def _next(pieces: Iterator[str]) -> str:
+def _next(chunks: Iterator[str]) -> str:
     """Empty after the last one."""
     try:
-        return next(pieces, "")
+        return next(chunks, "")
     finally:
         connection.close()
 
@@ -95,7 +97,7 @@ def _chunk(rows: QuerySet[Allocation], last: tuple[datetime, Any] | None) -> lis
 def _cells(row: tuple[Any, ...], window: UsageWindow) -> list[object]:
     _, bound_at, released_at, units, job, name, project, user, node, gpu, board, kind, profile = row
     start, until = window.start, window.until
-    seconds = lease_seconds(bound_at, released_at, start, until)
+    seconds = allocation_seconds(bound_at, released_at, start, until)
     ends = min(released_at, until) if released_at else until
     return [
         f"J-{job}",

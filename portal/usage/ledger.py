@@ -1,9 +1,8 @@
-"""How many unit-seconds allocations used inside a window. Everything that shows usage asks here.
+"""Unit-seconds that allocations used inside a window. All usage figures come from here.
 
-An allocation's seconds are whole ones since it was bound, as its row counts them, and a window
-takes those that end in it: seconds(to) - seconds(from). Windows are cut at whole seconds. So the
-parts of a window add up to the whole to the unit, and the whole of an ended allocation is its
-`units` times its `used_seconds`. The sums are the database's own, of integers.
+An allocation is counted in whole seconds since it was bound, and a window has the seconds that end
+in it. Windows begin and end at whole seconds. So the parts of a window add up exactly, and an ended
+allocation comes to `units` times `used_seconds`. The database sums integers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,8 +29,10 @@ Owner = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class UsageWindow:
-    """[start, end). What still runs is counted up to `now`, and never beyond the window. Fractions
-    of a second are left out of all three."""
+    """The time [start, end). What still runs is counted up to `now`, within the window.
+
+    Fractions of a second are dropped from all three.
+    """
 
     start: datetime
     end: datetime
@@ -43,33 +44,35 @@ class UsageWindow:
 
     @property
     def until(self) -> datetime:
-        """Up to where there is something to count."""
+        """The end of what can be counted now."""
         return max(self.start, min(self.end, self.now))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class UsageKey:
-    """Who used what: `board` is the GPU's key in the table of boards, `kind` the slice's."""
+    """Who used what kind of device."""
 
     project: int
     user: int
+    # Key in the table of boards.
     board: str
+    # The slice's kind: gpu, mig or mps.
     kind: str
 
 
-def lease_seconds(
+def allocation_seconds(
     bound_at: datetime, released_at: datetime | None, start: datetime, end: datetime
 ) -> int:
-    """The whole seconds of a lease that end in [start, end). `end` is no later than now."""
+    """The whole seconds of an allocation that end in [start, end). `end` must not be after now."""
     last = min(released_at or end, end)
     return max(0, (last - bound_at) // SECOND) - max(0, (min(start, last) - bound_at) // SECOND)
 
 
 def unit_seconds_by_key(rows: QuerySet[Allocation], window: UsageWindow) -> dict[UsageKey, int]:
-    """Unit-seconds by line, in the order of lines. One query."""
+    """Unit-seconds by key, sorted by key. One query."""
     names = ("project_id", "user_id", "slice__gpu__board", "slice__kind")
     found = _summed(rows, window, names)
-    return {UsageKey(*line): used for *line, used in sorted(found) if used}
+    return {UsageKey(*key): used for *key, used in sorted(found) if used}
 
 
 def unit_seconds_by_owner(rows: QuerySet[Allocation], window: UsageWindow) -> dict[Owner, int]:
@@ -81,7 +84,7 @@ def unit_seconds_by_owner(rows: QuerySet[Allocation], window: UsageWindow) -> di
 def unit_seconds_and_first_use(
     rows: QuerySet[Allocation], window: UsageWindow
 ) -> tuple[dict[Owner, int], dict[Owner, datetime]]:
-    """The same, and when each of them held something for the first time ever. One query."""
+    """Unit-seconds by project and user, and the time of their very first allocation. One query."""
     used = Sum(
         lease_unit_seconds(window.start, window.until), filter=overlaps(window.start, window.until)
     )
@@ -96,11 +99,11 @@ def unit_seconds_and_first_use(
 def unit_seconds_between(
     rows: QuerySet[Allocation], edges: Sequence[datetime], now: datetime
 ) -> list[int]:
-    """Unit-seconds between each two neighbours of `edges`, which grow. One query.
+    """Unit-seconds between neighbouring `edges`, which must ascend. One query.
 
-    What was used up to an edge grows with it by the units that are held: it is the sum of
-    units x (edge - bound) of what was bound before it, less units x (edge - ended) of what ended.
-    So only sums by the parts in which leases begin and end are asked for.
+    The usage up to an edge is the sum of units x (edge - bound) over the allocations bound before
+    it, less units x (edge - ended) over those that ended before it. So the database only has to sum
+    by the interval in which allocations begin and end.
     """
     window = UsageWindow(edges[0], edges[-1], now)
     cuts = [min(floor_second(edge), window.until) for edge in edges]
@@ -126,7 +129,7 @@ def unit_seconds_between(
 
 
 def overlapping(rows: QuerySet[Allocation], window: UsageWindow) -> QuerySet[Allocation]:
-    """The allocations that have something in the window."""
+    """The allocations that overlap the window."""
     return rows.filter(overlaps(window.start, window.until))
 
 

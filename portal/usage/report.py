@@ -1,4 +1,4 @@
-"""A project's month in a mail: text and plain HTML, in the reader's language."""
+"""The monthly report of a project as an email, in text and plain HTML, in the reader's language."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -18,16 +18,17 @@ from portal.usage.window import month_days, usage_window
 
 @dataclass(frozen=True, slots=True)
 class MonthlyUsage:
-    """What a project used in a month, and in the one before it. Unit-seconds."""
+    """What a project used in a month, and in the month before."""
 
     project: Project
+    # The first day of the month.
     first: date
     usage: UsageReport
     previous_unit_seconds: int
 
 
 def previous_month(today: date) -> date:
-    """The first day of the month before this one."""
+    """The first day of the month before."""
     return (today.replace(day=1) - timedelta(days=1)).replace(day=1)
 
 
@@ -44,7 +45,7 @@ def monthly_usage(project: Project, first: date, now: datetime) -> MonthlyUsage:
 
 
 def report_email(month: MonthlyUsage, recipient: User, sender: str) -> EmailMultiAlternatives:
-    """Not sent yet."""
+    """The email, ready to be sent."""
     with translation.override(recipient.language or translation.get_language() or "en"):
         context = _context(month, recipient)
         subject = _("%(project)s used %(hours)s GPU-hours in %(month)s") % context
@@ -55,23 +56,23 @@ def report_email(month: MonthlyUsage, recipient: User, sender: str) -> EmailMult
     return message
 
 
-def _context(month: MonthlyUsage, to: User) -> dict[str, object]:
-    found = month.usage
+def _context(month: MonthlyUsage, recipient: User) -> dict[str, object]:
+    usage = month.usage
     by_user = [
-        (name, format_gpu_hours(used), percent(used, found.unit_seconds))
-        for (name,), used in found.sums_by(lambda e: (e.user,))
+        (name, format_gpu_hours(used), percent(used, usage.unit_seconds))
+        for (name,), used in usage.sums_by(lambda e: (e.user,))
     ]
     by_device = [
-        (f"{model}, {kind}", format_gpu_hours(used), percent(used, found.unit_seconds))
-        for (model, kind), used in found.sums_by(lambda e: (e.model, _kind(e.kind)))
+        (f"{model}, {kind}", format_gpu_hours(used), percent(used, usage.unit_seconds))
+        for (model, kind), used in usage.sums_by(lambda e: (e.model, _kind(e.kind)))
     ]
     return {
-        "reader": to.get_full_name() or to.username,
+        "reader": recipient.get_full_name() or recipient.username,
         "project": month.project.slug,
         "month": f"{month.first:%Y-%m}",
-        "hours": format_gpu_hours(found.unit_seconds),
+        "hours": format_gpu_hours(usage.unit_seconds),
         "before": format_gpu_hours(month.previous_unit_seconds),
-        "unit_seconds": found.unit_seconds,
+        "unit_seconds": usage.unit_seconds,
         "zone": str(timezone.get_current_timezone()),
         "parts": [(_("By user"), by_user), (_("By model and kind"), by_device)],
     }

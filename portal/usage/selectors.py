@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from agents.contract.boards import boards
+from agents.contract.boards import known_boards
 from portal.accounts.models import Membership, Project, Role, User
 from portal.errors import Refused
 from portal.jobs.models import Allocation
@@ -128,7 +128,7 @@ def named_usage(
 
 def board_model(board: str) -> str:
     """ "H200" of the board "H200-141GB"; the name itself of an unknown board."""
-    known = boards().get(board)
+    known = known_boards().get(board)
     return known.model if known else board
 
 

@@ -1,4 +1,4 @@
-"""Sends monthly reports: to each admin of a project that used something, and never twice."""
+"""Send monthly reports to the admins of projects that used something, each at most once."""
 
 import logging
 from datetime import date, datetime, timedelta
@@ -16,11 +16,11 @@ from portal.usage.report import month_window, monthly_usage, report_email
 
 log = logging.getLogger(__name__)
 
-# What was given back a moment before the month's end is written down by then.
+# Time for releases just before the end of the month to be recorded.
 SETTLED_AFTER = timedelta(minutes=10)
-# A worker has 30 s for a task; what is left over goes with the next one.
+# A task may take 30 s; the rest goes with the next task.
 REPORT_BATCH = 20
-# The mail certainly did not leave: it may be tried again. After anything else it may have.
+# After these errors the email was certainly not sent and may be sent again.
 NOT_SENT_ERRORS = (
     ConnectionRefusedError,
     SMTPAuthenticationError,
@@ -33,10 +33,10 @@ NOT_SENT_ERRORS = (
 def reports_send(
     *, month: date, sender: str, now: datetime, project: Project | None = None
 ) -> list[MonthlyReport]:
-    """Mail the month's figures to those who have not had them. At most MOST_AT_ONCE.
+    """Send the reports of a month that were not sent yet, at most REPORT_BATCH.
 
-    The row that says so stands before the mail leaves: whoever dies in between sends it once too
-    little rather than twice.
+    The row is written before the email is sent: a worker that dies in between sends it never rather
+    than twice.
     """
     if now < month_window(month, now).end + SETTLED_AFTER:
         return []
@@ -48,13 +48,13 @@ def reports_send(
 def reports_due(
     *, month: date, now: datetime, project: Project | None = None
 ) -> list[tuple[Project, User]]:
-    """The admins with an address, of projects that used something in the month, who were not
-    mailed yet. Four queries."""
+    """The admins with an address who have no report yet, of projects that used something in the
+    month. Four queries."""
     used = unit_seconds_by_owner(Allocation.objects.all(), month_window(month, now))
-    busy = {project_id for (project_id, _), amount in used.items() if amount}
+    active = {project_id for (project_id, _), amount in used.items() if amount}
     done = set(MonthlyReport.objects.filter(month=month).values_list("project_id", "user_id"))
     rows = Membership.objects.filter(
-        role=Role.ADMIN, user__is_active=True, project__archived=False, project_id__in=busy
+        role=Role.ADMIN, user__is_active=True, project__archived=False, project_id__in=active
     ).exclude(user__email="")
     if project is not None:
         rows = rows.filter(project=project)

@@ -159,7 +159,7 @@ def _mine(endpoint: Endpoint, rows: QuerySet[Event]) -> QuerySet[Event]:
 def _off_because(endpoint: Endpoint) -> str:
     """Rights are asked again each time: whoever lost them hears nothing more."""
     if not endpoint.owner.is_active:
-        return "Its owner can no longer sign in"
+        return "Its owner is no longer active"
     project = endpoint.project
     if project is not None and not is_project_admin(endpoint.owner, project.pk):
         return f"{endpoint.owner.username} no longer runs {project.slug}"

@@ -45,7 +45,7 @@ def current_scenario(*, now: datetime, days: int) -> Scenario:
         policy=policy,
         owners=owners((), since, policy.half_life_seconds),
         dwell_seconds=settings.PLATFORM.partition_dwell_seconds,
-        past=tuple(run for run in past_runs() if run.ended_at < epoch_seconds(since)),
+        history=tuple(run for run in past_runs() if run.ended_at < epoch_seconds(since)),
     )
 
 

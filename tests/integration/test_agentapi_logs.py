@@ -26,7 +26,7 @@ def a_replica(node):
         kind="batch",
         image="i",
         request={},
-        replicas_wanted=1,
+        replica_count=1,
         cpu_milli=1000,
         memory_mib=1024,
         time_limit_seconds=60,

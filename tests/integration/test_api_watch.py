@@ -15,6 +15,7 @@ from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, User
 from portal.api.jobs import event_stream, long_poll
+from portal.api.jobs.event_stream import EventSubscriber, messages
 from portal.api.jobs.long_poll import wait_for_event
 from portal.audit.models import Event
 from portal.audit.transitions import event_record
@@ -192,7 +193,7 @@ def test_a_long_poll_answers_when_the_server_goes_down(job, monkeypatch):
     drained: list[int] = []
     real = long_poll.newest_event_id
     monkeypatch.setattr(long_poll, "CHECK_SECONDS", 60)
-    monkeypatch.setattr(long_poll, "newest_event", drains)
+    monkeypatch.setattr(long_poll, "newest_event_id", drains)
     wait_for_event(job, None, 3600)
     assert drained, "it answered without a look"
 
@@ -217,7 +218,7 @@ def test_a_long_poll_is_woken_by_an_event(job, monkeypatch):
             event_record(row, "later", "it happened")
         return real(row)
 
-    monkeypatch.setattr(long_poll, "newest_event", look)
+    monkeypatch.setattr(long_poll, "newest_event_id", look)
     client = APIClient()
     client.force_login(job.owner)
     before = ids(job)[-1]
@@ -226,7 +227,7 @@ def test_a_long_poll_is_woken_by_an_event(job, monkeypatch):
 
 
 def test_a_long_poll_of_a_job_that_is_over_does_not_wait(job, monkeypatch):
-    monkeypatch.setattr(long_poll, "newest_event", None)
+    monkeypatch.setattr(long_poll, "newest_event_id", None)
     client = APIClient()
     client.force_login(job.owner)
     assert client.post(f"/api/v1/jobs/{job.label}/cancel").status_code == 200

@@ -255,9 +255,9 @@ def test_a_job_that_is_over_is_tried_again(cli: Person, olga: User, project: Pro
 def test_hold_and_release(cli: Person, olga: User, project: Project):
     job = a_job(olga, project)
     assert cli("hold", job.label, "--because", "data").exit_code == 0
-    assert Job.objects.get().held_because == "data"
+    assert Job.objects.get().hold_reason == "data"
     assert cli("release", job.label).exit_code == 0
-    assert not Job.objects.get().held_by
+    assert not Job.objects.get().hold_owner
 
 
 def test_info_offers_and_top_tell_what_is_free(
@@ -370,6 +370,6 @@ def test_the_request_page_shows_the_command_that_asks_for_the_same(
     made = cli(*words[1:])
     assert made.exit_code == 0, made.stderr
     job = Job.objects.get()
-    assert (job.request["device"], job.replicas_wanted) == ({"mig": "2g.35gb"}, 2)
+    assert (job.request["device"], job.replica_count) == ({"mig": "2g.35gb"}, 2)
     assert job.request["command"] == ["python", "probe.py", "--lr", "1e-4 "]
     assert job.request["env"] == {"A": "<b>"}

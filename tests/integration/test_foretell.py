@@ -27,7 +27,7 @@ from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import parse_request
 from scheduler.estimates import (
-    MOST_JOBS,
+    MAX_JOBS,
     AlternativesCache,
     EstimatePace,
     alternatives_of,
@@ -117,7 +117,7 @@ def test_equal_asks_are_tried_once_and_only_for_the_front_of_the_queue(alice, vi
     a_full_cluster(alice, vision, node)
     snapshot = planner_input(now=timezone.now(), policy=Policy())
     (one,) = snapshot.jobs
-    jobs = tuple(replace(one, id=str(n)) for n in range(MOST_JOBS + 5))
+    jobs = tuple(replace(one, id=str(n)) for n in range(MAX_JOBS + 5))
     reason = Reason(ReasonCode.RESOURCES, verbatim("full"))
     holds = tuple(Deferral(job.id, reason, n) for n, job in enumerate(jobs, 1))
     asked = []
@@ -129,7 +129,7 @@ def test_equal_asks_are_tried_once_and_only_for_the_front_of_the_queue(alice, vi
     tried = AlternativesCache()
     long, plan = replace(snapshot, jobs=jobs), Plan(deferrals=holds)
     told = alternatives_of(long, plan, can_start, tried)
-    assert sorted(told) == list(range(MOST_JOBS))
+    assert sorted(told) == list(range(MAX_JOBS))
     count = len(asked)
     assert 0 < count <= 16
     alternatives_of(replace(long, now=long.now + 5), plan, can_start, tried)
@@ -189,7 +189,7 @@ def test_a_job_is_told_when_it_will_start_and_what_came_true_is_kept(alice, visi
     (kept,) = past_estimates(timezone.now())
     assert kept.started
     assert kept.waited == pytest.approx(
-        (question.started_at - question.asked_at).total_seconds(), abs=1e-3
+        (question.started_at - question.estimated_at).total_seconds(), abs=1e-3
     )
 
 
@@ -209,7 +209,7 @@ def test_only_the_first_answer_is_kept_and_small_moves_are_not_written(alice, vi
     job.refresh_from_db()
     assert job.estimate["expected"] - told["expected"] == 1_800
     row = StartEstimate.objects.get()
-    assert (row.asked_at, row.own) == (now, [100.0, 200.0, 300.0])
+    assert (row.estimated_at, row.own) == (now, [100.0, 200.0, 300.0])
 
 
 def test_a_job_without_a_basis_has_no_estimate(alice, vision):

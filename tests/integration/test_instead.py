@@ -80,7 +80,7 @@ def test_who_waited_for_the_old_job_waits_for_the_new_one_and_a_hold_stays(olga,
     job_hold(job=waiting, actor=olga, reason="not yet")
     new = job_replace(job=waiting, actor=olga, changes={"time_limit": "1h"}, limits=LIMITS)
     assert list(later.after.all()) == [new]
-    assert again(new).held_because == "not yet"
+    assert again(new).hold_reason == "not yet"
     plan_once()
     assert again(later).status == JobStatus.QUEUED
 

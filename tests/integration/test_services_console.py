@@ -213,9 +213,9 @@ def test_a_policy_that_somebody_changed_meanwhile_is_not_overwritten(client: Cli
     form = {name: getattr(current_policy(), name) for name in POLICY_OPTIONS}
     form = {name: value for name, value in form.items() if value is not False}
     policy_set(actor="olga", reservations=5)
-    answer = client.post(page, form | {"reservations": 9, "seen": 2})
+    answer = client.post(page, form | {"reservations": 9, "read_version": 2})
     assert answer.status_code == 200
-    assert "Somebody changed it since you read it" in answer.content.decode()
+    assert "This changed since you opened it" in answer.content.decode()
     assert current_policy().reservations == 5
     assert client.post(page, form | {"reservations": 9, "seen": 3}).status_code == 302
     assert current_policy().reservations == 9

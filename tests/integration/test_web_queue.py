@@ -73,7 +73,7 @@ def test_every_waiting_job_stands_in_the_order_of_the_planner(page, full):
 def test_of_others_one_reads_what_is_asked_and_why_it_waits_but_not_whose_it_is(page, full):
     foreign = Job.objects.get(name="zebra")
     reason = dict(foreign.reason or {}, sentence="secret is over its quota", said=None)
-    Job.objects.filter(pk=foreign.pk).update(reason=reason, bypassed=3, held_by="eve")
+    Job.objects.filter(pk=foreign.pk).update(reason=reason, bypassed=3, hold_owner="eve")
     text = page()
     known = set(re.findall(r"[\w-]+", text))
     assert not {"eve", "zebra", "secret", foreign.label} & known
@@ -208,7 +208,7 @@ def test_holding_asks_why_and_keeps_what_was_typed(client, full, olga):
     assert "Release alpha" in " ".join(lines(text))
     client.post(f"/jobs/{job.label}/release")
     job.refresh_from_db()
-    assert job.held_by == ""
+    assert job.hold_owner == ""
 
 
 def test_nobody_holds_or_releases_the_job_of_somebody_else(client, full, olga, team):
@@ -223,7 +223,7 @@ def test_nobody_holds_or_releases_the_job_of_somebody_else(client, full, olga, t
     assert client.get(f"/jobs/{own.label}/hold").status_code == 403
     assert client.post(f"/jobs/{own.label}/release").status_code == 403
     assert client.get(f"/jobs/{own.label}/release").status_code == 405
-    assert Job.objects.filter(held_by="").count() == 3
+    assert Job.objects.filter(hold_owner="").count() == 3
 
 
 def test_what_an_admin_holds_only_an_admin_releases(client, full, olga, team):
@@ -238,7 +238,7 @@ def test_what_an_admin_holds_only_an_admin_releases(client, full, olga, team):
     client.force_login(ada)
     client.post(f"/jobs/{job.label}/release")
     job.refresh_from_db()
-    assert job.held_by == ""
+    assert job.hold_owner == ""
 
 
 def test_a_queue_of_ten_thousand_asks_as_little_as_a_short_one_and_is_paged_whole(

@@ -24,6 +24,8 @@ from portal.submission.limits import request_limits
 from portal.submission.replacement import job_replace
 from portal.submission.retries import job_retry
 
+OWNER_OR_ADMIN = "owner of the job or admin of its project"
+
 
 class JobAction(ApiView):
     """Base of the actions on one job."""
@@ -34,11 +36,11 @@ class JobAction(ApiView):
 
 
 class JobCancel(JobAction):
+    service_roles = {"POST": OWNER_OR_ADMIN}
+
     @extend_schema(operation_id="job_cancel", request=None, responses=JobSerializer)
     def post(self, request: ApiRequest, job: str) -> Response:
-        """Cancel a job: at once while it waits, else once its processes are gone. May be repeated.
-
-        Its owner and admins of its project may."""
+        """Cancel a job: at once while it waits, else once its processes are gone. Repeatable."""
         row, user = self.job(request, job), request.caller
         if not may_cancel(user, row):
             raise cancel_refused()
@@ -46,6 +48,8 @@ class JobCancel(JobAction):
 
 
 class JobExtend(JobAction):
+    service_roles = {"POST": OWNER_OR_ADMIN}
+
     @extend_schema(
         operation_id="job_extend", request=JobExtendRequestSerializer, responses=JobSerializer
     )
@@ -79,6 +83,8 @@ class JobRetry(JobAction):
 
 
 class JobHold(JobAction):
+    service_roles = {"POST": OWNER_OR_ADMIN}
+
     @extend_schema(
         operation_id="job_hold", request=JobReasonRequestSerializer, responses=JobSerializer
     )
@@ -90,6 +96,8 @@ class JobHold(JobAction):
 
 
 class JobRelease(JobAction):
+    service_roles = {"POST": OWNER_OR_ADMIN}
+
     @extend_schema(operation_id="job_release", request=None, responses=JobSerializer)
     def post(self, request: ApiRequest, job: str) -> Response:
         """Release a held job. Only an admin releases what an admin holds."""
@@ -101,7 +109,7 @@ class JobApprove(JobAction):
 
     @extend_schema(operation_id="job_approve", request=None, responses=JobSerializer)
     def post(self, request: ApiRequest, job: str) -> Response:
-        """Let a job that needs an approval into the queue. Admins of its project."""
+        """Let a job that needs an approval into the queue."""
         return job_response(request, job_approve(job=self.job(request, job), actor=request.caller))
 
 
@@ -112,13 +120,15 @@ class JobRefuse(JobAction):
         operation_id="job_refuse", request=JobReasonRequestSerializer, responses=JobSerializer
     )
     def post(self, request: ApiRequest, job: str) -> Response:
-        """End a job that needs an approval. Admins of its project."""
+        """End a job that needs an approval."""
         row = self.job(request, job)
         reason = request.validated_data(JobReasonRequestSerializer)["because"]
         return job_response(request, job_refuse(job=row, actor=request.caller, reason=reason))
 
 
 class JobReplace(JobAction):
+    service_roles = {"POST": "owner of the job"}
+
     @extend_schema(
         operation_id="job_replace",
         parameters=[IDEMPOTENCY_KEY],
@@ -132,3 +142,9 @@ class JobReplace(JobAction):
         row = self.job(request, job)
         new = job_replace(job=row, actor=request.caller, changes=changes, limits=request_limits())
         return created_response(request, new)
+
+    service_roles = {"POST": OWNER_OR_ADMIN}
+
+    service_roles = {"POST": "admin of the project"}
+
+    service_roles = {"POST": "admin of the project"}

@@ -17,7 +17,7 @@ from portal.api.jobs.reason_serializers import (
 from portal.jobs.selectors import gpu_hours
 from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
 from portal.quotas.limits import LimitEffect
-from portal.submission.dry_run import DryRunResult, DryRunVerdict
+from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice
 from scheduler.core.request import request_as_dict
 
 VERDICTS = [(str(verdict), str(verdict)) for verdict in DryRunVerdict]
@@ -90,28 +90,35 @@ class DryRunSerializer(serializers.Serializer[Any]):
     )
     request = serializers.DictField(help_text="the request with all defaults filled in")
 
+    def to_representation(self, result: DryRunResult) -> dict[str, Any]:
+        waits = result.reason is not None and result.verdict is not DryRunVerdict.NEVER
+        reason_for_none = None
+        if waits and not result.estimate:
+            reason_for_none = no_estimate_for_code(
+                str((result.reason or {})["code"]), result.begins_at
+            )
+        return {
+            "possible": result.verdict is not DryRunVerdict.NEVER,
+            "verdict": str(result.verdict),
+            "as_of": result.at,
+            "reason": result.reason,
+            "approval": result.approval.as_dict() if result.approval else None,
+            "placement": [_device_data(device) for device in result.devices],
+            "units": result.units,
+            "gpu_hours": str(gpu_hours(result.unit_seconds)),
+            "estimate": estimate_data(estimate_as_dict(result.estimate))
+            if result.estimate
+            else None,
+            "no_estimate": no_estimate_data(reason_for_none),
+            "limits": [_limit_data(effect) for effect in result.limits],
+            "alternatives": [alternative.as_dict() for alternative in result.alternatives],
+            "request": request_as_dict(result.request),
+        }
 
-def dry_run_data(result: DryRunResult) -> dict[str, Any]:
-    """A dry run as DryRunSerializer renders it."""
-    waits = result.reason is not None and result.verdict is not DryRunVerdict.NEVER
-    reason_for_none = None
-    if waits and not result.estimate:
-        reason_for_none = no_estimate_for_code(str((result.reason or {})["code"]), result.begins_at)
-    return {
-        "possible": result.verdict is not DryRunVerdict.NEVER,
-        "verdict": str(result.verdict),
-        "as_of": result.at,
-        "reason": result.reason,
-        "approval": result.approval.as_dict() if result.approval else None,
-        "placement": [asdict(device) for device in result.devices],
-        "units": result.units,
-        "gpu_hours": str(gpu_hours(result.unit_seconds)),
-        "estimate": estimate_data(estimate_as_dict(result.estimate)) if result.estimate else None,
-        "no_estimate": no_estimate_data(reason_for_none),
-        "limits": [_limit_data(effect) for effect in result.limits],
-        "alternatives": [alternative.as_dict() for alternative in result.alternatives],
-        "request": request_as_dict(result.request),
-    }
+
+def _device_data(device: PlannedDevice) -> dict[str, Any]:
+    fields = asdict(device)
+    return fields | {"carved": fields.pop("is_carved")}
 
 
 def _limit_data(effect: LimitEffect) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from portal.jobs.bulk_cancel import MAX_JOBS
 from scheduler.core.request.quantities import read_seconds
 
 
-class JobRequestSerializer(serializers.Serializer[Any]):
+class JobSubmitRequestSerializer(serializers.Serializer[Any]):
     """A job request. For the schema only: `scheduler.core.request` parses and checks it."""
 
     project = serializers.CharField()

@@ -95,7 +95,9 @@ class JobSummarySerializer(serializers.ModelSerializer[Job]):
     id = serializers.CharField(source="label")
     project = serializers.CharField(source="project.slug")
     owner = serializers.CharField(source="owner.username")
-    replicas = serializers.IntegerField(source="replicas_wanted")
+    replicas = serializers.IntegerField(source="replica_count")
+    held_by = serializers.CharField(source="hold_owner", read_only=True)
+    held_because = serializers.CharField(source="hold_reason", read_only=True)
     reason = serializers.SerializerMethodField()
     estimate = serializers.SerializerMethodField(
         help_text="null without enough history, and for a job that is not queued"

@@ -8,14 +8,14 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 
-from portal.api.jobs.dry_run_serializers import DryRunSerializer, dry_run_data
+from portal.api.jobs.dry_run_serializers import DryRunSerializer
 from portal.api.jobs.examples import DRY_RUN_EXAMPLE, SUBMIT_EXAMPLES
 from portal.api.jobs.filters import JobListQuerySerializer, JobPagination, filtered_jobs
 from portal.api.jobs.long_poll import wait_for_event
 from portal.api.jobs.request_serializers import (
     DryRunQuerySerializer,
     EventQuerySerializer,
-    JobRequestSerializer,
+    JobSubmitRequestSerializer,
     LogQuerySerializer,
     WaitQuerySerializer,
 )
@@ -66,7 +66,7 @@ class JobList(ApiView, GenericAPIView[Job]):
     @extend_schema(
         operation_id="job_submit",
         parameters=[DryRunQuerySerializer, IDEMPOTENCY_KEY, LOCATION],
-        request=JobRequestSerializer,
+        request=JobSubmitRequestSerializer,
         responses={201: JobSerializer, 200: OpenApiResponse(DryRunSerializer, "Only with dry_run")},
         examples=[*SUBMIT_EXAMPLES, DRY_RUN_EXAMPLE],
     )
@@ -75,7 +75,8 @@ class JobList(ApiView, GenericAPIView[Job]):
         """Submit a job. On a full cluster it is queued, never refused."""
         job_request = parse_request(request.data, request_limits())
         if request.validated_query(DryRunQuerySerializer)["dry_run"]:
-            return Response(dry_run_data(dry_run(user=request.caller, request=job_request)))
+            result = dry_run(user=request.caller, request=job_request)
+            return Response(DryRunSerializer(result).data)
         return created_response(request, job_submit(user=request.caller, request=job_request))
 
 
@@ -132,3 +133,5 @@ class JobEvents(ApiView):
         rows = list(job_events(job_visible(request.caller, job), since=since)[:MAX_EVENTS])
         last = rows[-1].pk if rows else since
         return Response({"results": EventSerializer(rows, many=True).data, "next_since": last})
+
+    service_roles = {"POST": "member of the project"}

@@ -66,6 +66,7 @@ class NodeDetail(ApiView):
 
     @extend_schema(operation_id="node_show", parameters=[ETAG], responses=NodeSerializer)
     def get(self, request: ApiRequest, node: str) -> Response:
+        """One node."""
         return _response(_node(node))
 
     @extend_schema(
@@ -122,7 +123,7 @@ class NodeUncordon(NodeAction):
 class NodeRetire(NodeAction):
     @extend_schema(operation_id="node_retire", request=None, responses=NodeSerializer)
     def post(self, request: ApiRequest, node: str) -> Response:
-        """Remove a node that has no work. It cannot enrol again."""
+        """Retire an idle node. Its agent is turned away and its name is never used again."""
         row = self.node(request, node)
         return Response(_node_data(node_retire(node=row, actor=request.caller.username)))
 
@@ -140,7 +141,7 @@ class NodeJoinToken(NodeAction):
 class NodeAllowMassRemoval(NodeAction):
     @extend_schema(operation_id="node_allow_mass_removal", request=None, responses=NodeSerializer)
     def post(self, request: ApiRequest, node: str) -> Response:
-        """Let the node stop more replicas at once than its safety limit allows."""
+        """Let the node remove most of its work, which it refuses to do otherwise."""
         row = self.node(request, node)
         return Response(
             _node_data(node_allow_mass_removal(node=row, actor=request.caller.username))

@@ -17,12 +17,12 @@ class GpuPartSerializer(serializers.Serializer[Any]):
     profile = serializers.CharField(help_text="empty: the whole GPU or an MPS share")
     start = serializers.IntegerField()
     size = serializers.IntegerField()
-    held = serializers.BooleanField()
+    held = serializers.BooleanField(source="allocated")
     threads = serializers.IntegerField(help_text="percent of the SMs for an MPS share, else 0")
 
 
 class PartitionStepSerializer(serializers.Serializer[Any]):
-    step = serializers.ChoiceField(choices=choices_from_enum(PartitionAction))
+    step = serializers.ChoiceField(choices=choices_from_enum(PartitionAction), source="action")
     sentence = serializers.CharField()
 
 
@@ -40,10 +40,11 @@ class GpuPartitionChangeSerializer(serializers.Serializer[Any]):
     steps = PartitionStepSerializer(many=True)
 
 
-class JobFateSerializer(serializers.Serializer[Any]):
+class PreviewedJobSerializer(serializers.Serializer[Any]):
     job = serializers.CharField()
     fate = serializers.ChoiceField(
         choices=choices_from_enum(PreviewOutcome),
+        source="outcome",
         help_text="start: at once; partition: after other slices are deleted; wait: not yet",
     )
     reason = serializers.SerializerMethodField(help_text="why it would not start at once")
@@ -55,9 +56,10 @@ class JobFateSerializer(serializers.Serializer[Any]):
 
 class PartitionPreviewSerializer(serializers.Serializer[Any]):
     warm = serializers.BooleanField(
-        help_text="whether the policy keeps warm slices; if not, what it would do if it did"
+        source="is_prewarm_on",
+        help_text="whether the policy keeps warm slices; if not, what it would do if it did",
     )
-    job = JobFateSerializer(allow_null=True)
+    job = PreviewedJobSerializer(allow_null=True)
     changes = GpuPartitionChangeSerializer(many=True)
 
 

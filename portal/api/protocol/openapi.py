@@ -107,7 +107,7 @@ LOCATION = OpenApiParameter(
 
 
 class ApiSchema(AutoSchema):
-    """Adds who may call: the token's scope and, where the view's permissions name one, the role."""
+    """Adds who may call: the token's scope and the role, where everyone may not."""
 
     def get_description(self) -> str:
         """The handler's docstring and the requirements; a view's own docstring is not shown."""
@@ -130,6 +130,7 @@ class ApiSchema(AutoSchema):
         if not isinstance(self.view, ApiView):
             return ""
         roles = [permission.role for permission in self.view.role_permissions(self.method)]
+        roles.append(self.view.service_roles.get(self.method, ""))
         return ", ".join(role for role in roles if role)
 
 

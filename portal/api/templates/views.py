@@ -24,8 +24,8 @@ from portal.api.templates.serializers import (
     TEMPLATE_CHANGE_EXAMPLE,
     TEMPLATE_EXAMPLE,
     TemplateChangeSerializer,
+    TemplateCreateRequestSerializer,
     TemplateQuerySerializer,
-    TemplateRequestSerializer,
     TemplateSerializer,
 )
 from portal.catalogue.models import Template
@@ -34,15 +34,19 @@ from portal.catalogue.services import template_delete, template_save, template_u
 from portal.errors import Refused
 from portal.submission.limits import request_limits
 
+TEMPLATE_ROLE = "author of the template or admin of its project"
+
 
 class TemplateList(ApiView):
+    service_roles = {"POST": "member of the project; without a project, platform admin"}
+
     @extend_schema(
         operation_id="template_list",
         parameters=[TemplateQuerySerializer],
         responses=list_response(TemplateSerializer),
     )
     def get(self, request: ApiRequest) -> Response:
-        """Templates you see: those of your projects and those of every project."""
+        """Templates you see: those of your projects and those for every project."""
         slug = request.validated_query(TemplateQuerySerializer).get("project")
         project = visible_project(request.caller, slug) if slug else None
         rows = visible_templates(request.caller, project)
@@ -50,15 +54,15 @@ class TemplateList(ApiView):
 
     @extend_schema(
         operation_id="template_save",
-        request=TemplateRequestSerializer,
+        request=TemplateCreateRequestSerializer,
         responses={201: TemplateSerializer},
         parameters=[IDEMPOTENCY_KEY, LOCATION],
         examples=[TEMPLATE_EXAMPLE],
     )
     @idempotent
     def post(self, request: ApiRequest) -> Response:
-        """Save a template. For every project: platform admins only."""
-        body = request.validated_data(TemplateRequestSerializer)
+        """Save a template for a project or, without one, for every project."""
+        body = request.validated_data(TemplateCreateRequestSerializer)
         slug = body.pop("project")
         project = visible_project(request.caller, slug) if slug else None
         row = template_save(actor=request.caller, project=project, limits=request_limits(), **body)
@@ -69,8 +73,11 @@ class TemplateList(ApiView):
 
 
 class TemplateDetail(ApiView):
+    service_roles = {"PATCH": TEMPLATE_ROLE, "DELETE": TEMPLATE_ROLE}
+
     @extend_schema(operation_id="template_show", parameters=[ETAG], responses=TemplateSerializer)
     def get(self, request: ApiRequest, template: str) -> Response:
+        """One template."""
         return _response(_template(request, template))
 
     @extend_schema(
@@ -81,7 +88,7 @@ class TemplateDetail(ApiView):
         examples=[TEMPLATE_CHANGE_EXAMPLE],
     )
     def patch(self, request: ApiRequest, template: str) -> Response:
-        """Change a template: its author, or an admin of its project."""
+        """Change a template."""
         row, version = _template(request, template), if_match_number(request)
         body = request.validated_data(TemplateChangeSerializer)
         with _stale_version_shown(request, template):
@@ -94,7 +101,7 @@ class TemplateDetail(ApiView):
         operation_id="template_delete", parameters=[IF_MATCH_OPTIONAL], responses={204: None}
     )
     def delete(self, request: ApiRequest, template: str) -> Response:
-        """Delete a template: its author, or an admin of its project."""
+        """Delete a template."""
         row, version = _template(request, template), if_match_number(request, is_required=False)
         with _stale_version_shown(request, template):
             template_delete(template=row, actor=request.caller, version=version)

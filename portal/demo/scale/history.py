@@ -104,7 +104,7 @@ def _answer(chance: Chance, job: Job) -> StartEstimate:
     low, middle, high = sorted(times)
     return StartEstimate(
         job=job,
-        asked_at=asked,
+        estimated_at=asked,
         optimistic=low,
         expected=middle,
         pessimistic=high,

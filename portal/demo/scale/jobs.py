@@ -91,7 +91,7 @@ class Writer:
             if code in FORETOLD and job.reason:
                 job.estimate = estimate(self.chance, self.chance.now)
             if code is ReasonCode.HELD:
-                job.held_by, job.held_because = owner.username, "data is still copied"
+                job.hold_owner, job.hold_reason = owner.username, "data is still copied"
             if code is ReasonCode.BEGIN_TIME:
                 job.begin_at = self.chance.now + timedelta(hours=6)
             self.work.jobs.append(job)
@@ -145,7 +145,7 @@ class Writer:
                 attempt=attempt,
                 rank=rank,
                 node=node,
-                wish=DesiredState.STOP if status is JobStatus.STOPPING else DesiredState.RUN,
+                desired_state=DesiredState.STOP if status is JobStatus.STOPPING else DesiredState.RUN,
                 status=OF_REPLICA[status],
                 container=f"c-{rank}",
                 started_at=bound,
@@ -228,7 +228,7 @@ class Writer:
             attempt=attempt,
             rank=0,
             node=gpus[0].node,
-            wish=DesiredState.GONE,
+            desired_state=DesiredState.GONE,
             status=ReplicaStatus.EXITED,
             exit_code=code,
             memory_kill=code == 137,

@@ -35,7 +35,7 @@ class Asker:
             kind=body["kind"],
             image=body["image"],
             request=body,
-            replicas_wanted=replicas,
+            replica_count=replicas,
             cpu_milli=body["cpu"] * 1_000,
             memory_mib=16 * 1_024,
             time_limit_seconds=_seconds(limit),

@@ -62,7 +62,7 @@ class BudgetForm(forms.Form):
         values = super().clean() or {}
         starts_at, ends_at = values.get("starts_at"), values.get("ends_at")
         if starts_at and ends_at and ends_at <= starts_at:
-            self.add_error("ends_at", _("A budget ends after it starts"))
+            self.add_error("ends_at", _("A budget must end after it starts"))
         return values
 
 

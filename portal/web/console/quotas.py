@@ -37,7 +37,7 @@ class QuotaForm(forms.Form):
     model = forms.RegexField(
         MODEL_PATTERN,
         required=False,
-        error_messages={"invalid": gettext_lazy("Write a model of GPU, such as H200")},
+        error_messages={"invalid": gettext_lazy("Enter a GPU model, such as H200")},
     )
     limit = _gpus(required=True)
     borrow = _gpus()

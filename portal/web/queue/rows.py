@@ -96,16 +96,16 @@ def queue_row(job: Job, viewer: QueueViewer, bypass_limit: int) -> QueueRow:
         waited=elapsed(job.queued_at or job.submitted_at, None),
         max_runtime=duration(max(0, job.time_limit_seconds - job.attained_seconds)),
         factors=_factors(job, bypass_limit),
-        may_hold=may_cancel and not job.held_by,
+        may_hold=may_cancel and not job.hold_owner,
         may_release=may_cancel and _may_release(job, viewer),
         may_decide=job.status == JobStatus.AWAITING_APPROVAL and viewer.may_decide(job),
     )
 
 
 def _may_release(job: Job, viewer: QueueViewer) -> bool:
-    if not job.held_by:
+    if not job.hold_owner:
         return False
-    return job.held_by == viewer.user.username or viewer.may_decide(job)
+    return job.hold_owner == viewer.user.username or viewer.may_decide(job)
 
 
 def _factors(job: Job, bypass_limit: int) -> list[str]:
