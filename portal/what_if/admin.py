@@ -12,7 +12,7 @@ class WhatIfAdmin(ReadOnlyAdmin):
         "id",
         "asked_by",
         "days",
-        "told_status",
+        "shown_status",
         "progress",
         "created_at",
         "finished_at",

@@ -84,7 +84,7 @@ def operation(name: str, noun: str = "jobs"):
 
 def test_the_typed_client_submits_reads_lists_and_cancels_a_job(client):
     models = importlib.import_module("tessera_client.models")
-    body = models.JobRequest.from_dict(a_request(Project.objects.get(slug="vision")))
+    body = models.JobSubmitRequest.from_dict(a_request(Project.objects.get(slug="vision")))
     submitted = operation("job_submit").sync_detailed(client=client, body=body)
     assert submitted.status_code == 201
     job = submitted.parsed
@@ -115,7 +115,7 @@ def test_the_typed_client_keeps_a_template_from_the_version_it_read(client):
     request = a_request(Project.objects.get(slug="vision"))
     wanted = {"name": "Train", "project": "vision", "request": request}
     save = operation("template_save", "templates").sync_detailed
-    body = models.TemplateRequest.from_dict(wanted)
+    body = models.TemplateCreateRequest.from_dict(wanted)
     made, again = (save(client=client, body=body, idempotency_key="k-1") for _ in range(2))
     assert (made.status_code, again.parsed) == (201, made.parsed)
     listed = operation("template_list", "templates").sync(client=client, project="vision")

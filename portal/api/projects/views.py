@@ -6,11 +6,7 @@ from rest_framework.response import Response
 
 from portal.accounts.models import Role, TokenScope
 from portal.accounts.selectors import active_user, projects_of, visible_project
-from portal.accounts.services import (
-    membership_remove,
-    membership_set,
-    project_create,
-)
+from portal.accounts.services import membership_remove, membership_set
 from portal.api.projects.serializers import (
     MemberRequestSerializer,
     MemberSerializer,
@@ -22,6 +18,7 @@ from portal.api.protocol.openapi import list_response
 from portal.api.protocol.permissions import IsPlatformAdmin, IsProjectAdmin
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
+from portal.quotas.projects import project_create
 
 
 class ProjectList(ApiView):
@@ -41,6 +38,7 @@ class ProjectList(ApiView):
     )
     @idempotent
     def post(self, request: ApiRequest) -> Response:
+        """Create a project."""
         body = request.validated_data(ProjectRequestSerializer)
         row = project_create(**body, actor=request.caller.username)
         return Response(ProjectSerializer(row).data, status=status.HTTP_201_CREATED)
@@ -49,6 +47,7 @@ class ProjectList(ApiView):
 class ProjectDetail(ApiView):
     @extend_schema(operation_id="project_show", responses=ProjectSerializer)
     def get(self, request: ApiRequest, project: str) -> Response:
+        """One project with its members."""
         return Response(ProjectSerializer(visible_project(request.caller, project)).data)
 
 

@@ -13,12 +13,15 @@ from portal.api.protocol.requests import ApiRequest
 
 
 class ApiView(APIView):
-    """`scopes` and `permissions` are by HTTP method; the schema shows both."""
+    """Scopes, permissions and roles are by HTTP method; the schema shows them."""
 
     # The token scope of methods that need another than read (GET) or write.
     scopes: ClassVar[Mapping[str, TokenScope]] = {}
     # Checked in order after authentication and the token's scope.
     permissions: ClassVar[Mapping[str, tuple[type[RolePermission], ...]]] = {}
+
+    # For the schema: who may call, where a service checks it because it depends on the row or body.
+    service_roles: ClassVar[Mapping[str, str]] = {}
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> ApiRequest:
         """As DRF makes it, with our own request class."""

@@ -52,7 +52,7 @@ class TemplateSerializer(serializers.ModelSerializer[Template]):
         )
 
 
-class TemplateRequestSerializer(serializers.Serializer[Any]):
+class TemplateCreateRequestSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=63)
     description = serializers.CharField(
         max_length=200, required=False, default="", allow_blank=True

@@ -60,7 +60,7 @@ class WebhookList(ApiView):
     def post(self, request: ApiRequest) -> Response:
         """Add a webhook. Each message is signed: `Tessera-Signature` is `v1=` and the hexadecimal
         HMAC-SHA256 of `Tessera-Timestamp`, a dot and the body, with the secret that this response
-        shows once. A project's webhook: admins of the project."""
+        shows once."""
         body = request.validated_data(WebhookRequestSerializer)
         slug = body.pop("project")
         project = visible_project(request.caller, slug) if slug else None
@@ -78,10 +78,12 @@ class WebhookDetail(ApiView):
 
     @extend_schema(operation_id="webhook_show", responses=WebhookSerializer)
     def get(self, request: ApiRequest, webhook: str) -> Response:
+        """One webhook."""
         return Response(WebhookSerializer(visible_endpoint(request.caller, webhook)).data)
 
     @extend_schema(operation_id="webhook_remove", responses={204: None})
     def delete(self, request: ApiRequest, webhook: str) -> Response:
+        """Remove a webhook."""
         endpoint_remove(endpoint=visible_endpoint(request.caller, webhook), actor=request.caller)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -115,3 +117,5 @@ class WebhookRedeliver(ApiView):
         endpoint = visible_endpoint(request.caller, webhook)
         row = delivery_resend(delivery=visible_delivery(endpoint, delivery))
         return Response(DeliverySerializer(row).data, status=status.HTTP_202_ACCEPTED)
+
+    service_roles = {"POST": "for a project: its admin"}

@@ -64,8 +64,8 @@ class WhatIfSummarySerializer(serializers.ModelSerializer[WhatIf]):
     """A what-if without its outcome."""
 
     asked_by = serializers.CharField(source="asked_by.username")
-    status = serializers.ChoiceField(choices=WhatIfStatus.choices, source="told_status")
-    sentence = serializers.CharField(source="told_sentence")
+    status = serializers.ChoiceField(choices=WhatIfStatus.choices, source="shown_status")
+    sentence = serializers.CharField(source="shown_sentence")
     changes = serializers.ListField(child=serializers.DictField(), help_text=CHANGE_HELP)
 
     class Meta:

@@ -52,9 +52,8 @@ def cancel(
             continue
         ended.append(row)
         was_over = before["status"] in FINAL_STATUSES
-        print_message(
-            f"{single_line(row['id'])} {'had already ' if was_over else ''}{row['status']}"
-        )
+        outcome = f"had already ended ({row['status']})" if was_over else row["status"]
+        print_message(f"{single_line(row['id'])} {outcome}")
     if output is not OutputFormat.TABLE:
         print_rows(ended, job_columns(cli.now()), output)
     if failures:
