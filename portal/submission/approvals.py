@@ -30,7 +30,7 @@ from portal.text import single_line
 from scheduler.core.forecast.pass_estimates import estimate_starts
 from scheduler.core.model.states import JobStatus
 from scheduler.core.plan import plan_and_can_start
-from scheduler.core.request import parse_stored
+from scheduler.core.request import parse_stored_request
 
 # So many are decided in one go: each is a transaction of its own.
 MAX_DECISIONS = 100
@@ -78,7 +78,7 @@ def approval_requests(jobs: Sequence[Job]) -> list[ApprovalRequest]:
     boards, quotas, budgets = cluster_boards(), quota_views(), current_budgets(timezone.now())
     found = []
     for job in jobs:
-        units, _ = cheapest(parse_stored(job.request), boards)
+        units, _ = cheapest(parse_stored_request(job.request), boards)
         seconds = job.time_limit_seconds
         owner = {"project": job.project.slug, "user": job.owner.username}
         limits = limit_effects(quotas, budgets, **owner, units=units, seconds=seconds)

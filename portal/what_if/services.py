@@ -1,10 +1,10 @@
 """Ask what would have been, carry it out, and keep the answer. Nothing of the cluster changes."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-import structlog
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
@@ -25,7 +25,7 @@ from scheduler.what_if.json_format import read_changes, write_change
 MAX_OPEN = 3
 MAX_CHARACTERS = 400
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 
 def what_if_create(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
@@ -88,7 +88,7 @@ def what_if_run(*, what_if_id: int) -> bool:
     try:
         found = _compared(row.days, read_changes(row.changes), ProgressRecorder(row.pk))
     except WhatIfCancelled:
-        log.info("what_if_cancelled", what_if=row.pk)
+        log.info("what-if %s was cancelled", row.pk)
     except (Refused, ChangeRefusedError) as refused:
         _finish(row, WhatIfStatus.FAILED, sentence=refused.sentence[:MAX_CHARACTERS])
     except (KeyboardInterrupt, SystemExit):
@@ -99,7 +99,7 @@ def what_if_run(*, what_if_id: int) -> bool:
         )
         raise
     except Exception:
-        log.exception("what_if_failed", what_if=row.pk)
+        log.exception("what-if %s failed", row.pk)
         sentence = "It failed. The worker's log says why"
         _finish(row, WhatIfStatus.FAILED, sentence=sentence)
         raise

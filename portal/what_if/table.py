@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler.what_if.comparison import Comparison, numbers_of
+from scheduler.what_if.comparison import Comparison, figures
 
 WORDS = {
     "ended": "jobs that ended",
@@ -19,11 +19,11 @@ WORDS = {
 }
 
 
-def lines_of(found: Comparison) -> Iterator[str]:
+def comparison_lines(found: Comparison) -> Iterator[str]:
     yield f"{found.baseline.jobs} jobs; changed: {', '.join(found.changes) or 'nothing'}"
     yield ""
     yield _row("", "as it is", "changed", "difference")
-    before, after = numbers_of(found.baseline), numbers_of(found.changed)
+    before, after = figures(found.baseline), figures(found.changed)
     for name, words in WORDS.items():
         yield _numbers(words, name, before[name], after[name])
     groups = (

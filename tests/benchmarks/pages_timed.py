@@ -25,7 +25,7 @@ from django.test.utils import CaptureQueriesContext, setup_test_environment  # n
 from django.urls import reverse  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from portal.demo.scale import Size, seed_scale  # noqa: E402
+from portal.demo.scale import ClusterSize, seed_scale  # noqa: E402
 from portal.inventory.models import Gpu, Node  # noqa: E402
 from portal.jobs.models import Job  # noqa: E402
 from tests.benchmarks.latency import machine  # noqa: E402
@@ -104,7 +104,7 @@ def main() -> int:
     asked = options()
     began = {"machine": machine()}
     setup_test_environment()
-    seed_s = _seeded(Size(jobs=asked.jobs, nodes=asked.nodes))
+    seed_s = _seeded(ClusterSize(jobs=asked.jobs, nodes=asked.nodes))
     pages = _pages({name for name in asked.pages.split(",") if name})
     for page in pages:
         page.look()
@@ -134,14 +134,14 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _seeded(size: Size) -> float | None:
+def _seeded(size: ClusterSize) -> float | None:
     """Seconds it took to migrate and seed; None where the database was kept from another run."""
     began = time.monotonic()
     call_command("migrate", verbosity=0)
     if Node.objects.exists():
         return None
     now = timezone.now().replace(microsecond=0)
-    seed_scale(size, seed=1, now=now, say=say, password=secrets.token_urlsafe(12))
+    seed_scale(size, seed=1, now=now, report=say, password=secrets.token_urlsafe(12))
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     return round(time.monotonic() - began, 1)

@@ -18,7 +18,7 @@ from django.http import QueryDict  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from portal.accounts.models import User  # noqa: E402
-from portal.demo.scale import Size  # noqa: E402
+from portal.demo.scale import ClusterSize  # noqa: E402
 from portal.job_logs.storage import write_log  # noqa: E402
 from portal.jobs.models import Job, Replica  # noqa: E402
 from portal.live.bell import ring  # noqa: E402
@@ -35,7 +35,7 @@ def seed() -> None:
     """Rows, signed-in readers, and what each of them has open."""
     jobs = int(os.environ.get("STREAMS_JOBS", "10000"))
     nodes = int(os.environ.get("STREAMS_NODES", "1000"))
-    seeded(Size(jobs=jobs, nodes=nodes), now=timezone.now())
+    seeded(ClusterSize(jobs=jobs, nodes=nodes), now=timezone.now())
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     Replica.objects.update(log_bytes=0)

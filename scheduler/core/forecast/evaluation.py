@@ -1,4 +1,4 @@
-"""Evaluates start estimates during a replay: estimates every submitted job, compares with its start.
+"""Evaluates start estimates during a replay, by comparing them with the starts of the jobs.
 
 The replay calls `on_submit` when a job joins the queue, `on_pass` with every planning pass,
 `on_start` when a job first starts, and `on_end` when it has ended; `accuracy()` then says how good

@@ -21,8 +21,8 @@ from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob
 from scheduler.core.queue.fairshare import FairShares, cluster_totals
 
-# Jobs deferred for these reasons wait for devices, now or from their begin time on. Other reasons are
-# not simulated: a quota, a budget, an approval, another job's end, an unavailable node.
+# Jobs deferred for these reasons wait for devices, now or from their begin time on. Others are not
+# simulated: a quota, a budget, an approval, another job's end, an unavailable node.
 SIMULATED_REASONS = frozenset(
     {
         ReasonCode.PRIORITY,
@@ -129,7 +129,7 @@ class TrialEstimates:
     def estimate(
         self, job: WaitingJob, code: ReasonCode, reserved_at: int | None
     ) -> PassEstimate | None:
-        """`code`: why it would wait; `reserved_at`: its reserved start, if any. None without a basis."""
+        """None without a basis. `code`: why it would wait; `reserved_at`: its reserved start."""
         if not self._has_basis or code not in SIMULATED_REASONS:
             return None
         kind = record_kind(job, self._policy)
@@ -225,7 +225,7 @@ def _corrected(
     own = _waits(estimate, now)
     corrected = corrections.apply(_waits(estimate, now + begins))
     if begins:
-        kind, answer = (
+        kind, corrected = (
             "",
             CalibratedWaits(
                 _later(corrected.published, begins), _later(corrected.calibrated, begins)

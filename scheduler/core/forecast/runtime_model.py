@@ -41,8 +41,8 @@ class _Layer:
 
 
 class RuntimeModel:
-    """Hazards in three layers (all jobs, one GPU count, the job's group), each shrunk towards the one
-    before, and the users' ratios of run time to limit. See docs/research/start-estimates.md."""
+    """Hazards in three layers (all jobs, one GPU count, the job's group), each shrunk towards the
+    one before, and the users' ratios of run time to limit. See docs/research/start-estimates.md."""
 
     def __init__(
         self, similarity: Similarity | None = None, shrinkage: hz.Shrinkage | None = None
@@ -65,8 +65,8 @@ class RuntimeModel:
     def from_snapshot(
         cls, snapshot: ClusterSnapshot, similarity: Similarity | None = None
     ) -> "RuntimeModel":
-        """From the past, waiting and running jobs of a snapshot, in the order they were submitted. A
-        past run without that time counts as if it had started at once."""
+        """From the past, waiting and running jobs of a snapshot, in order of submission. A past
+        run without a submission time counts as if it had started at once."""
         self = cls(similarity)
         boards = sorted(
             {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}, key=lambda b: b.key
@@ -100,8 +100,8 @@ class RuntimeModel:
             self.update_attained(job.id, job.attained_seconds)
 
     def update_attained(self, job_id: str, seconds: float, at: float | None = None) -> None:
-        """It has run usefully for `seconds`, over all attempts. `at`: it runs on from that time; None:
-        it does not run. KeyError if it was never added, or has ended."""
+        """It has run usefully for `seconds`, over all attempts. `at`: it runs on from that time;
+        None: it does not run. KeyError if it was never added, or has ended."""
         known = self._live[job_id]
         known.attained, known.since = seconds, at
         self._leave_bins(known.slot, known.size, seconds)
@@ -149,7 +149,7 @@ class RuntimeModel:
         return job.limit_is_chosen and self.ratios.is_believable(job.user)
 
     def age(self, job: WaitingJob, now: float) -> float:
-        """Its useful running time by now: as recorded here, or as the job has it if that is more."""
+        """Its useful running time by now: as recorded here or in the job, whichever is more."""
         known = self._live.get(job.id)
         attained = float(job.attained_seconds)
         return attained if known is None else max(attained, known.age(now))
@@ -281,7 +281,7 @@ class RuntimeModel:
 
 
 def gpus_needed(job: WaitingJob, boards: Iterable[Board]) -> float:
-    """GPUs that a job needs, all replicas together. Slices and shares count by their units, with the
+    """GPUs that a job needs, all replicas together. Slices and shares count by their units; of the
     cheapest option on these boards (0 if there is none)."""
     if job.device.gpus:
         return float(job.device.gpus * job.replicas)

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from scheduler.core.model.snapshot import Priority, Topology
 from scheduler.core.request import (
-    Kind,
-    Problem,
+    InvalidRequest,
+    JobKind,
+    ProblemCode,
     RequestLimits,
-    RequestRefused,
     parse_request,
-    parse_stored,
+    parse_stored_request,
     request_as_dict,
     request_as_yaml,
 )
 from scheduler.core.request.quantities import (
-    LARGEST,
+    MAX_AMOUNT,
     read_cpu_milli,
     read_memory_mib,
     read_seconds,
@@ -34,7 +34,7 @@ names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 env_names = st.from_regex(r"X[A-Za-z0-9_]{0,9}", fullmatch=True)
 words = st.lists(texts, min_size=1, max_size=4)
-amounts = st.integers(1, LARGEST)
+amounts = st.integers(1, MAX_AMOUNT)
 memory = st.integers(4, 10**6).map(write_memory)
 devices = st.one_of(
     st.builds(dict, gpus=st.integers(1, 1_024)),
@@ -77,7 +77,7 @@ bodies = st.fixed_dictionaries(
         "device": st.builds(joined, devices, narrow),
     },
     optional={
-        "kind": st.sampled_from(list(Kind)).map(str),
+        "kind": st.sampled_from(list(JobKind)).map(str),
         "replicas": st.integers(1, 64),
         "cpu": st.integers(1, 10**6).map(write_cpu),
         "memory": memory,
@@ -114,7 +114,7 @@ def test_a_request_survives_json_yaml_and_storage(body):
     stored = request_as_dict(request)
     assert parse_request(json.loads(json.dumps(stored)), LIMITS) == request
     assert parse_request(yaml.safe_load(request_as_yaml(request)), LIMITS) == request
-    assert request_as_dict(parse_stored(stored)) == stored
+    assert request_as_dict(parse_stored_request(stored)) == stored
 
 
 @many
@@ -122,11 +122,11 @@ def test_a_request_survives_json_yaml_and_storage(body):
 def test_whatever_stands_in_a_field_is_read_or_refused_with_a_sentence(body, field, value):
     try:
         request = parse_request(body | {field: value}, LIMITS)
-    except RequestRefused as refused:
+    except InvalidRequest as refused:
         assert refused.errors
         for error in refused.errors:
             assert error.field.partition(".")[0] in {field, "processes", "backend"}
-            assert error.code in Problem and error.sentence
+            assert error.code in ProblemCode and error.sentence
     else:
         assert parse_request(request_as_dict(request), LIMITS) == request
 
@@ -136,7 +136,7 @@ def test_whatever_stands_in_a_field_is_read_or_refused_with_a_sentence(body, fie
 def test_whatever_is_sent_is_refused_and_never_breaks_the_reader(body):
     try:
         parse_request(body, LIMITS)
-    except RequestRefused as refused:
+    except InvalidRequest as refused:
         assert refused.errors
     else:
         raise AssertionError("a request has a project, a name, an image, a command and a device")
@@ -156,6 +156,6 @@ def test_an_amount_that_is_written_reads_back(amount):
 def test_any_word_is_an_amount_within_bounds_or_refused(word):
     for read in (read_memory_mib, read_cpu_milli, read_seconds):
         try:
-            assert 1 <= read(word) <= LARGEST
+            assert 1 <= read(word) <= MAX_AMOUNT
         except ValueError as refused:
             assert str(refused)

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.core.request.quantities import (
-    LARGEST,
+    MAX_AMOUNT,
     read_cpu_milli,
     read_disk_mib,
     read_memory_mib,
@@ -19,21 +19,21 @@ READ = [
     (read_memory_mib, " 64 GiB ", 65_536),
     (read_memory_mib, "1TiB", 1_048_576),
     (read_memory_mib, "0064GiB", 65_536),
-    (read_memory_mib, "2000000000MiB", LARGEST),
+    (read_memory_mib, "2000000000MiB", MAX_AMOUNT),
     (read_disk_mib, "200GiB", 204_800),
     (read_disk_mib, "2 TiB", 2_097_152),
     (read_cpu_milli, 8, 8_000),
     (read_cpu_milli, "8", 8_000),
     (read_cpu_milli, "500m", 500),
     (read_cpu_milli, " 1500m ", 1_500),
-    (read_cpu_milli, 2_000_000, LARGEST),
+    (read_cpu_milli, 2_000_000, MAX_AMOUNT),
     (read_seconds, 90, 90),
     (read_seconds, "90s", 90),
     (read_seconds, "4h", 14_400),
     (read_seconds, "1h30m", 5_400),
     (read_seconds, "1d2h3m4s", 93_784),
     (read_seconds, "90m", 5_400),
-    (read_seconds, 2_000_000_000, LARGEST),
+    (read_seconds, 2_000_000_000, MAX_AMOUNT),
 ]
 
 

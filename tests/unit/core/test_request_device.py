@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.core.model.snapshot import DeviceRequest, Isolation
-from scheduler.core.request import Problem, RequestLimits, RequestRefused, parse_request
+from scheduler.core.request import InvalidRequest, ProblemCode, RequestLimits, parse_request
 
 GOOD = {"project": "p", "name": "n", "image": "i", "command": ["c"]}
 
@@ -13,49 +13,54 @@ def read(device, **fields):
 
 
 def problems(device, **fields):
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         read(device, **fields)
     return [(e.field, e.code, e.sentence) for e in refused.value.errors]
 
 
 ONE = "write exactly one of gpus, mig, mps or memory; here: "
 BAD = {
-    "a text": ("2g.35gb", "device", Problem.TYPE, "{mig: 2g.35gb}"),
-    "null": (None, "device", Problem.TYPE, "not null"),
-    "nothing": ({}, "device", Problem.COMBINATION, ONE + "none"),
-    "two kinds": ({"gpus": 1, "mig": "2g.35gb"}, "device", Problem.COMBINATION, "gpus and mig"),
-    "three": ({"memory": "1GiB", "mps": {}, "gpus": 1}, "device", Problem.COMBINATION, "and"),
-    "only a model": ({"models": ["H200"]}, "device", Problem.COMBINATION, ONE + "none"),
-    "unknown profile": ({"mig": "half"}, "device.mig", Problem.VALUE, "2g.35gb"),
-    "profile of no slice": ({"mig": "0g.5gb"}, "device.mig", Problem.VALUE, "2g.35gb"),
-    "profile in capitals": ({"mig": "2G.35GB"}, "device.mig", Problem.VALUE, "2g.35gb"),
-    "profile as a list": ({"mig": ["2g.35gb"]}, "device.mig", Problem.VALUE, "2g.35gb"),
-    "no GPU": ({"gpus": 0}, "device.gpus", Problem.RANGE, "1 to 1024"),
-    "minus one GPU": ({"gpus": -1}, "device.gpus", Problem.RANGE, "1 to 1024"),
-    "1025 GPUs": ({"gpus": 1_025}, "device.gpus", Problem.RANGE, "1 to 1024"),
-    "half a GPU": ({"gpus": 0.5}, "device.gpus", Problem.RANGE, "whole number"),
-    "GPUs as text": ({"gpus": "2"}, "device.gpus", Problem.RANGE, "whole number"),
-    "GPUs true": ({"gpus": True}, "device.gpus", Problem.RANGE, "whole number"),
-    "potatoes": ({"memory": "5 potatoes"}, "device.memory", Problem.VALUE, "64GiB"),
-    "shares as a number": ({"mps": 25}, "device.mps", Problem.TYPE, "{threads: 25, memory: 20GiB}"),
-    "shares without memory": ({"mps": {"threads": 25}}, "device.mps", Problem.TYPE, "memory"),
+    "a text": ("2g.35gb", "device", ProblemCode.TYPE, "{mig: 2g.35gb}"),
+    "null": (None, "device", ProblemCode.TYPE, "not null"),
+    "nothing": ({}, "device", ProblemCode.COMBINATION, ONE + "none"),
+    "two kinds": ({"gpus": 1, "mig": "2g.35gb"}, "device", ProblemCode.COMBINATION, "gpus and mig"),
+    "three": ({"memory": "1GiB", "mps": {}, "gpus": 1}, "device", ProblemCode.COMBINATION, "and"),
+    "only a model": ({"models": ["H200"]}, "device", ProblemCode.COMBINATION, ONE + "none"),
+    "unknown profile": ({"mig": "half"}, "device.mig", ProblemCode.VALUE, "2g.35gb"),
+    "profile of no slice": ({"mig": "0g.5gb"}, "device.mig", ProblemCode.VALUE, "2g.35gb"),
+    "profile in capitals": ({"mig": "2G.35GB"}, "device.mig", ProblemCode.VALUE, "2g.35gb"),
+    "profile as a list": ({"mig": ["2g.35gb"]}, "device.mig", ProblemCode.VALUE, "2g.35gb"),
+    "no GPU": ({"gpus": 0}, "device.gpus", ProblemCode.RANGE, "1 to 1024"),
+    "minus one GPU": ({"gpus": -1}, "device.gpus", ProblemCode.RANGE, "1 to 1024"),
+    "1025 GPUs": ({"gpus": 1_025}, "device.gpus", ProblemCode.RANGE, "1 to 1024"),
+    "half a GPU": ({"gpus": 0.5}, "device.gpus", ProblemCode.RANGE, "whole number"),
+    "GPUs as text": ({"gpus": "2"}, "device.gpus", ProblemCode.RANGE, "whole number"),
+    "GPUs true": ({"gpus": True}, "device.gpus", ProblemCode.RANGE, "whole number"),
+    "potatoes": ({"memory": "5 potatoes"}, "device.memory", ProblemCode.VALUE, "64GiB"),
+    "shares as a number": (
+        {"mps": 25},
+        "device.mps",
+        ProblemCode.TYPE,
+        "{threads: 25, memory: 20GiB}",
+    ),
+    "shares without memory": ({"mps": {"threads": 25}}, "device.mps", ProblemCode.TYPE, "memory"),
     "a share that is isolated": (
         {"mps": {"threads": 25, "memory": "1GiB"}, "isolation": "hardware"},
-        *("device.isolation", Problem.COMBINATION, "ask for mig"),
+        *("device.isolation", ProblemCode.COMBINATION, "ask for mig"),
     ),
     "models as a text": (
         {"gpus": 1, "models": "H200"},
-        *("device.models", Problem.VALUE, "[H200, H100]"),
+        *("device.models", ProblemCode.VALUE, "[H200, H100]"),
     ),
     "model with a semicolon": (
         {"gpus": 1, "models": ["H200;"]},
-        *("device.models", Problem.VALUE, "list of models"),
+        *("device.models", ProblemCode.VALUE, "list of models"),
     ),
     "isolation unknown": (
         {"gpus": 1, "isolation": "none"},
-        *("device.isolation", Problem.VALUE, "hardware, any"),
+        *("device.isolation", ProblemCode.VALUE, "hardware, any"),
     ),
-    "unknown field": ({"gpus": 1, "vram": 80}, "device.vram", Problem.UNKNOWN, "leave it out"),
+    "unknown field": ({"gpus": 1, "vram": 80}, "device.vram", ProblemCode.UNKNOWN, "leave it out"),
 }
 
 
@@ -70,9 +75,9 @@ def test_a_bad_device_gives_one_error_with_its_field_its_code_and_what_to_write(
 @pytest.mark.parametrize(
     ("mps", "field", "code"),
     [
-        ({"threads": 0, "memory": "1GiB"}, "device.mps.threads", Problem.RANGE),
-        ({"threads": 101, "memory": "1GiB"}, "device.mps.threads", Problem.RANGE),
-        ({"threads": 25, "memory": "1GB"}, "device.mps.memory", Problem.VALUE),
+        ({"threads": 0, "memory": "1GiB"}, "device.mps.threads", ProblemCode.RANGE),
+        ({"threads": 101, "memory": "1GiB"}, "device.mps.threads", ProblemCode.RANGE),
+        ({"threads": 25, "memory": "1GB"}, "device.mps.memory", ProblemCode.VALUE),
     ],
 )
 def test_a_share_names_the_part_that_is_wrong(mps, field, code):
@@ -120,5 +125,5 @@ def test_torchrun_starts_one_process_for_each_gpu_unless_told():
 
 def test_more_processes_than_gpus_are_refused_with_both_numbers():
     ((field, code, sentence),) = problems({"gpus": 2}, launcher="torchrun", processes=3)
-    assert (field, code) == ("processes", Problem.COMBINATION)
+    assert (field, code) == ("processes", ProblemCode.COMBINATION)
     assert sentence == "3 processes need 3 GPUs; device.gpus is 2"

@@ -9,12 +9,12 @@ from agents.contract.codec import decode, encode
 from agents.contract.documents import CollectiveBackend, DesiredReplica
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request import (
+    JobKind,
     JobRequest,
-    Kind,
     Launcher,
     RequestLimits,
     parse_request,
-    parse_stored,
+    parse_stored_request,
     request_as_dict,
     request_as_yaml,
 )
@@ -73,7 +73,7 @@ def test_the_words_of_a_request_become_amounts_with_units():
         command=tuple(FULL["command"]),
         device=parse_request(FULL, LIMITS).device,
         time_limit_seconds=93_784,
-        kind=Kind.SERVICE,
+        kind=JobKind.SERVICE,
         launcher=Launcher.TORCHRUN,
         replicas=3,
         processes=2,
@@ -130,9 +130,9 @@ def test_a_request_remembers_whether_its_time_limit_was_written_down():
 def test_the_stored_form_reads_back_to_the_same_request(body):
     request = parse_request(body, LIMITS)
     stored = json.loads(json.dumps(request_as_dict(request)))
-    assert parse_stored(stored) == request
+    assert parse_stored_request(stored) == request
     assert parse_request(stored, LIMITS) == request
-    assert request_as_dict(parse_stored(stored)) == stored
+    assert request_as_dict(parse_stored_request(stored)) == stored
 
 
 @every_body
@@ -170,16 +170,16 @@ def test_every_line_of_the_yaml_is_one_field():
 def test_what_was_stored_is_not_measured_by_todays_limits():
     limits = RequestLimits(max_time_limit_seconds=10**7, max_replicas=500, image_allow=("busybox",))
     request = parse_request(LEAST | {"time_limit": 10**7, "replicas": 500}, limits)
-    assert parse_stored(request_as_dict(request)) == request
+    assert parse_stored_request(request_as_dict(request)) == request
 
 
 def test_what_was_stored_is_not_measured_by_todays_combinations():
     """A rule that came later must not stop the planner at a job that waits already."""
     stored = request_as_dict(parse_request(LEAST, LIMITS))
     later = {"processes": 60, "backend": "nccl", "replicas": 2}
-    assert parse_stored(stored | later).processes == 60
+    assert parse_stored_request(stored | later).processes == 60
     share = {"mps": {"threads": 1, "memory": "1GiB"}, "isolation": "hardware"}
-    assert parse_stored(stored | {"device": share}).device.mps_threads == 1
+    assert parse_stored_request(stored | {"device": share}).device.mps_threads == 1
 
 
 EDGES = {

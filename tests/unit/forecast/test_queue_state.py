@@ -137,7 +137,7 @@ def test_the_order_is_the_policys():
         "nodes": (a_node("a", 1),),
         "jobs": jobs,
         "running": (running(holder, "a", 1, NOW),),
-        "past": ended(MIN_ENDED_RUNS),
+        "history": ended(MIN_ENDED_RUNS),
     }
     first_come = start_estimates(state_of(FIFO, **fields), seed=1)
     assert first_come["long"].expected < first_come["short"].expected

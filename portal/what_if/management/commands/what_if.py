@@ -13,29 +13,29 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from portal.errors import Refused
-from portal.what_if.services import what_if, what_if_carry_out
-from portal.what_if.table import lines_of
-from scheduler.what_if.changes import Change, NodeRemoved
+from portal.what_if.services import what_if_compare, what_if_run
+from portal.what_if.table import comparison_lines
+from scheduler.what_if.changes import ClusterChange, NodeRemoved
 from scheduler.what_if.errors import ChangeRefusedError
 from scheduler.what_if.json_format import (
-    layout_word,
-    mode_word,
-    nodes_word,
-    policy_word,
-    quota_word,
+    parse_layout,
+    parse_mode,
+    parse_nodes,
+    parse_policy,
+    parse_quota,
 )
 
 # Option, how a word of it is read, and its help.
-OPTIONS: dict[str, tuple[Callable[[str], Change], str]] = {
-    "quota": (quota_word, "PROJECT[/USER][:MODEL]=GPUS held at most, such as vision=16"),
-    "nodes": (nodes_word, "COUNT:NODE, so many more like this one, such as 2:node-a"),
+OPTIONS: dict[str, tuple[Callable[[str], ClusterChange], str]] = {
+    "quota": (parse_quota, "PROJECT[/USER][:MODEL]=GPUS held at most, such as vision=16"),
+    "nodes": (parse_nodes, "COUNT:NODE, so many more like this one, such as 2:node-a"),
     "without": (NodeRemoved, "NODE, as if it were not there"),
     "layout": (
-        layout_word,
+        parse_layout,
         "NODE/INDEX=PROFILE+PROFILE, this GPU keeps these slices, such as node-a/0=3g.71gb+3g.71gb",
     ),
-    "mode": (mode_word, "MODEL=MODE that its GPUs begin in, such as H200=mig"),
-    "policy": (policy_word, "OPTION=VALUE of the planner, such as backfill=conservative"),
+    "mode": (parse_mode, "MODEL=MODE that its GPUs begin in, such as H200=mig"),
+    "policy": (parse_policy, "OPTION=VALUE of the planner, such as backfill=conservative"),
 }
 # Who plans and drives goes first.
 NICE = 10
@@ -64,7 +64,7 @@ class Command(BaseCommand):
             os.nice(NICE)
             # Who is told to stop says so in the row, so that nobody waits for it.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
-            what_if_carry_out(what_if_id=options["row"])
+            what_if_run(what_if_id=options["row"])
             return
         with tqdm(unit="job", disable=not sys.stderr.isatty()) as bar:
 
@@ -77,7 +77,7 @@ class Command(BaseCommand):
                     read(word) for name, (read, _) in OPTIONS.items() for word in options[name]
                 ]
                 actor = "manage.py"
-                found = what_if(
+                found = what_if_compare(
                     days=options["days"], changes=changes, actor=actor, progress=progress
                 )
             except (Refused, ChangeRefusedError) as refused:
@@ -85,5 +85,5 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(asdict(found)))
             return
-        for line in lines_of(found):
+        for line in comparison_lines(found):
             self.stdout.write(line)
