@@ -25,7 +25,7 @@ from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Allocation, DesiredState, Replica
 from portal.live.bell import ring
 from scheduler.core.model.states import SliceStatus
-from scheduler.core.request import parse_stored
+from scheduler.core.request import parse_stored_request
 
 WANTED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
 
@@ -147,7 +147,7 @@ def _rendezvous(attempts: list[int]) -> dict[int, Rendezvous]:
 
 def _replica(row: Replica, devices: list[Device], meeting: Rendezvous | None) -> DesiredReplica:
     job = row.attempt.job
-    request = parse_stored(job.request)
+    request = parse_stored_request(job.request)
     return DesiredReplica(
         id=str(row.pk),
         job=str(job.uid),

@@ -53,7 +53,7 @@ def _nodes_judge(now: datetime) -> None:
                 node,
                 to,
                 code="silent",
-                sentence=Phrase("last heard %(time)s", time=f"{heard:%H:%M:%S}"),
+                sentence=Phrase("last contact at %(time)s", time=f"{heard:%H:%M:%S}"),
             )
             ring("cluster")
 
@@ -67,7 +67,7 @@ def _replicas_judge(now: datetime) -> None:
     for pk, name in stranded.values_list("pk", "node__name"):
         replica_lost(
             replica_id=pk,
-            sentence=Phrase("%(node)s was not heard of until its lease ended", node=name),
+            sentence=Phrase("no contact with %(node)s until its lease expired", node=name),
         )
 
 
@@ -96,7 +96,7 @@ def _dependency_failed(pk: int, never: list[str]) -> bool:
             JobStatus.FAILED,
             code=StopReason.DEPENDENCY,
             sentence=Phrase(
-                "%(job)s ended as %(status)s, and this was to run after it",
+                "%(job)s, which had to succeed first, ended as %(status)s",
                 job=before.label,
                 status=before.status,
             ),
@@ -113,7 +113,7 @@ def _dependency_failed(pk: int, never: list[str]) -> bool:
 def _deadlines(now: datetime) -> None:
     due = Job.objects.filter(status=JobStatus.RUNNING, deadline_at__lt=now)
     for pk in due.values_list("pk", flat=True):
-        _stop(pk, JobStatus.RUNNING, StopReason.TIMED_OUT, Phrase("its time limit has passed"))
+        _stop(pk, JobStatus.RUNNING, StopReason.TIMED_OUT, Phrase("it reached its time limit"))
 
 
 def _unprepared(now: datetime) -> None:

@@ -1,6 +1,6 @@
-"""What platform admins choose for nodes and GPUs: labels, taints, pinned partitions.
+"""Set labels and taints of nodes, and pin the partitions of GPUs.
 
-Every function is one transaction with its audit line, and rings the planner.
+Every service is one transaction with its audit entry, and rings the planner.
 """
 
 from collections.abc import Iterable
@@ -13,35 +13,40 @@ from portal.audit.transitions import event_record
 from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
-from portal.live.bell import ring, ring_plan
+from portal.inventory.services import ring_node
 from portal.text import single_line
-from scheduler.core.request.conditions import MAX_NODE_WORDS, read_node_words
-from scheduler.core.request.values import Problem
+from scheduler.core.request.conditions import MAX_NODE_LABELS, read_node_labels
+from scheduler.core.request.values import ProblemCode
 
 
 def node_labels_set(*, node: Node, labels: Iterable[str], actor: str) -> Node:
-    """Say what the node has that jobs may ask for: ["nvme", "zone=a"]. Raises
+    """Set the labels that jobs may require, such as ["nvme", "zone=a"]. Raises
     Refused(labels_invalid)."""
     return _node_set(node, actor, "node_label", labels=_words("labels", labels))
 
 
 def node_taints_set(*, node: Node, taints: Iterable[str], reason: str, actor: str) -> Node:
-    """Keep the node for jobs that tolerate every one of `taints`; none opens it to all. What runs
-    there goes on. Raises Refused(taints_invalid, reason_missing)."""
+    """Reserve the node for jobs that tolerate all `taints`; an empty list opens it to every job.
+
+    Running work goes on. Raises Refused(taints_invalid, reason_missing).
+    """
     words = _words("taints", taints)
-    because = single_line(reason) if words else ""
-    if words and not because:
-        raise Refused("reason_missing", "Say why: people whose jobs wait will read it", "reason")
-    return _node_set(node, actor, "node_taint", taints=words, taint_reason=because)
+    reason = single_line(reason) if words else ""
+    if words and not reason:
+        raise Refused(
+            "reason_missing", "Give a reason: people whose jobs wait will read it", "reason"
+        )
+    return _node_set(node, actor, "node_taint", taints=words, taint_reason=reason)
 
 
 def gpu_pin(*, gpu: Gpu, reason: str, actor: str) -> Gpu:
-    """Keep the GPU's partitions as they are: nothing is merged or carved there. Raises
-    Refused(reason_missing)."""
-    because = single_line(reason)
-    if not because:
-        raise Refused("reason_missing", "Say why: people whose jobs wait will read it", "reason")
-    return _gpu_set(gpu, actor, "gpu_pin", True, actor[:150], because)
+    """Pin the GPU: its slices are neither merged nor carved. Raises Refused(reason_missing)."""
+    reason = single_line(reason)
+    if not reason:
+        raise Refused(
+            "reason_missing", "Give a reason: people whose jobs wait will read it", "reason"
+        )
+    return _gpu_set(gpu, actor, "gpu_pin", True, actor[:150], reason)
 
 
 def gpu_unpin(*, gpu: Gpu, actor: str) -> Gpu:
@@ -56,50 +61,44 @@ def _node_set(node: Node, actor: str, action: str, **columns: object) -> Node:
         for name, value in columns.items():
             setattr(row, name, value)
         row.save(update_fields=list(columns))
-        said = ", ".join(f"{name}: {value}" for name, value in columns.items())
+        changes = ", ".join(f"{name}: {value}" for name, value in columns.items())
         event_record(
-            row, action, Phrase("%(user)s set %(what)s", user=actor, what=said), actor=actor
+            row, action, Phrase("%(user)s set %(what)s", user=actor, what=changes), actor=actor
         )
         audit_record(
             actor=actor, action=action, noun="node", noun_id=row.name, before=before, after=columns
         )
-        _rings(row)
+        ring_node(row)
     return row
 
 
-def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, by: str, because: str) -> Gpu:
+def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, pinned_by: str, reason: str) -> Gpu:
     with transaction.atomic():
         (row,) = lock_rows(Gpu.objects.filter(pk=gpu.pk).select_related("node"))
         before = {"pinned": row.pinned, "reason": row.pinned_because}
-        row.pinned, row.pinned_by, row.pinned_because = pinned, by, because
+        row.pinned, row.pinned_by, row.pinned_because = pinned, pinned_by, reason
         row.save(update_fields=["pinned", "pinned_by", "pinned_because"])
         event_record(
             row,
             action,
-            because or Phrase("%(user)s lets it be partitioned again", user=actor),
+            reason or Phrase("%(user)s unpinned it", user=actor),
             actor=actor,
         )
-        after = {"pinned": pinned, "reason": because}
+        after = {"pinned": pinned, "reason": reason}
         audit_record(
             actor=actor, action=action, noun="gpu", noun_id=row.uuid, before=before, after=after
         )
-        _rings(row.node)
+        ring_node(row.node)
     return row
 
 
 def _words(field: str, words: Iterable[str]) -> list[str]:
-    wrong: list[str] = []
+    problems: list[str] = []
 
-    def refuse(where: str, code: Problem, sentence: str) -> None:
-        wrong.append(Phrase("%(where)s: %(why)s", where=where, why=sentence))
+    def refuse(where: str, code: ProblemCode, sentence: str) -> None:
+        problems.append(Phrase("%(where)s: %(why)s", where=where, why=sentence))
 
-    found = list(read_node_words(field, list(words)[: MAX_NODE_WORDS + 1], refuse))
-    if wrong:
-        raise Refused(f"{field}_invalid", joined_sentences(wrong), field)
+    found = list(read_node_labels(field, list(words)[: MAX_NODE_LABELS + 1], refuse))
+    if problems:
+        raise Refused(f"{field}_invalid", joined_sentences(problems), field)
     return found
-
-
-def _rings(node: Node) -> None:
-    ring(f"node:{node.pk}")
-    ring("cluster")
-    ring_plan()

@@ -19,7 +19,7 @@ from django.db.models import QuerySet
 from portal.jobs.models import Job
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology, WaitingJob
 from scheduler.core.model.states import JobStatus
-from scheduler.core.request import JobRequest, parse_stored
+from scheduler.core.request import JobRequest, parse_stored_request
 
 # More than a pass looks at: waiting, running and ended jobs together.
 MOST_KEPT = 40_000
@@ -71,7 +71,7 @@ def request_specs(uids: Iterable[UUID]) -> dict[UUID, RequestSpec]:
     found = {uid: asked for uid in wanted if (asked := _kept.get(uid)) is not None}
     for some in _batches([uid for uid in wanted if uid not in found]):
         for uid, stored in Job.objects.filter(uid__in=some).values_list("uid", "request"):
-            found[uid] = _of(parse_stored(stored))
+            found[uid] = _of(parse_stored_request(stored))
     if len(_kept) > MOST_KEPT:
         _kept.clear()
     _kept.update(found)

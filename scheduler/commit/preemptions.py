@@ -14,9 +14,9 @@ from scheduler.core.model.states import JobStatus
 # that these people may not see.
 SENTENCES = {
     PreemptionCause.PRIORITY: Phrase("stopped for a job of higher priority"),
-    PreemptionCause.RECLAIM: Phrase("stopped because who lent the quota wants it back"),
-    PreemptionCause.ORDER: Phrase("stopped for a job whose turn is earlier"),
-    PreemptionCause.MOVE: Phrase("stopped to start again elsewhere, so that another job fits"),
+    PreemptionCause.RECLAIM: Phrase("stopped because the project that lent the quota reclaimed it"),
+    PreemptionCause.ORDER: Phrase("stopped for a job ahead of it in the queue"),
+    PreemptionCause.MOVE: Phrase("stopped to restart elsewhere, so that another job fits"),
 }
 
 
@@ -28,7 +28,7 @@ def preemption_commit(preemption: Preemption) -> bool:
         rows = lock_rows(allocated.filter(pk=preemption.job, preemptible=True))
         for job in rows:
             cause = SENTENCES[preemption.cause]
-            sentence = Phrase("%(why)s; it queues again by itself", why=cause)
+            sentence = Phrase("%(why)s; it is queued again automatically", why=cause)
             job_stop(job=job, stop_reason=StopReason.PREEMPTED, sentence=sentence)
             ring(f"job:{job.pk}")
             ring("cluster")

@@ -107,8 +107,8 @@ def run(options: argparse.Namespace) -> int:
     world = Simulation(
         Scenario(nodes, policy=policy),
         week,
-        stops=replace(PREEMPTION_COSTS, restart_seconds=options.restart_cost),
-        watch=ForecastObserver(forecaster) if forecaster else None,
+        costs=replace(PREEMPTION_COSTS, restart_seconds=options.restart_cost),
+        observer=ForecastObserver(forecaster) if forecaster else None,
     )
     with tqdm(total=len(week.jobs), unit="job", disable=not sys.stderr.isatty()) as bar:
         world.run(bar.update)
@@ -168,9 +168,9 @@ def whole_nodes(nodes: int, gpus: int, board: Board) -> tuple[NodeView, ...]:
     return tuple(_node(f"n{number:05d}", gpus, board) for number in range(nodes))
 
 
-def summary(world: Simulation) -> dict[str, float]:
+def summary(simulation: Simulation) -> dict[str, float]:
     """Averages over all jobs, in seconds; waits count every second that a job did not run."""
-    fates = list(world.outcomes.values())
+    fates = list(simulation.outcomes.values())
     submitted = [fate.recorded.job.queued_at for fate in fates]
     ended = [fate.ended_at for fate in fates]
     took = np.array(ended, dtype=float) - np.array(submitted)

@@ -12,8 +12,8 @@ from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, RunningJob
 class PassReport:
     """One pass. Every line stands for itself; what belongs to it is indented below it."""
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, decided: Plan) -> None:
-        self._snapshot, self._policy, self._decided = snapshot, policy, decided
+    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, plan: Plan) -> None:
+        self._snapshot, self._policy, self._decided = snapshot, policy, plan
         running = {run.job.id: run.job for run in snapshot.running}
         self._jobs = {job.id: job for job in snapshot.jobs} | running
         self._nodes = {node.id: node for node in snapshot.nodes}

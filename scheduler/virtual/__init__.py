@@ -1,4 +1,4 @@
-"""Jobs on a cluster under a virtual clock, driven by the production planner. Pure.
+"""Recorded jobs on a virtual cluster, under a virtual clock, with the production planner. Pure.
 
-`World` (world.py) is the one event loop behind `scheduler.replay philly` and what-ifs.
+`Simulation` (simulation.py) is the one event loop behind `scheduler.replay philly` and what-ifs.
 """

@@ -1,4 +1,4 @@
-"""What the planner sees of a virtual cluster, and how each thing that it decides changes that."""
+"""A virtual cluster: what the planner sees of it, and how each decision changes that."""
 
 from dataclasses import replace
 
@@ -13,20 +13,20 @@ from scheduler.virtual.values import RecordedWindow, Scenario
 
 
 class VirtualCluster:
-    """Devices, queue, running jobs, and what owners hold and used."""
+    """Devices, queue, running jobs, and the use of owners."""
 
-    def __init__(self, setting: Scenario, week: RecordedWindow, mix: DemandMix) -> None:
-        boards = board_of_gpus(setting.nodes)
-        self.totals = SimulationTotals(boards, since=week.since, until=week.until)
+    def __init__(self, scenario: Scenario, window: RecordedWindow, mix: DemandMix) -> None:
+        boards = board_of_gpus(scenario.nodes)
+        self.totals = SimulationTotals(boards, since=window.since, until=window.until)
         self.waiting: dict[str, WaitingJob] = {}
         self.running: dict[str, RunningJob] = {}
-        known = {gpu_board(gpu) for node in setting.nodes for gpu in node.gpus}
+        known = {gpu_board(gpu) for node in scenario.nodes for gpu in node.gpus}
         self.boards = sorted(known, key=lambda board: board.key)
-        self._devices = VirtualDevices(setting.nodes)
+        self._devices = VirtualDevices(scenario.nodes)
         self._usage = OwnerUsage(
-            *(setting.quotas, setting.owners, boards),
-            since=week.since,
-            half_life_seconds=setting.policy.half_life_seconds,
+            *(scenario.quotas, scenario.owners, boards),
+            since=window.since,
+            half_life_seconds=scenario.policy.half_life_seconds,
         )
         self._mix = mix
 
@@ -42,7 +42,7 @@ class VirtualCluster:
         )
 
     def start(self, place: JobPlacement, now: int, attained_seconds: int) -> RunningJob:
-        """A waiting job takes the devices that it was given."""
+        """Start a waiting job on its placement."""
         job = self.waiting.pop(place.job)
         job = replace(job, attained_seconds=attained_seconds, bypassed=0)
         run = RunningJob(job, self._devices.take(job, place.replicas), now)
@@ -52,7 +52,7 @@ class VirtualCluster:
         return run
 
     def stop(self, key: str, now: int) -> WaitingJob:
-        """A running job gives its devices back; the job is for the caller to queue again."""
+        """Stop a running job. Returns the job, for the caller to queue again."""
         run = self.running.pop(key)
         self._devices.give_back(run)
         self._usage.ended(run, now)
@@ -60,7 +60,7 @@ class VirtualCluster:
         return run.job
 
     def clear_dependency(self, key: str) -> None:
-        """A job is over: nobody waits for it any more."""
+        """A job is over: no other job depends on it any more."""
         for other, job in self.waiting.items():
             if key in job.after:
                 after = tuple(each for each in job.after if each != key)
@@ -71,14 +71,14 @@ class VirtualCluster:
             self.waiting[key] = replace(self.waiting[key], bypassed=times)
 
     def delete(self, merge: Merge) -> None:
-        """Idle slices begin to go."""
+        """Begin to delete idle slices."""
         self._devices.delete(merge)
 
     def deleted(self, merge: Merge, settles_at: int) -> None:
         self._devices.deleted(merge, settles_at)
 
     def carve(self, carve: Carve) -> str:
-        """An idle slice begins to be made. Returns its id."""
+        """Begin to make an idle slice. Returns its id."""
         return self._devices.carve(carve)
 
     def carved(self, gpu: str, key: str) -> None:

@@ -1,4 +1,4 @@
-"""The devices of a cluster that jobs take and give back, as rows would have them.
+"""The devices of a virtual cluster, which jobs take and give back.
 
 A whole GPU and an MPS share go when their job ends; a MIG slice stays, idle, until it is merged.
 """
@@ -18,7 +18,7 @@ MODES = {SliceKind.GPU: GpuMode.WHOLE, SliceKind.MIG: GpuMode.MIG, SliceKind.MPS
 
 
 def emptied_nodes(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
-    """The nodes without any work. A pinned GPU keeps its partitions, idle and ready."""
+    """The nodes without any job. A pinned GPU keeps its slices, idle and ready."""
     return tuple(
         replace(
             node,
@@ -37,7 +37,7 @@ def _kept(gpu: GpuView) -> tuple[SliceView, ...]:
 
 
 class VirtualDevices:
-    """Nodes by id. Everything that is put on a GPU has an id of its own."""
+    """Nodes by id. Every slice that is made gets an id of its own."""
 
     def __init__(self, nodes: Iterable[NodeView]) -> None:
         self._nodes = {node.id: node for node in nodes}
@@ -51,23 +51,23 @@ class VirtualDevices:
     def take(
         self, job: WaitingJob, replicas: Iterable[ReplicaPlacement]
     ) -> tuple[ReplicaPlacement, ...]:
-        """Hold what a gang was given. Returns the places with their slices named."""
+        """Allocate a gang's devices. Returns the placements with the ids of their slices."""
         return tuple(self._take(job, replica) for replica in replicas)
 
     def give_back(self, run: RunningJob) -> None:
-        """Free what a job holds."""
+        """Free the devices of a job."""
         for replica in run.replicas:
             self._host(replica.node, run.job, 1)
             self._on(replica.node, [(d.gpu, _free(d.slice)) for d in replica.devices])
 
     def delete(self, merge: Merge) -> None:
-        """Begin to delete idle slices: nobody can take them any more."""
+        """Begin to delete idle slices: no job can take them any more."""
         going = set(merge.slices)
         dimmed = _slices(lambda s: replace(s, ready=False) if s.id in going else s)
         self._gpu(merge.gpu, dimmed)
 
     def deleted(self, merge: Merge, settles_at: int) -> None:
-        """They are gone, and their GPU settles."""
+        """They are gone; their GPU settles until `settles_at`."""
         going = set(merge.slices)
         self._gpu(merge.gpu, _slices(lambda s: None if s.id in going else s))
         self._gpu(merge.gpu, lambda gpu: replace(gpu, settles_at=settles_at))
@@ -82,7 +82,7 @@ class VirtualDevices:
         return key
 
     def carved(self, gpu: str, key: str) -> None:
-        """It can be used."""
+        """The slice can be used."""
         self._gpu(gpu, _slices(lambda s: replace(s, ready=True) if s.id == key else s))
 
     def _take(self, job: WaitingJob, replica: ReplicaPlacement) -> ReplicaPlacement:
@@ -153,7 +153,7 @@ def _freed(seen: SliceView) -> SliceView | None:
 
 
 def _made(job: WaitingJob, place: DevicePlacement) -> SliceView:
-    """What is made for a job on the spot."""
+    """The slice that is made for a job."""
     made = SliceView(
         *(place.slice, place.kind, place.profile, place.start, place.size),
         allocated=True,

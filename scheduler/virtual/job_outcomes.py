@@ -1,4 +1,4 @@
-"""What becomes of a recorded job in a replay, and what all of them ask for."""
+"""What becomes of recorded jobs in a simulation, and what they request together."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,28 +10,30 @@ from scheduler.virtual.values import RecordedJob
 
 @dataclass(slots=True)
 class JobOutcome:
-    """What became of a job. `waited_seconds`: in the queue, in all; it grows while it waits.
-    `started_at`: the last time it started, 0 where it never did. `run`: goes up at each start and
-    stop, 0 where it never started. `left` and `done`: seconds of useful running; `done` begins with
-    what it had attained before. `restart`: seconds of this run before it is useful."""
-
     recorded: RecordedJob
     remaining_seconds: int
+    """Useful running time that is left."""
     done_seconds: int
+    """Useful running time, including what it had attained before the window."""
     queued_at: int = 0
     waited_seconds: int = 0
+    """In the queue, in all; grows while it waits."""
     started_at: int = 0
+    """The last start; 0: it never started."""
     ended_at: int = 0
     run: int = 0
+    """Goes up at each start and stop; 0: it never started."""
     restart_seconds: int = 0
+    """Seconds at the beginning of this run that are not useful."""
     stops: int = 0
+    """How often it was preempted."""
     bypassed: int = 0
     refused: bool = False
     withdrawn: bool = False
 
 
 def demand_mix(jobs: Iterable[RecordedJob]) -> DemandMix:
-    """What the jobs of the window ask for, replica by replica, the most frequent first."""
+    """The requests of these jobs, replica by replica, most frequent first."""
     counts: Counter[tuple[DeviceRequest, int, int]] = Counter()
     for recorded in jobs:
         job = recorded.job

@@ -1,20 +1,18 @@
-"""What owners hold of their quotas, and what they used, as time goes on."""
+"""What owners have allocated of their quotas, and their use over time."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from scheduler.core.model.snapshot import OwnerView, QuotaView, RunningJob
-from scheduler.core.queue.fairshare import decayed
+from scheduler.core.queue.fairshare import Amounts, OwnerKey, add_amounts, decayed
 from scheduler.core.quota.holders import quota_models, units_by_board
 
-Key = tuple[str, str]
-Amounts = tuple[int, int, int]
 NOTHING: Amounts = (0, 0, 0)
 
 
 @dataclass(slots=True)
-class _Used:
+class _OwnerUse:
     """Amount-seconds (units, millicores, MiB) as they were at a time."""
 
     amounts: Amounts
@@ -26,7 +24,7 @@ class _Used:
 
 
 class OwnerUsage:
-    """`boards`: the board's key by GPU. Without owners there is no fair share to speak of."""
+    """`boards`: board key by GPU. Without owners no use is counted."""
 
     def __init__(
         self,
@@ -41,10 +39,10 @@ class OwnerUsage:
         self._owners = {(owner.project, owner.user): owner for owner in owners}
         self._boards = boards
         self._half_life = half_life_seconds
-        self._held: Counter[tuple[str, str, str]] = Counter()
+        self._allocated: Counter[tuple[str, str, str]] = Counter()
         self._runs: dict[str, RunningJob] = {}
-        self._used = {
-            key: _Used((o.used_units, o.used_cpu_milli, o.used_memory_mib), since)
+        self._uses = {
+            key: _OwnerUse((o.used_units, o.used_cpu_milli, o.used_memory_mib), since)
             for key, o in self._owners.items()
         }
 
@@ -57,28 +55,28 @@ class OwnerUsage:
         self._count(run, -1)
         amounts = _amounts(run, now)
         for key in _owners(run):
-            old = self._used.get(key, _Used(NOTHING, now)).by(now, self._half_life)
-            self._used[key] = _Used(_sum(old, amounts), now)
+            old = self._uses.get(key, _OwnerUse(NOTHING, now)).by(now, self._half_life)
+            self._uses[key] = _OwnerUse(add_amounts(old, amounts), now)
 
     def quotas(self) -> tuple[QuotaView, ...]:
         return tuple(
-            replace(q, used_units=self._held[q.project, q.user, q.model]) for q in self._quotas
+            replace(q, used_units=self._allocated[q.project, q.user, q.model]) for q in self._quotas
         )
 
     def owners(self, now: int) -> tuple[OwnerView, ...]:
-        """What is still held counts whole, as in portal.planning.history."""
+        """Running jobs count undecayed, as in portal.planning.history."""
         if not self._owners:
             return ()
-        used = {key: seen.by(now, self._half_life) for key, seen in self._used.items()}
+        used = {key: seen.by(now, self._half_life) for key, seen in self._uses.items()}
         for run in self._runs.values():
             for key in _owners(run):
-                used[key] = _sum(used.get(key, NOTHING), _amounts(run, now))
+                used[key] = add_amounts(used.get(key, NOTHING), _amounts(run, now))
         return tuple(self._owner(key, *used.get(key, NOTHING)) for key in self._keys(used))
 
-    def _keys(self, used: Iterable[Key]) -> list[Key]:
+    def _keys(self, used: Iterable[OwnerKey]) -> list[OwnerKey]:
         return sorted({*self._owners, *used})
 
-    def _owner(self, key: Key, units: int, cpu: int, memory: int) -> OwnerView:
+    def _owner(self, key: OwnerKey, units: int, cpu: int, memory: int) -> OwnerView:
         known = self._owners.get(key) or OwnerView(*key)
         return replace(known, used_units=units, used_cpu_milli=cpu, used_memory_mib=memory)
 
@@ -87,10 +85,10 @@ class OwnerUsage:
         for board, units in units_by_board(run, self._boards).items():
             for model in quota_models(board):
                 for project, user in _owners(run):
-                    self._held[project, user, model] += sign * units
+                    self._allocated[project, user, model] += sign * units
 
 
-def _owners(run: RunningJob) -> tuple[Key, Key]:
+def _owners(run: RunningJob) -> tuple[OwnerKey, OwnerKey]:
     return (run.job.project, ""), (run.job.project, run.job.user)
 
 
@@ -99,7 +97,3 @@ def _amounts(run: RunningJob, now: int) -> Amounts:
     units = sum(device.units for replica in run.replicas for device in replica.devices)
     cpu = run.job.replicas * run.job.cpu_milli
     return units * seconds, cpu * seconds, run.job.replicas * run.job.memory_mib * seconds
-
-
-def _sum(a: Amounts, b: Amounts) -> Amounts:
-    return a[0] + b[0], a[1] + b[1], a[2] + b[2]

@@ -32,19 +32,19 @@ class QuotaSet:
         of = f" of {self.model}" if self.model else ""
         return f"{whose} may hold {as_gpus(self.units, round_up=False)} GPUs{of}"
 
-    def apply_to(self, setting: Scenario) -> Scenario:
+    def apply_to(self, scenario: Scenario) -> Scenario:
         require(0 <= self.units <= MAX_UNITS, f"A quota is 0 to {as_gpus(MAX_UNITS)} GPUs", "units")
-        known = {o.project for o in setting.owners} | {q.project for q in setting.quotas}
+        known = {o.project for o in scenario.owners} | {q.project for q in scenario.quotas}
         sentence = f"There is no project {self.project}. {list_names(sorted(known))}"
         require(self.project in known, sentence, "project")
         key = (self.project, self.user, self.model)
-        quotas = list(setting.quotas)
+        quotas = list(scenario.quotas)
         for index, quota in enumerate(quotas):
             if (quota.project, quota.user, quota.model) == key:
                 quotas[index] = replace(quota, limit_units=self.units)
-                return replace(setting, quotas=tuple(quotas))
+                return replace(scenario, quotas=tuple(quotas))
         made = QuotaView(self.project, self.user, self.units, 0, self.model)
-        return replace(setting, quotas=(*quotas, made))
+        return replace(scenario, quotas=(*quotas, made))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class NodesAdded:
     def __str__(self) -> str:
         return f"{self.count} more like {self.like}"
 
-    def apply_to(self, setting: Scenario) -> Scenario:
+    def apply_to(self, scenario: Scenario) -> Scenario:
         require(1 <= self.count <= MAX_NODES, f"Add 1 to {MAX_NODES} nodes", "count")
-        like = _node(setting, self.like, "like")
-        taken = {node.name for node in setting.nodes}
+        like = _node(scenario, self.like, "like")
+        taken = {node.name for node in scenario.nodes}
         numbers = (n for n in range(1, len(taken) + self.count + 1))
         free = [n for n in numbers if f"{like.name}+{n}" not in taken][: self.count]
-        return replace(setting, nodes=(*setting.nodes, *(_another(like, n) for n in free)))
+        return replace(scenario, nodes=(*scenario.nodes, *(_another(like, n) for n in free)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class NodeRemoved:
     def __str__(self) -> str:
         return f"without {self.node}"
 
-    def apply_to(self, setting: Scenario) -> Scenario:
-        gone = _node(setting, self.node, "node")
-        return replace(setting, nodes=tuple(n for n in setting.nodes if n.id != gone.id))
+    def apply_to(self, scenario: Scenario) -> Scenario:
+        gone = _node(scenario, self.node, "node")
+        return replace(scenario, nodes=tuple(n for n in scenario.nodes if n.id != gone.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ class LayoutPinned:
     def __str__(self) -> str:
         return f"GPU {self.gpu} of {self.node} pinned as {' + '.join(self.profiles)}"
 
-    def apply_to(self, setting: Scenario) -> Scenario:
-        node = _node(setting, self.node, "node")
+    def apply_to(self, scenario: Scenario) -> Scenario:
+        node = _node(scenario, self.node, "node")
         view = next((gpu for gpu in node.gpus if gpu.index == self.gpu), None)
         if view is None:
             indexes = list_names(gpu.index for gpu in node.gpus)
             raise ChangeRefusedError(f"{self.node} has no GPU {self.gpu}. {indexes}", "gpu")
         made = pin_layout(view, self.profiles)
         gpus = tuple(made if gpu is view else gpu for gpu in node.gpus)
-        return _with(setting, replace(node, gpus=gpus))
+        return _with(scenario, replace(node, gpus=gpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ class ModeSet:
     def __str__(self) -> str:
         return f"{self.model} begins in mode {self.mode}"
 
-    def apply_to(self, setting: Scenario) -> Scenario:
+    def apply_to(self, scenario: Scenario) -> Scenario:
         words = [str(mode) for mode in GpuMode]
         require(self.mode in words, f"A mode is one of {', '.join(words)}", "mode")
-        found = [g for node in setting.nodes for g in node.gpus if _is(g, self.model)]
-        models = {gpu_board(gpu).model for node in setting.nodes for gpu in node.gpus}
+        found = [g for node in scenario.nodes for g in node.gpus if _is(g, self.model)]
+        models = {gpu_board(gpu).model for node in scenario.nodes for gpu in node.gpus}
         sentence = f"There is no GPU of {self.model} here. {list_names(sorted(models))}"
         require(bool(found), sentence, "model")
         if self.mode == GpuMode.MIG:
@@ -127,10 +127,10 @@ class ModeSet:
             require(capable, f"{self.model} has no MIG", "mode")
         require(not any(g.pinned for g in found), "A pinned GPU keeps its mode", "model")
         mode = GpuMode(self.mode)
-        for node in setting.nodes:
+        for node in scenario.nodes:
             gpus = tuple(replace(g, mode=mode) if _is(g, self.model) else g for g in node.gpus)
-            setting = _with(setting, replace(node, gpus=gpus))
-        return setting
+            scenario = _with(scenario, replace(node, gpus=gpus))
+        return scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ class PolicySet:
     def __str__(self) -> str:
         return f"policy {self.name} = {self.value}"
 
-    def apply_to(self, setting: Scenario) -> Scenario:
-        value = policy_option(setting.policy, self.name, self.value)
-        return replace(setting, policy=replace(setting.policy, **{self.name: value}))
+    def apply_to(self, scenario: Scenario) -> Scenario:
+        value = policy_option(scenario.policy, self.name, self.value)
+        return replace(scenario, policy=replace(scenario.policy, **{self.name: value}))
 
 
 ClusterChange = QuotaSet | NodesAdded | NodeRemoved | LayoutPinned | ModeSet | PolicySet

@@ -62,19 +62,19 @@ class ReplayAccuracy:
     replayed_p50_seconds: int
 
 
-def replay_figures(world: Simulation, week: RecordedWindow) -> ReplayFigures:
-    fates = [fate for fate in world.outcomes.values() if fate.recorded.is_counted]
+def replay_figures(simulation: Simulation, window: RecordedWindow) -> ReplayFigures:
+    fates = [fate for fate in simulation.outcomes.values() if fate.recorded.is_counted]
     ran = [fate for fate in fates if fate.started_at]
     by_project: dict[str, list[int]] = defaultdict(list)
     by_priority: dict[str, list[int]] = defaultdict(list)
     for fate in ran:
         by_project[fate.recorded.job.project].append(fate.waited_seconds)
         by_priority[str(fate.recorded.job.priority)].append(fate.waited_seconds)
-    there = available_units(world.scenario.nodes)
-    seconds = max(1, week.until - week.since)
+    there = available_units(simulation.scenario.nodes)
+    seconds = max(1, window.until - window.since)
     held: Counter[str] = Counter()
-    models = model_names(world.scenario.nodes)
-    for board, unit_seconds in world.allocated_unit_seconds.items():
+    models = model_names(simulation.scenario.nodes)
+    for board, unit_seconds in simulation.allocated_unit_seconds.items():
         held[models[board]] += unit_seconds
     return ReplayFigures(
         jobs=len(fates),
@@ -87,12 +87,12 @@ def replay_figures(world: Simulation, week: RecordedWindow) -> ReplayFigures:
         waits_by_priority={
             key: wait_statistics(found) for key, found in sorted(by_priority.items())
         },
-        held_for={code: n for code, n in sorted(world.wait_seconds.items()) if n},
+        held_for={code: n for code, n in sorted(simulation.wait_seconds.items()) if n},
         allocated=_part(held.total(), there.total() * seconds),
         allocated_by_model={m: _part(held[m], n * seconds) for m, n in sorted(there.items())},
         gpus=there.total() // UNITS_PER_GPU,
-        preemptions=sum(fate.stops for fate in world.outcomes.values()),
-        last_ended_at=max((fate.ended_at for fate in world.outcomes.values()), default=0),
+        preemptions=sum(fate.stops for fate in simulation.outcomes.values()),
+        last_ended_at=max((fate.ended_at for fate in simulation.outcomes.values()), default=0),
     )
 
 

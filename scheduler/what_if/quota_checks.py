@@ -14,10 +14,10 @@ from scheduler.virtual.values import RecordedWindow, Scenario
 from scheduler.what_if.errors import ChangeRefusedError
 
 
-def require_quotas_cover_running(before: Scenario, after: Scenario, week: RecordedWindow) -> None:
+def require_quotas_cover_running(before: Scenario, after: Scenario, window: RecordedWindow) -> None:
     """Raises ChangeRefusedError where a changed quota is too small for what its owner held. Only
     jobs are counted that can have nothing but the quota's model."""
-    held = _held(before, week)
+    held = _held(before, window)
     for quota in after.quotas:
         units = held[quota.project, quota.user, quota.model]
         if quota.limit_units < units and quota not in before.quotas:

@@ -13,7 +13,7 @@ from portal.accounts.models import Project
 from portal.audit.models import AuditEntry, Event
 from portal.jobs.models import Allocation, Attempt, Job
 from portal.platform import Platform
-from scheduler.core.request import RequestLimits, RequestRefused, parse_request
+from scheduler.core.request import InvalidRequest, RequestLimits, parse_request
 from tests.support.rows import a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
@@ -74,7 +74,7 @@ def test_a_bad_request_names_its_field_and_changes_nothing(client: APIClient, ca
 
 def test_codes_are_those_of_the_parser(client: APIClient):
     body = _body(replicas=0, command="x")
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         parse_request(body, RequestLimits())
     said = client.post("/api/v1/jobs", body, format="json").json()["errors"]
     told = [(str(e.field), str(e.code), e.sentence) for e in refused.value.errors]

@@ -15,7 +15,7 @@ from portal.catalogue.services import (
 )
 from portal.errors import Refused
 from portal.jobs.models import Job
-from scheduler.core.request import RequestRefused, parse_request
+from scheduler.core.request import InvalidRequest, parse_request
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
@@ -66,7 +66,7 @@ def test_values_of_the_environment_stay_out_of_the_audit_line(alice, vision):
     "wrong", [{"device": {"gpus": 0}}, {"image": ""}, {"time_limit": "a while"}, {"what": 1}]
 )
 def test_the_one_parser_checks_a_template(alice, vision, wrong):
-    with pytest.raises(RequestRefused):
+    with pytest.raises(InvalidRequest):
         saved(alice, vision, **wrong)
     assert not Template.objects.exists()
 

@@ -13,7 +13,7 @@ from portal.jobs.models import Job
 from portal.planning.estimates import no_estimate_for_job
 from portal.submission.replacement import job_replace
 from scheduler.core.model.states import JobStatus
-from scheduler.core.request import RequestRefused
+from scheduler.core.request import InvalidRequest
 from scheduler.estimates import estimates_refresh
 from scheduler.tasks import plan_once
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_user, settle
@@ -72,7 +72,7 @@ def test_one_click_puts_the_alternative_where_the_job_stood(client, node, waitin
     assert new.queued_at == waiting.queued_at
     settle(node)
     assert again(new).status == JobStatus.RUNNING
-    assert f"it takes the place of {waiting.label}" in [e.sentence for e in new.events.all()]
+    assert f"replaces {waiting.label}" in [e.sentence for e in new.events.all()]
 
 
 def test_who_waited_for_the_old_job_waits_for_the_new_one_and_a_hold_stays(olga, team, waiting):
@@ -97,7 +97,7 @@ def test_a_time_to_begin_stays_that_time_and_is_left_out_once_it_is_over(olga, t
 def test_a_change_that_is_refused_leaves_the_job_as_it_was(client, olga, waiting):
     for changes, error in (
         ({"device": {"mig": "9g.999gb"}}, Refused),
-        ({"replicas": "many"}, RequestRefused),
+        ({"replicas": "many"}, InvalidRequest),
         ({"image": "other"}, Refused),
         ({}, Refused),
     ):
@@ -178,13 +178,13 @@ def test_enter_in_a_field_submits_the_form_and_takes_no_alternative(client, wait
 def test_what_can_never_run_here_is_answered_with_what_can(client, waiting, fields, offered):
     values = client.get("/request/", {"like": waiting.label}).context["values"] | fields
     text = panel(client, values)
-    assert "This can never run here" in text
+    assert "Cannot run on this cluster" in text
     assert "Could run here" in text
     found = [part.split('">')[0] for part in text.split('name="alternative" value="')[1:]]
     assert offered in [json.loads(one) for one in found]
     for one in found:
         filled = client.post("/request/", values | {"alternative": one}).context["values"]
-        assert "This can never run here" not in panel(client, filled)
+        assert "Cannot run on this cluster" not in panel(client, filled)
 
 
 @pytest.mark.parametrize("text", ["{", '{"image": "x"}', "3"])

@@ -16,7 +16,7 @@ from django.utils import timezone
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
 from portal.availability.nodes import node_availability
-from portal.demo.scale import Size
+from portal.demo.scale import ClusterSize
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.inventory.selectors import gpus
@@ -26,12 +26,12 @@ from portal.quotas.models import Quota
 from portal.web.cluster.map import MapViewer, draw_nodes
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
-from scheduler.core.request import parse_stored
+from scheduler.core.request import parse_stored_request
 from tests.support.rows import a_node, a_user
 from tests.support.scale_rows import NOW, seeded
 
 pytestmark = pytest.mark.django_db(transaction=True)
-SIZE = Size(jobs=500, nodes=30, users=30, projects=5)
+SIZE = ClusterSize(jobs=500, nodes=30, users=30, projects=5)
 LIVE = [str(status) for status in ALLOCATION_LIVE]
 
 
@@ -99,7 +99,7 @@ def test_holders_of_a_gpu_never_overlap_and_quotas_count_what_is_held():
 def test_planner_and_request_reader_take_what_it_writes():
     seeded(SIZE)
     for job in Job.objects.all():
-        assert parse_stored(job.request).name == job.name
+        assert parse_stored_request(job.request).name == job.name
     snapshot = planner_input(now=NOW, policy=Policy(), jobs=queued_jobs())
     assert len(snapshot.jobs) == queued_jobs().count()
 
@@ -130,10 +130,12 @@ def test_the_command_refuses_a_database_with_rows_unless_told(capsys):
 
 
 def test_people_cannot_sign_in_unless_a_password_was_asked_for(client):
-    seeded(Size(jobs=20, nodes=4, users=5, projects=2))
+    seeded(ClusterSize(jobs=20, nodes=4, users=5, projects=2))
     assert not client.login(username="alice", password="")
     call_command("flush", verbosity=0, interactive=False)
-    seeded(Size(jobs=20, nodes=4, users=5, projects=2), now=timezone.now(), password="p" * 20)
+    seeded(
+        ClusterSize(jobs=20, nodes=4, users=5, projects=2), now=timezone.now(), password="p" * 20
+    )
     assert client.login(username="alice", password="p" * 20)
 
 

@@ -21,7 +21,7 @@ from agents.runtime.image import image_env_refusal as image_refusal
 from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
 from scheduler.core.placement.feasibility import infeasible_reason
 from scheduler.core.placement.legality import illegal_reason
-from scheduler.core.request import RequestLimits, RequestRefused, parse_request
+from scheduler.core.request import InvalidRequest, RequestLimits, parse_request
 from tests.support.snapshots import H200, a_cluster, a_job, a_node
 from tests.unit.agents.documents import a_desired, a_replica
 
@@ -40,7 +40,7 @@ Told = tuple[str, str]
 
 def asked(**fields) -> Told:
     """What the portal says of a request."""
-    with pytest.raises(RequestRefused) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         parse_request(REQUEST | fields, RequestLimits(image_allow=("registry.example/*",)))
     (error,) = caught.value.errors
     return str(error.code), f"{error.field}: {error.sentence}"

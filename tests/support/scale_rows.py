@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from django.test import Client
 
 from portal.accounts.models import User
-from portal.demo.scale import Size, seed_scale
+from portal.demo.scale import ClusterSize, seed_scale
 from portal.jobs.models import Job, Replica
 from scheduler.core.model.states import JobStatus
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
-def seeded(size: Size, *, seed: int = 1, now: datetime = NOW, password: str = "") -> None:
+def seeded(size: ClusterSize, *, seed: int = 1, now: datetime = NOW, password: str = "") -> None:
     seed_scale(size, seed=seed, now=now, password=password)
 
 

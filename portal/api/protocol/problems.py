@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from portal.errors import Refused
 from portal.request_id import request_id
-from scheduler.core.request import RequestRefused
+from scheduler.core.request import InvalidRequest
 
 CONTENT_TYPE = "application/problem+json"
 TITLES = {
@@ -74,7 +74,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
             response = _problem(error.status, error.code, error.sentence, path, fields)
             if error.retry_seconds:
                 response["Retry-After"] = str(error.retry_seconds)
-        case RequestRefused():
+        case InvalidRequest():
             fields = [_field(e.field, e.code, e.sentence) for e in error.errors]
             response = _problem(400, "request_invalid", _join(fields), path, fields)
         case exceptions.ValidationError():

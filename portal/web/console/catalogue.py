@@ -34,7 +34,7 @@ from portal.submission.limits import request_limits
 from portal.web.console.access import platform_admins_only, project_or_404
 from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
 from portal.web.wording.messages import refusal_text, request_errors_text
-from scheduler.core.request import RequestRefused
+from scheduler.core.request import InvalidRequest
 
 EXAMPLE_REQUEST = """name: train
 image: registry/pytorch:2.7
@@ -91,9 +91,9 @@ def template_new(request: AuthenticatedHttpRequest) -> HttpResponse:
             request=_request(form),
             limits=request_limits(),
         )
-    except (Refused, RequestRefused) as refused:
+    except (Refused, InvalidRequest) as refused:
         return _page(request, form, status=_add_error(form, refused))
-    messages.success(request, _("The template is saved"))
+    messages.success(request, _("Template saved"))
     return redirect("web:templates")
 
 
@@ -111,7 +111,7 @@ def template_edit(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
     if request.POST.get("step") == "delete":
         with refusals_as_messages(request):
             template_delete(template=row, actor=user)
-            messages.success(request, _("The template is deleted. Jobs made from it go on"))
+            messages.success(request, _("Template deleted. Jobs created from it continue"))
         return redirect("web:templates")
     form = _read(request)
     try:
@@ -124,10 +124,10 @@ def template_edit(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
             request=_request(form),
             limits=request_limits(),
         )
-    except (Refused, RequestRefused) as refused:
+    except (Refused, InvalidRequest) as refused:
         status = _add_error(form, refused)
         return _page(request, form, row, is_stale=status == 412, status=status)
-    messages.success(request, _("The template is saved"))
+    messages.success(request, _("Template saved"))
     return redirect("web:templates")
 
 
@@ -161,7 +161,7 @@ def image_policy(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
             is_stale = refused.status == 412
             context |= {"error": refusal_text(refused), "status": refused.status, "stale": is_stale}
         else:
-            messages.success(request, _("The list is saved. It counts for new jobs"))
+            messages.success(request, _("List saved. It applies to new jobs"))
             return redirect("web:images")
     context |= {"typed": typed}
     return render(request, "web/console/image_policy.html", context, status=context["status"])
@@ -225,21 +225,21 @@ def _request(form: TemplateForm) -> Mapping[str, Any]:
         document = yaml.load(form.values["request"], Loader=_NoAliasLoader)  # noqa: S506 - safe
     except (yaml.YAMLError, ValueError, RecursionError) as wrong:
         why = str(wrong).splitlines()[0] if str(wrong) else "?"
-        sentence: str = Phrase("That is no YAML: %(why)s", why=why[:180])
+        sentence: str = Phrase("Invalid YAML: %(why)s", why=why[:180])
         raise Refused("request_unreadable", sentence, "request") from wrong
     try:
         json.dumps(document)
     except (TypeError, ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        sentence = "Write a request: fields such as image, command and device"
+        sentence = "Enter a request with fields such as image, command and device"
         raise Refused("request_unreadable", sentence, "request")
     return document
 
 
-def _add_error(form: TemplateForm, refused: Refused | RequestRefused) -> int:
+def _add_error(form: TemplateForm, refused: Refused | InvalidRequest) -> int:
     """Put the refusal beside its field. Returns the HTTP status."""
-    if isinstance(refused, RequestRefused):
+    if isinstance(refused, InvalidRequest):
         form.errors["request"] = request_errors_text(refused)
         return 400
     name = refused.field if refused.field in form.values else "name"

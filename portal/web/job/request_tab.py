@@ -8,11 +8,11 @@ from typing import Any
 
 from portal.jobs.models import Job
 from scheduler.core.request import (
+    InvalidRequest,
     JobRequest,
     RequestLimits,
-    RequestRefused,
     parse_request,
-    parse_stored,
+    parse_stored_request,
     request_as_dict,
     request_as_yaml,
 )
@@ -27,7 +27,7 @@ class JobSpec:
 
 def job_spec(job: Job, limits: RequestLimits) -> JobSpec:
     """`limits`: the limits of new requests; flags equal to their defaults are left out."""
-    request = parse_stored(job.request)
+    request = parse_stored_request(job.request)
     text = json.dumps(request_as_dict(request), indent=2, ensure_ascii=False)
     return JobSpec(submit_command(request, limits), text, request_as_yaml(request))
 
@@ -53,7 +53,7 @@ def _is_covered_by_flags(fields: Mapping[str, Any], limits: RequestLimits) -> bo
             del body[name]
     try:
         return request_as_dict(parse_request(body, limits)) == dict(fields)
-    except RequestRefused:
+    except InvalidRequest:
         return False
 
 

@@ -29,7 +29,7 @@ from portal.web.logs.address import log_view
 from portal.web.request.form import new_idempotency_key
 from portal.web.request.form_conditions import parse_changes
 from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
-from scheduler.core.request import RequestRefused, parse_stored
+from scheduler.core.request import InvalidRequest, parse_stored_request
 
 
 @login_required
@@ -48,7 +48,7 @@ def job(request: AuthenticatedHttpRequest, ref: str, tab: str = "") -> HttpRespo
     context = page | tab_context(tab, row, page, view)
     stream = "" if page["is_final"] else stream_address(row, tab, context.get("log"))
     context |= {"tab": tab, "tabs": TABS, "stream": stream}
-    context["command"] = shlex.join(parse_stored(row.request).command)
+    context["command"] = shlex.join(parse_stored_request(row.request).command)
     context["key"] = new_idempotency_key()
     return render(request, "web/job.html", context)
 
@@ -71,9 +71,9 @@ def cancel(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
 
 def _add_cancel_message(request: HttpRequest, row: Job) -> None:
     if JobStatus(row.status) in JOB_WAITING:
-        text = _("%(job)s is cancelled. To undo it, ask again: the same request, as a new job")
+        text = _("%(job)s is cancelled. To undo this, retry it: the same request becomes a new job")
     else:
-        text = _("%(job)s is asked to stop. Once it has ended you can ask again")
+        text = _("%(job)s is stopping. Once it has ended, you can retry it")
     messages.success(request, text % {"job": row.label})
 
 
@@ -93,7 +93,7 @@ def retry(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
             request_digest=call_digest("retry", row.label),
             submit=lambda: job_retry(job=row, actor=request.user, limits=request_limits()),
         )
-    except (Refused, RequestRefused):
+    except (Refused, InvalidRequest):
         return _request_form(like=row.label)
     return HttpResponseRedirect(page)
 
@@ -109,7 +109,7 @@ def take_alternative(request: AuthenticatedHttpRequest, ref: str) -> HttpRespons
         new = job_replace(
             job=row, actor=request.user, changes=parse_changes(change), limits=request_limits()
         )
-    except (Refused, RequestRefused):
+    except (Refused, InvalidRequest):
         return _request_form(like=row.label, change=change)
     return HttpResponseRedirect(reverse("web:job", args=[new.label]))
 

@@ -27,8 +27,8 @@ from portal.web.request.form_conditions import (
 )
 from portal.web.wording.messages import translated
 from scheduler.core.request import (
+    InvalidRequest,
     JobRequest,
-    RequestRefused,
     parse_request,
     request_as_dict,
 )
@@ -151,7 +151,7 @@ def parse_form(data: Mapping[str, str]) -> FilledForm:
     body = _body(values, form.errors)
     try:
         request = parse_request(body, request_limits())
-    except RequestRefused as refused:
+    except InvalidRequest as refused:
         for error in refused.errors:
             form.add_error(error.field, translated(error.sentence))
     else:
@@ -180,7 +180,9 @@ def _device(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     models = split_words(values["models"])
     if model := amount_model(amount):
         if models and models != [model]:
-            text = _("The card says %(model)s: leave this empty, or choose any whole GPU")
+            text = _(
+                "The selected card is for %(model)s: leave this empty, or select any whole GPU"
+            )
             errors["models"] = text % {"model": model}
         models = [model]
     if is_gpu_count(amount):
@@ -211,7 +213,7 @@ def _command(text: str, errors: dict[str, str]) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
-        errors["command"] = _("a quote is not closed")
+        errors["command"] = _("a quotation mark is not closed")
         return ["?"]
 
 
@@ -220,7 +222,7 @@ def _env(text: str, errors: dict[str, str]) -> dict[str, str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         name, equals, value = line.partition("=")
         if not equals:
-            errors["env"] = _("write one NAME=value in each line")
+            errors["env"] = _("write one NAME=value per line")
         env[name.strip()] = value
     return env
 

@@ -11,7 +11,7 @@ from portal.errors import Refused
 from portal.jobs.failures import failure_sentence
 from portal.web.wording.node_messages import node_message_text
 from scheduler.core.model.message import Message, read_message, render
-from scheduler.core.request import RequestRefused
+from scheduler.core.request import InvalidRequest
 
 # The stored key that holds the message of each stored English sentence.
 MESSAGE_KEYS = {"sentence": "said", "unblocks": "unblocks_said", "basis": "basis_said"}
@@ -47,7 +47,7 @@ def refusal_text(refused: Refused) -> str:
     return message_text(refused.message) if refused.message else translated(refused.sentence)
 
 
-def request_errors_text(refused: RequestRefused) -> str:
+def request_errors_text(refused: InvalidRequest) -> str:
     """All errors of a request, in one line."""
     errors = ((error.field, translated(error.sentence)) for error in refused.errors)
     return "; ".join(f"{field}: {sentence}" if field else sentence for field, sentence in errors)

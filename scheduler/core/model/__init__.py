@@ -1,1 +1,1 @@
-"""The planner's values: snapshot, decisions, states, reasons, policy and sentences."""
+"""The planner's values: snapshot in, plan out, policy, reasons, messages and state machines."""

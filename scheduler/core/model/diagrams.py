@@ -1,4 +1,4 @@
-"""`python -m scheduler.core.model.diagrams`: the state machines as Mermaid diagrams."""
+"""`python -m scheduler.core.model.diagrams` writes the state machines as Mermaid diagrams."""
 
 import sys
 
@@ -7,19 +7,20 @@ from scheduler.core.model.states import EDGES, Edges
 HEAD = """# State machines
 
 Written by `python -m scheduler.core.model.diagrams` from `scheduler/core/model/states.py`: do not
-edit. Nothing but `portal.audit.transitions.advance` changes a status; it refuses what has no arrow.
+edit. Only `portal.audit.transitions.advance` changes a status, and it refuses a change without an
+arrow.
 """
 NOTES = {
-    "job": "A job goes back to `queued` when it made way, or where a retry is left.",
-    "replica": "What the node last said. A lost replica may still be told to have ended.",
-    "allocation": "`released` only after its container was seen gone, or the node retired.",
-    "slice": "In use is not a state: a slice is in use while an allocation of it is live.",
-    "node": "Whether a node takes new work is a flag of its own (cordon), not a state.",
+    "job": "A job goes back to `queued` if it is preempted or has a retry left.",
+    "replica": "What the node last reported. A lost replica may still be reported as ended.",
+    "allocation": "`released` only once the container is gone for certain, or the node is retired.",
+    "slice": "In use is not a state: a slice is in use while it has a live allocation.",
+    "node": "Whether a node accepts new jobs is a separate flag (cordon), not a state.",
 }
 
 
 def page() -> str:
-    """The whole page; the same tables give the same bytes."""
+    """The page. The same tables give the same bytes."""
     sections = [
         f"## {noun.capitalize()}\n\n{NOTES[noun]}\n\n{diagram(edges)}"
         for noun, edges in EDGES.items()
@@ -28,7 +29,7 @@ def page() -> str:
 
 
 def diagram(edges: Edges) -> str:
-    """One Mermaid block. The first state of a table is where its noun begins."""
+    """One Mermaid block. The first state of a table is the initial one."""
     order = list(edges)
     arrows = [f"    [*] --> {order[0]}"]
     for old, targets in edges.items():

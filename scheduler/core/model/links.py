@@ -1,7 +1,7 @@
-"""How fast the GPUs of a node reach each other, and which of them a gang should get.
+"""The links between the GPUs of a node, and which GPUs a gang should get.
 
-A collective runs in a ring, and its slowest link sets the pace. So a set of GPUs is worth the
-bottleneck of its best ring (Hamiltonian cycle), in MB/s of one direction.
+A collective runs in a ring, whose slowest link sets the pace. So a set of GPUs is worth the
+bottleneck of its best ring (a Hamiltonian cycle), in MB/s per direction.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,19 +12,20 @@ from math import comb
 
 from agents.contract.topology import NodeTopology
 
-# Above this many sets of GPUs on one node only some are looked at: whole neighbourhoods.
+# With more sets of GPUs on one node than this, only neighbouring ones are compared.
 MAX_SETS = 256
-# Above this many GPUs the exact search for a ring costs too much: see `_has_ring`.
+# With more GPUs than this, the exact search for a ring costs too much: see `_has_ring`.
 MAX_EXACT_RING = 9
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Of one node, by GPU index: `mb_per_second[a][b]` is 0 where nothing is known; `nvlink[a][b]`
-    whether NVLink joins the two. Equal nodes share one object, so that answers are remembered."""
+    """The links of one node, by GPU index. Equal nodes share one object, which caches rely on."""
 
     mb_per_second: tuple[tuple[int, ...], ...] = ()
+    """[a][b] is 0 if unknown."""
     nvlink: tuple[tuple[bool, ...], ...] = ()
+    """[a][b] is whether NVLink connects the two."""
 
     def __bool__(self) -> bool:
         return bool(self.mb_per_second)
@@ -35,7 +36,7 @@ UNKNOWN = Links()
 
 @lru_cache(4_096)
 def links_of(topology: NodeTopology) -> Links:
-    """From what a node's agent tells; UNKNOWN where it tells no pair."""
+    """The links that a node's agent reports; UNKNOWN if it reports none."""
     if not topology.pairs:
         return UNKNOWN
     size = max(pair.other for pair in topology.pairs) + 1
@@ -52,30 +53,30 @@ def links_of(topology: NodeTopology) -> Links:
 def interned_links(
     rates: tuple[tuple[int, ...], ...], joined: tuple[tuple[bool, ...], ...]
 ) -> Links:
-    """The one object of these two tables."""
+    """The shared object of these two tables."""
     return Links(rates, joined)
 
 
 @lru_cache(65_536)
 def bottleneck(links: Links, gpus: tuple[int, ...]) -> int:
-    """MB/s of the slowest link of the best ring over `gpus` (indexes, ascending). 0 where one is
-    unknown; of one GPU the fastest known link of the node: it waits for nobody."""
+    """MB/s of the slowest link of the best ring over `gpus` (indexes, ascending); 0 if a link is
+    unknown. A single GPU counts as the fastest known link of the node, because it needs none."""
     if not links or max(gpus, default=0) >= len(links.mb_per_second):
         return 0
     rates = links.mb_per_second
     if len(gpus) < 2:
         return max(map(max, rates), default=0)
-    known = sorted({rates[a][b] for a, b in combinations(gpus, 2)}, reverse=True)
-    return next((rate for rate in known if rate and _has_ring(rates, gpus, rate)), 0)
+    rates_of_pairs = sorted({rates[a][b] for a, b in combinations(gpus, 2)}, reverse=True)
+    return next((rate for rate in rates_of_pairs if rate and _has_ring(rates, gpus, rate)), 0)
 
 
-def _has_ring(rates: Sequence[Sequence[int]], gpus: tuple[int, ...], least: int) -> bool:
-    """Whether a ring over all of `gpus` exists whose links carry `least` each.
+def _has_ring(rates: Sequence[Sequence[int]], gpus: tuple[int, ...], min_rate: int) -> bool:
+    """Whether there is a ring over all of `gpus` whose links all carry at least `min_rate`.
 
-    Exact up to MOST_EXACT GPUs. Above, Dirac's condition is asked for: every GPU has such links to
-    at least half of the others, which suffices but is not necessary."""
+    Exact up to MAX_EXACT_RING GPUs. Above, it checks Dirac's condition, which is sufficient but not
+    necessary: every GPU has such links to at least half of the others."""
     near = [
-        sum(1 << j for j, b in enumerate(gpus) if i != j and rates[a][b] >= least)
+        sum(1 << j for j, b in enumerate(gpus) if i != j and rates[a][b] >= min_rate)
         for i, a in enumerate(gpus)
     ]
     count = len(gpus)
@@ -89,7 +90,7 @@ def _has_ring(rates: Sequence[Sequence[int]], gpus: tuple[int, ...], least: int)
 
 
 def _closes(near: list[int], count: int) -> bool:
-    """Held and Karp's table: `ends[visited]` are the GPUs at which a path from GPU 0 may stand."""
+    """The table of Held and Karp: `ends[visited]` are the GPUs where a path from GPU 0 may end."""
     ends = [0] * (1 << count)
     ends[1] = 1
     for visited in range(1, 1 << count, 2):
@@ -103,8 +104,8 @@ def _closes(near: list[int], count: int) -> bool:
 
 @lru_cache(65_536)
 def ring_by_nvlink(links: Links, gpus: tuple[int, ...]) -> bool:
-    """Whether a ring over `gpus` (indexes, ascending) needs no other link than NVLink. True where
-    the node does not tell: nobody knows."""
+    """Whether a ring over `gpus` (indexes, ascending) can use NVLink alone. True if the node does
+    not report its links."""
     if not links or len(gpus) < 2:
         return True
     return gpus[-1] < len(links.nvlink) and _has_ring(links.nvlink, gpus, 1)
@@ -116,9 +117,9 @@ def best_set(
 ) -> tuple[int, ...]:
     """Which `count` of the `free` GPUs, each (index, NUMA node or -1), ascending by index.
 
-    First the fastest ring; then the fewest and fullest NUMA nodes; then those of `like`, the same
-    rails as on a node before; then what leaves the others the fastest ring; then the lowest ones.
-    `free` must have at least `count`."""
+    Prefers the fastest ring; then the fewest and fullest NUMA nodes; then GPUs of `preferred`, the
+    rails that the gang has on another node; then what leaves the other GPUs the fastest ring; then
+    the lowest indexes. `free` must have at least `count` entries."""
     numa = dict(free)
     indexes = tuple(index for index, _ in free)
     others = {gpus: tuple(i for i in indexes if i not in gpus) for gpus in _sets(free, count)}
@@ -132,7 +133,7 @@ def best_set(
 
 
 def _left_beside(numa: dict[int, int], gpus: tuple[int, ...]) -> int:
-    """How many GPUs of their NUMA nodes stay free: fuller NUMA nodes are used up first."""
+    """How many GPUs of their NUMA nodes stay free: fuller NUMA nodes are used first."""
     nodes = {numa[i] for i in gpus}
     return sum(1 for index, node in numa.items() if node in nodes and index not in gpus)
 
@@ -141,7 +142,7 @@ def _sets(free: tuple[tuple[int, int], ...], count: int) -> Iterable[tuple[int, 
     indexes = [index for index, _ in free]
     if comb(len(indexes), count) <= MAX_SETS:
         return combinations(indexes, count)
-    by_numa = sorted(free, key=lambda one: (one[1], one[0]))
+    by_numa = sorted(free, key=lambda entry: (entry[1], entry[0]))
     near = [index for index, _ in by_numa]
     runs = [tuple(sorted(near[i : i + count])) for i in range(len(near) - count + 1)]
     return [*dict.fromkeys([*runs, *islice(combinations(indexes, count), MAX_SETS)])]

@@ -1,7 +1,7 @@
-"""The state machines of every noun that has a status: states, legal edges, and the job's rollup.
+"""The state machines of jobs, replicas, allocations, slices and nodes, and an attempt's rollup.
 
-Only `portal.audit.transitions.advance` writes a status, and it asks here. Diagrams in
-docs/state-machines.md are generated from these tables.
+Only `portal.audit.transitions.advance` writes a status, and it checks it against these tables. The
+diagrams in docs/state-machines.md are generated from them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ class JobStatus(StrEnum):
 
 
 class ReplicaStatus(StrEnum):
-    """What the node last said of a replica. The words are those of the wire."""
+    """What the node last reported. The values are those of the wire."""
 
     PENDING = "pending"
     PREPARING = "preparing"
@@ -91,7 +91,7 @@ REPLICA_EDGES: Edges = {
     _R.RUNNING: frozenset({_R.EXITED, _R.FAILED, _R.LOST}),
     _R.EXITED: frozenset(),
     _R.FAILED: frozenset(),
-    # A node that comes back within its lease tells what became of the replica.
+    # A node that comes back within its lease reports how the replica ended.
     _R.LOST: frozenset({_R.EXITED, _R.FAILED}),
 }
 
@@ -141,7 +141,7 @@ def is_allowed(edges: Edges, old: StrEnum, new: StrEnum) -> bool:
 
 
 class AttemptState(StrEnum):
-    """What the replicas together say about their attempt."""
+    """The state of an attempt, rolled up from its replicas."""
 
     WAITING = "waiting"
     PREPARING = "preparing"
@@ -155,9 +155,9 @@ class AttemptState(StrEnum):
 def attempt_state(replicas: Iterable[tuple[ReplicaStatus, int | None]]) -> AttemptState:
     """The ordered rollup of (status, exit code) of all replicas of one attempt.
 
-    The first rule that matches wins: a replica that failed or exited non-zero fails the gang; a
-    lost one loses it; all exited with 0 is success; all ready is the barrier; else what the
-    furthest is doing.
+    The first rule that matches wins. A replica that failed or exited non-zero fails the gang; a
+    lost one loses it. If all exited with 0, the attempt succeeded. If all are ready, the gang has
+    reached the barrier. Otherwise the replica that is furthest along decides.
     """
     states = list(replicas)
     statuses = [status for status, _ in states]

@@ -1,56 +1,56 @@
-"""The one check of a job request. The page, REST, the CLI and agents read requests through it.
+"""Job requests: one check for pages, REST and the command line.
 
-`parse_request` finds every problem at once. `request_as_dict` and `request_as_yaml` write the same
+`parse_request` reports all problems at once. `request_as_dict` and `request_as_yaml` write a
 request for storage and for people.
 """
 
 from typing import Any
 
 from scheduler.core.request.formats import request_as_dict, request_as_yaml
-from scheduler.core.request.reader import Reader
+from scheduler.core.request.reader import RequestReader
 from scheduler.core.request.values import (
     FieldError,
+    InvalidRequest,
+    JobKind,
     JobRequest,
-    Kind,
     Launcher,
-    Problem,
+    ProblemCode,
     RequestLimits,
-    RequestRefused,
 )
 
 __all__ = [
     "FieldError",
+    "InvalidRequest",
+    "JobKind",
     "JobRequest",
-    "Kind",
     "Launcher",
-    "Problem",
+    "ProblemCode",
     "RequestLimits",
-    "RequestRefused",
     "parse_request",
-    "parse_stored",
+    "parse_stored_request",
     "request_as_dict",
     "request_as_yaml",
 ]
 
 
 def parse_request(data: Any, limits: RequestLimits) -> JobRequest:
-    """A request as people write it (product.md) as a checked value.
+    """A checked request from what people wrote.
 
-    Raises RequestRefused with every problem found; nothing is guessed and nothing ignored.
+    Raises InvalidRequest with every problem. Nothing is guessed and nothing ignored.
     """
-    reader = Reader(data, limits)
+    reader = RequestReader(data, limits)
     return _checked(reader)
 
 
-def _checked(reader: Reader) -> JobRequest:
+def _checked(reader: RequestReader) -> JobRequest:
     request = reader.read()
     if reader.errors or request is None:
-        raise RequestRefused(tuple(reader.errors))
+        raise InvalidRequest(tuple(reader.errors))
     return request
 
 
-def parse_stored(data: Any) -> JobRequest:
-    """A request that was checked when it was submitted; today's limits, and today's rules of what
-    goes together, do not apply to it."""
+def parse_stored_request(data: Any) -> JobRequest:
+    """A request that was checked when it was submitted. Today's limits and today's rules about
+    combinations of fields do not apply to it."""
     limits = RequestLimits(max_time_limit_seconds=2**30, max_replicas=4_096)
-    return _checked(Reader(data, limits, of_today=False))
+    return _checked(RequestReader(data, limits, check_combinations=False))

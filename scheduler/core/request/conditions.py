@@ -1,6 +1,6 @@
-"""Reads when and where a job may run: its begin, its dependencies, node labels and taints.
+"""Reads when and where a job may run: begin time, dependencies, node labels and taints.
 
-Each reader takes what was written and `refuse`, and answers with a value that holds in any case.
+Each reader reports problems to `refuse` and returns a valid value in any case.
 """
 
 import re
@@ -10,16 +10,16 @@ from typing import Any
 
 from agents.contract.phrase import Phrase
 from scheduler.core.request.quantities import read_seconds
-from scheduler.core.request.values import Problem
+from scheduler.core.request.values import ProblemCode
 
-Refuse = Callable[[str, Problem, str], None]
+Refuse = Callable[[str, ProblemCode, str], None]
 
 # A label or a taint of a node: a key, or a key and a value.
-NODE_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._-]{1,63})?")
+NODE_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._-]{1,63})?")
 JOB_LABEL = re.compile(r"(?:[Jj]-)?0*([1-9][0-9]{0,17})")
-MAX_AFTER = MAX_NODE_WORDS = 32
+MAX_AFTER = MAX_NODE_LABELS = 32
 MAX_BEGIN_IN_SECONDS = 366 * 86_400
-# 2000 to 2100: what is further away was not meant.
+# 2000 to 2100: any other time is a mistake.
 FIRST_BEGIN, LAST_BEGIN = 946_684_800, 4_102_444_800
 
 
@@ -27,7 +27,7 @@ def read_begin(value: Any, refuse: Refuse) -> tuple[int, int]:
     """(seconds since the epoch, 0) of "2026-01-31T18:00:00+01:00", (0, seconds) of "+2h"."""
     if not isinstance(value, str) or len(value) > 40:
         sentence = 'write a time in quotes, such as "2026-01-31T18:00:00+01:00", or "+2h"'
-        refuse("begin_at", Problem.TYPE, sentence)
+        refuse("begin_at", ProblemCode.TYPE, sentence)
         return (0, 0)
     if value.startswith("+"):
         return (0, _begin_in(value, refuse))
@@ -37,11 +37,11 @@ def read_begin(value: Any, refuse: Refuse) -> tuple[int, int]:
 def _begin_in(value: str, refuse: Refuse) -> int:
     try:
         seconds = read_seconds(value[1:])
-    except ValueError as wrong:
-        refuse("begin_at", Problem.VALUE, Phrase("%(why)s, after the +", why=wrong.args[0]))
+    except ValueError as error:
+        refuse("begin_at", ProblemCode.VALUE, Phrase("%(why)s, after the +", why=error.args[0]))
         return 0
     if seconds > MAX_BEGIN_IN_SECONDS:
-        refuse("begin_at", Problem.RANGE, "at most a year from now")
+        refuse("begin_at", ProblemCode.RANGE, "at most a year from now")
         return 0
     return seconds
 
@@ -51,14 +51,14 @@ def _begin_at(value: str, refuse: Refuse) -> int:
         when = datetime.fromisoformat(value)
     except ValueError:
         sentence = 'write a time such as "2026-01-31T18:00:00+01:00", or "+2h"'
-        refuse("begin_at", Problem.VALUE, sentence)
+        refuse("begin_at", ProblemCode.VALUE, sentence)
         return 0
     if when.tzinfo is None:
-        refuse("begin_at", Problem.VALUE, 'say the time zone, such as "+01:00", or "Z" for UTC')
+        refuse("begin_at", ProblemCode.VALUE, 'add the time zone, such as "+01:00", or "Z" for UTC')
         return 0
     seconds = int((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() // 1)
     if not FIRST_BEGIN <= seconds <= LAST_BEGIN:
-        refuse("begin_at", Problem.RANGE, "write a time of this century")
+        refuse("begin_at", ProblemCode.RANGE, "write a time between 2000 and 2100")
         return 0
     return seconds
 
@@ -75,32 +75,34 @@ def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) > MAX_AFTER:
         refuse(
             "after",
-            Problem.TYPE,
+            ProblemCode.TYPE,
             Phrase('write a list of at most %(n)s jobs, such as ["J-12"]', n=MAX_AFTER),
         )
         return ()
-    found: dict[str, None] = {}
-    for index, word in enumerate(value):
-        match = JOB_LABEL.fullmatch(word) if isinstance(word, str) else None
+    words: dict[str, None] = {}
+    for index, entry in enumerate(value):
+        match = JOB_LABEL.fullmatch(entry) if isinstance(entry, str) else None
         if match is None:
-            refuse(f"after.{index}", Problem.VALUE, 'write the label of a job, such as "J-12"')
+            refuse(f"after.{index}", ProblemCode.VALUE, 'write the label of a job, such as "J-12"')
         else:
-            found[f"J-{match[1]}"] = None
-    return tuple(found)
+            words[f"J-{match[1]}"] = None
+    return tuple(words)
 
 
-def read_node_words(field: str, value: Any, refuse: Refuse) -> tuple[str, ...]:
+def read_node_labels(field: str, value: Any, refuse: Refuse) -> tuple[str, ...]:
     """Labels or taints of nodes, each once: ["nvme", "zone=a"]."""
-    if not isinstance(value, list) or len(value) > MAX_NODE_WORDS:
+    if not isinstance(value, list) or len(value) > MAX_NODE_LABELS:
         sentence = Phrase(
-            'write a list of at most %(n)s words, such as ["nvme", "zone=a"]', n=MAX_NODE_WORDS
+            'write a list of at most %(n)s words, such as ["nvme", "zone=a"]', n=MAX_NODE_LABELS
         )
-        refuse(field, Problem.TYPE, sentence)
+        refuse(field, ProblemCode.TYPE, sentence)
         return ()
-    found: dict[str, None] = {}
-    for index, word in enumerate(value):
-        if not isinstance(word, str) or not NODE_WORD.fullmatch(word):
-            refuse(f"{field}.{index}", Problem.VALUE, 'write a key, or "key=value", without spaces')
+    words: dict[str, None] = {}
+    for index, entry in enumerate(value):
+        if not isinstance(entry, str) or not NODE_LABEL.fullmatch(entry):
+            refuse(
+                f"{field}.{index}", ProblemCode.VALUE, 'write a key, or "key=value", without spaces'
+            )
         else:
-            found[word] = None
-    return tuple(found)
+            words[entry] = None
+    return tuple(words)

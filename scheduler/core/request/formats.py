@@ -1,4 +1,4 @@
-"""One request, two ways to write it: canonical JSON (stored) and YAML."""
+"""Writes a request as canonical JSON, for storage, and as YAML."""
 
 import json
 import re
@@ -9,13 +9,13 @@ from scheduler.core.request.conditions import write_begin
 from scheduler.core.request.quantities import write_cpu, write_memory, write_seconds
 from scheduler.core.request.values import JobRequest
 
-# Characters that JSON takes as they are and YAML would fold or refuse; both read the escape.
+# Characters that JSON accepts unescaped but YAML folds or refuses. Both read the escape.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def request_as_dict(request: JobRequest) -> dict[str, Any]:
-    """The canonical form, every default filled in; disk and conditions stand in it only where they
-    were asked for. Reading it again gives the same request."""
+    """The canonical form with every default filled in, except that disk and conditions appear only
+    if they were requested. Reading it returns the same request."""
     return {
         "project": request.project,
         "name": request.name,
@@ -43,41 +43,41 @@ def request_as_dict(request: JobRequest) -> dict[str, Any]:
 
 
 def request_as_yaml(request: JobRequest) -> str:
-    """YAML that reads back to the same request. Values are JSON, which YAML contains."""
+    """YAML that reads back to the same request. Its values are JSON, a subset of YAML."""
     fields = request_as_dict(request).items()
     return "".join(f"{name}: {_plain(value)}\n" for name, value in fields if value != {})
 
 
 def _conditions(request: JobRequest) -> dict[str, Any]:
     delay = write_seconds(request.begin_in)
-    found = {
+    written = {
         "begin_at": write_begin(request.begin_at, delay),
         "after": list(request.after),
         "needs": list(request.needs),
         "tolerates": list(request.tolerates),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in written.items() if value}
 
 
 def device_as_dict(device: DeviceRequest) -> dict[str, Any]:
     """The device of a request, as people write it."""
-    found: dict[str, Any] = {}
+    written: dict[str, Any] = {}
     if device.gpus:
-        found["gpus"] = device.gpus
+        written["gpus"] = device.gpus
     elif device.mig:
-        found["mig"] = device.mig
+        written["mig"] = device.mig
     elif device.mps_threads:
         memory = write_memory(device.mps_memory_mib)
-        found["mps"] = {"threads": device.mps_threads, "memory": memory}
+        written["mps"] = {"threads": device.mps_threads, "memory": memory}
     else:
-        found["memory"] = write_memory(device.memory_mib)
+        written["memory"] = write_memory(device.memory_mib)
     if device.models:
-        found["models"] = list(device.models)
+        written["models"] = list(device.models)
     if device.isolation is not Isolation.HARDWARE:
-        found["isolation"] = str(device.isolation)
-    return found
+        written["isolation"] = str(device.isolation)
+    return written
 
 
 def _plain(value: Any) -> str:
     written = json.dumps(value, ensure_ascii=False)
-    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", written)

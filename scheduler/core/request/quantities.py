@@ -1,14 +1,14 @@
 """Amounts as people write them ("64GiB", "500m", "1h30m") to integers with a unit, and back.
 
-Every reader raises ValueError with a sentence that says what to write.
+Every reader raises ValueError with a sentence that says what to write instead.
 """
 
 import re
 
 from agents.contract.phrase import Phrase
 
-# Keeps every amount inside a 32-bit column, and far above any machine.
-LARGEST = 2_000_000_000
+# Fits a 32-bit column, and is far above any machine.
+MAX_AMOUNT = 2_000_000_000
 
 _MEMORY_MIB = {"MiB": 1, "GiB": 1 << 10, "TiB": 1 << 20}
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -18,7 +18,7 @@ _TIME = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([
 
 
 def read_memory_mib(value: object) -> int:
-    """ "64GiB" -> 65536 MiB. Only binary units: GB is the vendor's word for another number."""
+    """ "64GiB" -> 65536 MiB. Only binary units are accepted, as GB is ambiguous."""
     return _size_mib(value, Phrase("memory"), Phrase('"64GiB" or "512MiB"'))
 
 
@@ -68,11 +68,11 @@ def write_seconds(seconds: int) -> str:
     return text
 
 
-def _size_mib(value: object, what: str, such_as: str) -> int:
+def _size_mib(value: object, what: str, examples: str) -> int:
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ValueError(
-            Phrase("write %(what)s with its unit, such as %(such_as)s", what=what, such_as=such_as)
+            Phrase("write %(what)s with its unit, such as %(such_as)s", what=what, such_as=examples)
         )
     return _bounded(int(match[1]) * _MEMORY_MIB[match[2]], what)
 
@@ -80,6 +80,6 @@ def _size_mib(value: object, what: str, such_as: str) -> int:
 def _bounded(amount: int, what: str) -> int:
     if amount < 1:
         raise ValueError(Phrase("%(what)s must be more than 0", what=what))
-    if amount > LARGEST:
-        raise ValueError(Phrase("%(what)s is larger than anything there is", what=what))
+    if amount > MAX_AMOUNT:
+        raise ValueError(Phrase("%(what)s is too large", what=what))
     return amount

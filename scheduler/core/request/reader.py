@@ -1,4 +1,4 @@
-"""Reads a request field by field and collects every problem, so that people mend all at once."""
+"""Reads a request field by field and collects every problem, so that people see all at once."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.phrase import Phrase
 from agents.contract.shares import too_few_threads
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
-from scheduler.core.request.conditions import read_after, read_begin, read_node_words
+from scheduler.core.request.conditions import read_after, read_begin, read_node_labels
 from scheduler.core.request.device import read_device
 from scheduler.core.request.quantities import (
     read_cpu_milli,
@@ -24,10 +24,10 @@ from scheduler.core.request.quantities import (
 )
 from scheduler.core.request.values import (
     FieldError,
+    JobKind,
     JobRequest,
-    Kind,
     Launcher,
-    Problem,
+    ProblemCode,
     RequestLimits,
 )
 
@@ -63,7 +63,7 @@ FIELDS = frozenset(
         "tolerates",
     )
 )
-NOT_YET = frozenset(
+UNSUPPORTED_FIELDS = frozenset(
     (
         "volumes",
         "secrets",
@@ -74,32 +74,33 @@ NOT_YET = frozenset(
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
 MAX_COMMAND, MAX_WORD, MAX_ENV = 1_024, 32_768, 256
-# What the wire carries (agents.contract.documents): a node refuses a whole document beyond it.
+# Limits of the wire (agents.contract.documents): a node refuses the whole document beyond them.
 MIN_MEMORY_MIB, MAX_GRACE_SECONDS = 4, 3_600
 
 
-class Reader:
-    """One reading of one request. `errors` holds what is wrong; `read` is then None. `of_today`:
-    what must not go together is wrong, too."""
+class RequestReader:
+    """Reads one request. If it has problems, they are in `errors`, and `read` returns None."""
 
-    def __init__(self, data: Any, limits: RequestLimits, *, of_today: bool = True) -> None:
-        self.of_today = of_today
+    def __init__(
+        self, data: Any, limits: RequestLimits, *, check_combinations: bool = True
+    ) -> None:
+        self.check_combinations = check_combinations
         self.errors: list[FieldError] = []
         self.limits = limits
         self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
         if not isinstance(data, Mapping):
-            self.refuse("", Problem.TYPE, "send one object with the request's fields")
+            self.refuse("", ProblemCode.TYPE, "send one object with the fields of the request")
 
-    def refuse(self, field: str, code: Problem, sentence: str) -> None:
-        if self.of_today or code is not Problem.COMBINATION:
+    def refuse(self, field: str, code: ProblemCode, sentence: str) -> None:
+        if self.check_combinations or code is not ProblemCode.COMBINATION:
             self.errors.append(FieldError(field, code, sentence))
 
     def read(self) -> JobRequest | None:
         self._known_only()
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "project": self._name("project"),
             "name": self._name("name"),
-            "kind": self._word("kind", Kind, Kind.BATCH),
+            "kind": self._word("kind", JobKind, JobKind.BATCH),
             "image": self._image(),
             "command": self._command(),
             "launcher": self._word("launcher", Launcher, Launcher.NONE),
@@ -119,25 +120,25 @@ class Reader:
             "limit_is_chosen": "time_limit" in self.data,
             "after": read_after(self.data.get("after", []), self.refuse),
         }
-        found["preemptible"] = self._preemptible(found["priority"])
-        found["begin_at"], found["begin_in"] = self._begin()
+        values["preemptible"] = self._preemptible(values["priority"])
+        values["begin_at"], values["begin_in"] = self._begin()
         for field in ("needs", "tolerates"):
-            found[field] = read_node_words(field, self.data.get(field, []), self.refuse)
-        found["processes"] = self._processes(found["device"])
-        ranks = found["processes"] * found["replicas"]
-        found["backend"] = self._backend(found["device"], ranks)
-        return None if self.errors else JobRequest(**found)
+            values[field] = read_node_labels(field, self.data.get(field, []), self.refuse)
+        values["processes"] = self._processes(values["device"])
+        ranks = values["processes"] * values["replicas"]
+        values["backend"] = self._backend(values["device"], ranks)
+        return None if self.errors else JobRequest(**values)
 
     def _known_only(self) -> None:
         for name in self.data:
-            if name in NOT_YET:
+            if name in UNSUPPORTED_FIELDS:
                 self.refuse(
                     name,
-                    Problem.UNSUPPORTED,
-                    Phrase("%(name)s is not offered yet: leave it out", name=name),
+                    ProblemCode.UNSUPPORTED,
+                    Phrase("%(name)s is not supported yet: remove it", name=name),
                 )
             elif name not in FIELDS:
-                self.refuse(str(name)[:64], Problem.UNKNOWN, "no such field: leave it out")
+                self.refuse(str(name)[:64], ProblemCode.UNKNOWN, "unknown field: remove it")
 
     def _name(self, field: str) -> str:
         value = self._given(field)
@@ -145,7 +146,7 @@ class Reader:
             return ""
         if not isinstance(value, str) or not NAME.fullmatch(value):
             sentence = "write 1 to 63 letters, digits, dots, hyphens or underscores"
-            self.refuse(field, Problem.VALUE, sentence)
+            self.refuse(field, ProblemCode.VALUE, sentence)
             return ""
         return value
 
@@ -154,13 +155,15 @@ class Reader:
         if value is None:
             return ""
         if not isinstance(value, str) or not IMAGE.fullmatch(value):
-            self.refuse("image", Problem.VALUE, "write an image name, such as registry/pytorch:2.7")
+            self.refuse(
+                "image", ProblemCode.VALUE, "write an image name, such as registry/pytorch:2.7"
+            )
             return ""
         if not any(fnmatchcase(value, pattern) for pattern in self.limits.image_allow):
             allowed = ", ".join(self.limits.image_allow)
             self.refuse(
                 "image",
-                Problem.FORBIDDEN,
+                ProblemCode.FORBIDDEN,
                 Phrase(
                     "%(image)s is not allowed here. Use: %(allowed)s", image=value, allowed=allowed
                 ),
@@ -173,34 +176,36 @@ class Reader:
             return ()
         if not isinstance(value, list) or not value:
             sentence = 'write a list of words, such as ["python", "train.py"]'
-            self.refuse("command", Problem.TYPE, sentence)
+            self.refuse("command", ProblemCode.TYPE, sentence)
             return ()
         if len(value) > MAX_COMMAND:
-            self.refuse("command", Problem.RANGE, Phrase("at most %(n)s words", n=MAX_COMMAND))
+            self.refuse("command", ProblemCode.RANGE, Phrase("at most %(n)s words", n=MAX_COMMAND))
             return ()
         for index, word in enumerate(value):
             if not isinstance(word, str):
                 self.refuse(
-                    f"command.{index}", Problem.TYPE, "each word is a text: put it in quotes"
+                    f"command.{index}", ProblemCode.TYPE, "each word is a text: put it in quotes"
                 )
             elif "\0" in word or len(word) > MAX_WORD:
                 sentence = Phrase("no NUL character, and at most %(n)s characters", n=MAX_WORD)
-                self.refuse(f"command.{index}", Problem.VALUE, sentence)
+                self.refuse(f"command.{index}", ProblemCode.VALUE, sentence)
         return tuple(str(word) for word in value)
 
     def _time_limit(self) -> int:
         limits = self.limits
         seconds = self._amount("time_limit", read_seconds, limits.default_time_limit_seconds)
         if seconds > limits.max_time_limit_seconds:
-            most = write_seconds(limits.max_time_limit_seconds)
-            self.refuse("time_limit", Problem.RANGE, Phrase("at most %(most)s here", most=most))
+            maximum = write_seconds(limits.max_time_limit_seconds)
+            self.refuse(
+                "time_limit", ProblemCode.RANGE, Phrase("at most %(most)s here", most=maximum)
+            )
         return seconds
 
     def _preemptible(self, priority: Priority) -> bool:
-        """Work of low priority makes way unless it says that it cannot."""
+        """Jobs of low priority are preemptible unless they say otherwise."""
         value = self.data.get("preemptible", priority is Priority.LOW)
         if not isinstance(value, bool):
-            self.refuse("preemptible", Problem.TYPE, "write true or false, without quotes")
+            self.refuse("preemptible", ProblemCode.TYPE, "write true or false, without quotes")
         return value is True
 
     def _begin(self) -> tuple[int, int]:
@@ -212,7 +217,7 @@ class Reader:
         if memory_mib < MIN_MEMORY_MIB:
             self.refuse(
                 "memory",
-                Problem.RANGE,
+                ProblemCode.RANGE,
                 Phrase("at least %(least)s", least=write_memory(MIN_MEMORY_MIB)),
             )
         return memory_mib
@@ -222,7 +227,7 @@ class Reader:
         if seconds > MAX_GRACE_SECONDS:
             self.refuse(
                 "grace",
-                Problem.RANGE,
+                ProblemCode.RANGE,
                 Phrase("at most %(most)s", most=write_seconds(MAX_GRACE_SECONDS)),
             )
         return seconds
@@ -232,7 +237,7 @@ class Reader:
         if not isinstance(retries, Mapping) or set(retries) - {"infrastructure", "user"}:
             if kind == "infrastructure":
                 sentence = "write retries as {infrastructure: 3, user: 0}"
-                self.refuse("retries", Problem.TYPE, sentence)
+                self.refuse("retries", ProblemCode.TYPE, sentence)
             return default
         return self._bounded(f"retries.{kind}", retries.get(kind, default), 0, 10)
 
@@ -242,7 +247,7 @@ class Reader:
             sentence = Phrase(
                 'write env as names and texts, such as {"BATCH": "64"}, at most %(n)s', n=MAX_ENV
             )
-            self.refuse("env", Problem.TYPE, sentence)
+            self.refuse("env", ProblemCode.TYPE, sentence)
             return {}
         return {str(k): str(v) for k, v in env.items() if self._is_env(k, v)}
 
@@ -250,15 +255,17 @@ class Reader:
         before = len(self.errors)
         path = f"env.{name!s:.64}"
         if not isinstance(name, str) or not is_environment_name(name):
-            self.refuse(path, Problem.VALUE, "a name has letters, digits and underscores only")
+            self.refuse(path, ProblemCode.VALUE, "a name has letters, digits and underscores only")
         elif is_reserved(name):
             self.refuse(
                 path,
-                Problem.RESERVED,
-                Phrase("%(name)s is set by Tessera: leave it out", name=name),
+                ProblemCode.RESERVED,
+                Phrase("%(name)s is set by Tessera: remove it", name=name),
             )
         elif not isinstance(value, str) or "\0" in value or len(value) > MAX_WORD:
-            self.refuse(path, Problem.TYPE, 'the value is a text: put it in quotes, such as "64"')
+            self.refuse(
+                path, ProblemCode.TYPE, 'the value is a text: put it in quotes, such as "64"'
+            )
         return len(self.errors) == before
 
     def _device(self) -> DeviceRequest:
@@ -266,11 +273,11 @@ class Reader:
         return DeviceRequest() if value is None else read_device(value, self.refuse)
 
     def _backend(self, device: DeviceRequest, ranks: int) -> CollectiveBackend:
-        """A size in memory counts as a slice: it may become one."""
+        """A request for an amount of memory counts as a slice, because it may become one."""
         backend = self._word("backend", CollectiveBackend, CollectiveBackend.AUTO)
         kind = SliceKind.MPS if device.mps_threads else SliceKind.MIG
         if why := backend_refusal(backend, [SliceKind.GPU if device.gpus else kind], ranks):
-            self.refuse("backend", Problem.COMBINATION, why)
+            self.refuse("backend", ProblemCode.COMBINATION, why)
         return backend
 
     def _processes(self, device: DeviceRequest) -> int:
@@ -282,21 +289,25 @@ class Reader:
         if why := too_many_processes(gpus, processes):
             self.refuse(
                 "processes",
-                Problem.COMBINATION,
+                ProblemCode.COMBINATION,
                 Phrase("%(why)s; device.gpus is %(gpus)s", why=why, gpus=gpus),
             )
         if device.mps_threads and (why := too_few_threads(device.mps_threads, processes)):
-            self.refuse("processes", Problem.COMBINATION, why)
+            self.refuse("processes", ProblemCode.COMBINATION, why)
         if processes > 1 and not torchrun:
             sentence = "only launcher torchrun starts several processes in one replica"
-            self.refuse("processes", Problem.COMBINATION, sentence)
+            self.refuse("processes", ProblemCode.COMBINATION, sentence)
         return processes
 
     def _given(self, field: str) -> Any:
         if field not in self.data:
-            self.refuse(field, Problem.MISSING, Phrase("%(field)s is needed", field=field))
+            self.refuse(field, ProblemCode.MISSING, Phrase("%(field)s is required", field=field))
         elif self.data[field] is None:
-            self.refuse(field, Problem.TYPE, Phrase("%(field)s is needed, not null", field=field))
+            self.refuse(
+                field,
+                ProblemCode.TYPE,
+                Phrase("%(field)s is required and must not be null", field=field),
+            )
         return self.data.get(field)
 
     def _word(self, field: str, words: type[Word], default: Word) -> Word:
@@ -305,28 +316,32 @@ class Reader:
             return words(value)
         except ValueError:
             self.refuse(
-                field, Problem.VALUE, Phrase("write one of %(words)s", words=", ".join(words))
+                field, ProblemCode.VALUE, Phrase("write one of %(words)s", words=", ".join(words))
             )
             return default
 
-    def _count(self, field: str, default: int, least: int, most: int) -> int:
-        return self._bounded(field, self.data.get(field, default), least, most)
+    def _count(self, field: str, default: int, minimum: int, maximum: int) -> int:
+        return self._bounded(field, self.data.get(field, default), minimum, maximum)
 
-    def _bounded(self, field: str, value: Any, least: int, most: int) -> int:
+    def _bounded(self, field: str, value: Any, minimum: int, maximum: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
             self.refuse(
                 field,
-                Problem.TYPE,
-                Phrase("write a whole number from %(least)s to %(most)s", least=least, most=most),
+                ProblemCode.TYPE,
+                Phrase(
+                    "write a whole number from %(least)s to %(most)s", least=minimum, most=maximum
+                ),
             )
-            return least
-        if not least <= value <= most:
+            return minimum
+        if not minimum <= value <= maximum:
             self.refuse(
                 field,
-                Problem.RANGE,
-                Phrase("write a whole number from %(least)s to %(most)s", least=least, most=most),
+                ProblemCode.RANGE,
+                Phrase(
+                    "write a whole number from %(least)s to %(most)s", least=minimum, most=maximum
+                ),
             )
-            return least
+            return minimum
         return value
 
     def _amount(self, field: str, read: Callable[[object], int], default: int) -> int:
@@ -334,6 +349,6 @@ class Reader:
             return default
         try:
             return read(self.data[field])
-        except ValueError as wrong:
-            self.refuse(field, Problem.VALUE, wrong.args[0])
+        except ValueError as error:
+            self.refuse(field, ProblemCode.VALUE, error.args[0])
             return default

@@ -1,4 +1,4 @@
-"""A job request as values: what may be asked, and what can be wrong with it. No reading here."""
+"""A job request as values, and what can be wrong with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from agents.contract.documents import CollectiveBackend
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 
 
-class Kind(StrEnum):
+class JobKind(StrEnum):
     BATCH = "batch"
     NOTEBOOK = "notebook"
     SERVICE = "service"
 
 
 class Launcher(StrEnum):
-    """How the command is started. Those that only wrap another program come with templates."""
+    """How the command is started. Launchers that only wrap another program come with templates."""
 
     NONE = "none"
     TORCHRUN = "torchrun"
 
 
-class Problem(StrEnum):
+class ProblemCode(StrEnum):
     """What can be wrong with a field."""
 
     MISSING = "missing"
@@ -40,13 +40,13 @@ class FieldError:
     """One problem: the field's dotted path, a code, and a sentence that says what to write."""
 
     field: str
-    code: Problem
+    code: ProblemCode
     sentence: str
 
 
 @dataclass
-class RequestRefused(Exception):
-    """Everything that is wrong with a request, in the order of its fields."""
+class InvalidRequest(Exception):
+    """All problems of a request, in the order of its fields."""
 
     errors: tuple[FieldError, ...]
 
@@ -56,25 +56,18 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What requests may ask for here. `image_allow`: fnmatch patterns of image names."""
+    """What requests may contain on this installation."""
 
     default_time_limit_seconds: int = 4 * 3_600
     max_time_limit_seconds: int = 7 * 86_400
     max_replicas: int = 64
     image_allow: tuple[str, ...] = ("*",)
+    """Image names as fnmatch patterns."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A checked request. CPU in millicores, memory and disk in MiB are per replica, a disk of 0 is
-    none asked for; times in seconds.
-
-    `begin_at`: not before this time (seconds since the epoch); `begin_in`: not before so many
-    seconds after it was asked for; at most one is set. `after`: labels of jobs of the project that
-    must succeed first. `preemptible`: it may be stopped and queued again for others. `needs`:
-    labels that a node must have; `tolerates`: taints that it may have. `limit_is_chosen`: whether
-    the time limit was written down; how it was read, not a part of the request.
-    """
+    """A checked request. CPU, memory and disk are per replica."""
 
     project: str
     name: str
@@ -82,7 +75,7 @@ class JobRequest:
     command: tuple[str, ...]
     device: DeviceRequest
     time_limit_seconds: int
-    kind: Kind = Kind.BATCH
+    kind: JobKind = JobKind.BATCH
     launcher: Launcher = Launcher.NONE
     replicas: int = 1
     processes: int = 1
@@ -97,10 +90,19 @@ class JobRequest:
     grace_seconds: int = 30
     env: Mapping[str, str] = field(default_factory=dict)
     preemptible: bool = False
+    """It may be stopped and queued again for other jobs."""
     begin_at: int = 0
+    """It does not start before this time, in seconds since the epoch."""
     begin_in: int = 0
+    """It does not start before this many seconds after the submit. At most one of these is set."""
     after: tuple[str, ...] = ()
+    """Labels of jobs of the project that must succeed first."""
     needs: tuple[str, ...] = ()
+    """Labels that its nodes must have."""
     tolerates: tuple[str, ...] = ()
+    """Taints that its nodes may have."""
     disk_mib: int = 0
+    """0 if none is requested."""
     limit_is_chosen: bool = field(default=True, compare=False)
+    """Whether the request set the time limit. It tells how the request was read, so it does not
+    take part in comparisons."""

@@ -1,4 +1,4 @@
-"""The device of a request: exactly one way of asking, and a precise answer to every other."""
+"""The device of a request: exactly one kind of device, and a precise answer to every other."""
 
 import pytest
 
@@ -46,7 +46,7 @@ BAD = {
     "shares without memory": ({"mps": {"threads": 25}}, "device.mps", ProblemCode.TYPE, "memory"),
     "a share that is isolated": (
         {"mps": {"threads": 25, "memory": "1GiB"}, "isolation": "hardware"},
-        *("device.isolation", ProblemCode.COMBINATION, "ask for mig"),
+        *("device.isolation", ProblemCode.COMBINATION, "request mig"),
     ),
     "models as a text": (
         {"gpus": 1, "models": "H200"},
@@ -60,7 +60,7 @@ BAD = {
         {"gpus": 1, "isolation": "none"},
         *("device.isolation", ProblemCode.VALUE, "hardware, any"),
     ),
-    "unknown field": ({"gpus": 1, "vram": 80}, "device.vram", ProblemCode.UNKNOWN, "leave it out"),
+    "unknown field": ({"gpus": 1, "vram": 80}, "device.vram", ProblemCode.UNKNOWN, "remove it"),
 }
 
 

@@ -25,7 +25,7 @@ COUNT = "write a whole number from"
 TIME = "write a time with its unit"
 MEMORY = "write memory with its unit"
 BAD = {
-    "no project": ({"project": None}, "project", ProblemCode.TYPE, "needed, not null"),
+    "no project": ({"project": None}, "project", ProblemCode.TYPE, "required and must not be null"),
     "project is a number": ({"project": 7}, "project", ProblemCode.VALUE, "1 to 63"),
     "name with a space": ({"name": "my job"}, "name", ProblemCode.VALUE, "1 to 63"),
     "name of 64": ({"name": "a" * 64}, "name", ProblemCode.VALUE, "1 to 63"),
@@ -110,7 +110,7 @@ BAD = {
         {"memory": "99999999TiB"},
         "memory",
         ProblemCode.VALUE,
-        "anything there is",
+        "too large",
     ),
     "shm in potatoes": ({"shm": "5 potatoes"}, "shm", ProblemCode.VALUE, MEMORY),
     "cpu in potatoes": ({"cpu": "5 potatoes"}, "cpu", ProblemCode.VALUE, "write whole cores"),
@@ -127,7 +127,7 @@ BAD = {
         {"time_limit": 10**30},
         "time_limit",
         ProblemCode.VALUE,
-        "anything there is",
+        "too large",
     ),
     "time in potatoes": ({"time_limit": "5 potatoes"}, "time_limit", ProblemCode.VALUE, TIME),
     "grace in potatoes": ({"grace": "soon"}, "grace", ProblemCode.VALUE, TIME),
@@ -159,14 +159,14 @@ BAD = {
     "env value with NUL": ({"env": {"A": "\0"}}, "env.A", ProblemCode.TYPE, "text"),
     "env name with =": ({"env": {"A=B": "c"}}, "env.A=B", ProblemCode.VALUE, "letters, digits"),
     "env name empty": ({"env": {"": "c"}}, "env.", ProblemCode.VALUE, "letters, digits"),
-    "unknown field": ({"privileged": True}, "privileged", ProblemCode.UNKNOWN, "leave it out"),
+    "unknown field": ({"privileged": True}, "privileged", ProblemCode.UNKNOWN, "remove it"),
     "begin without a zone": (
         {"begin_at": "2026-01-31T18:00:00"},
-        *("begin_at", ProblemCode.VALUE, "say the time zone"),
+        *("begin_at", ProblemCode.VALUE, "add the time zone"),
     ),
     "begin is a word": ({"begin_at": "tomorrow"}, "begin_at", ProblemCode.VALUE, "a time such as"),
     "begin is a number": ({"begin_at": 7}, "begin_at", ProblemCode.TYPE, "in quotes"),
-    "begin long ago": ({"begin_at": "1970-01-01T00:00Z"}, "begin_at", ProblemCode.RANGE, "century"),
+    "begin long ago": ({"begin_at": "1970-01-01T00:00Z"}, "begin_at", ProblemCode.RANGE, "between 2000 and 2100"),
     "begin without a unit": ({"begin_at": "+2"}, "begin_at", ProblemCode.VALUE, "with its unit"),
     "begin in two years": ({"begin_at": "+800d"}, "begin_at", ProblemCode.RANGE, "a year"),
     "after is a text": ({"after": "J-1"}, "after", ProblemCode.TYPE, "write a list of at most 32"),
@@ -183,8 +183,8 @@ BAD = {
         {"tolerates": ["a"] * 33},
         *("tolerates", ProblemCode.TYPE, "at most 32 words"),
     ),
-    "field of later": ({"volumes": ["/"]}, "volumes", ProblemCode.UNSUPPORTED, "not offered yet"),
-    "field is a number": ({7: 1}, "7", ProblemCode.UNKNOWN, "leave it out"),
+    "field of later": ({"volumes": ["/"]}, "volumes", ProblemCode.UNSUPPORTED, "not supported yet"),
+    "field is a number": ({7: 1}, "7", ProblemCode.UNKNOWN, "remove it"),
 }
 
 
@@ -200,7 +200,7 @@ def test_one_bad_field_gives_one_error_with_its_field_its_code_and_what_to_write
 def test_a_field_that_must_be_there_is_named_when_it_is_missing(field):
     (error,) = problems({k: v for k, v in GOOD.items() if k != field})
     assert (error.field, error.code) == (field, ProblemCode.MISSING)
-    assert error.sentence == f"{field} is needed"
+    assert error.sentence == f"{field} is required"
 
 
 @pytest.mark.parametrize("body", [None, [], "name: sum", 7, [GOOD]])
@@ -221,7 +221,7 @@ def test_what_is_no_object_is_refused_as_a_whole(body):
 def test_a_reserved_environment_name_is_refused_by_its_name(name):
     (error,) = problems(GOOD | {"env": {name: "all"}})
     assert (error.field, error.code) == (f"env.{name}", ProblemCode.RESERVED)
-    assert error.sentence == f"{name} is set by Tessera: leave it out"
+    assert error.sentence == f"{name} is set by Tessera: remove it"
 
 
 @pytest.mark.parametrize("name", ["CUDA_LAUNCH_BLOCKING", "nvidia_x", "RANKS", "MY_RANK", "_PET_"])

@@ -23,7 +23,7 @@ LONG = {"gpus": 1, "preemptible": True, "priority": Priority.LOW}
 
 def played(week, *, stops=None, watch=None, nodes=(ONE,), **policy):
     setting = Scenario(emptied_nodes(nodes), policy=Policy(**{"protection_seconds": 0} | policy))
-    world = Simulation(setting, week, stops=stops or PreemptionCosts(), watch=watch)
+    world = Simulation(setting, week, costs=stops or PreemptionCosts(), observer=watch)
     world.run()
     return world
 

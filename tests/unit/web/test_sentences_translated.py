@@ -113,7 +113,7 @@ def test_the_search_finds_sentences_of_services_and_of_the_request():
         "%(job)s is %(status)s, not waiting",
         "write %(what)s with its unit, such as %(such_as)s",
         "%(n)s processes need %(n)s GPUs",
-        "no such field: leave it out",
+        "unknown field: remove it",
     } <= found
     assert len(found) > 120
 

@@ -45,7 +45,7 @@ def an_owner(project="p", user="", **fields):
 
 def played(setting, week, watch=None):
     """The world afterwards."""
-    world = Simulation(setting, week, mix=demand_mix(week.jobs), watch=watch)
+    world = Simulation(setting, week, mix=demand_mix(week.jobs), observer=watch)
     world.run()
     return world
 
