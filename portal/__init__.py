@@ -1,4 +1,4 @@
-"""The portal: what people want, written down as rows, shown as pages and REST.
+"""The portal: stores what users submit, and serves pages, REST and the agents.
 
-Nothing is imported here: `portal.cli` runs where neither Django nor Celery is installed.
+Import nothing here: `portal.cli` runs where neither Django nor Celery is installed.
 """

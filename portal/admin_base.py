@@ -1,4 +1,4 @@
-"""What the admin consoles of all nouns share: rows nobody edits, and refusals shown as messages."""
+"""Shared by all admin modules: read-only pages, versioned forms, refusals shown as messages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from portal.errors import Refused
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """Rows that the machine writes: looked at, never added, changed or deleted by hand."""
+    """Rows that only the portal writes: nobody adds, changes or deletes them by hand."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -26,32 +26,32 @@ class ReadOnlyAdmin(ModelAdmin):
         return False
 
 
-class VersionedForm(forms.ModelForm):
-    """A row with a version: whoever saves an older one than there is reads what there is now."""
+class VersionedForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
+    """A form of a row with a `version`. Saving an outdated version shows the current values."""
 
-    seen = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    read_version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial["seen"] = self.instance.version if self.instance.pk else None
+        self.initial["read_version"] = self.instance.version if self.instance.pk else None
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or {}
         now = type(self.instance).objects.filter(pk=self.instance.pk).first()
-        if now is None or values.get("seen") in (None, now.version):
+        if now is None or values.get("read_version") in (None, now.version):
             return values
         theirs = "; ".join(
             f"{self.fields[name].label or name}: {getattr(now, name)}"
             for name in self.changed_data
-            if name != "seen" and hasattr(now, name)
+            if name != "read_version" and hasattr(now, name)
         )
-        said = _("Somebody changed it since you read it. There it says now: %(theirs)s")
-        raise forms.ValidationError(said % {"theirs": theirs or f"version {now.version}"})
+        message = _("This changed since you opened it. It now reads: %(theirs)s")
+        raise forms.ValidationError(message % {"theirs": theirs or f"version {now.version}"})
 
 
 @contextmanager
 def show_refusals(request: HttpRequest) -> Iterator[None]:
-    """Show what a service refuses instead of failing the page."""
+    """Show a refusal as a message instead of failing the page."""
     try:
         yield
     except Refused as refused:

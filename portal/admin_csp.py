@@ -1,11 +1,11 @@
-"""Unfold's scripts and styles need more than our pages: loosened under /admin/ only."""
+"""A looser Content-Security-Policy under /admin/, which Unfold's scripts and styles need."""
 
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-# Alpine evaluates expressions in attributes, and unfold sets style attributes.
+# Alpine evaluates expressions in attributes, and Unfold sets style attributes.
 ADMIN_DIRECTIVES = {
     "script-src": ["'self'", "'unsafe-eval'"],
     "style-src": ["'self'", "'unsafe-inline'"],
@@ -13,7 +13,7 @@ ADMIN_DIRECTIVES = {
 
 
 class AdminCSPMiddleware:
-    """Stands inside CSPMiddleware, which writes the header from what is noted here."""
+    """Must come after CSPMiddleware, which writes the header from the response's attribute."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -1,8 +1,8 @@
-"""Celery's broker in a folder, for one machine without Redis: kombu's, with whole messages only.
+"""Celery's broker in a folder, for one machine without Redis: kombu's transport, made atomic.
 
-kombu writes a message under its final name, so that a worker may read it half-written and end, and
-takes it through the system's temporary folder, which may be another disk. Here a message appears in
-one rename, and is taken away in one.
+kombu writes a message under its final name, so a worker may read half of it and fail, and moves it
+through the system's temporary folder, which may be on another disk. Here a message appears by one
+rename and is taken by one rename.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ class Channel(filesystem.Channel):
             try:
                 taken = path.rename(path.with_suffix(".taken"))
             except FileNotFoundError:
-                continue  # another worker was quicker
+                continue  # another worker took it
             payload = taken.read_text("utf-8")
             taken.unlink()
             return loads(payload)

@@ -1,4 +1,4 @@
-"""`/healthz`: whether this process serves and its database answers. Tells nothing else."""
+"""`/healthz`: this process serves requests, and its database answers. Nothing else is checked."""
 
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse

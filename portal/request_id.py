@@ -1,6 +1,6 @@
-"""One name for each request: in its answer, in every problem, in the lines of the log.
+"""The id of a request: in its response, in every problem document and in the lines of the log.
 
-A proxy that names requests is believed where its name is plain; else the portal makes one.
+An `X-Request-Id` from a proxy is kept if it matches PLAIN; otherwise the portal makes one.
 """
 
 import logging
@@ -25,45 +25,45 @@ Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
 
 def request_id() -> str:
-    """Of the request that is being answered here; "-" where there is none."""
+    """The id of the current request; "-" outside one."""
     return _now.get()
 
 
 @sync_and_async_middleware
-def request_id_middleware(answer: Any) -> Sync | Async:
-    """Middleware, the outermost: what all others log has the name."""
+def request_id_middleware(get_response: Any) -> Sync | Async:
+    """Middleware. It must be the outermost, so that what the others log has the id."""
 
-    async def in_turn(request: HttpRequest) -> HttpResponseBase:
-        # Not taken back: what streams afterwards goes on in this request's own task.
-        _now.set(_named(request))
-        return _signed(request, await answer(request))
+    async def async_middleware(request: HttpRequest) -> HttpResponseBase:
+        # Not reset: a streamed response continues in this request's own task.
+        _now.set(_assign_id(request))
+        return _with_header(request, await get_response(request))
 
-    def at_once(request: HttpRequest) -> HttpResponseBase:
-        before = _now.set(_named(request))
+    def sync_middleware(request: HttpRequest) -> HttpResponseBase:
+        before = _now.set(_assign_id(request))
         try:
-            return _signed(request, answer(request))
+            return _with_header(request, get_response(request))
         finally:
             _now.reset(before)
 
-    return in_turn if iscoroutinefunction(answer) else at_once
+    return async_middleware if iscoroutinefunction(get_response) else sync_middleware
 
 
 class RequestIdFilter(logging.Filter):
-    """Gives every line of the log the name of its request."""
+    """Adds `request_id` to every log record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        asked = getattr(record, "request", None)
-        record.request_id = getattr(asked, "request_id", None) or request_id()
+        request = getattr(record, "request", None)
+        record.request_id = getattr(request, "request_id", None) or request_id()
         return True
 
 
-def _named(request: HttpRequest) -> str:
-    told = request.headers.get(HEADER, "")
-    name = told if PLAIN.fullmatch(told) else uuid.uuid4().hex
-    request.request_id = name  # type: ignore[attr-defined]
-    return name
+def _assign_id(request: HttpRequest) -> str:
+    sent = request.headers.get(HEADER, "")
+    value = sent if PLAIN.fullmatch(sent) else uuid.uuid4().hex
+    request.request_id = value  # type: ignore[attr-defined]
+    return value
 
 
-def _signed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+def _with_header(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     response.headers[HEADER] = request.request_id  # type: ignore[attr-defined]
     return response

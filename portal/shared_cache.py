@@ -1,8 +1,4 @@
-"""Counts that all web processes share: of calls, and of tries to sign in. Nothing else is cached.
-
-`RedisWithLocalFallback`: in Redis; while it is away, each process counts for itself and everything is still
-answered. `LockedFileCache`: in files, for installations without Redis.
-"""
+"""Cache backends that count calls and sign-in attempts, for rate limits. Nothing else is cached."""
 
 import fcntl
 import functools
@@ -19,9 +15,9 @@ from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache, RedisCacheClient
 from redis.exceptions import RedisError
 
-# A call does not wait longer than this for a count.
+# A request waits no longer than this for Redis.
 ANSWER_SECONDS = 0.2
-# How long Redis is left alone after it did not answer.
+# Redis is not tried again for this long after it failed.
 AWAY_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
@@ -29,13 +25,17 @@ log = logging.getLogger(__name__)
 
 def cache_settings(redis_url: str, var: Path) -> dict[str, Any]:
     """Django's CACHES."""
-    name, place = ("RedisWithLocalFallback", redis_url) if redis_url else ("LockedFileCache", str(var / "counts"))
+    name, place = (
+        ("RedisWithLocalFallback", redis_url)
+        if redis_url
+        else ("LockedFileCache", str(var / "counts"))
+    )
     shared = {"BACKEND": f"{__name__}.{name}", "LOCATION": place, "KEY_PREFIX": "tessera"}
     return {"default": shared}
 
 
 class RedisWithLocalFallback(RedisCache):
-    """One connection pool for the process, whichever thread or task counts."""
+    """Counters in Redis. While Redis is away, each process counts for itself and still serves."""
 
     away_until = 0.0
 
@@ -75,27 +75,27 @@ def _client(url: str) -> RedisCacheClient:
 
 
 class LockedFileCache(FileBasedCache):
-    """Files, with one process at a time where a value depends on the last."""
+    """Counters in files, for one machine without Redis. Updates are serialised by a lock file."""
 
     _dir: str
     _createdir: Callable[[], None]
     _key_to_file: Callable[[str, int | None], str]
 
     def add(self, *args: Any, **kwargs: Any) -> bool:
-        with self._turn():
+        with self._lock():
             return bool(super().add(*args, **kwargs))
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
-        """Keeps the time at which it ends, as Redis does. Raises ValueError without a value."""
-        with self._turn():
-            value, left = self.get(key, version=version), self._left(key, version)
+        """Keeps the expiry time, as Redis does. Raises ValueError if there is no value."""
+        with self._lock():
+            value = self.get(key, version=version)
             if value is None:
-                raise ValueError(f"There is no {key!r} to count on")
-            self.set(key, value + delta, left, version)
+                raise ValueError(f"There is no {key!r} to increment")
+            self.set(key, value + delta, self._seconds_left(key, version), version)
         return int(value + delta)
 
-    def _left(self, key: str, version: int | None) -> float | None:
-        # Each file begins with the time at which it ends.
+    def _seconds_left(self, key: str, version: int | None) -> float | None:
+        # Each file begins with its expiry time.
         try:
             with Path(self._key_to_file(key, version)).open("rb") as file:
                 ends = pickle.load(file)  # noqa: S301 - a file of our own
@@ -104,7 +104,7 @@ class LockedFileCache(FileBasedCache):
         return None if ends is None else ends - time.time()
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         self._createdir()
         with (Path(self._dir) / "turn").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,1 +1,1 @@
-"""Accounts of the portal."""
+"""Users, projects, memberships, API tokens and browser sessions."""

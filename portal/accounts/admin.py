@@ -21,10 +21,10 @@ from portal.accounts.profiles import user_audit, user_save
 from portal.accounts.services import token_revoke
 from portal.admin_base import ReadOnlyAdmin
 
-# Rights come from memberships and from being a platform admin; groups would be a second truth.
+# Rights come from memberships and from being a platform admin, never from groups.
 admin.site.unregister(Group)
-# Editing these rows by hand would leave no audit line: people do it on their Account page.
-for kept_by_allauth in (
+# Editing these rows here would leave no audit entry. Users do it on their Account page.
+for allauth_model in (
     Authenticator,
     EmailAddress,
     SocialAccount,
@@ -32,11 +32,11 @@ for kept_by_allauth in (
     SocialToken,
     UserSession,
 ):
-    admin.site.unregister(kept_by_allauth)
+    admin.site.unregister(allauth_model)
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, ModelAdmin):
+class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
@@ -52,7 +52,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):
     readonly_fields = ("last_login", "date_joined")
 
     def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """A user's jobs and audit lines stay; take `is_active` away instead."""
+        """A user is deactivated, never deleted: their jobs and audit entries stay."""
         return False
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
@@ -61,8 +61,8 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):
     def user_change_password(
         self, request: HttpRequest, id: str, form_url: str = ""
     ) -> HttpResponse:
-        """Django saves it itself; a changed one has its audit line, and neither without the other.
-        A browser that signed in with the old one is signed out."""
+        """Django saves the password; the audit entry is written in the same transaction. Browsers
+        that signed in with the old password are signed out."""
         with transaction.atomic():
             before = self.get_object(request, unquote(id))
             answer = super().user_change_password(request, id, form_url)
@@ -74,7 +74,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """Tokens are made by their owners; an admin can only revoke them."""
+    """Tokens are created by their owners; an admin can only revoke them."""
 
     list_display = ("token_key", "user", "name", "scope", "created", "expiry", "last_used_at")
     list_filter = ("scope",)
@@ -88,4 +88,4 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         for token in queryset.select_related("user"):
             token_revoke(token=token, actor=request.user.get_username())
-        messages.success(request, "Revoked. The next call with them is turned away.")
+        messages.success(request, "Revoked. The next request with these tokens is refused.")

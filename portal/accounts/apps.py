@@ -6,5 +6,5 @@ class AccountsConfig(AppConfig):
     label = "accounts"
 
     def ready(self) -> None:
-        # Models of other apps are needed, and those stand only now.
-        from portal.accounts import sign_in_audit as changes  # noqa: F401, PLC0415
+        # Connects signal receivers, which need the models of other apps.
+        from portal.accounts import sign_in_audit  # noqa: F401, PLC0415

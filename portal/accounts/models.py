@@ -1,4 +1,4 @@
-"""Who may do what: users, projects, memberships with a role, and API tokens."""
+"""Users, projects, memberships with a role, and API tokens."""
 
 from enum import StrEnum
 
@@ -6,6 +6,8 @@ from django.contrib.auth.models import AbstractUser
 from django.core.validators import RegexValidator
 from django.db import models
 from knox.models import AbstractAuthToken
+
+from portal.choices import choices_from_enum, enum_check
 
 
 class Role(StrEnum):
@@ -15,7 +17,7 @@ class Role(StrEnum):
 
 
 class TokenScope(StrEnum):
-    """What a token may do. Each includes the ones before it."""
+    """What an API token may do. Each scope includes the ones before it."""
 
     READ = "read"
     WRITE = "write"
@@ -23,10 +25,10 @@ class TokenScope(StrEnum):
 
 
 class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no types
-    """A person. `is_superuser` is the platform admin. `directory_id` is who that is in the
-    organisation's directory; null for everybody else."""
+    """A person. `is_superuser` makes a platform admin."""
 
     language = models.CharField(max_length=10, blank=True, default="")
+    # The person's permanent id in the organisation's directory; null for others.
     directory_id = models.CharField(max_length=200, null=True, blank=True, unique=True)
 
     @property
@@ -35,13 +37,7 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
 
 
 class Project(models.Model):
-    """A team. Every job belongs to one.
-
-    `weight`: its share among projects. `max_running` and `max_pending`: jobs at once, 0 = any
-    number. A job that holds more units than `approval_units`, may run longer than
-    `approval_seconds` or use more than `approval_unit_seconds` (both together) waits for an admin;
-    null = none does. With `approval_high`, so does one of priority high.
-    """
+    """A team. Every job belongs to one project."""
 
     slug = models.CharField(
         max_length=40,
@@ -50,13 +46,19 @@ class Project(models.Model):
     )
     name = models.CharField(max_length=100)
     members = models.ManyToManyField(User, through="Membership", related_name="projects")
+    # An archived project takes no new jobs; its history stays readable.
     archived = models.BooleanField(default=False)
+    # The project's fair share, relative to other projects.
     weight = models.PositiveSmallIntegerField(default=1)
+    # Caps on running and waiting jobs; 0 for none.
     max_running = models.PositiveIntegerField(default=0)
     max_pending = models.PositiveIntegerField(default=0)
+    # A job above one of these waits for an admin's approval; null for no threshold. The third is
+    # units times the time limit.
     approval_units = models.PositiveBigIntegerField(null=True, blank=True)
     approval_seconds = models.PositiveIntegerField(null=True, blank=True)
     approval_unit_seconds = models.PositiveBigIntegerField(null=True, blank=True)
+    # Jobs of high priority wait for an approval as well.
     approval_high = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -71,11 +73,11 @@ class Project(models.Model):
 
 
 class Membership(models.Model):
-    """A user in a project: the role, and what `Project` has of the same names, for this user."""
+    """A user in a project, with a role. Weight and caps apply to the user within the project."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
-    role = models.CharField(max_length=10, choices=[(r.value, r.value) for r in Role])
+    role = models.CharField(max_length=10, choices=choices_from_enum(Role))
     weight = models.PositiveSmallIntegerField(default=1)
     max_running = models.PositiveIntegerField(default=0)
     max_pending = models.PositiveIntegerField(default=0)
@@ -83,9 +85,7 @@ class Membership(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=("project", "user"), name="membership_once"),
-            models.CheckConstraint(
-                condition=models.Q(role__in=[r.value for r in Role]), name="membership_role"
-            ),
+            enum_check("role", Role, "membership_role"),
             models.CheckConstraint(condition=models.Q(weight__gte=1), name="membership_weight"),
         ]
 
@@ -94,11 +94,11 @@ class Membership(models.Model):
 
 
 class ApiToken(AbstractAuthToken):
-    """A token for REST and the CLI: only its digest is stored; it is shown once."""
+    """A token for REST and the CLI. It is shown once; only its digest is stored."""
 
     name = models.CharField(max_length=64)
     scope = models.CharField(
-        max_length=10, choices=[(s.value, s.value) for s in TokenScope], default=TokenScope.WRITE
+        max_length=10, choices=choices_from_enum(TokenScope), default=TokenScope.WRITE
     )
     last_used_at = models.DateTimeField(null=True, blank=True)
 

@@ -1,4 +1,4 @@
-"""What is changed about a person, by themselves or by an admin, and what of it is written down."""
+"""Change a user's account, by its owner or by an admin, with audit entries."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,13 +11,13 @@ from portal.audit.services import audit_record
 
 
 def user_language_set(*, user: User, language: str) -> None:
-    """The language in which the pages greet this person on a new browser."""
+    """Set the language that pages have in a new browser."""
     user.language = language
     user.save(update_fields=["language"])
 
 
 def user_save(*, user: User, changed: Iterable[str], actor: str) -> None:
-    """Keep an account as a platform admin filled it in. `changed`: names of the form's fields."""
+    """Save an account as a platform admin edited it. `changed`: names of the form's fields."""
     with transaction.atomic():
         action = "user_add" if user._state.adding else "user_change"
         user.save()
@@ -27,9 +27,9 @@ def user_save(*, user: User, changed: Iterable[str], actor: str) -> None:
 
 
 def second_steps_remove(*, user: User, actor: str) -> int:
-    """Take away a person's authenticator app, passkeys and recovery codes, for one who lost them.
+    """Remove the authenticator app, passkeys and recovery codes of a user who lost them.
 
-    Answers how many there were.
+    Returns how many there were.
     """
     with transaction.atomic():
         count, _ = Authenticator.objects.filter(user=user).delete()
@@ -45,7 +45,7 @@ def user_audit(
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
 ) -> None:
-    """One audit line about an account; by its owner unless told."""
+    """Write an audit entry about an account. The actor is its owner by default."""
     audit_record(
         actor=actor or user.username,
         action=action,

@@ -1,6 +1,6 @@
-"""Rights as refusals: each function returns quietly or raises Refused(forbidden, 403).
+"""Check rights: each function raises Refused(forbidden, 403) or returns None.
 
-Whether a row may be *seen* at all is a matter of selectors, and its answer is 404.
+Whether a user may see a row at all is up to the selectors, whose refusal is 404.
 """
 
 from agents.contract.phrase import Phrase
@@ -11,10 +11,12 @@ from portal.errors import Refused
 
 def require_platform_admin(user: User) -> None:
     if not user.is_platform_admin:
-        raise Refused("forbidden", "Only a platform admin may do this. Ask one", "", 403)
+        raise Refused("forbidden", "Only platform admins may do this. Ask one of them", "", 403)
 
 
 def require_project_admin(user: User, project: Project) -> None:
     if not is_project_admin(user, project.pk):
-        sentence = Phrase("Only an admin of %(project)s may do this. Ask one", project=project.slug)
+        sentence = Phrase(
+            "Only admins of %(project)s may do this. Ask one of them", project=project.slug
+        )
         raise Refused("forbidden", sentence, "", 403)

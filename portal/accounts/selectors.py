@@ -1,4 +1,4 @@
-"""Reads who may do what: projects, roles and tokens of a user."""
+"""Read the projects, roles and API tokens of a user."""
 
 from django.db.models import Prefetch, QuerySet
 
@@ -10,7 +10,7 @@ WORKING_ROLES = (Role.MEMBER, Role.ADMIN)
 
 
 def projects_of(user: User) -> QuerySet[Project]:
-    """The projects that the user is in; all of them for a platform admin. With their members."""
+    """The user's projects, with their members; every project for a platform admin."""
     people = Membership.objects.select_related("user").order_by("user__username")
     rows = Project.objects.prefetch_related(Prefetch("memberships", queryset=people))
     if user.is_platform_admin:
@@ -19,7 +19,7 @@ def projects_of(user: User) -> QuerySet[Project]:
 
 
 def visible_project(user: User, slug: str) -> Project:
-    """The project. Raises Refused(not_found) alike for an unknown one and one the user is not in."""
+    """Raises Refused(not_found), alike for an unknown project and one that the user is not in."""
     row = projects_of(user).filter(slug=slug).first()
     if row is None:
         raise Refused("not_found", "There is no such project, or you may not see it", "", 404)
@@ -30,30 +30,30 @@ def active_user(username: str) -> User:
     """An active user by name. Raises Refused(not_found): ask only for an admin of a project."""
     row = User.objects.filter(username=username, is_active=True).first()
     if row is None:
-        template = "There is no user %(name)s. Write the name they sign in with"
+        template = "No user named %(name)s. Enter the name they sign in with"
         sentence = Phrase(template, name=repr(username))
         raise Refused("not_found", sentence, "user", 404)
     return row
 
 
 def projects_to_work_in(user: User) -> QuerySet[Project]:
-    """The projects in which the user may start jobs. Viewers and platform admins may only look."""
+    """The projects in which the user may submit jobs. Viewers and platform admins only read."""
     mine = Membership.objects.filter(user=user, role__in=WORKING_ROLES)
     return Project.objects.filter(pk__in=mine.values("project_id"), archived=False)
 
 
 def role_in(user: User, project_id: int) -> Role | None:
-    """The user's role in a project, or None."""
+    """The user's role in a project; None for others."""
     row = Membership.objects.filter(user=user, project_id=project_id).first()
     return Role(row.role) if row else None
 
 
 def is_project_admin(user: User, project_id: int) -> bool:
-    """Whether the user runs the project; a platform admin runs every one."""
+    """True for admins of the project and for platform admins."""
     return user.is_platform_admin or role_in(user, project_id) is Role.ADMIN
 
 
 def tokens_of(user: User) -> QuerySet[ApiToken]:
-    """The user's own tokens, newest first. Expired ones stay listed until they are deleted."""
+    """The user's tokens, newest first, with expired ones that were not deleted."""
     rows: QuerySet[ApiToken] = ApiToken.objects.filter(user=user)
     return rows.order_by("-created")

@@ -1,6 +1,6 @@
-"""Projects, who is in them, and API tokens. Who may call what is asked of portal.accounts.rights.
+"""Change projects, their members, and API tokens. Callers check rights (`portal.accounts.rights`).
 
-Every function is one transaction with its audit line.
+Every service is one transaction with its audit entry.
 """
 
 from datetime import timedelta
@@ -18,7 +18,7 @@ from portal.live.bell import ring_plan
 
 MAX_TOKEN_TTL = timedelta(days=365)
 MAX_TOKENS = 50
-# Smallest and largest value of what a project and its members may be given.
+# Smallest and largest value of each setting of a project and of its members.
 MEMBER_SHARE_BOUNDS = {"weight": (1, 10_000), "max_running": (0, 10**6), "max_pending": (0, 10**6)}
 MAX_UNITS, MAX_SECONDS = UNITS_PER_GPU * 100_000, 366 * 86_400
 APPROVAL_BOUNDS = {
@@ -31,8 +31,8 @@ PROJECT_SHARE_BOUNDS = MEMBER_SHARE_BOUNDS | APPROVAL_BOUNDS | BOOLEAN_BOUNDS
 
 
 def project_update(*, project: Project, name: str, archived: bool, actor: str) -> Project:
-    """Call a project otherwise, or put it away: an archived one takes no new jobs, and what it used
-    stays readable. Raises Refused(name_invalid)."""
+    """Rename a project, or archive it: an archived project takes no new jobs, and its history stays
+    readable. Raises Refused(name_invalid)."""
     if not name.strip() or len(name) > 100:
         raise Refused("name_invalid", "A name has 1 to 100 characters", "name")
     with transaction.atomic():
@@ -45,7 +45,7 @@ def project_update(*, project: Project, name: str, archived: bool, actor: str) -
 
 
 def membership_set(*, project: Project, user: User, role: Role, actor: str) -> Membership:
-    """Put a user into a project, or change the role. The last admin cannot be made less."""
+    """Add a user to a project or change their role. Raises Refused(last_admin)."""
     with transaction.atomic():
         rows = _members(project)
         row = next((row for row in rows if row.user_id == user.pk), None)
@@ -61,12 +61,12 @@ def membership_set(*, project: Project, user: User, role: Role, actor: str) -> M
 
 
 def membership_remove(*, project: Project, user: User, actor: str) -> None:
-    """Take a user out of a project. Their jobs go on. Raises Refused(not_found, last_admin)."""
+    """Remove a user from a project. Their jobs go on. Raises Refused(not_found, last_admin)."""
     with transaction.atomic():
         rows = _members(project)
         row = next((row for row in rows if row.user_id == user.pk), None)
         if row is None:
-            raise _not_in(project, user)
+            raise _not_a_member(project, user)
         if row.role == Role.ADMIN:
             _require_other_admin(rows, row)
         before = {"user": user.username, "role": row.role}
@@ -75,7 +75,7 @@ def membership_remove(*, project: Project, user: User, actor: str) -> None:
 
 
 def project_share_set(*, project: Project, actor: str, **share: int | None) -> Project:
-    """Set a project's weight, caps of jobs and approval thresholds; what is not named stays.
+    """Set a project's weight, job caps and approval thresholds; others keep their values.
 
     Raises Refused(share_invalid).
     """
@@ -92,43 +92,48 @@ def project_share_set(*, project: Project, actor: str, **share: int | None) -> P
 
 
 def membership_share_set(*, project: Project, user: User, actor: str, **share: int | None) -> None:
-    """Set a user's weight and caps of jobs inside a project. Raises Refused(not_found,
+    """Set a user's weight and job caps within a project. Raises Refused(not_found,
     share_invalid)."""
     _require_share(share, MEMBER_SHARE_BOUNDS)
     with transaction.atomic():
         row = next((row for row in _members(project) if row.user_id == user.pk), None)
         if row is None:
-            raise _not_in(project, user)
-        who = {"user": user.username}
+            raise _not_a_member(project, user)
+        subject = {"user": user.username}
         before = {name: getattr(row, name) for name in share}
         for name, value in share.items():
             setattr(row, name, value)
         row.save(update_fields=list(share))
-        _audit(actor, "membership_share", project, who | before, who | share)
+        _audit(actor, "membership_share", project, subject | before, subject | share)
         ring_plan()
 
 
-def _not_in(project: Project, user: User) -> Refused:
+def _not_a_member(project: Project, user: User) -> Refused:
     sentence = Phrase("%(user)s is not in %(project)s", user=user.username, project=project.slug)
     return Refused("not_found", sentence, "", 404)
 
 
-def _require_share(share: dict[str, int | None], known: dict[str, tuple[int, int]]) -> None:
+def _require_share(share: dict[str, int | None], bounds: dict[str, tuple[int, int]]) -> None:
     for name, value in share.items():
-        if name not in known:
+        if name not in bounds:
             raise Refused(
-                "share_invalid", Phrase("There is no %(name)s here", name=repr(name)), name
+                "share_invalid", Phrase("There is no setting %(name)s", name=repr(name)), name
             )
         if name in BOOLEAN_BOUNDS:
             if not isinstance(value, bool):
-                raise Refused("share_invalid", Phrase("%(name)s is true or false", name=name), name)
+                raise Refused(
+                    "share_invalid", Phrase("%(name)s must be true or false", name=name), name
+                )
             continue
-        least, most = known[name]
+        least, most = bounds[name]
         if value is None and name in APPROVAL_BOUNDS:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             sentence = Phrase(
-                "%(name)s is a number from %(least)s to %(most)s", name=name, least=least, most=most
+                "%(name)s must be a number from %(least)s to %(most)s",
+                name=name,
+                least=least,
+                most=most,
             )
             raise Refused("share_invalid", sentence, name)
 
@@ -136,13 +141,14 @@ def _require_share(share: dict[str, int | None], known: dict[str, tuple[int, int
 def token_create(
     *, user: User, name: str, scope: TokenScope, ttl: timedelta, actor: str = ""
 ) -> tuple[ApiToken, str]:
-    """A token row and its text, which is shown once and stored nowhere.
+    """Create a token; returns its row and its text, which is shown once and not stored.
 
     Raises Refused(ttl_invalid, scope_forbidden, too_many_tokens).
     """
     if not timedelta(0) < ttl <= MAX_TOKEN_TTL:
         sentence = Phrase(
-            "A token lives at least a second and at most %(days)s days", days=MAX_TOKEN_TTL.days
+            "A token is valid for at least a second and at most %(days)s days",
+            days=MAX_TOKEN_TTL.days,
         )
         raise Refused("ttl_invalid", sentence, "days")
     with transaction.atomic():
@@ -159,7 +165,7 @@ def token_create(
 
 
 def token_revoke(*, token: ApiToken, actor: str = "") -> None:
-    """Delete a token: the next call with it gets 401."""
+    """Delete a token: the next request with it gets 401."""
     with transaction.atomic():
         before = {"user": token.user.username, "name": token.name, "scope": token.scope}
         _token_audit(actor or token.user.username, "token_revoke", token, before)
@@ -167,14 +173,14 @@ def token_revoke(*, token: ApiToken, actor: str = "") -> None:
 
 
 def _members(project: Project) -> list[Membership]:
-    """All memberships of a project. Its row is locked, so that two changes see each other."""
+    """All memberships of a project, whose row is locked so that concurrent changes serialise."""
     Project.objects.select_for_update(no_key=True).get(pk=project.pk)
     return list(Membership.objects.filter(project=project))
 
 
 def _require_other_admin(rows: list[Membership], leaving: Membership) -> None:
     if not any(row.role == Role.ADMIN and row.pk != leaving.pk for row in rows):
-        sentence = "A project keeps at least one admin. Make somebody else an admin first"
+        sentence = "A project needs an admin. Make someone else an admin first"
         raise Refused("last_admin", sentence, "role", 409)
 
 

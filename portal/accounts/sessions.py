@@ -1,4 +1,4 @@
-"""Browsers that are signed in: listed, followed coarsely, and signed out from afar."""
+"""Browser sessions: list them, record their last use, and sign them out remotely."""
 
 import time
 from collections.abc import Callable
@@ -18,14 +18,14 @@ ACTIVITY_KEY = "seen_at"
 
 
 def active_sessions(user: User) -> QuerySet[UserSession]:
-    """The user's sign-ins that still work, the last used first."""
-    alive = Session.objects.filter(expire_date__gt=timezone.now()).values("session_key")
-    rows: QuerySet[UserSession] = UserSession.objects.filter(user=user, session_key__in=alive)
+    """The user's sessions that have not expired, last used first."""
+    unexpired = Session.objects.filter(expire_date__gt=timezone.now()).values("session_key")
+    rows: QuerySet[UserSession] = UserSession.objects.filter(user=user, session_key__in=unexpired)
     return rows.order_by("-last_seen_at", "-pk")
 
 
 def session_end(*, session: UserSession, actor: str = "") -> None:
-    """Sign a browser out: its next request is a stranger's."""
+    """Sign a browser out; its next request is anonymous."""
     with transaction.atomic():
         Session.objects.filter(session_key=session.session_key).delete()
         user_audit(session.user, "session_end", actor=actor, before={"address": session.ip})
@@ -33,7 +33,7 @@ def session_end(*, session: UserSession, actor: str = "") -> None:
 
 
 def sessions_end_others(*, user: User, except_key: str) -> int:
-    """Sign out every browser of the user but the one with this session key. Answers how many."""
+    """Sign out all browsers of the user except the one with this session key; returns how many."""
     with transaction.atomic():
         rows = UserSession.objects.filter(user=user).exclude(session_key=except_key)
         live = Session.objects.filter(session_key__in=rows.values("session_key"))
@@ -46,21 +46,24 @@ def sessions_end_others(*, user: User, except_key: str) -> int:
 
 
 class SessionActivityMiddleware:
-    """Notes a session's last use at most every five minutes; streams and tokens do not count."""
+    """Records when a session was last used, at most every five minutes.
+
+    Streams and API tokens do not count as use.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
-        # A session that nobody read is not read for this, nor one behind an answer that stays open.
+        # Do not load a session only for this, nor for a response that stays open.
         if request.session.accessed and not response.streaming:
-            self._note(request)
+            self._record(request)
         return response
 
-    def _note(self, request: HttpRequest) -> None:
-        seen, now = request.session.get(ACTIVITY_KEY), int(time.time())
-        if seen and now - seen >= ACTIVITY_INTERVAL_SECONDS:
+    def _record(self, request: HttpRequest) -> None:
+        last, now = request.session.get(ACTIVITY_KEY), int(time.time())
+        if last and now - last >= ACTIVITY_INTERVAL_SECONDS:
             request.session[ACTIVITY_KEY] = now
             rows = UserSession.objects.filter(session_key=request.session.session_key)
             rows.update(last_seen_at=timezone.now())

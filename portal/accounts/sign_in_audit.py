@@ -1,4 +1,4 @@
-"""Audit lines for what allauth does: signing in, passwords, second steps, connected accounts."""
+"""Audit entries for what allauth does: sign-ins, passwords, second factors, connected accounts."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ from portal.accounts.sessions import ACTIVITY_KEY, sessions_end_others
 def record_sign_in(request: HttpRequest, user: User, **_: Any) -> None:
     request.session[ACTIVITY_KEY] = int(timezone.now().timestamp())
     records = request.session.get("account_authentication_methods") or []
-    by = [record.get("type") or record.get("method") for record in records]
-    user_audit(user, "sign_in", after={"by": [name for name in by if name]})
+    methods = [record.get("type") or record.get("method") for record in records]
+    user_audit(user, "sign_in", after={"by": [name for name in methods if name]})
 
 
 @receiver(user_signed_up)
 def record_sign_up(user: User, sociallogin: Any = None, **_: Any) -> None:
-    by = sociallogin.account.provider if sociallogin else ""
-    user_audit(user, "user_add", after={"by": by, "projects": 0})
+    provider = sociallogin.account.provider if sociallogin else ""
+    user_audit(user, "user_add", after={"by": provider, "projects": 0})
 
 
 @receiver(social_account_added)
@@ -36,7 +36,7 @@ def record_connected_account(sociallogin: Any, **_: Any) -> None:
 
 @receiver(password_changed)
 def record_password_change(request: HttpRequest, user: User, **_: Any) -> None:
-    """Every other browser is signed out: whoever knew the old password is out as well."""
+    """Also signs out every other browser, which may belong to someone with the old password."""
     user_audit(user, "password_change")
     sessions_end_others(user=user, except_key=request.session.session_key or "")
 

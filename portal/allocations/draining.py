@@ -76,7 +76,7 @@ def node_drain(*, node: Node, actor: User, reason: str, stop: Collection[str] = 
     there = {one.job.label: one.job for one in jobs_on_node(node) if not _is_stopping(one.job)}
     if set(stop) != set(there):
         sentence = Phrase(
-            "What runs on %(node)s has changed since you read it. Read it again", node=node.name
+            "The jobs on %(node)s have changed since you loaded them. Load them again", node=node.name
         )
         raise Refused("drain_stale", sentence, "stop", 409)
     stopped = [label for label, job in there.items() if _stop(job, node, actor)]

@@ -1,1 +1,1 @@
-"""How many GPUs and slices are free, by model, node and layout."""
+"""How many GPUs and slices are available, for the cluster, by board and by node."""

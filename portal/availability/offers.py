@@ -1,5 +1,7 @@
-"""What is free now by kind of GPU, over the whole cluster: three queries of a few rows a board,
-however many nodes there are. Who holds what is not in it."""
+"""What is available by board, over the whole cluster.
+
+Three queries of a few rows a board, for any number of nodes. Says nothing about who holds what.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,28 +19,30 @@ from scheduler.core.model.states import GpuHealth, NodeStatus
 
 @dataclass(slots=True)
 class BoardAvailability:
-    """The GPUs of one board. `out`: faulted, busy with something else, or on a node that takes no
-    work; nothing of them is in the other numbers. `gpus`: in service; `open`: nothing on them is
-    held. `shareable`, `open_to_share`: those of both on nodes that serve MPS shares. `made`: idle
-    slices by profile; `fits`: what more can be carved, by profile, each on its own."""
+    """The GPUs of one board."""
 
     board: Board
+    # Faulted, used by a foreign process, or on a node that takes no work. Not counted below.
     out_of_service: int = 0
+    # In service.
     gpus: int = 0
+    # In service with nothing allocated.
     unallocated: int = 0
+    # In service, on nodes that serve MPS shares; and those with nothing allocated.
     shareable: int = 0
     unallocated_shareable: int = 0
+    # Idle slices, and how many more can be carved, by profile. Each profile is counted on its own.
     idle_slices: Counter[str] = field(default_factory=Counter)
     carvable: Counter[str] = field(default_factory=Counter)
 
     @property
     def max_slices(self) -> Counter[str]:
-        """How many slices there could be if nothing else were, by profile."""
+        """How many slices could exist at most, by profile."""
         return _most(self.board, self.gpus)
 
 
 def board_availability() -> list[BoardAvailability]:
-    """Every kind of GPU that some node has."""
+    """The availability of every board of the cluster."""
     blocked, without_shares = _nodes()
     live = Slice.objects.live().filter(gpu=OuterRef("pk"))
     in_service = _in_service("", blocked)
@@ -76,15 +80,15 @@ def board_availability() -> list[BoardAvailability]:
 
 
 def _nodes() -> tuple[list[UUID], set[UUID]]:
-    """Nodes that a fault keeps from work, and nodes that serve no MPS shares."""
-    rows = Node.objects.filter(status=NodeStatus.ONLINE, schedulable=True)
+    """Nodes that block themselves, and nodes that serve no MPS shares."""
+    rows = Node.objects.schedulable()
     columns = list(rows.values_list("pk", "facts__blocks", "facts__share_clients"))
     blocked = [pk for pk, blocks, _ in columns if blocks]
     return blocked, {pk for pk, blocks, clients in columns if not blocks and not clients}
 
 
 def _in_service(to_gpu: str, blocked: list[UUID]) -> Q:
-    """The GPUs that can serve a new request, where `to_gpu` leads to them."""
+    """The GPUs that can serve a new request; `to_gpu` is the path to them."""
     fine: dict[str, str | bool] = {"health": GpuHealth.OK, "busy": ""}
     fine |= {"node__status": NodeStatus.ONLINE, "node__schedulable": True}
     found = Q(**{f"{to_gpu}{name}": value for name, value in fine.items()})
@@ -94,7 +98,7 @@ def _in_service(to_gpu: str, blocked: list[UUID]) -> Q:
 def _add_carved(
     found: dict[str, BoardAvailability], blocked: list[UUID], without: set[UUID]
 ) -> None:
-    """Count what stands and fits on GPUs that are carved or shared already."""
+    """Count what is on partitioned and shared GPUs, and what more fits there."""
     rows = Slice.objects.filter(_in_service("gpu__", blocked))
     texts = gpu_layout_texts(rows, "gpu__board", "gpu__node_id")
     alike = Counter((key, node not in without, text) for key, node, text in texts)

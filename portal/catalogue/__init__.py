@@ -1,1 +1,1 @@
-"""What people start from: templates of requests, and which images a project may ask for."""
+"""Templates of requests, and the images that a project may use."""

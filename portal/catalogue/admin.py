@@ -1,4 +1,4 @@
-"""The console's rows of templates and image policies. They are changed on the console's pages."""
+"""Read-only admin pages of templates and image policies; the console's pages change them."""
 
 from django.contrib import admin
 

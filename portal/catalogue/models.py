@@ -1,4 +1,4 @@
-"""Ready requests, and the images that a project may ask for."""
+"""Templates of requests, and the images that a project may use."""
 
 from enum import StrEnum
 
@@ -10,23 +10,26 @@ from portal.choices import choices_from_enum, enum_check
 
 
 class ImageRule(StrEnum):
-    """`any`: what the platform allows. `listed`: of that, only what the project's list names."""
+    """Which of the images that the platform allows a project may use."""
 
     ANY = "any"
+    # Only those on the project's list.
     LISTED = "listed"
 
 
 class Template(models.Model):
-    """A ready request. `project` null: for every project. `request`: the canonical request without
-    what a job has of its own (portal.catalogue.services.OWN). `version` counts changes."""
+    """A named request that users can start from."""
 
+    # Null: a template for every project.
     project = models.ForeignKey(
         Project, null=True, blank=True, on_delete=models.CASCADE, related_name="templates"
     )
     name = models.CharField(max_length=63)
     description = models.CharField(max_length=200, blank=True, default="")
+    # The canonical request without the fields of a single job (`services.PER_JOB_FIELDS`).
     request = models.JSONField()
     made_by = models.CharField(max_length=150, editable=False)
+    # Counts changes.
     version = models.PositiveIntegerField(default=1, editable=False)
     changed_at = models.DateTimeField(auto_now=True)
 
@@ -44,15 +47,13 @@ class Template(models.Model):
 
 
 class ImagePolicy(models.Model):
-    """Which images the jobs of a project may ask for; a project without a row may ask for any.
-
-    `patterns`: names of images, in which * stands for anything.
-    """
+    """Which images the jobs of a project may use. A project without a row may use any."""
 
     project = models.OneToOneField(Project, on_delete=models.CASCADE, related_name="image_policy")
     rule = models.CharField(
         max_length=8, choices=choices_from_enum(ImageRule), default=ImageRule.ANY
     )
+    # Image names, in which * stands for any characters.
     patterns = models.JSONField(default=list, blank=True)
     version = models.PositiveIntegerField(default=1, editable=False)
 

@@ -1,4 +1,4 @@
-"""Reads templates and image policies: what a user may start from, and who changes it."""
+"""Read templates and image policies, and who may change a template."""
 
 from collections.abc import Collection
 from fnmatch import fnmatchcase
@@ -7,16 +7,14 @@ from django.db.models import Case, F, Q, QuerySet, When
 
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Membership, Project, User
-from portal.accounts.selectors import is_project_admin, role_in
+from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
 from portal.errors import Refused
 
-WORKING = ("member", "admin")
-
 
 def visible_templates(user: User, project: Project | None = None) -> QuerySet[Template]:
-    """The templates of everybody and of the user's projects, or of this one; every one for a
-    platform admin. Those of everybody first."""
+    """Shared templates first, then those of the user's projects, or of `project` alone. A platform
+    admin sees every template."""
     rows = Template.objects.select_related("project")
     own = Q(project__isnull=True)
     if not user.is_platform_admin:
@@ -30,16 +28,16 @@ def visible_templates(user: User, project: Project | None = None) -> QuerySet[Te
 def usable_templates(
     user: User, projects: Collection[Project], first: Project | None, name: str = ""
 ) -> QuerySet[Template]:
-    """Those of everybody and of these projects, with `name` in their name: those of the project
-    `first` before those of everybody, then those of other projects."""
+    """Shared templates and those of `projects` whose names contain `name`. Those of the project
+    `first` come first, then shared ones, then the rest."""
     rows = visible_templates(user).filter(Q(project__isnull=True) | Q(project__in=projects))
     rows = rows.filter(name__icontains=name) if name else rows
-    turn = Case(When(project__isnull=True, then=1), When(project=first, then=0), default=2)
-    return rows.order_by(turn, "project__slug", "name", "id")
+    rank = Case(When(project__isnull=True, then=1), When(project=first, then=0), default=2)
+    return rows.order_by(rank, "project__slug", "name", "id")
 
 
 def visible_template(user: User, pk: int) -> Template:
-    """Raises Refused(not_found): foreign and unknown read the same."""
+    """Raises Refused(not_found), alike for a template that does not exist and an invisible one."""
     row = visible_templates(user).filter(pk=pk).first()
     if row is None:
         raise Refused("not_found", "There is no such template, or you may not see it", "", 404)
@@ -47,16 +45,16 @@ def visible_template(user: User, pk: int) -> Template:
 
 
 def may_change_template(user: User, template: Template) -> bool:
-    """Who runs its project and who made it; a platform admin every one."""
+    """Admins of its project, its author while a member, and platform admins may."""
     if template.project_id is None:
         return user.is_platform_admin
     if is_project_admin(user, template.project_id):
         return True
-    return template.made_by == user.username and role_in(user, template.project_id) in WORKING
+    return template.made_by == user.username and role_in(user, template.project_id) in WORKING_ROLES
 
 
 def image_policy_of(project: Project) -> ImagePolicy:
-    """The project's policy; one that allows any, with version 0, where nobody set one."""
+    """The project's policy; by default one that allows any image, with version 0."""
     try:
         return project.image_policy
     except ImagePolicy.DoesNotExist:
@@ -64,7 +62,7 @@ def image_policy_of(project: Project) -> ImagePolicy:
 
 
 def require_image_allowed(project: Project, image: str) -> None:
-    """Raises Refused(image_not_listed) where the project's list names no such image."""
+    """Raises Refused(image_not_listed) if the project has a list and no pattern of it matches."""
     policy = image_policy_of(project)
     if policy.rule != ImageRule.LISTED:
         return
@@ -72,7 +70,7 @@ def require_image_allowed(project: Project, image: str) -> None:
         return
     allowed = ", ".join(policy.patterns) or "none"
     sentence = Phrase(
-        "%(project)s may use only the images of its list: %(allowed)s",
+        "%(project)s may only use the images on its list: %(allowed)s",
         project=project.slug,
         allowed=allowed,
     )

@@ -1,4 +1,4 @@
-"""Change templates and image policies. Every function is one transaction with its audit line."""
+"""Change templates and image policies. Every service is one transaction with its audit entry."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,14 +9,14 @@ from django.db import IntegrityError, transaction
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
-from portal.accounts.selectors import is_project_admin, role_in
+from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
 from portal.audit.services import audit_record
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
-from portal.catalogue.selectors import WORKING, may_change_template
+from portal.catalogue.selectors import may_change_template
 from portal.errors import Refused
 from scheduler.core.request import RequestLimits, parse_request, request_as_dict
 
-# What a job has of its own: no template keeps it.
+# Fields of a single job, which no template stores.
 PER_JOB_FIELDS = frozenset({"project", "begin_at", "begin_in", "after"})
 NAME_PATTERN = re.compile(r"[^\W_][\w .()+-]{0,62}")
 IMAGE_PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._/:@*-]{0,199}")
@@ -32,31 +32,31 @@ def template_save(
     project: Project | None = None,
     description: str = "",
 ) -> Template:
-    """A new template of a project, or with None of everybody.
+    """Save a request as a template of a project, or with None as a shared one.
 
-    `request` is what a job would be submitted with; what a job has of its own is left out. Raises
-    Refused(forbidden, name_invalid, name_taken, too_many) and RequestRefused.
+    PER_JOB_FIELDS are dropped from the request. Raises Refused(forbidden, name_invalid, name_taken,
+    too_many) and RequestRefused.
     """
     _require_may_add(actor, project)
-    name, description = _named(name), _described(description)
-    asked = _checked(request, project, limits)
+    name, description = _valid_name(name), _valid_description(description)
+    fields = _valid_request(request, project, limits)
     row = Template(
-        project=project, name=name, description=description, request=asked, made_by=actor.username
+        project=project, name=name, description=description, request=fields, made_by=actor.username
     )
     try:
         with transaction.atomic():
             if Template.objects.filter(project=project).count() >= MAX_TEMPLATES:
                 sentence = Phrase(
-                    "There are %(n)s templates here. Delete one first", n=MAX_TEMPLATES
+                    "There are %(n)s templates already. Delete one first", n=MAX_TEMPLATES
                 )
                 raise Refused("too_many", sentence, "", 409)
             row.save(force_insert=True)
             _audit("template_save", row, actor, {}, _facts(row))
-    except IntegrityError as taken:
+    except IntegrityError as error:
         sentence = Phrase(
-            "There is a template %(name)s here already. Choose another name", name=repr(name)
+            "A template named %(name)s exists already. Choose another name", name=repr(name)
         )
-        raise Refused("name_taken", sentence, "name", 409) from taken
+        raise Refused("name_taken", sentence, "name", 409) from error
     return row
 
 
@@ -70,35 +70,37 @@ def template_update(
     description: str | None = None,
     request: Mapping[str, Any] | None = None,
 ) -> Template:
-    """Change what is named. `version`: the one that the caller has seen. Raises Refused(forbidden,
-    not_found, name_invalid, name_taken, version_stale) and RequestRefused."""
+    """Change the given attributes. `version`: the one that the caller has read. Raises
+    Refused(forbidden, not_found, name_invalid, name_taken, version_stale) and RequestRefused."""
     _require_may_change(actor, template)
     try:
         with transaction.atomic():
-            row = _locked(template)
-            _require_seen(row, version)
+            row = _lock(template)
+            _require_version(row, version)
             before = _facts(row)
-            row.name = row.name if name is None else _named(name)
-            row.description = row.description if description is None else _described(description)
+            row.name = row.name if name is None else _valid_name(name)
+            row.description = (
+                row.description if description is None else _valid_description(description)
+            )
             if request is not None:
-                row.request = _checked(request, row.project, limits)
+                row.request = _valid_request(request, row.project, limits)
             row.version += 1
             row.save()
             _audit("template_change", row, actor, before, _facts(row))
-    except IntegrityError as taken:
+    except IntegrityError as error:
         sentence = Phrase(
-            "There is a template %(name)s here already. Choose another name", name=repr(name)
+            "A template named %(name)s exists already. Choose another name", name=repr(name)
         )
-        raise Refused("name_taken", sentence, "name", 409) from taken
+        raise Refused("name_taken", sentence, "name", 409) from error
     return row
 
 
 def template_delete(*, template: Template, actor: User, version: int | None = None) -> None:
-    """Jobs that were started from it go on. Raises Refused(forbidden, not_found, version_stale)."""
+    """Jobs that used the template go on. Raises Refused(forbidden, not_found, version_stale)."""
     _require_may_change(actor, template)
     with transaction.atomic():
-        row = _locked(template)
-        _require_seen(row, version)
+        row = _lock(template)
+        _require_version(row, version)
         _audit("template_delete", row, actor, _facts(row), {})
         row.delete()
 
@@ -106,25 +108,25 @@ def template_delete(*, template: Template, actor: User, version: int | None = No
 def image_policy_set(
     *, project: Project, actor: User, rule: ImageRule, patterns: Iterable[str], version: int | None
 ) -> ImagePolicy:
-    """Say which images new jobs of the project may ask for; what waits and runs goes on. `version`
-    is the one that the caller has seen, 0 where there is none yet; None takes whatever there is.
+    """Set which images new jobs of the project may use; existing jobs are not affected.
 
-    Raises Refused(forbidden, pattern_invalid, list_empty, version_stale).
+    `version`: the one that the caller has read, 0 if there is no policy yet, None to skip the
+    check. Raises Refused(forbidden, pattern_invalid, list_empty, version_stale).
     """
     require_platform_admin(actor)
-    wanted = _patterns(patterns)
-    if rule is ImageRule.LISTED and not wanted:
-        sentence = "Name at least one image, or let the project use any"
+    listed = _valid_patterns(patterns)
+    if rule is ImageRule.LISTED and not listed:
+        sentence = "List at least one image, or allow any image"
         raise Refused("list_empty", sentence, "patterns")
     with transaction.atomic():
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         row = ImagePolicy.objects.filter(project=project).first()
         if version is not None and version != (row.version if row else 0):
-            sentence = "Somebody changed this list since you read it. Read it again"
+            sentence = "This list changed since you read it. Read it again"
             raise Refused("version_stale", sentence, "", 412)
         row = row or ImagePolicy(project=project, version=0)
         before = {"rule": row.rule, "patterns": row.patterns}
-        row.rule, row.patterns, row.version = rule, wanted, row.version + 1
+        row.rule, row.patterns, row.version = rule, listed, row.version + 1
         row.save()
         audit_record(
             actor=actor.username,
@@ -133,7 +135,7 @@ def image_policy_set(
             noun_id=project.slug,
             project=project,
             before=before,
-            after={"rule": str(rule), "patterns": wanted},
+            after={"rule": str(rule), "patterns": listed},
         )
     return row
 
@@ -141,10 +143,10 @@ def image_policy_set(
 def _require_may_add(by: User, project: Project | None) -> None:
     if project is None:
         require_platform_admin(by)
-    elif role_in(by, project.pk) not in WORKING and not is_project_admin(by, project.pk):
+    elif role_in(by, project.pk) not in WORKING_ROLES and not is_project_admin(by, project.pk):
         raise Refused(
             "forbidden",
-            Phrase("Only members of %(project)s save templates in it", project=project.slug),
+            Phrase("Only members of %(project)s may save templates in it", project=project.slug),
             "",
             403,
         )
@@ -159,60 +161,60 @@ def _require_may_change(by: User, template: Template) -> None:
         require_project_admin(by, template.project)
 
 
-def _locked(template: Template) -> Template:
+def _lock(template: Template) -> Template:
     row = Template.objects.select_for_update(no_key=True, of=("self",)).filter(pk=template.pk)
-    found = row.select_related("project").first()
-    if found is None:
-        raise Refused("not_found", "There is no such template any more", "", 404)
-    return found
+    locked = row.select_related("project").first()
+    if locked is None:
+        raise Refused("not_found", "This template no longer exists", "", 404)
+    return locked
 
 
-def _require_seen(row: Template, version: int | None) -> None:
+def _require_version(row: Template, version: int | None) -> None:
     if version is not None and version != row.version:
-        sentence = "Somebody changed this template since you read it. Read it again"
+        sentence = "This template changed since you read it. Read it again"
         raise Refused("version_stale", sentence, "", 412)
 
 
-def _checked(
+def _valid_request(
     request: Mapping[str, Any], project: Project | None, limits: RequestLimits
 ) -> dict[str, Any]:
-    """The request as it would be submitted, canonical, without what a job has of its own."""
-    asked = {name: value for name, value in request.items() if name not in PER_JOB_FIELDS}
-    asked |= {"project": project.slug if project else "any"}
-    asked.setdefault("name", "job")
-    told = request_as_dict(parse_request(asked, limits))
-    return {name: value for name, value in told.items() if name not in PER_JOB_FIELDS}
+    """The canonical request, validated as for a submit, without PER_JOB_FIELDS."""
+    fields = {name: value for name, value in request.items() if name not in PER_JOB_FIELDS}
+    fields |= {"project": project.slug if project else "any"}
+    fields.setdefault("name", "job")
+    canonical = request_as_dict(parse_request(fields, limits))
+    return {name: value for name, value in canonical.items() if name not in PER_JOB_FIELDS}
 
 
-def _named(name: str) -> str:
+def _valid_name(name: str) -> str:
     name = name.strip()
     if not NAME_PATTERN.fullmatch(name):
-        sentence = "A name has 1 to 63 letters, digits, spaces and .()+-_"
+        sentence = "A name has 1 to 63 letters, digits, spaces or .()+-_"
         raise Refused("name_invalid", sentence, "name")
     return name
 
 
-def _described(text: str) -> str:
+def _valid_description(text: str) -> str:
     text = " ".join(text.split())
     if len(text) > 200 or not text.isprintable():
-        sentence = "A description has at most 200 characters that can be printed"
+        sentence = "A description has at most 200 printable characters"
         raise Refused("description_invalid", sentence, "description")
     return text
 
 
-def _patterns(patterns: Iterable[str]) -> list[str]:
-    wanted = list(dict.fromkeys(filter(None, (p.strip() for p in patterns))))
-    if len(wanted) > MAX_PATTERNS:
-        sentence = Phrase("Name at most %(n)s images", n=MAX_PATTERNS)
+def _valid_patterns(patterns: Iterable[str]) -> list[str]:
+    listed = list(dict.fromkeys(filter(None, (p.strip() for p in patterns))))
+    if len(listed) > MAX_PATTERNS:
+        sentence = Phrase("List at most %(n)s images", n=MAX_PATTERNS)
         raise Refused("pattern_invalid", sentence, "patterns")
-    for pattern in wanted:
+    for pattern in listed:
         if not IMAGE_PATTERN.fullmatch(pattern):
             sentence = Phrase(
-                "%(pattern)s is no name of an image, such as registry/pytorch:2.*",
+                "%(pattern)s is not an image name or pattern, such as registry/pytorch:2.*",
                 pattern=repr(pattern[:200]),
             )
             raise Refused("pattern_invalid", sentence, "patterns")
-    return wanted
+    return listed
 
 
 def _facts(row: Template) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What every app asks of the database: the lock order and intervals of time in SQL."""
+"""Database tools for every app: the order of row locks, and intervals of time in SQL."""

@@ -1,8 +1,8 @@
-"""A lease's whole seconds in SQL, as integers in both databases, so that sums are the database's.
+"""The seconds of an allocation inside a window, as integer SQL for both databases.
 
-A lease covers the second that ends k seconds after it was bound. Where time is cut at whole seconds
-only, it is as if it was bound at the next whole second and ended `used_seconds` later: its seconds
-between two edges are those that two intervals of integers have in common.
+An allocation counts whole seconds from the moment it was bound. For edges at whole seconds this is
+the same as if it had been bound at the next whole second and had ended `used_seconds` later, so its
+seconds between two edges are the overlap of two integer intervals.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ SECOND = timedelta(seconds=1)
 
 
 class NextSecond(Func):
-    """The first whole second since 1970 that is no earlier than a moment."""
+    """A moment rounded up to whole seconds since 1970."""
 
     arity = 1
     output_field = BigIntegerField()
@@ -36,7 +36,7 @@ class NextSecond(Func):
         return super().as_sql(compiler, connection, template=template, **more)
 
     def as_sqlite(self, compiler: Any, connection: Any, **more: Any) -> Any:
-        # Moments are text here. strftime rounds a fraction, so it is given none.
+        # SQLite stores moments as text. strftime would round the fraction, so it is cut off.
         template = (
             "(CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER)"
             " + (CAST(substr(%(expressions)s, 21) AS INTEGER) > 0))"
@@ -49,31 +49,30 @@ ENDED_SECOND = BOUND_SECOND + F("used_seconds")
 
 
 def floor_second(at: datetime) -> datetime:
-    """The moment without its last fraction of a second."""
+    """The moment without its fraction of a second."""
     return at.replace(microsecond=0)
 
 
 def epoch_seconds(at: datetime) -> int:
-    """Its whole seconds since 1970."""
+    """Whole seconds since 1970, rounded down."""
     return int(floor_second(at).timestamp())
 
 
 def overlaps(start: datetime, end: datetime) -> Q:
-    """The leases that have something in [start, end)."""
+    """Selects allocations that overlap [start, end)."""
     ends_later = Q(released_at__isnull=True) | Q(released_at__gt=floor_second(start))
     return ends_later & Q(bound_at__lt=floor_second(end))
 
 
 def lease_unit_seconds(start: datetime, end: datetime) -> Expression:
-    """Unit-seconds of a lease in [start, end), with which it must overlap."""
+    """The unit-seconds of an allocation in [start, end), which it must overlap."""
     until = Value(epoch_seconds(end))
     last = Case(When(released_at__isnull=True, then=until), default=Least(ENDED_SECOND, until))
     return F("units") * (last - Greatest(BOUND_SECOND, Value(epoch_seconds(start))))
 
 
 def edge_index(column: str, edges: Sequence[datetime]) -> Expression:
-    """How many of `edges`, which grow, are no later than the column's moment: halved each time, as
-    a row is compared with few of many."""
+    """How many of the ascending `edges` are at or before the column's moment, by binary search."""
     return _place(column, edges, 0, len(edges))
 
 

@@ -1,8 +1,8 @@
-"""Row locks in one order, so that no two transactions wait for each other.
+"""Row locks in one order, so that transactions cannot deadlock.
 
-Quota < Node < Gpu < Slice < Job < Replica < Allocation, by primary key inside a kind. Take what you
-need in one call to `locked` per kind, in that order. On SQLite a transaction is the only writer
-from its BEGIN (IMMEDIATE), and the clause is left out.
+The order is Quota, Node, Gpu, Slice, Job, Replica, Allocation; within a model, by primary key. Lock
+the rows of each model in one call to `lock_rows`. On SQLite a transaction is the only writer from
+its BEGIN (IMMEDIATE), and the clause is left out.
 """
 
 from typing import TypeVar
@@ -11,12 +11,10 @@ from django.db.models import Model, QuerySet
 
 Row = TypeVar("Row", bound=Model)
 
-ORDER = ("quota", "node", "gpu", "slice", "job", "replica", "allocation")
-
 
 def lock_rows(rows: QuerySet[Row]) -> list[Row]:
-    """The rows, by primary key, locked until the transaction ends.
+    """The rows by primary key, locked until the transaction ends.
 
-    `no_key`: children may still be inserted that point at a locked row.
+    `no_key` lets others insert rows that refer to a locked one.
     """
     return list(rows.order_by("pk").select_for_update(no_key=True, of=("self",)))

@@ -1,1 +1,1 @@
-"""Inventory of the portal."""
+"""Nodes, GPUs and slices: what the cluster has, and what admins set on it."""

@@ -1,4 +1,4 @@
-"""The board of a GPU row: that of the table, or what the driver told of one that is not in it."""
+"""The board of a GPU row: from the table of boards, or as its driver reported it."""
 
 from agents.contract.boards import Board, Profile, known_boards, unknown_board
 from agents.contract.codec import decode
@@ -8,24 +8,24 @@ from portal.inventory.models import Gpu
 
 
 def board_of(row: Gpu) -> Board:
-    """Never refused: without a table and without profiles it can be given whole."""
+    """The board. One without a table entry and profiles can only be given whole."""
     known = known_boards().get(row.board)
     return known or unknown_board(row.product_name, row.memory_mib, profiles_of(row))
 
 
 def profiles_of(row: Gpu) -> tuple[Profile, ...]:
-    """What the driver told of an unknown board; empty for a known one."""
+    """The MIG profiles that the driver reported for an unknown board; empty for a known one."""
     return plausible_profiles(decode(ObservedProfile, stored) for stored in row.profiles)
 
 
 def quota_model_names(row: Gpu) -> frozenset[str]:
-    """What a quota may call this GPU's board: "" (of every model), its key, its model."""
+    """The values of `Quota.model` that count this GPU: "" (every model), board key, board model."""
     board = board_of(row)
     return frozenset({"", board.key, board.model})
 
 
 def cluster_boards() -> tuple[Board, ...]:
-    """Every kind of board that some node has. One query, one row a kind."""
+    """Every board of the cluster. One query, one row for each board."""
     names = ("board", "product_name", "memory_mib", "profiles")
     rows = Gpu.objects.order_by().values(*names).distinct()
     found = {board.key: board for board in (board_of(Gpu(**row)) for row in rows)}

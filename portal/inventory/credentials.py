@@ -1,4 +1,4 @@
-"""Who is calling: access tokens, join tokens and signatures. Only digests are ever stored."""
+"""Authenticate agents: access tokens, join tokens and signatures. Only digests are stored."""
 
 import base64
 import binascii
@@ -20,17 +20,17 @@ SCHEME = "Agent "
 
 
 def digest_of(secret: str) -> str:
-    """What is stored of a token: 256 random bits need no salt and no slow hash."""
+    """The stored digest of a token. 256 random bits need no salt and no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def new_access_token(node_id: UUID) -> str:
-    """A new token. It starts with the node's id, so that its row is found by primary key."""
+    """A new token. It begins with the node's id, so that the row is found by primary key."""
     return f"{node_id.hex}.{secrets.token_urlsafe(32)}"
 
 
 def claimed_node_id(authorization: str) -> UUID:
-    """The node that an Authorization header claims to be; nothing is proven yet."""
+    """The node id that an Authorization header claims, not yet verified."""
     try:
         return UUID(hex=authorization.removeprefix(SCHEME).partition(".")[0])
     except ValueError:
@@ -38,11 +38,11 @@ def claimed_node_id(authorization: str) -> UUID:
 
 
 def node_authenticate(nodes: QuerySet[Node], *, authorization: str, epoch: int) -> Node:
-    """The calling node, read from `nodes` (which may lock it).
+    """The calling node, read from `nodes` (which may lock it). Raises ContractError.
 
-    Raises ContractError. An older epoch is told apart even without a valid token, because the
-    newer hello has replaced that token: an agent that was replaced must stop, not say hello again.
-    Whoever asks knows the node's random id already.
+    An older epoch is reported even without a valid token, because the newer hello replaced that
+    token, and a replaced agent must stop instead of saying hello again. This reveals nothing: the
+    caller knows the node's random id.
     """
     node = nodes.filter(pk=claimed_node_id(authorization)).first()
     if node is None:

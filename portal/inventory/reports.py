@@ -1,4 +1,4 @@
-"""GPUs and slices as a node reports them. Slices are matched by place, never by device UUID."""
+"""Apply the GPUs and slices that a node reports. Slices match by position, never by device UUID."""
 
 from typing import Any
 
@@ -23,7 +23,8 @@ Place = tuple[str, str, int, int]
 
 
 def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
-    """Insert and update the node's GPUs; mark those no longer reported as missing."""
+    """Insert and update the node's GPUs; mark unreported ones as missing. Returns whether the
+    planner has to know."""
     rows = {gpu.uuid: gpu for gpu in lock_rows(node.gpus.all())}
     changed = False
     for seen in observed.gpus:
@@ -34,7 +35,7 @@ def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
 
 
 def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:
-    """Move slices to where the node has them. True when room was made or a slice became ready."""
+    """Advance slices to what the node reports. Returns whether one was freed or became ready."""
     seen = {(s.gpu_uuid, s.profile, s.start, s.size): s for s in observed.slices}
     modes = {g.uuid: g.mode for g in observed.gpus}
     live = Slice.objects.live().filter(gpu__node=node)
@@ -45,7 +46,7 @@ def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:
 def _gpu_report(node: Node, row: Gpu | None, seen: ObservedGpu) -> bool:
     columns = _gpu_columns(seen)
     if row is None:
-        # A GPU keeps its UUID when it moves to another server: it belongs where it is seen.
+        # A GPU keeps its UUID when it moves to another server; the reporting node owns it.
         Gpu.objects.update_or_create(
             uuid=seen.uuid,
             defaults={"node": node, **columns},
@@ -89,24 +90,25 @@ def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
 
 def _slice_report(row: Slice, seen: dict[Place, ObservedSlice], modes: dict[str, GpuMode]) -> bool:
     if row.kind != SliceKind.MIG:
-        return _whole_report(row, modes)
-    here = seen.get((row.gpu.uuid, row.profile, row.start, row.size))
+        return _unpartitioned_report(row, modes)
+    observed = seen.get((row.gpu.uuid, row.profile, row.start, row.size))
     status = SliceStatus(row.status)
-    if here is None:
-        return _unseen(row, status)
-    uuid, was_busy = here.uuid, row.busy
-    if here.busy != was_busy:
-        Slice.objects.filter(pk=row.pk).update(busy=here.busy)
+    if observed is None:
+        return _missing_report(row, status)
+    uuid, was_busy = observed.uuid, row.busy
+    if observed.busy != was_busy:
+        Slice.objects.filter(pk=row.pk).update(busy=observed.busy)
     if status in (SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.FAILED):
         advance(row, SliceStatus.READY, device_uuid=uuid, ready_at=timezone.now())
         return True
     if row.device_uuid != uuid:
         Slice.objects.filter(pk=row.pk).update(device_uuid=uuid)
-    return bool(was_busy) and not here.busy
+    return bool(was_busy) and not observed.busy
 
 
-def _unseen(row: Slice, status: SliceStatus) -> bool:
-    """A slice that is not there: gone as asked, or lost (reboot, reset) and to be made again."""
+def _missing_report(row: Slice, status: SliceStatus) -> bool:
+    """A slice that the node does not have: deleted as desired, or lost (reboot, reset), so that it
+    must be carved again."""
     if status is SliceStatus.DELETING:
         slice_delete(row)
         return True
@@ -115,8 +117,8 @@ def _unseen(row: Slice, status: SliceStatus) -> bool:
     return False
 
 
-def _whole_report(row: Slice, modes: dict[str, GpuMode]) -> bool:
-    """A whole GPU, or a share of one: there as soon as the GPU is not carved."""
+def _unpartitioned_report(row: Slice, modes: dict[str, GpuMode]) -> bool:
+    """A whole GPU, or an MPS share of one: ready as soon as the GPU is not partitioned."""
     status = SliceStatus(row.status)
     if status is SliceStatus.DELETING:
         slice_delete(row)
@@ -129,7 +131,7 @@ def _whole_report(row: Slice, modes: dict[str, GpuMode]) -> bool:
 
 
 def slice_delete(row: Slice) -> None:
-    """The slice is gone: give back its memory slices, or its share."""
+    """Mark the slice as deleted and release its claims, or its MPS share."""
     advance(row, SliceStatus.DELETED, device_uuid="", deleted_at=timezone.now())
     SlotClaim.objects.filter(slice=row).delete()
     if row.kind == SliceKind.MPS:

@@ -1,5 +1,4 @@
-"""What people choose for a node, as one versioned thing: a change names the version it was made
-from."""
+"""The settings of a node as one versioned resource, for conditional updates over REST."""
 
 import hashlib
 import json
@@ -23,16 +22,18 @@ VERSIONED_FIELDS = (
 
 
 def node_version(node: Node) -> str:
-    """Changes with what people choose for the node and with its status; not with its reports."""
-    chosen = json.dumps(
+    """Changes with the node's settings and status, not with its reports."""
+    settings = json.dumps(
         [node.name, *(getattr(node, name) for name in VERSIONED_FIELDS)], sort_keys=True
     )
-    return hashlib.sha256(chosen.encode()).hexdigest()[:16]
+    return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
 
 def node_update(*, node: Node, changes: dict[str, Any], actor: str) -> None:
-    """Set what `wanted` names: schedulable (with cordon_reason), labels, taints (with
-    taint_reason). All or nothing; raises what the services of each raise."""
+    """Apply `changes`: schedulable (with cordon_reason), labels, taints (with taint_reason).
+
+    All or nothing. Raises what the service of each setting raises.
+    """
     with transaction.atomic():
         if changes.get("schedulable") is False:
             node_cordon(node=node, reason=changes.get("cordon_reason", ""), actor=actor)

@@ -1,1 +1,1 @@
-"""Duties of the portal."""
+"""Leases on work that at most one worker may do at a time."""

@@ -1,1 +1,1 @@
-"""Bells between processes: who rings, who listens. A bell carries a key, never data."""
+"""Bells between processes: one rings a key, others wait for it. A bell carries no data."""

@@ -1,10 +1,10 @@
-"""One subscriber per event loop (one per web process), fanned out to whoever waits for a key.
+"""One listener per event loop (one per web process), which wakes the waiters for each key.
 
     with subscribe("node:…") as bell:      # registered before the caller reads the database
         row = await read()
-        await bell.wait(20)                # True: rung (or woken to look again), False: time is up
+        await bell.wait(20)                # True: rung or woken, False: timed out
 
-A wake may be for nothing (after a lost connection everybody is woken): always read again.
+A wake may be spurious (all waiters are woken after a lost connection): always read again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from portal.live.redis_listener import receive_redis_rings
 
 
 class Bell:
-    """What one waiter holds. `is_closing`: the process is going down; answer and end."""
+    """One waiter. While `is_closing`, the process shuts down: respond and end."""
 
     __slots__ = ("_closing", "_rung", "is_superseded", "keys")
 
@@ -42,7 +42,7 @@ class Bell:
         return self._rung.is_set()
 
     async def wait(self, seconds: float) -> bool:
-        """True as soon as it is rung (also if it was since the last wait), False in time."""
+        """True once rung, also if that was before this wait; False after `seconds`."""
         if self.is_ended:
             return True
         try:
@@ -54,7 +54,7 @@ class Bell:
         return True
 
     async def pause(self, seconds: float) -> None:
-        """Let so much time go by, whatever rings; no more once the process goes down."""
+        """Wait `seconds` whatever rings; less if the process shuts down."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._closing.wait()
@@ -73,12 +73,12 @@ class Bell:
 
 
 class Listener:
-    """The ear of one event loop."""
+    """Receives rings for one event loop."""
 
     def __init__(self) -> None:
         self._bells: dict[str, set[Bell]] = defaultdict(set)
-        # All of them: one that waits for no key is told as well that the process goes down.
-        self._held: set[Bell] = set()
+        # Every bell: one without keys must hear of a shutdown as well.
+        self._open: set[Bell] = set()
         self._is_closing = False
         self._loop = asyncio.get_running_loop()
         self._task = self._start()
@@ -88,33 +88,33 @@ class Listener:
         bell = Bell()
         if self._is_closing:
             bell.close()
-        self._held.add(bell)
+        self._open.add(bell)
         self.set_keys(bell, keys)
         try:
             yield bell
         finally:
             self.set_keys(bell, ())
-            self._held.discard(bell)
+            self._open.discard(bell)
 
     def set_keys(self, bell: Bell, keys: Iterable[str]) -> None:
-        """Let it ring for these keys from now on, and for no others."""
-        wanted = frozenset(keys)
-        for key in bell.keys - wanted:
+        """Let the bell ring for these keys from now on, and for no others."""
+        new_keys = frozenset(keys)
+        for key in bell.keys - new_keys:
             self._forget(key, bell)
-        for key in wanted:
+        for key in new_keys:
             self._bells[key].add(bell)
-        bell.keys = wanted
+        bell.keys = new_keys
 
     @property
     def is_closing(self) -> bool:
         return self._is_closing
 
     def keys(self) -> set[str]:
-        """What is waited for."""
+        """The keys that are waited for."""
         return set(self._bells)
 
     def fan_out(self, keys: Iterable[str]) -> None:
-        """Wake those who wait for a key, and those who wait for every one of its kind."""
+        """Wake the waiters for a key, and those for all keys of its kind."""
         for key in keys:
             for name in (key, wildcard_key(key)):
                 for bell in tuple(self._bells.get(name, ())):
@@ -124,9 +124,9 @@ class Listener:
         self.fan_out(tuple(self._bells))
 
     def drain(self) -> None:
-        """Tell everyone who waits, and whoever comes later, that the process is going down."""
+        """Tell all waiters, present and future, that the process shuts down."""
         self._is_closing = True
-        for bell in tuple(self._held):
+        for bell in tuple(self._open):
             bell.close()
 
     def drain_soon(self) -> None:
@@ -144,23 +144,23 @@ class Listener:
             del self._bells[key]
 
     def _start(self) -> asyncio.Task[None]:
-        """A task, because a loop that ends cancels its tasks: nothing is left open behind it."""
+        """Start the receiving task. A loop that ends cancels its tasks, so nothing stays open."""
         platform = settings.PLATFORM
         if platform.redis_url:
             task = self._loop.create_task(
                 receive_redis_rings(platform.redis_url, self.fan_out, self.wake_all)
             )
         else:
-            # Bound here and now: a ring that comes before the task's first step waits in it.
-            ear, path = sockets.open_socket(sockets.bell_folder(platform.var))
-            task = self._loop.create_task(sockets.receive_rings(ear, self.fan_out))
-            task.add_done_callback(lambda _: sockets.close_socket(ear, path))
+            # Bound at once: a ring before the task's first step waits in the socket.
+            receiver, path = sockets.open_socket(sockets.bell_folder(platform.var))
+            task = self._loop.create_task(sockets.receive_rings(receiver, self.fan_out))
+            task.add_done_callback(lambda _: sockets.close_socket(receiver, path))
         task.add_done_callback(lambda _: _listeners.pop(self._loop, None))
         return task
 
 
 def wildcard_key(key: str) -> str:
-    """What to wait for to hear of all keys of a kind: "job:*" for "job:12"."""
+    """The key that stands for all keys of a kind: "job:*" for "job:12"."""
     return key.partition(":")[0] + ":*"
 
 
@@ -168,7 +168,7 @@ _listeners: dict[asyncio.AbstractEventLoop, Listener] = {}
 
 
 def listener() -> Listener:
-    """The running loop's listener, started at first use."""
+    """The listener of the running loop, started at first use."""
     loop = asyncio.get_running_loop()
     if loop not in _listeners:
         _listeners[loop] = Listener()
@@ -176,11 +176,11 @@ def listener() -> Listener:
 
 
 def subscribe(*keys: str) -> AbstractContextManager[Bell]:
-    """Register for rings of any of `keys`. Read the database only inside the block."""
+    """Register for rings of any of `keys`. Read the database inside the block, not before."""
     return listener().subscribe(*keys)
 
 
 async def wait(key: str, timeout: float) -> bool:
-    """One wait without a read in between; prefer `subscribe` where the database is read."""
+    """Wait once. Use `subscribe` if the database is read."""
     with subscribe(key) as bell:
         return await bell.wait(timeout)

@@ -1,4 +1,4 @@
-"""Rings that come through Redis, for installations with several machines or web processes."""
+"""Rings through Redis, for installations with several machines or web processes."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from portal.live.bell import CHANNEL
 
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 5.0
-# How often a silent connection is asked whether it is still there.
+# How often a silent connection is checked.
 CHECK_SECONDS = 10
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 async def receive_redis_rings(
     url: str, fan_out: Callable[[Iterable[str]], None], wake_all: Callable[[], None]
 ) -> None:
-    """Pass rings on until cancelled. Rings missed while disconnected are made up by waking all."""
+    """Receive rings until cancelled. After a disconnection, all waiters are woken."""
     wait = FIRST_WAIT_SECONDS
     while True:
         try:
@@ -35,7 +35,7 @@ async def receive_redis_rings(
                 wait = FIRST_WAIT_SECONDS
                 await _pass_on(subscription, fan_out, wake_all)
         except (RedisError, OSError) as error:
-            log.warning("no bells from Redis, trying again: %s", error)
+            log.warning("no rings from Redis, trying again: %s", error)
         await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - jitter, not a secret
         wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
@@ -50,7 +50,7 @@ async def _pass_on(
         if message is None:
             continue
         if message["type"] == "subscribe":
-            # Confirmed only now; a ring before this moment was missed.
+            # Rings before this confirmation were missed.
             wake_all()
         elif message["type"] == "message":
             fan_out([message["data"].decode(errors="replace")])

@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 def bell_folder(var: Path) -> Path:
-    """Where the sockets of the installation at `var` stand.
+    """The folder with the sockets of the installation at `var`.
 
-    A socket's path is short by nature; a deep `var` gets a private folder in the system's
-    temporary one, named by what it stands for.
+    The length of a socket's path is limited; a deep `var` gets a private folder in the system's
+    temporary one, named by a hash of its path.
     """
     near = var.resolve() / "bells"
     if len(os.fsencode(near)) + 1 + NAME_LENGTH <= MAX_PATH_BYTES:
@@ -33,41 +33,41 @@ def bell_folder(var: Path) -> Path:
 
 
 def open_socket(where: Path) -> tuple[socket.socket, Path]:
-    """A socket of this process that takes rings. Raises PermissionError in a foreign folder."""
+    """A socket for this process. Raises PermissionError in another user's folder."""
     where.mkdir(mode=0o700, parents=True, exist_ok=True)
     if where.stat().st_uid != os.getuid():
         raise PermissionError(f"{where} belongs to another user: remove it or set TESSERA_VAR")
     path = where / f"{os.getpid()}-{secrets.token_hex(4)}.sock"
-    ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    ear.bind(str(path))
-    return ear, path
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    receiver.bind(str(path))
+    return receiver, path
 
 
-def close_socket(ear: socket.socket, path: Path) -> None:
-    ear.close()
+def close_socket(receiver: socket.socket, path: Path) -> None:
+    receiver.close()
     path.unlink(missing_ok=True)
 
 
-async def receive_rings(ear: socket.socket, fan_out: Callable[[Iterable[str]], None]) -> None:
-    """Pass rings on until cancelled."""
+async def receive_rings(receiver: socket.socket, fan_out: Callable[[Iterable[str]], None]) -> None:
+    """Receive rings until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
-        key = await loop.sock_recv(ear, MAX_KEY_BYTES)
+        key = await loop.sock_recv(receiver, MAX_KEY_BYTES)
         fan_out([key.decode(errors="replace")])
 
 
 def send_ring(where: Path, key: str, seconds: float) -> None:
-    """Ring `key` at every process that listens in `where`; forget those that died."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mouth:
+    """Ring `key` at every process that listens in `where`; remove the sockets of dead ones."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         # The kernel queues few datagrams (net.unix.max_dgram_qlen): wait a little for room.
-        mouth.settimeout(seconds)
+        sender.settimeout(seconds)
         for path in where.glob("*.sock"):
-            _send(mouth, path, key)
+            _send(sender, path, key)
 
 
-def _send(mouth: socket.socket, path: Path, key: str) -> None:
+def _send(sender: socket.socket, path: Path, key: str) -> None:
     try:
-        mouth.sendto(key.encode(), str(path))
+        sender.sendto(key.encode(), str(path))
     except OSError as error:
         if error.errno == errno.ECONNREFUSED:
             path.unlink(missing_ok=True)

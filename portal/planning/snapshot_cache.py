@@ -1,13 +1,13 @@
-"""The rows of now as the planner sees them, with its pass over them, for questions that people ask.
+"""The planner's snapshot of now, with one pass over it, for questions that people ask.
 
-    world_now() ─▶ World: snapshot, policy, Outlook, Standing (one pass over the queue)
-    with world.asking(): world.standing.asked(job), world.starts.of(job, …)   one question at a time
+    current_snapshot()    ─▶ CachedSnapshot: snapshot, policy, runtime model, QueueTrial
+    with cached.locked(): cached.trial.try_job(job), cached.start_estimator.estimate(job, …)
 
-A process keeps its last world. While no event and no audit line was written since, what can be
-missing from it is little: facts that a node tells, rows changed by hand, the time that passed; for
-KEPT_SECONDS at most. A large cluster takes seconds to read and changes all the time: there it is
-kept for LARGE_KEPT_SECONDS whatever happens, and while it is read anew behind the one who asks.
-`World.at` says of when an answer is.
+A process keeps its last snapshot. While no event and no audit line was written since, it can miss
+only what a node reports, rows changed by hand, and the passing of time, and is kept for
+MAX_AGE_SECONDS. A large cluster takes seconds to read and changes all the time: there a snapshot is
+kept for LARGE_MAX_AGE_SECONDS whatever happens, and serves while a new one is read in the
+background. `CachedSnapshot.at` dates every answer.
 """
 
 import gc
@@ -41,21 +41,21 @@ from scheduler.core.queue_trial import QueueTrial
 
 log = logging.getLogger(__name__)
 MAX_AGE_SECONDS, LARGE_MAX_AGE_SECONDS = 60, 10
-# GPUs, waiting and running jobs together, from which a world is large: it takes half a second.
+# GPUs, waiting and running jobs together, from which a snapshot is large: reading takes 0.5 s.
 LARGE = 5_000
 Version = tuple[int, int, int, int]
 
 
-def _in_a_thread(work: Callable[[], None]) -> None:
-    Thread(target=work, name="world", daemon=True).start()
+def _in_thread(work: Callable[[], None]) -> None:
+    Thread(target=work, name="snapshot", daemon=True).start()
 
 
-run_in_background = _in_a_thread
+run_in_background = _in_thread
 
 
 @dataclass
 class CachedSnapshot:
-    """What was read `at` a moment. Parts that few questions need are made when one does."""
+    """A snapshot read at a moment. Derived parts are made when first used."""
 
     at: datetime
     version: Version
@@ -66,7 +66,7 @@ class CachedSnapshot:
 
     @contextmanager
     def locked(self) -> Iterator["CachedSnapshot"]:
-        """One at a time: questions use the same ledger."""
+        """For one question at a time: all of them use the same ledger."""
         with self._lock:
             yield self
 
@@ -81,7 +81,7 @@ class CachedSnapshot:
 
     @cached_property
     def gpus(self) -> dict[str, tuple[str, int, str]]:
-        """Name of the node, index, and key of the board, by the id of the GPU."""
+        """By id of the GPU: name of its node, index, and key of its board."""
         return {
             gpu.id: (node.name, gpu.index, gpu_board(gpu).key)
             for node in self.snapshot.nodes
@@ -89,12 +89,12 @@ class CachedSnapshot:
         }
 
     @cached_property
-    def outlook(self) -> RuntimeModel:
+    def runtime_model(self) -> RuntimeModel:
         return RuntimeModel.from_snapshot(self.snapshot)
 
     @cached_property
     def trial(self) -> QueueTrial:
-        return QueueTrial(self.snapshot, self.policy, self.outlook)
+        return QueueTrial(self.snapshot, self.policy, self.runtime_model)
 
     @cached_property
     def past_estimates(self) -> list[EstimateRecord]:
@@ -103,20 +103,20 @@ class CachedSnapshot:
     @cached_property
     def start_estimator(self) -> TrialEstimates:
         plan = self.trial.plan
-        return TrialEstimates(self.snapshot, self.policy, self.outlook, plan, self.past_estimates)
+        return TrialEstimates(self.snapshot, self.policy, self.runtime_model, plan, self.past_estimates)
 
     @property
     def is_large(self) -> bool:
-        there = self.snapshot
-        gpus = sum(len(node.gpus) for node in there.nodes)
-        return gpus + len(there.jobs) + len(there.running) >= LARGE
+        snapshot = self.snapshot
+        gpus = sum(len(node.gpus) for node in snapshot.nodes)
+        return gpus + len(snapshot.jobs) + len(snapshot.running) >= LARGE
 
     def prepare(self) -> None:
-        """All that questions need, so that none has to wait for it."""
+        """Make the derived parts now, so that no question waits for them."""
         _ = self.capacity, self.gpus, self.trial, self.start_estimator
 
     def is_fresh(self, now: datetime, version: Version, history: HistoryCache) -> bool:
-        """Whether it may still be asked. A clock that went back makes it too old."""
+        """Whether it may answer questions. A clock that went back makes it too old."""
         age = now - self.at
         if history is not self.history or age < timedelta(0):
             return False
@@ -125,7 +125,7 @@ class CachedSnapshot:
         return self.is_large and age < timedelta(seconds=LARGE_MAX_AGE_SECONDS)
 
     def may_serve_stale(self, now: datetime) -> bool:
-        """Whether it may be asked while the rows are read anew."""
+        """Whether it may answer while a new snapshot is read."""
         return self.is_large and timedelta(0) <= now - self.at < timedelta(seconds=MAX_AGE_SECONDS)
 
 
@@ -134,51 +134,50 @@ _reading, _renewing = Lock(), Lock()
 
 
 def current_snapshot() -> CachedSnapshot:
-    """The kept one, or the rows of now in a constant number of queries."""
-    if kept := _kept():
-        return kept
+    """The cached snapshot, or a new one in a constant number of queries."""
+    if cached := _cached():
+        return cached
     with _reading:
-        # Somebody else may have read it meanwhile.
-        if kept := _kept():
-            return kept
-        return _keep(_read())
+        # Another thread may have read it meanwhile.
+        if cached := _cached():
+            return cached
+        return _store(_read())
 
 
 def clear() -> None:
-    """What was read is of another database: for tests."""
+    """Drop the cached snapshot: tests change the database."""
     _last.clear()
 
 
-def _kept() -> CachedSnapshot | None:
-    now, lately = timezone.now(), process_history()
-    kept = _last[0] if _last else None
-    if kept is None or kept.is_fresh(now, _version(), lately):
-        return kept
-    if not kept.may_serve_stale(now):
+def _cached() -> CachedSnapshot | None:
+    now, history = timezone.now(), process_history()
+    cached = _last[0] if _last else None
+    if cached is None or cached.is_fresh(now, _version(), history):
+        return cached
+    if not cached.may_serve_stale(now):
         return None
     if _renewing.acquire(blocking=False):
         run_in_background(_renew)
-    return kept
+    return cached
 
 
 def _renew() -> None:
     try:
-        _keep(_read())
-    except Error as away:
-        log.warning("the snapshot was not read: %s", away)
+        _store(_read())
+    except Error as error:
+        log.warning("the snapshot was not read: %s", error)
     finally:
         connections.close_all()
         _renewing.release()
 
 
-def _keep(world: CachedSnapshot) -> CachedSnapshot:
-    """As the last one. A large one with all that questions need, so that none of them waits."""
-    if world.is_large:
-        world.prepare()
-    _last[:] = [world]
-    if world.is_large:
-        _spare_the_collector()
-    return world
+def _store(cached: CachedSnapshot) -> CachedSnapshot:
+    if cached.is_large:
+        cached.prepare()
+    _last[:] = [cached]
+    if cached.is_large:
+        _freeze_garbage_collector()
+    return cached
 
 
 def _read() -> CachedSnapshot:
@@ -188,18 +187,19 @@ def _read() -> CachedSnapshot:
     return CachedSnapshot(now, version, history, snapshot, policy)
 
 
-def _spare_the_collector() -> None:
-    """A large world is a million objects that stay: looking through them for garbage would hold up
-    some answer by a third of a second. What was set aside before is looked through here."""
+def _freeze_garbage_collector() -> None:
+    """A large snapshot is a million objects that stay. Scanning them for cycles would delay some
+    answer by a third of a second, so they are frozen; the previous ones are collected here."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
 def _version() -> Version:
-    """Every change of a status, and every change by a person of what the planner goes by, writes an
-    event or an audit line in its transaction. GPUs come, and are used by others, without one."""
+    """Changes with every status and with every decision of a person that the planner reads: both
+    write an event or an audit line in their transaction. GPUs appear, and are used by foreign
+    processes, without one."""
     last, is_busy = Max("id", default=0), ~Q(busy="")
-    event, entry = (kept.objects.aggregate(last=last)["last"] for kept in (Event, AuditEntry))
-    gpus = Gpu.objects.aggregate(there=Count("pk"), busy=Count("pk", filter=is_busy))
-    return event, entry, gpus["there"], gpus["busy"]
+    event, entry = (log.objects.aggregate(last=last)["last"] for log in (Event, AuditEntry))
+    gpus = Gpu.objects.aggregate(count=Count("pk"), busy=Count("pk", filter=is_busy))
+    return event, entry, gpus["count"], gpus["busy"]

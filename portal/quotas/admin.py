@@ -38,7 +38,7 @@ class MembershipInline(TabularInline):
     fields = ("user", "role", *MEMBER_SHARE_BOUNDS)
 
 
-class ProjectForm(forms.ModelForm):
+class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     class Meta:
         model = Project
         fields = "__all__"  # noqa: DJ007 - the console's own rules leave out the rest
@@ -199,7 +199,7 @@ class PlannerPolicyAdmin(ModelAdmin):
 
     form = PolicyForm
     list_display = ("__str__", "order", "backfill", "preemption", "moves", "merge", "warm")
-    fields = (*POLICY_OPTIONS, "version", "seen")
+    fields = (*POLICY_OPTIONS, "version", "read_version")
     readonly_fields = ("version",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -211,6 +211,6 @@ class PlannerPolicyAdmin(ModelAdmin):
     def save_model(self, request: HttpRequest, obj: PlannerPolicy, form: Any, change: bool) -> None:
         options = {name: form.cleaned_data[name] for name in POLICY_OPTIONS}
         with show_refusals(request):
-            seen = form.cleaned_data.get("seen") if change else None
-            policy_set(actor=request.user.get_username(), version=seen, **options)
+            read_version = form.cleaned_data.get("read_version") if change else None
+            policy_set(actor=request.user.get_username(), version=read_version, **options)
         obj.pk, obj._state.adding = 1, False

@@ -39,7 +39,7 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
         PlannerPolicy.objects.get_or_create(pk=1)
         row = PlannerPolicy.objects.select_for_update().get(pk=1)
         if version is not None and version != row.version:
-            sentence = "Somebody changed the policy since you read it. Read it again"
+            sentence = "The policy changed since you read it. Read it again"
             raise Refused("version_stale", sentence, "", 412)
         before = {name: getattr(row, name) for name in options if name in POLICY_OPTIONS}
         for name, value in options.items():
@@ -62,7 +62,7 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
 def _require_sane(name: str, value: Any) -> None:
     if name not in POLICY_OPTIONS:
         sentence = Phrase(
-            "There is no option %(name)s. There are: %(options)s",
+            "There is no option %(name)s. The options are: %(options)s",
             name=repr(name),
             options=", ".join(POLICY_OPTIONS),
         )
@@ -71,12 +71,14 @@ def _require_sane(name: str, value: Any) -> None:
         return
     if name in BOOLEAN_OPTIONS:
         if not isinstance(value, bool):
-            raise Refused("policy_invalid", Phrase("%(name)s is true or false", name=name), name)
+            raise Refused(
+                "policy_invalid", Phrase("%(name)s must be true or false", name=name), name
+            )
         return
     most = MAX_VALUES.get(name, DEFAULT_MAX_VALUE)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 <= value <= most:
-        sentence = Phrase("%(name)s is a number up to %(most)s", name=name, most=most)
+        sentence = Phrase("%(name)s must be a number from 0 to %(most)s", name=name, most=most)
         raise Refused("policy_invalid", sentence, name)
 
 

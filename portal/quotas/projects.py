@@ -17,7 +17,10 @@ def project_create(*, slug: str, name: str = "", actor: str) -> Project:
     try:
         project.clean_fields()
     except ValidationError as error:
-        sentence = "A slug has 1 to 40 of a-z, 0-9 and hyphens; a name at most 100 characters"
+        sentence = (
+            "A slug has 1 to 40 characters of a-z, 0-9 and hyphens. "
+            "A name has at most 100 characters"
+        )
         raise Refused("slug_invalid", sentence, "slug") from error
     units = settings.PLATFORM.default_quota_units
     try:
@@ -33,8 +36,6 @@ def project_create(*, slug: str, name: str = "", actor: str) -> Project:
                 after={"slug": slug, "name": project.name, "limit_units": units},
             )
     except IntegrityError as error:
-        sentence = Phrase(
-            "There is a project %(slug)s already. Choose another slug", slug=repr(slug)
-        )
+        sentence = Phrase("A project %(slug)s exists already. Choose another slug", slug=repr(slug))
         raise Refused("slug_taken", sentence, "slug", 409) from error
     return project

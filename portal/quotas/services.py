@@ -100,13 +100,13 @@ def _require_valid(user: User | None, model: str, changes: dict[str, int]) -> No
     for name, units in changes.items():
         if not 0 <= units <= MAX_LIMIT_UNITS:
             sentence: str = Phrase(
-                "A limit is 0 to %(most)s units; one GPU is 56,000", most=MAX_LIMIT_UNITS
+                "A limit must be 0 to %(most)s units. One GPU is 56,000 units", most=MAX_LIMIT_UNITS
             )
             raise Refused("limit_invalid", sentence, name)
     if not MODEL_PATTERN.fullmatch(model):
-        raise Refused("model_invalid", "Write a model of GPU, such as H200", "model")
+        raise Refused("model_invalid", "Enter a GPU model, such as H200", "model")
     if user is not None and len(changes) > 1:
-        sentence = "Users borrow and lend with their project. Set it there"
+        sentence = "Only projects borrow and lend. Set it for the project"
         raise Refused("project_only", sentence, "borrow_units")
 
 
@@ -126,14 +126,15 @@ def _copy_borrowing(project_row: Quota, user_rows: list[Quota]) -> None:
 
 def _require_version(row: Quota | None, version: int | None) -> None:
     if version is not None and version != (row.version if row else 0):
-        sentence = "Somebody changed this quota since you read it. Read it again"
+        sentence = "This quota changed since you read it. Read it again"
         raise Refused("version_stale", sentence, "", 412)
 
 
 def _require_within_project(project_row: Quota | None, limit_units: int) -> None:
     if project_row and limit_units > project_row.limit_units:
         sentence = Phrase(
-            "The project itself may hold %(n)s units. Ask for no more", n=project_row.limit_units
+            "The project's own limit is %(n)s units. Enter no more than that",
+            n=project_row.limit_units,
         )
         raise Refused("over_project_limit", sentence, "limit_units")
 

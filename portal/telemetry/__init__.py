@@ -1,1 +1,1 @@
-"""Sensor samples of GPUs: the latest ones, and one a minute for each job."""
+"""Sensor samples of GPUs: the latest ones, and one a minute for the devices of each job."""

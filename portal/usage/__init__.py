@@ -1,1 +1,1 @@
-"""GPU-hours: the sum of allocations in unit-seconds, by whom and on what, over any window."""
+"""GPU-hours over any window: sums of allocations in unit-seconds, by user, project and device."""

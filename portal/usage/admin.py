@@ -1,4 +1,4 @@
-"""The console's view of monthly reports: to whom, and when."""
+"""Read-only admin page of monthly reports: who got them, and when."""
 
 from django.contrib import admin
 

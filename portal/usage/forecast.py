@@ -1,31 +1,33 @@
-"""Whether a budget lasts: what is used by now, and the last days' pace until its end. Pure."""
+"""Will a budget last? Extrapolates the pace of the last days to its end. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from portal.usage.ledger import SECOND
+from portal.database.intervals import SECOND
 
 PACE_PERIOD = timedelta(days=7)
-# What was used in less than this says nothing of the days to come.
+# A shorter history says nothing about the days to come.
 MIN_PACE_PERIOD = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetForecast:
-    """`by_end`: unit-seconds used when the budget ends, None without a basis. `over`: how long the
-    pace was measured. `runs_out`: when the limit is reached at this pace, if before the end."""
+    """The usage of a budget if the present pace continues."""
 
+    # How long the pace was measured; 0 without a forecast.
     measured_over: timedelta
+    # Unit-seconds used when the budget ends; None if the history is too short.
     used_by_end: int | None = None
+    # When the limit is reached, if that is before the budget ends.
     exhausted_at: datetime | None = None
 
 
-def pace_start(first: datetime | None, now: datetime) -> datetime | None:
-    """From when the pace is measured: the last seven days, or since the very first use where that
-    was later. None where it is too short to say anything."""
-    if first is None or now - first < MIN_PACE_PERIOD:
+def pace_start(first_use: datetime | None, now: datetime) -> datetime | None:
+    """When the pace begins to be measured: PACE_PERIOD ago, or at the first use if that was later.
+    None if the time since is too short."""
+    if first_use is None or now - first_use < MIN_PACE_PERIOD:
         return None
-    return max(first, now - PACE_PERIOD)
+    return max(first_use, now - PACE_PERIOD)
 
 
 def forecast_budget(
@@ -37,15 +39,14 @@ def forecast_budget(
     since: datetime | None,
     now: datetime,
 ) -> BudgetForecast:
-    """`lately`: unit-seconds used from `since` until `now`."""
+    """`recent_unit_seconds`: used from `since` until `now`."""
     if since is None:
         return BudgetForecast(timedelta(0))
-    over = max(1, (now - since) // SECOND)
-    left = max(0, (ends_at - now) // SECOND)
-    by_end = used_unit_seconds + recent_unit_seconds * left // over
-    runs_out = None
-    if recent_unit_seconds and used_unit_seconds < limit_unit_seconds < by_end:
-        runs_out = now + timedelta(
-            seconds=(limit_unit_seconds - used_unit_seconds) * over // recent_unit_seconds
-        )
-    return BudgetForecast(now - since, by_end, runs_out)
+    measured_seconds = max(1, (now - since) // SECOND)
+    remaining_seconds = max(0, (ends_at - now) // SECOND)
+    used_by_end = used_unit_seconds + recent_unit_seconds * remaining_seconds // measured_seconds
+    exhausted_at = None
+    if recent_unit_seconds and used_unit_seconds < limit_unit_seconds < used_by_end:
+        remaining = limit_unit_seconds - used_unit_seconds
+        exhausted_at = now + timedelta(seconds=remaining * measured_seconds // recent_unit_seconds)
+    return BudgetForecast(now - since, used_by_end, exhausted_at)

@@ -1,4 +1,4 @@
-"""What was mailed: a row stands before its mail goes out, so that no mail goes out twice."""
+"""Monthly reports by email. A row is written before its email is sent: none is sent twice."""
 
 from django.conf import settings
 from django.db import models
@@ -7,13 +7,14 @@ from portal.accounts.models import Project
 
 
 class MonthlyReport(models.Model):
-    """The mail about a project's month to one of its admins. `sent_at` null: begun, and whether it
-    arrived is not known, as the worker died meanwhile; it is not sent again by itself."""
+    """The email about a project's month to one of its admins."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     month = models.DateField()
     begun_at = models.DateTimeField(auto_now_add=True)
+    # Null: sending began, and the worker ended before it was known whether the email left. It is
+    # not sent again.
     sent_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Unit-seconds as people read them. Rounded only here, and up, as everything used is."""
+"""Unit-seconds as GPU-hours for people. Usage is rounded only here, and always up."""
 
 from agents.contract.units import SECONDS_PER_HOUR, UNITS_PER_GPU
 
@@ -8,10 +8,10 @@ UNIT_SECONDS_PER_GPU_HOUR = UNITS_PER_GPU * SECONDS_PER_HOUR
 def format_gpu_hours(unit_seconds: int) -> str:
     """GPU-hours with two decimals, "61,204.07"."""
     hundredths = -(-unit_seconds * 100 // UNIT_SECONDS_PER_GPU_HOUR)
-    whole, part = divmod(hundredths, 100)
-    return f"{whole:,}.{part:02}"
+    hours, fraction = divmod(hundredths, 100)
+    return f"{hours:,}.{fraction:02}"
 
 
 def percent(part: int, total: int) -> int:
-    """The nearest whole number; of nothing it is 0."""
+    """`part` of `total`, to the nearest whole number; 0 if the total is 0."""
     return (part * 200 + total) // (total * 2) if total else 0

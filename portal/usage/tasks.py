@@ -1,4 +1,4 @@
-"""The monthly report as a duty: one worker at a time, nothing at all where no mail is set up."""
+"""The task that sends monthly reports: one worker at a time; nothing without a mail server."""
 
 from django.conf import settings
 from django.utils import timezone
@@ -11,7 +11,7 @@ from portal.usage.services import reports_send
 
 @app.task(name="portal.usage.tasks.monthly_report")
 def monthly_report() -> bool:
-    """Mail last month's figures to whoever has not had them."""
+    """Send last month's reports that were not sent yet."""
     if not settings.MAIL_IS_SET:
         return False
     return run_exclusively(name="monthly_report", work=_report, rounds=1)

@@ -1,4 +1,4 @@
-"""Which time is meant: days of a calendar on pages, moments over REST."""
+"""Parse the time that a request names: calendar days on pages, moments over REST."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from portal.errors import Refused
 from portal.usage.ledger import UsageWindow
 
 MAX_WINDOW = timedelta(days=366)
-# So many bars can still be told apart.
+# More bars could not be told apart; longer windows are drawn by week.
 MAX_DAILY_BARS = 62
 PERIODS = ("7-days", "30-days", "month", "last-month")
 DEFAULT_PERIOD = "month"
@@ -20,28 +20,31 @@ DEFAULT_PERIOD = "month"
 
 @dataclass(slots=True)
 class RequestedDays:
-    """Days as they were asked for, both included. `period` is one of PERIODS, or empty where days
-    were written. `errors`: by field, `what` and why."""
+    """The days in a page's URL, first and last included."""
 
+    # As in the URL or, for a period, as ISO dates.
     first: str
     last: str
+    # One of PERIODS; empty if the URL names days.
     period: str = ""
+    # None if there are errors.
     days: tuple[date, date] | None = None
+    # Error codes by field.
     errors: dict[str, str] = field(default_factory=dict)
 
 
 def parse_days(query: Mapping[str, str], today: date) -> RequestedDays:
-    """What the address says; this month where it says nothing."""
+    """The days that the URL names; this month by default."""
     first, last = query.get("from", "").strip()[:40], query.get("until", "").strip()[:40]
     if first or last:
-        return _written(first, last, today)
+        return _explicit_days(first, last, today)
     period = query.get("period", DEFAULT_PERIOD)
     period = period if period in PERIODS else DEFAULT_PERIOD
-    days = _days(period, today)
+    days = _period_days(period, today)
     return RequestedDays(days[0].isoformat(), days[1].isoformat(), period, days)
 
 
-def _written(first: str, last: str, today: date) -> RequestedDays:
+def _explicit_days(first: str, last: str, today: date) -> RequestedDays:
     found = RequestedDays(first, last or today.isoformat())
     start, end = _day(first), _day(found.last)
     if start is None:
@@ -66,11 +69,11 @@ def _day(text: str) -> date | None:
         day = parse_date(text)
     except ValueError:
         return None
-    # Neighbours of the calendar's ends cannot be reckoned with.
+    # Days next to the ends of the calendar have no neighbours to calculate with.
     return day if day and 1970 <= day.year < 9000 else None
 
 
-def _days(period: str, today: date) -> tuple[date, date]:
+def _period_days(period: str, today: date) -> tuple[date, date]:
     if period == "7-days":
         return today - timedelta(days=6), today
     if period == "30-days":
@@ -84,11 +87,11 @@ def _days(period: str, today: date) -> tuple[date, date]:
 
 def month_days(first: date) -> tuple[date, date]:
     """The first and last day of a month."""
-    return _days("month", first)
+    return _period_days("month", first)
 
 
 def midnight(day: date) -> datetime:
-    """The begin of a day in the present time zone."""
+    """The beginning of a day in the current time zone."""
     return timezone.make_aware(datetime.combine(day, time()))
 
 
@@ -97,17 +100,17 @@ def usage_window(days: tuple[date, date], now: datetime) -> UsageWindow:
 
 
 def bar_edges(days: tuple[date, date], today: date) -> list[date]:
-    """The first day of each bar and the day after the last one: days, or weeks where they are many.
-    Bars end with today: there is nothing to draw of what is to come."""
+    """The first day of each bar, and the day after the last bar. A bar is a day, or a week if there
+    would be more than MAX_DAILY_BARS. The bars end today: the future has no usage."""
     last = min(days[1], max(today, days[0])) + timedelta(days=1)
-    each = 1 if (last - days[0]).days <= MAX_DAILY_BARS else 7
-    edges = [days[0] + timedelta(days=n) for n in range(0, (last - days[0]).days, each)]
+    days_per_bar = 1 if (last - days[0]).days <= MAX_DAILY_BARS else 7
+    edges = [days[0] + timedelta(days=n) for n in range(0, (last - days[0]).days, days_per_bar)]
     return [*edges, last]
 
 
 def parse_window(query: Mapping[str, str], now: datetime) -> UsageWindow:
-    """`from` and `to` of REST: days or RFC 3339 times, `to` not included; this month so far where
-    they are left out. Raises Refused(invalid_field)."""
+    """The window of REST's `from` and `to` (exclusive): days or RFC 3339 times; by default, this
+    month so far. Raises Refused(invalid_field)."""
     begin = midnight(timezone.localtime(now).date().replace(day=1))
     start = _moment(query, "from", begin)
     end = _moment(query, "to", max(now, start))

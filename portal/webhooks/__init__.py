@@ -1,1 +1,1 @@
-"""Webhooks: what happens to jobs, told to addresses that people name. See README.md."""
+"""Webhooks: events of jobs, sent to URLs that users register. See README.md."""

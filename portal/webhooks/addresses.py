@@ -1,7 +1,7 @@
-"""Which addresses a webhook may reach: public ones, and networks that the platform names.
+"""Which addresses a webhook may reach: public ones, and networks that the platform allows.
 
-Asked when an endpoint is registered, and again of the address that is really connected to: a name
-may resolve to something else by then.
+Checked when an endpoint is registered, and again for the address that is connected to, because the
+name may resolve to something else by then.
 """
 
 import ipaddress
@@ -19,14 +19,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver = Callable[[str, int], list[str]]
 # IPv4 addresses written inside IPv6 ones by translators.
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-# What is given out in IPv6; all else is for special use.
+# The allocated part of IPv6; everything else is for special use.
 GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 NAT64_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """A checked URL, and the address that is connected to for it."""
+    """A checked URL, and the address to connect to."""
 
     scheme: str
     host: str
@@ -36,12 +36,12 @@ class WebhookTarget:
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """The networks that the platform names. Raises ValueError."""
+    """The networks of a comma-separated list. Raises ValueError."""
     return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 
 def resolve_host(host: str, port: int) -> list[str]:
-    """The addresses of a name. Raises OSError."""
+    """The addresses of a host name. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
@@ -49,8 +49,7 @@ def resolve_host(host: str, port: int) -> list[str]:
 def resolve_target(
     url: str, allowed_networks: Iterable[Network], look_up: Resolver = resolve_host
 ) -> WebhookTarget:
-    """The URL, checked, with an address for it. Every address of its name must be allowed, so that
-    it is not left to chance which one is taken.
+    """Check a URL and resolve it. Every address of its name must be allowed: any may be used.
 
     Raises Refused(url_invalid, host_unknown, address_forbidden).
     """
@@ -62,16 +61,18 @@ def resolve_target(
         raise Refused("host_unknown", sentence, "url") from wrong
     allowed_networks = tuple(allowed_networks)
     if not found or not all(is_reachable(address, allowed_networks) for address in found):
-        sentence = Phrase("%(host)s is not a public address. Webhooks reach only those", host=host)
+        sentence = Phrase(
+            "%(host)s is not a public address. Webhooks reach only public addresses", host=host
+        )
         raise Refused("address_forbidden", sentence, "url")
     if scheme == "http" and not all(_is_in(address, allowed_networks) for address in found):
-        sentence = "Write https: without it anybody on the way reads and changes the message"
+        sentence = "Use https. Without it, anyone on the way can read and change the message"
         raise Refused("url_invalid", sentence, "url")
     return WebhookTarget(scheme, host, port, path, str(found[0]))
 
 
 def is_reachable(address: Address, allowed_networks: Iterable[Network]) -> bool:
-    """Public, or in one of the named networks. What an IPv6 address wraps counts as well."""
+    """True for public addresses and allowed networks, also if wrapped in an IPv6 address."""
     inner = _wrapped(address)
     if inner is not None:
         return is_reachable(inner, allowed_networks)
@@ -97,28 +98,30 @@ def _wrapped(address: Address) -> Address | None:
 
 
 def _address(text: str) -> Address:
-    """Without the zone of a link-local one."""
+    """Parse an address, dropping the zone of a link-local one."""
     return ipaddress.ip_address(text.partition("%")[0])
 
 
 def _parts(url: str) -> tuple[str, str, int, str]:
     if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
-        raise _invalid(Phrase("An address has at most %(n)s characters, without spaces", n=MAX_URL))
+        raise _invalid(Phrase("A URL has at most %(n)s characters and no spaces", n=MAX_URL))
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as wrong:
-        raise _invalid("This is not an address. Write https://host/path") from wrong
+        raise _invalid("This is not a URL. Write https://host/path") from wrong
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise _invalid("Write https://host/path")
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:
-        raise _invalid("An address has no user name or password in it. The message is signed")
+        raise _invalid(
+            "A URL must not contain a user name or password. Messages are signed instead"
+        )
     if parts.fragment or "\\" in url:
-        raise _invalid("An address has no # and no \\ in it")
+        raise _invalid("A URL must not contain # or \\")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     default = 443 if parts.scheme == "https" else 80
     if port == 0:
-        raise _invalid("There is no port 0")
+        raise _invalid("Port 0 is not valid")
     return parts.scheme, parts.hostname, port or default, path
 
 

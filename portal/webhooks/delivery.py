@@ -1,7 +1,7 @@
-"""What the worker does every few seconds: find events for endpoints, and send what is due.
+"""Deliver events to endpoints: collect new events as deliveries, and send those that are due.
 
-At least once: a message that was sent when the worker died is sent again, with the same event id.
-No network call is made inside a transaction.
+Delivery is at least once: a message that was being sent when the worker died is sent again, with
+the same event id. No network call is made inside a transaction.
 """
 
 import json
@@ -25,15 +25,15 @@ from portal.webhooks.values import DeliveryStatus, retry_delay
 
 EVENT_BATCH = 500
 SEND_BATCH = 16
-# Longer than any send takes: who finds a message whose time has come sends it.
+# Longer than any attempt takes. After that, another worker may send the message.
 CLAIM_DURATION = timedelta(seconds=60)
 RETENTION = timedelta(days=30)
-# Two transactions may commit in another order than their events were numbered in.
+# Events of concurrent transactions may be committed out of order: read this many again.
 EVENT_OVERLAP = 200
 
 
 def webhooks_deliver(look_up: Resolver = resolve_host) -> None:
-    """One round."""
+    """One round: collect, send, and delete old deliveries."""
     for endpoint in Endpoint.objects.filter(off_because="").select_related("project", "owner"):
         deliveries_collect(endpoint)
     due_deliveries_send(parse_networks(settings.PLATFORM.webhook_networks), look_up)
@@ -41,16 +41,16 @@ def webhooks_deliver(look_up: Resolver = resolve_host) -> None:
 
 
 def deliveries_collect(endpoint: Endpoint) -> None:
-    """Write down what the endpoint is to be told of what has happened since."""
-    if because := _off_because(endpoint):
-        Endpoint.objects.filter(pk=endpoint.pk).update(off_because=because)
+    """Create deliveries for new events. Switches the endpoint off if its owner lost the rights."""
+    if reason := _off_reason(endpoint):
+        Endpoint.objects.filter(pk=endpoint.pk).update(off_because=reason)
         return
     start = max(endpoint.first_event, endpoint.seen_event - EVENT_OVERLAP)
     rows = Event.objects.filter(noun="job", id__gt=start).order_by("id")
     new = list(rows.filter(id__gt=endpoint.seen_event).values_list("id", flat=True)[:EVENT_BATCH])
     if not new:
         return
-    told = _mine(endpoint, rows.filter(id__lte=new[-1])).select_related(
+    events = _visible_events(endpoint, rows.filter(id__lte=new[-1])).select_related(
         "job__project", "job__owner"
     )
     Delivery.objects.bulk_create(
@@ -62,7 +62,7 @@ def deliveries_collect(endpoint: Endpoint) -> None:
                 body=message_body(event, event.job),
                 next_at=timezone.now(),
             )
-            for event in told
+            for event in events
             if event.job
         ],
         ignore_conflicts=True,
@@ -71,7 +71,7 @@ def deliveries_collect(endpoint: Endpoint) -> None:
 
 
 def message_body(event: Event, job: Job) -> str:
-    """What is told of a job's change of status."""
+    """The JSON message about a job's change of status."""
     facts = {
         "id": event.pk,
         "type": f"job.{event.new}",
@@ -94,31 +94,33 @@ def message_body(event: Event, job: Job) -> str:
 def due_deliveries_send(
     allowed_networks: tuple[Network, ...], look_up: Resolver = resolve_host
 ) -> None:
-    """Send what is due, several at a time, and write down what came of it."""
+    """Send the due deliveries concurrently, and record the outcomes."""
     now = timezone.now()
     due = Delivery.objects.filter(
         status=DeliveryStatus.WAITING, next_at__lte=now, endpoint__off_because=""
     )
     rows = due.select_related("endpoint").order_by("next_at", "id")[:SEND_BATCH]
-    mine = [row for row in rows if _take(row)]
-    messages = [_message(row) for row in mine]
+    claimed = [row for row in rows if _claim(row)]
+    messages = [_message(row) for row in claimed]
     with ThreadPoolExecutor(max_workers=SEND_BATCH) as pool:
-        sent = list(
+        results = list(
             pool.map(
                 lambda m: post_message(m, allowed_networks, look_up) if m else NO_SECRET, messages
             )
         )
-    for row, result in zip(mine, sent, strict=True):
-        _note(row, result)
+    for row, result in zip(claimed, results, strict=True):
+        _record(row, result)
 
 
 NO_SECRET = SendResult(None, "The server's key was changed: remove this webhook and add it again")
 
 
-def _take(row: Delivery) -> bool:
-    """Guarded by what was read: another worker may have been quicker."""
-    taken = Delivery.objects.filter(pk=row.pk, next_at=row.next_at, status=DeliveryStatus.WAITING)
-    return taken.update(next_at=timezone.now() + CLAIM_DURATION) == 1
+def _claim(row: Delivery) -> bool:
+    """Claim a delivery; False if another worker was quicker."""
+    unclaimed = Delivery.objects.filter(
+        pk=row.pk, next_at=row.next_at, status=DeliveryStatus.WAITING
+    )
+    return unclaimed.update(next_at=timezone.now() + CLAIM_DURATION) == 1
 
 
 def _message(row: Delivery) -> WebhookMessage | None:
@@ -129,38 +131,38 @@ def _message(row: Delivery) -> WebhookMessage | None:
     return WebhookMessage(row.pk, row.event, row.endpoint.url, secret, row.body.encode())
 
 
-def _note(row: Delivery, sent: SendResult) -> None:
+def _record(row: Delivery, result: SendResult) -> None:
     now, tries = timezone.now(), row.tries + 1
-    wait = None if not sent.problem else retry_delay(tries)
-    if not sent.problem:
+    delay = None if not result.problem else retry_delay(tries)
+    if not result.problem:
         status = DeliveryStatus.DELIVERED
     else:
-        status = DeliveryStatus.FAILED if wait is None else DeliveryStatus.WAITING
+        status = DeliveryStatus.FAILED if delay is None else DeliveryStatus.WAITING
     Delivery.objects.filter(pk=row.pk).update(
         status=status,
         tries=tries,
         tried_at=now,
-        next_at=now + wait if wait else None,
-        answer=sent.status,
-        problem=sent.problem,
+        next_at=now + delay if delay else None,
+        answer=result.status,
+        problem=result.problem,
     )
 
 
-def _mine(endpoint: Endpoint, rows: QuerySet[Event]) -> QuerySet[Event]:
+def _visible_events(endpoint: Endpoint, rows: QuerySet[Event]) -> QuerySet[Event]:
     rows = rows.exclude(new="")
     if endpoint.kinds:
         rows = rows.filter(new__in=endpoint.kinds)
     if endpoint.project_id is not None:
         return rows.filter(job__project_id=endpoint.project_id)
-    home = Membership.objects.filter(user_id=endpoint.owner_id).values("project_id")
-    return rows.filter(Q(job__owner_id=endpoint.owner_id) & Q(job__project_id__in=home))
+    own_projects = Membership.objects.filter(user_id=endpoint.owner_id).values("project_id")
+    return rows.filter(Q(job__owner_id=endpoint.owner_id) & Q(job__project_id__in=own_projects))
 
 
-def _off_because(endpoint: Endpoint) -> str:
-    """Rights are asked again each time: whoever lost them hears nothing more."""
+def _off_reason(endpoint: Endpoint) -> str:
+    """Why the endpoint may not receive events; empty if it may. Rights may have been lost."""
     if not endpoint.owner.is_active:
         return "Its owner is no longer active"
     project = endpoint.project
     if project is not None and not is_project_admin(endpoint.owner, project.pk):
-        return f"{endpoint.owner.username} no longer runs {project.slug}"
+        return f"{endpoint.owner.username} is no longer an admin of {project.slug}"
     return ""

@@ -1,4 +1,4 @@
-"""One message over the network. Touches no database: it runs in threads."""
+"""Send one message over the network. Runs in threads and does not use the database."""
 
 import time
 from collections.abc import Iterable
@@ -25,17 +25,18 @@ class WebhookMessage:
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """`status` is that of the answer, None where there was none. `problem` is empty if it is
-    taken."""
+    """The outcome of one attempt."""
 
+    # HTTP status of the response; None without one.
     status: int | None
+    # Empty if the message was accepted.
     problem: str
 
 
 def post_message(
     message: WebhookMessage, allowed_networks: Iterable[Network], look_up: Resolver = resolve_host
 ) -> SendResult:
-    """Post it to the address that was just checked, without following where it is sent on to."""
+    """Post the message to the address that was just checked. Redirects are not followed."""
     try:
         target = resolve_target(message.url, allowed_networks, look_up)
         return _post(message, target)
@@ -48,7 +49,7 @@ def post_message(
 
 
 def _post(message: WebhookMessage, target: WebhookTarget) -> SendResult:
-    """To the address itself, with the name in Host and in TLS: nothing is resolved again."""
+    """Connect to the address, with the name in Host and SNI: it is not resolved again."""
     address = f"[{target.address}]" if ":" in target.address else target.address
     url = f"{target.scheme}://{address}:{target.port}{target.path}"
     end = time.monotonic() + TIMEOUT_SECONDS
@@ -71,11 +72,11 @@ def _post(message: WebhookMessage, target: WebhookTarget) -> SendResult:
 def message_headers(
     message: WebhookMessage, target: WebhookTarget, timestamp: int
 ) -> dict[str, str]:
-    """What goes with the body: who it is for, what it is, and the proof that it is ours."""
-    is_usual = target.port == (443 if target.scheme == "https" else 80)
+    """Headers with the host, the ids of event and delivery, and the signature."""
+    is_default_port = target.port == (443 if target.scheme == "https" else 80)
     host = f"[{target.host}]" if ":" in target.host else target.host
     return {
-        "Host": host if is_usual else f"{host}:{target.port}",
+        "Host": host if is_default_port else f"{host}:{target.port}",
         "Content-Type": "application/json",
         "User-Agent": "Tessera-Webhooks/1",
         "Tessera-Event-Id": str(message.event),
@@ -86,9 +87,9 @@ def message_headers(
 
 
 def _read_some(answer: httpx.Response, end: float) -> None:
-    """A little of the answer, so that a connection that pours or drips does not hold us."""
-    seen = 0
+    """Read a little of the response: neither a flood nor a trickle may block the thread."""
+    size = 0
     for chunk in answer.iter_raw():
-        seen += len(chunk)
-        if seen > MAX_RESPONSE_BYTES or time.monotonic() > end:
+        size += len(chunk)
+        if size > MAX_RESPONSE_BYTES or time.monotonic() > end:
             return

@@ -1,4 +1,4 @@
-"""Where people want to be told of their jobs, and what was told when."""
+"""Webhook endpoints and the messages delivered to them."""
 
 import uuid
 
@@ -13,26 +13,27 @@ MAX_URL = 500
 
 
 class Endpoint(models.Model):
-    """An address that hears of jobs: of the owner's own, or with `project` of all jobs of it.
-
-    `kinds`: the statuses that it is told of, empty for all. `sealed`: the secret that signs, which
-    only this server can open. Events up to `first_event` are not its business; `seen_event` is the
-    newest one that was looked at. `off_because`: why it is told nothing any more.
-    """
+    """A URL that receives the events of its owner's jobs, or of all jobs of a project."""
 
     uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="webhooks"
     )
+    # Null: the endpoint receives events of its owner's jobs only.
     project = models.ForeignKey(
         Project, null=True, blank=True, on_delete=models.CASCADE, related_name="webhooks"
     )
     name = models.CharField(max_length=64)
     url = models.CharField(max_length=MAX_URL)
+    # The job statuses to report; empty for all.
     kinds = models.JSONField(default=list, blank=True)
+    # The signing secret, encrypted with the server's key.
     sealed = models.CharField(max_length=400, editable=False)
+    # Only later events are reported.
     first_event = models.BigIntegerField(default=0, editable=False)
+    # The newest event that was collected.
     seen_event = models.BigIntegerField(default=0, editable=False)
+    # Why the endpoint is switched off; empty while it is on.
     off_because = models.CharField(max_length=200, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -44,15 +45,14 @@ class Endpoint(models.Model):
 
 
 class Delivery(models.Model):
-    """One message to one endpoint, sent until it is taken or given up. `event` 0: a test.
-
-    `body` is what is signed and sent, byte for byte; sending again sends the same.
-    """
+    """One message to one endpoint, retried until it is accepted or given up."""
 
     id = models.BigAutoField(primary_key=True)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="deliveries")
+    # 0 for a test message.
     event = models.BigIntegerField(default=0)
     kind = models.CharField(max_length=40)
+    # Signed and sent byte for byte; a retry sends the same.
     body = models.TextField()
     status = models.CharField(
         max_length=12, choices=choices_from_enum(DeliveryStatus), default=DeliveryStatus.WAITING
@@ -61,6 +61,7 @@ class Delivery(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     next_at = models.DateTimeField(null=True, blank=True)
     tried_at = models.DateTimeField(null=True, blank=True)
+    # The HTTP status of the last response.
     answer = models.PositiveSmallIntegerField(null=True, blank=True)
     problem = models.CharField(max_length=200, blank=True, default="")
 

@@ -1,4 +1,4 @@
-"""The secret of an endpoint: made, shown once, kept sealed, and what it signs."""
+"""The secret of an endpoint: created, encrypted for storage, and used to sign messages."""
 
 import base64
 import hashlib
@@ -16,13 +16,13 @@ def new_secret() -> str:
 
 
 def seal(secret: str) -> str:
-    """What is stored: a copy of the database alone signs nothing."""
-    return _box().encrypt(secret.encode()).decode()
+    """The encrypted secret to store. A copy of the database alone cannot sign anything."""
+    return _cipher().encrypt(secret.encode()).decode()
 
 
 def unseal(sealed: str) -> str:
-    """Raises cryptography.fernet.InvalidToken where the server's key was changed."""
-    return _box().decrypt(sealed.encode()).decode()
+    """The secret. Raises cryptography.fernet.InvalidToken if the server's key has changed."""
+    return _cipher().decrypt(sealed.encode()).decode()
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
@@ -31,6 +31,6 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
     return "v1=" + hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
-def _box() -> Fernet:
+def _cipher() -> Fernet:
     key = hashlib.sha256(b"tessera webhooks\0" + settings.SECRET_KEY.encode()).digest()
     return Fernet(base64.urlsafe_b64encode(key))

@@ -1,4 +1,4 @@
-"""Reads webhooks: one's own, and those of projects that one runs."""
+"""Read webhooks: the user's own, and those of projects that the user is an admin of."""
 
 from uuid import UUID
 
@@ -10,14 +10,14 @@ from portal.webhooks.models import Delivery, Endpoint
 
 
 def visible_endpoints(user: User) -> QuerySet[Endpoint]:
-    """What the user made, and what hears of projects that the user runs."""
-    runs = Membership.objects.filter(user=user, role=Role.ADMIN).values("project_id")
+    """The user's endpoints, and those for projects that the user is an admin of."""
+    administered = Membership.objects.filter(user=user, role=Role.ADMIN).values("project_id")
     rows = Endpoint.objects.select_related("project", "owner").order_by("id")
-    return rows.filter(Q(owner=user) | Q(project_id__in=runs))
+    return rows.filter(Q(owner=user) | Q(project_id__in=administered))
 
 
 def visible_endpoint(user: User, ref: str) -> Endpoint:
-    """One of them. Raises Refused(not_found): foreign and unknown read the same."""
+    """Raises Refused(not_found), alike for an unknown endpoint and an invisible one."""
     try:
         row = visible_endpoints(user).filter(uid=UUID(ref)).first()
     except ValueError:
@@ -28,12 +28,12 @@ def visible_endpoint(user: User, ref: str) -> Endpoint:
 
 
 def endpoint_deliveries(endpoint: Endpoint) -> QuerySet[Delivery]:
-    """What was sent, newest first."""
+    """The deliveries of an endpoint, newest first."""
     return Delivery.objects.filter(endpoint=endpoint).select_related("endpoint").order_by("-id")
 
 
 def visible_delivery(endpoint: Endpoint, ref: str) -> Delivery:
-    """One of them. Raises Refused(not_found)."""
+    """Raises Refused(not_found)."""
     is_number = ref.isascii() and ref.isdigit() and len(ref) <= 18
     row = endpoint_deliveries(endpoint).filter(pk=int(ref)).first() if is_number else None
     if row is None:

@@ -1,4 +1,4 @@
-"""What people do with webhooks: register, try, send again, remove. Sending is in duty."""
+"""Register, test and remove webhooks, and resend deliveries. Sending is in `delivery`."""
 
 import json
 from collections.abc import Iterable
@@ -27,15 +27,15 @@ TEST_KIND = "test"
 def endpoint_add(
     *, user: User, name: str, url: str, project: Project | None, kinds: Iterable[str]
 ) -> tuple[Endpoint, str]:
-    """An endpoint, and the secret that signs: shown once.
+    """Register an endpoint; returns it and its signing secret, which is shown once.
 
     Raises Refused(forbidden, kinds_invalid, too_many_webhooks, url_invalid, host_unknown,
     address_forbidden).
     """
     if project is not None:
         require_project_admin(user, project)
-    wanted = _kinds(kinds)
-    # Resolving a name may take a while: before the transaction.
+    statuses = _valid_kinds(kinds)
+    # Before the transaction, as resolving a name may take a while.
     resolve_target(url, parse_networks(settings.PLATFORM.webhook_networks))
     secret = new_secret()
     with transaction.atomic():
@@ -51,7 +51,7 @@ def endpoint_add(
             project=project,
             name=name,
             url=url,
-            kinds=wanted,
+            kinds=statuses,
             sealed=seal(secret),
             first_event=newest,
             seen_event=newest,
@@ -61,19 +61,19 @@ def endpoint_add(
 
 
 def endpoint_remove(*, endpoint: Endpoint, actor: User) -> None:
-    """It is told nothing any more, and what it was told is forgotten."""
+    """Remove an endpoint with its deliveries."""
     with transaction.atomic():
         _audit(actor, "webhook_remove", endpoint)
         endpoint.delete()
 
 
 def endpoint_test(*, endpoint: Endpoint) -> Delivery:
-    """Send it a message that says it is a test, within seconds. A test that still waits is tried at
-    once instead: whoever asks often does not flood a stranger. Raises Refused(webhook_off)."""
+    """Send a test message within seconds. A test that still waits is sent at once instead, so
+    that repeated tests cannot flood the receiver. Raises Refused(webhook_off)."""
     _require_on(endpoint)
-    waits = endpoint.deliveries.filter(kind=TEST_KIND, status=DeliveryStatus.WAITING).first()
-    if waits is not None:
-        return delivery_resend(delivery=waits)
+    waiting = endpoint.deliveries.filter(kind=TEST_KIND, status=DeliveryStatus.WAITING).first()
+    if waiting is not None:
+        return delivery_resend(delivery=waiting)
     now = timezone.now()
     body = {"id": 0, "type": TEST_KIND, "at": now.isoformat(), "sentence": "This is a test"}
     return Delivery.objects.create(
@@ -82,8 +82,8 @@ def endpoint_test(*, endpoint: Endpoint) -> Delivery:
 
 
 def delivery_resend(*, delivery: Delivery) -> Delivery:
-    """Send the same once more, with the same id: whoever has seen it knows. A delivery that still
-    waits is tried at once. Raises Refused(webhook_off)."""
+    """Send a delivery again, with the same id so that the receiver can tell. One that still waits is
+    sent at once. Raises Refused(webhook_off)."""
     _require_on(delivery.endpoint)
     delivery.status = DeliveryStatus.WAITING
     delivery.tries, delivery.next_at, delivery.problem = 0, timezone.now(), ""
@@ -93,28 +93,28 @@ def delivery_resend(*, delivery: Delivery) -> Delivery:
 
 def _require_on(endpoint: Endpoint) -> None:
     if endpoint.off_because:
-        sentence = Phrase("It is told nothing any more: %(because)s", because=endpoint.off_because)
+        sentence = Phrase("This webhook is off: %(because)s", because=endpoint.off_because)
         raise Refused("webhook_off", sentence, "", 409)
 
 
-def _kinds(kinds: Iterable[str]) -> list[str]:
-    wanted = sorted(set(kinds))
+def _valid_kinds(kinds: Iterable[str]) -> list[str]:
+    statuses = sorted(set(kinds))
     known = {str(status) for status in JobStatus}
-    if wrong := [word for word in wanted if word not in known]:
+    if unknown := [word for word in statuses if word not in known]:
         sentence = Phrase(
-            "%(word)s is no status of a job. Choose of %(known)s",
-            word=repr(wrong[0]),
+            "%(word)s is not a job status. Choose from %(known)s",
+            word=repr(unknown[0]),
             known=", ".join(sorted(known)),
         )
         raise Refused("kinds_invalid", sentence, "kinds")
-    return wanted
+    return statuses
 
 
-def _audit(by: User, action: str, row: Endpoint) -> None:
+def _audit(actor: User, action: str, row: Endpoint) -> None:
     facts = {"name": row.name, "url": row.url, "kinds": row.kinds}
     is_new = action == "webhook_add"
     audit_record(
-        actor=by.username,
+        actor=actor.username,
         action=action,
         noun="webhook",
         noun_id=str(row.uid),

@@ -1,4 +1,4 @@
-"""The bell of webhooks."""
+"""The task that delivers webhooks, one worker at a time."""
 
 from portal.celery import app
 from portal.leases.services import run_exclusively

@@ -1,4 +1,4 @@
-"""Words and times of webhooks. Pure."""
+"""Statuses and retry delays of deliveries. Pure."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -10,7 +10,7 @@ class DeliveryStatus(StrEnum):
     FAILED = "failed"
 
 
-# After each failed try; after the last one it is given up.
+# The delay after each failed attempt. After the last one the delivery is given up.
 RETRY_DELAYS = (
     timedelta(seconds=10),
     timedelta(seconds=30),
@@ -22,5 +22,5 @@ RETRY_DELAYS = (
 
 
 def retry_delay(tries: int) -> timedelta | None:
-    """How long to wait after so many failed tries; None: give up."""
+    """The delay after this many failed attempts; None to give up."""
     return RETRY_DELAYS[tries - 1] if tries <= len(RETRY_DELAYS) else None

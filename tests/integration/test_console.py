@@ -63,7 +63,7 @@ def as_(user) -> Client:
 def test_when_nothing_needs_an_admin_the_console_says_so(root, vision):
     a_node()
     for page in ("/console/", "/admin/"):
-        assert "Nothing needs you" in root.get(page).content.decode()
+        assert "Nothing needs attention" in root.get(page).content.decode()
 
 
 def test_everything_that_needs_an_admin_is_named_once(root, boss, alice, vision):
@@ -97,7 +97,7 @@ def test_everything_that_needs_an_admin_is_named_once(root, boss, alice, vision)
     assert found["approvals"].names == (asked.label,)
     assert found["budgets"].names == ("vision",)
     page = root.get("/console/").content.decode()
-    assert "7 things need you" in page
+    assert "7 items need attention" in page
     for need in found.values():
         assert need.count == 1
         assert need.href.replace("&", "&amp;") in page
@@ -163,9 +163,9 @@ def test_a_project_admin_puts_people_in_changes_roles_and_takes_them_out(ada, al
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"user": "nobody", "role": "member"}, "There is no user"),
-        ({"user": "alice", "role": "king"}, "A role is one of"),
-        ({"user": "ada", "do": "remove"}, "keeps at least one admin"),
+        ({"user": "nobody", "role": "member"}, "No user named"),
+        ({"user": "alice", "role": "king"}, "Choose one of these roles"),
+        ({"user": "ada", "do": "remove"}, "needs an admin"),
         ({"user": "<b>x</b>", "role": "member"}, "&lt;b&gt;x&lt;/b&gt;"),
     ],
     ids=["nobody", "no role", "last admin", "markup"],
@@ -187,7 +187,7 @@ def test_members_only_read_their_project_and_strangers_find_none(alice, vision):
     eve = as_(a_user("eve"))
     assert eve.get("/projects/vision/").status_code == 404
     assert eve.post("/projects/vision/member", body).status_code == 404
-    assert "You are in no project" in eve.get("/projects/").content.decode()
+    assert "You are not in a project" in eve.get("/projects/").content.decode()
 
 
 def test_the_list_shows_ones_projects_with_what_they_hold(alice, vision, root):
@@ -237,7 +237,7 @@ def test_recent_lines_are_found_by_their_day(root, trail):
     page = root.get(f"/console/audit/?since={day}")
     assert {line.actor for line in page.context["lines"]} == {"olga", "=cmd()"}
     wrong = root.get("/console/audit/?since=2026-13-45").content.decode()
-    assert "Write a date, such as" in wrong and 'value="2026-13-45"' in wrong
+    assert "Enter a date such as" in wrong and 'value="2026-13-45"' in wrong
 
 
 def test_a_spreadsheet_computes_nothing_of_the_file(root, trail):

@@ -94,7 +94,7 @@ def test_a_broker_that_is_not_there_is_only_logged(monkeypatch, caplog):
         raise BrokerError("connection refused")
 
     monkeypatch.setitem(app.conf, "task_always_eager", False)
-    monkeypatch.setattr(bells, "PLAN", "a task that this process does not know")
+    monkeypatch.setattr(bells, "PLAN_TASK", "a task that this process does not know")
     monkeypatch.setattr(app, "send_task", refuse)
     ring_plan()
     assert "was not rung: connection refused" in caplog.text

@@ -217,5 +217,5 @@ def test_a_policy_that_somebody_changed_meanwhile_is_not_overwritten(client: Cli
     assert answer.status_code == 200
     assert "This changed since you opened it" in answer.content.decode()
     assert current_policy().reservations == 5
-    assert client.post(page, form | {"reservations": 9, "seen": 3}).status_code == 302
+    assert client.post(page, form | {"reservations": 9, "read_version": 3}).status_code == 302
     assert current_policy().reservations == 9

@@ -91,8 +91,8 @@ def test_nobody_sees_usage_without_signing_in(client):
 def test_with_nothing_used_the_page_says_what_would_be_here(page, vision):
     status, text = page()
     assert status == 200
-    assert "Nothing was used in this time" in text
-    assert "counted from the moment" in text
+    assert "Nothing was used in this period" in text
+    assert "counted from their allocation" in text
     assert "CSV" not in text
 
 
@@ -143,12 +143,12 @@ def test_own_project_and_all_are_each_shown_only_to_whom_they_belong(page, olga,
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ({"from": "<b>soon</b>", "until": "2026-01-02"}, "Write a day as year-month-day"),
-        ({"from": "2026-02-31", "until": "2026-03-01"}, "Write a day as year-month-day"),
+        ({"from": "<b>soon</b>", "until": "2026-01-02"}, "Enter a date as year-month-day"),
+        ({"from": "2026-02-31", "until": "2026-03-01"}, "Enter a date as year-month-day"),
         ({"from": "2026-01-05", "until": "2026-01-01"}, "The last day is before the first"),
-        ({"from": "2020-01-05", "until": "2026-01-01"}, "At most 366 days at once"),
-        ({"from": "8999-01-05", "until": "8999-01-06"}, "Nothing is used yet on days to come"),
-        ({"from": "0001-01-01", "until": "9999-12-31"}, "Write a day as year-month-day"),
+        ({"from": "2020-01-05", "until": "2026-01-01"}, "Choose at most 366 days"),
+        ({"from": "8999-01-05", "until": "8999-01-06"}, "The first day is in the future"),
+        ({"from": "0001-01-01", "until": "9999-12-31"}, "Enter a date as year-month-day"),
     ],
 )
 def test_days_that_make_no_sense_stay_in_the_form_with_what_to_do(page, vision, query, said):
@@ -182,7 +182,7 @@ def test_the_file_has_each_allocation_once_and_adds_up_to_the_page(olga, job, gp
 
 
 def test_the_file_comes_in_parts_and_loses_nothing_between_them(olga, job, gpu, monkeypatch):
-    monkeypatch.setattr("portal.usage.export.CHUNK", 2)
+    monkeypatch.setattr("portal.usage.export.CHUNK_ROWS", 2)
     end = timezone.now() - HOUR
     for n in range(5):
         lease(job, gpu, end - HOUR, end - n * timedelta(seconds=1))
@@ -216,9 +216,9 @@ def test_what_is_held_stands_beside_what_sensors_saw_of_it(page, job, gpu):
     sampled(gpu, utilization_percent=87)
     minutes(row, [80, 90, None])
     text = page()[1]
-    assert "Held now: 1 GPUs" in text
+    assert "Allocated now: 1 GPUs" in text
     assert '<td class="num">87 %</td><td class="num">≤ 85 %</td>' in text
-    assert "at most 85 % were in use in the last hour" in text
+    assert "at most 85 % was used over the last hour" in text
     assert "left idle" not in text
 
 
@@ -236,7 +236,7 @@ def test_a_slice_is_measured_by_itself_and_its_gpus_number_is_not_taken_for_it(p
     )
     sampled(gpu, utilization_percent=97, slices=pieces)
     text = page()[1]
-    assert "not measurable on this kind of GPU" in text
+    assert "not measurable on this GPU architecture" in text
     assert "97 %" not in text and "99 %" not in text and ">0 %<" not in text
 
 
@@ -281,7 +281,7 @@ def test_a_budget_says_whether_it_lasts_and_by_what_it_reckons(page, job, gpu, v
     used(job, gpu, 14)
     budget(vision, 100)
     text = page()[1]
-    assert re.search(r"At this pace 3[45]\.\d\d by [\d-]+: enough", text)
+    assert re.search(r"At this pace, 3[45]\.\d\d by [\d-]+: within budget", text)
     assert "the mean of the last 7 days" in text
 
 
@@ -296,7 +296,7 @@ def test_without_a_day_of_use_there_is_no_forecast(page, job, gpu, vision):
     used(job, gpu, 2)
     budget(vision, 100)
     text = page()[1]
-    assert "No forecast yet" in text and "less than a day of use" in text
+    assert "No forecast yet" in text and "Less than a day of usage" in text
     assert "At this pace" not in text
 
 

@@ -131,7 +131,7 @@ def test_without_mail_the_duty_does_nothing(vision, settings):
 
 def test_with_mail_the_duty_sends_what_is_due(vision, settings, monkeypatch):
     settings.MAIL_IS_SET = True
-    monkeypatch.setattr("portal.usage.tasks.last_month", lambda today: OCTOBER)
+    monkeypatch.setattr("portal.usage.tasks.previous_month", lambda today: OCTOBER)
     monkeypatch.setattr("portal.usage.tasks.timezone.now", lambda: NOW)
     assert monthly_report() is True
     assert len(outbox.outbox) == 1

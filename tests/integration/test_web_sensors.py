@@ -88,7 +88,7 @@ def test_a_slice_has_its_memory_and_its_activity(page, olga):
     sampled(slices=pieces, missing=(MissingValue("utilization_percent", MissingReason.MIG_MODE),))
     text = page(olga)
     assert "<code>1g.18gb</code>" in text and ">61 %<" in text and ">0.5 / 16.0 GiB<" in text
-    assert ">not measurable on this kind of GPU<" in text
+    assert ">not measurable on this GPU architecture<" in text
     assert ">not measurable in MIG mode<" in text
 
 
@@ -105,7 +105,7 @@ def test_what_another_projects_work_does_to_a_gpu_is_shown_to_its_people_and_adm
     assert ">87 %<" in page(olga) and ">87 %<" in page(admin)
     text = page(stranger)
     assert ">87 %<" not in text and ">11 %<" in text
-    assert "Not shown: another project's work is on it" in text
+    assert "Hidden: a job of another project runs on it" in text
 
 
 def test_a_profiles_name_becomes_no_markup(page, olga):

@@ -159,7 +159,7 @@ def test_a_redirect_is_not_followed(client, olga, receiver, home):
 def test_a_name_that_leads_inside_later_is_not_connected_to(client, olga, receiver, monkeypatch):
     port = receiver.server.server_port
     monkeypatch.setattr(
-        "portal.webhooks.services.target_of", lambda *_: None
+        "portal.webhooks.services.resolve_target", lambda *_: None
     )  # as if it was public when it was registered
     assert add(client, f"https://hooks.example.org:{port}/").status_code == 201
     a_job(olga, a_project("vision", olga))
@@ -197,7 +197,7 @@ def test_who_no_longer_runs_the_project_hears_nothing_more(client, olga, receive
     a_job(olga, project)
     webhooks_deliver()
     assert receiver.seen == []
-    assert Endpoint.objects.get().off_because == "olga no longer runs vision"
+    assert Endpoint.objects.get().off_because == "olga is no longer an admin of vision"
 
 
 def test_one_hears_of_ones_own_jobs_only(client, olga, receiver, home):
@@ -236,7 +236,7 @@ def test_one_that_is_told_nothing_any_more_says_why_and_sends_nothing(client, re
     hook = add(client, receiver.url).json()["id"]
     client.post(f"/api/v1/webhooks/{hook}/test")
     webhooks_deliver()
-    why = "olga no longer runs vision"
+    why = "olga is no longer an admin of vision"
     Endpoint.objects.update(off_because=why)
     row = Delivery.objects.get()
     for path in ("test", f"deliveries/{row.pk}/redeliver"):
@@ -244,7 +244,7 @@ def test_one_that_is_told_nothing_any_more_says_why_and_sends_nothing(client, re
         assert (answer.status_code, answer.json()["code"]) == (409, "webhook_off")
         assert why in answer.json()["detail"]
     page = client.get(f"/account/webhooks/{hook}/").content.decode()
-    assert "ci is told nothing any more</h1>" in page and why in page
+    assert "ci is switched off</h1>" in page and why in page
     assert "Send a test" not in page and "Send again" not in page
     answer = client.post(f"/account/webhooks/{hook}/test", follow=True)
     assert why in answer.content.decode()
@@ -255,9 +255,9 @@ def test_one_that_is_told_nothing_any_more_says_why_and_sends_nothing(client, re
 @pytest.mark.parametrize(
     ("answers", "title"),
     [
-        ([], "was told nothing yet"),
-        ([(200, {})], "takes what it is told"),
-        ([(500, {})], "did not take the last message"),
+        ([], "has received no message yet"),
+        ([(200, {})], "receives its messages"),
+        ([(500, {})], "was not delivered"),
     ],
 )
 def test_the_title_says_whether_messages_arrive(client, receiver, home, answers, title):
@@ -297,7 +297,7 @@ def test_the_page_adds_one_shows_the_secret_once_tries_it_and_removes_it(
     webhooks_deliver()
     shown = client.get(page).content
     assert b"delivered" in shown and b"whs_" not in shown
-    assert b'<h1 class="wraps">&lt;b&gt;ci&lt;/b&gt; takes what it is told</h1>' in shown
+    assert b'<h1 class="wraps">&lt;b&gt;ci&lt;/b&gt; receives its messages</h1>' in shown
     assert client.post(f"{page}{Delivery.objects.get().pk}/again").status_code == 302
     webhooks_deliver()
     assert len(receiver.seen) == 2

@@ -66,8 +66,10 @@ def _nodes() -> list[Alert]:
     silent = list(away.values_list("name", flat=True))
     online = Node.objects.filter(status=NodeStatus.ONLINE, facts__has_key="blocks")
     blocked = list(online.exclude(facts__blocks=[]).values_list("name", flat=True))
-    away_title = ngettext("%(n)s node is not heard of", "%(n)s nodes are not heard of", len(silent))
-    blocked_title = ngettext("%(n)s node refuses work", "%(n)s nodes refuse work", len(blocked))
+    away_title = ngettext("%(n)s node is unreachable", "%(n)s nodes are unreachable", len(silent))
+    blocked_title = ngettext(
+        "%(n)s node is blocked by a problem", "%(n)s nodes are blocked by a problem", len(blocked)
+    )
     return [
         _alert("away", "bad", "x", silent, away_title, _nodes_url("away")),
         _alert("blocked", "bad", "stop", blocked, blocked_title, _nodes_url("blocked")),
@@ -89,7 +91,7 @@ def _waiting() -> list[Alert]:
     counts = rows.order_by().values_list("reason__code").annotate(n=Count("id"))
     titles = {
         ReasonCode.NODE_UNAVAILABLE: _("Jobs wait because nodes are out of service"),
-        ReasonCode.HELD: _("Jobs are held by somebody"),
+        ReasonCode.HELD: _("Jobs are on hold"),
     }
     default = _("Jobs wait for an admin")
     return [
@@ -112,7 +114,9 @@ def _budgets() -> list[Alert]:
         if (view.used_unit_seconds + view.reserved_unit_seconds) * 100
         >= view.limit_unit_seconds * NEAR_PERCENT
     ]
-    title = ngettext("%(n)s budget is near its end", "%(n)s budgets are near their end", len(names))
+    title = ngettext(
+        "%(n)s budget is nearly used up", "%(n)s budgets are nearly used up", len(names)
+    )
     return [_alert("budgets", "warn", "coin", names, title, reverse("web:limits") + "?near=1")]
 
 
@@ -123,12 +127,14 @@ def _duties() -> list[Alert]:
     due = Q(rung=True) | Q(name="sweep")
     late = TaskLease.objects.filter(idle, due, stamped_at__lt=now - OVERDUE_AFTER).order_by("name")
     names = [
-        _("%(name)s, last done %(since)s ago")
+        _("%(name)s, last run %(since)s ago")
         % {"name": duty.name, "since": duration((now - duty.stamped_at).total_seconds())}
         for duty in late
         if duty.stamped_at
     ]
-    title = ngettext("%(n)s duty is not done", "%(n)s duties are not done", len(names))
+    title = ngettext(
+        "%(n)s background task is overdue", "%(n)s background tasks are overdue", len(names)
+    )
     href = reverse("admin:duties_tasklease_changelist")
     return [_alert("duties", "bad", "alert", names, title, href)]
 

@@ -26,7 +26,7 @@ COLUMNS = {"limit": "limit_units", "borrow": "borrow_units", "lend": "lend_units
 
 
 def _gpus(*, required: bool = False) -> AmountField:
-    too_large = gettext_lazy("At most 100,000 GPUs")
+    too_large = gettext_lazy("Enter at most 100,000 GPUs")
     return AmountField(unit=GPU, max_units=MAX_LIMIT_UNITS, too_large=too_large, required=required)
 
 
@@ -92,7 +92,7 @@ def quota(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
         name = refused.field.removesuffix("_units")
         form.add_error(name if name in form.fields else "limit", refusal_text(refused))
         return _page(request, project, form, version=version, status=refused.status)
-    messages.success(request, _("The limit is saved"))
+    messages.success(request, _("Limit saved"))
     return redirect("web:project", project.slug)
 
 

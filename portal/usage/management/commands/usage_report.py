@@ -1,4 +1,4 @@
-"""`manage.py usage_report`: print a month's reports, or mail those that were not mailed yet."""
+"""`manage.py usage_report`: print the reports of a month, or send those that were not sent yet."""
 
 from argparse import ArgumentParser
 from datetime import date
@@ -15,13 +15,17 @@ from portal.usage.services import reports_send
 
 
 class Command(BaseCommand):
-    help = "Print what projects used in a month; with --send, mail it to their admins, never twice."
+    help = "Print the usage of projects in a month. With --send, email it to their admins, once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--month", default="", help="such as 2026-10; by default the last one")
-        parser.add_argument("--project", default="", help="its slug; by default every project")
+        parser.add_argument("--month", default="", help="such as 2026-10; default: last month")
+        parser.add_argument(
+            "--project", default="", help="slug of a project; default: every project"
+        )
         parser.add_argument("--language", default="en", choices=[c for c, _ in settings.LANGUAGES])
-        parser.add_argument("--send", action="store_true", help="mail it instead of printing it")
+        parser.add_argument(
+            "--send", action="store_true", help="send the reports instead of printing them"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         now, month = timezone.now(), self._month(options["month"])
@@ -29,7 +33,9 @@ class Command(BaseCommand):
         if not options["send"]:
             return self._print(month, project, options["language"])
         if not settings.MAIL_IS_SET:
-            raise CommandError("No mail is set up: set TESSERA_EMAIL_URL and TESSERA_EMAIL_FROM")
+            raise CommandError(
+                "No mail server is set up: set TESSERA_EMAIL_URL and TESSERA_EMAIL_FROM"
+            )
         sender = settings.DEFAULT_FROM_EMAIL
         sent = reports_send(month=month, sender=sender, now=now, project=project)
         for report in sent:
@@ -53,7 +59,7 @@ class Command(BaseCommand):
         except ValueError:
             found = None
         if found is None:
-            raise CommandError(f"{text!r} is no month: write it as 2026-10")
+            raise CommandError(f"{text!r} is not a month. Write it as 2026-10")
         return found
 
     def _project(self, slug: str) -> Project | None:
