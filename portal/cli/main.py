@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import typer
-from typer.completion import get_completion_script
+from typer.completion import get_completion_script  # type: ignore[attr-defined]
 from typer.core import TyperGroup
 
 from portal.cli.commands import actions as change

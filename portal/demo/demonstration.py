@@ -9,22 +9,22 @@ from pathlib import Path
 from django.core.management import call_command
 
 from portal.accounts.services import token_revoke
-from portal.demo.example import Alice, Result, follow, request_body
+from portal.demo.example import AliceClient, ExampleResult, follow_job, request_body
 from portal.demo.preflight import HOST
-from portal.demo.processes import Children, DemoFailed
-from portal.demo.runtime_choice import Choice, choose
-from portal.demo.seed import ACTOR, Seed, secret_key, seed
+from portal.demo.processes import ChildProcesses, DemoFailed
+from portal.demo.runtime_choice import RuntimeChoice, choose_runtime
+from portal.demo.seed import ACTOR, DemoSeed, secret_key, seed_demo
 from portal.demo.terminal import Screen
 
 BOARD = "H200-141GB"
 GPUS = 4
-# What a shell may have exported for another purpose, and what only a node is told.
-NOT_PASSED_ON = ("TESSERA_JOIN_TOKEN", "TESSERA_SIMULATED_DRIVER", "TESSERA_SECRET_KEY")
+# Not passed on to children: values from the shell for another purpose, and a node's own.
+WITHHELD_VARIABLES = ("TESSERA_JOIN_TOKEN", "TESSERA_SIMULATED_DRIVER", "TESSERA_SECRET_KEY")
 
 
 @dataclass
-class House:
-    """`environ` is ours; children get it with the few values that make them one house."""
+class Demonstration:
+    """One run. Children get `environ` with the settings that connect them."""
 
     var: Path
     port: int
@@ -35,26 +35,26 @@ class House:
     def url(self) -> str:
         return f"http://{HOST}:{self.port}"
 
-    def run(self, *, with_job: bool, stay: bool) -> Result | None:
-        """The example job's result, if there was one. Everything started has ended on return."""
+    def run(self, *, with_job: bool, stay: bool) -> ExampleResult | None:
+        """Run it. Returns the example job's result, if any; on return every child has ended."""
         with ExitStack() as stack:
-            stack.enter_context(_alone(self.var))
-            (self.var / "static").mkdir(exist_ok=True)  # whitenoise warns where it is missing
+            stack.enter_context(_exclusive(self.var))
+            (self.var / "static").mkdir(exist_ok=True)  # whitenoise warns if it is missing
             call_command("migrate", verbosity=0)
-            found = seed(self.var / "nodes")
-            stack.callback(token_revoke, token=found.token, actor=ACTOR)
-            children = Children(logs=self.var / "log", env=self._env())
-            alice = Alice(self.url, found.token_text)
+            seed = seed_demo(self.var / "nodes")
+            stack.callback(token_revoke, token=seed.token, actor=ACTOR)
+            children = ChildProcesses(logs=self.var / "log", env=self._env())
+            alice = AliceClient(self.url, seed.token_text)
             stack.callback(alice.close)
             stack.callback(children.stop)
-            choice = self._start(children, alice, found)
-            self._welcome(found)
+            choice = self._start(children, alice, seed)
+            self._print_welcome(seed)
             result = self._example(children, alice, choice) if with_job else None
             if stay:
                 self._stay(children)
             return result
 
-    def _start(self, children: Children, alice: Alice, found: Seed) -> Choice:
+    def _start(self, children: ChildProcesses, alice: AliceClient, seed: DemoSeed) -> RuntimeChoice:
         self.screen.phase("starting", "web and worker")
         children.start(
             "web",
@@ -67,18 +67,22 @@ class House:
             *("--schedule", str(self.var / "beat-schedule")),
             *("--loglevel", "info", "--without-gossip", "--without-mingle"),
         )
-        choice = choose(self.environ)
-        children.until(alice.answers, what="the web process")
-        for name, join in found.joins.items():
+        choice = choose_runtime(self.environ)
+        children.wait_until(alice.is_up, what="the web process")
+        for name, join in seed.join_tokens.items():
             self._start_agent(children, name, join, choice)
-        wanted = set(found.joins)
-        children.until(lambda: wanted <= alice.online() & alice.gpus_of(), what="the nodes")
-        children.until(lambda: _is_ready(children.log("worker")), what="the worker")
+        nodes = set(seed.join_tokens)
+        children.wait_until(
+            lambda: nodes <= alice.online_nodes() & alice.reported_nodes(), what="the nodes"
+        )
+        children.wait_until(lambda: _is_ready(children.log("worker")), what="the worker")
         self.screen.finish()
-        self.screen.note(f"  runtime    {choice.kind}: {choice.why}")
+        self.screen.note(f"  runtime    {choice.kind}: {choice.reason}")
         return choice
 
-    def _start_agent(self, children: Children, name: str, join: str, choice: Choice) -> None:
+    def _start_agent(
+        self, children: ChildProcesses, name: str, join: str, choice: RuntimeChoice
+    ) -> None:
         home = self.var / "nodes" / name
         state = home / "driver.json"
         if not state.exists():
@@ -96,35 +100,39 @@ class House:
             env=env,
         )
 
-    def _welcome(self, found: Seed) -> None:
-        say = self.screen.note
-        say(f"\n  Tessera    {self.url}")
-        for name, password in found.passwords.items():
-            say(f"  {name:<10} password {password}  (shown this once)")
-        if not found.passwords:
-            say("  sign in as alice or admin; new password: python manage.py changepassword alice")
-        say()
+    def _print_welcome(self, seed: DemoSeed) -> None:
+        note = self.screen.note
+        note(f"\n  Tessera    {self.url}")
+        for name, password in seed.passwords.items():
+            note(f"  {name:<10} password {password}  (shown only now)")
+        if not seed.passwords:
+            note("  sign in as alice or admin; to reset a password: manage.py changepassword alice")
+        note()
 
-    def _example(self, children: Children, alice: Alice, choice: Choice) -> Result:
+    def _example(
+        self, children: ChildProcesses, alice: AliceClient, choice: RuntimeChoice
+    ) -> ExampleResult:
         body = request_body(choice.kind)
         job = alice.submit(body)
         self.screen.note(f"  {job}: {body['replicas']} replicas, each on a {body['device']['mig']}")
-        result = follow(alice, job, children, self.screen)
-        agreed = "every rank has the right sum" if result.allreduce_ok else "no right sum"
+        result = follow_job(alice, job, children, self.screen)
+        check = "all ranks computed the right sum" if result.allreduce_ok else "wrong sum"
         started = result.submit_to_running_s
-        took = "it never ran" if started is None else f"running {started:.1f} s after the submit"
-        self.screen.note(f"  {job} {result.state}: {agreed}, {took}, {result.gpu_hours} GPU-hours")
+        start = "never started" if started is None else f"started {started:.1f} s after the submit"
+        self.screen.note(f"  {job} {result.state}: {check}, {start}, {result.gpu_hours} GPU-hours")
         self.screen.note(f"  {self.url}/jobs/{job}/\n")
         return result
 
-    def _stay(self, children: Children) -> None:
-        self.screen.note(f"  {self.url} stays up until Ctrl-C; logs are in {children.logs}/")
+    def _stay(self, children: ChildProcesses) -> None:
+        self.screen.note(f"  {self.url} runs until Ctrl-C; logs are in {children.logs}/")
         forever = float("inf")
-        children.until(lambda: False, what="Ctrl-C", seconds=forever)
+        children.wait_until(lambda: False, what="Ctrl-C", seconds=forever)
 
     def _env(self) -> dict[str, str]:
-        kept = {name: value for name, value in self.environ.items() if name not in NOT_PASSED_ON}
-        return kept | {
+        passed_on = {
+            name: value for name, value in self.environ.items() if name not in WITHHELD_VARIABLES
+        }
+        return passed_on | {
             "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
             "TESSERA_VAR": str(self.var),
             "TESSERA_SECRET_KEY": secret_key(self.var),
@@ -133,27 +141,29 @@ class House:
 
 
 @contextmanager
-def _alone(var: Path) -> Iterator[None]:
-    """Two demonstrations in one folder would share a database and fight over its nodes."""
+def _exclusive(var: Path) -> Iterator[None]:
+    """Hold the folder's lock: two demonstrations would share a database and its nodes."""
     with (var / "demo.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as held:
-            sentence = f"another demonstration runs in {var}: end it, or set TESSERA_VAR."
-            raise DemoFailed(sentence) from held
+        except OSError as error:
+            sentence = f"another demonstration is running in {var}: stop it, or set TESSERA_VAR."
+            raise DemoFailed(sentence) from error
         yield
 
 
-def _create_node(children: Children, name: str, state: Path) -> None:
-    """The simulated driver's program writes the state file, in one step."""
-    maker = f"{name}-driver"
+def _create_node(children: ChildProcesses, name: str, state: Path) -> None:
+    """Create the simulated driver's state file with its own program, which writes it atomically."""
+    process_name = f"{name}-driver"
     create = ("create", "--path", str(state), "--board", BOARD, "--gpus", str(GPUS))
-    children.start(maker, "agents.simdriver", *create)
-    process = children.running.pop(maker)
+    children.start(process_name, "agents.simdriver", *create)
+    process = children.running.pop(process_name)
     if process.wait(30) != 0:
-        raise DemoFailed(f"{name}'s simulated driver cannot be made: see {children.log(maker)}")
+        raise DemoFailed(
+            f"{name}'s simulated driver cannot be created: see {children.log(process_name)}"
+        )
 
 
 def _is_ready(log: Path) -> bool:
-    """Celery says so once, when it takes messages."""
+    """Celery logs this once, when it accepts messages."""
     return " ready." in log.read_text("utf-8", "replace")

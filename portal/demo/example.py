@@ -1,4 +1,4 @@
-"""The example job as alice sees it: submitted, followed and read over REST, nothing else."""
+"""The example job as alice sees it: submitted, followed and read over REST only."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from portal.demo.processes import ROOT, Children, DemoFailed
+from portal.demo.processes import ROOT, ChildProcesses, DemoFailed
 from portal.demo.runtime_choice import IMAGE
 from portal.demo.terminal import Screen
 from scheduler.core.model.states import JOB_FINAL, JobStatus, SliceStatus
@@ -22,13 +22,14 @@ FINAL = {str(status) for status in JOB_FINAL}
 
 
 @dataclass(frozen=True)
-class Result:
-    """What `DEMO_EXIT=1` prints as its last line. `allreduce_ok`: every rank said so in its log."""
+class ExampleResult:
+    """What `DEMO_EXIT=1` prints as its last line."""
 
     job: str
     state: str
     submit_to_running_s: float | None
     replicas: int
+    # Every rank logged that it computed the right sum.
     allreduce_ok: bool
     gpu_hours: float
 
@@ -41,7 +42,7 @@ class Result:
 
 
 def request_body(runtime: str) -> dict[str, Any]:
-    """Two replicas of 2g.35gb that add up a vector over TCP."""
+    """Two replicas on 2g.35gb slices that add up a vector over TCP."""
     in_image = ["python3", f"/examples/{PROGRAM.name}"]
     return {
         "project": "vision",
@@ -58,7 +59,7 @@ def request_body(runtime: str) -> dict[str, Any]:
     }
 
 
-class Alice:
+class AliceClient:
     """A client of REST v1 with alice's token."""
 
     def __init__(self, url: str, token: str) -> None:
@@ -68,93 +69,97 @@ class Alice:
     def close(self) -> None:
         self._client.close()
 
-    def answers(self) -> bool:
+    def is_up(self) -> bool:
         """Whether web and database are up."""
         try:
             return self._client.get("/projects").is_success
         except httpx.TransportError:
             return False
 
-    def gpus_of(self) -> set[str]:
-        """Names of the nodes whose first report is in."""
+    def reported_nodes(self) -> set[str]:
+        """Names of the nodes that have reported their GPUs."""
         return {gpu["node"] for gpu in self._get("/gpus")["results"]}
 
-    def online(self) -> set[str]:
+    def online_nodes(self) -> set[str]:
         return {n["name"] for n in self._get("/nodes")["results"] if n["status"] == "online"}
 
     def submit(self, body: dict[str, Any]) -> str:
-        return str(_told(self._client.post("/jobs", json=body)).json()["id"])
+        return str(_require_success(self._client.post("/jobs", json=body)).json()["id"])
 
     def job(self, job: str) -> dict[str, Any]:
         return self._get(f"/jobs/{job}")
 
     def is_carving(self, job: str) -> bool:
-        """Whether a slice of the job is still being made."""
+        """Whether a slice of the job is still being carved."""
         for row in self._get("/slices")["results"]:
             if (row["holder"] or {}).get("job") == job and row["status"] != SliceStatus.READY:
                 return True
         return False
 
     def log(self, job: str, rank: int) -> str:
-        return _told(self._client.get(f"/jobs/{job}/logs", params={"rank": rank})).text
+        return _require_success(self._client.get(f"/jobs/{job}/logs", params={"rank": rank})).text
 
     def _get(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = _told(self._client.get(path)).json()
-        return found
+        body: dict[str, Any] = _require_success(self._client.get(path)).json()
+        return body
 
 
-def follow(alice: Alice, job: str, children: Children, screen: Screen) -> Result:
-    """Show each phase as it comes, until the job has ended; then read what the ranks said."""
+def follow_job(
+    alice: AliceClient, job: str, children: ChildProcesses, screen: Screen
+) -> ExampleResult:
+    """Show each phase until the job has ended; then read the results from the ranks' logs."""
 
     def ended() -> dict[str, Any] | None:
-        seen = alice.job(job)
-        if seen["status"] in FINAL:
-            return seen
-        screen.phase(_phase(alice, seen), (seen["reason"] or {}).get("sentence", ""))
+        row = alice.job(job)
+        if row["status"] in FINAL:
+            return row
+        screen.phase(_phase(alice, row), (row["reason"] or {}).get("sentence", ""))
         return None
 
-    seen = children.until(ended, what=f"{job} to end", seconds=JOB_SECONDS)
+    row = children.wait_until(ended, what=f"{job} to end", seconds=JOB_SECONDS)
     screen.finish()
-    good = seen["status"] == JobStatus.SUCCEEDED and _all_ranks_agree(alice, job, children)
-    return Result(
+    good = row["status"] == JobStatus.SUCCEEDED and _all_ranks_agree(alice, job, children)
+    return ExampleResult(
         job=job,
-        state=seen["status"],
-        submit_to_running_s=_seconds(seen["submitted_at"], seen["started_at"]),
-        replicas=seen["replicas"],
+        state=row["status"],
+        submit_to_running_s=_seconds(row["submitted_at"], row["started_at"]),
+        replicas=row["replicas"],
         allreduce_ok=good,
-        gpu_hours=float(seen["gpu_hours"]),
+        gpu_hours=float(row["gpu_hours"]),
     )
 
 
-def _phase(alice: Alice, seen: dict[str, Any]) -> str:
-    status = seen["status"]
+def _phase(alice: AliceClient, row: dict[str, Any]) -> str:
+    status = row["status"]
     if status in (JobStatus.PLACED, JobStatus.PREPARING):
-        return "carving" if alice.is_carving(seen["id"]) else "preparing"
+        return "carving" if alice.is_carving(row["id"]) else "preparing"
     return str(status)
 
 
-def _all_ranks_agree(alice: Alice, job: str, children: Children) -> bool:
-    """The last bytes of a log may come a moment after the end."""
+def _all_ranks_agree(alice: AliceClient, job: str, children: ChildProcesses) -> bool:
+    """Whether every rank reports success. A log may be complete only a moment after the end."""
 
-    def said(rank: int) -> Callable[[], bool]:
-        return lambda: _says_ok(alice.log(job, rank))
+    def reports_success(rank: int) -> Callable[[], bool]:
+        return lambda: _has_success_line(alice.log(job, rank))
 
     try:
         for rank in range(REPLICAS):
-            children.until(said(rank), what=f"rank {rank}'s result", seconds=LOG_SECONDS)
+            children.wait_until(
+                reports_success(rank), what=f"rank {rank}'s result", seconds=LOG_SECONDS
+            )
     except DemoFailed:
         return False
     return True
 
 
-def _says_ok(log: str) -> bool:
+def _has_success_line(log: str) -> bool:
     for line in log.splitlines():
         if line.startswith("{"):
             try:
-                said = json.loads(line)
+                report = json.loads(line)
             except json.JSONDecodeError:
                 continue
-            if isinstance(said, dict) and said.get("allreduce_ok") is True:
+            if isinstance(report, dict) and report.get("allreduce_ok") is True:
                 return True
     return False
 
@@ -162,11 +167,11 @@ def _says_ok(log: str) -> bool:
 def _seconds(start: str, end: str | None) -> float | None:
     if end is None:
         return None
-    spent = datetime.fromisoformat(end) - datetime.fromisoformat(start)
-    return round(spent.total_seconds(), 3)
+    elapsed = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+    return round(elapsed.total_seconds(), 3)
 
 
-def _told(answer: httpx.Response) -> httpx.Response:
+def _require_success(answer: httpx.Response) -> httpx.Response:
     if not answer.is_success:
         raise DemoFailed(f"{answer.request.url.path} answered {answer.status_code}: {answer.text}")
     return answer

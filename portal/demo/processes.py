@@ -1,4 +1,4 @@
-"""The demonstration's child processes: started with a log each, watched, ended together."""
+"""The demonstration's child processes: each with a log, monitored, and stopped together."""
 
 import contextlib
 import os
@@ -17,24 +17,24 @@ ROOT = Path(__file__).resolve().parents[2]
 LAST_LINES = 12
 # The guard kills its child after STOP_SECONDS; this limit is for the guard itself.
 END_SECONDS = STOP_SECONDS + 10
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 T = TypeVar("T")
 
 
 class DemoFailed(Exception):
-    """The demonstration cannot go on; the message says why and where to look."""
+    """The demonstration cannot continue; the message says why and where to look."""
 
 
 @dataclass
-class Children:
-    """`env` is what every child gets; each writes to `logs`/<name>.log."""
+class ChildProcesses:
+    """Children with a common environment `env`; each writes to `logs`/<name>.log."""
 
     logs: Path
     env: Mapping[str, str]
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
-        """Run `python -m <arguments>`. It ends when we do, however we do."""
+        """Run `python -m <arguments>` under the child guard, so that it never outlives us."""
         self.logs.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", *arguments]
         with self.log(name).open("wb") as log:
@@ -48,25 +48,27 @@ class Children:
                 start_new_session=True,
             )
 
-    def until(self, check: Callable[[], T | None], *, what: str, seconds: float = 60) -> T:
-        """The first true answer of `check`. Raises DemoFailed when a child or the time ends."""
+    def wait_until(self, check: Callable[[], T | None], *, what: str, seconds: float = 60) -> T:
+        """Poll `check` until it is true. Raises DemoFailed if a child ends or the time is up."""
         deadline = time.monotonic() + seconds
-        while not (answer := check()):
+        while not (result := check()):
             self.require_alive()
             if time.monotonic() > deadline:
                 raise DemoFailed(f"waited {seconds:.0f} s for {what}: see {self.logs}/")
-            time.sleep(LOOK_SECONDS)
-        return answer
+            time.sleep(POLL_SECONDS)
+        return result
 
     def require_alive(self) -> None:
-        """Raises DemoFailed with the last words of a child that ended."""
+        """Raises DemoFailed with the last log lines of a child that has ended."""
         for name, process in self.running.items():
             if process.poll() is not None:
-                words = "\n".join(f"    {line}" for line in self.last_lines(name))
-                raise DemoFailed(f"{name} ended ({process.returncode}): {self.log(name)}\n{words}")
+                lines = "\n".join(f"    {line}" for line in self.last_lines(name))
+                raise DemoFailed(
+                    f"{name} exited with code {process.returncode}: {self.log(name)}\n{lines}"
+                )
 
     def stop(self) -> None:
-        """Agents first, so that what they stopped is still written down; then the rest."""
+        """Stop agents first, so that the portal still records what they stopped; then the rest."""
         agents = {name for name in self.running if name not in ("web", "worker")}
         for group in (agents, set(self.running) - agents):
             for name in group:

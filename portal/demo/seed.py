@@ -1,4 +1,4 @@
-"""What a first start writes down and every later one finds again. Asking twice changes nothing."""
+"""The rows of a demonstration, created on the first start and reused by later ones. Idempotent."""
 
 import os
 import secrets
@@ -6,31 +6,34 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User
-from portal.accounts.services import membership_set, project_create, token_create, token_revoke
+from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
+from portal.accounts.services import membership_set, token_create, token_revoke
 from portal.inventory.models import Node
 from portal.inventory.services import node_add, node_invite
+from portal.quotas.projects import project_create
 from scheduler.core.model.states import NodeStatus
 
 ACTOR = "demo"
 PROJECT = "vision"
 NODES = ("node-a", "node-b")
-TOKEN_NAME = "manage.py demo"  # noqa: S105 - the name that people see in their list of tokens
+TOKEN_NAME = "manage.py demo"  # noqa: S105 - the name in the list of tokens
 TOKEN_TTL = timedelta(days=7)
 
 
 @dataclass
-class Seed:
-    """`passwords`: of users made just now. `joins`: join tokens by node, empty where enrolled."""
+class DemoSeed:
+    """What the demonstration needs of its rows."""
 
     token: ApiToken
     token_text: str
+    # Of the users created now.
     passwords: dict[str, str] = field(default_factory=dict)
-    joins: dict[str, str] = field(default_factory=dict)
+    # By node; empty for a node that has enrolled.
+    join_tokens: dict[str, str] = field(default_factory=dict)
 
 
-def seed(nodes_home: Path) -> Seed:
-    """The project, its people, the nodes, and a fresh token for alice."""
+def seed_demo(nodes_home: Path) -> DemoSeed:
+    """Create or find the project, its users and nodes, and create a new token for alice."""
     passwords: dict[str, str] = {}
     _user("admin", passwords, is_superuser=True)
     alice = _user("alice", passwords, is_superuser=False)
@@ -38,17 +41,19 @@ def seed(nodes_home: Path) -> Seed:
     project = project or project_create(slug=PROJECT, name="Vision", actor=ACTOR)
     if not Membership.objects.filter(project=project, user=alice).exists():
         membership_set(project=project, user=alice, role=Role.MEMBER, actor=ACTOR)
-    joins = {name: _join(name, nodes_home / name) for name in NODES if not _is_retired(name)}
-    for left in ApiToken.objects.filter(user=alice, name=TOKEN_NAME):
-        token_revoke(token=left, actor=ACTOR)
+    join_tokens = {
+        name: _join_token(name, nodes_home / name) for name in NODES if not _is_retired(name)
+    }
+    for old in ApiToken.objects.filter(user=alice, name=TOKEN_NAME):
+        token_revoke(token=old, actor=ACTOR)
     token, text = token_create(
-        user=alice, name=TOKEN_NAME, scope=Scope.WRITE, ttl=TOKEN_TTL, actor=ACTOR
+        user=alice, name=TOKEN_NAME, scope=TokenScope.WRITE, ttl=TOKEN_TTL, actor=ACTOR
     )
-    return Seed(token=token, token_text=text, passwords=passwords, joins=joins)
+    return DemoSeed(token=token, token_text=text, passwords=passwords, join_tokens=join_tokens)
 
 
 def secret_key(var: Path) -> str:
-    """This installation's own secret, made once and readable by its owner alone."""
+    """This installation's secret key, created once and readable only by its owner."""
     path = var / "secret-key"
     if not path.exists():
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
@@ -66,8 +71,8 @@ def _user(name: str, passwords: dict[str, str], *, is_superuser: bool) -> User:
     return User.objects.create_user(name, password=passwords[name])
 
 
-def _join(name: str, home: Path) -> str:
-    """A join token, unless both sides know each other already."""
+def _join_token(name: str, home: Path) -> str:
+    """A join token, or empty if the node has enrolled."""
     node = Node.objects.filter(name=name).first()
     if node is None:
         return node_add(name=name, actor=ACTOR)[1]

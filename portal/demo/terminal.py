@@ -1,4 +1,4 @@
-"""What the demonstration says: one line that moves on a terminal, plain lines elsewhere."""
+"""Output of the demonstration: a progress line on a terminal, plain lines elsewhere."""
 
 import time
 from typing import TextIO
@@ -7,7 +7,7 @@ CLEAR = "\r\x1b[2K"
 
 
 class Screen:
-    """`note` for a finished line; `phase` for what is going on now, closed by the next one."""
+    """`note` prints a line; `phase` shows the current phase until the next one begins."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -20,7 +20,7 @@ class Screen:
         self._write(f"{text}\n")
 
     def phase(self, name: str, detail: str = "") -> None:
-        """The same name again only moves the clock (and the detail, on a terminal)."""
+        """Begin a phase. The same name again only updates the clock and the detail."""
         if name != self._phase:
             self.finish()
             self._phase, self._since = name, time.monotonic()
@@ -28,7 +28,7 @@ class Screen:
             self._write(f"{CLEAR}  {name:<10} {self._seconds():6.1f} s  {detail}")
 
     def finish(self) -> None:
-        """Close the open phase with how long it took."""
+        """End the current phase and print its duration."""
         if self._phase:
             start = CLEAR if self._is_terminal else ""
             self._write(f"{start}  {self._phase:<10} {self._seconds():6.1f} s\n")

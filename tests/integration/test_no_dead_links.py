@@ -12,13 +12,13 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.urls import resolve
 
-from portal.demo.scale import Size
+from portal.demo.scale import ClusterSize
 from tests.support.markup import Markup
 from tests.support.pages import EXCUSED, FILE, PAGES, address
 from tests.support.scale_rows import client_of, known, seeded
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
-SIZE = Size(jobs=120, nodes=8, users=12, projects=3)
+SIZE = ClusterSize(jobs=120, nodes=8, users=12, projects=3)
 # Files that are sent in pieces: test_page_rights asks for them.
 SENT = {name for name, why in EXCUSED.items() if why == FILE}
 # Of links that differ only in their values, so many are followed.
@@ -89,7 +89,7 @@ def test_no_link_of_any_page_is_dead_for_whoever_sees_it():
 
 
 def test_a_dead_link_is_found():
-    seeded(Size(jobs=20, nodes=2, users=4, projects=1))
+    seeded(ClusterSize(jobs=20, nodes=2, users=4, projects=1))
     text = unescape(
         '<a href="/nowhere/">a</a><a href="#gone">b</a><a href="/jobs/J-999999/">c</a>'
         '<a href="javascript:x">d</a><img src="/static/no.png"><a href="/queue/#no">e</a>'

@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from portal.demo.scale import Size
+from portal.demo.scale import ClusterSize
 from portal.planning import history_cache, snapshot_cache
 from tests.support.pages import PAGES, REST, address, gone, unlisted
 from tests.support.scale_rows import client_of, known, seeded
@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 FILE = Path(__file__).with_name("page_budgets.json")
 MOST = 20
 PASSWORD = "a long password of nobody"
-SMALL = Size(jobs=150, nodes=8, users=12, projects=3)
-LARGE = Size(jobs=900, nodes=60, users=60, projects=12)
+SMALL = ClusterSize(jobs=150, nodes=8, users=12, projects=3)
+LARGE = ClusterSize(jobs=900, nodes=60, users=60, projects=12)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from portal.demo.scale import Size
+from portal.demo.scale import ClusterSize
 from portal.inventory.models import Node
 from portal.web.cluster.filter import DRAWN_NODES, PAGE_SIZE
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
@@ -42,7 +42,7 @@ def listed(text: str) -> list[str]:
 
 
 def test_of_many_nodes_a_few_are_drawn_and_the_others_are_a_line_each(page):
-    seeded(Size(jobs=80, nodes=60, users=8, projects=2))
+    seeded(ClusterSize(jobs=80, nodes=60, users=8, projects=2))
     text = page()
     assert maps(text) == DRAWN_NODES
     assert len(listed(text)) == PAGE_SIZE
@@ -87,7 +87,7 @@ def test_whatever_is_typed_is_inert(page, text):
 
 
 def test_a_grouped_page_has_a_line_for_each_group_and_its_nodes_behind_it(page):
-    seeded(Size(jobs=60, nodes=30, users=8, projects=2))
+    seeded(ClusterSize(jobs=60, nodes=30, users=8, projects=2))
     text = page(group="pool")
     assert maps(text) == 0
     assert listed(text) == []
@@ -122,7 +122,7 @@ def test_groups_are_paged_as_nodes_are(page):
 
 
 def test_a_node_without_gpus_takes_no_place_among_the_drawn(page):
-    seeded(Size(jobs=20, nodes=12, users=5, projects=2))
+    seeded(ClusterSize(jobs=20, nodes=12, users=5, projects=2))
     Node.objects.create(name="a-first")
     text = page()
     assert maps(text) == DRAWN_NODES
@@ -146,10 +146,10 @@ def test_beside_a_slice_only_what_is_legal_is_offered(page, olga):
     drawn = page("/cluster/n1/")
     at = drawn.split('href="/cluster/n1/?gpu=0&amp;at=')[1].split("#")[0]
     text = page("/cluster/n1/", gpu="0", at=at)
-    ways = text.partition("One of these fits there.")[2].partition("</section>")[0]
+    ways = text.partition("One of these sets of slices fits here.")[2].partition("</section>")[0]
     assert "1 × 3g.71gb" in ways
     assert "7g.141gb" not in ways
-    assert "What stands beside it keeps running." in text
+    assert "The slices beside it keep running." in text
 
 
 def test_a_gang_on_neighbouring_gpus_is_one_block_and_one_row_of_the_table(page, olga):
@@ -192,5 +192,5 @@ def test_foreign_work_has_neither_name_nor_owner_nor_time(page):
 
 
 def test_numa_nodes_are_bracketed_where_their_gpus_stand_together(page):
-    seeded(Size(jobs=20, nodes=4, users=5, projects=2))
+    seeded(ClusterSize(jobs=20, nodes=4, users=5, projects=2))
     assert ">NUMA 1</text>" in page()

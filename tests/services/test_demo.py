@@ -84,12 +84,12 @@ def test_it_runs_the_example_and_ends_with_one_line_of_json(tmp_path):
     assert result["replicas"] == 2
     assert result["submit_to_running_s"] > 0
     assert result["gpu_hours"] > 0
-    assert first.stdout.count("shown this once") == 2
+    assert first.stdout.count("shown only once") == 2
     assert left_of(var) == {}
 
     again = run("--no-job", env=environ(var, DEMO_EXIT="1"))
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "shown this once" not in again.stdout
+    assert "shown only once" not in again.stdout
     assert "changepassword alice" in again.stdout
 
 
@@ -133,7 +133,7 @@ def test_nothing_is_left_behind_however_it_ends_in_the_middle_of_a_job(tmp_path,
 def test_a_part_that_dies_ends_the_whole_and_is_named(tmp_path):
     var = tmp_path / "var"
     with running(var, "--no-job") as demo:
-        until_it_says(demo, "stays up until Ctrl-C")
+        until_it_says(demo, "runs until Ctrl-C")
         agents = [
             pid
             for pid, words in left_of(var).items()
@@ -143,5 +143,5 @@ def test_a_part_that_dies_ends_the_whole_and_is_named(tmp_path):
         os.kill(agents[0], signal.SIGKILL)
         said = demo.stdout.read() if demo.stdout else ""
         assert demo.wait(60) == 1
-        assert "node-b ended (137)" in said
+        assert "node-b exited with code 137" in said
         assert left_of(var) == {}

@@ -44,7 +44,7 @@ def idempotent(handler: Handler[P]) -> IdempotentHandler[P]:
     """
 
     @wraps(handler)
-    def post(view: Any, request: ApiRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def post(view: Any, request: ApiRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         key = idempotency_key(request)
         if not key:
             return handler(view, request, *args, **kwargs)

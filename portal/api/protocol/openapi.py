@@ -109,7 +109,7 @@ LOCATION = OpenApiParameter(
 class ApiSchema(AutoSchema):
     """Adds who may call: the token's scope and the role, where everyone may not."""
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]  # as drf-spectacular declares it
         """The handler's docstring and the requirements; a view's own docstring is not shown."""
         text = get_doc(getattr(self.view, self.method.lower(), None))
         requirements = [f"token scope `{self._scope()}`"]

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.http import HttpRequest
-from rest_framework.permissions import BasePermission
 from rest_framework.views import APIView
 
 from portal.accounts.models import TokenScope
@@ -33,7 +32,7 @@ class ApiView(APIView):
             parser_context=self.get_parser_context(request),
         )
 
-    def get_permissions(self) -> list[BasePermission]:
+    def get_permissions(self) -> list[Any]:
         return [*super().get_permissions(), *self.role_permissions(self.request.method or "")]
 
     def role_permissions(self, method: str) -> list[RolePermission]:

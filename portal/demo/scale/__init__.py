@@ -1,10 +1,10 @@
-"""A large cluster in rows, the same for the same seed: what pages and plans are measured on.
+"""A large cluster as database rows, the same for the same seed, for measuring pages and plans.
 
-No agent stands behind its nodes and nothing runs: it is for reading, never for a database with a
-worker, whose sweep would soon call every node lost.
+No agents run behind its nodes. Use it for reading only: the sweep of a running worker would
+soon mark every node as lost.
 """
 
 from portal.demo.scale.seed import seed_scale
-from portal.demo.scale.size import Size
+from portal.demo.scale.size import ClusterSize
 
-__all__ = ["Size", "seed_scale"]
+__all__ = ["ClusterSize", "seed_scale"]

@@ -1,4 +1,4 @@
-"""Lines of history, samples of sensors, first answers of starts, and audit lines."""
+"""Events, sensor samples, first start estimates and audit entries."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -7,34 +7,36 @@ from typing import Any
 from agents.contract.codec import encode
 from agents.contract.telemetry import GpuSample
 from portal.audit.models import AuditEntry, Event
-from portal.demo.scale.jobs import Work
+from portal.demo.scale.jobs import JobRows
 from portal.demo.scale.people import ADMIN, People
-from portal.demo.scale.size import DAYS, Chance
+from portal.demo.scale.size import DAYS, SeededRandom
 from portal.inventory.models import Gpu, LatestSample
 from portal.jobs.models import Job, StartEstimate
 from scheduler.core.model.states import JOB_FINAL, GpuHealth, JobStatus
 
-AT_ONCE = 1_000
+BATCH_SIZE = 1_000
 SECOND = timedelta(seconds=1)
 AUDITED = ("quota_set", "node_cordon", "node_label", "membership_set", "job_approve")
 
 
-def history_write(chance: Chance, work: Work, gpus: list[Gpu], people: People) -> int:
+def history_write(rng: SeededRandom, work: JobRows, gpus: list[Gpu], people: People) -> int:
     events = [event for job in work.jobs for event in _events(job)]
-    Event.objects.bulk_create(events, batch_size=AT_ONCE)
-    samples = [_sample(chance, gpu) for gpu in gpus if gpu.health == GpuHealth.OK]
-    LatestSample.objects.bulk_create(samples, batch_size=AT_ONCE)
+    Event.objects.bulk_create(events, batch_size=BATCH_SIZE)
+    samples = [_sample(rng, gpu) for gpu in gpus if gpu.health == GpuHealth.OK]
+    LatestSample.objects.bulk_create(samples, batch_size=BATCH_SIZE)
     waiting = [job for job in work.jobs if job.estimate]
-    StartEstimate.objects.bulk_create((_answer(chance, j) for j in waiting), batch_size=AT_ONCE)
-    audited = [_audit(chance, people, nth) for nth in range(min(2_000, len(work.jobs) // 5))]
-    AuditEntry.objects.bulk_create(audited, batch_size=AT_ONCE)
+    StartEstimate.objects.bulk_create(
+        (_first_estimate(rng, j) for j in waiting), batch_size=BATCH_SIZE
+    )
+    audited = [_audit(rng, people, nth) for nth in range(min(2_000, len(work.jobs) // 5))]
+    AuditEntry.objects.bulk_create(audited, batch_size=BATCH_SIZE)
     return len(events) + len(samples) + len(waiting) + len(audited)
 
 
 def _events(job: Job) -> Iterator[Event]:
-    """From the job's own columns, so that they agree."""
+    """The events that the job's own columns imply."""
     queued, status = job.queued_at, JobStatus(job.status)
-    assert queued is not None, "every seeded job was asked for"  # noqa: S101
+    assert queued is not None, "every seeded job has been submitted"  # noqa: S101
     yield _event(job, queued, "", "submitted", actor=job.owner.username)
     if status is JobStatus.AWAITING_APPROVAL:
         data = {"reason": job.reason} if job.reason else {}
@@ -83,8 +85,8 @@ def _event(
     )
 
 
-def _sample(chance: Chance, gpu: Gpu) -> LatestSample:
-    busy = chance.random.randint(0, 100)
+def _sample(rng: SeededRandom, gpu: Gpu) -> LatestSample:
+    busy = rng.random.randint(0, 100)
     sample = GpuSample(
         uuid=gpu.uuid,
         utilization_percent=busy if gpu.observed_mode != "mig" else None,
@@ -94,30 +96,30 @@ def _sample(chance: Chance, gpu: Gpu) -> LatestSample:
         power_mw=90_000 + busy * 5_500,
         power_limit_mw=700_000,
     )
-    return LatestSample(gpu=gpu, taken_at=chance.now - 3 * SECOND, sample=encode(sample))
+    return LatestSample(gpu=gpu, taken_at=rng.now - 3 * SECOND, sample=encode(sample))
 
 
-def _answer(chance: Chance, job: Job) -> StartEstimate:
-    told = job.estimate or {}
-    asked = job.queued_at or chance.now
-    times = [asked + SECOND * chance.random.randint(60, 9_000) for _ in range(3)]
+def _first_estimate(rng: SeededRandom, job: Job) -> StartEstimate:
+    stored = job.estimate or {}
+    queued_at = job.queued_at or rng.now
+    times = [queued_at + SECOND * rng.random.randint(60, 9_000) for _ in range(3)]
     low, middle, high = sorted(times)
     return StartEstimate(
         job=job,
-        estimated_at=asked,
+        estimated_at=queued_at,
         optimistic=low,
         expected=middle,
         pessimistic=high,
-        basis=str(told.get("basis", ""))[:200],
+        basis=str(stored.get("basis", ""))[:200],
     )
 
 
-def _audit(chance: Chance, people: People, nth: int) -> AuditEntry:
-    project = chance.random.choice(people.projects)
+def _audit(rng: SeededRandom, people: People, nth: int) -> AuditEntry:
+    project = rng.random.choice(people.projects)
     return AuditEntry(
-        at=chance.now - timedelta(days=DAYS * (1 - nth / 2_000)),
+        at=rng.now - timedelta(days=DAYS * (1 - nth / 2_000)),
         actor=ADMIN,
-        action=chance.random.choice(AUDITED),
+        action=rng.random.choice(AUDITED),
         noun="quota",
         noun_id=project.slug,
         project=project,

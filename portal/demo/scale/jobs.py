@@ -1,4 +1,4 @@
-"""Jobs that hold devices now, jobs that wait, and jobs of the last 90 days with what they held."""
+"""Live jobs, waiting jobs, and ended jobs of the last 90 days with their allocations."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,22 +7,22 @@ from typing import Any
 
 from agents.contract.documents import SliceKind
 from portal.accounts.models import Project, User
-from portal.demo.scale.devices import Devices, whole_slice
+from portal.demo.scale.devices import DevicePool, gpu_slice
 from portal.demo.scale.people import People
-from portal.demo.scale.reasons import FORETOLD, any_code, estimate, reason
-from portal.demo.scale.requests import Asker
-from portal.demo.scale.size import DAYS, Chance
+from portal.demo.scale.reasons import ESTIMATED_CODES, random_code, random_estimate, random_reason
+from portal.demo.scale.requests import JobFactory
+from portal.demo.scale.size import DAYS, SeededRandom
 from portal.inventory.models import Gpu, Slice
 from portal.jobs.models import Allocation, Attempt, DesiredState, Job, Replica, StopReason
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.states import AllocationStatus, JobStatus, ReplicaStatus, SliceStatus
 
-# Percent of all jobs that may hold devices now, and that wait.
-LIVE, WAITING = 34, 12
+# Percent of all jobs that are live (have devices now), and that wait.
+LIVE_PERCENT, WAITING_PERCENT = 34, 12
 GANGS = (1, 1, 1, 1, 2, 2, 4, 8)
-# Of 25 jobs that hold devices, these are not running yet or no more.
+# Of 25 live jobs, these are not running.
 STATES = {3: JobStatus.PREPARING, 11: JobStatus.STOPPING, 19: JobStatus.PLACED}
-OF_REPLICA = {
+REPLICA_STATUS = {
     JobStatus.PLACED: ReplicaStatus.PENDING,
     JobStatus.PREPARING: ReplicaStatus.PREPARING,
     JobStatus.RUNNING: ReplicaStatus.RUNNING,
@@ -34,7 +34,7 @@ SECOND = timedelta(seconds=1)
 
 
 @dataclass(slots=True)
-class Work:
+class JobRows:
     """Unsaved rows, linked to one another."""
 
     jobs: list[Job] = field(default_factory=list)
@@ -44,40 +44,41 @@ class Work:
 
 
 @dataclass(slots=True)
-class Writer:
-    """`since`: from when on a GPU is held by a job of now; jobs of the past end before."""
+class JobGenerator:
+    """Makes the rows of jobs."""
 
-    chance: Chance
+    rng: SeededRandom
     people: People
-    devices: Devices
-    asker: Asker
-    work: Work = field(default_factory=Work)
-    since: dict[Gpu, datetime] = field(default_factory=dict)
+    devices: DevicePool
+    job_factory: JobFactory
+    rows: JobRows = field(default_factory=JobRows)
+    # Since when a live job has the GPU; ended jobs end before.
+    busy_since: dict[Gpu, datetime] = field(default_factory=dict)
 
-    def live(self, most: int) -> None:
-        """On whole GPUs alone and in gangs, on slices, on shares."""
+    def add_live(self, count: int) -> None:
+        """Live jobs on whole GPUs, alone or in gangs, on MIG slices and on MPS shares."""
         for place in self._places():
-            if len(self.work.jobs) >= most:
+            if len(self.rows.jobs) >= count:
                 return
-            self._hold(*place)
+            self._add_live_job(*place)
 
-    def waiting(self, count: int) -> None:
+    def add_waiting(self, count: int) -> None:
         for nth in range(count):
-            owner, project = self._whose(nth)
-            gpus = self.chance.random.choice(GANGS)
+            owner, project = self._owner_and_project(nth)
+            gpus = self.rng.random.choice(GANGS)
             device: dict[str, Any] = {"gpus": gpus}
-            words, replicas = "GPU", self.chance.random.choice((1, 1, 1, 1, 2, 4))
-            if self.chance.happens(30):
-                words = self.chance.random.choice(("1g.18gb", "2g.35gb", "3g.71gb", "3g.40gb"))
+            words, replicas = "GPU", self.rng.random.choice((1, 1, 1, 1, 2, 4))
+            if self.rng.happens(30):
+                words = self.rng.random.choice(("1g.18gb", "2g.35gb", "3g.71gb", "3g.40gb"))
                 device, gpus = {"mig": words}, 1
-            job = self.asker.job(owner, project, device, replicas)
-            code = any_code(self.chance)
-            job.status, job.queued_at = JobStatus.QUEUED, self.chance.back(30)
+            job = self.job_factory.make_job(owner, project, device, replicas)
+            code = random_code(self.rng)
+            job.status, job.queued_at = JobStatus.QUEUED, self.rng.recent_moment(30)
             if nth % 12 == 5:
                 code, job.status = ReasonCode.APPROVAL, JobStatus.AWAITING_APPROVAL
                 job.priority, job.request = "high", job.request | {"priority": "high"}
-            job.reason = reason(
-                self.chance,
+            job.reason = random_reason(
+                self.rng,
                 code,
                 project=project.slug,
                 user=owner.username,
@@ -88,46 +89,45 @@ class Writer:
                 job.status, job.reason = JobStatus.SUBMITTED, None
             if job.status == JobStatus.QUEUED:
                 job.position = nth + 1
-            if code in FORETOLD and job.reason:
-                job.estimate = estimate(self.chance, self.chance.now)
+            if code in ESTIMATED_CODES and job.reason:
+                job.estimate = random_estimate(self.rng, self.rng.now)
             if code is ReasonCode.HELD:
                 job.hold_owner, job.hold_reason = owner.username, "data is still copied"
             if code is ReasonCode.BEGIN_TIME:
-                job.begin_at = self.chance.now + timedelta(hours=6)
-            self.work.jobs.append(job)
+                job.begin_at = self.rng.now + timedelta(hours=6)
+            self.rows.jobs.append(job)
 
-    def past(self, count: int, gpus: list[Gpu]) -> None:
+    def add_ended(self, count: int, gpus: list[Gpu]) -> None:
         by_node: dict[object, list[Gpu]] = {}
         for gpu in gpus:
             by_node.setdefault(gpu.node_id, []).append(gpu)
-        there, busy = list(by_node.values()), dict.fromkeys(gpus, self.chance.now)
+        nodes, busy = list(by_node.values()), dict.fromkeys(gpus, self.rng.now)
         for nth in range(count):
-            here = self.chance.random.choice(there)
-            self._ended(nth, here[: self.chance.random.choice(GANGS)], busy)
+            node_gpus = self.rng.random.choice(nodes)
+            self._add_ended_job(nth, node_gpus[: self.rng.random.choice(GANGS)], busy)
 
     def _places(self) -> list[tuple[list[list[Gpu | Slice]], Project | None]]:
-        """Gangs in any order: a list of devices for each replica; and the project, where it must
-        be this one."""
+        """Gangs in random order: the devices of each replica, and the project if it is fixed."""
         found: list[tuple[list[list[Gpu | Slice]], Project | None]] = []
-        for gpus in self.devices.whole.values():
+        for gpus in self.devices.whole_gpus.values():
             at = 0
             while at < len(gpus):
-                size = self.chance.random.choice(GANGS)
-                some = gpus[at : at + size]
+                size = self.rng.random.choice(GANGS)
+                chosen = gpus[at : at + size]
                 at += size
-                one_each = self.chance.happens(15)
-                found.append(([[gpu] for gpu in some] if one_each else [list(some)], None))
+                one_each = self.rng.happens(15)
+                found.append(([[gpu] for gpu in chosen] if one_each else [list(chosen)], None))
         found += [([[row]], None) for row in self.devices.carved]
         found += [([[share]], project) for project, share in self.devices.shares]
-        self.chance.random.shuffle(found)
+        self.rng.random.shuffle(found)
         return found
 
-    def _hold(self, gang: list[list[Gpu | Slice]], only: Project | None) -> None:
-        owner, project = self._whose(len(self.work.jobs), only)
-        status = STATES.get(len(self.work.jobs) % 25, JobStatus.RUNNING)
-        job = self.asker.job(owner, project, _asked(gang), len(gang))
-        began = self.chance.back(min(12.0, job.time_limit_seconds * 0.9 / 3_600))
-        job.queued_at = began - SECOND * self.chance.random.randint(2, 4_000)
+    def _add_live_job(self, gang: list[list[Gpu | Slice]], only: Project | None) -> None:
+        owner, project = self._owner_and_project(len(self.rows.jobs), only)
+        status = STATES.get(len(self.rows.jobs) % 25, JobStatus.RUNNING)
+        job = self.job_factory.make_job(owner, project, _device_of(gang), len(gang))
+        began = self.rng.recent_moment(min(12.0, job.time_limit_seconds * 0.9 / 3_600))
+        job.queued_at = began - SECOND * self.rng.random.randint(2, 4_000)
         job.status = status
         bound = began if status in (JobStatus.RUNNING, JobStatus.STOPPING) else None
         if bound:
@@ -136,30 +136,32 @@ class Writer:
         if status is JobStatus.STOPPING:
             job.stop_reason = StopReason.CANCELLED
         attempt = Attempt(job=job, number=1, created_at=began - 5 * SECOND)
-        self.work.jobs.append(job)
-        self.work.attempts.append(attempt)
+        self.rows.jobs.append(job)
+        self.rows.attempts.append(attempt)
         for rank, devices in enumerate(gang):
             node = _gpu(devices[0]).node
             replica = Replica(
-                id=self.chance.uuid(),
+                id=self.rng.uuid(),
                 attempt=attempt,
                 rank=rank,
                 node=node,
-                desired_state=DesiredState.STOP if status is JobStatus.STOPPING else DesiredState.RUN,
-                status=OF_REPLICA[status],
+                desired_state=DesiredState.STOP
+                if status is JobStatus.STOPPING
+                else DesiredState.RUN,
+                status=REPLICA_STATUS[status],
                 container=f"c-{rank}",
                 started_at=bound,
                 ready_at=bound,
             )
-            self.work.replicas.append(replica)
+            self.rows.replicas.append(replica)
             for index, device in enumerate(devices):
-                self._allocate(replica, job, self._made(device, status), index, began, bound)
+                self._allocate(replica, job, self._slice_for(device, status), index, began, bound)
 
-    def _made(self, device: Gpu | Slice, status: JobStatus) -> Slice:
-        """The slice that is held; still in the making where the job is not ready."""
+    def _slice_for(self, device: Gpu | Slice, status: JobStatus) -> Slice:
+        """The job's slice; not ready yet if the job is not running yet."""
         row = device
         if isinstance(row, Gpu):
-            row = whole_slice(self.chance, row)
+            row = gpu_slice(self.rng, row)
             self.devices.slices.append(row)
         if status in (JobStatus.PLACED, JobStatus.PREPARING):
             is_planned = status is JobStatus.PLACED
@@ -170,23 +172,23 @@ class Writer:
         self,
         replica: Replica,
         job: Job,
-        held: Slice,
+        slice_: Slice,
         index: int,
         began: datetime,
         bound: datetime | None,
     ) -> None:
-        self.since[held.gpu] = min(began, self.since.get(held.gpu, began))
+        self.busy_since[slice_.gpu] = min(began, self.busy_since.get(slice_.gpu, began))
         stopping = job.status == JobStatus.STOPPING
         released = job.finished_at
         status = AllocationStatus.RESERVED if bound is None else AllocationStatus.BOUND
         status = AllocationStatus.RELEASING if stopping else status
         row = Allocation(
-            id=self.chance.uuid(),
+            id=self.rng.uuid(),
             replica=replica,
-            slice=held,
+            slice=slice_,
             project=job.project,
             user=job.owner,
-            units=held.units,
+            units=slice_.units,
             cpu_milli=0 if index else job.cpu_milli,
             memory_mib=0 if index else job.memory_mib,
             status=AllocationStatus.RELEASED if released else status,
@@ -196,27 +198,27 @@ class Writer:
         )
         if released and bound:
             row.used_seconds = max(0, (released - bound) // SECOND)
-        self.work.allocations.append(row)
+        self.rows.allocations.append(row)
 
-    def _ended(self, nth: int, gpus: list[Gpu], busy: dict[Gpu, datetime]) -> None:
-        """A job of the past on the free time of these GPUs, newest first."""
-        free = min(min(busy[gpu], self.since.get(gpu, self.chance.now)) for gpu in gpus)
-        owner, project = self._whose(nth)
-        job = self.asker.job(owner, project, {"gpus": len(gpus)})
-        most = min(job.time_limit_seconds, 2 * 86_400)
-        ran = SECOND * self.chance.random.randint(40, most)
-        back = (self.chance.random.random() ** 1.3) * (DAYS - 4) * 86_400
-        end = min(free - SECOND * 30, self.chance.now - SECOND * int(back))
+    def _add_ended_job(self, nth: int, gpus: list[Gpu], busy: dict[Gpu, datetime]) -> None:
+        """An ended job in the free time of these GPUs, from the newest backwards."""
+        free = min(min(busy[gpu], self.busy_since.get(gpu, self.rng.now)) for gpu in gpus)
+        owner, project = self._owner_and_project(nth)
+        job = self.job_factory.make_job(owner, project, {"gpus": len(gpus)})
+        max_seconds = min(job.time_limit_seconds, 2 * 86_400)
+        ran = SECOND * self.rng.random.randint(40, max_seconds)
+        back = (self.rng.random.random() ** 1.3) * (DAYS - 4) * 86_400
+        end = min(free - SECOND * 30, self.rng.now - SECOND * int(back))
         start = end - ran
-        if start < self.chance.now - timedelta(days=DAYS):
+        if start < self.rng.now - timedelta(days=DAYS):
             start = end - 40 * SECOND
         for gpu in gpus:
             busy[gpu] = start - 10 * SECOND
-        job.status = self.chance.random.choice(ENDS)
+        job.status = self.rng.random.choice(ENDS)
         job.stop_reason = StopReason(job.status)
-        job.queued_at = start - SECOND * self.chance.random.randint(2, 9_000)
+        job.queued_at = start - SECOND * self.rng.random.randint(2, 9_000)
         job.started_at, job.finished_at = start, end
-        code = {JobStatus.FAILED: self.chance.random.choice((1, 1, 2, 137, 139))}.get(job.status, 0)
+        code = {JobStatus.FAILED: self.rng.random.choice((1, 1, 2, 137, 139))}.get(job.status, 0)
         attempt = Attempt(
             job=job, number=1, created_at=start, ended_at=end, outcome=job.stop_reason
         )
@@ -224,7 +226,7 @@ class Writer:
         if code:
             attempt.first_failure = failed | {"sentence": f"rank 0 ended with exit code {code}"}
         replica = Replica(
-            id=self.chance.uuid(),
+            id=self.rng.uuid(),
             attempt=attempt,
             rank=0,
             node=gpus[0].node,
@@ -237,39 +239,39 @@ class Writer:
             started_at=start,
             finished_at=end,
         )
-        self.work.jobs.append(job)
-        self.work.attempts.append(attempt)
-        self.work.replicas.append(replica)
+        self.rows.jobs.append(job)
+        self.rows.attempts.append(attempt)
+        self.rows.replicas.append(replica)
         for index, gpu in enumerate(gpus):
-            row = whole_slice(self.chance, gpu)
+            row = gpu_slice(self.rng, gpu)
             row.status, row.device_uuid = SliceStatus.DELETED, ""
             row.ready_at, row.deleted_at = start, end
             self.devices.slices.append(row)
-            kept = self.since.get(gpu)
+            busy_since = self.busy_since.get(gpu)
             self._allocate(replica, job, row, index, start, start)
-            self._keep(gpu, kept)
+            self._restore_busy_since(gpu, busy_since)
 
-    def _keep(self, gpu: Gpu, since: datetime | None) -> None:
+    def _restore_busy_since(self, gpu: Gpu, since: datetime | None) -> None:
         if since is None:
-            self.since.pop(gpu, None)
+            self.busy_since.pop(gpu, None)
         else:
-            self.since[gpu] = since
+            self.busy_since[gpu] = since
 
-    def _whose(self, nth: int, only: Project | None = None) -> tuple[User, Project]:
-        """Alice has some of everything in the first project; else anybody of any project."""
+    def _owner_and_project(self, nth: int, only: Project | None = None) -> tuple[User, Project]:
+        """Every 50th job is alice's, in the first project; the others are random."""
         first = self.people.projects[0]
         if nth % 50 == 7 and self.people.alice and only in (None, first):
             return self.people.alice, first
-        project = only or self.chance.random.choice(self.people.projects)
-        members = self.people.of[project.pk] or self.people.of[first.pk]
-        return self.chance.random.choice(members), project
+        project = only or self.rng.random.choice(self.people.projects)
+        members = self.people.members[project.pk] or self.people.members[first.pk]
+        return self.rng.random.choice(members), project
 
 
 def _gpu(device: Gpu | Slice) -> Gpu:
     return device.gpu if isinstance(device, Slice) else device
 
 
-def _asked(gang: Iterable[list[Gpu | Slice]]) -> dict[str, Any]:
+def _device_of(gang: Iterable[list[Gpu | Slice]]) -> dict[str, Any]:
     devices = next(iter(gang))
     first = devices[0]
     if isinstance(first, Gpu):

@@ -14,11 +14,11 @@ from agents.contract.topology import (
     NodeTopology,
     ReportedNic,
 )
-from portal.demo.scale.size import Chance, Size
+from portal.demo.scale.size import ClusterSize, SeededRandom
 from portal.inventory.models import Gpu, Node
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
-# Which part of the nodes, in percent, has which board.
+# Percent of the nodes with each board.
 MIX = (
     ("H200-141GB", 35),
     ("H100-80GB", 25),
@@ -34,48 +34,48 @@ FAULTS = ("XID 79: the GPU has fallen off the bus", "XID 48: double bit ECC erro
 CORDONS = ("new driver on Friday", "a fan is replaced", "kept for acceptance tests")
 
 
-def machines_write(chance: Chance, size: Size) -> list[Gpu]:
-    """Writes both; gives the GPUs, each with its node. One node in 500 was never heard of: its
-    eight GPUs are another node's."""
+def nodes_write(rng: SeededRandom, size: ClusterSize) -> list[Gpu]:
+    """Write the nodes and return their unsaved GPUs. One node in 500 never reported: its eight GPUs
+    are added to another node."""
     silent = size.nodes // 500
-    nodes = [_node(chance, nth, size.nodes) for nth in range(size.nodes)]
+    nodes = [_node(rng, nth, size.nodes) for nth in range(size.nodes)]
     for node in nodes[:silent]:
         node.status, node.facts, node.topology = NodeStatus.ENROLLED, {}, {}
         node.last_seen_at = node.lease_until = None
     Node.objects.bulk_create(nodes, batch_size=200)
-    Node.objects.update(created_at=chance.now - timedelta(days=400))
+    Node.objects.update(created_at=rng.now - timedelta(days=400))
     found = []
     for nth, node in enumerate(nodes[silent:]):
         count = PER_NODE * (1 + (nth >= len(nodes) - 2 * silent))
-        found += [_gpu(chance, node, _board(nth + silent, size.nodes), i) for i in range(count)]
+        found += [_gpu(rng, node, _board(nth + silent, size.nodes), i) for i in range(count)]
     return found
 
 
 def gpus_write(found: list[Gpu]) -> None:
-    """Once their modes and shares are known."""
+    """Write the GPUs, once their modes and shares are set."""
     Gpu.objects.bulk_create(found, batch_size=1_000)
 
 
 def _board(nth: int, of: int) -> Board:
-    at, seen = nth * 100 / of, 0
+    position, total = nth * 100 / of, 0
     for key, percent in MIX:
-        seen += percent
-        if at < seen:
+        total += percent
+        if position < total:
             return known_boards()[key]
     return known_boards()[MIX[-1][0]]
 
 
-def _node(chance: Chance, nth: int, of: int) -> Node:
+def _node(rng: SeededRandom, nth: int, of: int) -> Node:
     board = _board(nth, of)
     linked = board.architecture in NVLINK_MB
     node = Node(
-        id=chance.uuid(),
+        id=rng.uuid(),
         name=f"gpu-{nth + 1:04}",
         status=NodeStatus.ONLINE,
-        last_seen_at=chance.now,
-        lease_until=chance.now + timedelta(seconds=60),
+        last_seen_at=rng.now,
+        lease_until=rng.now + timedelta(seconds=60),
         labels=sorted({f"pool={POOLS[nth // 8 % 5]}", f"rack=r{nth // RACK + 1:03}"}),
-        boot_id=str(chance.uuid()),
+        boot_id=str(rng.uuid()),
         fabric=f"pod-{nth // POD + 1:02}",
         facts=encode(_facts(linked)),
         topology=_topology(board.architecture),
@@ -84,19 +84,19 @@ def _node(chance: Chance, nth: int, of: int) -> Node:
         disk_mib=20 * 1_024 * 1_024,
         epoch=1,
     )
-    if linked and chance.happens(40):
+    if linked and rng.happens(40):
         node.labels = [*node.labels, "nvme"]
-    if chance.happens(0.8):
-        node.status = chance.random.choice((NodeStatus.UNREACHABLE, NodeStatus.LOST))
-        node.last_seen_at = chance.back(48)
-    elif chance.happens(1.2):
+    if rng.happens(0.8):
+        node.status = rng.random.choice((NodeStatus.UNREACHABLE, NodeStatus.LOST))
+        node.last_seen_at = rng.recent_moment(48)
+    elif rng.happens(1.2):
         node.schedulable, node.cordon_by = False, "admin"
-        node.cordon_reason = chance.random.choice(CORDONS)
-    elif chance.happens(1):
+        node.cordon_reason = rng.random.choice(CORDONS)
+    elif rng.happens(1):
         node.taints, node.taint_reason = ["dedicated=course"], "a course uses it this term"
-    elif chance.happens(0.4):
-        said = "block: the driver's module is not loaded. Mend: modprobe nvidia"
-        node.facts = node.facts | {"blocks": [said], "problems": [said]}
+    elif rng.happens(0.4):
+        problem = "block: the driver's module is not loaded. Mend: modprobe nvidia"
+        node.facts = node.facts | {"blocks": [problem], "problems": [problem]}
     return node
 
 
@@ -116,7 +116,7 @@ def _facts(linked: bool) -> NodeFacts:
 
 @cache
 def _topology(architecture: str) -> dict[str, object]:
-    """Eight GPUs behind NVSwitches with a network card each, or on PCIe with one card."""
+    """Eight GPUs on NVSwitches with a network card each, or on PCIe with one card."""
     rate = NVLINK_MB.get(architecture, 0)
     gpus = tuple(range(PER_NODE))
     near, far = gpus[:4], gpus[4:]
@@ -146,14 +146,15 @@ def _topology(architecture: str) -> dict[str, object]:
     )
     switched = (GpuGroup(GroupKind.NVSWITCH, gpus, rate),) if rate else ()
     numa = (GpuGroup(GroupKind.NUMA, near, 0, 0), GpuGroup(GroupKind.NUMA, far, 0, 1))
-    return encode(NodeTopology(gpus, pairs, (*switched, *numa), (), nics))
+    topology: dict[str, object] = encode(NodeTopology(gpus, pairs, (*switched, *numa), (), nics))
+    return topology
 
 
-def _gpu(chance: Chance, node: Node, board: Board, index: int) -> Gpu:
+def _gpu(rng: SeededRandom, node: Node, board: Board, index: int) -> Gpu:
     gpu = Gpu(
-        id=chance.uuid(),
+        id=rng.uuid(),
         node=node,
-        uuid=f"GPU-{chance.uuid()}",
+        uuid=f"GPU-{rng.uuid()}",
         index=index,
         board=board.key,
         product_name=board.product_names[0],
@@ -163,8 +164,8 @@ def _gpu(chance: Chance, node: Node, board: Board, index: int) -> Gpu:
         pci_bus_id=f"00000000:{index * 16 + 1:02X}:00.0",
         numa_node=index % PER_NODE // 4,
     )
-    if chance.happens(0.5):
-        gpu.health, gpu.health_reason = GpuHealth.FAULTED, chance.random.choice(FAULTS)
-    elif chance.happens(0.2):
+    if rng.happens(0.5):
+        gpu.health, gpu.health_reason = GpuHealth.FAULTED, rng.random.choice(FAULTS)
+    elif rng.happens(0.2):
         gpu.pinned, gpu.pinned_by, gpu.pinned_because = True, "admin", "slices for a course"
     return gpu

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from portal.accounts.models import Membership, Project, Role, User
-from portal.demo.scale.size import DAYS, Chance, Size
+from portal.demo.scale.size import DAYS, ClusterSize, SeededRandom
 from portal.quotas.models import Budget
 
 ADMIN, LEAD, ALICE = "admin", "paul", "alice"
@@ -23,23 +23,24 @@ HOUR_UNITS = 56_000 * 3_600
 
 @dataclass(slots=True)
 class People:
-    """`of`: who works in a project, by its primary key."""
+    """Users and projects."""
 
     projects: list[Project] = field(default_factory=list)
-    of: dict[int, list[User]] = field(default_factory=dict)
+    # Users who may submit, by the primary key of the project.
+    members: dict[int, list[User]] = field(default_factory=dict)
     alice: User | None = None
 
 
-def people_write(chance: Chance, size: Size, password: str | None) -> People:
-    """One platform admin, one who leads the first project, alice in it, and many more. Without a
-    password nobody can sign in with one."""
-    users = [_user(name, chance, password) for name in (ADMIN, LEAD, ALICE)]
+def people_write(rng: SeededRandom, size: ClusterSize, password: str | None) -> People:
+    """Write a platform admin, an admin of the first project, alice in it, and many more. Without a
+    password, none of them can sign in with one."""
+    users = [_user(name, rng, password) for name in (ADMIN, LEAD, ALICE)]
     users[0].is_superuser = users[0].is_staff = True
-    users += [_user(_numbered(NAMES, i), chance, None) for i in range(max(0, size.users - 3))]
+    users += [_user(_numbered(NAMES, i), rng, None) for i in range(max(0, size.users - 3))]
     User.objects.bulk_create(users, batch_size=500)
-    projects = [_project(i, chance) for i in range(max(1, size.projects))]
+    projects = [_project(i, rng) for i in range(max(1, size.projects))]
     Project.objects.bulk_create(projects, batch_size=500)
-    Project.objects.update(created_at=chance.now - timedelta(days=DAYS))
+    Project.objects.update(created_at=rng.now - timedelta(days=DAYS))
     found = People(projects, {project.pk: [] for project in projects}, users[2])
     rows = [_member(found, projects[0], users[1], Role.ADMIN)]
     rows.append(_member(found, projects[0], users[2], Role.MEMBER))
@@ -47,12 +48,12 @@ def people_write(chance: Chance, size: Size, password: str | None) -> People:
         home = projects[nth % len(projects)]
         first = nth < len(projects) and nth > 0
         rows.append(_member(found, home, user, Role.ADMIN if first else Role.MEMBER))
-        other = chance.random.choice(projects)
-        if other is not home and chance.happens(20):
-            role = Role.VIEWER if chance.happens(30) else Role.MEMBER
-            rows.append(_member(found, other, user, role))
+        second = rng.random.choice(projects)
+        if second is not home and rng.happens(20):
+            role = Role.VIEWER if rng.happens(30) else Role.MEMBER
+            rows.append(_member(found, second, user, role))
     Membership.objects.bulk_create(rows, batch_size=500)
-    Budget.objects.bulk_create(_budget(chance, p) for p in projects[::2])
+    Budget.objects.bulk_create(_budget(rng, p) for p in projects[::2])
     return found
 
 
@@ -61,8 +62,8 @@ def _numbered(words: tuple[str, ...], nth: int) -> str:
     return f"{words[at]}{turn + 1}" if turn else words[at]
 
 
-def _user(name: str, chance: Chance, password: str | None) -> User:
-    user = User(username=name, email=f"{name}@tessera.invalid", date_joined=chance.now)
+def _user(name: str, rng: SeededRandom, password: str | None) -> User:
+    user = User(username=name, email=f"{name}@tessera.invalid", date_joined=rng.now)
     if password:
         user.set_password(password)
     else:
@@ -70,12 +71,12 @@ def _user(name: str, chance: Chance, password: str | None) -> User:
     return user
 
 
-def _project(nth: int, chance: Chance) -> Project:
+def _project(nth: int, rng: SeededRandom) -> Project:
     slug = _numbered(SLUGS, nth)
     return Project(
         slug=slug,
         name=slug.capitalize(),
-        weight=chance.random.choice((1, 1, 2, 4)),
+        weight=rng.random.choice((1, 1, 2, 4)),
         approval_units=64 * 56_000 if nth % 3 == 0 else None,
         approval_high=True,
         approval_seconds=7 * 86_400 if nth % 4 == 0 else None,
@@ -84,13 +85,13 @@ def _project(nth: int, chance: Chance) -> Project:
 
 def _member(found: People, project: Project, user: User, role: Role) -> Membership:
     if role is not Role.VIEWER:
-        found.of[project.pk].append(user)
+        found.members[project.pk].append(user)
     return Membership(project=project, user=user, role=role)
 
 
-def _budget(chance: Chance, project: Project) -> Budget:
-    limit = chance.random.randint(20, 400) * 1_000 * HOUR_UNITS
-    start = chance.now - timedelta(days=60)
+def _budget(rng: SeededRandom, project: Project) -> Budget:
+    limit = rng.random.randint(20, 400) * 1_000 * HOUR_UNITS
+    start = rng.now - timedelta(days=60)
     return Budget(
         project=project,
         limit_unit_seconds=limit,

@@ -1,15 +1,15 @@
-"""What waiting jobs are told: every reason of the closed list, and estimates."""
+"""Reasons and start estimates of waiting jobs: every code of the closed list."""
 
 from datetime import datetime
 from typing import Any
 
-from portal.demo.scale.size import Chance
+from portal.demo.scale.size import SeededRandom
 from portal.planning.estimates import estimate_as_dict
 from scheduler.core.model.decisions import Estimate
 from scheduler.core.model.message import Message, join_clauses, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 
-# How often each is said, out of all waiting jobs that need no approval.
+# How frequent each code is among waiting jobs that need no approval.
 WEIGHTS = {
     ReasonCode.RESOURCES: 40,
     ReasonCode.PRIORITY: 22,
@@ -25,7 +25,7 @@ WEIGHTS = {
     ReasonCode.REPARTITION: 1,
     ReasonCode.NODE_UNAVAILABLE: 1,
 }
-FORETOLD = frozenset(
+ESTIMATED_CODES = frozenset(
     {
         *(ReasonCode.RESOURCES, ReasonCode.PRIORITY, ReasonCode.FRAGMENTATION),
         *(ReasonCode.RESERVATION, ReasonCode.TOPOLOGY, ReasonCode.REPARTITION),
@@ -33,20 +33,20 @@ FORETOLD = frozenset(
 )
 
 
-def any_code(chance: Chance) -> ReasonCode:
-    return chance.random.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
+def random_code(rng: SeededRandom) -> ReasonCode:
+    return rng.random.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
 
 
-def reason(
-    chance: Chance, code: ReasonCode, *, project: str, user: str, device: str, need: int
+def random_reason(
+    rng: SeededRandom, code: ReasonCode, *, project: str, user: str, device: str, need: int
 ) -> dict[str, Any]:
-    """As the planner writes it, with the evidence that its sentence has."""
-    free = chance.random.randint(0, max(0, need - 1))
+    """A reason as the planner stores it, with its evidence."""
+    free = rng.random.randint(0, max(0, need - 1))
     needed = {"needed": need, "device": device, "free": free}
     holds = make_message("quota.may_hold", whose=project, limit="8")
     left = make_message("quota.left", left="0.5", needed=str(need))
     limits = {"limit": "500", "used": "480", "held": "15", "left": "5", "needed": "40"}
-    said: dict[ReasonCode, Message] = {
+    messages: dict[ReasonCode, Message] = {
         ReasonCode.APPROVAL: make_message("approval.high", project=project),
         ReasonCode.RESOURCES: make_message("resources.devices", **needed),
         ReasonCode.PRIORITY: make_message("priority.behind"),
@@ -61,12 +61,10 @@ def reason(
             left,
         ),
         ReasonCode.RESERVATION: make_message(
-            "reservation.kept", job=f"J-{chance.random.randint(1, 900)}"
+            "reservation.kept", job=f"J-{rng.random.randint(1, 900)}"
         ),
         ReasonCode.TOPOLOGY: make_message("topology.apart", device=device, free=need),
-        ReasonCode.DEPENDENCY: make_message(
-            "dependency", jobs=f"J-{chance.random.randint(1, 900)}"
-        ),
+        ReasonCode.DEPENDENCY: make_message("dependency", jobs=f"J-{rng.random.randint(1, 900)}"),
         ReasonCode.BUDGET: make_message(
             "budget.used_up", whose=project, day="2026-12-31", **limits
         ),
@@ -79,12 +77,12 @@ def reason(
         ),
     }
     numbers = needed if code in (ReasonCode.RESOURCES, ReasonCode.FRAGMENTATION) else {}
-    return Reason(code, said[code], dict(numbers)).as_dict()
+    return Reason(code, messages[code], dict(numbers)).as_dict()
 
 
-def estimate(chance: Chance, now: datetime) -> dict[str, Any]:
-    low = int(now.timestamp()) + chance.random.randint(60, 7_200)
-    middle = low + chance.random.randint(60, 5_400)
-    high = middle + chance.random.randint(60, 10_800)
+def random_estimate(rng: SeededRandom, now: datetime) -> dict[str, Any]:
+    low = int(now.timestamp()) + rng.random.randint(60, 7_200)
+    middle = low + rng.random.randint(60, 5_400)
+    high = middle + rng.random.randint(60, 10_800)
     basis = make_message("basis.forecasts", runs="64", ended="5,804", limits="3,100")
     return estimate_as_dict(Estimate(low, middle, high, basis))

@@ -1,34 +1,36 @@
-"""Requests of many kinds, each read by the one check that a submit uses."""
+"""Job requests of many kinds, parsed and checked as a submit's."""
 
 from typing import Any
 
 from portal.accounts.models import Project, User
-from portal.demo.scale.size import Chance
+from portal.demo.scale.size import SeededRandom
 from portal.jobs.models import Job
 from scheduler.core.request import RequestLimits, parse_request, request_as_dict
 
-WORDS = ("train", "eval", "sweep", "finetune", "embed", "distill", "render", "align", "probe")
-WHAT = ("resnet", "llama", "whisper", "unet", "bert", "gnn", "clip", "mae", "moe", "diffusion")
+TASKS = ("train", "eval", "sweep", "finetune", "embed", "distill", "render", "align", "probe")
+MODELS = ("resnet", "llama", "whisper", "unet", "bert", "gnn", "clip", "mae", "moe", "diffusion")
 LIMITS = ("30m", "1h", "4h", "12h", "1d", "3d")
 KINDS = ("batch",) * 8 + ("notebook", "service")
 PRIORITIES = ("normal",) * 7 + ("high", "low", "low")
 
 
-class Asker:
-    """Makes unsaved jobs. Parsing is done once for each shape."""
+class JobFactory:
+    """Makes unsaved jobs. Each distinct request is parsed once."""
 
-    def __init__(self, chance: Chance) -> None:
-        self._chance = chance
-        self._read: dict[str, dict[str, Any]] = {}
+    def __init__(self, rng: SeededRandom) -> None:
+        self._rng = rng
+        self._parsed: dict[str, dict[str, Any]] = {}
 
-    def job(self, owner: User, project: Project, device: dict[str, Any], replicas: int = 1) -> Job:
-        pick = self._chance.random.choice
+    def make_job(
+        self, owner: User, project: Project, device: dict[str, Any], replicas: int = 1
+    ) -> Job:
+        pick = self._rng.random.choice
         limit, kind, priority = pick(LIMITS), pick(KINDS), pick(PRIORITIES)
         body = self._canonical(device, replicas, limit, kind if replicas == 1 else "batch")
-        name = f"{pick(WHAT)}-{pick(WORDS)}-{self._chance.random.randint(1, 99)}"
+        name = f"{pick(MODELS)}-{pick(TASKS)}-{self._rng.random.randint(1, 99)}"
         body = body | {"project": project.slug, "name": name, "priority": priority}
         return Job(
-            uid=self._chance.uuid(),
+            uid=self._rng.uuid(),
             project=project,
             owner=owner,
             name=name,
@@ -47,7 +49,7 @@ class Asker:
         self, device: dict[str, Any], replicas: int, limit: str, kind: str
     ) -> dict[str, Any]:
         key = f"{device} {replicas} {limit} {kind}"
-        if key not in self._read:
+        if key not in self._parsed:
             body = {
                 "project": "p",
                 "name": "n",
@@ -60,8 +62,8 @@ class Asker:
                 "time_limit": limit,
                 "kind": kind,
             }
-            self._read[key] = request_as_dict(parse_request(body, RequestLimits()))
-        return self._read[key]
+            self._parsed[key] = request_as_dict(parse_request(body, RequestLimits()))
+        return self._parsed[key]
 
 
 def _seconds(limit: str) -> int:

@@ -1,4 +1,4 @@
-"""How much is written, and the one source of chance behind it."""
+"""The size of the seeded cluster, and its source of randomness."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ DAYS = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """`jobs` counts those that run, wait and have ended. Nodes have eight GPUs each."""
+class ClusterSize:
+    """Numbers of rows. `jobs` includes running, waiting and ended ones; nodes have eight GPUs."""
 
     jobs: int = 10_000
     nodes: int = 1_000
@@ -20,8 +20,8 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
-    """The same seed and the same `now` give the same rows, ids included."""
+class SeededRandom:
+    """The same seed and the same `now` give the same rows, including their ids."""
 
     random: Random
     now: datetime
@@ -32,9 +32,9 @@ class Chance:
     def happens(self, percent: float) -> bool:
         return self.random.random() * 100 < percent
 
-    def back(self, hours: float) -> datetime:
-        """A moment of the last so many hours; near ones are likelier."""
+    def recent_moment(self, hours: float) -> datetime:
+        """A random moment in the last `hours`; recent ones are more likely."""
         return self.now - timedelta(seconds=int(self.random.random() ** 1.5 * hours * 3600))
 
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]

@@ -1,4 +1,4 @@
-"""`manage.py seed_scale`: 10,000 jobs on 1,000 nodes with 8,000 GPUs, to measure pages on."""
+"""`manage.py seed_scale`: 10,000 jobs on 1,000 nodes with 8,000 GPUs, for measuring pages."""
 
 import secrets
 import time
@@ -10,65 +10,67 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from portal.accounts.models import Project, User
-from portal.demo.scale import Size, seed_scale
+from portal.demo.scale import ClusterSize, seed_scale
 from portal.inventory.models import Node
 from portal.jobs.models import Job
 
-STANDARD = Size()
+STANDARD = ClusterSize()
 
 
 class Command(BaseCommand):
     help = (
-        "Write a large cluster into an empty database: users, projects, nodes, GPUs, slices, jobs, "
-        "allocations of 90 days. No agent stands behind it. The same seed gives the same rows."
+        "Write a large cluster into an empty database: users, projects, nodes, GPUs, slices, jobs "
+        "and 90 days of allocations. No agents run behind it. The same seed gives the same rows."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--jobs", type=int, default=STANDARD.jobs)
-        parser.add_argument("--nodes", type=int, default=STANDARD.nodes, help="of 8 GPUs each")
+        parser.add_argument(
+            "--nodes", type=int, default=STANDARD.nodes, help="nodes with 8 GPUs each"
+        )
         parser.add_argument("--users", type=int, default=STANDARD.users)
         parser.add_argument("--projects", type=int, default=STANDARD.projects)
         parser.add_argument("--seed", type=int, default=1)
-        parser.add_argument("--now", help="an ISO time that the rows end at; default: now")
+        parser.add_argument("--now", help="ISO time at which the rows end; default: now")
         parser.add_argument(
             "--password",
             action="store_true",
-            help="make one password for admin, paul (leads vision) and alice, and print it",
+            help="set one password for admin, paul (admin of vision) and alice, and print it",
         )
         parser.add_argument(
-            "--beside", action="store_true", help="write although there are rows already"
+            "--beside", action="store_true", help="write even if the database has rows"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not options["beside"] and (found := _found()):
+        if not options["beside"] and (found := _existing_rows()):
             raise CommandError(
-                f"this database has {found} already: name an empty one in TESSERA_DATABASE_URL or "
-                "TESSERA_VAR, or say --beside"
+                f"this database already has {found}: set TESSERA_DATABASE_URL or TESSERA_VAR to an "
+                "empty one, or use --beside"
             )
         if User.objects.filter(username__in=("admin", "paul", "alice")).exists():
-            raise CommandError("admin, paul or alice are users here already: use another database")
-        size = Size(*(max(1, options[n]) for n in ("jobs", "nodes", "users", "projects")))
+            raise CommandError("admin, paul or alice already exist here: use another database")
+        size = ClusterSize(*(max(1, options[n]) for n in ("jobs", "nodes", "users", "projects")))
         password = secrets.token_urlsafe(12) if options["password"] else ""
         began = time.monotonic()
         seed_scale(
             size,
             seed=options["seed"],
             now=_now(options["now"]),
-            say=lambda line: self.stdout.write(f"{time.monotonic() - began:6.1f} s  {line}"),
+            report=lambda line: self.stdout.write(f"{time.monotonic() - began:6.1f} s  {line}"),
             password=password,
         )
         if password:
             self.stdout.write(f"admin, paul and alice: password {password}")
 
 
-def _found() -> str:
-    has = {
+def _existing_rows() -> str:
+    counts = {
         "nodes": Node.objects.count(),
         "jobs": Job.objects.count(),
         "projects": Project.objects.count(),
     }
-    return ", ".join(f"{count} {word}" for word, count in has.items() if count)
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
 
 def _now(text: str | None) -> datetime:

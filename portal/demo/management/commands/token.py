@@ -1,4 +1,4 @@
-"""`manage.py token alice`: a new API token, printed once. For whoever owns the machine."""
+"""`manage.py token alice`: a new API token, printed once. For the operator of the machine."""
 
 from argparse import ArgumentParser
 from datetime import timedelta
@@ -6,17 +6,19 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from portal.accounts.models import Scope, User
+from portal.accounts.models import TokenScope, User
 from portal.accounts.services import token_create
 from portal.errors import Refused
 
 
 class Command(BaseCommand):
-    help = "Print a new API token for a user. It is stored as a digest and shown only now."
+    help = "Create an API token for a user. Only its digest is stored, so it is shown only now."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")
-        parser.add_argument("--scope", choices=[str(scope) for scope in Scope], default="write")
+        parser.add_argument(
+            "--scope", choices=[str(scope) for scope in TokenScope], default="write"
+        )
         parser.add_argument("--days", type=int, default=30)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -27,7 +29,7 @@ class Command(BaseCommand):
             _, text = token_create(
                 user=user,
                 name="manage.py token",
-                scope=Scope(options["scope"]),
+                scope=TokenScope(options["scope"]),
                 ttl=timedelta(days=options["days"]),
                 actor="manage.py",
             )
