@@ -1,4 +1,4 @@
-"""The console's view of what-ifs. They are asked over REST or by the command."""
+"""Read-only admin of what-ifs. They are created over REST or by the command."""
 
 from django.contrib import admin
 

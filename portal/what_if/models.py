@@ -1,4 +1,4 @@
-"""A question of an admin, "what if", and its answer."""
+"""What-ifs that platform admins requested, and their outcomes."""
 
 from datetime import timedelta
 
@@ -6,14 +6,14 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-# Nobody took it up, or who did has not said anything since.
+# Without progress for this long, it counts as interrupted.
 LEASE = timedelta(minutes=10)
 
 
 class WhatIfStatus(models.TextChoices):
-    """asked -> running -> done or failed; until then it may be cancelled. Nothing else."""
+    """asked -> running -> done or failed; until then it can be cancelled."""
 
-    REQUESTED = "asked"
+    REQUESTED = "asked", "Asked"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
@@ -21,15 +21,13 @@ class WhatIfStatus(models.TextChoices):
 
 
 OPEN = (WhatIfStatus.REQUESTED, WhatIfStatus.RUNNING)
-CUT_OFF = "It was cut off, or no worker took it up. Ask again"
+CUT_OFF = "It was interrupted, or no worker started it. Submit it again"
 
 
 class WhatIf(models.Model):
-    """The jobs of the last `days` on a changed cluster. `changes` as
-    scheduler.what_if.json_format reads them; `outcome` is a Comparison, once it is done.
+    """A replay of the jobs of the last `days` on a changed cluster.
 
-    `progress` is in percent. `stamped_at`: when it was last heard of. It is a computation, not a
-    thing of the cluster: its status has no history in the events.
+    It is a computation, not a part of the cluster, so its status has no history of events.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -37,14 +35,18 @@ class WhatIf(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="what_ifs"
     )
     days = models.PositiveSmallIntegerField()
+    # As scheduler.what_if.json_format reads them.
     changes = models.JSONField(default=list)
     status = models.CharField(
         max_length=9, choices=WhatIfStatus.choices, default=WhatIfStatus.REQUESTED
     )
+    # Percent.
     progress = models.PositiveSmallIntegerField(default=0)
     sentence = models.CharField(max_length=400, blank=True, default="")
+    # A Comparison, once it is done.
     outcome = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    # The last sign of progress.
     stamped_at = models.DateTimeField(default=timezone.now)
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -61,12 +63,12 @@ class WhatIf(models.Model):
 
     @property
     def is_cut_off(self) -> bool:
-        """It is not over, and nobody works on it any more."""
+        """It is not over, but no worker makes progress any more."""
         return self.status in OPEN and self.stamped_at < timezone.now() - LEASE
 
     @property
     def shown_status(self) -> str:
-        """For people and programs: what was cut off has failed."""
+        """The status to show: an interrupted what-if has failed."""
         return str(WhatIfStatus.FAILED if self.is_cut_off else self.status)
 
     @property

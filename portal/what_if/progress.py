@@ -1,4 +1,4 @@
-"""How far a replay is, told in its row; and from the row, whether anybody still wants to know."""
+"""Writes the progress of a simulation to its row, and notices there that it was cancelled."""
 
 import time
 
@@ -6,16 +6,16 @@ from django.utils import timezone
 
 from portal.what_if.models import WhatIf, WhatIfStatus
 
-# So often, at most, a replay says how far it is.
-STAMP_SECONDS = 2.0
+# Progress is written at most this often.
+UPDATE_SECONDS = 2.0
 
 
 class WhatIfCancelled(Exception):
-    """The question was cancelled meanwhile."""
+    """The what-if was cancelled meanwhile."""
 
 
 class ProgressRecorder:
-    """Progress as percent in the row, not more often than people look. Raises NobodyAsks."""
+    """Callback that writes progress in percent. Raises WhatIfCancelled."""
 
     def __init__(self, pk: int) -> None:
         self._pk = pk
@@ -23,7 +23,7 @@ class ProgressRecorder:
 
     def __call__(self, done: int, of: int) -> None:
         now = time.monotonic()
-        if now - self._last < STAMP_SECONDS:
+        if now - self._last < UPDATE_SECONDS:
             return
         self._last = now
         mine = WhatIf.objects.filter(pk=self._pk, status=WhatIfStatus.RUNNING)

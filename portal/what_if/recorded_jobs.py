@@ -1,8 +1,8 @@
-"""Rows as a week of recorded jobs and the cluster as it is, in a constant number of queries.
+"""Reads the recorded jobs of a window, and the cluster as it is, in a constant number of queries.
 
-A job ran from when it was placed until that attempt was over, as often as it was tried: so long it
-takes in a replay. What people did by hand is not replayed, but for one thing: who took a job back
-while it waited does so again at that time.
+A job ran from when it was placed until that attempt was over, for each of its attempts; it takes as
+long in the simulation. Manual actions are not replayed, except that a job withdrawn while it waited
+is withdrawn again at that time.
 """
 
 from collections import defaultdict
@@ -29,14 +29,14 @@ from scheduler.virtual.values import RecordedJob, RecordedWindow, Scenario
 from scheduler.what_if.comparison import MAX_JOBS
 
 MAX_DAYS = 90
-# Of its limit, what a job takes that has not ended, where no job has ended to tell.
+# The part of its limit that an unfinished job is assumed to take, if no job of the window ended.
 DEFAULT_LIMIT_PART = 0.5
 
-Tries = list[tuple[int, int | None]]
+Attempts = list[tuple[int, int | None]]
 
 
 def current_scenario(*, now: datetime, days: int) -> Scenario:
-    """The cluster as it is, without any work, with what owners had used when the window began."""
+    """The cluster as it is, without any job, and owners' use when the window began."""
     since, policy = now - timedelta(days=days), current_policy()
     there = cluster_snapshot(now=now)
     return Scenario(
@@ -50,7 +50,7 @@ def current_scenario(*, now: datetime, days: int) -> Scenario:
 
 
 def jobs_in_window(since: datetime, until: datetime) -> QuerySet[Job]:
-    """Who was in the queue or held devices at some time in between, oldest first."""
+    """Jobs that waited or ran at some time in between, oldest first."""
     open_or_later = Q(finished_at__isnull=True) | Q(finished_at__gte=since)
     rows = Job.objects.filter(open_or_later, queued_at__isnull=False, queued_at__lte=until)
     return rows.order_by("queued_at", "id")
@@ -59,36 +59,36 @@ def jobs_in_window(since: datetime, until: datetime) -> QuerySet[Job]:
 def require_recorded_jobs(*, now: datetime, days: int) -> None:
     """Raises Refused(days_invalid, no_jobs, too_many_jobs)."""
     if not 1 <= days <= MAX_DAYS:
-        raise Refused("days_invalid", f"Ask about 1 to {MAX_DAYS} days", "days")
+        raise Refused("days_invalid", f"Choose 1 to {MAX_DAYS} days", "days")
     number = jobs_in_window(now - timedelta(days=days), now).count()
     if not number:
-        sentence = f"No job waited or ran in the last {days} days: there is nothing to replay"
-        raise Refused("no_jobs", f"{sentence}. Ask about more days, at most {MAX_DAYS}", "days")
+        sentence = f"No job waited or ran in the last {days} days"
+        raise Refused("no_jobs", f"{sentence}. Choose more days, at most {MAX_DAYS}", "days")
     if number > MAX_JOBS:
         sentence = f"There are {number} jobs in this time; at most {MAX_JOBS} are replayed"
-        raise Refused("too_many_jobs", f"{sentence}. Ask about fewer days", "days")
+        raise Refused("too_many_jobs", f"{sentence}. Choose fewer days", "days")
 
 
 def recorded_window(*, now: datetime, days: int) -> RecordedWindow:
-    """What happened in the last days."""
+    """The jobs of the last `days`."""
     since, until = epoch_seconds(now - timedelta(days=days)), epoch_seconds(now)
     jobs = jobs_in_window(now - timedelta(days=days), now)
     rows: list[Any] = list(jobs.values_list(*COLUMNS, "finished_at", "status"))
-    asked, tries = request_specs(row[1] for row in rows), _tries(jobs)
+    asked, attempts = request_specs(row[1] for row in rows), _attempts(jobs)
     after = _after(jobs, {row[0] for row in rows})
     read = [
         (waiting_job_from_columns(row, asked[row[1]], after.get(row[0], ())), row) for row in rows
     ]
-    part = _usual_part((job, tries[row[0]]) for job, row in read if row[-2])
+    part = _median_limit_part((job, attempts[row[0]]) for job, row in read if row[-2])
     found = (
-        _recorded(job, tries[row[0]], row[-2], row[-1], since, until, part) for job, row in read
+        _recorded(job, attempts[row[0]], row[-2], row[-1], since, until, part) for job, row in read
     )
     return RecordedWindow(since, until, tuple(found))
 
 
 def _recorded(
     job: WaitingJob,
-    tries: Tries,
+    attempts: Attempts,
     finished_at: datetime | None,
     status: str,
     since: int,
@@ -96,16 +96,16 @@ def _recorded(
     part: float,
 ) -> RecordedJob:
     limit = job.time_limit_seconds
-    held = [(start, until if end is None else end) for start, end in tries]
+    held = [(start, until if end is None else end) for start, end in attempts]
     before = min(limit - 1, sum(max(0, min(end, since) - start) for start, end in held))
     ran = sum(max(0, end - max(start, since)) for start, end in held)
-    if finished_at is None or not tries:
+    if finished_at is None or not attempts:
         ran = max(ran, round(part * limit) - before)
     return RecordedJob(
         job=replace(job, attained_seconds=before, preempted=0, bypassed=0, hold_reason=""),
         ran_seconds=min(ran, limit - before),
         completed=status == JobStatus.SUCCEEDED,
-        withdrawn_at=epoch_seconds(finished_at) if finished_at and not tries else 0,
+        withdrawn_at=epoch_seconds(finished_at) if finished_at and not attempts else 0,
         waited_seconds=_waited(job.queued_at, held) if held else None,
         was_running=any(start < since < end for start, end in held),
         is_counted=job.queued_at >= since,
@@ -113,7 +113,7 @@ def _recorded(
 
 
 def _waited(queued_at: int, held: list[tuple[int, int]]) -> int:
-    """Seconds in the queue: before the first try, and between tries."""
+    """Seconds in the queue: before the first attempt, and between attempts."""
     waited = 0
     for start, end in held:
         waited += max(0, start - queued_at)
@@ -121,20 +121,20 @@ def _waited(queued_at: int, held: list[tuple[int, int]]) -> int:
     return waited
 
 
-def _usual_part(ended: Iterable[tuple[WaitingJob, Tries]]) -> float:
-    """Of their limits, what ended jobs took, in the middle."""
+def _median_limit_part(ended: Iterable[tuple[WaitingJob, Attempts]]) -> float:
+    """The median part of their limits that ended jobs took."""
     parts = [
-        min(1.0, sum(end - start for start, end in tries if end) / job.time_limit_seconds)
-        for job, tries in ended
-        if tries
+        min(1.0, sum(end - start for start, end in attempts if end) / job.time_limit_seconds)
+        for job, attempts in ended
+        if attempts
     ]
     return median(parts) if parts else DEFAULT_LIMIT_PART
 
 
-def _tries(jobs: QuerySet[Job]) -> dict[int, Tries]:
-    """By job, from when to when each of its attempts held devices."""
+def _attempts(jobs: QuerySet[Job]) -> dict[int, Attempts]:
+    """By job: when each of its attempts began and ended."""
     rows = Attempt.objects.filter(job__in=jobs.order_by().values("pk"))
-    found: dict[int, Tries] = defaultdict(list)
+    found: dict[int, Attempts] = defaultdict(list)
     times = rows.order_by("job_id", "number").values_list("job_id", "created_at", "ended_at")
     for job, start, end in times:
         found[job].append((epoch_seconds(start), epoch_seconds(end) if end else None))
@@ -142,7 +142,7 @@ def _tries(jobs: QuerySet[Job]) -> dict[int, Tries]:
 
 
 def _after(jobs: QuerySet[Job], known: set[int]) -> dict[int, tuple[str, ...]]:
-    """By job: those of the window that had to end first. Who ended before is no hindrance."""
+    """By job: its dependencies inside the window. Earlier ones have ended."""
     links = Job.after.through.objects.filter(from_job__in=jobs.order_by().values("pk"))
     found: dict[int, list[str]] = defaultdict(list)
     rows = links.order_by("from_job_id", "to_job_id").values_list("from_job_id", "to_job_id")

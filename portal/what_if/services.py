@@ -1,4 +1,4 @@
-"""Ask what would have been, carry it out, and keep the answer. Nothing of the cluster changes."""
+"""Creates what-ifs, runs them, and stores their outcomes. The cluster does not change."""
 
 import logging
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def what_if_create(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
-    """A question that a worker answers. Raises Refused(forbidden, days_invalid, no_jobs,
+    """Store a what-if for a worker to run. Raises Refused(forbidden, days_invalid, no_jobs,
     too_many_jobs, change_invalid, busy)."""
     require_platform_admin(user)
     now = timezone.now()
@@ -42,9 +42,7 @@ def what_if_create(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
     with transaction.atomic():
         fresh = Q(status__in=OPEN, stamped_at__gte=now - LEASE)
         if WhatIf.objects.filter(fresh).count() >= MAX_OPEN:
-            sentence = (
-                f"{MAX_OPEN} what-ifs are being worked on. Wait until one is done, or cancel one"
-            )
+            sentence = f"{MAX_OPEN} what-ifs are open. Wait until one is done, or cancel one"
             raise Refused("busy", sentence, "", 409)
         stored = [write_change(change) for change in read]
         row = WhatIf.objects.create(asked_by=user, days=days, changes=stored)
@@ -60,7 +58,7 @@ def what_if_compare(
     actor: str,
     progress: Progress = lambda done, of: None,
 ) -> Comparison:
-    """The answer at once, for whoever owns the machine. Raises Refused as `what_if_ask`."""
+    """Run a what-if at once, for the command line. Raises Refused as `what_if_create`."""
     changes = tuple(changes)
     found = _compared(days, changes, progress)
     _audit(actor, "", days, changes)
@@ -68,20 +66,20 @@ def what_if_compare(
 
 
 def what_if_cancel(*, user: User, row: WhatIf) -> WhatIf:
-    """Whoever works on it stops within seconds. Raises Refused(forbidden, what_if_over)."""
+    """Its worker stops within seconds. Raises Refused(forbidden, what_if_over)."""
     require_platform_admin(user)
     now = timezone.now()
     with transaction.atomic():
         mine = WhatIf.objects.filter(pk=row.pk, status__in=OPEN)
         if not mine.update(status=WhatIfStatus.CANCELLED, stamped_at=now, finished_at=now):
-            raise Refused("what_if_over", "It is over already: there is nothing to cancel", "", 409)
+            raise Refused("what_if_over", "It is over; there is nothing to cancel", "", 409)
         audit_record(actor=user.username, action="what_if_cancel", noun="what_if", noun_id=row.pk)
     row.refresh_from_db()
     return row
 
 
 def what_if_run(*, what_if_id: int) -> bool:
-    """Answer one question. False where somebody else has it, or it is answered already."""
+    """Run one what-if. False if another worker runs it, or it is over."""
     row = _claimed(what_if_id)
     if row is None:
         return False
@@ -95,12 +93,12 @@ def what_if_run(*, what_if_id: int) -> bool:
         _finish(
             row,
             WhatIfStatus.FAILED,
-            sentence="Its worker was stopped before it was done. Ask again",
+            sentence="Its worker was stopped before it was done. Submit it again",
         )
         raise
     except Exception:
         log.exception("what-if %s failed", row.pk)
-        sentence = "It failed. The worker's log says why"
+        sentence = "It failed. See the worker's log"
         _finish(row, WhatIfStatus.FAILED, sentence=sentence)
         raise
     else:
@@ -119,7 +117,7 @@ def _compared(days: int, changes: tuple[ClusterChange, ...], progress: Progress)
 
 
 def _claimed(pk: int) -> WhatIf | None:
-    """The row, if nobody works on it. A message may come twice, and who took it may have died."""
+    """The row, if no worker has it. A message may come twice, and a worker may have died."""
     now = timezone.now()
     free = Q(status=WhatIfStatus.REQUESTED) | Q(
         status=WhatIfStatus.RUNNING, stamped_at__lt=now - LEASE

@@ -1,4 +1,4 @@
-"""A comparison as lines of text: baseline beside changed."""
+"""A comparison as lines of text: the cluster as it is beside the changed one."""
 
 from collections.abc import Iterator
 
@@ -76,7 +76,7 @@ def _count(number: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    """As in 2d 03:15:07."""
+    """Such as 2d 03:15:07."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)

@@ -1,5 +1,5 @@
-"""The bell of a what-if. It may take minutes, and the worker that plans must not: the replay runs
-in a process of its own, at low priority."""
+"""The Celery task of a what-if. A replay may take minutes and must not block the planner's worker,
+so it runs in a process of its own, at low priority."""
 
 import subprocess
 import sys
@@ -19,6 +19,6 @@ def run_what_if(what_if: str) -> None:
 
 
 def start_process(what_if: str) -> "subprocess.Popen[bytes]":
-    """A process that answers the question and ends. Nobody needs to wait for it."""
+    """Start a process that runs the what-if and exits. The caller does not wait for it."""
     command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "what_if", "--row", what_if]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own program and a number

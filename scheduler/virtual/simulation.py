@@ -198,7 +198,7 @@ class Simulation:
             self.outcomes[deferral.job].refused = True
 
     def _start_all(self, decided: Plan, now: int) -> None:
-        """As in production, check placements again if the plan counts on jobs that stop: a MIG slice
+        """As in production, check placements again if the plan counts on stopping jobs: a MIG slice
         left by one of them blocks a whole GPU or a share until it is deleted."""
         ledger = Ledger(self.snapshot(now)) if decided.preemptions and decided.placements else None
         for place in decided.placements:

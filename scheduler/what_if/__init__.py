@@ -1,1 +1,1 @@
-"""Recorded jobs on another cluster: under a virtual clock, driven by the production planner."""
+"""What-ifs: recorded jobs replayed on a changed cluster, beside the cluster as it is. Pure."""

@@ -1,4 +1,4 @@
-"""What an admin may ask about: each change makes another Setting of one. Nothing else changes."""
+"""The changes of a what-if: each turns one Scenario into another."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ MAX_UNITS = 56_000 * 100_000
 
 @dataclass(frozen=True, slots=True)
 class QuotaSet:
-    """A project, or one user in it, may hold so many units, of one model of GPU or of any."""
+    """The quota of a project, or of one user in it, for one GPU model or ("") any."""
 
     kind: ClassVar[str] = "quota"
     project: str
@@ -49,7 +49,7 @@ class QuotaSet:
 
 @dataclass(frozen=True, slots=True)
 class NodesAdded:
-    """So many more nodes that are like one there is, all of them well."""
+    """`count` more nodes like an existing one, all of them healthy."""
 
     kind: ClassVar[str] = "nodes"
     count: int
@@ -82,7 +82,7 @@ class NodeRemoved:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPinned:
-    """A GPU, by its index on its node, keeps exactly these MIG slices all the time."""
+    """A GPU, by its index on its node, keeps exactly these MIG slices."""
 
     kind: ClassVar[str] = "layout"
     node: str
@@ -105,8 +105,8 @@ class LayoutPinned:
 
 @dataclass(frozen=True, slots=True)
 class ModeSet:
-    """The GPUs of a model begin in this mode. Of an empty GPU the planner may change it; it is
-    never changed without need, so this says where the first work of each kind goes."""
+    """The GPUs of a model begin in this mode. The planner may change the mode of an empty GPU, but
+    only if it needs to, so this decides where the first jobs of each kind go."""
 
     kind: ClassVar[str] = "mode"
     model: str
@@ -135,7 +135,7 @@ class ModeSet:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """One option of the planner's policy."""
+    """Another value for one option of the planner's policy."""
 
     kind: ClassVar[str] = "policy"
     name: str
@@ -157,17 +157,17 @@ def _is(gpu: GpuView, model: str) -> bool:
     return model in (board.key, board.model)
 
 
-def _node(setting: Scenario, name: str, field: str) -> NodeView:
-    found = next((node for node in setting.nodes if node.name == name), None)
+def _node(scenario: Scenario, name: str, field: str) -> NodeView:
+    found = next((node for node in scenario.nodes if node.name == name), None)
     if found is None:
-        known = list_names(sorted(node.name for node in setting.nodes))
+        known = list_names(sorted(node.name for node in scenario.nodes))
         raise ChangeRefusedError(f"There is no node {name}. {known}", field)
     return found
 
 
-def _with(setting: Scenario, changed: NodeView) -> Scenario:
-    nodes = tuple(changed if node.id == changed.id else node for node in setting.nodes)
-    return replace(setting, nodes=nodes)
+def _with(scenario: Scenario, changed: NodeView) -> Scenario:
+    nodes = tuple(changed if node.id == changed.id else node for node in scenario.nodes)
+    return replace(scenario, nodes=nodes)
 
 
 def _another(like: NodeView, number: int) -> NodeView:

@@ -1,4 +1,4 @@
-"""The same jobs on the cluster as it is and on a changed one, beside each other."""
+"""Simulates the same jobs on the cluster as it is and on a changed one, and compares both."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from scheduler.what_if.outcome import ReplayAccuracy, ReplayFigures, replay_accu
 from scheduler.what_if.quota_checks import require_quotas_cover_running
 
 MAX_JOBS = 20_000
-# (jobs done with, jobs of both replays)
+# Called with (jobs done, jobs of both simulations).
 Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`differences`: changed less baseline, of the figures that are one number each."""
+    """`differences`: changed minus baseline, for the figures that are single numbers."""
 
     since: int
     until: int
@@ -32,8 +32,8 @@ class Comparison:
 def apply_changes(
     scenario: Scenario, changes: Iterable[ClusterChange], window: RecordedWindow | None = None
 ) -> Scenario:
-    """The changes one after another. Raises ChangeRefusedError, its field with the change's
-    number from 0; knowing the week, also where a quota is less than what ran when it began."""
+    """Apply the changes one after another. Raises ChangeRefusedError, its field prefixed with the
+    change's number from 0; with a window, also if a quota is below what ran when that began."""
     for number, change in enumerate(changes):
         try:
             changed = change.apply_to(scenario)
@@ -51,27 +51,30 @@ def compare(
     changes: Iterable[ClusterChange],
     progress: Progress = lambda done, of: None,
 ) -> Comparison:
-    """Both replays. Raises ChangeRefusedError, also where there are too many jobs."""
+    """Run both simulations. Raises ChangeRefusedError, also if there are too many jobs."""
     changes = tuple(changes)
     if len(window.jobs) > MAX_JOBS:
         sentence = (
             f"There are {len(window.jobs)} jobs in this time; at most {MAX_JOBS} are replayed"
         )
-        raise ChangeRefusedError(f"{sentence}. Ask about fewer days", "days")
-    other = apply_changes(scenario, changes, window)
-    done, both = 0, 2 * len(window.jobs)
+        raise ChangeRefusedError(f"{sentence}. Choose fewer days", "days")
+    changed_scenario = apply_changes(scenario, changes, window)
+    done, total = 0, 2 * len(window.jobs)
 
-    def over() -> None:
+    def count_job() -> None:
         nonlocal done
         done += 1
-        progress(done, both)
+        progress(done, total)
 
     mix = demand_mix(window.jobs)
-    worlds = [Simulation(scenario, window, mix=mix), Simulation(other, window, mix=mix)]
-    for world in worlds:
-        world.run(over)
-    progress(both, both)
-    baseline, changed = (replay_figures(world, window) for world in worlds)
+    simulations = [
+        Simulation(scenario, window, mix=mix),
+        Simulation(changed_scenario, window, mix=mix),
+    ]
+    for simulation in simulations:
+        simulation.run(count_job)
+    progress(total, total)
+    baseline, changed = (replay_figures(simulation, window) for simulation in simulations)
     return Comparison(
         since=window.since,
         until=window.until,
@@ -79,7 +82,7 @@ def compare(
         baseline=baseline,
         changed=changed,
         differences=_differences(baseline, changed),
-        accuracy=replay_accuracy(worlds[0].outcomes.values()),
+        accuracy=replay_accuracy(simulations[0].outcomes.values()),
     )
 
 
@@ -89,7 +92,7 @@ def _differences(baseline: ReplayFigures, changed: ReplayFigures) -> dict[str, f
 
 
 def figures(outcome: ReplayFigures) -> dict[str, float]:
-    """The figures that are one number each, in the order that people read them."""
+    """The figures that are single numbers, in the order of the table."""
     return {
         "ended": outcome.ended,
         "left_waiting": outcome.left_waiting,

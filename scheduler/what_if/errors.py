@@ -1,13 +1,13 @@
-"""A question that makes no sense: one sentence that says why, and the field that is wrong."""
+"""The error of an invalid what-if: one sentence that says why, and the field that is wrong."""
 
 from collections.abc import Iterable
 
-# So many names are told; of more, how many there are besides.
+# A list shows this many names, then how many more there are.
 MAX_NAMES = 20
 
 
 class ChangeRefusedError(ValueError):
-    """`field` names the part of the change; "" where it is the whole."""
+    """`field` names the invalid part of the change; "": all of it."""
 
     def __init__(self, sentence: str, field: str = "") -> None:
         super().__init__(sentence)
@@ -16,13 +16,13 @@ class ChangeRefusedError(ValueError):
 
 
 def require(is_valid: bool, sentence: str, field: str) -> None:
-    """Raises ChangeRefusedError unless it is right."""
+    """Raises ChangeRefusedError unless `is_valid`."""
     if not is_valid:
         raise ChangeRefusedError(sentence, field)
 
 
 def list_names(names: Iterable[object]) -> str:
-    """What one may write instead, as a sentence without its dot."""
+    """The names that exist, as a sentence without its full stop."""
     known = [str(name) for name in names]
     if not known:
         return "There is none"

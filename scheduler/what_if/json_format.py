@@ -1,5 +1,5 @@
-"""Changes as JSON: {"kind": "quota", "project": "vision", "units": 896000}. And as one word each,
-as the command line has them."""
+"""Changes as JSON, such as {"kind": "quota", "project": "vision", "units": 896000}, and as the
+arguments of the command line."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, fields
@@ -29,10 +29,10 @@ TRUE_FALSE = {"true": True, "false": False, "on": True, "off": False}
 
 
 def read_changes(stored: Iterable[Any]) -> tuple[ClusterChange, ...]:
-    """Raises ChangeRefusedError; `field` then begins with the number of the change, from 0."""
+    """Raises ChangeRefusedError; its `field` begins with the number of the change, from 0."""
     stored = list(stored)
     if len(stored) > MAX_CHANGES:
-        raise ChangeRefusedError(f"Ask for at most {MAX_CHANGES} changes at once")
+        raise ChangeRefusedError(f"Send at most {MAX_CHANGES} changes at once")
     found = []
     for number, one in enumerate(stored):
         try:
@@ -44,7 +44,7 @@ def read_changes(stored: Iterable[Any]) -> tuple[ClusterChange, ...]:
 
 
 def read_change(stored: Any) -> ClusterChange:
-    """One change. Whether it fits the cluster is said when it is applied."""
+    """One change. Whether it fits the cluster is checked when it is applied."""
     if not isinstance(stored, Mapping):
         raise ChangeRefusedError("A change is an object with a kind")
     kind = KINDS.get(str(stored.get("kind")))
@@ -59,7 +59,7 @@ def read_change(stored: Any) -> ClusterChange:
         if name in stored:
             values[name] = _value(name, field.type, stored[name])
         elif field.default is MISSING:
-            raise ChangeRefusedError(f"Say the {name} of the {kind.kind}", name)
+            raise ChangeRefusedError(f"A change of kind {kind.kind} needs {name}", name)
     return kind(**values)
 
 
@@ -68,23 +68,23 @@ def write_change(change: ClusterChange) -> dict[str, Any]:
 
 
 def _value(name: str, kind: Any, value: Any) -> Any:
-    """As the type of the change's field, or refused."""
+    """The value with the type of the change's field. Raises ChangeRefusedError."""
     if kind is int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ChangeRefusedError(f"{name} is a whole number", name)
+            raise ChangeRefusedError(f"{name} must be a whole number", name)
         return value
     if kind not in (str, Any):
         texts = value if isinstance(value, (list, tuple)) else [None]
         if len(texts) > MAX_PROFILES or not all(_is_text(each) for each in texts):
-            sentence = f"{name} is a list of at most {MAX_PROFILES} names of profiles"
+            sentence = f"{name} must be a list of at most {MAX_PROFILES} profile names"
             raise ChangeRefusedError(sentence, name)
         return tuple(texts)
     if kind is str:
         if not _is_text(value):
-            raise ChangeRefusedError(f"{name} is a text", name)
+            raise ChangeRefusedError(f"{name} must be a string", name)
         return value
     if not isinstance(value, (str, int, float)):
-        raise ChangeRefusedError(f"{name} is a word or a number", name)
+        raise ChangeRefusedError(f"{name} must be a string or a number", name)
     return value
 
 
@@ -103,10 +103,12 @@ def parse_quota(word: str) -> QuotaSet:
         units = Fraction(gpus) * UNITS_PER_GPU
     except (ValueError, ZeroDivisionError) as wrong:
         raise ChangeRefusedError(
-            f"{gpus!r} is no number of GPUs. Write {word!r} as {owner}=16"
+            f"{gpus!r} is not a number of GPUs. Write {word!r} as {owner}=16"
         ) from wrong
     if units.denominator != 1:
-        raise ChangeRefusedError(f"{gpus} GPUs are no whole units; one GPU is {UNITS_PER_GPU}")
+        raise ChangeRefusedError(
+            f"{gpus} GPUs are not a whole number of units; one GPU is {UNITS_PER_GPU}"
+        )
     return QuotaSet(project, int(units), user, model)
 
 
@@ -144,7 +146,7 @@ def parse_policy(word: str) -> PolicySet:
 
 
 def _option_text(name: str, text: str) -> Any:
-    """A number where it reads as one. `preemption=off` is a word, `merge=off` is not."""
+    """A number if it reads as one. `preemption=off` is a string, `merge=off` is a boolean."""
     if name == "merge":
         return TRUE_FALSE.get(text, text)
     for kind in (int, float):

@@ -1,4 +1,4 @@
-"""A GPU whose partitions an admin would pin: where the wanted MIG slices stand."""
+"""Pins the layout of a GPU: where the requested MIG slices go."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from scheduler.what_if.errors import ChangeRefusedError
 
 
 def pin_layout(gpu: GpuView, profiles: Sequence[str]) -> GpuView:
-    """The GPU with these slices, idle and ready, kept by an admin. Raises ChangeRefusedError."""
+    """The GPU with these slices, idle, ready and pinned. Raises ChangeRefusedError."""
     board = gpu_board(gpu)
     if not profiles:
         raise ChangeRefusedError("Name the profiles that the GPU keeps", "profiles")
@@ -43,8 +43,8 @@ def pin_layout(gpu: GpuView, profiles: Sequence[str]) -> GpuView:
 def _together(
     board: Board, profiles: Sequence[str], standing: frozenset[Placement]
 ) -> frozenset[Placement] | None:
-    """Places for all of them beside `standing`, the first that are found; None where there are
-    none. A board has at most seven slices at once, so the search is short."""
+    """Placements for all profiles beside `standing`, or None. A board has at most seven slices at
+    once, so the search is short."""
     if not profiles:
         return standing
     if len(profiles) + len(standing) > board.memory_slices:

@@ -1,4 +1,4 @@
-"""What a replay came to, in figures. Seconds are whole, parts of the cluster are 0 to 1."""
+"""The figures of a simulation. Seconds are whole numbers; parts of the cluster are 0 to 1."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from scheduler.virtual.values import RecordedWindow
 
 @dataclass(frozen=True, slots=True)
 class WaitStatistics:
-    """How long jobs stood in the queue, those that started, in all."""
+    """Time in the queue, of the jobs that started."""
 
     jobs: int = 0
     mean_seconds: int = 0
@@ -25,35 +25,36 @@ class WaitStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFigures:
-    """Of the jobs queued inside the window. Each is one of `ended`, `left_waiting` (when
-    nothing happened any more), `refused` (it could never run here, or no quota would ever pay for
-    it) and `withdrawn` (its people took it back while it waited).
-
-    `held_for`: seconds that they waited, by the code of the reason. `allocated`: the mean part of
-    the available GPUs that was held during the window; `allocated_by_model`: of each model.
-    `gpus`: how many were available. `preemptions` of all jobs.
-    """
+    """Figures about the jobs queued inside the window. Each ended, waits, was refused or was
+    withdrawn. The field names are stored and part of the REST API."""
 
     jobs: int
     ended: int
     left_waiting: int
+    """Still waiting when no event was left."""
     refused: int
+    """Can never run here, or their quota is too small."""
     withdrawn: int
+    """Withdrawn by their users while they waited."""
     waits: WaitStatistics
     waits_by_project: dict[str, WaitStatistics]
     waits_by_priority: dict[str, WaitStatistics]
     held_for: dict[str, int]
+    """Seconds of waiting, by reason code."""
     allocated: float
+    """Mean part of the available GPUs that was allocated during the window."""
     allocated_by_model: dict[str, float]
     gpus: int
+    """Available ones."""
     preemptions: int
+    """Of all jobs."""
     last_ended_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayAccuracy:
-    """How well the replay of the unchanged cluster tells the recorded waits: of the same jobs,
-    those that started both then and in the replay. Without any there is nothing to compare."""
+    """How well the simulation of the unchanged cluster reproduces the recorded waits, over the jobs
+    that started in both."""
 
     jobs: int
     recorded_mean_seconds: int
@@ -63,44 +64,50 @@ class ReplayAccuracy:
 
 
 def replay_figures(simulation: Simulation, window: RecordedWindow) -> ReplayFigures:
-    fates = [fate for fate in simulation.outcomes.values() if fate.recorded.is_counted]
-    ran = [fate for fate in fates if fate.started_at]
+    outcomes = [outcome for outcome in simulation.outcomes.values() if outcome.recorded.is_counted]
+    ran = [outcome for outcome in outcomes if outcome.started_at]
     by_project: dict[str, list[int]] = defaultdict(list)
     by_priority: dict[str, list[int]] = defaultdict(list)
-    for fate in ran:
-        by_project[fate.recorded.job.project].append(fate.waited_seconds)
-        by_priority[str(fate.recorded.job.priority)].append(fate.waited_seconds)
-    there = available_units(simulation.scenario.nodes)
+    for outcome in ran:
+        by_project[outcome.recorded.job.project].append(outcome.waited_seconds)
+        by_priority[str(outcome.recorded.job.priority)].append(outcome.waited_seconds)
+    available = available_units(simulation.scenario.nodes)
     seconds = max(1, window.until - window.since)
-    held: Counter[str] = Counter()
+    allocated_units: Counter[str] = Counter()
     models = model_names(simulation.scenario.nodes)
     for board, unit_seconds in simulation.allocated_unit_seconds.items():
-        held[models[board]] += unit_seconds
+        allocated_units[models[board]] += unit_seconds
     return ReplayFigures(
-        jobs=len(fates),
-        ended=sum(1 for f in fates if f.ended_at and not (f.refused or f.withdrawn)),
-        left_waiting=sum(1 for f in fates if not f.ended_at),
-        refused=sum(1 for f in fates if f.refused),
-        withdrawn=sum(1 for f in fates if f.withdrawn),
-        waits=wait_statistics(f.waited_seconds for f in ran),
+        jobs=len(outcomes),
+        ended=sum(1 for o in outcomes if o.ended_at and not (o.refused or o.withdrawn)),
+        left_waiting=sum(1 for o in outcomes if not o.ended_at),
+        refused=sum(1 for o in outcomes if o.refused),
+        withdrawn=sum(1 for o in outcomes if o.withdrawn),
+        waits=wait_statistics(o.waited_seconds for o in ran),
         waits_by_project={key: wait_statistics(found) for key, found in sorted(by_project.items())},
         waits_by_priority={
             key: wait_statistics(found) for key, found in sorted(by_priority.items())
         },
         held_for={code: n for code, n in sorted(simulation.wait_seconds.items()) if n},
-        allocated=_part(held.total(), there.total() * seconds),
-        allocated_by_model={m: _part(held[m], n * seconds) for m, n in sorted(there.items())},
-        gpus=there.total() // UNITS_PER_GPU,
-        preemptions=sum(fate.stops for fate in simulation.outcomes.values()),
-        last_ended_at=max((fate.ended_at for fate in simulation.outcomes.values()), default=0),
+        allocated=_part(allocated_units.total(), available.total() * seconds),
+        allocated_by_model={
+            m: _part(allocated_units[m], n * seconds) for m, n in sorted(available.items())
+        },
+        gpus=available.total() // UNITS_PER_GPU,
+        preemptions=sum(outcome.stops for outcome in simulation.outcomes.values()),
+        last_ended_at=max(
+            (outcome.ended_at for outcome in simulation.outcomes.values()), default=0
+        ),
     )
 
 
-def replay_accuracy(fates: Iterable[JobOutcome]) -> ReplayAccuracy:
+def replay_accuracy(outcomes: Iterable[JobOutcome]) -> ReplayAccuracy:
     pairs = [
-        (fate.recorded.waited_seconds, fate.waited_seconds)
-        for fate in fates
-        if fate.recorded.is_counted and fate.started_at and fate.recorded.waited_seconds is not None
+        (outcome.recorded.waited_seconds, outcome.waited_seconds)
+        for outcome in outcomes
+        if outcome.recorded.is_counted
+        and outcome.started_at
+        and outcome.recorded.waited_seconds is not None
     ]
     recorded, replayed = (
         wait_statistics(then for then, _ in pairs),
@@ -114,7 +121,7 @@ def replay_accuracy(fates: Iterable[JobOutcome]) -> ReplayAccuracy:
 
 
 def wait_statistics(seconds: Iterable[int]) -> WaitStatistics:
-    """Percentiles by the nearest rank: each is a wait that happened."""
+    """Percentiles by nearest rank: each is a wait that happened."""
     found = sorted(seconds)
     if not found:
         return WaitStatistics()
@@ -137,5 +144,5 @@ def model_names(nodes: Iterable[NodeView]) -> dict[str, str]:
     return {b.key: b.model for node in nodes for b in map(gpu_board, node.gpus)}
 
 
-def _part(held: int, there: int) -> float:
-    return round(held / there, 4) if there else 0.0
+def _part(allocated_units: int, available: int) -> float:
+    return round(allocated_units / available, 4) if available else 0.0

@@ -1,7 +1,7 @@
-"""Quotas that are less than what somebody held when the window began.
+"""Refuses quotas below what their owners had allocated when the window began.
 
-Such a quota stops no running job in the product, but a replay would make the job wait: no answer to
-what was asked.
+In the product such a quota stops no running job; in a simulation it would make the job wait, which
+would not answer the question.
 """
 
 from collections import Counter
@@ -15,20 +15,20 @@ from scheduler.what_if.errors import ChangeRefusedError
 
 
 def require_quotas_cover_running(before: Scenario, after: Scenario, window: RecordedWindow) -> None:
-    """Raises ChangeRefusedError where a changed quota is too small for what its owner held. Only
-    jobs are counted that can have nothing but the quota's model."""
-    held = _held(before, window)
+    """Raises ChangeRefusedError if a changed quota is too small for what its owner had allocated.
+    Counts only jobs that must use the quota's model."""
+    allocated = _allocated(before, window)
     for quota in after.quotas:
-        units = held[quota.project, quota.user, quota.model]
+        units = allocated[quota.project, quota.user, quota.model]
         if quota.limit_units < units and quota not in before.quotas:
             raise ChangeRefusedError(_sentence(quota, units), "units")
 
 
-def _held(setting: Scenario, week: RecordedWindow) -> Counter[tuple[str, str, str]]:
+def _allocated(scenario: Scenario, week: RecordedWindow) -> Counter[tuple[str, str, str]]:
     boards = sorted(
-        {gpu_board(gpu) for node in setting.nodes for gpu in node.gpus}, key=lambda b: b.key
+        {gpu_board(gpu) for node in scenario.nodes for gpu in node.gpus}, key=lambda b: b.key
     )
-    held: Counter[tuple[str, str, str]] = Counter()
+    allocated: Counter[tuple[str, str, str]] = Counter()
     for recorded in week.jobs:
         if not recorded.was_running:
             continue
@@ -37,8 +37,8 @@ def _held(setting: Scenario, week: RecordedWindow) -> Counter[tuple[str, str, st
         only = job.device.models if len(job.device.models) == 1 else ()
         for model in ("", *only):
             for user in ("", job.user):
-                held[job.project, user, model] += units
-    return held
+                allocated[job.project, user, model] += units
+    return allocated
 
 
 def _sentence(quota: QuotaView, units: int) -> str:
@@ -46,6 +46,6 @@ def _sentence(quota: QuotaView, units: int) -> str:
     of = f" of {quota.model}" if quota.model else ""
     least = as_gpus(units)
     return (
-        f"{whose} held {least} GPUs{of} when this time began, more than the quota asked about, and "
-        f"a quota stops no running job. Ask for at least {least}, or about other days"
+        f"{whose} had {least} GPUs{of} allocated when this time began, more than the new quota, and "
+        f"a quota stops no running job. Set at least {least}, or choose other days"
     )

@@ -153,7 +153,7 @@ def test_a_time_without_any_job_is_refused_at_once(client, root):
     assert (answer.status_code, answer.json()["code"]) == (400, "no_jobs")
     assert "in the last 3 days" in answer.json()["detail"]
     assert not WhatIf.objects.exists()
-    with pytest.raises(CommandError, match="Ask about more days"):
+    with pytest.raises(CommandError, match="Choose more days"):
         call_command("what_if")
 
 
@@ -177,7 +177,7 @@ def test_who_works_on_a_cancelled_question_stops_and_leaves_it_so(root, week, mo
         what_if_cancel(user=root, row=row)
         return recorded_window(**how)
 
-    monkeypatch.setattr(stamps, "STAMP_SECONDS", -1.0)
+    monkeypatch.setattr(stamps, "UPDATE_SECONDS", -1.0)
     monkeypatch.setattr(services, "recorded_window", cancelled_meanwhile)
     assert what_if_run(what_if_id=row.pk)
     row.refresh_from_db()
@@ -187,7 +187,7 @@ def test_who_works_on_a_cancelled_question_stops_and_leaves_it_so(root, week, mo
 def test_how_far_a_replay_is_stands_in_its_row(root, monkeypatch):
     row = WhatIf.objects.create(asked_by=root, days=7, status=WhatIfStatus.RUNNING)
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
-    monkeypatch.setattr(stamps, "STAMP_SECONDS", -1.0)
+    monkeypatch.setattr(stamps, "UPDATE_SECONDS", -1.0)
     stamps.ProgressRecorder(row.pk)(1, 4)
     row.refresh_from_db()
     assert (row.progress, row.shown_status) == (25, "running")
@@ -203,7 +203,7 @@ def test_a_worker_that_is_stopped_says_so_in_the_row(root, week, monkeypatch):
         what_if_run(what_if_id=row.pk)
     row.refresh_from_db()
     assert row.status == WhatIfStatus.FAILED
-    assert "Ask again" in row.sentence
+    assert "Submit it again" in row.sentence
 
 
 def test_only_platform_admins_ask(alice, week):
@@ -233,7 +233,7 @@ def test_a_question_that_nobody_works_on_any_more_reads_as_failed(client, root):
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
     (told,) = client.get("/api/v1/what-ifs").json()["results"]
     assert (told["id"], told["status"]) == (row.pk, "failed")
-    assert "Ask again" in told["sentence"]
+    assert "Submit it again" in told["sentence"]
     assert client.get("/api/v1/what-ifs/x1").status_code == 404
 
 

@@ -68,12 +68,12 @@ def test_every_kind_of_change_says_itself_in_words():
     [
         (7, "0", "object with a kind"),
         ({"kind": "magic"}, "0.kind", "one of quota, nodes"),
-        ({"kind": "quota", "project": "p"}, "0.units", "Say the units"),
+        ({"kind": "quota", "project": "p"}, "0.units", "needs units"),
         ({"kind": "quota", "project": "p", "units": True}, "0.units", "whole number"),
-        ({"kind": "quota", "project": 3, "units": 1}, "0.project", "is a text"),
+        ({"kind": "quota", "project": 3, "units": 1}, "0.project", "must be a string"),
         ({"kind": "quota", "project": "p", "units": 1, "x": 1}, "0.x", "has no x"),
         ({"kind": "layout", "node": "n", "gpu": 0, "profiles": "1g"}, "0.profiles", "list"),
-        ({"kind": "policy", "name": "order", "value": []}, "0.value", "word or a number"),
+        ({"kind": "policy", "name": "order", "value": []}, "0.value", "string or a number"),
     ],
 )
 def test_a_change_of_the_wrong_form_is_refused_with_its_field(stored, field, sentence):

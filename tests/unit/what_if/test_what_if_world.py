@@ -236,9 +236,9 @@ HELD = {"was_running": True, "is_counted": False, "at": -HOUR}
 @pytest.mark.parametrize(
     ("change", "least"),
     [
-        ({"project": "p", "units": 3 * 56_000 - 1}, "p held 3 GPUs"),
-        ({"project": "p", "units": 56_000, "user": "v"}, "v in p held 2 GPUs"),
-        ({"project": "p", "units": 56_000, "model": "H200"}, "p held 2 GPUs of H200"),
+        ({"project": "p", "units": 3 * 56_000 - 1}, "p had 3 GPUs"),
+        ({"project": "p", "units": 56_000, "user": "v"}, "v in p had 2 GPUs"),
+        ({"project": "p", "units": 56_000, "model": "H200"}, "p had 2 GPUs of H200"),
     ],
 )
 def test_a_quota_below_what_ran_when_the_time_began_is_refused_with_the_least(change, least):
@@ -246,7 +246,7 @@ def test_a_quota_below_what_ran_when_the_time_began_is_refused_with_the_least(ch
     other = a_recorded(2, gpus=1, replicas=2, user="v", models=("H200",), **HELD)
     setting = a_setting(a_node(a_gpu(), a_gpu(), a_gpu()), quotas=[a_quota(gpus=4)])
     changes = read_changes([{"kind": "quota"} | change])
-    with pytest.raises(ChangeRefusedError, match=f"{least} when this time began") as refused:
+    with pytest.raises(ChangeRefusedError, match=f"{least} allocated when this time began") as refused:
         compare(setting, a_week(mine, other), changes)
     assert refused.value.field == "0.units"
 
