@@ -1,6 +1,6 @@
-"""Every knob of ours in one place: typed, documented, read from the environment at the edge.
+"""The settings of Tessera itself, typed and documented, read from TESSERA_* variables.
 
-Code takes the values it needs as arguments; only entry points read `settings.PLATFORM`.
+Code takes the values that it needs as arguments; only entry points read `settings.PLATFORM`.
 """
 
 from collections.abc import Mapping
@@ -13,86 +13,86 @@ class Platform:
     """Each field is read from TESSERA_<NAME>. Times are in seconds, amounts in the named unit."""
 
     var: Path = Path("var")
-    """Folder for logs, bells and, without PostgreSQL, the database."""
+    """Folder for logs, sockets of bells and, without PostgreSQL, the database."""
     redis_url: str = ""
-    """Redis for bells between processes and for counts of calls. Empty: datagram sockets and files
-    under `var`, one machine only."""
+    """URL of Redis, for bells and rate limits. Empty: sockets and files under `var`, which serve
+    one machine only."""
     image_allow: str = "*"
-    """Comma-separated patterns of image names that may be asked for."""
+    """Comma-separated patterns of the image names that jobs may use."""
     default_time_limit_seconds: int = 4 * 3600
     max_time_limit_seconds: int = 7 * 24 * 3600
     max_replicas: int = 64
     default_quota_units: int = 8 * 56_000
-    """What a new project may hold at once, in units (56,000 = one GPU)."""
+    """The quota of a new project, in units (56,000 = one GPU)."""
     lease_seconds: int = 300
-    """An agent out of contact this long stops what its policy says to stop."""
+    """An agent out of contact this long stops its work, unless its policy says otherwise."""
     kill_grace_seconds: int = 30
     lease_margin_seconds: int = 15
     unreachable_seconds: int = 15
+    """A node without a call for this long, on top of `hold_seconds`, gets no work."""
     lost_seconds: int = 60
+    """A node without a call for this long, on top of `hold_seconds`, is lost."""
     agent_token_seconds: int = 900
     join_token_seconds: int = 3600
     hold_seconds: int = 20
-    """How long a sync call is held while nothing changes (jittered by 20 %)."""
+    """The longest time a sync call stays open while nothing changes, with 20 % jitter."""
     prepare_timeout_seconds: int = 900
-    """A gang that is not ready by then is stopped and tried again elsewhere."""
+    """A gang that is not ready by then is stopped and placed again."""
     partition_dwell_seconds: int = 30
-    """A GPU that was carved or merged keeps its idle slices this long."""
+    """A GPU keeps its idle slices this long after it was carved or merged."""
     telemetry_seconds: int = 5
-    """A node's samples are taken at most this often."""
+    """A node's sensor samples are stored at most this often."""
     trusted_proxies: int = 0
-    """Proxies before the portal that add to X-Forwarded-For; 0: the header is not believed."""
+    """How many proxies in front of the portal add to X-Forwarded-For. 0: ignore the header."""
     oidc_issuer: str = ""
-    """The OpenID Connect provider, exactly as it calls itself. Empty: local accounts only."""
+    """Issuer URL of the OpenID Connect provider, exactly as it is published. Empty: none."""
     oidc_client_id: str = ""
     oidc_client_secret: str = field(default="", repr=False)
     oidc_name: str = "your organisation"
-    """What the button says after "Sign in with"."""
+    """The name on the button, after "Sign in with"."""
     saml_metadata_url: str = ""
-    """Where the SAML identity provider publishes its metadata. Empty: no sign-in by SAML."""
+    """URL of the SAML identity provider's metadata. Empty: no sign-in by SAML."""
     saml_entity_id: str = ""
     saml_name: str = "your organisation"
     saml_username: str = "urn:oid:0.9.2342.19200300.100.1.1"
-    """The attribute that suggests a user name; this one is `uid`."""
+    """The attribute with the suggested user name. The default is `uid`."""
     ldap_url: str = ""
-    """The directory, as `ldap://` with StartTLS or `ldaps://`. Empty: no sign-in by LDAP."""
+    """URL of the directory: `ldap://` (with StartTLS) or `ldaps://`. Empty: no sign-in by LDAP."""
     ldap_people: str = ""
-    """Under which name people are looked for: `ou=people,dc=example,dc=org`."""
+    """The search base of people, such as `ou=people,dc=example,dc=org`."""
     ldap_filter: str = "(uid=%(user)s)"
     ldap_id: str = "entryUUID"
-    """The attribute that tells a person from everybody else, for ever; `objectGUID` in AD."""
+    """The attribute with a person's permanent id; `objectGUID` in Active Directory."""
     ldap_bind_dn: str = ""
-    """Who looks people up. Empty: nobody in particular."""
+    """The account that searches the directory. Empty: anonymous."""
     ldap_bind_password: str = field(default="", repr=False)
     ldap_certificates: str = ""
-    """A file with the authorities that the directory's certificate is checked against. Empty: the
-    machine's own."""
+    """A file with the certificate authorities for the directory. Empty: those of the system."""
     agent_threads: int = 8
-    """Database threads that serve agents in one web process."""
+    """Database threads for agents' calls in one web process."""
     rate_calls: str = "1200/min"
-    """How often one user may call REST: a number per s, min, hour or day."""
+    """REST calls allowed for one user: a number per s, min, hour or day."""
     rate_submits: str = "120/min"
-    """How often one user may submit over REST."""
+    """Submits over REST allowed for one user."""
     webhook_networks: str = ""
-    """Comma-separated networks, such as 10.20.0.0/16, that webhooks may reach although they are
-    not public. Empty: public addresses only."""
+    """Comma-separated private networks that webhooks may reach, such as 10.20.0.0/16. Empty: public
+    addresses only."""
     queue_names: str = "own"
-    """Whose names everybody reads on the Queue page: `own` are those of one's projects, `all`
-    everybody's."""
+    """Whose names a user sees on the Queue page: `own`, those of their projects, or `all`."""
 
 
 def platform_from(environ: Mapping[str, str]) -> Platform:
-    """The knobs, from TESSERA_* variables. Raises ValueError naming the variable that is wrong."""
+    """The settings from TESSERA_* variables. Raises ValueError naming a variable that is wrong."""
     values: dict[str, object] = {}
-    for knob in fields(Platform):
-        name = f"TESSERA_{knob.name.upper()}"
+    for setting in fields(Platform):
+        name = f"TESSERA_{setting.name.upper()}"
         if name in environ:
-            values[knob.name] = _read(name, environ[name], type(knob.default))
+            values[setting.name] = _read(name, environ[name], type(setting.default))
     return Platform(**values)  # type: ignore[arg-type]  # each value was read as its field's type
 
 
 def _read(name: str, text: str, kind: type) -> object:
     try:
         return kind(text)
-    except ValueError as wrong:
-        raise ValueError(f"{name}={text!r} is not {kind.__name__}") from wrong
+    except ValueError as error:
+        raise ValueError(f"{name}={text!r} is not {kind.__name__}") from error

@@ -1,1 +1,1 @@
-"""Quotas of the portal."""
+"""Quotas, budgets, approval thresholds and the planner's policy."""

@@ -41,17 +41,19 @@ class MembershipInline(TabularInline):
 class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
     class Meta:
         model = Project
-        fields = "__all__"  # noqa: DJ007 - the console's own rules leave out the rest
+        fields = "__all__"  # noqa: DJ007 - get_fields and get_readonly_fields choose
         help_texts = {
             "approval_units": _(
-                "A job that holds more waits for an admin. One GPU is 56,000 units; empty: none."
+                "Jobs with more units need an approval. One GPU is 56,000 units. Empty: no limit."
             ),
-            "approval_seconds": _("A job that may run longer waits for an admin; empty: none."),
+            "approval_seconds": _(
+                "Jobs with a longer time limit need an approval. Empty: no limit."
+            ),
             "approval_unit_seconds": _(
-                "A job that may use more by its time limit waits for an admin. One GPU-hour is "
-                "201,600,000 unit-seconds; empty: none."
+                "Jobs that may use more within their time limit need an approval. One GPU-hour is "
+                "201,600,000 unit-seconds. Empty: no limit."
             ),
-            "approval_high": _("A job of priority high waits for an admin."),
+            "approval_high": _("Jobs of high priority need an approval."),
         }
 
 
@@ -65,7 +67,7 @@ class ProjectAdmin(ModelAdmin):
     inlines = (MembershipInline,)
 
     def get_fields(self, request: HttpRequest, obj: Project | None = None) -> Any:
-        """Its share, caps and thresholds are set once it is there."""
+        """Weight, caps and thresholds are set once the project exists."""
         return super().get_fields(request, obj) if obj else ("slug", "name")
 
     def get_inlines(self, request: HttpRequest, obj: Project | None) -> Any:
@@ -75,21 +77,21 @@ class ProjectAdmin(ModelAdmin):
         return (*self.readonly_fields, "slug") if obj else self.readonly_fields
 
     def has_delete_permission(self, request: HttpRequest, obj: Project | None = None) -> bool:
-        """Its jobs are the account of what was used; archive it instead."""
+        """A project is archived, never deleted: its jobs are the record of its usage."""
         return False
 
     def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
+        actor = request.user.get_username()
         if change:
-            by = request.user.get_username()
-            project_update(project=obj, name=obj.name, archived=obj.archived, actor=by)
+            project_update(project=obj, name=obj.name, archived=obj.archived, actor=actor)
         else:
-            made = project_create(slug=obj.slug, name=obj.name, actor=request.user.get_username())
-            obj.pk, obj._state.adding = made.pk, False
+            project = project_create(slug=obj.slug, name=obj.name, actor=actor)
+            obj.pk, obj._state.adding = project.pk, False
         if share := {n: getattr(obj, n) for n in PROJECT_SHARE_BOUNDS if n in form.changed_data}:
-            project_share_set(project=obj, actor=request.user.get_username(), **share)
+            project_share_set(project=obj, actor=actor, **share)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Members go through the services, so that each change has its audit line."""
+        """Members are changed by services, so that each change has its audit entry."""
         actor = request.user.get_username()
         rows = formset.save(commit=False)
         changed = {id(each.instance): each.changed_data for each in formset.forms}
@@ -107,8 +109,7 @@ class ProjectAdmin(ModelAdmin):
 
 @admin.register(Quota)
 class QuotaAdmin(ReadOnlyAdmin):
-    """Looked at here; the console's page changes it, and first shows what that does to running
-    work."""
+    """Read-only. The console changes quotas and first shows the effect on running work."""
 
     list_display = (
         "project",
@@ -127,7 +128,7 @@ class QuotaAdmin(ReadOnlyAdmin):
     list_select_related = ("project", "user")
     readonly_fields = ("in_console",)
 
-    @admin.display(description=_("To change it"))
+    @admin.display(description=_("Edit"))
     def in_console(self, row: Quota) -> SafeString:
         of = {"user": row.user.username if row.user else "", "model": row.model}
         query = urlencode({name: value for name, value in of.items() if value})
@@ -137,14 +138,14 @@ class QuotaAdmin(ReadOnlyAdmin):
 
 @admin.register(Budget)
 class BudgetAdmin(ReadOnlyAdmin):
-    """Looked at here; the project's page adds one, after showing what it leaves, and removes it."""
+    """Read-only. The project's page in the console adds and removes budgets."""
 
     list_display = ("project", "user", "limit_unit_seconds", "starts_at", "ends_at", "in_console")
     list_filter = ("project",)
     list_select_related = ("project", "user")
     readonly_fields = ("in_console",)
 
-    @admin.display(description=_("To change it"))
+    @admin.display(description=_("Edit"))
     def in_console(self, row: Budget) -> SafeString:
         return _link(reverse("web:project", args=[row.project.slug]))
 
@@ -153,36 +154,37 @@ def _link(address: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', address, _("Open in the console"))
 
 
-# What each option of the policy does, beside its field.
+# Help texts of the policy's fields.
 POLICY_HELP = {
     "order": _(
-        "Who is next inside a priority band. fair: by expected work, and by what its owner used "
-        "lately. fifo: first come. shortest, smallest: by the time limit, or by that x GPUs."
+        "The order of jobs within a priority. fair: by expected work and the owner's recent usage. "
+        "fifo: by time of submission. shortest, smallest: by time limit, or by time limit x "
+        "GPUs."
     ),
     "backfill": _(
-        "What may start behind a blocked job. easy: what does not delay the first blocked ones. "
-        "conservative: what delays nobody ahead of it. skip: whatever fits."
+        "Which jobs may start before a blocked one. easy: those that do not delay the first "
+        "blocked jobs. conservative: those that delay no job ahead of them. skip: all that fit."
     ),
     "preemption": _(
-        "Which preemptible work may be stopped. priority: that of lower bands, and what borrows "
-        "quota that its owner wants back. order: also that whose turn is later."
+        "Which preemptible jobs may be stopped. priority: those of lower priority, and those on "
+        "borrowed quota that the lender needs. order: also those later in the order."
     ),
-    "merge": _("Idle slices may be deleted, so that something else fits."),
+    "merge": _("Delete idle slices to make room."),
     "warm": _(
-        "Slices that the requests seen lately will want again are made before anybody asks, and "
-        "idle ones in their way deleted. Pinned GPUs stay as they are."
+        "Carve slices ahead of demand, as recent requests suggest, and delete idle ones that are "
+        "in the way. Pinned GPUs are left alone."
     ),
-    "reservations": _("So many blocked jobs are promised a time (backfill: easy)."),
-    "hysteresis": _("A running job is stopped for one whose turn is earlier by this factor."),
+    "reservations": _("How many blocked jobs get a reserved start time (backfill: easy)."),
+    "hysteresis": _("By what factor a job must be earlier in the order to stop a running one."),
     "protection_seconds": _(
-        "A job is not stopped in its first so many seconds; twice as many each time that it was."
+        "A running job is not stopped in this time. It doubles with each preemption of the job."
     ),
     "patience_seconds": _(
-        "A job that waits so many seconds counts as half as large, after twice that as a third."
+        "A job that has waited this long counts as half its size; after twice as long, as a third."
     ),
-    "bypass_limit": _("A job that others overtook so often goes first."),
-    "moves": _("So many restartable jobs may move to make room for one. 0: none."),
-    "half_life_seconds": _("What somebody used counts half after so many seconds."),
+    "bypass_limit": _("A job that was bypassed this many times goes first."),
+    "moves": _("How many restartable jobs may be moved to make room for one job. 0: none."),
+    "half_life_seconds": _("Past usage counts half after this time."),
 }
 
 
@@ -195,7 +197,7 @@ class PolicyForm(VersionedForm):
 
 @admin.register(PlannerPolicy)
 class PlannerPolicyAdmin(ModelAdmin):
-    """One row; saving goes through policy_set, which checks, audits and rings."""
+    """The one row. Saving calls `policy_set`, which validates, audits and rings the planner."""
 
     form = PolicyForm
     list_display = ("__str__", "order", "backfill", "preemption", "moves", "merge", "warm")

@@ -1,4 +1,4 @@
-"""Which jobs an admin approves first: the thresholds of a project are compared here only."""
+"""Which jobs need an approval, by the thresholds of their project."""
 
 from typing import Any
 
@@ -13,31 +13,33 @@ from scheduler.core.request.quantities import write_seconds
 def approval_needed(
     project: Project, *, units: int, seconds: int, priority: Priority
 ) -> Reason | None:
-    """Why a job that holds `units` for at most `seconds` waits for an admin, or None.
+    """Why a job of `units` for at most `seconds` needs an approval, or None.
 
-    The sentence names the first threshold that it is above: size, time, size x time, priority. The
-    evidence has all of them, for who decides."""
-    used = units * seconds
-    above: list[tuple[Message, dict[str, Any]]] = []
+    The sentence names the first threshold that is exceeded: size, time, size x time, priority. The
+    evidence has all of them.
+    """
+    unit_seconds = units * seconds
+    exceeded: list[tuple[Message, dict[str, Any]]] = []
 
-    def note(key: str, evidence: dict[str, Any], **values: str) -> None:
-        above.append((make_message(f"approval.{key}", project=project.slug, **values), evidence))
+    def add(key: str, evidence: dict[str, Any], **values: str) -> None:
+        exceeded.append((make_message(f"approval.{key}", project=project.slug, **values), evidence))
 
-    if (most := project.approval_units) is not None and units > most:
-        evidence = {"needed_units": units, "approval_units": most}
-        note("units", evidence, gpus=as_gpus(most), needed=as_gpus(units))
-    if (most := project.approval_seconds) is not None and seconds > most:
-        evidence = {"time_limit_seconds": seconds, "approval_seconds": most}
-        note("time", evidence, limit=_time(most), needed=_time(seconds))
-    if (most := project.approval_unit_seconds) is not None and used > most:
-        evidence = {"needed_unit_seconds": used, "approval_unit_seconds": most}
-        note("gpu_hours", evidence, hours=_hours(most), needed=_hours(used))
+    if (limit := project.approval_units) is not None and units > limit:
+        evidence = {"needed_units": units, "approval_units": limit}
+        add("units", evidence, gpus=as_gpus(limit), needed=as_gpus(units))
+    if (limit := project.approval_seconds) is not None and seconds > limit:
+        evidence = {"time_limit_seconds": seconds, "approval_seconds": limit}
+        add("time", evidence, limit=_time(limit), needed=_time(seconds))
+    if (limit := project.approval_unit_seconds) is not None and unit_seconds > limit:
+        evidence = {"needed_unit_seconds": unit_seconds, "approval_unit_seconds": limit}
+        add("gpu_hours", evidence, hours=_hours(limit), needed=_hours(unit_seconds))
     if project.approval_high and priority is Priority.HIGH:
-        note("high", {"priority": str(priority)})
-    if not above:
+        add("high", {"priority": str(priority)})
+    if not exceeded:
         return None
-    whole = {name: value for _, evidence in above for name, value in evidence.items()}
-    return Reason(ReasonCode.APPROVAL, above[0][0], whole, make_message("unblocks.approved"))
+    evidence = {name: value for _, each in exceeded for name, value in each.items()}
+    first = exceeded[0][0]
+    return Reason(ReasonCode.APPROVAL, first, evidence, make_message("unblocks.approved"))
 
 
 def _time(seconds: int) -> str:

@@ -1,4 +1,4 @@
-"""What work would count against: the limits of its project and its user, before and after it."""
+"""The quotas and budgets that some work counts against, before and after it."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -8,16 +8,17 @@ from scheduler.core.model.snapshot import BudgetView, QuotaView
 
 @dataclass(frozen=True, slots=True)
 class LimitEffect:
-    """A limit, in units; of a budget in unit-seconds. `held`: what counts now; `after`: with the
-    work. `user` "" is the whole project, `model` "" every model of GPU. `ends_at`, in seconds since
-    the epoch, is a budget's."""
+    """The use of one limit before and after the work, in units; unit-seconds of a budget."""
 
     is_budget: bool
+    # Empty: a limit of the whole project.
     user: str
     limit: int
     before: int
     after: int
+    # Empty: every GPU model.
     model: str = ""
+    # When a budget ends, in seconds since the epoch.
     ends_at: int | None = None
 
     @property
@@ -26,7 +27,7 @@ class LimitEffect:
 
     @property
     def remaining(self) -> int:
-        """Nothing, where it is over."""
+        """What is left after the work; 0 if the limit is exceeded."""
         return max(0, self.limit - self.after)
 
 
@@ -40,10 +41,12 @@ def limit_effects(
     seconds: int,
     models: Collection[str] = ("",),
 ) -> tuple[LimitEffect, ...]:
-    """Every limit that `units` for at most `seconds` count against, quotas first, the project's
-    before the user's. `models`: what a quota may call the GPUs."""
+    """The effect of `units` for at most `seconds` on every limit, quotas first.
+
+    `models`: the values of `Quota.model` that count the GPUs.
+    """
     owners = (project, ""), (project, user)
-    found = [
+    effects = [
         LimitEffect(
             *(False, q.user, q.limit_units + q.borrow_units, q.used_units, q.used_units + units),
             model=q.model,
@@ -53,8 +56,8 @@ def limit_effects(
     ]
     for budget in budgets:
         if (budget.project, budget.user) in owners:
-            held = budget.used_unit_seconds + budget.reserved_unit_seconds
-            after = held + units * seconds
+            before = budget.used_unit_seconds + budget.reserved_unit_seconds
+            after = before + units * seconds
             limit, ends_at = budget.limit_unit_seconds, budget.ends_at
-            found.append(LimitEffect(True, budget.user, limit, held, after, ends_at=ends_at))
-    return tuple(found)
+            effects.append(LimitEffect(True, budget.user, limit, before, after, ends_at=ends_at))
+    return tuple(effects)

@@ -1,4 +1,4 @@
-"""The planner's policy: one row, checked, with its history in the audit lines."""
+"""The planner's policy: one row, validated; its history is in the audit trail."""
 
 import math
 from dataclasses import fields
@@ -15,7 +15,7 @@ from portal.quotas.models import PlannerPolicy
 from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 
 ENUM_OPTIONS = {"order": OrderMode, "backfill": BackfillMode, "preemption": PreemptionMode}
-# Options of Policy that nobody sets: they keep their defaults. Every other one has a column.
+# Options of Policy that keep their defaults and cannot be set. Every other one has a column.
 INTERNAL_OPTIONS: frozenset[str] = frozenset()
 POLICY_OPTIONS = tuple(f.name for f in fields(Policy) if f.name not in INTERNAL_OPTIONS)
 BOOLEAN_OPTIONS = frozenset(f.name for f in fields(Policy) if isinstance(f.default, bool))
@@ -24,14 +24,13 @@ DEFAULT_MAX_VALUE = 10 * 366 * 86_400
 
 
 def current_policy() -> Policy:
-    """What the planner may do now; the product's defaults until somebody set something."""
+    """The stored policy; the defaults if it was never changed."""
     row = PlannerPolicy.objects.filter(pk=1).first() or PlannerPolicy()
     return Policy(**{name: _value(name, getattr(row, name)) for name in POLICY_OPTIONS})
 
 
 def policy_set(*, actor: str, version: int | None = None, **options: Any) -> PlannerPolicy:
-    """Change the options named, keep the others. `version`: the one that the caller has seen, 1
-    before the first change.
+    """Change the given options. `version`: the one that the caller has read; 1 before any change.
 
     Raises Refused(policy_invalid, version_stale).
     """
@@ -43,7 +42,7 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
             raise Refused("version_stale", sentence, "", 412)
         before = {name: getattr(row, name) for name in options if name in POLICY_OPTIONS}
         for name, value in options.items():
-            _require_sane(name, value)
+            _require_valid(name, value)
             setattr(row, name, value)
         row.version += 1
         _save(row)
@@ -59,7 +58,7 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
     return row
 
 
-def _require_sane(name: str, value: Any) -> None:
+def _require_valid(name: str, value: Any) -> None:
     if name not in POLICY_OPTIONS:
         sentence = Phrase(
             "There is no option %(name)s. The options are: %(options)s",
@@ -75,21 +74,21 @@ def _require_sane(name: str, value: Any) -> None:
                 "policy_invalid", Phrase("%(name)s must be true or false", name=name), name
             )
         return
-    most = MAX_VALUES.get(name, DEFAULT_MAX_VALUE)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 <= value <= most:
-        sentence = Phrase("%(name)s must be a number from 0 to %(most)s", name=name, most=most)
+    max_value = MAX_VALUES.get(name, DEFAULT_MAX_VALUE)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not 0 <= value <= max_value:
+        sentence = Phrase("%(name)s must be a number from 0 to %(most)s", name=name, most=max_value)
         raise Refused("policy_invalid", sentence, name)
 
 
 def _save(row: PlannerPolicy) -> None:
-    """Words, types and bounds are the model's own."""
+    """Save; the model validates words, types and bounds."""
     try:
         row.full_clean()
-    except ValidationError as wrong:
-        name, sentences = next(iter(wrong.message_dict.items()))
+    except ValidationError as error:
+        name, sentences = next(iter(error.message_dict.items()))
         field = name if name in POLICY_OPTIONS else ""
-        raise Refused("policy_invalid", " ".join(sentences), field) from wrong
+        raise Refused("policy_invalid", " ".join(sentences), field) from error
     row.save()
 
 

@@ -1,4 +1,4 @@
-"""Everything Django. Differences stand in dev, test and prod; our own knobs in portal.platform."""
+"""Django settings shared by dev, test and prod. Settings of Tessera itself are in `platform`."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import environ
 from django.templatetags.static import static
 
 from portal.platform import platform_from
-from portal.settings.sign_in import *  # noqa: F403 - a part of these settings in a file of its own
+from portal.settings.sign_in import *  # noqa: F403 - the settings of sign-in
 from portal.settings.sign_in import SIGN_IN_APPS
 from portal.shared_cache import cache_settings
 
@@ -99,10 +99,10 @@ SQLITE = {
 DATABASE: dict[str, Any] = (
     env.db("TESSERA_DATABASE_URL") if "TESSERA_DATABASE_URL" in os.environ else SQLITE
 )
-# A held stream must not pin a connection: each request opens its own (ecosystem facts, 7).
+# An open stream must not keep a connection: each request opens its own.
 DATABASE["CONN_MAX_AGE"] = 0
 if "postgresql" in DATABASE["ENGINE"]:
-    # Connections go back to a small pool between requests and tasks instead of being made anew.
+    # Connections return to a small pool between requests and tasks.
     DATABASE["OPTIONS"] = {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}}
 DATABASES = {"default": DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -132,7 +132,7 @@ STATIC_ROOT = PLATFORM.var / "static"
 
 CACHES = cache_settings(PLATFORM.redis_url, PLATFORM.var)
 
-# The body limit of REST and pages; agents have their own (agents.contract.calls.MAX_BODY_BYTES).
+# The body limit of REST and pages; agents have agents.contract.calls.MAX_BODY_BYTES.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1 << 20
 
 UNFOLD = {
@@ -144,7 +144,7 @@ UNFOLD = {
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("icon.svg")}
     ],
-    # Lapis, as tokens.css has it: "yours" and "go".
+    # The accent colour of portal/static/tokens.css.
     "COLORS": {
         "primary": {
             "50": "233 236 251",
@@ -258,7 +258,7 @@ if MAIL_IS_SET:
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env("TESSERA_EMAIL_FROM", default="tessera@localhost")
 
-# Celery is a bell between the portal and its workers, never a store: see reliability facts 2.2.
+# Celery is a bell between the portal and its workers, never a store: lost messages do no harm.
 CELERY_BROKER_URL = env("TESSERA_BROKER_URL", default="filesystem://")
 CELERY_IMPORTS = [
     "scheduler.tasks",
@@ -308,7 +308,7 @@ if CELERY_BROKER_URL.startswith("filesystem://"):
         "data_folder_in": str(_broker / "queue"),
         "data_folder_out": str(_broker / "queue"),
         "control_folder": str(_broker / "control"),
-        # 10 ms made one run in two fall behind; 50 ms with one worker holds (sync_scale facts).
+        # At 10 ms every other run fell behind when measured; 50 ms keeps up with one worker.
         "polling_interval": 0.05,
     }
 else:
@@ -316,7 +316,7 @@ else:
         "visibility_timeout": 60,
         "unacked_restore_interval": 2,
         "unacked_restore_throttle": 1,
-        # A bell that cannot be rung now is not worth waiting for: the sweep finds what it missed.
+        # A bell that cannot be rung is not retried: the sweep finds what it missed.
         "max_retries": 0,
         "socket_connect_timeout": 1,
     }

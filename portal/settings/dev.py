@@ -4,7 +4,7 @@ from portal.settings.base import *  # noqa: F403 - settings modules inherit by s
 from portal.settings.base import PLATFORM, SECRET_KEY, STATIC_ROOT
 
 DEBUG = False
-# Static files straight from their folders: no collectstatic before the first start.
+# Serve static files from their folders, so that no collectstatic is needed.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = True
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""What django-auth-ldap reads of the settings. Imported only where a directory is named, for its
-packages are an extra."""
+"""Settings of django-auth-ldap. Imported only if a directory is configured: its packages are an
+extra."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ SECONDS = 5
 
 
 def ldap_settings(platform: Platform) -> dict[str, Any]:
-    """Look the person up, then bind as them; always over TLS, and no group makes an admin."""
+    """Search for the person, then bind as them, always over TLS. No LDAP group makes an admin."""
     options = {
         ldap.OPT_NETWORK_TIMEOUT: SECONDS,
         ldap.OPT_TIMEOUT: SECONDS,
@@ -21,7 +21,7 @@ def ldap_settings(platform: Platform) -> dict[str, Any]:
     }
     if platform.ldap_certificates:
         options[ldap.OPT_X_TLS_CACERTFILE] = platform.ldap_certificates
-    # Takes the options above into use; it has to be the last.
+    # Applies the TLS options above; it must come last.
     options[ldap.OPT_X_TLS_NEWCTX] = 0
     search = LDAPSearch(platform.ldap_people, ldap.SCOPE_SUBTREE, platform.ldap_filter, ["*", "+"])
     return {

@@ -1,9 +1,8 @@
-"""Signing in: django-allauth with local accounts, second steps, passkeys and OpenID Connect; SAML
-and LDAP where their packages are installed.
+"""Sign-in by django-allauth: local accounts, second factors, passkeys and OpenID Connect; SAML and
+LDAP if their packages are installed.
 
-Pages of ours stand in front of all of it: `portal.web.account`, `templates/account`,
-`templates/mfa` and `templates/socialaccount`. What an operator sets is in
-`portal.platform`; see docs/accounts.md.
+The pages are in `portal.web.account`, `templates/account`, `templates/mfa` and
+`templates/socialaccount`. Operators configure sign-in in `portal.platform`; see docs/accounts.md.
 """
 
 import os
@@ -18,7 +17,7 @@ _platform = platform_from(os.environ)
 
 
 def provider_apps(platform: Platform) -> list[dict[str, Any]]:
-    """The organisation's OpenID Connect provider as allauth has it; none where none is named."""
+    """allauth's configuration of the OpenID Connect provider; empty without one."""
     if not platform.oidc_issuer:
         return []
     own = {
@@ -38,15 +37,15 @@ def provider_apps(platform: Platform) -> list[dict[str, Any]]:
 
 
 def saml_apps(platform: Platform) -> list[dict[str, Any]]:
-    """The organisation's SAML identity provider as allauth has it; none where none is named.
+    """allauth's configuration of the SAML identity provider; empty without one.
 
-    Raises ImproperlyConfigured where what it needs is not installed or not set.
+    Raises ImproperlyConfigured if its packages are missing or a setting is.
     """
     if not platform.saml_metadata_url:
         return []
     _require("TESSERA_SAML_METADATA_URL", "saml", "onelogin")
     if not platform.saml_entity_id:
-        raise ImproperlyConfigured("TESSERA_SAML_METADATA_URL needs TESSERA_SAML_ENTITY_ID as well")
+        raise ImproperlyConfigured("TESSERA_SAML_METADATA_URL also needs TESSERA_SAML_ENTITY_ID")
     own = {
         "idp": {
             "metadata_url": platform.saml_metadata_url,
@@ -61,7 +60,7 @@ def saml_apps(platform: Platform) -> list[dict[str, Any]]:
         },
         "advanced": {
             "strict": True,
-            # A portal inside is often called `gpu`, with no dot.
+            # Internal host names often have no dot, such as `gpu`.
             "allow_single_label_domains": True,
             "want_assertion_signed": True,
             "reject_deprecated_algorithm": True,
@@ -82,15 +81,15 @@ def saml_apps(platform: Platform) -> list[dict[str, Any]]:
 
 
 def directory_settings(platform: Platform) -> dict[str, Any]:
-    """What django-auth-ldap reads of the settings; nothing where no directory is named.
+    """The settings of django-auth-ldap; empty without a directory.
 
-    Raises ImproperlyConfigured where what it needs is not installed or not set.
+    Raises ImproperlyConfigured if its packages are missing or a setting is.
     """
     if not platform.ldap_url:
         return {}
     _require("TESSERA_LDAP_URL", "ldap", "django_auth_ldap")
     if not platform.ldap_people:
-        raise ImproperlyConfigured("TESSERA_LDAP_URL needs TESSERA_LDAP_PEOPLE as well")
+        raise ImproperlyConfigured("TESSERA_LDAP_URL also needs TESSERA_LDAP_PEOPLE")
     from portal.settings.directory import ldap_settings  # noqa: PLC0415 - its packages may be missing
 
     return ldap_settings(platform)
@@ -98,7 +97,7 @@ def directory_settings(platform: Platform) -> dict[str, Any]:
 
 def _require(variable: str, extra: str, module: str) -> None:
     if find_spec(module) is None:
-        sentence = f"{variable} is set, but what it needs is not installed: see docs/accounts.md"
+        sentence = f"{variable} is set, but its packages are not installed: see docs/accounts.md"
         raise ImproperlyConfigured(f"{sentence}, and requirements/{extra}.lock")
 
 
@@ -120,14 +119,14 @@ ACCOUNT_ADAPTER = "portal.web.account.adapter.AccountAdapter"
 ACCOUNT_FORMS = {"login": "portal.web.account.adapter.SignInForm"}
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
-# No mail server is needed: people are added by an admin or by the organisation's own sign-in.
+# Accounts are added by an admin or by single sign-on, so no mail server is needed.
 ACCOUNT_EMAIL_VERIFICATION = "none"
-# Look-alike letters of other scripts would make two people look the same.
+# Excludes look-alike letters of other scripts.
 ACCOUNT_USERNAME_VALIDATORS = "portal.web.account.adapter.USERNAME_VALIDATORS"
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
 ACCOUNT_RATE_LIMITS = {
-    # Wrong passwords and codes: for an address, and for an account from wherever.
+    # Wrong passwords and codes, by client address and by account.
     "login_failed": "30/m/ip,5/5m/key",
     "login": "60/m/ip",
     "change_password": "5/m/user",
@@ -146,7 +145,7 @@ MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_ISSUER = "Tessera"
 MFA_TOTP_TOLERANCE = 1
-# An address that an identity provider told, and nobody verified, must not keep out a second step.
+# An unverified address from an identity provider must not prevent a second factor.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 
 USERSESSIONS_TRACK_ACTIVITY = False

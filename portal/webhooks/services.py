@@ -82,8 +82,8 @@ def endpoint_test(*, endpoint: Endpoint) -> Delivery:
 
 
 def delivery_resend(*, delivery: Delivery) -> Delivery:
-    """Send a delivery again, with the same id so that the receiver can tell. One that still waits is
-    sent at once. Raises Refused(webhook_off)."""
+    """Send a delivery again, with the same id for the receiver to recognise. One that still waits
+    is sent at once. Raises Refused(webhook_off)."""
     _require_on(delivery.endpoint)
     delivery.status = DeliveryStatus.WAITING
     delivery.tries, delivery.next_at, delivery.problem = 0, timezone.now(), ""
