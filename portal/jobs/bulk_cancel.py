@@ -48,7 +48,7 @@ def cancel_selection(user: User, refs: Iterable[str]) -> CancelSelection:
     if not wanted:
         raise Refused("none_chosen", "Choose at least one job", "job")
     if len(wanted) > MAX_JOBS:
-        sentence = Phrase("Choose at most %(n)s jobs at once", n=MAX_JOBS)
+        sentence = Phrase("Select at most %(n)s jobs at once", n=MAX_JOBS)
         raise Refused("too_many", sentence, "job")
     right = cancel_permission(user)
     named = jobs_by_label(user, wanted)

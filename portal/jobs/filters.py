@@ -93,7 +93,7 @@ class JobFilters(df.FilterSet):
         choices=[(kind, kind) for kind in KINDS], label=_("Kind"), error_messages=NOT_A_CHOICE
     )
     submitted_after = MomentFilter(
-        "submitted_at", "gte", label=_("Submitted from"), error_messages=NOT_A_TIME
+        "submitted_at", "gte", label=_("Submitted on or after"), error_messages=NOT_A_TIME
     )
     submitted_before = MomentFilter(
         "submitted_at", "lt", label=_("Submitted before"), error_messages=NOT_A_TIME

@@ -91,9 +91,9 @@ def test_a_passkey_is_added_signs_in_alone_and_is_removed(page, web):
     confirm(page, web)
     page.get_by_label("Name", exact=True).fill("blue laptop")
     page.get_by_role("button", name="Add a passkey").click()
-    expect(page.get_by_role("heading", name="10 of 10 recovery codes are left")).to_be_visible()
-    page.get_by_role("link", name="I have kept them").click()
-    expect(page.get_by_text("Second step is on")).to_be_visible()
+    expect(page.get_by_role("heading", name="10 of 10 recovery codes left")).to_be_visible()
+    page.get_by_role("link", name="I have saved them").click()
+    expect(page.get_by_text("Two-factor authentication is on")).to_be_visible()
 
     sign_out(page)
     page.get_by_role("button", name="Sign in with a passkey").click()
@@ -117,7 +117,7 @@ def test_an_app_is_added_by_its_key_and_taken_away(page, web):
     key = page.locator("#key").inner_text()
     minutes = page.evaluate("Math.floor(Date.now() / 30000)")
     page.get_by_label("Code from the app").fill(format_hotp_value(hotp_value(key, minutes)))
-    page.get_by_role("button", name="Switch it on").click()
+    page.get_by_role("button", name="Turn on").click()
     code = page.locator("#codes").inner_text().split()[0]
     sign_out(page)
     sign_in(page, web)
@@ -134,7 +134,7 @@ def test_an_app_is_added_by_its_key_and_taken_away(page, web):
 def test_a_token_is_copied_from_the_page_that_made_it(page, web):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_label("Name").fill("laptop")
-    page.get_by_role("button", name="Make the token").click()
+    page.get_by_role("button", name="Create token").click()
     page.get_by_role("button", name="Copy").click()
     text = page.evaluate("navigator.clipboard.readText()")
     assert re.fullmatch(r"tsr_\w{60,}", text)
@@ -152,7 +152,7 @@ def test_the_theme_is_chosen_and_kept(page, web):
     page.get_by_text("Dark", exact=True).click()
     page.reload()
     assert page.locator("html").get_attribute("data-theme") == "dark"
-    page.get_by_text("As the system").click()
+    page.get_by_text("System").click()
     page.reload()
     assert page.locator("html").get_attribute("data-theme") is None
 
@@ -178,6 +178,6 @@ def test_without_javascript_one_signs_in_and_no_passkey_is_offered(browser, web)
     expect(page.get_by_role("button", name="Sign in with a passkey")).to_be_hidden()
     sign_in(page, web)
     page.get_by_label("Name").fill("plain")
-    page.get_by_role("button", name="Make the token").click()
+    page.get_by_role("button", name="Create token").click()
     expect(page.get_by_role("heading", name="Copy your token now")).to_be_visible()
     context.close()

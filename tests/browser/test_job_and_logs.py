@@ -192,7 +192,7 @@ def test_a_project_admin_reads_why_it_failed_and_how_to_run_it_again(signed_in, 
     expect(page.locator("[data-part=results]")).to_contain_text("exit 137")
     page.get_by_role("link", name="Spec", exact=True).click()
     expect(page.locator("#cli")).to_contain_text("tessera submit")
-    page.get_by_role("link", name="Run it again").click()
+    page.get_by_role("link", name="Run again").click()
     expect(page.get_by_label("Name", exact=True)).to_have_value("fell")
 
 

@@ -100,7 +100,7 @@ def test_a_job_is_asked_for_cancelled_and_asked_for_again(signed_in, stack):
     expect(title).to_contain_text("Cancelled", timeout=RUNNING)
 
     before = page.url
-    activate(page, "Ask again", "button")
+    activate(page, "Retry", "button")
     expect(page).not_to_have_url(before)
     expect(title).to_contain_text(re.compile("Queued|Placed|Preparing|Running"))
     page.goto(f"{page.url}cancel")
@@ -114,7 +114,7 @@ def test_an_alternative_is_taken(signed_in, stack):
     # Five GPUs together are nowhere: a node has two.
     page.get_by_label("Name", exact=True).fill("too-large")
     page.locator("input[value=gpus]").check()
-    page.get_by_label("Whole GPUs for each").fill("5")
+    page.get_by_label("Whole GPUs per replica").fill("5")
     answer = page.locator("[data-part=answer]")
     expect(answer).to_contain_text("Could run here")
     said = answer.locator("button[name=instead]").first.inner_text()
@@ -151,7 +151,7 @@ def test_what_is_live_does_not_take_the_focus_away(signed_in, stack):
     page.keyboard.type("2")
     expect(page.locator("[data-part=answer] .figures")).to_be_visible()
     expect(field).to_be_focused()
-    page.get_by_text("The same as a command").first.focus()
+    page.get_by_text("As a command").first.focus()
     page.keyboard.press("Enter")
     expect(page.locator("#command-line")).to_be_visible()
     assert page.evaluate(FOCUSED)["tag"] == "summary"

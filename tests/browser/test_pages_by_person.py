@@ -54,7 +54,7 @@ TABLE: dict[str, Row] = {
         {
             "link New request": TEAM,
             "button Extend": TEAM,
-            "text: You are in no project": ROOT,
+            "text: You are not in a project": ROOT,
             "heading Quota of vision": TEAM,
             "heading Cluster now": ALL,
         }
@@ -64,7 +64,7 @@ TABLE: dict[str, Row] = {
             "textbox Name": TEAM,
             "button Request": TEAM,
             "link All templates": TEAM,
-            "heading You are in no project yet": ROOT,
+            "heading You are not in a project yet": ROOT,
         }
     ),
     "web:jobs": Row(
@@ -72,7 +72,7 @@ TABLE: dict[str, Row] = {
             "button Filter": ALL,
             "link CSV": ALL,
             "checkbox Choose unet-probe-90": ALL,
-            "button Cancel chosen jobs": ALL,
+            "button Cancel selected jobs": ALL,
         }
     ),
     "web:queue": Row(
@@ -81,7 +81,7 @@ TABLE: dict[str, Row] = {
     **dict.fromkeys(("web:job", "web:job_logs"), Row(TABS_OF_JOB | {"searchbox": ALL})),
     "web:job_metrics": Row(TABS_OF_JOB),
     "web:job_events": Row(TABS_OF_JOB | {"heading Timeline": ALL}),
-    "web:job_spec": Row(TABS_OF_JOB | {"link Run it again": ALL}),
+    "web:job_spec": Row(TABS_OF_JOB | {"link Run again": ALL}),
     "web:job_results": Row(TABS_OF_JOB | {"heading Attempt 1": ALL}),
     "web:logs_full": Row({"link Raw": ALL, "button Wrap": ALL, "link Beside the job": ALL}),
     "web:cancel": Row({"button Cancel job": ALL, "link Keep it": ALL}),
@@ -90,12 +90,12 @@ TABLE: dict[str, Row] = {
         {"link Drain": ROOT, "link Partition preview": ROOT, "another project": TEAM}
     ),
     "web:usage": Row({"heading By project": TEAM, "link CSV": TEAM, "heading Quotas": ALL}),
-    "web:account": Row({"button Make the token": ALL, "heading Where you are signed in": ALL}),
+    "web:account": Row({"button Create token": ALL, "heading Where you are signed in": ALL}),
     "web:webhooks": Row({"button Add the webhook": ALL, "link Pager": {ALICE}}),
     "account_change_password": Row({"button Change password": ALL}),
     "web:console": console(),
     "web:approvals": Row(
-        TABS_OF_CONSOLE | {"button Approve the chosen": ROOT, "heading The inbox is empty": {PAUL}},
+        TABS_OF_CONSOLE | {"button Approve selected": ROOT, "heading No pending approvals": {PAUL}},
         LEADERS,
     ),
     "web:approval": console(button__Approve=ROOT, button__Refuse=ROOT),
@@ -106,10 +106,10 @@ TABLE: dict[str, Row] = {
         TABS_OF_CONSOLE
         | {
             "button Set role": LEADERS,
-            "button Take alice out": LEADERS,
+            "button Remove alice": LEADERS,
             "button Set a limit": LEADERS,
             "heading History": LEADERS,
-            "link Limit of the project": ROOT,
+            "link Project limit": ROOT,
             "link Add a budget": ROOT,
             "link Weights, caps and thresholds": ROOT,
         }
@@ -117,7 +117,7 @@ TABLE: dict[str, Row] = {
     "web:templates": Row(
         TABS_OF_CONSOLE | {"link New template": ALL, "link Train on one GPU": LEADERS}
     ),
-    "web:template_new": Row(TABS_OF_CONSOLE | {"button Save the template": ALL}),
+    "web:template_new": Row(TABS_OF_CONSOLE | {"button Save template": ALL}),
     "web:limits": console(heading__Quotas=ROOT, link__Edit=ROOT),
     "web:node_list": console(link__Cordon__or__drain=ROOT),
     "web:drain": console(button__Cordon=ROOT),

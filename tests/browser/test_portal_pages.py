@@ -43,7 +43,7 @@ def ask(page: Page, stack: Stack, name: str, script: str) -> None:
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Command", exact=True).fill(f"sh -c '{script}'")
     page.locator("input[value='1g.18gb']").check()
-    page.get_by_role("button", name="Request and start").first.click()
+    page.get_by_role("button", name="Submit and start").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
 
@@ -88,10 +88,10 @@ def test_the_answer_follows_what_is_typed(page, stack):
     answer = page.locator("[data-part=answer]")
     expect(answer).to_contain_text("Can start now")
     page.get_by_label("Replicas").fill("1000")
-    expect(answer).to_contain_text("Not complete yet")
+    expect(answer).to_contain_text("Incomplete")
     page.get_by_label("Replicas").fill("1")
     page.locator("input[value='gpus']").check()
-    page.get_by_label("Whole GPUs for each").fill("9")
+    page.get_by_label("Whole GPUs per replica").fill("9")
     expect(answer).to_contain_text("never")
 
 

@@ -24,7 +24,7 @@ def signed_in(browser, stack):
 
 
 def ready(page: Page, name: str):
-    return page.get_by_role("group", name="Begin with a template").get_by_role("link", name=name)
+    return page.get_by_role("group", name="Start from a template").get_by_role("link", name=name)
 
 
 def test_a_template_is_picked_changed_and_requested(signed_in, stack):
@@ -37,7 +37,7 @@ def test_a_template_is_picked_changed_and_requested(signed_in, stack):
     expect(page.locator("input[value='2g.35gb']")).to_be_checked()
     page.locator("input[value='gpus:A100']").check()
     expect(page.locator("[data-part=answer]")).to_contain_text("gpu-02, GPU 0")
-    page.get_by_role("button", name="Request and start").first.click()
+    page.get_by_role("button", name="Submit and start").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("ollama")
 
 
@@ -56,26 +56,26 @@ def test_a_form_is_saved_as_a_template_by_keyboard(signed_in):
     page.get_by_label("Name", exact=True).fill("nightly")
     page.get_by_text("Save as template").focus()
     page.keyboard.press("Enter")
-    page.get_by_label("For whom").select_option("vision")
-    page.get_by_label("Name of the template").focus()
+    page.get_by_label("Available to").select_option("vision")
+    page.get_by_label("Template name").focus()
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("Sweep")
     page.keyboard.press("Enter")
-    name = page.get_by_label("Name of the template")
+    name = page.get_by_label("Template name")
     expect(name).to_have_attribute("aria-invalid", "true")
     expect(name).to_have_value("Sweep")
     name.focus()
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("Nightly")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("The template is saved:")).to_be_visible()
+    expect(page.get_by_text("Template saved:")).to_be_visible()
     expect(page.get_by_label("Name", exact=True)).to_have_value("nightly")
     page.get_by_role("link", name="Nightly").first.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Nightly")
     page.get_by_role("button", name="Delete it").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("The template is deleted")).to_be_visible()
+    expect(page.get_by_text("Template deleted")).to_be_visible()
 
 
 def test_a_job_is_cloned_and_changed_by_keyboard(signed_in, stack):
@@ -99,9 +99,9 @@ def test_a_job_is_saved_as_a_template(signed_in, stack):
     page.goto(f"{stack.url}/jobs/?name=train-vit")
     page.get_by_role("link", name="train-vit", exact=True).click()
     page.get_by_role("link", name="Save as template").click()
-    expect(page.get_by_label("Name of the template")).to_have_value("train-vit")
-    page.get_by_role("button", name="Save the template").click()
-    expect(page.get_by_text("The template is saved:")).to_be_visible()
+    expect(page.get_by_label("Template name")).to_have_value("train-vit")
+    page.get_by_role("button", name="Save template").click()
+    expect(page.get_by_text("Template saved:")).to_be_visible()
 
 
 def test_without_javascript_a_template_is_found_picked_and_saved(signed_in):
@@ -111,9 +111,9 @@ def test_without_javascript_a_template_is_found_picked_and_saved(signed_in):
     ready(page, "vLLM").click()
     expect(page.get_by_label("Name", exact=True)).to_have_value("vllm")
     page.get_by_text("Save as template").click()
-    page.get_by_label("Name of the template").fill("Plain")
-    page.get_by_role("button", name="Save the template").click()
-    expect(page.get_by_text("The template is saved:")).to_be_visible()
+    page.get_by_label("Template name").fill("Plain")
+    page.get_by_role("button", name="Save template").click()
+    expect(page.get_by_text("Template saved:")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

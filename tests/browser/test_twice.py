@@ -34,7 +34,7 @@ def jobs(stack, name: str) -> list[str]:
 
 def test_two_fast_clicks_make_one_job(page, stack):
     fill(page, "impatient")
-    page.get_by_role("button", name="Request and start").first.dblclick()
+    page.get_by_role("button", name="Submit and start").first.dblclick()
     expect(page.get_by_role("heading", level=1)).to_contain_text("impatient")
     assert len(jobs(stack, "impatient")) == 1
     stack.until_status(jobs(stack, "impatient")[0], "succeeded")
@@ -42,22 +42,22 @@ def test_two_fast_clicks_make_one_job(page, stack):
 
 def test_back_and_the_same_again_leads_to_the_job_that_is_there(page, stack):
     fill(page, "went-back")
-    page.get_by_role("button", name="Request and start").first.click()
+    page.get_by_role("button", name="Submit and start").first.click()
     title = page.get_by_role("heading", level=1)
     expect(title).to_contain_text("went-back")
     there = page.url
     page.go_back()
     expect(title).to_have_text("New request")
-    page.get_by_role("button", name="Request and start").first.click()
+    page.get_by_role("button", name="Submit and start").first.click()
     expect(page).to_have_url(there)
     assert len(jobs(stack, "went-back")) == 1
 
     # Changed, it is another request: the page says so, and the next press makes another job.
     page.go_back()
     page.get_by_label("Name", exact=True).fill("went-back-2")
-    page.get_by_role("button", name="Request and start").first.click()
+    page.get_by_role("button", name="Submit and start").first.click()
     expect(page.get_by_text("was sent already")).to_be_visible()
-    page.get_by_role("button", name="Request and start").first.click()
+    page.get_by_role("button", name="Submit and start").first.click()
     expect(title).to_contain_text("went-back-2")
     assert len(jobs(stack, "went-back-2")) == 1
     for name in ("went-back", "went-back-2"):

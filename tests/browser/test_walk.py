@@ -105,7 +105,7 @@ def test_a_new_account_has_a_running_job_after_at_most_four_clicks(walker):
     walk.click("link", re.compile("Fill in the request: A slice"))
     expect(walk.page.locator("[data-part=answer]")).to_contain_text("Can start now")
     walk.picture("3-request")
-    walk.click("button", "Request and start")
+    walk.click("button", "Submit and start")
     title = walk.page.get_by_role("heading", level=1)
     expect(title).to_contain_text(re.compile("Running|Succeeded"), timeout=RUNNING)
     expect(walk.page.get_by_role("log")).to_contain_text("Hello from MIG-", timeout=RUNNING)

@@ -45,14 +45,14 @@ def test_the_title_counts_what_can_act_for_one(client, olga):
     token_create(user=olga, name="old", scope=TokenScope.READ, ttl=DAY)
     ApiToken.objects.filter(name="old").update(expiry=timezone.now() - DAY)
     text = signed_in().get("/account/").content.decode()
-    assert "1 API token works, 1 browser is signed in" in text
+    assert "1 active API token, 1 browser signed in" in text
     assert "expired" in text
 
 
 def test_a_new_account_is_told_what_it_is_missing(client, olga):
     client.force_login(olga)
     text = client.get("/account/").content.decode()
-    assert "You are in no project yet" in text and "None yet" in text and "Password only" in text
+    assert "You are not in a project yet" in text and "None yet" in text and "Password only" in text
 
 
 def test_projects_are_listed_with_ones_role(client, olga):
@@ -125,7 +125,7 @@ def test_revoking_names_what_stops_and_then_stops_it(client, olga):
     client.force_login(olga)
     address = f"/account/tokens/{row.token_key}/revoke"
     asked = client.get(address).content.decode()
-    assert row.token_key in asked and "stops working at once" in asked
+    assert row.token_key in asked and "stops working immediately" in asked
     assert ApiToken.objects.exists()
     client.post(address)
     assert not ApiToken.objects.exists()
@@ -137,7 +137,7 @@ def test_revoking_names_what_stops_and_then_stops_it(client, olga):
 def test_browsers_are_listed_and_one_can_be_signed_out_from_another(olga):
     here, there = signed_in(), signed_in("curl/8.5")
     seen = here.get("/account/").context["browsers"]
-    assert [(b.words, b.is_this) for b in seen] == [("curl", False), ("Firefox, Linux", True)]
+    assert [(b.name, b.is_this) for b in seen] == [("curl", False), ("Firefox, Linux", True)]
     here.post(f"/account/browsers/{seen[0].pk}/end")
     assert there.get("/account/").status_code == 302
     assert here.get("/account/").status_code == 200

@@ -116,9 +116,9 @@ def test_the_first_threshold_is_the_reason_and_the_evidence_has_all(alice, visio
     assert "holds more than 0 GPUs" in job.reason["sentence"]
     assert evidence_rows(job.reason) == [
         ("Needed", "1 GPU"),
-        ("Without approval", "0 GPU"),
+        ("Allowed without approval", "0 GPU"),
         ("Needed", "1 GPU-hours"),
-        ("Without approval", "0 GPU-hours"),
+        ("Allowed without approval", "0 GPU-hours"),
         ("Priority", "high"),
     ]
 

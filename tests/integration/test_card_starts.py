@@ -83,7 +83,7 @@ def test_a_node_that_takes_no_work_is_told_and_not_counted(client, team):
     a_node("n1", gpus=2)
     Node.objects.update(schedulable=False)
     text = page(client)
-    assert told(text, "stock")["gpus"] == "none in service now"
+    assert told(text, "stock")["gpus"] == "none in service"
     assert "2 GPUs are out of service or on nodes that take no work now" in text
 
 
@@ -109,8 +109,8 @@ def test_a_large_cluster_is_shown_before_the_planner_looked_at_each_card(client,
     monkeypatch.setattr("portal.web.request.cards.LARGE_CLUSTER_GPUS", 2)
     a_node("n1", gpus=2)
     text = page(client)
-    assert set(told(text, "start").values()) == {"choose it to see when"}
-    assert "data-deferred" in text and "The planner looks at it" in text
+    assert set(told(text, "start").values()) == {"select to see when"}
+    assert "data-deferred" in text and "The planner is checking the request" in text
     assert told(checked(client), "start")["gpus"] == "starts now"
 
 

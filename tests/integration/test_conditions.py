@@ -76,7 +76,7 @@ def test_what_is_to_run_after_a_failed_job_fails_and_says_so_all_along_the_chain
     for job, before in ((second, first), (third, second)):
         assert (status_of(job), job.stop_reason) == (JobStatus.FAILED, "dependency")
         said = job.events.filter(new="failed").get().sentence
-        assert said == f"{before.label} ended as failed, and this was to run after it"
+        assert said == f"{before.label}, which had to succeed first, ended as failed"
         assert not job.attempts.exists()
 
 
@@ -128,7 +128,7 @@ def test_what_an_admin_holds_its_owner_cannot_release_and_strangers_cannot_hold(
     vision.memberships.create(user=bob, role=Role.MEMBER)
     job = a_job(alice, vision)
     job_hold(job=job, actor=ada, reason="maintenance")
-    with pytest.raises(Refused, match="ada holds it"):
+    with pytest.raises(Refused, match="Held by ada"):
         job_release(job=job, actor=alice)
     for wrong in (
         lambda: job_hold(job=job, actor=bob, reason="mine first"),
@@ -176,7 +176,7 @@ def test_a_refused_job_ends_with_the_words_of_who_refused_it(alice, vision):
     job = a_job(alice, vision)
     job_refuse(job=job, actor=root, reason="not this week")
     assert (status_of(job), job.stop_reason) == (JobStatus.CANCELLED, "refused")
-    assert job.events.get(new="cancelled").sentence == "root refused it: not this week"
+    assert job.events.get(new="cancelled").sentence == "refused by root: not this week"
 
 
 def test_a_user_may_have_only_so_many_jobs_waiting(alice, vision):

@@ -93,7 +93,7 @@ def test_one_is_approved_by_its_own_button_and_the_other_goes_on_waiting(alice, 
     line = AuditEntry.objects.get(action="job_approve")
     assert (line.actor, line.noun_id, line.after["because"]) == ("ada", one.label, "go ahead")
     event = Event.objects.get(job=one, code="approved")
-    assert event.sentence == "ada approved it: go ahead"
+    assert event.sentence == "approved by ada: go ahead"
 
 
 def test_the_chosen_are_refused_together_with_one_reason(alice, vision, ada):
@@ -117,7 +117,7 @@ def test_the_chosen_are_refused_together_with_one_reason(alice, vision, ada):
     ("body", "says"),
     [
         ({"verdict": "refuse"}, "Choose at least one job"),
-        ({"verdict": "refuse", "job": ["J"]}, "Say why: its owner will read it"),
+        ({"verdict": "refuse", "job": ["J"]}, "Give a reason: the job's owner will read it"),
         ({"verdict": "sell"}, "Choose approve or refuse"),
     ],
     ids=["nothing", "no reason", "no verdict"],
@@ -156,7 +156,7 @@ def test_an_admin_of_another_project_sees_and_decides_nothing_here(alice, vision
     assert as_(eve).get(f"/approvals/{job.label}/").status_code == 404
     body = {"verdict": f"approve:{job.label}"}
     answer = as_(eve).post("/approvals/", body, follow=True).content.decode()
-    assert "There is no such job, or you may not see it" in answer
+    assert "This job does not exist, or you may not see it" in answer
     job.refresh_from_db()
     assert job.status == JobStatus.AWAITING_APPROVAL
 
@@ -199,7 +199,7 @@ def test_the_planner_says_when_each_would_start_if_all_were_approved(alice, visi
 
 def test_an_empty_inbox_says_what_would_come_here(ada):
     page = as_(ada).get("/approvals/").content.decode()
-    assert "The inbox is empty" in page
+    assert "No pending approvals" in page
 
 
 def test_a_name_with_markup_stays_inert(alice, vision, ada):

@@ -59,10 +59,10 @@ def test_who_would_be_over_is_named_before_anything_is_saved(alice, vision, root
     settle(node)
     body = {"limit": "1", "borrow": "0", "lend": "0", "version": "1", "step": "preview"}
     page = root.post("/projects/vision/quota", body).content.decode()
-    assert "2 GPUs more are held than it allows" in page
+    assert "The new limit is exceeded by 2 GPUs" in page
     named = [job.label for job in jobs if f"{job.label} {job.name}" in page]
     assert len(named) == 2
-    assert "goes on to its end, over the limit" in page
+    assert "runs to its end, over the limit" in page
     assert whole(vision).limit_units == 4 * GPU
     assert not AuditEntry.objects.exists()
 
@@ -106,7 +106,7 @@ def test_a_stale_edit_shows_both_versions_and_saves_nothing(vision, root):
     answer = root.post("/projects/vision/quota", body)
     assert answer.status_code == 412
     page = answer.content.decode()
-    assert "Somebody changed it since you read it" in page
+    assert "This has changed since you opened it" in page
     assert "<td>2 GPU</td><td>3 GPU</td>" in page and "olga" in page
     assert 'name="version" value="2"' in page, "saving again is against what was shown"
     assert whole(vision).limit_units == 3 * GPU
@@ -218,14 +218,14 @@ def test_limits_of_all_projects_stand_on_one_page(vision, root):
     a_project("bio", gpus=1)
     page = root.get("/console/limits/").content.decode()
     assert "vision" in page and "bio" in page
-    assert "No budget is near its end" in root.get("/console/limits/?near=1").content.decode()
+    assert "No budget is nearly used up" in root.get("/console/limits/?near=1").content.decode()
 
 
 def test_a_user_limit_of_nobody_is_refused_beside_its_field(vision, root):
     body = {"user": "nobody", "limit": "1", "version": "0", "step": "save"}
     answer = root.post("/projects/vision/quota", body)
     assert answer.status_code == 400
-    assert "There is no such user" in answer.content.decode()
+    assert "No such user" in answer.content.decode()
     assert not Job.objects.exists()
 
 
@@ -250,4 +250,4 @@ def test_a_budget_that_is_over_tells_no_use_it_did_not_count(alice, vision, root
     given = {"project": vision, "limit_unit_seconds": HOUR, "actor": "root"}
     budget_add(**given, starts_at=ago(days=9), ends_at=ago(days=8))
     (one,) = root.get("/projects/vision/").context["budgets"]
-    assert (one.is_open, one.used, one.held, one.is_near) == (False, 0, 0, False)
+    assert (one.is_current, one.used, one.reserved, one.is_nearly_spent) == (False, 0, 0, False)

@@ -84,7 +84,7 @@ def test_who_read_an_older_node_sees_both_versions_and_changes_nothing(root):
     answer = root.post(page, {"step": "cordon", "reason": "second fan", "version": seen})
     said = answer.content.decode()
     assert answer.status_code == 412
-    assert "Somebody changed it since you read it" in said
+    assert "This has changed since you opened it" in said
     assert "first fan" in said and "second fan" in said
     assert Node.objects.get().cordon_reason == "first fan"
 
@@ -178,7 +178,7 @@ def test_a_node_that_is_not_there_has_no_pages(root):
 def test_the_preview_of_a_quiet_node_says_so(root):
     a_node("n1")
     page = root.get("/console/nodes/n1/preview").content.decode()
-    assert "would leave n1 as it is" in page
+    assert "would not change n1" in page
 
 
 def test_the_empty_list_says_how_a_node_comes(root):
@@ -186,15 +186,15 @@ def test_the_empty_list_says_how_a_node_comes(root):
 
 
 def test_on_a_large_cluster_the_planner_is_asked_only_by_the_link(root, monkeypatch):
-    monkeypatch.setattr("portal.web.console.planner.FEW_NODES", 0)
+    monkeypatch.setattr("portal.web.console.planner.MAX_NODES", 0)
     a_node("n1")
     page = root.get("/console/nodes/n1/preview").content.decode()
-    assert "a pass over all of it takes seconds" in page and 'href="?ask=1"' in page
-    assert "would leave n1 as it is" in root.get("/console/nodes/n1/preview?ask=1").content.decode()
+    assert "a planning pass takes several seconds" in page and 'href="?ask=1"' in page
+    assert "would not change n1" in root.get("/console/nodes/n1/preview?ask=1").content.decode()
 
 
 def test_nodes_are_found_by_their_name_and_come_in_pages(root, monkeypatch):
-    monkeypatch.setattr("portal.web.console.nodes.PAGE", 2)
+    monkeypatch.setattr("portal.web.console.nodes.PAGE_SIZE", 2)
     for name in ("a1", "a2", "a3", "b1"):
         a_node(name)
     first = root.get("/console/nodes/?q=a")

@@ -160,7 +160,7 @@ class TestSignInByTheDirectory:
             "Olga Ivanova",
         )
         assert not user.is_superuser and not user.has_usable_password()
-        assert "You are in no project yet" in client.get("/").content.decode()
+        assert "You are not in a project yet" in client.get("/").content.decode()
         actions = list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))
         assert actions == ["user_add", "sign_in"]
 

@@ -240,7 +240,7 @@ def test_answers_to_jobs_that_never_started_are_dropped(alice, vision):
 
 
 def test_only_the_newest_answers_are_kept(alice, vision, monkeypatch):
-    monkeypatch.setattr("portal.planning.estimates.QUESTIONS_KEPT", 2)
+    monkeypatch.setattr("portal.planning.estimates.MAX_STORED", 2)
     jobs = [a_job(alice, vision) for _ in range(4)]
     for job in jobs:
         estimates_write({str(job.pk): foretold(1, 2, 3)}, timezone.now())

@@ -84,9 +84,9 @@ def test_nobody_runs_before_everybody_is_ready():
     drive(node_id=one.row.pk)
     one.obey()
     assert status_of(job) == JobStatus.PREPARING
-    assert set(Replica.objects.values_list("wish", flat=True)) == {"prepare"}
+    assert set(Replica.objects.values_list("desired_state", flat=True)) == {"prepare"}
     two.obey()
-    assert set(Replica.objects.values_list("wish", flat=True)) == {"run"}
+    assert set(Replica.objects.values_list("desired_state", flat=True)) == {"run"}
 
 
 def test_a_warm_slice_serves_the_next_job_without_carving():

@@ -262,14 +262,14 @@ def test_results_say_how_each_replica_ended_and_what_failed_first(page, olga, te
     assert "First failure: r0." in text
     assert text.count("<span>line 30</span>") == 2  # in the failure at the head and in the results
     assert "<span>line 10</span>" not in text
-    assert "GPU-hours held" in text
+    assert "GPU-hours used" in text
 
 
 def test_a_job_that_has_not_started_has_no_result_and_no_numbers(page, olga, team, node):
     start(olga, team, node, device={"gpus": 2})
     job = a_job(olga, team, device={"gpus": 2})
     assert "there is no result yet" in page(f"/jobs/{job.label}/results")
-    assert "Nothing measured yet" in page(f"/jobs/{job.label}/metrics")
+    assert "No measurements yet" in page(f"/jobs/{job.label}/metrics")
 
 
 # Metrics
@@ -310,7 +310,7 @@ def test_what_cannot_be_measured_is_said_and_never_drawn_as_nothing(page, olga, 
     missing = (MissingValue("utilization_percent", MissingReason.NO_PERMISSION),)
     sampled(node, noon, missing=missing, memory_used_mib=1024, memory_total_mib=2048)
     text = page(f"/jobs/{job.label}/metrics")
-    assert "not measurable: the driver does not allow it" in text
+    assert "not measurable: the driver denies access" in text
     assert f"0{NBSP}%" not in text.replace(f"100{NBSP}%", "")
 
 

@@ -129,8 +129,8 @@ def test_nodes_of_one_nvlink_domain_name_each_other(page):
         told(name, SWITCHED)
     told("alone", replace(SWITCHED, cliques=(FabricClique("c-1", 4, (0,)),)))
     found = {name: joined.lines[-1] for name, joined in interconnects(topologies()).items()}
-    assert found["rack1"] == "One NVLink domain with rack2: GPUs 0-7"
-    assert found["rack2"] == "One NVLink domain with rack1: GPUs 0-7"
+    assert found["rack1"] == "Shares an NVLink domain with rack2: GPUs 0-7"
+    assert found["rack2"] == "Shares an NVLink domain with rack1: GPUs 0-7"
     assert "domain" not in found["alone"]
 
 
@@ -138,7 +138,7 @@ def test_closed_links_have_no_rate():
     node = told("n1", NodeTopology(gpus=(0, 1), groups=(GpuGroup(GroupKind.NVLINK, (0, 1)),)))
     with translation.override("en"):
         lines = interconnects({"n1": topology_of(node)})["n1"].lines
-    assert lines == ("GPUs 0-1 are wired by NVLink, but it is closed now",)
+    assert lines == ("GPUs 0-1 are connected by NVLink, but the links are down",)
 
 
 def test_words_of_a_node_are_escaped(page):

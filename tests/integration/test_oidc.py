@@ -92,7 +92,7 @@ def test_somebody_of_the_organisation_comes_in_and_is_in_no_project(client, prov
     assert not user.is_superuser and not user.is_staff and not user.has_usable_password()
     assert not user.memberships.exists()
     for path in ("/", "/account/"):
-        assert "You are in no project yet" in client.get(path).content.decode()
+        assert "You are not in a project yet" in client.get(path).content.decode()
     actions = set(AuditEntry.objects.values_list("action", flat=True))
     assert {"user_add", "sign_in"} <= actions
 
@@ -164,7 +164,7 @@ def test_a_lie_lets_nobody_in_and_says_what_to_do(client, provider, lie):
         setattr(provider, name, value)
     answer = came_back(client, address)
     assert answer.status_code == 401
-    assert "sign-in did not work" in unescape(answer.content.decode())
+    assert "sign-in failed" in unescape(answer.content.decode())
     assert not User.objects.exists()
 
 
@@ -183,7 +183,7 @@ def test_a_provider_that_does_not_answer_is_said_so(client, provider, settings):
     app["settings"]["server_url"] = "http://127.0.0.1:1"
     answer = client.post(START)
     assert answer.status_code == 401
-    assert "It did not answer" in answer.content.decode()
+    assert "It did not respond" in answer.content.decode()
 
 
 def test_saying_no_at_the_provider_changes_nothing(client, provider):

@@ -93,7 +93,7 @@ def test_somebody_of_the_organisation_comes_in_and_is_in_no_project(client, prov
         "Olga Ivanova",
     )
     assert not user.is_superuser and not user.has_usable_password()
-    assert "You are in no project yet" in client.get("/").content.decode()
+    assert "You are not in a project yet" in client.get("/").content.decode()
 
 
 def test_the_second_time_is_the_same_account_whatever_the_name_is_by_then(provider):
@@ -145,7 +145,7 @@ def test_a_lie_lets_nobody_in_and_says_what_to_do(client, provider, lie):
         setattr(provider, name, value)
     answer = signed_in(client, provider)
     assert answer.status_code == 401
-    assert "sign-in did not work" in unescape(answer.content.decode())
+    assert "sign-in failed" in unescape(answer.content.decode())
     assert not User.objects.exists()
 
 
@@ -177,7 +177,7 @@ def test_a_provider_that_does_not_answer_is_said_so(client, provider, settings):
     app["settings"]["idp"]["metadata_url"] = "http://127.0.0.1:1/"
     answer = client.post(START)
     assert answer.status_code == 401
-    assert "It did not answer" in answer.content.decode()
+    assert "It did not respond" in answer.content.decode()
 
 
 def test_the_portal_tells_the_provider_what_it_has_to_know(client, provider):

@@ -63,7 +63,7 @@ def test_an_app_is_added_with_a_code_and_gives_recovery_codes(
         client, codes = switched_on()
     assert len(codes) == 10
     text = client.get("/account/").content.decode()
-    assert "Second step is on" in text and "10 left" in text
+    assert "Two-factor authentication is on" in text and "10 left" in text
     kinds = AuditEntry.objects.filter(action="second_step_add").values_list("after", flat=True)
     assert {"kind": "totp"} in list(kinds)
 
@@ -84,7 +84,7 @@ def test_a_password_alone_then_opens_nothing(olga):
     assert client.get("/account/").status_code == 302
     assert client.get("/api/v1/jobs").status_code == 401
     wrong = client.post("/sign-in/second-step/", {"code": "12345678"})
-    assert "This code is not right" in wrong.content.decode()
+    assert "Incorrect code" in wrong.content.decode()
     right = client.post("/sign-in/second-step/", {"code": codes[0]})
     assert right.headers["Location"] == "/cluster/"
     assert client.get("/account/").status_code == 200
@@ -103,7 +103,7 @@ def test_guessing_codes_is_stopped(olga):
     client = Client()
     client.post("/sign-in/", PASSWORD)
     said = [client.post("/sign-in/second-step/", {"code": "0"}).content.decode() for _ in range(6)]
-    assert "Too many tries" not in said[4] and "Try again in 5 min" in said[5]
+    assert "Too many attempts" not in said[4] and "Try again in 5 min" in said[5]
 
 
 def test_secrets_are_kept_so_that_the_database_alone_makes_no_codes(olga):

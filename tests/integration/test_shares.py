@@ -226,8 +226,8 @@ class TestThePages:
         assert not Job.objects.exists()
         panel = client.post("/request/preview", self.form(**{field: value})).content.decode()
         label = {
-            "threads": "Threads of a share, in percent",
-            "share_memory": "GPU memory of a share",
+            "threads": "GPU threads of the share, in percent",
+            "share_memory": "GPU memory of the share",
         }
         assert f"<dt>{label[field]}</dt>" in panel
         assert said in panel
@@ -241,7 +241,7 @@ class TestThePages:
         page = client.get("/cluster/").content.decode()
         assert f"MPS 25{NBSP}% + 20{NBSP}GiB, alice · vision, sum" in page
         assert "50 % of the threads" in page
-        assert "room for shares of the same project" in page
+        assert "free for shares of the same project" in page
         assert 'href="/request/?amount=mps"' in page
         bob = a_user("bob")
         client.force_login(bob)

@@ -123,7 +123,7 @@ def test_the_wait_is_that_of_the_oldest_try_that_counts(rf, clock):
 def test_nobody_signs_up_alone(client):
     for answer in (client.get("/sign-up/"), client.post("/sign-up/", {"username": "eve"})):
         assert answer.status_code == 200
-        assert "Accounts are made by admins" in answer.content.decode()
+        assert "Accounts are created by admins" in answer.content.decode()
     assert not User.objects.exists()
 
 

@@ -79,9 +79,9 @@ def test_a_gpu_that_a_stranger_uses_is_neither_free_nor_broken(page, olga):
     node.report()
     text = page()
     assert "Nothing is free now" in text
-    assert "a process of no job" in text
+    assert "a process outside Tessera" in text
     assert (drawn(text, "free"), drawn(text, "fault")) == (0, 0)
-    assert "none in service now" in page("/request/")
+    assert "none in service" in page("/request/")
 
 
 def test_a_stranger_hides_nobodys_job(page, olga):

@@ -123,7 +123,7 @@ def test_the_clusters_free_capacity_is_one_line(page, vision):
     assert "<span>2 of 2 GPUs free</span>" in text
     assert "1 GPU is out of service" in text
     Node.objects.update(schedulable=False)
-    assert "No GPU is in service now." in page()
+    assert "No GPU is in service." in page()
 
 
 def test_held_gpus_are_not_free_and_made_slices_are_ready(page, running):
@@ -146,7 +146,7 @@ def test_who_has_no_jobs_finds_three_starts_that_open_a_filled_form_that_can_be_
 def test_who_is_in_no_project_is_told_so_and_offered_nothing_that_cannot_be_sent(client):
     client.force_login(a_user("new"))
     text = client.get("/").content.decode()
-    assert "You are in no project yet" in text
+    assert "You are not in a project yet" in text
     assert "start=" not in text
 
 

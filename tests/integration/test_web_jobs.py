@@ -106,7 +106,7 @@ def test_a_wrong_value_is_named_and_kept_and_nothing_is_listed(page, olga, team,
     assert status == 200
     assert f'id="{name}-error"' in text
     assert names(text) == []
-    assert "A filter is not clear yet" in text
+    assert "A filter is invalid" in text
     assert "<b>tuesday" not in text
     if name.startswith("submitted") or name in ("owner", "name"):
         assert f'value="{value.replace("<", "&lt;").replace(">", "&gt;")}"' in text
@@ -200,7 +200,7 @@ def test_what_is_lost_is_named_with_whose_it_is_before_anything_ends(client, olg
     client.force_login(olga)
     chosen = {"job": [runs.label, ottos.label, foreign.label, over.label, "J-99999"]}
     text = client.get("/jobs/cancel", chosen).content.decode()
-    lost, _, stays = text.partition("What stays as it is")
+    lost, _, stays = text.partition("Not cancelled")
     assert "Cancel this 1 job?" in lost
     assert "what it kept in memory is lost" in lost
     assert "only otto or an admin of vision may cancel it" in stays
@@ -234,7 +234,7 @@ def test_an_admin_of_the_project_ends_the_jobs_of_its_members(client, olga, team
 def test_choosing_none_or_too_many_says_what_to_do(client, olga, team):
     client.force_login(olga)
     none = client.get("/jobs/cancel", {"filters": "name=x&next=//elsewhere"}, follow=True)
-    assert "Choose at least one job" in none.content.decode()
+    assert "Select at least one job" in none.content.decode()
     assert none.redirect_chain == [("/jobs/?name=x", 302)]
     lots = {"job": [f"J-{n}" for n in range(201)]}
     assert "at most 200" in client.post("/jobs/cancel", lots, follow=True).content.decode()

@@ -288,5 +288,5 @@ def test_an_ended_job_no_longer_streams(page, olga, team):
     Job.objects.filter(pk=job.pk).update(finished_at=timezone.now())
     text = page(f"/jobs/{job.label}/")[1]
     assert "data-stream" not in text
-    assert "Ended well" in text
+    assert "Succeeded" in text
     assert "Cancel job" not in text

@@ -62,7 +62,7 @@ def lines(text: str) -> list[str]:
 def test_every_waiting_job_stands_in_the_order_of_the_planner(page, full):
     text = page()
     assert "2 jobs are waiting; your first is at position 2" in text
-    assert "2 in order, 0 not yet in order. 1 job holds devices now" in text
+    assert "2 in order, 0 not ordered yet. 1 job holds devices now" in text
     first, second = lines(text)
     assert first.startswith("1 a job of another project 1 GPU")
     assert second.startswith("2 alpha olga · vision 1 GPU")
@@ -78,7 +78,7 @@ def test_of_others_one_reads_what_is_asked_and_why_it_waits_but_not_whose_it_is(
     known = set(re.findall(r"[\w-]+", text))
     assert not {"eve", "zebra", "secret", foreign.label} & known
     assert "Insufficient resources" in lines(text)[0]
-    assert "overtaken 3 times" in lines(text)[0]
+    assert "bypassed 3 times" in lines(text)[0]
 
 
 def test_names_of_others_stand_there_where_the_platform_says_so(page, full, monkeypatch):
@@ -129,13 +129,13 @@ def test_a_reservation_and_what_makes_the_order_are_told(page, full):
     assert "reserved from" in lines(text)[1]
     for words in (
         "high",
-        "overtaken 5 times",
-        "due: first in its band",
-        "stopped for others 1 time",
+        "bypassed 5 times",
+        "bypass limit reached: first in its band",
+        "preempted 1 time",
     ):
         assert words in lines(text)[1]
     assert "who came first goes first" in text
-    assert "overtaken 5 times is first in its band" in text
+    assert "bypassed 5 times goes first in its band" in text
 
 
 def test_it_says_what_frees_next_at_the_latest(page, full, secret):
@@ -175,8 +175,8 @@ def test_the_queue_is_narrowed_by_its_address(page, full, fields, found):
 def test_a_wrong_filter_is_named_and_tells_nothing_of_others(page, full, fields):
     text = page(**fields)
     assert lines(text) == []
-    assert "is none of the choices here" in text
-    assert "A filter is not clear yet" in text
+    assert "is not a valid choice" in text
+    assert "A filter is invalid" in text
     assert "<b>luck" not in text
 
 
@@ -189,7 +189,7 @@ def test_an_unknown_project_reads_like_a_foreign_one(page, full):
 
 def test_an_empty_queue_says_so(page, olga, team):
     text = page()
-    assert "Nobody waits" in text
+    assert "No jobs are waiting" in text
     assert "The queue is empty" in text
 
 
@@ -199,7 +199,7 @@ def test_holding_asks_why_and_keeps_what_was_typed(client, full, olga):
     asks = client.get(f"/jobs/{job.label}/hold").content.decode()
     assert "does not start until it is released" in asks
     empty = client.post(f"/jobs/{job.label}/hold", {"reason": "  "}).content.decode()
-    assert "Say why in a few words" in empty
+    assert "Enter a short reason" in empty
     assert 'value="  "' in empty
     client.post(f"/jobs/{job.label}/hold", {"reason": "<b>data</b> is late"})
     plan_once()

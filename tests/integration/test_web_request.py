@@ -109,7 +109,7 @@ def test_the_answer_says_that_an_admin_would_have_to_approve_it(client, team):
     project_share_set(project=team, actor="admin", approval_high=True)
     assert "Can start now" in client.post("/request/preview", a_form()).content.decode()
     asked = client.post("/request/preview", a_form(priority="high")).content.decode()
-    assert "An admin would have to approve it first" in asked
+    assert "An admin must approve it first" in asked
     assert "Jobs with priority high need approval by an admin of vision" in asked
     assert not Job.objects.exists()
 
@@ -120,21 +120,21 @@ def test_the_answer_of_a_full_cluster_is_wait_with_the_reason(client, olga, team
     settle(node)
     text = client.post("/request/preview", a_form(amount="gpus")).content.decode()
     assert "Would wait" in text
-    assert "Request and wait" in text
+    assert "Submit and wait" in text
     assert "resources" in text
 
 
 def test_what_can_never_run_is_told_before_it_is_sent(client, team):
     a_node("n1")
     text = client.post("/request/preview", a_form(amount="gpus", gpus="9")).content.decode()
-    assert "This can never run here" in text
+    assert "Cannot run on this cluster" in text
 
 
 def test_an_incomplete_form_is_answered_without_an_error_page(client, team):
     a_node("n1")
     answer = client.post("/request/preview", {"amount": "gpus"})
     assert answer.status_code == 200
-    assert "Not complete yet" in answer.content.decode()
+    assert "Incomplete" in answer.content.decode()
 
 
 def test_a_clone_is_filled_in_as_its_job_was_asked_for(client, olga, team):
@@ -160,7 +160,7 @@ def test_a_viewer_is_offered_no_form(client, olga):
     a_project("vision", olga, role="viewer")
     a_node("n1")
     text = client.get("/request/").content.decode()
-    assert "You are in no project yet" in text
+    assert "You are not in a project yet" in text
     assert client.post("/request/", a_form()).status_code == 400
     assert not Job.objects.exists()
 

@@ -100,11 +100,11 @@ def test_many_templates_are_found_by_name(client, olga, team):
         a_template(olga, team, f"Train {number}")
     a_template(olga, team, "Serve it")
     assert len(picked(page(client))) == 6
-    assert "There are more; find them by name." in page(client)
+    assert "There are more: search by name." in page(client)
     assert picked(page(client, find="sERVE")) == ["Serve it"]
     found = client.get("/request/templates", {"find": "serve", "project": "vision"})
     assert picked(found.content.decode()) == ["Serve it"]
-    assert "No template has “&lt;b&gt;” in its name" in page(client, find="<b>")
+    assert "No template name contains “&lt;b&gt;”" in page(client, find="<b>")
 
 
 @pytest.mark.parametrize("ref", ["999999", "x", "9" * 40, "-1", "theirs"])
@@ -120,7 +120,7 @@ def test_a_template_that_is_not_there_is_told_and_the_form_stays(client, olga, t
 
 
 def test_a_job_that_is_not_there_is_told_and_the_form_stays(client, team):
-    assert "There is no such job, or you may not see it" in page(client, like="J-999999")
+    assert "This job does not exist, or you may not see it" in page(client, like="J-999999")
 
 
 def test_a_copy_says_of_which_job_it_is_and_keeps_its_project(client, olga, team, bio):
@@ -150,7 +150,7 @@ def test_an_amount_that_no_node_has_any_more_is_still_shown(client, olga, team):
     row = a_template(olga, team, device={"mig": "1g.5gb"})
     text = page(client, template=row.pk)
     assert 'value="1g.5gb" checked' in text
-    assert "no node here has it" in text
+    assert "not available on any node" in text
 
 
 def test_a_whole_gpu_of_one_model_is_its_own_card(client, olga, team):

@@ -31,13 +31,13 @@ class SignInForm(LoginForm):
 
 class AccountAdapter(DefaultAccountAdapter):
     error_messages = DefaultAccountAdapter.error_messages | {
-        "username_password_mismatch": _("No account has this user name and password"),
-        "account_inactive": _("This account is switched off. Ask an admin"),
-        "incorrect_password": _("This is not your password"),
-        "enter_current_password": _("This is not your password"),
-        "incorrect_code": _("This code is not right. Codes change every 30 s: type the newest"),
-        "rate_limited": _("Too many tries that failed. Try again in 5 min"),
-        "too_many_login_attempts": _("Too many tries that failed. Try again in 5 min"),
+        "username_password_mismatch": _("Incorrect user name or password"),
+        "account_inactive": _("This account is disabled. Ask an admin"),
+        "incorrect_password": _("Incorrect password"),
+        "enter_current_password": _("Incorrect password"),
+        "incorrect_code": _("Incorrect code. Codes change every 30 s: enter the latest one"),
+        "rate_limited": _("Too many failed attempts. Try again in 5 min"),
+        "too_many_login_attempts": _("Too many failed attempts. Try again in 5 min"),
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:

@@ -23,8 +23,8 @@ MALFORMED = (TypeError, ValueError, KeyError, AttributeError, IndexError)
 
 class FactorsAdapter(DefaultMFAAdapter):
     error_messages = DefaultMFAAdapter.error_messages | {
-        "incorrect_code": _("This code is not right. Codes change every 30 s: type the newest"),
-        "rate_limited": _("Too many tries that failed. Try again in 5 min"),
+        "incorrect_code": _("Incorrect code. Codes change every 30 s: enter the latest one"),
+        "rate_limited": _("Too many failed attempts. Try again in 5 min"),
     }
 
     def encrypt(self, text: str) -> str:

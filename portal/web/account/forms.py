@@ -1,5 +1,7 @@
 """Forms of the Account page."""
 
+from typing import Any
+
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
@@ -9,7 +11,16 @@ from portal.web.fields import SingleLineField
 
 NAME_LENGTH = 64
 SCOPE_ERROR = _("Choose what it may do")
-DAYS_ERROR = _("Write a number of days from 1 to 365")
+DAYS_ERROR = _("Enter a number of days from 1 to 365")
+
+
+class DaysField(forms.IntegerField):
+    """A number of days in ASCII digits."""
+
+    def to_python(self, value: Any) -> int | None:
+        if not str(value or "").isascii():
+            raise forms.ValidationError(DAYS_ERROR)
+        return super().to_python(value)
 
 
 class TokenForm(forms.Form):
@@ -17,14 +28,14 @@ class TokenForm(forms.Form):
 
     name = SingleLineField(
         max_length=NAME_LENGTH,
-        sentence=_("Write where it will be used, in 1 to 64 characters of one line"),
+        sentence=_("Enter where it will be used, in 1 to 64 characters on one line"),
     )
     scope = forms.ChoiceField(
         choices=[(str(scope), str(scope)) for scope in TokenScope],
         initial=str(TokenScope.WRITE),
         error_messages={"required": SCOPE_ERROR, "invalid_choice": SCOPE_ERROR},
     )
-    days = forms.IntegerField(
+    days = DaysField(
         min_value=1,
         max_value=MAX_TOKEN_TTL.days,
         initial=90,

@@ -39,7 +39,7 @@ def seconds_left(request: HttpRequest, app: str, action: str, key: str | None = 
 def wait_sentence(seconds: int) -> str:
     """The error after too many failed attempts."""
     wait = words.duration(max(seconds, 1))
-    return _("Too many tries that failed. Try again in %(wait)s") % {"wait": wait}
+    return _("Too many failed attempts. Try again in %(wait)s") % {"wait": wait}
 
 
 def too_many_requests(request: HttpRequest) -> HttpResponse:

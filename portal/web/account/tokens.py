@@ -50,7 +50,7 @@ def create(request: AuthenticatedHttpRequest) -> HttpResponse:
 def _refusal_sentence(refused: Refused) -> str:
     if refused.code == "too_many_tokens":
         limit = {"n": MAX_TOKENS}
-        return _("You have %(n)s tokens that work. Revoke one that you no longer use") % limit
+        return _("You already have %(n)s active tokens. Revoke one that you no longer use") % limit
     return refusal_text(refused)
 
 
@@ -64,6 +64,6 @@ def revoke(request: AuthenticatedHttpRequest, key: str) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         token_revoke(token=token)
-        messages.success(request, _("Revoked. The next call with it is turned away"))
+        messages.success(request, _("Token revoked. The next request with it is refused"))
         return redirect("web:account")
     return render(request, "web/account/token_revoke.html", {"token": token})

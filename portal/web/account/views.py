@@ -83,8 +83,8 @@ def account_context(user: User, request: HttpRequest) -> dict[str, Any]:
 def headline(tokens: list[ApiToken], browsers: int) -> str:
     now = timezone.now()
     live = sum(token.expiry is None or token.expiry > now for token in tokens)
-    tokens_live = ngettext("%(n)s API token works", "%(n)s API tokens work", live) % {"n": live}
-    signed_in = ngettext("%(n)s browser is signed in", "%(n)s browsers are signed in", browsers) % {
+    tokens_live = ngettext("%(n)s active API token", "%(n)s active API tokens", live) % {"n": live}
+    signed_in = ngettext("%(n)s browser signed in", "%(n)s browsers signed in", browsers) % {
         "n": browsers
     }
     return _("%(first)s, %(last)s") % {"first": tokens_live, "last": signed_in}
@@ -95,10 +95,10 @@ def scope_choices(user: User) -> list[tuple[str, str, str]]:
     top = (
         _("also nodes, projects, quotas and tokens")
         if user.is_platform_admin
-        else _("also tokens, and what you may as admin of a project")
+        else _("also tokens, and what you may do as a project admin")
     )
     return [
-        (str(TokenScope.READ), _("Read"), _("see what you see, change nothing")),
+        (str(TokenScope.READ), _("Read"), _("see what you can see, change nothing")),
         (str(TokenScope.WRITE), _("Write"), _("also submit, cancel and change your jobs")),
         (str(TokenScope.ADMIN), _("Admin"), top),
     ]

@@ -62,7 +62,7 @@ def _details(node: str, gpu: Gpu, cell: Cell) -> CellDetails:
         figures=tuple(_figures(board, gpu, cell, placed)),
         slice_sets=sets,
         request_amount=amount,
-        neighbours_note=_("What stands beside it keeps running.") if others > 0 else "",
+        neighbours_note=_("The slices beside it keep running.") if others > 0 else "",
     )
 
 

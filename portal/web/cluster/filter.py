@@ -16,9 +16,9 @@ MAX_TEXT_LENGTH = 64
 # Names, in a URL, the group of nodes without a pool or a rack.
 NO_GROUP = "~"
 STATES: dict[str, str | Promise] = {
-    "free": gettext_lazy("something is free"),
-    "full": gettext_lazy("nothing is free"),
-    "out": gettext_lazy("a GPU is out of service"),
+    "free": gettext_lazy("has free capacity"),
+    "full": gettext_lazy("no free capacity"),
+    "out": gettext_lazy("has a GPU out of service"),
     "closed": gettext_lazy("takes no new work"),
 }
 GROUPS: dict[str, str | Promise] = {
@@ -54,7 +54,7 @@ class NodeFilter:
     @property
     def group_value_label(self) -> str | Promise:
         """Name of the opened group, for people."""
-        return gettext_lazy("without one") if self.group_value == NO_GROUP else self.group_value
+        return gettext_lazy("none") if self.group_value == NO_GROUP else self.group_value
 
     @property
     def is_active(self) -> bool:

@@ -83,7 +83,7 @@ def _line(group: GpuGroup) -> str:
         singular, plural = "NUMA %(number)s: GPU %(gpus)s", "NUMA %(number)s: GPUs %(gpus)s"
         return ngettext(singular, plural, len(group.gpus)) % words
     if not group.mb_per_second:
-        return _("%(gpus)s are wired by NVLink, but it is closed now") % {
+        return _("%(gpus)s are connected by NVLink, but the links are down") % {
             "gpus": _("GPUs %(gpus)s") % words
         }
     if group.kind is GroupKind.NVSWITCH:
@@ -96,7 +96,7 @@ def _spanning(
 ) -> tuple[str, ...]:
     """A sentence for each NVLink domain that this node shares with others."""
     return tuple(
-        _("One NVLink domain with %(nodes)s: GPUs %(gpus)s")
+        _("Shares an NVLink domain with %(nodes)s: GPUs %(gpus)s")
         % {
             "nodes": ", ".join(n for n in domains[clique.cluster, clique.clique] if n != name),
             "gpus": index_ranges(clique.gpus),

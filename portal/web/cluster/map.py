@@ -111,7 +111,7 @@ class NodeMap:
         count = len(self.rows)
         gpus = ngettext("%(n)s GPU", "%(n)s GPUs", count) % {"n": count}
         words = {"name": self.name, "gpus": gpus, "free": self.free, "idle": self.idle}
-        return _("%(name)s: %(gpus)s, %(free)s of them free, %(idle)s idle slices") % words
+        return _("%(name)s: %(gpus)s, %(free)s free; %(idle)s idle slices") % words
 
 
 def draw_nodes(
@@ -246,7 +246,7 @@ def _share_cells(cells: list[Cell], live: list[Slice]) -> list[Cell]:
 
 def _share_rest(start: int, *, is_ours: bool) -> Cell:
     """The part of a shared GPU that is still free, open to the project that shares it only."""
-    room = _("room for shares of the same project")
+    room = _("free for shares of the same project")
     rest = Cell("free" if is_ours else "dead", start, 100 - start, slots=100, is_share=True)
     label = _("Free") if is_ours else ""
     sublabel = _("for your project") if is_ours else ""
@@ -266,8 +266,11 @@ def _unavailable(cell: Cell) -> Cell:
 
 def _foreign_cell(board: Board) -> Cell:
     """A healthy GPU that a process outside of Tessera uses."""
-    slots, why = board.memory_slices, _("a process of no job; not given out before it has ended")
-    label = _("In use")
+    slots, why = (
+        board.memory_slices,
+        _("a process outside Tessera uses it; unavailable until it exits"),
+    )
+    label = _("Foreign process")
     title = f"{label}: {why}"
     return Cell("other", 0, slots, slots, label=label, sublabel=why, title=title, occupancy=why)
 
@@ -323,8 +326,8 @@ def _free_cell(board: Board, placed: list[Placement], start: int, size: int) -> 
     slots = board.memory_slices
     fits = _largest_fit(board, placed, start, size)
     if not fits:
-        nothing = _("no profile can start here")
-        title, occupancy = nothing, _("no place")
+        nothing = _("no MIG profile fits here")
+        title, occupancy = nothing, _("unusable")
         return Cell("dead", start, size, slots, title=title, occupancy=occupancy, until=nothing)
     return Cell(
         cls="free",

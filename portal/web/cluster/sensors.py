@@ -18,9 +18,9 @@ MIB_PER_GIB = 1024
 STALE_SECONDS = 60
 UNMEASURED_REASONS: dict[MissingReason, str | Promise] = {
     MissingReason.MIG_MODE: gettext_lazy("not measurable in MIG mode"),
-    MissingReason.ARCHITECTURE: gettext_lazy("not measurable on this kind of GPU"),
+    MissingReason.ARCHITECTURE: gettext_lazy("not measurable on this GPU architecture"),
     MissingReason.NOT_SUPPORTED: gettext_lazy("not measurable on this board"),
-    MissingReason.NO_PERMISSION: gettext_lazy("not measurable: the driver does not allow it"),
+    MissingReason.NO_PERMISSION: gettext_lazy("not measurable: the driver denies access"),
     MissingReason.FIRST_SAMPLE: gettext_lazy("not measured yet"),
     MissingReason.GPU_LOST: gettext_lazy("not measurable: the GPU is lost"),
     MissingReason.DRIVER_ERROR: gettext_lazy("not measurable now"),

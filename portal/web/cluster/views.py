@@ -40,7 +40,7 @@ LEGEND = {
     "idle": gettext_lazy("Idle slice"),
     "free": gettext_lazy("Free to carve"),
     "carve": gettext_lazy("Being carved"),
-    "dead": gettext_lazy("No place"),
+    "dead": gettext_lazy("Unusable"),
     "fault": gettext_lazy("Out of service"),
 }
 NodeCard = tuple[Node, NodeMap | None, list[NodeNote]]
@@ -174,7 +174,7 @@ def headline(free: int, idle: int) -> str:
 def size_sentence(gpu_count: int, node_count: int) -> str:
     gpus = ngettext("%(n)s GPU", "%(n)s GPUs", gpu_count) % {"n": f"{gpu_count:,}"}
     nodes = ngettext("on %(n)s node", "on %(n)s nodes", node_count) % {"n": f"{node_count:,}"}
-    return _("%(gpus)s %(nodes)s. Free slices are carved in seconds for whoever asks") % {
+    return _("%(gpus)s %(nodes)s. Slices are carved within seconds of a request") % {
         "gpus": gpus,
         "nodes": nodes,
     }

@@ -16,10 +16,10 @@ def parse_amount(text: str, per: int) -> int:
     """Units, with `per` units in one of what was typed. Raises ValueError with what to write."""
     text = text.strip()
     if not AMOUNT.fullmatch(text):
-        raise ValueError(_("Write a number such as 4, 0.5 or 2/7"))
+        raise ValueError(_("Enter a number such as 4, 0.5 or 2/7"))
     units = Fraction(text) * per
     if units.denominator != 1:
-        raise ValueError(_("That is no whole number of units; one GPU has 56,000"))
+        raise ValueError(_("Enter a whole number of units; one GPU is 56,000 units"))
     return int(units)
 
 

@@ -102,7 +102,7 @@ def _filtered(request: HttpRequest) -> tuple[QuerySet[AuditEntry], dict[str, str
         except ValueError:
             day = None
         if day is None:
-            wrong[name] = _("Write a date, such as 2026-12-01")
+            wrong[name] = _("Enter a date such as 2026-12-01")
         else:
             moment = timezone.make_aware(datetime.combine(day, clock))
             rows = rows.filter(**{f"at__{suffix}": moment})

@@ -52,7 +52,7 @@ class BudgetForm(forms.Form):
     hours = AmountField(
         unit=GPU_HOUR,
         max_units=MAX_UNIT_SECONDS,
-        too_large=gettext_lazy("That is more than any cluster has"),
+        too_large=gettext_lazy("Enter a smaller number of GPU-hours"),
     )
     user = ActiveUserField(required=False)
     starts_at = MomentField()
@@ -101,7 +101,7 @@ def add(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
     except Refused as refused:
         form.add_error("hours", refusal_text(refused))
         return _page(request, project, form, status=refused.status)
-    messages.success(request, _("The budget counts from its first moment on"))
+    messages.success(request, _("Budget saved. It counts all usage from its start"))
     return redirect("web:project", project.slug)
 
 
@@ -114,7 +114,7 @@ def remove(request: AuthenticatedHttpRequest, slug: str, pk: int) -> HttpRespons
         raise Http404
     with refusals_as_messages(request):
         budget_remove(budget=row, actor=request.user.username)
-        messages.success(request, _("The budget is taken away; what was used stays counted"))
+        messages.success(request, _("Budget removed. Its usage stays on record"))
     return redirect("web:project", project.slug)
 
 

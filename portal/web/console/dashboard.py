@@ -21,9 +21,9 @@ def console(request: AuthenticatedHttpRequest) -> HttpResponse:
 
 def headline(alerts: list[Alert]) -> str:
     if not alerts:
-        return _("Nothing needs you")
+        return _("Nothing needs attention")
     count = {"n": len(alerts)}
-    return ngettext("%(n)s thing needs you", "%(n)s things need you", len(alerts)) % count
+    return ngettext("%(n)s item needs attention", "%(n)s items need attention", len(alerts)) % count
 
 
 def admin_index(request: AuthenticatedHttpRequest, context: dict[str, Any]) -> dict[str, Any]:

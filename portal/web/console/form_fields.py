@@ -15,7 +15,7 @@ from portal.web.console.amounts import parse_amount
 class AmountField(forms.CharField):
     """An amount of GPUs or GPU-hours, cleaned to integer units; empty means 0 if not required."""
 
-    default_error_messages = {"required": _("Write a number such as 4, 0.5 or 2/7")}
+    default_error_messages = {"required": _("Enter a number such as 4, 0.5 or 2/7")}
 
     def __init__(self, *, unit: int, max_units: int, too_large: Any, **options: Any) -> None:
         super().__init__(**options)
@@ -35,9 +35,7 @@ class AmountField(forms.CharField):
 class ActiveUserField(forms.CharField):
     """A user's name, cleaned to the account, or None if empty."""
 
-    default_error_messages = {
-        "unknown": _("There is no such user. Write the name they sign in with")
-    }
+    default_error_messages = {"unknown": _("No such user. Enter the name they sign in with")}
 
     def clean(self, value: Any) -> User | None:
         name = super().clean(value)
@@ -53,7 +51,7 @@ class MomentField(forms.CharField):
     """An ISO 8601 date and time; without an offset, in the portal's time zone."""
 
     default_error_messages = {
-        "required": _("Write a date and a time, such as 2026-12-01T00:00"),
+        "required": _("Enter a date and time such as 2026-12-01T00:00"),
     }
 
     def clean(self, value: Any) -> datetime:

@@ -25,6 +25,6 @@ def limits(request: HttpRequest) -> HttpResponse:
         "quotas": [] if only_near else rows.order_by("project__slug", "model")[:MAX_ROWS],
         "budgets": [usage for usage in usages if usage.is_nearly_spent or not only_near],
         "only_near": only_near,
-        "headline": _("%(gpus)s GPUs are held under quotas") % {"gpus": as_gpus(used)},
+        "headline": _("%(gpus)s GPUs are in use under quotas") % {"gpus": as_gpus(used)},
     }
     return render(request, "web/console/limits.html", context)

@@ -28,8 +28,8 @@ from portal.web.wording.messages import refusal_text
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
 STATES = {
-    "away": gettext_lazy("Not heard of"),
-    "blocked": gettext_lazy("Refusing work"),
+    "away": gettext_lazy("Unreachable"),
+    "blocked": gettext_lazy("Blocked"),
     "cordoned": gettext_lazy("Cordoned"),
     "faulted": gettext_lazy("With a GPU out of service"),
 }
@@ -80,7 +80,7 @@ def uncordon(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
     node = _node(name)
     with refusals_as_messages(request):
         node_uncordon(node=node, actor=request.user.username)
-        messages.success(request, _("%(node)s takes work again") % {"node": node.name})
+        messages.success(request, _("%(node)s accepts work again") % {"node": node.name})
     return redirect("web:node_list")
 
 
@@ -128,12 +128,12 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
 def _require_current(request: HttpRequest, node: Node) -> None:
     """Raise Refused(version_stale) if the node has changed since the page was read."""
     if request.POST.get("version") not in (None, node_version(node)):
-        raise Refused("version_stale", _("Somebody changed it since you read it"), "", 412)
+        raise Refused("version_stale", _("This has changed since you opened it"), "", 412)
 
 
 def _stop_jobs(request: AuthenticatedHttpRequest, node: Node, stop: list[str]) -> HttpResponse:
     if not stop:
-        sentence = _("Confirm each job by its box, or let them end by themselves")
+        sentence = _("Tick each job to stop, or let the jobs end by themselves")
         raise Refused("none_chosen", sentence, "stop")
     stopped = node_drain(node=node, actor=request.user, reason=node.cordon_reason, stop=stop)
     messages.success(request, _("Stopping: %(jobs)s") % {"jobs": ", ".join(stopped)})

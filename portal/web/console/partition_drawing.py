@@ -28,10 +28,10 @@ class GpuChangeDrawing:
     @property
     def sentence(self) -> str:
         then = "; ".join(cell.title for cell in self.after)
-        return _("%(node)s GPU %(index)s afterwards: %(then)s") % {
+        return _("%(node)s GPU %(index)s after the change: %(then)s") % {
             "node": self.node,
             "index": self.index,
-            "then": then,
+            "after": then,
         }
 
 

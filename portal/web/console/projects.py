@@ -63,7 +63,7 @@ def member(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
         target = _user(name)
         if verb == "remove":
             membership_remove(project=row, user=target, actor=user.username)
-            text = _("%(user)s is no longer in %(project)s. Their jobs go on")
+            text = _("%(user)s is no longer in %(project)s. Their jobs continue")
         else:
             membership_set(
                 project=row,
@@ -116,7 +116,7 @@ def _role(project: Project, user: User) -> str:
 
 def _read_role(word: str) -> Role:
     if word not in ROLES:
-        sentence = Phrase("A role is one of %(roles)s", roles=", ".join(ROLES))
+        sentence = Phrase("Choose one of these roles: %(roles)s", roles=", ".join(ROLES))
         raise Refused("role_invalid", sentence, "role")
     return Role(word)
 
@@ -125,7 +125,7 @@ def _user(name: str) -> User:
     row = User.objects.filter(username=name, is_active=True).first()
     if row is None:
         sentence = Phrase(
-            "There is no user %(name)s. Write the name they sign in with", name=repr(name)
+            "No user named %(name)s. Enter the name they sign in with", name=repr(name)
         )
         raise Refused("not_found", sentence, "user", 404)
     return row

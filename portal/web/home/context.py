@@ -130,7 +130,7 @@ def headline(running: int, waiting: int) -> str:
         return runs
     if waiting:
         return ngettext("%(n)s job waiting", "%(n)s jobs waiting", waiting) % {"n": waiting}
-    return _("Nothing of yours runs or waits")
+    return _("You have no running or waiting jobs")
 
 
 def capacity_line(cluster: ClusterAvailability) -> str:
@@ -138,7 +138,7 @@ def capacity_line(cluster: ClusterAvailability) -> str:
     if not cluster.nodes:
         return _("No node has reported its GPUs yet.")
     if not cluster.gpus:
-        return _("No GPU is in service now.")
+        return _("No GPU is in service.")
     line = _("%(free)s of %(gpus)s GPUs free") % {"free": cluster.free, "gpus": cluster.gpus}
     if cluster.idle_slices:
         ready = ngettext("%(n)s slice ready", "%(n)s slices ready", cluster.idle_slices)

@@ -69,18 +69,18 @@ def status_panel(
             return _starting(replicas)
         case JobStatus.STOPPING:
             return StatusPanel(
-                "move", "stop", _("Stopping: its processes may still end by themselves")
+                "move", "stop", _("Stopping: its processes have their grace period to exit")
             )
         case JobStatus.SUCCEEDED:
             ran = elapsed(job.started_at, job.finished_at)
             return StatusPanel(
-                "ok", "check", _("Ended well"), _("It ran for %(ran)s") % {"ran": ran}
+                "ok", "check", _("Succeeded"), _("It ran for %(ran)s") % {"ran": ran}
             )
         case JobStatus.CANCELLED:
-            return StatusPanel("wait", "stop", _("Cancelled"), _("It uses nothing any more"))
+            return StatusPanel("wait", "stop", _("Cancelled"), _("It no longer uses any resources"))
         case JobStatus.TIMED_OUT:
-            change = _("Clone it with a longer limit, or let it go on from a checkpoint")
-            return StatusPanel("warn", "clock", _("Its time limit was over"), change)
+            change = _("Clone it with a longer time limit, or resume it from a checkpoint")
+            return StatusPanel("warn", "clock", _("Time limit reached"), change)
         case JobStatus.FAILED:
             return _failed(attempt)
         case _:
@@ -89,7 +89,7 @@ def status_panel(
 
 def _waiting(job: Job, reason: dict[str, Any] | None, may_replace: bool) -> StatusPanel:
     if not reason:
-        title = _("In the queue: the planner looks at it in a moment")
+        title = _("Queued: the planner evaluates it in a moment")
         return StatusPanel(
             "wait", "clock", title, no_estimate=message_text(no_estimate_for_code(""))
         )
@@ -123,22 +123,24 @@ def _starting(replicas: list[Replica]) -> StatusPanel:
         for allocation in replica.allocations.all()
     )
     if is_carving:
-        sentence = _("What runs beside them goes on. This takes seconds")
+        sentence = _("Other slices keep running. This takes a few seconds")
         title = _("Its slices are being carved on %(nodes)s")
     else:
-        sentence = _("Its containers are made. They start together, when all of them are ready")
-        title = _("Getting ready on %(nodes)s")
+        sentence = _(
+            "Its containers are being created. They start together once all of them are ready"
+        )
+        title = _("Preparing on %(nodes)s")
     return StatusPanel("move", "bolt", title % {"nodes": nodes}, sentence)
 
 
 def _failed(attempt: Attempt | None) -> StatusPanel:
     failure = (attempt.first_failure if attempt else None) or {}
-    title = failure_text(failure) or _("It failed")
+    title = failure_text(failure) or _("The job failed")
     sentence = ""
     if failure.get("exit_code") is not None:
         memory_kill = failure.get("code") == "memory_kill"
         sentence = exit_meaning(failure["exit_code"], memory_kill=memory_kill)
-        sentence += ". " + _("The first to fail was rank %(rank)s") % {"rank": failure["rank"]}
+        sentence += ". " + _("Rank %(rank)s failed first") % {"rank": failure["rank"]}
     elif failure.get("status") == "lost":
-        sentence = _("Not your code; it costs no user retry")
+        sentence = _("Not your code; it uses up no user retry")
     return StatusPanel("bad", "x", title, sentence, str(failure.get("code", "")))

@@ -155,7 +155,7 @@ def _read_update(
 ) -> JobUpdate:
     """Three queries where nothing changed and the parts are fresh."""
     if not User.objects.filter(pk=user.pk, is_active=True).exists():
-        raise Refused("not_found", "There is no such job, or you may not see it", "", 404)
+        raise Refused("not_found", "This job does not exist, or you may not see it", "", 404)
     job = job_visible(user, followed.ref)
     replicas = _last_replicas(job)
     state, last_event = _state(job, replicas)

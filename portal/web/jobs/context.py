@@ -34,8 +34,8 @@ STATUS_GROUPS: list[tuple[str | Promise, frozenset[Any]]] = [
 ORDER_LABELS: dict[str, str | Promise] = {
     "newest": gettext_lazy("Newest first"),
     "oldest": gettext_lazy("Oldest first"),
-    "started": gettext_lazy("Last started first"),
-    "finished": gettext_lazy("Last ended first"),
+    "started": gettext_lazy("Most recently started first"),
+    "finished": gettext_lazy("Most recently ended first"),
 }
 KIND_LABELS: dict[str, str | Promise] = {
     "batch": gettext_lazy("Batch"),
@@ -103,7 +103,7 @@ def _counts(rows: QuerySet[Job]) -> JobCounts:
 
 def _title(filters: JobFilters, counts: JobCounts) -> str:
     if filters.errors:
-        return _("A filter is not clear yet")
+        return _("A filter is invalid")
     return headline(counts, is_filtered=filters.is_narrowed)
 
 
@@ -119,7 +119,7 @@ def headline(counts: JobCounts, *, is_filtered: bool) -> str:
         return _("%(running)s, %(waiting)s waiting") % {"running": runs, "waiting": waiting}
     if counts.running or counts.waiting:
         return runs if counts.running else waits
-    return _("Nothing runs or waits")
+    return _("No jobs are running or waiting")
 
 
 def count_title(counts: JobCounts) -> str:

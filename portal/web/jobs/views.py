@@ -51,8 +51,8 @@ def _list_address(request: AuthenticatedHttpRequest, data: QueryDict) -> str:
 
 def _selection_error(refused: Refused) -> str:
     if refused.code == "too_many":
-        return _("Choose at most %(n)s jobs at once") % {"n": MAX_JOBS}
-    return _("Choose at least one job: tick the box before its name")
+        return _("Select at most %(n)s jobs at once") % {"n": MAX_JOBS}
+    return _("Select at least one job: tick the box before its name")
 
 
 def _add_messages(request: HttpRequest, selection: CancelSelection) -> None:
@@ -63,8 +63,8 @@ def _add_messages(request: HttpRequest, selection: CancelSelection) -> None:
     skipped = len(selection.ended) + len(selection.forbidden) + selection.unknown_count
     if skipped or not count:
         text = ngettext(
-            "%(n)s job left as it is: it had ended, or it is not yours to cancel",
-            "%(n)s jobs left as they are: they had ended, or are not yours to cancel",
+            "%(n)s job not cancelled: it has ended, or you may not cancel it",
+            "%(n)s jobs not cancelled: they have ended, or you may not cancel them",
             skipped,
         )
         messages.info(request, text % {"n": skipped})

@@ -27,7 +27,7 @@ from portal.web.queue.rows import ending_job_row, queue_row, queue_viewer
 from portal.web.wording.reason_badges import REASONS
 
 MAX_ENDING_JOBS = 8
-NOT_A_CHOICE = {"invalid_choice": gettext_lazy("%(value)s is none of the choices here")}
+NOT_A_CHOICE = {"invalid_choice": gettext_lazy("%(value)s is not a valid choice")}
 MINE = "mine"
 
 
@@ -95,7 +95,7 @@ def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
 def headline(counts: QueueCounts) -> str:
     """The length of the queue, and the user's own first position."""
     if not counts.waiting:
-        return _("Nobody waits")
+        return _("No jobs are waiting")
     waits = ngettext("%(n)s job is waiting", "%(n)s jobs are waiting", counts.waiting)
     waits = waits % {"n": f"{counts.waiting:,}"}
     if counts.first_position:
@@ -112,13 +112,13 @@ def summary(counts: QueueCounts) -> str:
     runs = ngettext("%(n)s job holds devices", "%(n)s jobs hold devices", counts.allocated)
     runs = runs % {"n": f"{counts.allocated:,}"}
     if not counts.waiting:
-        return _("%(runs)s now. Who asks next is looked at at once.") % {"runs": runs}
+        return _("%(runs)s now. The next request is planned at once.") % {"runs": runs}
     parts = {
         "placed": f"{counts.queued:,}",
         "others": f"{counts.waiting - counts.queued:,}",
         "runs": runs,
     }
-    return _("%(placed)s in order, %(others)s not yet in order. %(runs)s now.") % parts
+    return _("%(placed)s in order, %(others)s not ordered yet. %(runs)s now.") % parts
 
 
 def _scope_links(

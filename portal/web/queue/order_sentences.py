@@ -9,36 +9,40 @@ from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, Preempt
 
 ORDER_SENTENCES: dict[OrderMode, str | Promise] = {
     OrderMode.FAIR: gettext_lazy(
-        "Inside a band: least expected work first, times what its owner used lately."
+        "Within a band: the least expected work goes first, weighted by its owner's recent usage."
     ),
-    OrderMode.FIFO: gettext_lazy("Inside a band: who came first goes first."),
-    OrderMode.SHORTEST: gettext_lazy("Inside a band: the shortest time limit goes first."),
-    OrderMode.SMALLEST: gettext_lazy("Inside a band: the least GPU time by its limit goes first."),
+    OrderMode.FIFO: gettext_lazy("Within a band: first come, first served."),
+    OrderMode.SHORTEST: gettext_lazy("Within a band: the shortest time limit goes first."),
+    OrderMode.SMALLEST: gettext_lazy(
+        "Within a band: the least GPU time, by time limit, goes first."
+    ),
 }
 BACKFILL_SENTENCES: dict[BackfillMode, str | Promise] = {
-    BackfillMode.NONE: gettext_lazy("Nobody starts past the first job that cannot."),
-    BackfillMode.SKIP: gettext_lazy("Who does not fit is passed by whoever fits."),
+    BackfillMode.NONE: gettext_lazy("No job starts ahead of the first one that cannot."),
+    BackfillMode.SKIP: gettext_lazy("Jobs that fit start ahead of jobs that do not."),
     BackfillMode.EASY: gettext_lazy(
-        "The first that cannot start has a time reserved; nobody may delay it."
+        "The first job that cannot start gets a reserved time that no other job may delay."
     ),
-    BackfillMode.CONSERVATIVE: gettext_lazy("Whoever starts earlier delays nobody ahead of it."),
+    BackfillMode.CONSERVATIVE: gettext_lazy(
+        "A job starts early only if it delays no job ahead of it."
+    ),
 }
 
 
 def order_sentences(policy: Policy) -> list[str]:
     sentences = [
-        _("Bands first: high, then normal, then low."),
+        _("Priority bands first: high, then normal, then low."),
         str(ORDER_SENTENCES[policy.order]),
     ]
     if policy.order is OrderMode.FAIR:
         patience = duration(policy.patience_seconds)
         sentences.append(
-            _("After a wait of %(time)s a job counts as half as large.") % {"time": patience}
+            _("After waiting %(time)s, a job counts as half its size.") % {"time": patience}
         )
     sentences.append(str(BACKFILL_SENTENCES[policy.backfill]))
     if policy.backfill is not BackfillMode.NONE:
         limit = f"{policy.bypass_limit:,}"
-        sentences.append(_("A job overtaken %(n)s times is first in its band.") % {"n": limit})
+        sentences.append(_("A job bypassed %(n)s times goes first in its band.") % {"n": limit})
     if policy.preemption is not PreemptionMode.OFF:
-        sentences.append(_("Jobs that say they may be stopped can be stopped for others."))
+        sentences.append(_("Preemptible jobs can be stopped for other jobs."))
     return sentences

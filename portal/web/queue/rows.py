@@ -112,16 +112,14 @@ def _factors(job: Job, bypass_limit: int) -> list[str]:
     factors = []
     if job.bypassed:
         factors.append(
-            ngettext("overtaken %(n)s time", "overtaken %(n)s times", job.bypassed)
+            ngettext("bypassed %(n)s time", "bypassed %(n)s times", job.bypassed)
             % {"n": f"{job.bypassed:,}"}
         )
     if job.bypassed >= bypass_limit:
-        factors.append(_("due: first in its band"))
+        factors.append(_("bypass limit reached: first in its band"))
     if job.preempted:
         factors.append(
-            ngettext(
-                "stopped for others %(n)s time", "stopped for others %(n)s times", job.preempted
-            )
+            ngettext("preempted %(n)s time", "preempted %(n)s times", job.preempted)
             % {"n": job.preempted}
         )
     return factors

@@ -58,7 +58,7 @@ def release(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
 def _hold_error(refused: Refused) -> str:
     match refused.code:
         case "reason_missing":
-            return _("Say why in a few words: whoever waits for it will read it")
+            return _("Enter a short reason: the job's owner will read it")
         case "not_waiting":
-            return _("It does not wait any more, so there is nothing to hold")
+            return _("The job is no longer waiting, so it cannot be held")
     return refusal_text(refused)

@@ -34,13 +34,13 @@ def card_starts(user: User, form: FilledForm, amounts: Iterable[str]) -> dict[st
     requests = {amount: each.request for amount, each in forms.items() if each.request}
     estimates = expected_starts(user=user, requests=list(requests.values()))
     starts = {amount: _card_start(start) for amount, start in zip(requests, estimates, strict=True)}
-    conflict = CardStart("warn", "info", _("not with the rest of this form"))
+    conflict = CardStart("warn", "info", _("conflicts with the rest of the form"))
     return {amount: starts.get(amount, conflict) for amount in forms}
 
 
 def unknown_card_starts(amounts: Iterable[str]) -> dict[str, CardStart]:
     """For the first paint on a large cluster, where trying all cards takes a while."""
-    return dict.fromkeys(amounts, CardStart("wait", "clock", _("choose it to see when")))
+    return dict.fromkeys(amounts, CardStart("wait", "clock", _("select to see when")))
 
 
 def _with_amount(values: Mapping[str, str], amount: str) -> dict[str, str]:
@@ -56,7 +56,7 @@ def _card_start(start: RequestStart) -> CardStart:
         about = start_from_estimate(estimate_as_dict(start.estimate)).about
         return CardStart("wait", "clock", _("starts in about %(about)s") % {"about": about})
     if not start.code:
-        return CardStart("wait", "clock", _("not now; choose it to see when"))
+        return CardStart("wait", "clock", _("not now; select to see when"))
     badge = reason_badge(start.code)
     if start.code == ReasonCode.IMPOSSIBLE:
         return CardStart(badge.cls, badge.icon, str(badge.word))

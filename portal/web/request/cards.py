@@ -65,7 +65,7 @@ class Card:
         """How many are free now."""
         counts = {name: f"{getattr(self, name):,}" for name in ("free", "total")}
         if not self.total:
-            return _("none in service now")
+            return _("none in service")
         if not self.free:
             return _("none of %(total)s free") % counts
         if self.value == MPS_SHARE:
@@ -134,7 +134,7 @@ class RequestCards:
         if not amount or self.has(amount):
             return self
         size = amount_model(amount) or amount
-        card = Card(amount, size, _("no node here has it"), is_counted=False)
+        card = Card(amount, size, _("not available on any node"), is_counted=False)
         return replace(self, cards=(*self.cards, card))
 
 
@@ -151,7 +151,7 @@ def cards_now(user: User) -> RequestCards:
         share.cells = (True, False, False, False)
         cards.append(share)
     if cards:
-        cards.append(Card(BY_MEMORY, _("By memory"), _("the cheapest kind that has enough")))
+        cards.append(Card(BY_MEMORY, _("By memory"), _("the cheapest device with enough")))
         cards[-1].is_counted = False
     return RequestCards(
         tuple(cards),

@@ -11,13 +11,13 @@ from scheduler.core.request.values import Launcher
 
 CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
     "topologies": {
-        Topology.BEST: gettext_lazy("best: as near as there is room"),
+        Topology.BEST: gettext_lazy("best: as close together as possible"),
         Topology.SAME_NODE: gettext_lazy("all on one node"),
-        Topology.NVLINK: gettext_lazy("joined by NVLink"),
+        Topology.NVLINK: gettext_lazy("connected by NVLink"),
         Topology.ANY: gettext_lazy("anywhere"),
     },
     "launchers": {
-        Launcher.NONE: gettext_lazy("none: the command as it is"),
+        Launcher.NONE: gettext_lazy("none: run the command as it is"),
         Launcher.TORCHRUN: "torchrun",
     },
     "backends": {
@@ -26,11 +26,11 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
         CollectiveBackend.GLOO: "gloo",
     },
     "isolations": {
-        Isolation.HARDWARE: gettext_lazy("a slice or a whole GPU"),
-        Isolation.ANY: gettext_lazy("an MPS share will do"),
+        Isolation.HARDWARE: gettext_lazy("hardware: a slice or a whole GPU"),
+        Isolation.ANY: gettext_lazy("any: an MPS share is enough"),
     },
     "preemptible_choices": {
-        "": gettext_lazy("only at priority low"),
+        "": gettext_lazy("only at low priority"),
         "yes": gettext_lazy("yes"),
         "no": gettext_lazy("no"),
     },

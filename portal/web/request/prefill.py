@@ -65,7 +65,9 @@ def prefill(
     values["amount"] = query.get("amount") or values["amount"] or cards.default_amount
     form = _checked(cards.normalized(values), projects)
     if job and origin_slug not in slugs and not query.get("project"):
-        text = _("You cannot start work in %(project)s, where this job was. Choose another project")
+        text = _(
+            "You cannot submit jobs to %(project)s, the project of this job. Choose another project"
+        )
         form.errors["project"] = text % {"project": origin_slug}
     return Prefill(form, job, template, missing)
 

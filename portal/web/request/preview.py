@@ -31,32 +31,32 @@ FIELD_LABELS = {
     "command": gettext_lazy("Command"),
     "amount": gettext_lazy("How much GPU memory?"),
     "replicas": gettext_lazy("Replicas"),
-    "gpus": gettext_lazy("Whole GPUs for each"),
-    "threads": gettext_lazy("Threads of a share, in percent"),
-    "share_memory": gettext_lazy("GPU memory of a share"),
+    "gpus": gettext_lazy("Whole GPUs per replica"),
+    "threads": gettext_lazy("GPU threads of the share, in percent"),
+    "share_memory": gettext_lazy("GPU memory of the share"),
     "time_limit": gettext_lazy("Time limit"),
-    "cpu": gettext_lazy("CPU for each replica"),
-    "memory": gettext_lazy("Memory for each replica"),
-    "disk": gettext_lazy("Disk for each replica"),
-    "shm": gettext_lazy("Shared memory for each replica"),
-    "processes": gettext_lazy("Processes in each replica"),
-    "grace": gettext_lazy("Grace to end in"),
-    "infrastructure_retries": gettext_lazy("Retries when a node fails"),
-    "user_retries": gettext_lazy("Retries when the command fails"),
+    "cpu": gettext_lazy("CPU per replica"),
+    "memory": gettext_lazy("Memory per replica"),
+    "disk": gettext_lazy("Disk per replica"),
+    "shm": gettext_lazy("Shared memory per replica"),
+    "processes": gettext_lazy("Processes per replica"),
+    "grace": gettext_lazy("Grace period"),
+    "infrastructure_retries": gettext_lazy("Retries after a node failure"),
+    "user_retries": gettext_lazy("Retries after a command failure"),
     "kind": gettext_lazy("Kind"),
     "topology": gettext_lazy("Topology"),
     "launcher": gettext_lazy("Launcher"),
     "backend": gettext_lazy("Backend"),
     "priority": gettext_lazy("Priority"),
     "env": gettext_lazy("Environment"),
-    "device_memory": gettext_lazy("GPU memory, at least"),
-    "isolation": gettext_lazy("Served by"),
-    "models": gettext_lazy("Models of GPU"),
-    "begin_at": gettext_lazy("Begin at"),
+    "device_memory": gettext_lazy("Minimum GPU memory"),
+    "isolation": gettext_lazy("Isolation"),
+    "models": gettext_lazy("GPU models"),
+    "begin_at": gettext_lazy("Begin time"),
     "after": gettext_lazy("After these jobs"),
-    "needs": gettext_lazy("Labels that its nodes have"),
-    "tolerates": gettext_lazy("Taints that its nodes may have"),
-    "preemptible": gettext_lazy("May be stopped for others"),
+    "needs": gettext_lazy("Required node labels"),
+    "tolerates": gettext_lazy("Tolerated taints"),
+    "preemptible": gettext_lazy("Preemptible"),
 }
 
 
@@ -103,7 +103,9 @@ def preview_request(user: User, form: FilledForm) -> PreviewPanel:
     try:
         result = dry_run(user=user, request=form.request)
     except Refused as refused:
-        return PreviewPanel("bad", "x", _("This is refused"), refusal_text(refused), _("Request"))
+        return PreviewPanel(
+            "bad", "x", _("The request is refused"), refusal_text(refused), _("Submit")
+        )
     panel = _verdict_panel(result)
     is_never = result.verdict is DryRunVerdict.NEVER
     if not is_never:
@@ -121,25 +123,27 @@ def pending_preview(form: FilledForm) -> PreviewPanel:
     """The panel until the planner has answered."""
     if form.request is None:
         return _incomplete(form.errors)
-    sentence = _("The cluster is large: its answer is here in a moment")
-    return PreviewPanel("wait", "clock", _("The planner looks at it"), sentence, _("Request"))
+    sentence = _("The cluster is large: the preview follows in a moment")
+    return PreviewPanel(
+        "wait", "clock", _("The planner is checking the request"), sentence, _("Submit")
+    )
 
 
 def _verdict_panel(result: DryRunResult) -> PreviewPanel:
     reason = result.reason or {}
     match result.verdict:
         case DryRunVerdict.NEVER:
-            return _reason_panel(reason, "bad", "x", _("This can never run here"), _("Request"))
+            return _reason_panel(reason, "bad", "x", _("Cannot run on this cluster"), _("Submit"))
         case DryRunVerdict.NOW:
             return _start_panel(result)
         case DryRunVerdict.SOON:
-            title, verb = _("Can start in a moment"), _("Request and start")
+            title, verb = _("Can start in a moment"), _("Submit and start")
             return _reason_panel(reason, "ok", "check", title, verb)
         case DryRunVerdict.APPROVAL:
             reason = result.approval.as_dict() if result.approval else {}
-            title, verb = _("An admin would have to approve it first"), _("Request and ask")
+            title, verb = _("An admin must approve it first"), _("Submit for approval")
         case DryRunVerdict.WAIT:
-            title, verb = _wait_title(result), _("Request and wait")
+            title, verb = _wait_title(result), _("Submit and wait")
     cls, icon = REASON_STYLES[ReasonClass(reason["class"])]
     return _reason_panel(reason, cls, icon, title, verb)
 
@@ -158,13 +162,13 @@ def _wait_title(result: DryRunResult) -> str:
 
 def _incomplete(errors: dict[str, str]) -> PreviewPanel:
     count = len(errors)
-    sentence = ngettext("%(n)s field needs another look", "%(n)s fields need another look", count)
+    sentence = ngettext("%(n)s field needs attention", "%(n)s fields need attention", count)
     return PreviewPanel(
         cls="warn",
         icon="alert",
-        title=_("Not complete yet"),
+        title=_("Incomplete"),
         sentence=sentence % {"n": count},
-        verb=_("Request"),
+        verb=_("Submit"),
         field_errors=[(str(FIELD_LABELS.get(name, name)), error) for name, error in errors.items()],
     )
 
@@ -183,18 +187,18 @@ def _reason_panel(
 
 def _start_panel(result: DryRunResult) -> PreviewPanel:
     if result.carves:
-        sentence = _("Its slices are carved in seconds; what runs beside them goes on")
+        sentence = _("Its slices are carved in a few seconds; other slices keep running")
     else:
-        sentence = _("What it needs is free and ready")
+        sentence = _("Everything it needs is free and ready")
     places = [f"{each.node}, GPU {each.gpu}{_device_part(each)}" for each in result.devices]
-    title, verb = _("Can start now"), _("Request and start")
+    title, verb = _("Can start now"), _("Submit and start")
     return PreviewPanel("ok", "check", title, sentence, verb, places=places)
 
 
 def _figures(result: DryRunResult) -> list[tuple[str, str, str]]:
     return [
         (_("Holds"), as_gpus(result.units), "GPU"),
-        (_("For at most"), duration(result.request.time_limit_seconds), ""),
+        (_("For up to"), duration(result.request.time_limit_seconds), ""),
         (_("Uses at most"), gpu_hours(result.unit_seconds), _("GPU-hours")),
     ]
 
@@ -210,7 +214,7 @@ def limit_lines(result: DryRunResult) -> list[tuple[str, bool]]:
     """Each quota and budget after this job, and whether it is exceeded; or that there is none."""
     project = result.request.project
     if not result.limits:
-        text = _("%(project)s has no quota and no budget: nothing limits it")
+        text = _("%(project)s has no quota and no budget: its use is not limited")
         return [(text % {"project": project}, False)]
     return [(_limit_line(project, limit), limit.is_exceeded) for limit in result.limits]
 

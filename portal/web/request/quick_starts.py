@@ -27,22 +27,22 @@ class QuickStart:
 QUICK_STARTS = (
     QuickStart(
         "slice",
-        gettext_lazy("A slice, for a first look"),
-        gettext_lazy(
-            "The smallest piece of a GPU for half an hour. It says which one it was given."
-        ),
+        gettext_lazy("A slice, to try it out"),
+        gettext_lazy("The smallest slice of a GPU for half an hour. It prints which slice it got."),
         {},
     ),
     QuickStart(
         "gpu",
         gettext_lazy("A whole GPU"),
-        gettext_lazy("One GPU to yourself. Put your own image and command in."),
+        gettext_lazy("One GPU to yourself. Enter your own image and command."),
         {"name": "whole-gpu", "amount": WHOLE_GPUS, "gpus": "1"},
     ),
     QuickStart(
         "together",
-        gettext_lazy("Two that start together"),
-        gettext_lazy("A gang of two, as distributed training needs it. Each says where they meet."),
+        gettext_lazy("Two replicas that start together"),
+        gettext_lazy(
+            "A gang of two, as for distributed training. Each prints the address where they meet."
+        ),
         {
             "name": "together",
             "replicas": "2",

@@ -51,7 +51,7 @@ def save_as_template(
     typed = {name: data.get(name, "")[:MAX_LENGTH] for name in (NAME, DESCRIPTION, PROJECT)}
     saving = TemplateSave(typed, is_open=True)
     if form.request is None:
-        saving.errors[NAME] = _("Mend the fields of the request first, then save it")
+        saving.errors[NAME] = _("Correct the fields of the request first, then save it")
         saving.status = 400
         return saving
     try:

@@ -122,7 +122,9 @@ def _submit(user: User, form: FilledForm) -> str | None:
         if refused.code == "idempotency_mismatch":
             # The user went back to a form that has become a job and changed it.
             form.values["key"] = new_idempotency_key()
-            form.add_error("name", _("This form was sent already. Send it again for another job"))
+            form.add_error(
+                "name", _("This form was already submitted. Submit it again for another job")
+            )
         else:
             form.add_error(refused.field, refusal_text(refused))
         return None

@@ -64,7 +64,7 @@ def _bar(gpus: int, free: int, out: int, allocated: int, _language: str) -> Safe
             at += units
     rect = '<rect class="{}" x="{}" y="0.5" width="{}" height="9" fill="{}"/>'
     words = {"held": as_gpus(allocated), "free": free, "out": out}
-    label = _("%(held)s held, %(free)s free, %(out)s out of service") % words
+    label = _("%(held)s in use, %(free)s free, %(out)s out of service") % words
     bar = '<svg class="map bar" viewBox="0 0 {} 10" role="img" aria-label="{}">{}</svg>'
     return format_html(bar, BAR, label, format_html_join("", rect, drawn))
 

@@ -15,7 +15,7 @@ register.filter(gpu_hours)
 @register.filter
 def quota_label(name: str) -> str:
     """The form's label of a quota field."""
-    words = {"limit": _("May hold"), "borrow": _("Borrows up to"), "lend": _("Lends up to")}
+    words = {"limit": _("Limit"), "borrow": _("May borrow"), "lend": _("May lend")}
     return words.get(name, name)
 
 

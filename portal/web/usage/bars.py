@@ -74,11 +74,11 @@ def usage_bars(days: list[date], used: list[int]) -> Bars:
         Tick(round(floor - tall * at / top, 1), format_gpu_hours(at).removesuffix(".00"))
         for at in range(0, top + 1, step)
     )
-    sentence = _("No GPU-hours in this time")
+    sentence = _("No GPU-hours in this period")
     if peak:
         busiest = _when(days[used.index(peak)], days[used.index(peak) + 1])
         names = {"when": busiest, "hours": format_gpu_hours(peak)}
-        sentence = _("GPU-hours over time, most %(when)s with %(hours)s") % names
+        sentence = _("GPU-hours over time; the peak is %(when)s with %(hours)s") % names
     return Bars(tuple(bars), ticks, tuple(rows), sentence)
 
 

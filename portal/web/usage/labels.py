@@ -24,10 +24,10 @@ PERIODS = {
     "last-month": gettext_lazy("Last month"),
 }
 ERRORS = {
-    "not_a_day": gettext_lazy("Write a day as year-month-day, such as 2026-11-01"),
-    "before_first": gettext_lazy("The last day is before the first: swap them"),
-    "too_long": gettext_lazy("At most 366 days at once: ask in parts, they add up"),
-    "in_future": gettext_lazy("Nothing is used yet on days to come: begin today or earlier"),
+    "not_a_day": gettext_lazy("Enter a date as year-month-day, such as 2026-11-01"),
+    "before_first": gettext_lazy("The last day is before the first. Swap them"),
+    "too_long": gettext_lazy("Choose at most 366 days; for more, add up several periods"),
+    "in_future": gettext_lazy("The first day is in the future. Choose today or earlier"),
 }
 KINDS = {
     "gpu": gettext_lazy("whole GPUs"),
@@ -70,7 +70,7 @@ class HeldDevice:
 def headline(scope: UsageScope, used: int) -> str:
     """The page's title."""
     if not used:
-        return _("Nothing was used in this time")
+        return _("Nothing was used in this period")
     amount = {"hours": format_gpu_hours(used)}
     if scope.name == ME:
         return _("You used %(hours)s GPU-hours") % amount
@@ -82,7 +82,7 @@ def headline(scope: UsageScope, used: int) -> str:
 def period_sentence(days: tuple[date, date], today: date, clock: str) -> str:
     """The days shown, and up to when running jobs are counted."""
     if days[0] <= today <= days[1]:
-        text = _("%(first)s to %(last)s, counted up to %(clock)s today")
+        text = _("%(first)s to %(last)s, up to %(clock)s today")
         return text % {"first": days[0], "last": days[1], "clock": clock}
     return _("%(first)s to %(last)s") % {"first": days[0], "last": days[1]}
 
@@ -108,14 +108,14 @@ def budget_summary(line: BudgetStatus) -> BudgetSummary:
 def _outlook(line: BudgetStatus) -> tuple[str, str]:
     ends = f"{timezone.localtime(line.ends_at):%Y-%m-%d}"
     if line.used_unit_seconds >= line.limit_unit_seconds:
-        return _("It is used up until %(ends)s") % {"ends": ends}, "warn"
+        return _("Used up; the budget ends on %(ends)s") % {"ends": ends}, "warn"
     if line.used_by_end is None:
         return _("No forecast yet"), ""
     names = {"hours": format_gpu_hours(line.used_by_end), "ends": ends}
     if line.is_sufficient:
-        return _("At this pace %(hours)s by %(ends)s: enough") % names, ""
+        return _("At this pace, %(hours)s by %(ends)s: within budget") % names, ""
     if line.forecast.exhausted_at is None:
-        return _("At this pace %(hours)s by %(ends)s: too much") % names, "warn"
+        return _("At this pace, %(hours)s by %(ends)s: over budget") % names, "warn"
     day = f"{timezone.localtime(line.forecast.exhausted_at):%Y-%m-%d}"
     return _("At this pace it is used up on %(day)s, before %(ends)s") % {
         **names,
@@ -126,11 +126,13 @@ def _outlook(line: BudgetStatus) -> tuple[str, str]:
 def _basis(line: BudgetStatus) -> str:
     """What the forecast is based on."""
     if line.used_by_end is None:
-        return _("There is less than a day of use to go by.")
+        return _("Less than a day of usage to base a forecast on.")
     seconds = line.forecast.measured_over.total_seconds()
     days = int(seconds // 86_400)
     over = ngettext("%(n)s day", "%(n)s days", days) % {"n": days}
-    return _("Used so far, and the mean of the last %(over)s until the end.") % {"over": over}
+    return _("Based on usage so far, continued at the mean rate of the last %(over)s.") % {
+        "over": over
+    }
 
 
 def held_device(holding: CurrentAllocation) -> HeldDevice:

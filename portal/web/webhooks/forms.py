@@ -11,7 +11,7 @@ from portal.web.fields import SingleLineField
 from portal.webhooks.models import MAX_URL
 from scheduler.core.model.states import JOB_FINAL
 
-URL_ERROR = _("Write an address that begins with https://")
+URL_ERROR = _("Enter an address that begins with https://")
 
 
 def administered_projects(user: User) -> QuerySet[Project]:
@@ -24,7 +24,7 @@ class WebhookForm(forms.Form):
 
     name = SingleLineField(
         max_length=64,
-        sentence=_("Write what it is for, in 1 to 64 characters of one line"),
+        sentence=_("Enter a name of 1 to 64 characters on one line"),
     )
     url = forms.CharField(
         max_length=MAX_URL,

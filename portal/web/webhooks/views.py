@@ -71,11 +71,11 @@ def act(request: AuthenticatedHttpRequest, ref: str, action: str) -> HttpRespons
     row = _visible(request, ref)
     if action == "remove":
         endpoint_remove(endpoint=row, actor=request.user)
-        messages.success(request, _("Removed. It is told nothing any more"))
+        messages.success(request, _("Webhook removed. It receives no more messages"))
         return redirect("web:webhooks")
     with refusals_as_messages(request):
         endpoint_test(endpoint=row)
-        messages.success(request, _("A test message goes out within seconds. Reload to see it"))
+        messages.success(request, _("A test message will be sent within seconds. Reload to see it"))
     return redirect("web:webhook", ref)
 
 
@@ -90,7 +90,9 @@ def delivery_retry(request: AuthenticatedHttpRequest, ref: str, delivery: str) -
         raise Http404 from refused
     with refusals_as_messages(request):
         delivery_resend(delivery=message)
-        messages.success(request, _("It is sent again within seconds. Reload to see it"))
+        messages.success(
+            request, _("The message will be sent again within seconds. Reload to see it")
+        )
     return redirect("web:webhook", ref)
 
 
@@ -98,12 +100,12 @@ def _title(hook: Endpoint, latest: Delivery | None) -> str:
     """Whether messages arrive, going by the latest one that was sent."""
     name = {"name": hook.name}
     if hook.off_because:
-        return _("%(name)s is told nothing any more") % name
+        return _("%(name)s is switched off") % name
     if latest is None:
-        return _("%(name)s was told nothing yet") % name
+        return _("%(name)s has received no message yet") % name
     if latest.status == DeliveryStatus.DELIVERED:
-        return _("%(name)s takes what it is told") % name
-    return _("%(name)s did not take the last message") % name
+        return _("%(name)s receives its messages") % name
+    return _("The last message to %(name)s was not delivered") % name
 
 
 def _visible(request: AuthenticatedHttpRequest, ref: str) -> Endpoint:

@@ -107,9 +107,9 @@ def exit_meaning(code: int | None, *, memory_kill: bool) -> str:
         return _("Memory kill: its memory was not enough (exit 137)")
     match code:
         case None:
-            return _("It did not run to its end")
+            return _("Did not finish")
         case 0:
-            return _("Ended well (exit 0)")
+            return _("Succeeded (exit 0)")
         case 137:
             return _("Killed (exit 137)")
         case 143:
@@ -117,9 +117,9 @@ def exit_meaning(code: int | None, *, memory_kill: bool) -> str:
         case 139:
             return _("Crashed: segmentation fault (exit 139)")
         case 127:
-            return _("The command was not found (exit 127)")
+            return _("Command not found (exit 127)")
         case _:
-            return _("Ended with exit code %(code)s") % {"code": code}
+            return _("Exited with code %(code)s") % {"code": code}
 
 
 def device_label(job: Job) -> str:
