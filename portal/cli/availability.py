@@ -64,17 +64,17 @@ def device_offers(
 ) -> list[dict[str, Any]]:
     """Free devices with at least `min_memory_mib`, by model and kind, smallest first."""
     open_nodes = {str(node["name"]) for node in nodes if takes_work(node)}
-    found: dict[tuple[str, str, str, int], DeviceOffer] = {}
+    offers: dict[tuple[str, str, str, int], DeviceOffer] = {}
     for gpu in gpus:
         node = str(gpu["node"])
         node_takes_work = node in open_nodes
-        _count(found, gpu, ("gpu", "", gpu["memory_mib"]), node_takes_work and is_gpu_free(gpu))
+        _count(offers, gpu, ("gpu", "", gpu["memory_mib"]), node_takes_work and is_gpu_free(gpu))
         free = {id(slice_) for slice_ in free_slices(gpu)}
         for slice_ in gpu["slices"]:
             if slice_["kind"] != "gpu" and slice_["status"] == READY:
                 device = (slice_["kind"], _profile(slice_), slice_["memory_mib"])
-                _count(found, gpu, device, node_takes_work and id(slice_) in free)
-    rows = [offer for offer in found.values() if offer.memory_mib >= min_memory_mib]
+                _count(offers, gpu, device, node_takes_work and id(slice_) in free)
+    rows = [offer for offer in offers.values() if offer.memory_mib >= min_memory_mib]
     rows.sort(key=lambda offer: (offer.memory_mib, offer.model, offer.kind, offer.profile))
     return [offer.row() for offer in rows]
 
@@ -100,13 +100,13 @@ def _node_row(node: Row, gpus: list[Row]) -> dict[str, Any]:
 
 
 def _count(
-    found: dict[tuple[str, str, str, int], DeviceOffer],
+    offers: dict[tuple[str, str, str, int], DeviceOffer],
     gpu: Row,
     device: tuple[str, str, int],
     is_free: bool,
 ) -> None:
     key = (str(gpu["board"]), *device)
-    offer = found.setdefault(key, DeviceOffer(*key))
+    offer = offers.setdefault(key, DeviceOffer(*key))
     offer.all += 1
     if is_free:
         offer.free += 1

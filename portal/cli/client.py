@@ -76,12 +76,12 @@ class Client:
 
     def rows(self, path: str, max_rows: int = 0, **params: Any) -> list[dict[str, Any]]:
         """The rows of a list over all of its pages, at most `max_rows` (0: all)."""
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         for page in self._pages(path, LARGEST_PAGE | _without_empty(params)):
-            found += page
-            if max_rows and len(found) >= max_rows:
-                return found[:max_rows]
-        return found
+            rows += page
+            if max_rows and len(rows) >= max_rows:
+                return rows[:max_rows]
+        return rows
 
     def call(
         self,

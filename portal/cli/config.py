@@ -81,9 +81,9 @@ def store_access(env: Mapping[str, str], access: PortalAccess) -> Path:
 def delete_access(env: Mapping[str, str]) -> bool:
     """Delete the file. Returns whether there was one."""
     path = config_path(env)
-    was_there = path.exists()
+    existed = path.exists()
     path.unlink(missing_ok=True)
-    return was_there
+    return existed
 
 
 def parse_url(text: str) -> str:

@@ -87,17 +87,18 @@ def _limits(answer: DryRun, project: str, now: datetime) -> Iterator[str]:
     """One line for each quota and budget, or one line that there are none."""
     if answer.get("limits") == []:
         yield f"{project} has no quota and no budget"
-    for one in answer.get("limits") or []:
-        whose = f"{one['user']} in {project}" if one["user"] else f"project {project}"
-        over = ", OVER" if one["is_over"] else ""
-        if one["of"] == "budget":
+    for limit_row in answer.get("limits") or []:
+        holder = f"{limit_row['user']} in {project}" if limit_row["user"] else f"project {project}"
+        over = ", OVER" if limit_row["is_over"] else ""
+        if limit_row["of"] == "budget":
             after, limit = (
-                gpu_count_text(one[name] // SECONDS_PER_HOUR) for name in ("would_be", "limit")
+                gpu_count_text(limit_row[name] // SECONDS_PER_HOUR)
+                for name in ("would_be", "limit")
             )
-            ends = parse_time(one.get("ends_at"))
+            ends = parse_time(limit_row.get("ends_at"))
             until = f" until {clock_text(ends, now)}" if ends else ""
-            yield f"{whose}: at most {after} of {limit} GPU-hours{until}{over}"
+            yield f"{holder}: at most {after} of {limit} GPU-hours{until}{over}"
         else:
-            model = f"{one['model']} " if one["model"] else ""
-            after, limit = gpu_count_text(one["would_be"]), gpu_count_text(one["limit"])
-            yield f"{whose}: {after} of {limit} {model}GPUs{over}"
+            model = f"{limit_row['model']} " if limit_row["model"] else ""
+            after, limit = gpu_count_text(limit_row["would_be"]), gpu_count_text(limit_row["limit"])
+            yield f"{holder}: {after} of {limit} {model}GPUs{over}"

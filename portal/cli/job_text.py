@@ -125,7 +125,7 @@ def end_summary(job: Row) -> str:
 def job_facts(job: Row, now: datetime) -> list[tuple[str, object]]:
     """The details that `show` prints, as name and value."""
     times = ("submitted_at", "started_at", "deadline_at", "finished_at")
-    found: list[tuple[str, object]] = [
+    facts: list[tuple[str, object]] = [
         ("Job", f"{job['id']} {job['name']}"),
         ("State", job["status"]),
         ("Reason", reason_summary(job, now)),
@@ -140,8 +140,8 @@ def job_facts(job: Row, now: datetime) -> list[tuple[str, object]]:
     ]
     for name in times:
         if when := parse_time(job.get(name)):
-            found.append((name.removesuffix("_at").capitalize(), clock_text(when, now)))
-    return [*found, ("GPU-hours", job["gpu_hours"])]
+            facts.append((name.removesuffix("_at").capitalize(), clock_text(when, now)))
+    return [*facts, ("GPU-hours", job["gpu_hours"])]
 
 
 def device_text(device: Any) -> str:

@@ -41,8 +41,8 @@ class StatusLine:
 
 
 def fetch_job(client: Client, label: str) -> dict[str, Any]:
-    found: dict[str, Any] = client.get(api_path("jobs", label), hint="tessera ps -a")
-    return found
+    row: dict[str, Any] = client.get(api_path("jobs", label), hint="tessera ps -a")
+    return row
 
 
 def wait_for_job(
@@ -73,10 +73,10 @@ def _next(cli: CliContext, job: Job) -> dict[str, Any]:
     since = job.get("last_event")
     wait = cli.long_poll_seconds if since is not None else 0
     cli.pause(REPOLL_SECONDS if wait else POLL_SECONDS)
-    found: dict[str, Any] = cli.client.get(
+    row: dict[str, Any] = cli.client.get(
         api_path("jobs", str(job["id"])), wait=wait or None, since=since if wait else None
     )
-    return found
+    return row
 
 
 def is_over(job: Job) -> bool:

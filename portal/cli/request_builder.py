@@ -18,13 +18,13 @@ def read_request_file(text: str, name: str, arguments: list[str]) -> ImportedScr
     if is_script(text):
         return read_script(text, arguments, name)
     try:
-        found = yaml.safe_load(text)
+        fields = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         where = " ".join(str(error).split())
         raise _unreadable(f"{name} is not valid YAML: {where}") from error
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
         raise _unreadable(f"{name} is not a request: it must have fields such as image and command")
-    return ImportedScript(dict(found) | ({"command": arguments} if arguments else {}))
+    return ImportedScript(dict(fields) | ({"command": arguments} if arguments else {}))
 
 
 def merge_flags(base: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,20 +55,20 @@ def device_from_flags(
     isolation: str = "",
 ) -> dict[str, Any]:
     """The requested device; empty without device flags."""
-    found: dict[str, Any] = {}
+    device: dict[str, Any] = {}
     if gpus is not None:
-        found["gpus"] = gpus
+        device["gpus"] = gpus
     if mig:
-        found["mig"] = mig
+        device["mig"] = mig
     if mps:
-        found["mps"] = _share(mps)
+        device["mps"] = _share(mps)
     if gpu_memory:
-        found["memory"] = binary_memory(gpu_memory)
+        device["memory"] = binary_memory(gpu_memory)
     if models:
-        found["models"] = models
+        device["models"] = models
     if isolation:
-        found["isolation"] = isolation
-    return found
+        device["isolation"] = isolation
+    return device
 
 
 def retries_from_flags(infrastructure: int | None, user: int | None) -> dict[str, int]:
@@ -79,14 +79,14 @@ def retries_from_flags(infrastructure: int | None, user: int | None) -> dict[str
 
 def environment_from_flags(pairs: list[str], own: Mapping[str, str]) -> dict[str, str]:
     """["A=1", "HOME"] -> {"A": "1", "HOME": its value in `own`}."""
-    found = {}
+    variables = {}
     for pair in pairs:
         name, has_value, value = pair.partition("=")
         if not has_value and name not in own:
             sentence = f"--env {name}: the variable is not set; write {name}=VALUE"
             raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE)
-        found[name] = value if has_value else own[name]
-    return found
+        variables[name] = value if has_value else own[name]
+    return variables
 
 
 def parse_time_limit(text: str) -> str:

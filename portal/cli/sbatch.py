@@ -48,28 +48,28 @@ def read_script(text: str, arguments: list[str], name: str) -> ImportedScript:
 
     Raises CommandFailed(script_invalid).
     """
-    found = read_header(text)
-    found.fields.setdefault("name", job_name(name))
-    found.fields["command"] = _command(text, arguments, name)
+    script = read_header(text)
+    script.fields.setdefault("name", job_name(name))
+    script.fields["command"] = _command(text, arguments, name)
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*srun\b", line):
-            found.ignored.append(
+            script.ignored.append(
                 f"line {number}: containers have no srun: start the program directly"
             )
-    return found
+    return script
 
 
 def read_header(text: str) -> ImportedScript:
     """The `#SBATCH` lines before the first command, which are the ones that Slurm reads."""
-    found = ImportedScript()
+    script = ImportedScript()
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):
             break
         if line.startswith("#SBATCH"):
-            _read_line(found, number, line.removeprefix("#SBATCH"))
-    _settle(found)
-    return found
+            _read_line(script, number, line.removeprefix("#SBATCH"))
+    _settle(script)
+    return script
 
 
 def read_time(text: str) -> str:
@@ -105,23 +105,23 @@ def job_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:63] or "job"
 
 
-def _read_line(found: ImportedScript, number: int, rest: str) -> None:
+def _read_line(script: ImportedScript, number: int, rest: str) -> None:
     try:
         words = shlex.split(rest, comments=True)
     except ValueError:
-        found.ignored.append(f"line {number}: {rest.strip()}: unterminated quote")
+        script.ignored.append(f"line {number}: {rest.strip()}: unterminated quote")
         return
     while words:
         option, value = _option(words)
         read = READERS.get(option)
         if read is None:
             text = f"{option} {value}".strip()
-            found.ignored.append(f"line {number}: {text}: not supported")
+            script.ignored.append(f"line {number}: {text}: not supported")
             continue
         try:
-            read(found.fields, value)
+            read(script.fields, value)
         except ValueError as error:
-            found.ignored.append(f"line {number}: {option} {value}: {error}")
+            script.ignored.append(f"line {number}: {option} {value}: {error}")
 
 
 def _option(words: list[str]) -> tuple[str, str]:
@@ -183,14 +183,14 @@ READERS: dict[str, Callable[[dict[str, Any], str], None]] = {
 }
 
 
-def _settle(found: ImportedScript) -> None:
+def _settle(script: ImportedScript) -> None:
     """Convert CPUs per task to CPUs per replica (all tasks of a node). Several tasks are started by
     torchrun, which gives each its rank."""
-    tasks = found.fields.pop("processes", 1)
-    if "cpu" in found.fields:
-        found.fields["cpu"] *= tasks
+    tasks = script.fields.pop("processes", 1)
+    if "cpu" in script.fields:
+        script.fields["cpu"] *= tasks
     if tasks > 1:
-        found.fields |= {"processes": tasks, "launcher": "torchrun"}
+        script.fields |= {"processes": tasks, "launcher": "torchrun"}
 
 
 def _command(text: str, arguments: list[str], name: str) -> list[str]:

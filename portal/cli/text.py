@@ -31,10 +31,10 @@ def strip_controls(text: str) -> str:
 def parse_time(text: Any) -> datetime | None:
     """A timestamp of REST, or None."""
     try:
-        found = datetime.fromisoformat(str(text)) if text else None
+        parsed = datetime.fromisoformat(str(text)) if text else None
     except ValueError:
         return None
-    return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed is None or parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def duration_text(seconds: float) -> str:
@@ -52,8 +52,8 @@ def duration_text(seconds: float) -> str:
 
 def clock_text(when: datetime, now: datetime) -> str:
     """Local time: "14:05" today, otherwise with the date."""
-    here, today = when.astimezone(), now.astimezone()
-    return here.strftime("%H:%M" if here.date() == today.date() else "%Y-%m-%d %H:%M")
+    local, today = when.astimezone(), now.astimezone()
+    return local.strftime("%H:%M" if local.date() == today.date() else "%Y-%m-%d %H:%M")
 
 
 def gpu_count_text(units: Any) -> str:

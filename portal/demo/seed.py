@@ -62,9 +62,9 @@ def secret_key(var: Path) -> str:
 
 
 def _user(name: str, passwords: dict[str, str], *, is_superuser: bool) -> User:
-    found = User.objects.filter(username=name).first()
-    if found is not None:
-        return found
+    user = User.objects.filter(username=name).first()
+    if user is not None:
+        return user
     passwords[name] = secrets.token_urlsafe(12)
     if is_superuser:
         return User.objects.create_superuser(name, password=passwords[name])

@@ -15,7 +15,7 @@ from portal.api.protocol.views import ApiView
 from portal.errors import Refused
 from portal.jobs.bulk_cancel import MAX_JOBS, cancel_permission, jobs_by_label
 from portal.jobs.models import Job
-from portal.jobs.selectors import job_not_found
+from portal.jobs.selectors import job_unknown
 from portal.jobs.services import job_cancel
 from scheduler.core.model.states import JOB_FINAL
 
@@ -67,7 +67,7 @@ def _cancel(
 ) -> dict[str, str]:
     try:
         if job is None:
-            raise job_not_found()
+            raise job_unknown()
         if not may_cancel(job):
             raise cancel_refused()
         job = job_cancel(job=job, actor=actor)

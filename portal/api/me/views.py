@@ -34,7 +34,7 @@ class MeView(ApiView):
 def _quotas(user: User) -> dict[int, list[Quota]]:
     """The quotas that count against the user's jobs, by project."""
     counts = Q(user__isnull=True) | Q(user=user)
-    found: dict[int, list[Quota]] = defaultdict(list)
+    quotas: dict[int, list[Quota]] = defaultdict(list)
     for row in visible_quotas(user).filter(counts, project__memberships__user=user):
-        found[row.project_id].append(row)
-    return found
+        quotas[row.project_id].append(row)
+    return quotas

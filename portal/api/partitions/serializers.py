@@ -8,7 +8,7 @@ from rest_framework import serializers
 from agents.contract.documents import GpuMode
 from portal.api.jobs.reason_serializers import ReasonSerializer
 from portal.choices import choices_from_enum
-from portal.planning.partition_preview import JobOutcome, PartitionAction, PreviewOutcome
+from portal.planning.partition_preview import PreviewedJob, PartitionAction, PreviewOutcome
 
 
 class GpuPartSerializer(serializers.Serializer[Any]):
@@ -50,7 +50,7 @@ class PreviewedJobSerializer(serializers.Serializer[Any]):
     reason = serializers.SerializerMethodField(help_text="why it would not start at once")
 
     @extend_schema_field(ReasonSerializer(allow_null=True))
-    def get_reason(self, outcome: JobOutcome) -> dict[str, Any] | None:
+    def get_reason(self, outcome: PreviewedJob) -> dict[str, Any] | None:
         return outcome.reason
 
 

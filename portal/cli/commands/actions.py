@@ -63,12 +63,12 @@ def cancel(
 def extend(
     context: typer.Context,
     job: Job,
-    by: Annotated[str, typer.Argument(help="additional time, e.g. 1h")],
+    duration: Annotated[str, typer.Argument(help="additional time, e.g. 1h")],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Give a running job more time."""
     cli = cli_context(context)
-    row = _act(cli, job, "extend", {"by": by})
+    row = _act(cli, job, "extend", {"by": duration})
     print_message(f"{single_line(row['id'])} has {time_left(row, cli.now())} left")
     print_row(row, output)
 
@@ -106,13 +106,11 @@ def replace(
 def hold(
     context: typer.Context,
     job: Job,
-    because: Annotated[
-        str, typer.Option("--because", help="the reason, which others see")
-    ] = "held",
+    reason: Annotated[str, typer.Option("--because", help="the reason, which others see")] = "held",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Keep a waiting job from starting (scontrol hold)."""
-    row = _act(cli_context(context), job, "hold", {"because": because})
+    row = _act(cli_context(context), job, "hold", {"because": reason})
     label = single_line(row["id"])
     print_message(f"{label} is held. To let it start: tessera release {label}")
     print_row(row, output)
@@ -128,11 +126,11 @@ def release(context: typer.Context, job: Job, output: OutputOption = OutputForma
 def _act(cli: CliContext, job: str, verb: str, body: Any, *, key: str = "") -> dict[str, Any]:
     """POST an action. Tells a portal without this action from an unknown job."""
     try:
-        found: dict[str, Any] = cli.client.post(api_path("jobs", job, verb), body, key=key)
+        row: dict[str, Any] = cli.client.post(api_path("jobs", job, verb), body, key=key)
     except CommandFailed as failed:
         if failed.exit_code is not ExitCode.NOT_FOUND:
             raise
         fetch_job(cli.client, job)
         sentence = f"This portal's API has no {verb}"
         raise CommandFailed("not_offered", sentence, f"tessera show {job}") from failed
-    return found
+    return row

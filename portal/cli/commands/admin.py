@@ -38,11 +38,11 @@ def node_list(context: typer.Context, output: OutputOption = OutputFormat.WIDE) 
 def cordon(
     context: typer.Context,
     node: NodeArgument,
-    because: ReasonOption,
+    reason: ReasonOption,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Keep new work off a node. Running work continues."""
-    print_row(_cordon(cli_context(context), node, because), output, name="name")
+    print_row(_cordon(cli_context(context), node, reason), output, name="name")
 
 
 @nodes.command()
@@ -60,7 +60,7 @@ def uncordon(
 def drain(
     context: typer.Context,
     node: NodeArgument,
-    because: ReasonOption,
+    reason: ReasonOption,
     wait: Annotated[
         bool, typer.Option("--wait", "-W", help="wait until nothing runs there")
     ] = False,
@@ -69,7 +69,7 @@ def drain(
 ) -> None:
     """Cordon a node and report what still runs there; --wait waits until nothing does."""
     cli = cli_context(context)
-    row = _cordon(cli, node, because)
+    row = _cordon(cli, node, reason)
     left = _allocated_slices(cli, node)
     print_message(f"{single_line(node)}: {_usage_text(left)}")
     if wait and left:
@@ -136,11 +136,11 @@ def approve(
 def refuse(
     context: typer.Context,
     jobs: Annotated[list[str], typer.Argument(help="e.g. J-12 J-13")],
-    because: ReasonOption,
+    reason: ReasonOption,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Refuse jobs that wait for an approval; they end."""
-    _each(cli_context(context), jobs, "refuse", {"because": because}, output)
+    _each(cli_context(context), jobs, "refuse", {"because": reason}, output)
 
 
 @app.command()
@@ -163,11 +163,11 @@ def parse_gpu_units(text: str) -> int:
     return int(amount)
 
 
-def _cordon(cli: CliContext, node: str, because: str) -> dict[str, Any]:
+def _cordon(cli: CliContext, node: str, reason: str) -> dict[str, Any]:
     path = api_path("nodes", node, "cordon")
     hint = "tessera admin node list"
-    row: dict[str, Any] = cli.client.post(path, {"reason": because}, is_repeatable=True, hint=hint)
-    print_message(f"{single_line(row['name'])} is cordoned: {single_line(because)}")
+    row: dict[str, Any] = cli.client.post(path, {"reason": reason}, is_repeatable=True, hint=hint)
+    print_message(f"{single_line(row['name'])} is cordoned: {single_line(reason)}")
     return row
 
 
@@ -198,12 +198,12 @@ def _until_empty(cli: CliContext, node: str, seconds: float | None) -> None:
 
 def _quota(cli: CliContext, path: str, model: str) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = cli.client.get(path, model=model)
+        quota: dict[str, Any] = cli.client.get(path, model=model)
     except CommandFailed as failed:
         if failed.exit_code is ExitCode.NOT_FOUND:
             return None
         raise
-    return found
+    return quota
 
 
 def _with_both_versions(

@@ -60,7 +60,7 @@ def ps(
 ) -> None:
     """List your waiting and running jobs, newest first (squeue)."""
     cli = cli_context(context)
-    asked: dict[str, Any] = {
+    query: dict[str, Any] = {
         "mine": None if everyone else "true",
         "project": project,
         "name": name,
@@ -68,10 +68,10 @@ def ps(
         "page_size": min(limit, 200),
     }
     if watch and is_terminal(sys.stdout) and output in (OutputFormat.TABLE, OutputFormat.WIDE):
-        _watch(cli, asked, limit, wide=output is OutputFormat.WIDE)
+        _watch(cli, query, limit, wide=output is OutputFormat.WIDE)
         return
     while True:
-        rows = cli.client.rows("jobs", limit, **asked)
+        rows = cli.client.rows("jobs", limit, **query)
         empty = "No jobs." if everything else "No waiting or running jobs. For all: tessera ps -a"
         print_rows(rows, job_columns(cli.now()), output, empty=empty)
         if len(rows) == limit:
@@ -138,7 +138,7 @@ def events(
 ) -> None:
     """List the events of a job, oldest first."""
     cli = cli_context(context)
-    found, since = _events(cli, job, 0)
+    rows, since = _events(cli, job, 0)
     now = cli.now()
     columns = [
         Column("AT", lambda event: _at(event, now)),
@@ -147,23 +147,23 @@ def events(
         Column("BY", lambda event: event["actor"]),
         Column("MESSAGE", lambda event: event["sentence"]),
     ]
-    print_rows(found, columns, output, empty="No events yet.")
+    print_rows(rows, columns, output, empty="No events yet.")
     while watch and fetch_job(cli.client, job)["status"] not in FINAL_STATUSES:
         cli.pause(WATCH_EVERY)
-        found, since = _events(cli, job, since)
-        for event in found:
+        rows, since = _events(cli, job, since)
+        for event in rows:
             words = (_at(event, now), event["code"] or event["new"], event["sentence"])
             typer.echo("  ".join(single_line(word) for word in words))
 
 
 def _events(cli: CliContext, job: str, since: int) -> tuple[list[dict[str, Any]], int]:
     """All events after `since`, over the pages of REST, and the last id."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     while True:
         page = cli.client.get(api_path("jobs", job, "events"), hint="tessera ps -a", since=since)
-        found += page["results"]
+        rows += page["results"]
         if not page["results"] or page["next_since"] == since:
-            return found, since
+            return rows, since
         since = page["next_since"]
 
 
@@ -172,12 +172,12 @@ def _at(event: Row, now: Any) -> str:
     return clock_text(when, now) if when else ""
 
 
-def _watch(cli: CliContext, asked: dict[str, Any], limit: int, *, wide: bool) -> None:
+def _watch(cli: CliContext, query: dict[str, Any], limit: int, *, wide: bool) -> None:
     screen = console(sys.stdout)
     try:
         with Live(console=screen, auto_refresh=False, screen=False) as live:
             while True:
-                rows = cli.client.rows("jobs", limit, **asked)
+                rows = cli.client.rows("jobs", limit, **query)
                 live.update(rows_table(rows, job_columns(cli.now()), wide=wide), refresh=True)
                 cli.pause(WATCH_EVERY)
     except KeyboardInterrupt:
@@ -218,5 +218,5 @@ def pick_alternative(alternatives: list[Any], number: int, job: str) -> Row:
     if not 1 <= number <= len(alternatives):
         sentence = f"{job} has alternatives 1 to {len(alternatives)}"
         raise CommandFailed("no_alternative", sentence, f"tessera why {job}", ExitCode.USAGE)
-    found: Row = alternatives[number - 1]
-    return found
+    alternative: Row = alternatives[number - 1]
+    return alternative

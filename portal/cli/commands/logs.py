@@ -176,13 +176,13 @@ class LogPrinter:
         return int(answer.headers.get("X-Log-Bytes", 0))
 
     def _read_range(self, rank: int, start: int, end: int) -> tuple[bytes, int]:
-        found = b""
+        chunks = b""
         while start < end:
             data, following = self._read(rank, start, min(MAX_BYTES, end - start))
             if not data:
                 break
-            found, start = found + data, following
-        return found, start
+            chunks, start = chunks + data, following
+        return chunks, start
 
     def _write(self, log: ReplicaLog, data: bytes) -> None:
         if not self.is_prefixed and (self.is_raw or not is_terminal(sys.stdout)):

@@ -44,19 +44,21 @@ def login(
 ) -> None:
     """Store the portal's address and your API token (created on its Account page)."""
     cli = cli_context(context)
-    kept = stored_access(cli.env)
-    address = parse_url(url or cli.env.get("TESSERA_URL", "") or kept.url or _prompt_for_url(cli))
+    saved = stored_access(cli.env)
+    address = parse_url(url or cli.env.get("TESSERA_URL", "") or saved.url or _prompt_for_url(cli))
     if is_unencrypted(address):
         print_message(f"Note: {address} is not HTTPS: the token can be read in transit.")
     token = _token(cli, token_stdin, address)
-    who = PortalAccess(address, token, project or (kept.project if address == kept.url else ""))
-    projects = cli.client_for(who).get("me")["projects"]
+    access = PortalAccess(
+        address, token, project or (saved.project if address == saved.url else "")
+    )
+    projects = cli.client_for(access).get("me")["projects"]
     if project and project not in {row["slug"] for row in projects}:
         sentence = f"{project!r} is not one of your projects: {_names(projects)}"
         raise CommandFailed(
             "project_unknown", sentence, "tessera login, without --project", ExitCode.USAGE
         )
-    path = store_access(cli.env, who)
+    path = store_access(cli.env, access)
     print_message(f"Signed in to {address}. Saved to {path}. Your projects: {_names(projects)}")
     if cli.env.get("TESSERA_TOKEN") or cli.env.get("TESSERA_URL"):
         print_message(
@@ -73,12 +75,12 @@ def logout(
     """Delete the saved address and token."""
     cli = cli_context(context)
     if revoke:
-        who = load_access(_env_without(cli, "TESSERA_TOKEN"))
-        client = cli.client_for(who)
+        access = load_access(_env_without(cli, "TESSERA_TOKEN"))
+        client = cli.client_for(access)
         token = client.get("me")["token"]
         client.call("DELETE", f"tokens/{token['id']}", hint="tessera logout")
-    was_there = delete_access(cli.env)
-    print_message("Signed out." if was_there else f"Nothing was saved in {config_path(cli.env)}.")
+    existed = delete_access(cli.env)
+    print_message("Signed out." if existed else f"Nothing was saved in {config_path(cli.env)}.")
     if cli.env.get("TESSERA_TOKEN"):
         print_message("Note: TESSERA_TOKEN is still set in the environment.")
 
@@ -88,7 +90,7 @@ def whoami(context: typer.Context, output: OutputOption = OutputFormat.TABLE) ->
     cli = cli_context(context)
     mine = cli.client.get("me")
     token, projects = mine["token"], mine["projects"]
-    found = {
+    info = {
         "url": cli.access.url,
         "user": mine["user"],
         "token": token,
@@ -96,7 +98,7 @@ def whoami(context: typer.Context, output: OutputOption = OutputFormat.TABLE) ->
         "project": cli.access.project or None,
     }
     if output in (OutputFormat.JSON, OutputFormat.YAML):
-        print_data(found, output)
+        print_data(info, output)
         return
     if output is OutputFormat.NAME:
         typer.echo(mine["user"])

@@ -93,9 +93,9 @@ def _budget(budget: Mapping[str, Any]) -> str:
         gpu_count_text((budget.get(f"{name}_unit_seconds") or 0) // 3_600)
         for name in ("used", "held", "limit", "forecast")
     )
-    whose = budget["project"] + (f" {budget['user']}" if budget["user"] else "")
+    holder = budget["project"] + (f" {budget['user']}" if budget["user"] else "")
     heading = f", forecast {end} at its end" if budget["forecast_unit_seconds"] is not None else ""
     out = f", runs out {budget['runs_out_at']}" if budget["runs_out_at"] else ""
     return single_line(
-        f"Budget of {whose}: {used} used, {held} reserved, of {limit} GPU-hours{heading}{out}"
+        f"Budget of {holder}: {used} used, {held} reserved, of {limit} GPU-hours{heading}{out}"
     )

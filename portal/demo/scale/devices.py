@@ -87,8 +87,10 @@ def mig_slice(rng: SeededRandom, gpu: Gpu, board: Board, place: Placement) -> Sl
 def plain_layouts(board: Board) -> tuple[tuple[Placement, ...], ...]:
     """Non-empty layouts without media-extension profiles."""
     names = {p.name for p in board.profiles if not p.has_media_extensions}
-    found = layout_table(board)
-    return tuple(lay for lay in found if lay and all(place.profile in names for place in lay))
+    board_layouts = layout_table(board)
+    return tuple(
+        lay for lay in board_layouts if lay and all(place.profile in names for place in lay)
+    )
 
 
 def slices_write(pool: DevicePool) -> None:

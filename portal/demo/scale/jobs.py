@@ -108,7 +108,7 @@ class JobGenerator:
 
     def _places(self) -> list[tuple[list[list[Gpu | Slice]], Project | None]]:
         """Gangs in random order: the devices of each replica, and the project if it is fixed."""
-        found: list[tuple[list[list[Gpu | Slice]], Project | None]] = []
+        places: list[tuple[list[list[Gpu | Slice]], Project | None]] = []
         for gpus in self.devices.whole_gpus.values():
             at = 0
             while at < len(gpus):
@@ -116,11 +116,11 @@ class JobGenerator:
                 chosen = gpus[at : at + size]
                 at += size
                 one_each = self.rng.happens(15)
-                found.append(([[gpu] for gpu in chosen] if one_each else [list(chosen)], None))
-        found += [([[row]], None) for row in self.devices.carved]
-        found += [([[share]], project) for project, share in self.devices.shares]
-        self.rng.random.shuffle(found)
-        return found
+                places.append(([[gpu] for gpu in chosen] if one_each else [list(chosen)], None))
+        places += [([[row]], None) for row in self.devices.carved]
+        places += [([[share]], project) for project, share in self.devices.shares]
+        self.rng.random.shuffle(places)
+        return places
 
     def _add_live_job(self, gang: list[list[Gpu | Slice]], only: Project | None) -> None:
         owner, project = self._owner_and_project(len(self.rows.jobs), only)

@@ -44,16 +44,16 @@ def nodes_write(rng: SeededRandom, size: ClusterSize) -> list[Gpu]:
         node.last_seen_at = node.lease_until = None
     Node.objects.bulk_create(nodes, batch_size=200)
     Node.objects.update(created_at=rng.now - timedelta(days=400))
-    found = []
+    gpus = []
     for nth, node in enumerate(nodes[silent:]):
         count = PER_NODE * (1 + (nth >= len(nodes) - 2 * silent))
-        found += [_gpu(rng, node, _board(nth + silent, size.nodes), i) for i in range(count)]
-    return found
+        gpus += [_gpu(rng, node, _board(nth + silent, size.nodes), i) for i in range(count)]
+    return gpus
 
 
-def gpus_write(found: list[Gpu]) -> None:
+def gpus_write(gpus: list[Gpu]) -> None:
     """Write the GPUs, once their modes and shares are set."""
-    Gpu.objects.bulk_create(found, batch_size=1_000)
+    Gpu.objects.bulk_create(gpus, batch_size=1_000)
 
 
 def _board(nth: int, of: int) -> Board:

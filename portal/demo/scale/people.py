@@ -41,20 +41,20 @@ def people_write(rng: SeededRandom, size: ClusterSize, password: str | None) -> 
     projects = [_project(i, rng) for i in range(max(1, size.projects))]
     Project.objects.bulk_create(projects, batch_size=500)
     Project.objects.update(created_at=rng.now - timedelta(days=DAYS))
-    found = People(projects, {project.pk: [] for project in projects}, users[2])
-    rows = [_member(found, projects[0], users[1], Role.ADMIN)]
-    rows.append(_member(found, projects[0], users[2], Role.MEMBER))
+    people = People(projects, {project.pk: [] for project in projects}, users[2])
+    rows = [_member(people, projects[0], users[1], Role.ADMIN)]
+    rows.append(_member(people, projects[0], users[2], Role.MEMBER))
     for nth, user in enumerate(users[3:]):
         home = projects[nth % len(projects)]
         first = nth < len(projects) and nth > 0
-        rows.append(_member(found, home, user, Role.ADMIN if first else Role.MEMBER))
+        rows.append(_member(people, home, user, Role.ADMIN if first else Role.MEMBER))
         second = rng.random.choice(projects)
         if second is not home and rng.happens(20):
             role = Role.VIEWER if rng.happens(30) else Role.MEMBER
-            rows.append(_member(found, second, user, role))
+            rows.append(_member(people, second, user, role))
     Membership.objects.bulk_create(rows, batch_size=500)
     Budget.objects.bulk_create(_budget(rng, p) for p in projects[::2])
-    return found
+    return people
 
 
 def _numbered(words: tuple[str, ...], nth: int) -> str:
@@ -83,9 +83,9 @@ def _project(nth: int, rng: SeededRandom) -> Project:
     )
 
 
-def _member(found: People, project: Project, user: User, role: Role) -> Membership:
+def _member(people: People, project: Project, user: User, role: Role) -> Membership:
     if role is not Role.VIEWER:
-        found.members[project.pk].append(user)
+        people.members[project.pk].append(user)
     return Membership(project=project, user=user, role=role)
 
 

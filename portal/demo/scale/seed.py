@@ -71,24 +71,24 @@ def _jobs_write(rows: JobRows) -> None:
 
 def _quotas_write(people: People, rows: JobRows) -> None:
     """Write quotas of every project and some users, with some room above their use."""
-    used: UnitsInUse = defaultdict(int)
+    in_use: UnitsInUse = defaultdict(int)
     for row in rows.allocations:
         if row.status in ALLOCATION_LIVE:
-            used[row.project_id, None] += row.units
-            used[row.project_id, row.user_id] += row.units
+            in_use[row.project_id, None] += row.units
+            in_use[row.project_id, row.user_id] += row.units
     quotas = []
     for project in people.projects:
-        quotas.append(_quota(project.pk, None, used))
+        quotas.append(_quota(project.pk, None, in_use))
         quotas += [
-            _quota(project.pk, user.pk, used)
+            _quota(project.pk, user.pk, in_use)
             for nth, user in enumerate(people.members[project.pk])
             if nth % 4 == 0
         ]
     Quota.objects.bulk_create(quotas, batch_size=BATCH_SIZE)
 
 
-def _quota(project: int, user: int | None, used: UnitsInUse) -> Quota:
-    in_use = used[project, user]
+def _quota(project: int, user: int | None, units: UnitsInUse) -> Quota:
+    in_use = units[project, user]
     limit = -(-in_use * 5 // 4 // UNITS_PER_GPU) * UNITS_PER_GPU + 16 * UNITS_PER_GPU
     return Quota(
         project_id=project,

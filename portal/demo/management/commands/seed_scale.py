@@ -43,9 +43,9 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not options["beside"] and (found := _existing_rows()):
+        if not options["beside"] and (rows := _existing_rows()):
             raise CommandError(
-                f"this database already has {found}: set TESSERA_DATABASE_URL or TESSERA_VAR to an "
+                f"this database already has {rows}: set TESSERA_DATABASE_URL or TESSERA_VAR to an "
                 "empty one, or use --beside"
             )
         if User.objects.filter(username__in=("admin", "paul", "alice")).exists():
@@ -76,5 +76,5 @@ def _existing_rows() -> str:
 def _now(text: str | None) -> datetime:
     if not text:
         return timezone.now().replace(microsecond=0)
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else timezone.make_aware(found)
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else timezone.make_aware(moment)
