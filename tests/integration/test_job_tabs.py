@@ -195,7 +195,7 @@ def test_wrap_and_times_are_a_part_of_the_address(page, olga, team, node):
 
 def test_a_job_that_wrote_nothing_says_so(page, olga, team, node):
     job = start(olga, team, node)
-    assert "Nothing written yet" in page(f"/jobs/{job.label}/logs")
+    assert "No output yet" in page(f"/jobs/{job.label}/logs")
 
 
 # Spec
@@ -268,7 +268,7 @@ def test_results_say_how_each_replica_ended_and_what_failed_first(page, olga, te
 def test_a_job_that_has_not_started_has_no_result_and_no_numbers(page, olga, team, node):
     start(olga, team, node, device={"gpus": 2})
     job = a_job(olga, team, device={"gpus": 2})
-    assert "there is no result yet" in page(f"/jobs/{job.label}/results")
+    assert "it has no result yet" in page(f"/jobs/{job.label}/results")
     assert "No measurements yet" in page(f"/jobs/{job.label}/metrics")
 
 

@@ -282,7 +282,7 @@ def test_a_budget_says_whether_it_lasts_and_by_what_it_reckons(page, job, gpu, v
     budget(vision, 100)
     text = page()[1]
     assert re.search(r"At this pace, 3[45]\.\d\d by [\d-]+: within budget", text)
-    assert "the mean of the last 7 days" in text
+    assert "the mean rate of the last 7 days" in text
 
 
 def test_a_budget_that_will_not_last_says_when_it_ends(page, job, gpu, vision):

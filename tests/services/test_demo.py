@@ -84,12 +84,12 @@ def test_it_runs_the_example_and_ends_with_one_line_of_json(tmp_path):
     assert result["replicas"] == 2
     assert result["submit_to_running_s"] > 0
     assert result["gpu_hours"] > 0
-    assert first.stdout.count("shown only once") == 2
+    assert first.stdout.count("shown only now") == 2
     assert left_of(var) == {}
 
     again = run("--no-job", env=environ(var, DEMO_EXIT="1"))
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "shown only once" not in again.stdout
+    assert "shown only now" not in again.stdout
     assert "changepassword alice" in again.stdout
 
 
