@@ -69,11 +69,11 @@ def _refusal(error: Exception) -> ContractError | None:
         case ContractError():
             return error
         case DataError() | OverflowError():
-            return ContractError(ContractErrorCode.INVALID_FIELD, "a value is too large to be kept")
+            return ContractError(ContractErrorCode.INVALID_FIELD, "a value is too large to store")
         case OperationalError() | InterfaceError():
             log.warning("agents wait for the database: %s", error)
             return ContractError(
-                ContractErrorCode.UNAVAILABLE, "the database does not answer: try again"
+                ContractErrorCode.UNAVAILABLE, "the database is unavailable: try again"
             )
         case _:
             return None

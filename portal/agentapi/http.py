@@ -76,7 +76,7 @@ def _require_storable(data: Any) -> None:
 
 
 def _too_large(limit: int) -> ContractError:
-    return ContractError(ContractErrorCode.TOO_LARGE, f"a body here has at most {limit} bytes")
+    return ContractError(ContractErrorCode.TOO_LARGE, f"the body may have at most {limit} bytes")
 
 
 async def send_json(send: Send, status: int, value: object) -> None:

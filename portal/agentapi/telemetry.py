@@ -50,7 +50,9 @@ def _once_each(samples: tuple[GpuSample, ...]) -> dict[str, GpuSample]:
     """By UUID, in one order, so that two calls never wait for each other's rows."""
     found = {sample.uuid: sample for sample in sorted(samples, key=lambda s: s.uuid)}
     if len(found) < len(samples):
-        raise ContractError(ContractErrorCode.INVALID_FIELD, "a GPU is here twice", "samples.uuid")
+        raise ContractError(
+            ContractErrorCode.INVALID_FIELD, "the same GPU appears twice", "samples.uuid"
+        )
     return found
 
 

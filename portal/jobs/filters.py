@@ -1,11 +1,11 @@
-"""What narrows a list of jobs: the same names and values on the Jobs page and over REST.
+"""Filters of job lists: the same names and values on the Jobs page and over REST.
 
     filters = JobFilters(request.GET, jobs_visible_to(user), user=user)
-    filters.errors      # by field; nothing is found while there are any
-    filters.qs          # narrowed, in the order asked for
-    filters.sorting     # its columns, for pages by cursor
+    filters.errors      # by field; qs is empty while there are any
+    filters.qs          # filtered and sorted
+    filters.sorting     # the sort columns, for pages by cursor
 
-Unknown names are left alone: a page has parameters of its own.
+Unknown names are ignored: a page has parameters of its own.
 """
 
 import re
@@ -21,12 +21,13 @@ from django_filters.fields import IsoDateTimeField
 
 from portal.accounts.models import User
 from portal.jobs.models import Job, Replica
+from portal.jobs.querysets import JobQuerySet
 from portal.jobs.selectors import LABEL
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.states import JobStatus
 
 KINDS = ("batch", "notebook", "service")
-# By what lists may be sorted: only columns that have an index. Rows without a value are left out.
+# Sort orders, by columns with an index only. Rows without a value are left out.
 ORDERS: dict[str, tuple[str, ...]] = {
     "newest": ("-id",),
     "oldest": ("id",),
@@ -34,14 +35,16 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "finished": ("-finished_at", "-id"),
 }
 YES, NO = ("1", "true"), ("0", "false")
-NOT_A_CHOICE = {"invalid_choice": _("%(value)s is none of the choices. Choose one of the list")}
-NOT_A_TIME = {"invalid": _("Write a day as 2026-01-31, or a moment as 2026-01-31T09:30+00:00")}
+NOT_A_CHOICE = {"invalid_choice": _("%(value)s is not a valid choice. Choose one from the list")}
+NOT_A_TIME = {
+    "invalid": _("Enter a day such as 2026-01-31 or a time such as 2026-01-31T09:30+00:00")
+}
 YEARS = range(1970, 2200)
 NUMBER = re.compile(r"[Jj]-[0-9]+")
 
 
-class MomentField(IsoDateTimeField):
-    """A moment, or a day: its first one. Far years fit no database in every time zone."""
+class FilterMomentField(IsoDateTimeField):
+    """A moment, or a day, meaning its start. Far years do not fit a database in every time zone."""
 
     def to_python(self, value: Any) -> datetime | None:
         moment: datetime | None = super().to_python(value)
@@ -51,7 +54,7 @@ class MomentField(IsoDateTimeField):
 
 
 class MomentFilter(df.IsoDateTimeFilter):
-    field_class = MomentField
+    field_class = FilterMomentField
 
 
 class JobFilters(df.FilterSet):
@@ -118,11 +121,11 @@ class JobFilters(df.FilterSet):
         self.user = user
 
     def filter_queryset(self, queryset: QuerySet[Job]) -> QuerySet[Job]:
-        """Nothing while a value is wrong: a filter that is ignored shows too much."""
+        """Empty while a value is invalid: an ignored filter would show too much."""
         if self.errors:
             return queryset.none()
-        found: QuerySet[Job] = super().filter_queryset(queryset)
-        return found.order_by(*self.sorting)
+        rows: QuerySet[Job] = super().filter_queryset(queryset)
+        return rows.order_by(*self.sorting)
 
     @property
     def sorting(self) -> tuple[str, ...]:
@@ -130,11 +133,11 @@ class JobFilters(df.FilterSet):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether anything but the order was asked for, right or wrong."""
+        """Whether any filter but the order is set, valid or not."""
         return any(self.data.get(name) for name in self.filters if name != "order")
 
-    def by_reason(self, rows: QuerySet[Job], _name: str, codes: list[str]) -> QuerySet[Job]:
-        """What a job once waited for says nothing of one that runs."""
+    def by_reason(self, rows: JobQuerySet[Job], _name: str, codes: list[str]) -> JobQuerySet[Job]:
+        """Only of waiting jobs: a stored reason means nothing once the job runs."""
         return rows.waiting().filter(reason__code__in=codes) if codes else rows
 
     def by_mine(self, rows: QuerySet[Job], _name: str, mine: bool) -> QuerySet[Job]:
@@ -147,22 +150,21 @@ class JobFilters(df.FilterSet):
         return rows.filter(named)
 
     def by_node(self, rows: QuerySet[Job], _name: str, node: str) -> QuerySet[Job]:
-        there = Replica.objects.filter(node__name=node).values("attempt__job_id")
-        return rows.filter(pk__in=there)
+        on_node = Replica.objects.filter(node__name=node).values("attempt__job_id")
+        return rows.filter(pk__in=on_node)
 
     def by_order(self, rows: QuerySet[Job], _name: str, order: str) -> QuerySet[Job]:
         column = ORDERS[order][0].removeprefix("-")
         return rows if column == "id" else rows.filter(**{f"{column}__isnull": False})
 
 
-def hidden_fields(filters: JobFilters, *but: str) -> list[tuple[str, str]]:
-    """What was asked for as (name, value) pairs, without the names in `but`: for links and forms
-    that keep it."""
+def hidden_fields(filters: JobFilters, *excluded: str) -> list[tuple[str, str]]:
+    """The set filters as (name, value) pairs, for links and forms that keep them."""
     data = filters.data
     return [
         (name, value)
         for name in filters.filters
-        if name not in but
+        if name not in excluded
         for value in data.getlist(name)
         if value
     ]

@@ -118,7 +118,8 @@ def parse_window(query: Mapping[str, str], now: datetime) -> UsageWindow:
         raise Refused("invalid_field", "`to` is before `from`", "to")
     if end - start > MAX_WINDOW:
         sentence = Phrase(
-            "A window is at most %(days)s days: ask in parts, they add up", days=MAX_WINDOW.days
+            "A period has at most %(days)s days. Request longer periods in parts",
+            days=MAX_WINDOW.days,
         )
         raise Refused("invalid_field", sentence, "from")
     return UsageWindow(start, end, now)
@@ -135,6 +136,6 @@ def _moment(query: Mapping[str, str], name: str, default: datetime) -> datetime:
     except ValueError:
         at = None
     if at is None or not 1970 <= at.year < 9000:
-        sentence = "Write a day such as 2026-11-01 or a time such as 2026-11-01T00:00:00Z"
+        sentence = "Enter a day such as 2026-11-01 or a time such as 2026-11-01T00:00:00Z"
         raise Refused("invalid_field", sentence, name)
     return at if timezone.is_aware(at) else timezone.make_aware(at)

@@ -109,9 +109,9 @@ def _parts(url: str) -> tuple[str, str, int, str]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as wrong:
-        raise _invalid("This is not a URL. Write https://host/path") from wrong
+        raise _invalid("This is not a URL. Enter one such as https://host/path") from wrong
     if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise _invalid("Write https://host/path")
+        raise _invalid("Enter a URL such as https://host/path")
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:
         raise _invalid(
             "A URL must not contain a user name or password. Messages are signed instead"

@@ -72,7 +72,7 @@ def what_if_cancel(*, user: User, row: WhatIf) -> WhatIf:
     with transaction.atomic():
         mine = WhatIf.objects.filter(pk=row.pk, status__in=OPEN)
         if not mine.update(status=WhatIfStatus.CANCELLED, stamped_at=now, finished_at=now):
-            raise Refused("what_if_over", "It is over; there is nothing to cancel", "", 409)
+            raise Refused("what_if_over", "This what-if has already ended", "", 409)
         audit_record(actor=user.username, action="what_if_cancel", noun="what_if", noun_id=row.pk)
     row.refresh_from_db()
     return row

@@ -38,7 +38,7 @@ def test_a_member_reads_the_queue_without_the_names_of_others(signed_in):
     expect(queue).to_contain_text("not yet")
     expect(line(page, "sweep-0")).to_contain_text("reserved from")
     page.get_by_text("How the queue is ordered").click()
-    expect(page.get_by_text("who came first goes first")).to_be_visible()
+    expect(page.get_by_text("first come, first served")).to_be_visible()
     page.get_by_role("link", name="Mine", exact=True).click()
     expect(queue).not_to_contain_text("a job of another project")
 
@@ -74,7 +74,7 @@ def test_wrong_filters_say_what_to_do_and_keep_what_was_typed(signed_in, stack):
     field = page.get_by_label("Submitted on or after")
     expect(field).to_have_value("next tuesday")
     expect(field).to_have_attribute("aria-invalid", "true")
-    expect(page.locator("#submitted_after-error")).to_contain_text("Write a day as")
+    expect(page.locator("#submitted_after-error")).to_contain_text("Enter a day such as")
     page.get_by_role("link", name="Clear filters").first.click()
     expect(page.get_by_role("link", name="train-vit")).to_be_visible()
 
@@ -110,7 +110,7 @@ def test_without_javascript_a_running_job_is_ended_after_saying_what_is_lost(sig
     page.get_by_role("button", name="Cancel selected jobs").click()
     row = page.get_by_role("row").filter(has_text="train-vit")
     expect(row).to_contain_text("alice · vision")
-    expect(row).to_contain_text("what it kept in memory is lost")
+    expect(row).to_contain_text("what it holds in memory is lost")
     page.get_by_role("link", name="Keep jobs").click()
     expect(page).to_have_url(f"{stack.url}/jobs/?status=running")
     expect(line(page, "train-vit")).to_contain_text("Running")
