@@ -1,4 +1,4 @@
-"""Compiles a node's desired document from rows, and raises its revision when it changed."""
+"""Compiles a node's desired document from rows; a changed document gets a new revision."""
 
 from collections import defaultdict
 from typing import Any
@@ -27,11 +27,11 @@ from portal.live.bell import ring
 from scheduler.core.model.states import SliceStatus
 from scheduler.core.request import parse_stored_request
 
-WANTED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
+DESIRED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
 
 
 def drive(*, node_id: UUID) -> bool:
-    """Write what the node should be and ring its bell. False when nothing changed."""
+    """Write the node's desired document and ring its bell. False if nothing changed."""
     with transaction.atomic():
         rows = lock_rows(Node.objects.filter(pk=node_id))
         if not rows:
@@ -39,18 +39,18 @@ def drive(*, node_id: UUID) -> bool:
         (node,) = rows
         body = encode(compile_desired(node))
         if _same(body, node.desired):
-            _told_since(node)
+            _note_revisions(node)
             return False
         node.revision += 1
         node.desired = body | {"revision": node.revision}
         node.save(update_fields=["revision", "desired"])
-        _told_since(node)
+        _note_revisions(node)
         ring(f"node:{node.pk}")
         return True
 
 
-def _told_since(node: Node) -> None:
-    """Note from which revision on replicas are left out, or told to stop, where it is not noted."""
+def _note_revisions(node: Node) -> None:
+    """Record the revision from which each replica is left out, or is to stop, once."""
     left_out = Q(desired_state=DesiredState.GONE)
     stopped = Q(desired_state=DesiredState.STOP, stop_revision__isnull=True)
     rows = Replica.objects.filter(left_out | stopped, node=node, gone_revision__isnull=True)
@@ -60,15 +60,15 @@ def _told_since(node: Node) -> None:
     )
 
 
-def _where(these: Q, revision: int, column: str) -> Case:
-    kept = F(column)
-    return Case(When(these, then=revision), default=kept, output_field=PositiveBigIntegerField())
+def _where(condition: Q, revision: int, column: str) -> Case:
+    stored = F(column)
+    return Case(When(condition, then=revision), default=stored, output_field=PositiveBigIntegerField())
 
 
 def compile_desired(node: Node) -> DesiredDocument:
-    """The whole document, in a constant number of queries. Its order is fixed, so equal rows give
-    equal documents."""
-    slices = Slice.objects.filter(gpu__node=node, kind=SliceKind.MIG, status__in=WANTED_SLICES)
+    """The whole document, in a constant number of queries. Equal rows give equal documents: its
+    order is fixed."""
+    slices = Slice.objects.filter(gpu__node=node, kind=SliceKind.MIG, status__in=DESIRED_SLICES)
     return DesiredDocument(
         node=str(node.pk),
         revision=node.revision,
@@ -103,8 +103,8 @@ def _replicas(node: Node) -> tuple[DesiredReplica, ...]:
     )
     replicas = list(rows)
     devices = _devices(replicas)
-    meetings = _rendezvous([r.attempt_id for r in replicas if r.desired_state == DesiredState.RUN])
-    return tuple(_replica(r, devices[r.pk], meetings.get(r.attempt_id)) for r in replicas)
+    rendezvous = _rendezvous([r.attempt_id for r in replicas if r.desired_state == DesiredState.RUN])
+    return tuple(_replica(r, devices[r.pk], rendezvous.get(r.attempt_id)) for r in replicas)
 
 
 def _devices(replicas: list[Replica]) -> dict[UUID, list[Device]]:
@@ -130,7 +130,7 @@ def _device(row: Allocation) -> Device:
 
 
 def _rendezvous(attempts: list[int]) -> dict[int, Rendezvous]:
-    """Where each running attempt's gang meets: what rank 0 offered when it was ready."""
+    """The rendezvous of each running attempt: what rank 0 offered when it was ready."""
     by_attempt: dict[int, list[Replica]] = defaultdict(list)
     for row in Replica.objects.filter(attempt_id__in=attempts).order_by("rank"):
         by_attempt[row.attempt_id].append(row)
@@ -145,7 +145,7 @@ def _rendezvous(attempts: list[int]) -> dict[int, Rendezvous]:
     }
 
 
-def _replica(row: Replica, devices: list[Device], meeting: Rendezvous | None) -> DesiredReplica:
+def _replica(row: Replica, devices: list[Device], rendezvous: Rendezvous | None) -> DesiredReplica:
     job = row.attempt.job
     request = parse_stored_request(job.request)
     return DesiredReplica(
@@ -171,6 +171,6 @@ def _replica(row: Replica, devices: list[Device], meeting: Rendezvous | None) ->
         backend=request.backend,
         grace_seconds=request.grace_seconds,
         time_limit_seconds=seconds_left(job),
-        rendezvous=meeting,
+        rendezvous=rendezvous,
         disk_mib=job.disk_mib,
     )

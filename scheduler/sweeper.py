@@ -1,4 +1,4 @@
-"""Every 5 s: makes any lost bell harmless, and lets time do what no message announces."""
+"""The sweep, every 5 s: makes lost bells harmless, and acts on what only time brings about."""
 
 import logging
 from datetime import datetime, timedelta
@@ -24,11 +24,11 @@ from scheduler.core.model.states import (
 
 log = logging.getLogger(__name__)
 
-NONCE_KEPT = timedelta(minutes=10)
+NONCE_RETENTION = timedelta(minutes=10)
 
 
 def sweep() -> None:
-    """One round. Each step stands alone: what fails in one does not keep the next from running."""
+    """One round. A step that fails does not stop the next ones."""
     now = timezone.now()
     for step in STEPS:
         try:
@@ -59,7 +59,7 @@ def _nodes_judge(now: datetime) -> None:
 
 
 def _replicas_judge(now: datetime) -> None:
-    """Give up replicas of a lost node only when its agent has stopped them by itself for sure."""
+    """Give up replicas of a lost node, once its agent must have stopped them by itself."""
     knobs = settings.PLATFORM
     wait = timedelta(seconds=knobs.kill_grace_seconds + knobs.lease_margin_seconds)
     live = Replica.objects.live()
@@ -72,23 +72,25 @@ def _replicas_judge(now: datetime) -> None:
 
 
 def _dependencies(now: datetime) -> None:
-    """A job that is to run after one that never succeeded never starts: it ends, and so do those
-    after it. One whose begin has come, or whose dependencies have, is found by the planner, which
-    every sweep rings."""
-    never = values_of(UNSATISFYING)
+    """End waiting jobs that depend on a job that did not succeed, and those that depend on them.
+
+    Jobs whose begin time or dependencies have come are found by the planner, which every sweep
+    rings.
+    """
+    unsatisfying = values_of(UNSATISFYING)
     while True:
         waiting = Job.objects.waiting()
-        stuck = waiting.filter(after__status__in=never).order_by("pk").values_list("pk", flat=True)
-        ended = [_dependency_failed(pk, never) for pk in stuck.distinct()]
+        stuck = waiting.filter(after__status__in=unsatisfying).order_by("pk").values_list("pk", flat=True)
+        ended = [_dependency_failed(pk, unsatisfying) for pk in stuck.distinct()]
         if True not in ended:
             return
 
 
-def _dependency_failed(pk: int, never: list[str]) -> bool:
+def _dependency_failed(pk: int, unsatisfying: list[str]) -> bool:
     with transaction.atomic():
         rows = Job.objects.waiting().filter(pk=pk)
         job = next(iter(lock_rows(rows)), None)
-        before = job.after.filter(status__in=never).order_by("pk").first() if job else None
+        before = job.after.filter(status__in=unsatisfying).order_by("pk").first() if job else None
         if job is None or before is None:
             return False
         advance(
@@ -117,7 +119,7 @@ def _deadlines(now: datetime) -> None:
 
 
 def _unprepared(now: datetime) -> None:
-    """A gang that does not become ready in time gives its devices back and is tried again."""
+    """Stop gangs that did not become ready in time; their devices are released and they retry."""
     since = now - timedelta(seconds=settings.PLATFORM.prepare_timeout_seconds)
     early = [JobStatus.PLACED, JobStatus.PREPARING]
     late = Job.objects.filter(status__in=early, attempts__created_at__lt=since)
@@ -139,7 +141,7 @@ def _rollups(now: datetime) -> None:
 
 
 def _tidy(now: datetime) -> None:
-    HelloNonce.objects.filter(seen_at__lt=now - NONCE_KEPT).delete()
+    HelloNonce.objects.filter(seen_at__lt=now - NONCE_RETENTION).delete()
 
 
 STEPS = (

@@ -1,1 +1,1 @@
-"""Recorded workloads through the production planner, under a virtual clock."""
+"""Replays of recorded workloads: `python -m scheduler.replay openb|philly|mig|snapshot`."""

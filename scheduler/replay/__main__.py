@@ -1,4 +1,4 @@
-"""`python -m scheduler.replay openb|philly|mig|snapshot …`; -h says what each needs."""
+"""`python -m scheduler.replay openb|philly|mig|snapshot …`; see `-h` of each."""
 
 import argparse
 import importlib
@@ -16,15 +16,15 @@ KINDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Each kind is a module here with `add(parser)` and `run(options) -> exit code`;
-    what they refuse is one sentence on stderr and exit code 2."""
+    """Each kind is a module here with `add(parser)` and `run(options) -> exit code`. A ReplayError
+    is printed as one sentence on stderr, with exit code 2."""
     parser = argparse.ArgumentParser(prog="scheduler.replay", description=__doc__)
     kinds = parser.add_subparsers(dest="kind", required=True)
     given = sys.argv[1:] if arguments is None else list(arguments)
     wanted = next((word for word in given if word in KINDS), "")
     for kind, help in KINDS.items():
         sub = kinds.add_parser(kind, help=help, description=help)
-        if kind == wanted:  # a kind that is not asked for compiles nothing
+        if kind == wanted:  # importing a kind may compile its kernels
             importlib.import_module(f"scheduler.replay.{kind}").add(sub)
     options = parser.parse_args(given)
     module = importlib.import_module(f"scheduler.replay.{options.kind}")

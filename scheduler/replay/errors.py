@@ -1,5 +1,6 @@
-"""What is wrong with a replay's options or files, in one sentence that says what to do."""
+"""The error of a replay."""
 
 
 class ReplayError(Exception):
-    """`scheduler.replay` prints it on stderr and ends with 2."""
+    """Invalid options or files, in one sentence that says what to do. `scheduler.replay` prints it
+    on stderr and exits with 2."""

@@ -1,4 +1,4 @@
-"""`replay mig`: MIG slices asked for on equal boards, by policy, mix and lifetimes."""
+"""`replay mig`: requests for MIG slices on equal boards, by policy, mix and lifetimes."""
 
 import argparse
 import csv
@@ -38,7 +38,7 @@ from scheduler.replay.mig_simulation import run as run_world
 
 MIXES = ("uniform", "small", "large", "bimodal")
 POLICIES = ("tessera", "firstfit", "bestfit", "leastfrag")
-# A plan with a move must be better by more than this than the best one without: nearly nothing.
+# A plan with a move must beat the best one without by more than this: almost nothing.
 MIN_GAIN = 0.001
 
 
@@ -55,14 +55,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--move-gain",
         type=float,
         default=MIN_GAIN,
-        help="tessera: a move must keep this much more room; inf: only where nothing fits without",
+        help="tessera: a move must keep this much more room; inf: only if nothing fits without",
     )
-    parser.add_argument("--bound", action="store_true", help="free repacking at each arrival, too")
+    parser.add_argument(
+        "--bound", action="store_true", help="also report free repacking at each arrival"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def run(options: argparse.Namespace) -> int:
-    """0. Raises Refused where the options make no sense."""
+    """Returns 0. Raises ReplayError if the options are invalid."""
     here = _shape(options.board)
     weights, seeds = mix_weights(here, options.mix), parse_seeds(options.seeds)
     _check(options)
@@ -70,17 +72,19 @@ def run(options: argparse.Namespace) -> int:
     rule = placement_rule(options.policy, here, weights, options.moves, options.move_gain)
     for seed in tqdm(seeds, desc="seeds", file=sys.stderr, disable=not sys.stderr.isatty()):
         rows.append(_row(options, here, weights, rule, seed))
-        _tell(rows[-1], options.json)
+        _print_row(rows[-1], options.json)
     keys = [key for key in rows[0] if key != "seed"]
-    _tell({"seed": "mean"} | {k: round(fmean(r[k] for r in rows), 4) for k in keys}, options.json)
+    _print_row(
+        {"seed": "mean"} | {k: round(fmean(r[k] for r in rows), 4) for k in keys}, options.json
+    )
     return 0
 
 
 def placement_rule(
     policy: str, shape: LayoutGraph, weights: Floats, moves: int = 0, gain: float = MIN_GAIN
 ) -> PlacementRule:
-    """How a policy places; `tessera` is the planner's own table. It chooses place and move together
-    where `moves` are allowed and `gain` is finite; the others move only where nothing fits."""
+    """How a policy places; `tessera` uses the planner's own table. It chooses place and move
+    together if `moves` are allowed and `gain` is finite; the others move only if nothing fits."""
     match policy:
         case "tessera" if moves and gain < np.inf:
             table = tessera_values(shape, weights, HOLE, RETURN)
@@ -111,8 +115,8 @@ def _row(
     options: argparse.Namespace, here: LayoutGraph, weights: Floats, rule: PlacementRule, seed: int
 ) -> dict[str, Any]:
     stream = _stream(options, here, weights, seed)
-    told = run_world(here, stream, options.gpus, rule)
-    row = {"seed": seed} | {key: round(value, 4) for key, value in asdict(told).items()}
+    figures = run_world(here, stream, options.gpus, rule)
+    row = {"seed": seed} | {key: round(value, 4) for key, value in asdict(figures).items()}
     if options.bound:
         bound: MigFigures = mig_baselines.free_repacking(here, stream, options.gpus)
         row["free_repacking_pct"] = round(bound.accepted_pct, 4)
@@ -127,7 +131,7 @@ def _stream(
     return churn(here, weights, options.gpus, options.load, seed)
 
 
-def _tell(row: dict[str, Any], as_json: bool) -> None:
+def _print_row(row: dict[str, Any], as_json: bool) -> None:
     text = json.dumps(row) if as_json else "  ".join(f"{key} {row[key]}" for key in row)
     print(text, flush=True)
 
@@ -166,14 +170,14 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def plain_profiles(shape: LayoutGraph) -> list[Profile]:
-    """Those that a plain request may get, smaller ones first."""
+    """The profiles that a plain request may get, smallest first."""
     plain = (p for p in shape.board.profiles if not p.has_media_extensions)
     return sorted(plain, key=lambda p: (p.memory_slices, p.compute_slices))
 
 
 def named_mix(shape: LayoutGraph, name: str) -> dict[str, float]:
-    """Weights by profile. With n profiles, smaller first, i = 0 .. n - 1: `small` n - i, `large`
-    i + 1, `bimodal` the distance from the middle and a half, `uniform` 1."""
+    """Weights by profile. With n profiles, smallest first, i = 0 .. n - 1: `small` n - i, `large`
+    i + 1, `bimodal` the distance from the middle plus a half, `uniform` 1."""
     names = [profile.name for profile in plain_profiles(shape)]
     last = len(names) - 1
     shapes = {
@@ -186,10 +190,10 @@ def named_mix(shape: LayoutGraph, name: str) -> dict[str, float]:
 
 
 def mix_weights(here: LayoutGraph, mix: str) -> Floats:
-    asked = named_mix(here, mix) if mix in MIXES else _of_file(here, Path(mix))
-    if unknown := sorted(set(asked) - set(here.profile_names)):
+    weights_by_name = named_mix(here, mix) if mix in MIXES else _of_file(here, Path(mix))
+    if unknown := sorted(set(weights_by_name) - set(here.profile_names)):
         raise ReplayError(f"--mix {mix}: {here.board.key} has no profile {unknown[0]}")
-    weights = np.array([asked.get(name, 0.0) for name in here.profile_names])
+    weights = np.array([weights_by_name.get(name, 0.0) for name in here.profile_names])
     if not np.isfinite(weights).all() or weights.min() < 0 or weights.sum() <= 0:
         raise ReplayError(f"--mix {mix}: the weights must be 0 or more, and not all 0")
     return np.asarray(weights / weights.sum())
@@ -213,8 +217,8 @@ def _of_file(here: LayoutGraph, path: Path) -> dict[str, float]:
 
 
 def openb_mix(here: LayoutGraph, pods: "csv.DictReader[str]") -> dict[str, float]:
-    """Pods that ask for a part of one GPU, each as the smallest profile with at least
-    ceil(gpu_milli x compute slices / 1000) compute slices, the one with less memory first."""
+    """Pods that request a part of one GPU, each as the smallest profile with at least
+    ceil(gpu_milli x compute slices / 1000) compute slices; of equal ones that with less memory."""
     by_compute = sorted(plain_profiles(here), key=lambda p: (p.compute_slices, p.memory_slices))
     counts: Counter[str] = Counter()
     for pod in pods:

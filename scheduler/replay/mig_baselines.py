@@ -1,4 +1,4 @@
-"""The rules that tessera is compared with, as costs of a spot, and free repacking, the bound."""
+"""The rules that tessera is compared with, as costs of a spot; and free repacking, the bound."""
 
 import numpy as np
 from numba import njit
@@ -31,7 +31,7 @@ def least_fragmentation(shape: LayoutGraph) -> Floats:
 
 
 def free_repacking(shape: LayoutGraph, stream: RequestStream, gpus: int) -> MigFigures:
-    """Every request is taken for which all that runs could be packed anew: see `repacks`."""
+    """Accepts a request whenever everything that runs could be packed again; see `can_repack`."""
     order, costs = repacking_order(shape)
     found = _repacking(
         stream.profile,
@@ -48,8 +48,8 @@ def free_repacking(shape: LayoutGraph, stream: RequestStream, gpus: int) -> MigF
 
 
 def repacking_order(shape: LayoutGraph) -> tuple[Ints, Floats]:
-    """Profiles, larger ones first, and the cost of a spot to the profiles after its own: the square
-    sizes of their places that it takes away."""
+    """Profiles, largest first, and the cost of a spot to the profiles after its own: the sum of the
+    squared sizes of their places that it takes away."""
     size = sizes(shape)
     compute = np.array([p.compute_slices for p in shape.board.profiles])
     order = np.lexsort((np.arange(len(size)), -compute, -size))
@@ -72,8 +72,8 @@ def can_repack(
 ) -> bool:
     """Whether `number` instances of each profile fit on `gpus` empty boards.
 
-    Larger profiles first, each where it takes least from those after it. On the boards that are
-    known this is exact: the tests compare it with an integer programme.
+    Largest profiles first, each where it takes least from those after it. On the known boards this
+    is exact: the tests compare it with an integer programme.
     """
     have = np.zeros(len(after), np.int64)
     have[0] = gpus

@@ -17,7 +17,7 @@ NOWHERE = -1
 
 
 class LayoutTables(NamedTuple):
-    """What of a `Shape` compiled code reads; its words are the same."""
+    """The columns of a `Shape` that compiled code reads, under the same names."""
 
     after: Ints
     before: Ints

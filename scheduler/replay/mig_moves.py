@@ -1,4 +1,4 @@
-"""Where a request goes and which one running slice moves with it, chosen together; compiled.
+"""Chooses together where a request goes and which running slice moves for it; compiled.
 
 A plan is judged by V (`carving.windows`, with the constants below) plus what the whole cluster
 could take next: each profile's share of the mix times its size, times DEPTH by how many running
@@ -16,13 +16,13 @@ from scheduler.core.geometry.arrival_prices import Floats
 from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
 from scheduler.replay.mig_choices import LayoutTables, two_cheapest
 
-# V where slices may move: holes count little, as they can be gathered.
+# V if slices may move: holes count little, as moves can gather them.
 HOLE, RETURN = 1.0, 3.0
 # Slices of V for a slice of the next request that fits at once, and what is left of it by the
 # number of slices that have to move first (0 to 3; more: nothing).
 AHEAD = 180.0
 DEPTH = (1.0, 0.95, 0.45, 0.15)
-# So many of the best places without a move are tried with every move.
+# The best places without a move that are tried with every move.
 MAX_PLACES = 4
 
 

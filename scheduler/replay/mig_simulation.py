@@ -1,8 +1,8 @@
 """A cluster of equal MIG boards under a stream of requests for slices; compiled.
 
 Idle slots are carved anew whenever a placement asks for it, as the planner does with idle slices,
-so a GPU's state is the layout of its running instances; instances that nobody holds any more stay
-`warm` until something is made in their slots.
+so a GPU's state is the layout of its running instances. Idle instances stay `warm` until another
+one is made in their slots.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from scheduler.replay.mig_choices import (
 )
 from scheduler.replay.mig_moves import DEPTH, MoveTables, best_joint_plan, move_tables
 
-# Of a run with lifetimes: mean lifetimes until the cluster has filled, and those that are counted.
+# With lifetimes: mean lifetimes until the cluster has filled, and those that are counted.
 SETTLING, COUNTED = 6.0, 60.0
 ARRIVED_PCT = 130
 
@@ -39,7 +39,7 @@ class RequestStream:
 
 @dataclass(frozen=True, slots=True)
 class MigFigures:
-    """What one run came to. Demand in memory slices."""
+    """The figures of one run; the names are the keys of its JSON. Demand in memory slices."""
 
     accepted_pct: float
     allocated_pct: float
@@ -52,24 +52,25 @@ class MigFigures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementRule:
-    """How to place: where `costs` (layouts x spots) is least, less `prefer` where an idle slice of
-    the profile is ready. `roomy`: the costs while many GPUs are empty, where they are others.
-
-    With `moves`, at most so many running instances move where nothing fits else. With `together`
-    as well, the place and one move are chosen as one plan at every request, which must be better by
-    more than `gain` than the best plan without a move; ready slices count nothing then.
-    """
+    """How to place: at the spot with the lowest cost."""
 
     costs: Floats
+    """Layouts x spots."""
     prefer: float = 0.0
+    """Taken off the cost if an idle slice of the profile is ready there."""
     moves: int = 0
+    """At most this many running instances move if nothing fits otherwise."""
     together: MoveTables | None = None
+    """With `moves`: at every request, choose the place and one move as one plan. Ready slices then
+    do not count."""
     gain: float = 0.0
+    """By how much a plan with a move must beat the best one without."""
     roomy: Floats | None = None
+    """Other costs while many GPUs are empty."""
 
 
 def inflation(shape: LayoutGraph, weights: Floats, gpus: int, seed: int) -> RequestStream:
-    """Arrivals until they have asked for 130 % of the slices; nothing leaves."""
+    """Arrivals until 130 % of the slices were requested; nothing leaves."""
     random = np.random.default_rng(seed)
     slots = gpus * shape.board.memory_slices
     size = sizes(shape)
@@ -80,7 +81,7 @@ def inflation(shape: LayoutGraph, weights: Floats, gpus: int, seed: int) -> Requ
 
 
 def churn(shape: LayoutGraph, weights: Floats, gpus: int, load: float, seed: int) -> RequestStream:
-    """Poisson arrivals that keep `load` of the slices asked for, with exponential lifetimes."""
+    """Poisson arrivals that offer `load` of the slices, with exponential lifetimes."""
     random = np.random.default_rng(seed)
     rate = load * gpus * shape.board.memory_slices / float(weights @ sizes(shape))
     number = int(rate * (SETTLING + COUNTED))
@@ -164,7 +165,7 @@ def _run(
     spots = len(size)
     lay = np.zeros(gpus, np.int32)
     warm = np.zeros((gpus, spots), np.int32)
-    # Who stands where: number of the request + 1; 0 = nobody.
+    # The request at each spot: its number + 1; 0 = none.
     holder = np.zeros((gpus, spots), np.int32)
     at_gpu = np.full(len(profile), -1, np.int32)
     at_spot = np.full(len(profile), -1, np.int32)
@@ -198,7 +199,7 @@ def _run(
         if moves > 1 and (len(plan) == 0 or plan[-1, 0] < 0):
             plan, _ = room_by_moves(lay, holder, board, costs, kind, moves)
         if len(plan) > 0 and plan[-1, 0] >= 0:
-            # Those that move go first, together: what one leaves may be where another goes.
+            # Moves come first, together: one may go where another leaves.
             last = len(plan) - 1
             who = np.empty(last + 1, np.int32)
             for step in range(last):

@@ -2,7 +2,7 @@
 
 The inflation method of "Beware of Fragmentation" (ATC 2023): requests arrive in random order until
 1.3 times the cluster's GPUs were asked for, none leaves, one that fits nowhere is dropped. With
-`--churn LOAD` they leave again. docs/scheduling-placement.md has the figures.
+`--churn LOAD` they leave again. See docs/scheduling-placement.md for the figures.
 """
 
 import argparse
@@ -40,13 +40,13 @@ POLICIES = ("tessera", *placement_baselines.RULES)
 SEEDS = "42-51"
 LOAD_HELP = "arrived loads to report, in %%, up to 130; default 60,80,95,100,130"
 CHURN_HELP = "requests leave again; in steady state they offer this load in %%"
-MIX_HELP = "what tessera knows of the demand: the list's mix, or a prior and what came so far"
+MIX_HELP = "the demand tessera knows: the list's mix, or a prior and the arrivals so far"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenbResult:
-    """Percent of the cluster's GPUs, by arrived load; `refused_pct` is of the GPUs asked for, only
-    with churn."""
+    """Percent of the cluster's GPUs, by arrived load. `refused_pct`: of the requested GPUs, only
+    with churn. The names are the keys of the JSON."""
 
     seed: int | str
     policy: str
@@ -70,7 +70,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises BadTrace."""
+    """Raises TraceError."""
     cluster = read_cluster(options.nodes)
     pods = read_pods(options.pods, cluster.models)
     one = _churned if options.churn else _inflated
@@ -101,7 +101,8 @@ def _inflated(
     loads = np.rint(100 * course.arrived / capacity)
     at = {str(load): loads == load for load in options.load}
     return _result(seed, options, decisions, {
-        load: _percent(course.in_use[events], capacity) for load, events in at.items() if events.any()
+        load: _percent(course.in_use[events], capacity)
+        for load, events in at.items() if events.any()
     }, {
         load: _percent(course.fragmented[events], capacity)
         for load, events in at.items() if events.any()

@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class TraceError(ReplayError):
-    """The sentence says which file, which line and what is wrong."""
+    """Names the file, the line and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class TracePods:
 
 
 def read_cluster(path: Path) -> TraceCluster:
-    """Columns sn, cpu_milli, memory_mib, gpu, model. Raises BadTrace."""
+    """Columns sn, cpu_milli, memory_mib, gpu, model. Raises TraceError."""
     rows = _rows(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model"))
     models = tuple(sorted({row["model"] for _, row in rows}))
     nodes = [
@@ -101,7 +101,7 @@ def read_cluster(path: Path) -> TraceCluster:
 
 def read_pods(path: Path, models: tuple[str, ...]) -> TracePods:
     """Columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, in some lists, gpu_spec: models
-    that may serve, joined by "|". Raises BadTrace."""
+    that may serve, joined by "|". Raises TraceError."""
     columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
     rows = sorted(_rows(path, columns), key=lambda item: item[1]["name"])
     numbers: dict[RequestKind, int] = {}

@@ -52,14 +52,14 @@ POLICIES = {
     "srsf": replace(_ORACLE, order=OrderMode.SMALLEST),
 }
 ORACLES = ("srtf", "srsf")
-# As the papers count it: who is stopped queues anew with what it has done; a job that moves goes on
-# at once, so that its next protected time is no longer than this one.
+# As the papers count it: a stopped job queues anew with what it has done; a job that moves goes on
+# at once, so its next protected time is no longer than this one.
 PREEMPTION_COSTS = PreemptionCosts(
     keeps_place=False, moves_extend_protection=False, recheck_seconds=360
 )
-# With --preemption on. Who was passed stops others when it is due, so that nothing idles for a
-# promise (EASY costs 15 % on trace3); every job of these traces restarts, and may be moved: a gang
-# of whole nodes moves many small ones at once.
+# With --preemption on. A bypassed job stops others when it is due: nothing idles for a reservation
+# (EASY costs 15 % on trace3). Every job of these traces can restart and move: a gang of whole nodes
+# moves many small ones at once.
 PREEMPTION_POLICY: dict[str, Any] = {
     "preemption": PreemptionMode.ORDER,
     "backfill": BackfillMode.SKIP,
@@ -85,74 +85,76 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--forecasts",
         type=int,
         default=5,
-        help="tessera and easy: ask for the start of each so many-th job that waits; 0 = none",
+        help="tessera and easy: estimate the start of every Nth waiting job; 0 = none",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises Refused."""
+    """Raises ReplayError."""
     began = time.monotonic()
     _check(options)
     trace = read_trace(options.trace)
     _check_size(trace, options.nodes, options.gpus_per_node)
     limits = "true" if options.policy in ORACLES else options.limits
-    week = recorded_window(trace, sample_limits(trace, limits, options.seed), options.gpus_per_node)
+    window = recorded_window(
+        trace, sample_limits(trace, limits, options.seed), options.gpus_per_node
+    )
     policy = POLICIES[options.policy]
     if options.policy == "tessera" and options.preemption == "on":
         policy = replace(policy, **PREEMPTION_POLICY)
     nodes = whole_nodes(options.nodes, options.gpus_per_node, known_boards()[BOARD])
     asks = options.forecasts if options.policy in ("tessera", "easy") else 0
-    forecaster = ForecastEvaluation(policy, every=asks, seed=options.seed) if asks else None
-    world = Simulation(
+    evaluation = ForecastEvaluation(policy, every=asks, seed=options.seed) if asks else None
+    simulation = Simulation(
         Scenario(nodes, policy=policy),
-        week,
+        window,
         costs=replace(PREEMPTION_COSTS, restart_seconds=options.restart_cost),
-        observer=ForecastObserver(forecaster) if forecaster else None,
+        observer=ForecastObserver(evaluation) if evaluation else None,
     )
-    with tqdm(total=len(week.jobs), unit="job", disable=not sys.stderr.isatty()) as bar:
-        world.run(bar.update)
-    told = {
+    with tqdm(total=len(window.jobs), unit="job", disable=not sys.stderr.isatty()) as bar:
+        simulation.run(bar.update)
+    result = {
         "trace": options.trace.stem,
         "policy": options.policy,
         "limits": limits,
         "preemption": "on" if policy.preemption is PreemptionMode.ORDER else "off",
         "seed": options.seed,
-        **summary(world),
-        **(forecaster.summary() if forecaster else {}),
-        "passes": world.passes,
+        **summary(simulation),
+        **(evaluation.summary() if evaluation else {}),
+        "passes": simulation.passes,
         "seconds": round(time.monotonic() - began, 2),
     }
-    print_result(told, as_json=options.json)
+    print_result(result, as_json=options.json)
     return 0
 
 
 class ForecastObserver(SimulationObserver):
-    """Asks a Forecaster about every job in the first pass that sees it."""
+    """Passes the events of a simulation on to a ForecastEvaluation."""
 
-    def __init__(self, forecaster: ForecastEvaluation) -> None:
-        self._forecaster = forecaster
-        self._seen: set[str] = set()
+    def __init__(self, evaluation: ForecastEvaluation) -> None:
+        self._evaluation = evaluation
+        self._submitted: set[str] = set()
 
-    def on_pass(self, snapshot: ClusterSnapshot, found: Plan) -> None:
+    def on_pass(self, snapshot: ClusterSnapshot, plan: Plan) -> None:
         for job in snapshot.jobs:
-            if job.id not in self._seen:
-                self._seen.add(job.id)
-                self._forecaster.on_submit(job, snapshot, found)
-        self._forecaster.on_pass(snapshot, found)
+            if job.id not in self._submitted:
+                self._submitted.add(job.id)
+                self._evaluation.on_submit(job, snapshot, plan)
+        self._evaluation.on_pass(snapshot, plan)
 
     def on_start(self, job: WaitingJob, now: int) -> None:
-        self._forecaster.on_start(job, now)
+        self._evaluation.on_start(job, now)
 
     def on_end(self, job: WaitingJob, now: int, ran_seconds: int) -> None:
-        self._forecaster.on_end(job, now, ran_seconds)
+        self._evaluation.on_end(job, now, ran_seconds)
 
 
 def recorded_window(
     trace: Sequence[TraceJob], limits: list[int] | None, gpus_per_node: int
 ) -> RecordedWindow:
-    """The trace's jobs as the planner sees them, beside their durations. Without limits each has
-    the site's maximum, longer than any of them."""
+    """The trace's jobs as the planner sees them, with their durations. Without limits each has the
+    site's maximum, longer than any duration."""
     longest = 2 * max(job.seconds for job in trace)
     stated = limits or [longest] * len(trace)
     jobs = (
@@ -164,32 +166,32 @@ def recorded_window(
 
 
 def whole_nodes(nodes: int, gpus: int, board: Board) -> tuple[NodeView, ...]:
-    """Equal nodes of whole GPUs, with CPU and memory for everybody."""
+    """Equal nodes of whole GPUs, with ample CPU and memory."""
     return tuple(_node(f"n{number:05d}", gpus, board) for number in range(nodes))
 
 
 def summary(simulation: Simulation) -> dict[str, float]:
     """Averages over all jobs, in seconds; waits count every second that a job did not run."""
-    fates = list(simulation.outcomes.values())
-    submitted = [fate.recorded.job.queued_at for fate in fates]
-    ended = [fate.ended_at for fate in fates]
-    took = np.array(ended, dtype=float) - np.array(submitted)
-    waits = took - np.array([fate.recorded.ran_seconds for fate in fates])
+    outcomes = list(simulation.outcomes.values())
+    submitted = [outcome.recorded.job.queued_at for outcome in outcomes]
+    ended = [outcome.ended_at for outcome in outcomes]
+    turnaround = np.array(ended, dtype=float) - np.array(submitted)
+    waits = turnaround - np.array([outcome.recorded.ran_seconds for outcome in outcomes])
     return {
-        "avg_jct_s": round(float(took.mean()), 1),
-        "p99_jct_s": round(float(np.percentile(took, 99)), 1),
+        "avg_jct_s": round(float(turnaround.mean()), 1),
+        "p99_jct_s": round(float(np.percentile(turnaround, 99)), 1),
         "makespan_s": max(ended) - min(submitted),
         "avg_wait_s": round(float(waits.mean()), 1),
         "longest_wait_s": round(float(waits.max()), 1),
-        "preemptions": sum(fate.stops for fate in fates),
+        "preemptions": sum(outcome.stops for outcome in outcomes),
     }
 
 
-def print_result(told: dict[str, object], *, as_json: bool) -> None:
+def print_result(result: dict[str, object], *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(result) + "\n")
         return
-    for key, value in told.items():
+    for key, value in result.items():
         sys.stdout.write(f"{key:16} {value}\n")
 
 
@@ -207,7 +209,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _check_size(trace: Sequence[TraceJob], nodes: int, gpus_per_node: int) -> None:
-    """A gang of whole nodes takes all of their GPUs."""
+    """A gang of whole nodes takes all their GPUs."""
     needed = max(-(-job.gpus // gpus_per_node) for job in trace)
     if needed > nodes:
         largest = max(job.gpus for job in trace)

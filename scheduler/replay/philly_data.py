@@ -23,7 +23,7 @@ class TraceJob:
 
 
 def read_trace(path: Path) -> list[TraceJob]:
-    """The jobs in the order of their submission. Raises Refused."""
+    """The jobs in the order of their submission. Raises ReplayError."""
     try:
         with path.open(newline="", encoding="utf-8") as lines:
             rows = list(csv.DictReader(lines))
@@ -40,7 +40,7 @@ def read_trace(path: Path) -> list[TraceJob]:
 
 def sample_limits(jobs: Sequence[TraceJob], how: str, seed: int) -> list[int] | None:
     """The limit that each job states, in seconds: `true` = its duration, `A-B` = a factor drawn
-    uniformly between A and B times it; None for `none`. Raises Refused."""
+    uniformly between A and B times it; None for `none`. Raises ReplayError."""
     if how == "none":
         return None
     if how == "true":

@@ -1,9 +1,9 @@
-"""The policies that others published, as they are implemented there, on tables of their own.
+"""Published placement policies, as their authors implemented them, on tables of their own.
 
 `random`: any node and GPU that fits. `packing`: GPUs in use first, then nodes in use. `bestfit`:
 least CPU and GPU left on the node. `fgd`: fragmentation gradient descent, its whole-number score.
-Source: kubernetes-scheduler-simulator of "Beware of Fragmentation" (ATC 2023). They know nothing of
-Tessera's engine, so that the one can be compared with the others.
+Source: kubernetes-scheduler-simulator of "Beware of Fragmentation" (ATC 2023). They share nothing
+with Tessera's engine, so that the two can be compared.
 """
 
 import time

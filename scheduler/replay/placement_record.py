@@ -1,6 +1,7 @@
-"""Plays a run's decisions again on books of its own, and measures what they came to.
+"""Replays the decisions of a run on tables of its own, and measures the result.
 
-This is the same for every policy and shares nothing with any: what does not fit is an error.
+It is the same for every policy and shares nothing with any of them: a placement that does not fit
+is an error.
 """
 
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ NOWHERE = -1
 
 @dataclass(frozen=True, slots=True)
 class PlacementDecisions:
-    """Per request: its node (NOWHERE = it found none) and its GPUs there as bits. `seconds` that
-    the decisions took."""
+    """By request: its node (NOWHERE: none) and its GPUs there as bits. `seconds`: how long the
+    decisions took."""
 
     node: Ints
     gpus: Ints
@@ -32,7 +33,7 @@ class PlacementDecisions:
 
 
 class OverbookedError(Exception):
-    """A decision took what was not free: a fault of the policy."""
+    """A decision took what was not free: a bug of the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,10 @@ class PlacementTimeline:
 
 
 def replay_decisions(
-    events: Ints, requests: Ints, pods: TracePods, nodes: tuple[NodeRoom, ...], decisions: PlacementDecisions,
-    typical: TypicalKinds,
+    events: Ints, requests: Ints, pods: TracePods, nodes: tuple[NodeRoom, ...],
+    decisions: PlacementDecisions, typical: TypicalKinds,
 ) -> PlacementTimeline:  # fmt: skip
-    """`requests`: the pod of each request. Raises Overbooked."""
+    """`requests`: the pod of each request. Raises OverbookedError."""
     models = 1 + max(node.model for node in nodes)
     kinds = pods.kinds
     course = (np.zeros(len(events), np.int64), np.zeros(len(events), np.int64),
@@ -57,7 +58,9 @@ def replay_decisions(
     free = idle_table(nodes)
     wrong = _follow(
         events, pods.kind[requests],
-        _table([(k.cpu_milli, k.memory_mib, k.gpus, round(k.gpus_each * GPU_MILLI)) for k in kinds]),
+        _table([
+            (k.cpu_milli, k.memory_mib, k.gpus, round(k.gpus_each * GPU_MILLI)) for k in kinds
+        ]),
         np.array([[k.allows(m) for m in range(models)] for k in kinds]),
         decisions.node, decisions.gpus, free,
         np.array([[node.cpu_milli, node.memory_mib, node.model] for node in nodes], np.int64),

@@ -1,8 +1,8 @@
 """Tessera's own placement in a replay: the engine of `scheduler.core.packing`, request by request.
 
-Nothing is tuned to the run: the weights follow the departures that the run shows, the tables the
-mix of demand, which is that of the pod list (`list`, as published policies have it) or what came so
-far on top of a prior (`learned`).
+Nothing is tuned to the run: the weights follow the observed departures, the tables the mix of
+demand. The mix is that of the pod list (`list`, as for published policies) or a prior and the arrivals so
+far (`learned`).
 """
 
 import time
@@ -84,7 +84,7 @@ class EngineReplay:
         self._moved(False)
 
     def _moved(self, start: bool) -> None:
-        """Remembers what happened since the last DEPARTURES_OVER starts."""
+        """Remember the starts and departures since the last DEPARTURES_OVER starts."""
         self._moves.append(start)
         self._starts += start
         while self._starts > DEPARTURES_OVER:
@@ -96,10 +96,10 @@ class EngineReplay:
 
 
 def decide(
-    events: Ints, requests: Ints, pods: TracePods, nodes: tuple[NodeRoom, ...], extent: ClusterExtent,
-    learned: bool,
+    events: Ints, requests: Ints, pods: TracePods, nodes: tuple[NodeRoom, ...],
+    extent: ClusterExtent, learned: bool,
 ) -> PlacementDecisions:  # fmt: skip
-    """`seconds` count decisions and their books, not the reading of files or the first tables."""
+    """`seconds` covers decisions and their bookkeeping, not reading files or the first tables."""
     run = EngineReplay(requests, pods, nodes, extent, learned)
     EngineReplay(requests, pods, nodes, extent, learned).run(
         events[:300]

@@ -1,4 +1,4 @@
-"""`replay snapshot FILE`: one saved planning pass again, and why it decided so."""
+"""`replay snapshot FILE`: repeats one saved planning pass and explains its decisions."""
 
 import argparse
 import json
@@ -19,24 +19,24 @@ from scheduler.replay.snapshot_text import PassReport
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", type=Path, help="a pass that `manage.py planning_pass` saved; - for standard input"
+        "file", type=Path, help="a pass saved by `manage.py planning_pass`; - for standard input"
     )
-    parser.add_argument("--job", default="", help="only what concerns this job, such as J-4")
+    parser.add_argument("--job", default="", help="only about this job, such as J-4")
     parser.add_argument("--json", action="store_true", help="the plan as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises Refused where the file cannot be read, or knows nothing of the job."""
+    """Raises ReplayError if the file cannot be read or has no such job."""
     snapshot, policy = _read(options.file)
-    wanted = options.job.removeprefix("J-")
+    job_id = options.job.removeprefix("J-")
     known = {job.id for job in snapshot.jobs} | {run.job.id for run in snapshot.running}
-    if wanted and wanted not in known:
+    if job_id and job_id not in known:
         raise ReplayError(f"--job {options.job}: no such job waits or holds devices in this pass")
     decided = plan(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
     if options.json:
-        print(json.dumps(_as_dict(decided, wanted), sort_keys=True))
+        print(json.dumps(_as_dict(decided, job_id), sort_keys=True))
         return 0
-    for line in PassReport(snapshot, policy, decided).lines(wanted):
+    for line in PassReport(snapshot, policy, decided).lines(job_id):
         print(line)
     return 0
 
@@ -50,12 +50,12 @@ def _read(path: Path) -> tuple[ClusterSnapshot, Policy]:
         raise ReplayError(f"{path}: {wrong}") from None
 
 
-def _as_dict(decided: Plan, wanted: str) -> dict[str, Any]:
+def _as_dict(decided: Plan, job_id: str) -> dict[str, Any]:
     def concerns(one: Any) -> bool:
-        return wanted in ("", getattr(one, "job", ""), getattr(one, "for_job", ""))
+        return job_id in ("", getattr(one, "job", ""), getattr(one, "for_job", ""))
 
-    whole: dict[str, Any] = {}
-    whole["places"] = [
+    fields: dict[str, Any] = {}
+    fields["places"] = [
         {
             "job": placement.job,
             "replicas": encode(placement.replicas),
@@ -70,11 +70,11 @@ def _as_dict(decided: Plan, wanted: str) -> dict[str, Any]:
         ("preempts", decided.preemptions),
         ("reservations", decided.reservations),
     ):
-        whole[key] = [encode(one) for one in decisions if concerns(one)]
-    whole["bypassed"] = [job for job in decided.bypassed if wanted in ("", job)]
-    whole["holds"] = [
-        {"job": hold.job, "position": hold.position, "reason": hold.reason.as_dict()}
-        for hold in decided.deferrals
-        if concerns(hold)
+        fields[key] = [encode(one) for one in decisions if concerns(one)]
+    fields["bypassed"] = [job for job in decided.bypassed if job_id in ("", job)]
+    fields["holds"] = [
+        {"job": deferral.job, "position": deferral.position, "reason": deferral.reason.as_dict()}
+        for deferral in decided.deferrals
+        if concerns(deferral)
     ]
-    return whole
+    return fields

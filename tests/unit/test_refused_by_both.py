@@ -175,7 +175,7 @@ TABLE = (
             lambda: never(a_gpu(), mps=(64, 1_000), processes=49),
             ("impossible", "49 processes in one share are too many: MPS on a H200-141GB GPU serves 48"),
             lambda: shared(a_claim(threads=64, processes=49)),
-            ("mps_clients", "49 processes: an MPS server takes 48 clients here"),
+            ("mps_clients", "49 processes: an MPS server takes 48 clients on this device"),
         ),
         "a share of more memory than a GPU has": Row(
             lambda: never(a_gpu(), mps=(25, MEMORY + 1)),
@@ -193,19 +193,19 @@ TABLE = (
             lambda: never(a_gpu(), gpus=1, disk_mib=2_049),
             ("impossible", "No node with this GPU has 2049MiB of disk for jobs; the largest has"),
             lambda: crowded(1_024, ("r-1", 2_049)),
-            ("disk", "2049 MiB of disk are asked for beside 0; this node has 1024 MiB"),
+            ("disk", "2049 MiB of disk requested beside 0 MiB in use; this node has 1024 MiB"),
         ),
         "more disk than others leave": Row(
             lambda: placed(a_gpu(), (SliceKind.GPU, "", 0, 0, 0), gpus=1, disk_mib=2_048),
             ("resources", "lacks CPU, memory or disk"),
             lambda: crowded(2_048, ("r-0", 1_024), ("r-1", 1_025)),
-            ("disk", "1025 MiB of disk are asked for beside 1024; this node has 2048 MiB"),
+            ("disk", "1025 MiB of disk requested beside 1024 MiB in use; this node has 2048 MiB"),
         ),
         "shares of two projects on one GPU": Row(
             lambda: placed(a_gpu(a_share(project="q")), share(10, 1), mps=(10, 1), project="p"),
             ("resources", "no longer room for this share"),
             lambda: shared(a_claim(project="p-1"), running=[a_claim("r-0", project="p-2")]),
-            ("mps_projects", "projects do not mix under MPS"),
+            ("mps_projects", "projects do not share an MPS daemon"),
         ),
         "NCCL between MIG slices": Row(
             gang_of(SliceKind.MIG),
@@ -239,37 +239,37 @@ TABLE = (
         ),
         "privileged mode": Row(
             lambda: asked(privileged=True),
-            ("unknown_field", "privileged: no such field"),
+            ("unknown_field", "privileged: unknown field"),
             lambda: sent(privileged=True),
             ("unknown_field", "replicas.0.privileged: 'privileged' is not a field here"),
         ),
         "a capability": Row(
             lambda: asked(cap_add=["SYS_ADMIN"]),
-            ("unknown_field", "cap_add: no such field"),
+            ("unknown_field", "cap_add: unknown field"),
             lambda: sent(cap_add=["SYS_ADMIN"]),
             ("unknown_field", "replicas.0.cap_add"),
         ),
         "a path of the host": Row(
             lambda: asked(volumes=HOST_PATH),
-            ("unsupported", "volumes is not offered yet"),
+            ("unsupported", "volumes is not supported yet"),
             lambda: sent(volumes=HOST_PATH),
             ("unknown_field", "replicas.0.volumes"),
         ),
         "a path of the host by another word": Row(
             lambda: asked(mounts=HOST_PATH),
-            ("unknown_field", "mounts: no such field"),
+            ("unknown_field", "mounts: unknown field"),
             lambda: sent(mounts=HOST_PATH),
             ("unknown_field", "replicas.0.mounts"),
         ),
         "a symlink in a volume": Row(
             lambda: asked(volumes=LINK),
-            ("unsupported", "volumes is not offered yet"),
+            ("unsupported", "volumes is not supported yet"),
             lambda: sent(volumes=LINK),
             ("unknown_field", "replicas.0.volumes"),
         ),
         "a device of the host": Row(
             lambda: asked(host_devices=["/dev/nvidia0"]),
-            ("unknown_field", "host_devices: no such field"),
+            ("unknown_field", "host_devices: unknown field"),
             lambda: sent(host_devices=["/dev/nvidia0"]),
             ("unknown_field", "replicas.0.host_devices"),
         ),
@@ -277,7 +277,7 @@ TABLE = (
             lambda: asked(env={"A=B": "c"}),
             ("invalid_value", "letters, digits and underscores only"),
             lambda: given(env={"A=B": "c"}),
-            ("policy", "'A=B' is no environment name"),
+            ("policy", "'A=B' is not a valid environment name"),
         ),
     }
     | {
@@ -294,7 +294,7 @@ TABLE = (
             None,
             ("", ""),
             lambda name=name: built("PATH=/bin", f"{name}=x"),
-            ("image_env", f"the image sets {name}, which no image may"),
+            ("image_env", f"the image sets {name}, which is not allowed"),
         )
         for name in BAD_NAMES
     }

@@ -143,7 +143,7 @@ def _fragmentation_of(
 
 @njit(cache=True)
 def choose_gpus(
-    kinds: Kinds, states: States, k: int, distinct: Shorts, many: Ints, taken: Ints
+    kinds: Kinds, states: States, k: int, distinct: Shorts, counts: Ints, taken: Ints
 ) -> bool:
     """Fill `taken` with the GPUs that lose least; False if there are too few."""
     taken[:] = 0
@@ -151,7 +151,7 @@ def choose_gpus(
         best, gain = -1, -np.inf
         for d in range(distinct.shape[0]):
             after = kinds.next_states[k, distinct[d]]
-            if after >= 0 and taken[d] < many[d]:
+            if after >= 0 and taken[d] < counts[d]:
                 change = states.value[after] - states.value[distinct[d]]
                 change += kinds.preference[k, distinct[d]]
                 if change > gain + GRAIN:

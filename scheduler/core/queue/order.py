@@ -59,7 +59,7 @@ class QuotaShares:
 
     def _share(self, project: str, user: str) -> float:
         account = self._accounts.account((project, user))
-        return account.used / max(1, account.limit) if account else 0.0
+        return account.in_use / max(1, account.limit) if account else 0.0
 
 
 class QueueOrder:

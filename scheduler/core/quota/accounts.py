@@ -68,12 +68,12 @@ class QuotaAccounts:
         """Whether the project has a quota here and can use `units` more without borrowing. Then it
         may reclaim what others have borrowed."""
         own_accounts = [a for _, a in self._of_project(project, model)]
-        return bool(own_accounts) and all(a.used + units <= a.limit for a in own_accounts)
+        return bool(own_accounts) and all(a.in_use + units <= a.limit for a in own_accounts)
 
     def has_to_borrow(self, project: str, units: int, model: str = "") -> bool:
         """Whether the project has a quota here that is too small for `units` more without
         borrowing."""
-        return any(a.used + units > a.limit for _, a in self._of_project(project, model))
+        return any(a.in_use + units > a.limit for _, a in self._of_project(project, model))
 
     def borrowed(self, project: str, model: str = "") -> int:
         """How far the project exceeds its nominal quota, on this board or over all boards."""
@@ -102,7 +102,7 @@ class QuotaAccounts:
             max_units = own.limit + own.borrow * bool(key[1])
             if units > max_units:
                 return []
-            if own.used + units > max_units:
+            if own.in_use + units > max_units:
                 short.append(key)
         return short
 
@@ -118,7 +118,7 @@ class QuotaAccounts:
         ]
         users = [a for name in self._known(model) if (a := self._users.get((project, user, name)))]
         for account in users:
-            account.used += units
+            account.in_use += units
         undos.append(self._budgets.charge(project, user, units * seconds))
         undos.append(self._caps.charge(project, user, 1 if units > 0 else -1))
         self._holders.charge(project, user, units, model)
@@ -127,7 +127,7 @@ class QuotaAccounts:
             for undo in undos:
                 undo()
             for account in users:
-                account.used -= units
+                account.in_use -= units
             self._holders.charge(project, user, -units, model)
 
         return undo_all
@@ -141,7 +141,7 @@ class QuotaAccounts:
                 return project_quota_reason(job.project, units, name, pool, units_by_user)
         for name in names:
             own = self._users.get((job.project, job.user, name))
-            if own is not None and own.used + units > own.limit + own.borrow:
+            if own is not None and own.in_use + units > own.limit + own.borrow:
                 return user_quota_reason(job.project, job.user, units, name, own)
         return None
 

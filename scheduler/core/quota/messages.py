@@ -62,7 +62,7 @@ def _limit_message(
 
 
 def _left_message(own: QuotaAccount, units: int, extra_units: int = 0) -> Message:
-    left = as_gpus(max(0, own.limit + extra_units - own.used), round_up=False)
+    left = as_gpus(max(0, own.limit + extra_units - own.in_use), round_up=False)
     return make_message("quota.left", left=left, needed=as_gpus(units))
 
 
@@ -81,4 +81,4 @@ def _lent_message(own: QuotaAccount, further: int, units: int) -> Message:
 
 
 def _evidence(own: QuotaAccount, units: int) -> dict[str, Any]:
-    return {"limit_units": own.limit, "used_units": own.used, "needed_units": units}
+    return {"limit_units": own.limit, "used_units": own.in_use, "needed_units": units}

@@ -13,7 +13,7 @@ class QuotaAccount:
     """The quota of one owner, and what the owner uses of it."""
 
     limit: int
-    used: int
+    in_use: int
     borrow: int = 0
     """How far the owner may go beyond the limit."""
     lend: int = 0
@@ -21,7 +21,7 @@ class QuotaAccount:
 
     @property
     def unused(self) -> int:
-        return max(0, self.limit - self.used)
+        return max(0, self.limit - self.in_use)
 
     @property
     def lendable(self) -> int:
@@ -30,7 +30,7 @@ class QuotaAccount:
 
     @property
     def borrowed(self) -> int:
-        return max(0, self.used - self.limit)
+        return max(0, self.in_use - self.limit)
 
 
 class QuotaPool:
@@ -55,9 +55,9 @@ class QuotaPool:
 
     def may_allocate(self, project: str, units: int) -> bool:
         own = self.projects.get(project)
-        if own is None or own.used + units <= own.limit:
+        if own is None or own.in_use + units <= own.limit:
             return True
-        return own.used + units - own.limit <= self.max_borrowing(project)
+        return own.in_use + units - own.limit <= self.max_borrowing(project)
 
     def charge(self, project: str, units: int) -> Callable[[], None] | None:
         """Count `units` more, or fewer if negative. Returns the undo; None without a quota here."""
@@ -77,7 +77,7 @@ class QuotaPool:
     def _change(self, project: str, own: QuotaAccount, units: int) -> None:
         self.lendable -= own.lendable
         self.borrowed -= own.borrowed
-        own.used += units
+        own.in_use += units
         self._count(project, own)
 
     def _count(self, project: str, own: QuotaAccount) -> None:

@@ -28,8 +28,8 @@ def as_it_is(ledger):
             node.cpu_free_milli,
             node.memory_free_mib,
             node.disk_free_mib,
-            [(g.view, g.slices, g.spoken_for, g.leaving) for g in node.gpus],
-            [gpu.view.id for gpu in node.open],
+            [(g.view, g.slices, g.reserved_slices, g.deleted_slices) for g in node.gpus],
+            [gpu.view.id for gpu in node.open_gpus],
         )
         for node in ledger.nodes.values()
     ]

@@ -53,7 +53,7 @@ def place_all(accounts, asked):
     """Place what may be placed, one by one."""
     for project, user, units, board in asked:
         job = a_job(project=project, user=user)
-        if accounts.reason(job, units, board) is None:
+        if accounts.limit_reason(job, units, board) is None:
             accounts.charge(project, user, units, board)
             yield project, user, units, board
 
@@ -91,7 +91,7 @@ def test_who_stays_within_the_limit_is_never_refused_for_what_others_hold(quotas
         if quota.model or quota.user:
             continue
         job = a_job(project=quota.project, user="v")
-        left = quota.limit_units - accounts.account((quota.project, "")).used
+        left = quota.limit_units - accounts.account((quota.project, "")).in_use
         if left > 0:
             assert accounts.limit_reason(job, left) is None
 
@@ -103,10 +103,10 @@ def everything(accounts):
         for user in "uv":
             job = a_job(project=project, user=user)
             for board in ("", H200):
-                told += [accounts.reason(job, units, board) for units in (1, 3, 9)]
-                told += [accounts.within_nominal(project, 2, board)]
+                told += [accounts.limit_reason(job, units, board) for units in (1, 3, 9)]
+                told += [accounts.is_within_nominal(project, 2, board)]
                 told += [accounts.borrowed(project, board)]
-        told += [accounts.may_borrow(project, model) for model in MODELS]
+        told += [accounts.max_borrowing(project, model) for model in MODELS]
     return told
 
 

@@ -21,7 +21,7 @@ def problems(device, **fields):
 ONE = "write exactly one of gpus, mig, mps or memory; here: "
 BAD = {
     "a text": ("2g.35gb", "device", ProblemCode.TYPE, "{mig: 2g.35gb}"),
-    "null": (None, "device", ProblemCode.TYPE, "not null"),
+    "null": (None, "device", ProblemCode.TYPE, "not be null"),
     "nothing": ({}, "device", ProblemCode.COMBINATION, ONE + "none"),
     "two kinds": ({"gpus": 1, "mig": "2g.35gb"}, "device", ProblemCode.COMBINATION, "gpus and mig"),
     "three": ({"memory": "1GiB", "mps": {}, "gpus": 1}, "device", ProblemCode.COMBINATION, "and"),

@@ -82,7 +82,7 @@ BAD = {
     ),
     "NCCL in one slice": (
         {"backend": "nccl", "launcher": "torchrun", "processes": 2},
-        *("backend", ProblemCode.COMBINATION, "choose backend gloo, or whole GPUs"),
+        *("backend", ProblemCode.COMBINATION, "choose the gloo backend, or whole GPUs"),
     ),
     "NCCL over shares": (
         {
