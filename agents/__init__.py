@@ -1,1 +1,1 @@
-"""The node agent: makes a node what the portal wants it to be, and reports what it is."""
+"""The node agent: brings a node to the state that the portal desires, and reports its state."""

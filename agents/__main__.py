@@ -1,4 +1,4 @@
-"""`python -m agents COMMAND`: reads the arguments and hands them to the command's own file."""
+"""`python -m agents COMMAND`: parses the arguments and runs the command's own module."""
 
 import importlib
 import sys
@@ -7,8 +7,10 @@ from agents.settings import parser
 
 
 def main(arguments: list[str]) -> int:
-    """The command's exit status. Only its own file is loaded: what reads a node's hardware works
-    where neither Docker's nor the portal's libraries are installed."""
+    """The command's exit status.
+
+    Only its own module is imported, so commands that read the hardware work without the libraries
+    for Docker and HTTP."""
     options = parser().parse_args(arguments)
     command = importlib.import_module(f"agents.commands.{options.command}")
     return int(command.main(options))

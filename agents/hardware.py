@@ -1,4 +1,4 @@
-"""X."""
+"""The GPUs and MIG instances of this node as last read, with their health and the preflight."""
 
 import os
 import threading
@@ -32,7 +32,7 @@ REFRESH_SECONDS = 5.0
 
 
 class Hardware:
-    """GPUs and instances as last read. `refresh` after anything that may have changed them."""
+    """GPUs and instances as last read. Call `refresh` after anything that may have changed them."""
 
     def __init__(
         self,
@@ -48,9 +48,10 @@ class Hardware:
         share_clients: int = 0,
         job_disk: JobDisk | None = None,
     ) -> None:
-        """A node with a real driver is examined; a simulated one only by a `preflight` given.
-        `accepted`: checks whose block does not count here. `share_clients` as in NodeFacts.
-        `job_disk`: where jobs write; None: this node does not say how much disk it has."""
+        """A node with a real driver gets a preflight; a simulated one only the `preflight` passed.
+
+        `accepted_checks`: codes of checks that do not block this node. `share_clients`: as in
+        NodeFacts. `job_disk`: None if the node does not report disk for jobs."""
         self.nvml = nvml
         self.watch = watch or HealthWatch()
         self.attention = Attention(self.watch)
@@ -73,17 +74,17 @@ class Hardware:
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []
         self.problems: list[PartitionProblem] = []
-        # By the partitioning: why a GPU takes no new work, and what the whole node has to hear.
+        # Set by the carver: by GPU, why it takes no new work; and problems of the node.
         self.out_of_service: dict[str, str] = {}
         self.node_problems: tuple[str, ...] = ()
         self.refresh()
 
     def is_due(self) -> bool:
-        """Whether something was heard, or what was read is old."""
+        """Whether the driver sent an event, or the readings are old."""
         return self.watch.has_news or time.monotonic() > self._stale_at
 
     def refresh(self) -> None:
-        """Read all anew. A GPU that does not answer stays as it was last, and is not healthy."""
+        """Read everything again. A GPU that does not answer stays as it was, but unhealthy."""
         with self._reading:
             self._stale_at = time.monotonic() + REFRESH_SECONDS
             self._look_at_disk()
@@ -103,7 +104,7 @@ class Hardware:
             self.topology = self.wiring.current(tuple((g.uuid, g.mig_current) for g in gpus))
 
     def devices(self) -> dict[DeviceKey, str]:
-        """Every device that stands on a healthy GPU, with the driver's UUID for it."""
+        """Every device on a healthy GPU, with the driver's UUID of it."""
         with self._lock:
             gpus, instances = self.gpus, self.instances
         well = {g.uuid for g in gpus if g.healthy}
@@ -111,7 +112,7 @@ class Hardware:
         return whole | {i.key: i.uuid for i in instances if i.uuid and i.gpu_uuid in well}
 
     def idle_devices(self) -> dict[DeviceKey, str]:
-        """Those of `devices` that no stranger's process is on: these can be given now."""
+        """Those of `devices` without a foreign process: these can be given out now."""
         shut = self.attention.strangers.held_back
         return {key: uuid for key, uuid in self.devices().items() if key not in shut}
 
@@ -121,7 +122,8 @@ class Hardware:
         containers: Mapping[str, ContainerStatus],
         journal: Journal,
     ) -> None:
-        """Draw what health means for the work here: who fails, and what is held back."""
+        """Apply the GPUs' health to the work on them: which replicas fail, and which devices are
+        withheld."""
         self.attention.attend(replicas, containers, self.instances, journal)
 
     def _instances(self, gpu: GpuFacts, *, is_absent: bool) -> list[InstanceFacts]:
@@ -134,7 +136,7 @@ class Hardware:
         return [i for i in self.instances if i.gpu_uuid == gpu.uuid]
 
     def _look_at_disk(self) -> None:
-        """An examination is due as soon as the disk is full, or has room again."""
+        """A preflight is due as soon as the disk is full, or has space again."""
         free_mib, jobs_mib = disk.free_mib(self.var), self.job_disk.capacity_mib()
         self.facts = replace(self.facts, disk_free_mib=free_mib, disk_mib=jobs_mib)
         is_full = disk.is_full(self.var)
@@ -144,8 +146,8 @@ class Hardware:
 
 
 def _planned(instance: InstanceFacts, board: Board) -> InstanceFacts:
-    """By the name that the plan has for its profile: drivers differ in names (one GB200 prints
-    1g.23gb, another 1g.24gb: mig-parted #227), not in ids."""
+    """With the planner's name of its profile: drivers agree on ids, but not on names (one GB200
+    prints 1g.23gb, another 1g.24gb: mig-parted #227)."""
     profile = board.profile_by_id(instance.profile_id)
     return replace(instance, profile=profile.name) if profile else instance
 

@@ -1,4 +1,4 @@
-"""What one agent is told at its start: typed, read once from arguments and environment."""
+"""The settings of an agent: typed, read once from arguments and environment."""
 
 import argparse
 import os
@@ -12,51 +12,58 @@ from agents.telemetry.settings import Address, address, look_seconds
 
 # Commands that only read the node's hardware; they need no portal.
 READING_COMMANDS = {
-    "inventory": "what the driver says of this node: GPUs, MIG profiles, instances",
-    "topology": "how the GPUs of this node are joined, as `nvidia-smi topo -m` prints it",
+    "inventory": "show this node's GPUs, MIG profiles and MIG instances",
+    "topology": "show how this node's GPUs are connected, as `nvidia-smi topo -m` does",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """`simulated_driver` is the state file of a simulated node, or None for the real driver.
-    `mps_control`: the MPS control program; empty for NVIDIA's, or the simulated node's own.
-    `telemetry_seconds` between two looks at the sensors, 0: none; `metrics`: None for no page.
-    `disk_folder`: where jobs write, None to let the runtime say; `disk_reserve` is kept of it."""
+    """The settings of `agents run`."""
 
     portal: str
+    # The agent's folder.
     var: Path
     name: str
     runtime: RuntimeKind
     policy: Path | None
     join_token: str
+    # The state file of a simulated node; None for the real driver.
     simulated_driver: Path | None
     stop_jobs_on_exit: bool = False
+    # The MPS control program; empty for NVIDIA's, or for that of a simulated node.
     mps_control: str = ""
+    # Between two samples of the sensors; 0 turns telemetry off.
     telemetry_seconds: float = 10.0
+    # Where the page for Prometheus is served; None for no page.
     metrics: Address | None = None
+    # Where jobs write; None to take it from the runtime.
     disk_folder: Path | None = None
     disk_reserve: DiskReserve = DEFAULT_RESERVE
 
 
 def parser() -> argparse.ArgumentParser:
-    """Arguments of `python -m agents`. Secrets come by file or environment, never by argument."""
-    found = argparse.ArgumentParser(prog="python -m agents", description="The Tessera node agent.")
-    commands = found.add_subparsers(dest="command", required=True)
-    _add_run(commands.add_parser("run", help="enrol if need be, then keep this node as desired"))
-    for name, says in READING_COMMANDS.items():
-        reading = commands.add_parser(name, help=says)
-        reading.add_argument("--json", action="store_true", help="by the schema in docs/schemas")
+    """The arguments of `python -m agents`. Secrets come by file or environment only."""
+    parser = argparse.ArgumentParser(prog="python -m agents", description="The Tessera node agent.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_run(
+        commands.add_parser("run", help="run the agent of this node; enrols it first if needed")
+    )
+    for name, description in READING_COMMANDS.items():
+        reading = commands.add_parser(name, help=description)
+        reading.add_argument("--json", action="store_true", help="JSON by docs/schemas")
         reading.add_argument("--sysfs", type=Path, help="else TESSERA_SYSFS, else /sys")
         if name == "inventory":
             _add_place(reading)
             _add_disk(reading)
-    _add_doctor(commands.add_parser("doctor", help="what to mend on this machine; changes nothing"))
-    _add_drill(
-        commands.add_parser("drill", help="end the agent anywhere: does it find its way back?")
+    _add_doctor(
+        commands.add_parser("doctor", help="check this machine for problems; changes nothing")
     )
-    describe(commands.add_parser("simulate", help="make, show or disturb a simulated node"))
-    return found
+    _add_drill(
+        commands.add_parser("drill", help="kill the agent at any point and check that it recovers")
+    )
+    describe(commands.add_parser("simulate", help="create, show or disturb a simulated node"))
+    return parser
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -70,20 +77,20 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "--telemetry-seconds",
         type=look_seconds,
         default=os.environ.get("TESSERA_AGENT_TELEMETRY_SECONDS", "10"),
-        help="between two looks at the sensors, 1 to 3600; 0: none (default 10)",
+        help="interval of sensor samples, 1 to 3600; 0 turns them off (default 10)",
     )
     run.add_argument(
         "--metrics",
         type=address,
         default=os.environ.get("TESSERA_METRICS") or None,
         metavar="HOST:PORT",
-        help="a page for Prometheus, such as 127.0.0.1:9400 (default: none)",
+        help="serve Prometheus metrics, such as at 127.0.0.1:9400 (default: off)",
     )
     run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
 
 
 def _add_place(command: argparse.ArgumentParser) -> None:
-    """Where the agent keeps its things, and what it runs replicas with."""
+    """The agent's folder and its runtime."""
     folder = os.environ.get("TESSERA_AGENT_VAR", "var/agent")
     command.add_argument("--var", type=Path, default=folder, help="the agent's folder")
     command.add_argument(
@@ -95,26 +102,26 @@ def _add_place(command: argparse.ArgumentParser) -> None:
 
 
 def _add_disk(command: argparse.ArgumentParser) -> None:
-    """What jobs may have of the disk that they write to."""
+    """How much of the disk that they write to jobs may use."""
     command.add_argument(
         "--disk-folder",
         type=Path,
         default=os.environ.get("TESSERA_AGENT_DISK_FOLDER") or None,
-        help="where jobs write (default: the engine's folder, or --var without one)",
+        help="where jobs write (default: the engine's folder, or --var without an engine)",
     )
     command.add_argument(
         "--disk-reserve",
         type=parse_reserve,
         default=os.environ.get("TESSERA_AGENT_DISK_RESERVE") or DEFAULT_RESERVE,
         metavar="20%|200GiB",
-        help="kept from jobs for images, logs and the system (default: 20%%, at least 10GiB)",
+        help="kept free for images, logs and the system (default: 20%%, at least 10GiB)",
     )
 
 
 def job_disk(options: argparse.Namespace) -> JobDisk:
-    """As an agent with these arguments will say, where the engine's folder is Docker's default."""
-    own = options.var if options.runtime == RuntimeKind.PROCESS else ENGINE_FOLDER
-    return JobDisk(options.disk_folder or own, options.disk_reserve)
+    """The disk that an agent with these arguments reports, if Docker uses its default folder."""
+    default = options.var if options.runtime == RuntimeKind.PROCESS else ENGINE_FOLDER
+    return JobDisk(options.disk_folder or default, options.disk_reserve)
 
 
 def _add_doctor(doctor: argparse.ArgumentParser) -> None:
@@ -123,11 +130,11 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
 
 
 def _add_drill(drill: argparse.ArgumentParser) -> None:
-    drill.add_argument("--every", type=int, default=1, help="only every Nth point (1: all)")
+    drill.add_argument("--every", type=int, default=1, help="only every Nth kill point (1: all)")
     drill.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    drill.add_argument("--random", type=int, default=0, metavar="N", help="N steps at random")
-    drill.add_argument("--seed", type=int, default=1, help="the same seed takes the same steps")
-    drill.add_argument("--json", action="store_true", help="one JSON object and nothing else")
+    drill.add_argument("--random", type=int, default=0, metavar="N", help="N random steps instead")
+    drill.add_argument("--seed", type=int, default=1, help="of the random steps")
+    drill.add_argument("--json", action="store_true", help="print one JSON object")
     drill.add_argument(
         "--runtime", type=RuntimeKind, choices=list(RuntimeKind), default=RuntimeKind.PROCESS
     )
@@ -136,9 +143,9 @@ def _add_drill(drill: argparse.ArgumentParser) -> None:
 
 
 def settings_from(options: argparse.Namespace) -> AgentSettings:
-    """Raises SystemExit with one sentence where something is missing."""
+    """Raises SystemExit with a sentence if the portal's address is missing."""
     if not options.portal:
-        raise SystemExit("Name the portal: --portal URL or TESSERA_PORTAL_URL.")
+        raise SystemExit("Set the portal's address: --portal URL or TESSERA_PORTAL_URL.")
     token = os.environ.get("TESSERA_JOIN_TOKEN", "")
     if options.join_token_file:
         token = options.join_token_file.read_text("utf-8").strip()
@@ -160,6 +167,6 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
 
 
 def simulated_driver() -> Path | None:
-    """The state file that TESSERA_SIMULATED_DRIVER names; None stands for the real driver."""
-    named = os.environ.get("TESSERA_SIMULATED_DRIVER", "")
-    return Path(named) if named else None
+    """The state file that TESSERA_SIMULATED_DRIVER names; None for the real driver."""
+    path = os.environ.get("TESSERA_SIMULATED_DRIVER", "")
+    return Path(path) if path else None

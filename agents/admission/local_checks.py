@@ -1,7 +1,6 @@
-"""Why this node, by itself, will not run a replica: the portal's word is not enough.
+"""The node's own checks of a replica, which do not rely on the portal's.
 
-Shares have rules of their own (`agents.mps.refusals`), and so has each partition
-(`agents.partitioning.diff`).
+MPS shares are checked by `agents.mps.refusals`, partitions by `agents.partitioning.diff`.
 """
 
 from collections.abc import Container, Iterable
@@ -15,7 +14,7 @@ from agents.facts.failures import ReplicaFailure
 def local_refusal(
     replica: DesiredReplica, policy: NodePolicy, runtime: RuntimeKind
 ) -> ReplicaFailure | None:
-    """A code and a sentence, or None where nothing speaks against it. Pure."""
+    """Why this node will not run the replica, or None. Pure."""
     if why := policy.refusal(replica, runtime):
         return ReplicaFailure("policy", why)
     kinds = [device.kind for device in replica.devices]
@@ -23,28 +22,29 @@ def local_refusal(
         return ReplicaFailure("backend", why)
     gpus = kinds.count(SliceKind.GPU)
     if why := too_many_processes(gpus, replica.processes):
-        return ReplicaFailure("processes", f"{why}; this replica is given {gpus}")
+        return ReplicaFailure("processes", f"{why}; this replica has {gpus}")
     return None
 
 
 def disk_refusals(
     replicas: Iterable[DesiredReplica], present: Container[str], disk_mib: int | None
 ) -> dict[str, ReplicaFailure]:
-    """The new replicas, by id, that this node has no disk for: what jobs may have of it together is
-    `disk_mib`, None where nobody knows. `here`: ids of those that are here already; they keep
-    what they have, also where the node has less by now. Pure."""
-    wanted = [replica for replica in replicas if replica.disk_mib]
-    held = sum(replica.disk_mib for replica in wanted if replica.id in present)
-    found = {}
-    for replica in wanted:
+    """The new replicas, by id, for which this node has not enough disk. Pure.
+
+    `present`: ids of replicas that are on the node already; they keep their disk, even if the node
+    has less by now. `disk_mib`: what jobs may use together, None if unknown."""
+    with_disk = [replica for replica in replicas if replica.disk_mib]
+    in_use = sum(replica.disk_mib for replica in with_disk if replica.id in present)
+    refusals = {}
+    for replica in with_disk:
         if replica.id in present:
             continue
-        if held + replica.disk_mib <= (disk_mib or 0):
-            held += replica.disk_mib
+        if in_use + replica.disk_mib <= (disk_mib or 0):
+            in_use += replica.disk_mib
         else:
             has = f"this node has {disk_mib} MiB"
             if disk_mib is None:
-                has = "nobody knows how much this node has"
-            why = f"{replica.disk_mib} MiB of disk are asked for beside {held}; {has}"
-            found[replica.id] = ReplicaFailure("disk", why)
-    return found
+                has = "how much this node has is unknown"
+            why = f"{replica.disk_mib} MiB of disk requested beside {in_use} MiB in use; {has}"
+            refusals[replica.id] = ReplicaFailure("disk", why)
+    return refusals

@@ -1,6 +1,6 @@
-"""The node's own rules, in a root-owned file that the portal cannot change.
+"""The node owner's rules, in a root-owned file that the portal cannot change.
 
-A taken-over portal must not be root on its nodes: every replica is checked here again.
+A compromised portal must not be root on its nodes, so every replica is checked here again.
 """
 
 import os
@@ -23,38 +23,41 @@ PATHS = ("cdi_spec", "nvidia_ctk", "nvidia_smi")
 
 
 class PolicyError(Exception):
-    """The file cannot be trusted or read; the agent does not start."""
+    """The file cannot be read or must not be trusted; the agent does not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePolicy:
-    """Each field is a key of the file. `user`: uid that containers run as. `network`: "job" gives
-    every job a bridge of its own; "host" shares the host's, for gangs over several engines.
-    `on_lease_end`: "stop" ends work when the lease is over, "keep" lets it run on.
-    `accepted_checks`: codes of docs/doctor.md that may block, and do not block this node.
-    `adopt_instances`: MIG instances that others made are ours to delete. `may_reset_gpus`: a GPU
-    with nothing on it is reset where its mode needs it. `device_injection`: by the nvidia driver's
-    hook, or by the device interface, whose file `cdi_spec` the agent has `nvidia_ctk` write."""
+    """The keys of the file."""
 
+    # Patterns of allowed images.
     images: tuple[str, ...] = ("*",)
     allow_process_runtime: bool = True
     max_cpu_milli: int = 1_000_000
     max_memory_mib: int = 8 << 20
     max_disk_mib: int = 1 << 30
+    # The uid that containers run as.
     user: int = 65_534
     pids: int = 4_096
+    # "job": a bridge for each job. "host": the host's network, for gangs over several engines.
     network: str = "job"
+    # What happens to running work when the lease ends: "stop" it, or "keep" it running.
     on_lease_end: str = "stop"
+    # Codes of docs/doctor.md that do not block this node.
     accepted_checks: tuple[str, ...] = ()
+    # MIG instances that others created are the agent's to delete.
     adopt_instances: bool = False
+    # An unused GPU is reset if a change of its mode requires that.
     may_reset_gpus: bool = False
+    # "nvidia": the driver's container hook. "cdi": the Container Device Interface, whose file
+    # `cdi_spec` is written by `nvidia_ctk`.
     device_injection: str = "nvidia"
     cdi_spec: str = "/etc/cdi/nvidia.yaml"
     nvidia_ctk: str = "/usr/bin/nvidia-ctk"
     nvidia_smi: str = "/usr/bin/nvidia-smi"
 
     def refusal(self, replica: DesiredReplica, runtime: RuntimeKind) -> str:
-        """Why this node will not run the replica; empty when it will."""
+        """Why this node will not run the replica; empty if it will."""
         if runtime is RuntimeKind.PROCESS and not self.allow_process_runtime:
             return "this node's policy forbids the process runtime"
         if not any(fnmatchcase(replica.image, pattern) for pattern in self.images):
@@ -65,23 +68,23 @@ class NodePolicy:
             return "disk is above this node's policy"
         for name in replica.env:
             if not is_environment_name(name):
-                return f"{name!r} is no environment name"
+                return f"{name!r} is not a valid environment name"
             if is_reserved(name):
                 return f"environment name {name} is reserved"
         return ""
 
 
 def read_policy(path: Path | None) -> NodePolicy:
-    """The policy, or the defaults where no file is named. Raises PolicyError."""
+    """The policy in the file, or the defaults if `path` is None. Raises PolicyError."""
     if path is None:
         return NodePolicy()
     try:
         mode = path.stat().st_mode
         data = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
+    except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         raise PolicyError(f"{path} cannot be read: {error}") from error
     if mode & 0o022:
-        raise PolicyError(f"{path} can be written by others than its owner: chmod go-w {path}")
+        raise PolicyError(f"{path} is writable by group or others: chmod go-w {path}")
     if os.geteuid() == 0 and path.stat().st_uid != 0:
         raise PolicyError(f"{path} is not owned by root: chown root {path}")
     unknown = set(data) - {field.name for field in fields(NodePolicy)}
@@ -91,18 +94,18 @@ def read_policy(path: Path | None) -> NodePolicy:
 
 
 def _value(path: Path, name: str, value: Any) -> Any:
-    """A key's value as the policy's own type, which its default shows."""
+    """The value of a key, checked against the type of its default."""
     default = getattr(NodePolicy(), name)
     if isinstance(default, tuple):
         if isinstance(value, list) and all(isinstance(text, str) for text in value):
             return tuple(value)
-        raise PolicyError(f"{path}: {name} is a list of texts")
+        raise PolicyError(f"{path}: {name} must be a list of strings")
     if type(value) is not type(default):
-        raise PolicyError(f"{path}: {name} is of type {type(default).__name__}")
+        raise PolicyError(f"{path}: {name} must be of type {type(default).__name__}")
     if isinstance(value, int) and value < 0:
-        raise PolicyError(f"{path}: {name} is not below 0")
+        raise PolicyError(f"{path}: {name} must not be below 0")
     if name in PATHS and not value.startswith("/"):
-        raise PolicyError(f"{path}: {name} is a whole path")
+        raise PolicyError(f"{path}: {name} must be an absolute path")
     if name in CHOICES and value not in CHOICES[name]:
-        raise PolicyError(f"{path}: {name} is one of {', '.join(CHOICES[name])}")
+        raise PolicyError(f"{path}: {name} must be one of {', '.join(CHOICES[name])}")
     return value

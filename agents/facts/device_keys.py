@@ -1,4 +1,4 @@
-"""Which device is meant, by where it is: a UUID is new each time that an instance is made."""
+"""Identifies a device by its place: an instance gets a new UUID each time it is created."""
 
 from agents.contract.documents import Device, SliceKind
 
@@ -10,8 +10,9 @@ def whole_gpu_key(gpu_uuid: str) -> DeviceKey:
 
 
 def device_key(device: Device) -> DeviceKey:
-    """With the profile: 3g and 4g of one GPU have the same place, and are not the same slice. An
-    MPS share is of the GPU or the instance that it is a part of."""
+    """The key of a replica's device; that of an MPS share is the key of what it is a part of.
+
+    It includes the profile: 3g and 4g may have one place on a GPU, and are different slices."""
     is_share_of_all = device.kind is SliceKind.MPS and not device.profile
     if device.kind is SliceKind.GPU or is_share_of_all:
         return whole_gpu_key(device.gpu_uuid)
@@ -22,6 +23,6 @@ InstancePlace = tuple[str, int, int]  # GPU UUID, start, size; a whole GPU has s
 
 
 def device_place(device: Device) -> InstancePlace:
-    """Where a replica's device is, whatever its profile."""
+    """The place of a replica's device, whatever its profile."""
     gpu_uuid, _, start, size = device_key(device)
     return (gpu_uuid, start, size)

@@ -1,11 +1,11 @@
-"""X."""
+"""Why a replica will not run on this node."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFailure:
-    """Why a replica could not be prepared or started here."""
+    """A code for the portal, and a sentence for people."""
 
     code: str
     sentence: str

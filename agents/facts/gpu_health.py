@@ -1,4 +1,4 @@
-"""X."""
+"""What the driver reports of a GPU's health."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,28 +12,30 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DriverEvent:
-    """One event as NVML gives it. `xid` is 0 where it is none; instances are None for the GPU."""
+    """One event as NVML delivers it."""
 
     gpu_uuid: str
     kind: EventKind
+    # 0 for an event of another kind.
     xid: int
+    # None for an event of the whole GPU.
     gpu_instance: int | None
     compute_instance: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReadings:
-    """What NVML says now; None where the board or driver does not tell it, or not at present.
+    """One reading of a GPU. None: the board or driver does not report it, or not at present."""
 
-    `lost`: it fell off the bus. `unanswered`: why the driver said nothing of a GPU that it had.
-    `uncorrected_errors` counts since the last reset. `recovery` may be newer than `Recovery`.
-    `clock_reasons`: the bits of `cautions`.
-    """
-
+    # The GPU has fallen off the bus.
     is_lost: bool = False
+    # Why the driver did not answer for a GPU that it had reported before; empty if it did.
     driver_error: str = ""
     remap_pending: bool | None = None
     remap_failed: bool | None = None
+    # Since the last reset.
     uncorrected_errors: int | None = None
+    # NVML_GPU_RECOVERY_ACTION_*; a new driver may report actions that we do not know.
     recovery: int | None = None
+    # Bits of nvmlClocksEventReason*.
     clock_reasons: int | None = None

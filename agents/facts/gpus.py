@@ -1,4 +1,4 @@
-"""X."""
+"""GPUs, MIG instances and MIG profiles as the driver reports them. Memory in MiB."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,7 @@ from agents.facts.device_keys import DeviceKey
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """A GPU as the driver tells it. MIG modes are None where the board has no MIG. `discovered`:
-    the profiles of a board that the table lacks (`agents.nvml.profiles.Discovery`)."""
+    """A GPU as the driver reports it."""
 
     index: int
     uuid: str
@@ -17,10 +16,12 @@ class GpuFacts:
     memory_mib: int
     pci_bus_id: str
     numa_node: int | None
+    # None if the board has no MIG.
     mig_current: bool | None
     mig_pending: bool | None
     healthy: bool = True
     health_reason: str = ""
+    # Of a board that the table lacks, the profiles that its driver reports.
     discovered: tuple[Profile, ...] = ()
 
     @property
@@ -31,8 +32,9 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFacts:
-    """A GPU instance. Without a compute instance (`uuid` empty) it holds slices, but no CUDA
-    program can see it."""
+    """A GPU instance.
+
+    Without a compute instance it occupies memory slices, but is no device that CUDA can use."""
 
     gpu_uuid: str
     instance_id: int
@@ -40,6 +42,7 @@ class InstanceFacts:
     profile: str
     start: int
     size: int
+    # Of its MIG device; empty while it has no compute instance.
     uuid: str = ""
 
     @property
@@ -49,8 +52,7 @@ class InstanceFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProfileFacts:
-    """One GPU-instance profile as the driver tells it. `places` are (start, size) in memory slices;
-    `remaining` is how many can still be made, None while MIG is off."""
+    """One GPU-instance profile as the driver reports it."""
 
     id: int
     query_index: int
@@ -59,12 +61,16 @@ class ProfileFacts:
     memory_mib: int
     multiprocessors: int
     max_instances: int
+    # (start, size) in memory slices.
     places: tuple[tuple[int, int], ...]
+    # How many more can be created; None while MIG is off.
     remaining: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class DriverVersions:
+    """Of the driver, of NVML, and the newest CUDA that the driver supports."""
+
     driver: str
     nvml: str
     cuda: str

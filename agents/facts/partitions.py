@@ -1,4 +1,4 @@
-"""X."""
+"""Which MIG instances are the agent's own, and what keeps a partition change from succeeding."""
 
 from dataclasses import dataclass
 
@@ -8,23 +8,24 @@ from agents.facts.gpus import InstanceFacts
 
 @dataclass(frozen=True, slots=True)
 class PartitionProblem:
-    """What could not be done, and why. `slice`: the wanted slice's id, where it is about one."""
+    """A partition change that failed, and why."""
 
     gpu_uuid: str
     code: str
     sentence: str
+    # The id of the desired slice that it is about; empty if it is about the GPU.
     slice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceClaim:
-    """A place that we made an instance at, or are about to. `uuid` is empty, and `instance_id` is
-    None, while it is not known what came of it."""
+    """A place where the agent created an instance, or is about to."""
 
     gpu_uuid: str
     start: int
     size: int
     profile: str
+    # None, and an empty `uuid`, until the result of the creation is known.
     instance_id: int | None = None
     uuid: str = ""
 
@@ -33,14 +34,14 @@ class InstanceClaim:
         return (self.gpu_uuid, self.start, self.size)
 
     def covers(self, instance: InstanceFacts) -> bool:
-        """Whether it is this instance, whole or half-made."""
+        """Whether the claim is to this instance, even if it lacks its compute instance."""
         if (instance.profile, instance_place(instance)) != (self.profile, self.place):
             return False
         if self.instance_id is None or (self.uuid and instance.uuid == self.uuid):
             return True
-        # It lost its compute instance, or has just got one: its GPU instance is still the same.
-        is_half = not instance.uuid or not self.uuid
-        return is_half and instance.instance_id == self.instance_id
+        # It lost its compute instance, or just got one: its GPU instance is still the same.
+        is_incomplete = not instance.uuid or not self.uuid
+        return is_incomplete and instance.instance_id == self.instance_id
 
 
 def instance_place(instance: InstanceFacts) -> InstancePlace:

@@ -1,4 +1,7 @@
-"""X."""
+"""How the GPUs of a node are connected, as the driver reports it.
+
+Bandwidths are MB/s (10^6 bytes) in one direction: the theoretical maximum of the wires.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,7 +49,7 @@ class LinkPeer(StrEnum):
 
 
 class PeerStatus(StrEnum):
-    """The driver's word on one kind of access between two GPUs."""
+    """The driver's status of one kind of access between two GPUs."""
 
     OK = "ok"
     CHIPSET_NOT_SUPPORTED = "chipset_not_supported"
@@ -59,7 +62,7 @@ class PeerStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PeerAccess:
-    """Peer access between two GPUs. `nvlink` not OK: links may be wired, but carry nothing."""
+    """Peer access between two GPUs. If `nvlink` is not OK, existing links carry nothing."""
 
     read: PeerStatus = PeerStatus.UNKNOWN
     write: PeerStatus = PeerStatus.UNKNOWN
@@ -79,55 +82,58 @@ class FabricState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NvlinkFabric:
-    """`cluster` is a UUID, empty where it is all zeros: then the fabric ends at the node."""
+    """The NVLink fabric that a GPU belongs to."""
 
     state: FabricState
+    # A UUID; empty if it is all zeros, which means that the fabric ends at the node.
     cluster: str = ""
     clique: int = 0
 
     @property
     def domain(self) -> str:
-        """GPUs of equal domains, on whatever nodes, reach each other by NVLink. Empty: none."""
+        """GPUs with equal domains, on any nodes, reach each other by NVLink. Empty: none do."""
         is_joined = self.state is FabricState.COMPLETED and self.cluster
         return f"{self.cluster}.{self.clique}" if is_joined else ""
 
 
 @dataclass(frozen=True, slots=True)
 class NvLink:
-    """A live link of one GPU. `generation` such as "4.0", empty where the driver does not say."""
+    """An active link of one GPU."""
 
     number: int
+    # Such as "4.0"; empty if the driver does not report it.
     generation: str
     remote: LinkPeer
     remote_bus_id: str
 
     @property
     def mb_per_second(self) -> int:
-        """Links only got faster: an unknown generation counts as the slowest known one."""
+        """By generation; an unknown one counts as the slowest, since links only got faster."""
         return NVLINK_MB_PER_SECOND.get(self.generation, min(NVLINK_MB_PER_SECOND.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class GpuWiring:
-    """A GPU's own ends. `pcie_generation` is the most that card and board can do: an idle GPU runs
-    slower. `cpus` and `numa_nodes` are the near ones, empty where the driver does not say.
-    `own_numa_node` is set only where a GPU is a NUMA node itself (Grace Hopper). `fabric` is None
-    where the board or the driver knows none."""
+    """One GPU's connections to the host, to NVLinks and to a fabric."""
 
     index: int
     uuid: str
     pci_bus_id: str
+    # The highest that card and board support; an idle GPU runs slower.
     pcie_generation: int | None = None
     pcie_width: int | None = None
+    # The nearest ones; empty if the driver does not report them.
     cpus: tuple[int, ...] = ()
     numa_nodes: tuple[int, ...] = ()
+    # Set only if the GPU is itself a NUMA node (Grace Hopper).
     own_numa_node: int | None = None
     links: tuple[NvLink, ...] = ()
+    # None if the board or the driver has no fabric.
     fabric: NvlinkFabric | None = None
 
     @property
     def pcie_mb_per_second(self) -> int:
-        """One direction of the whole slot; 0 where the driver does not say."""
+        """One direction of all lanes; 0 if the driver does not report them."""
         if self.pcie_generation not in PCIE_LANE or not self.pcie_width:
             return 0
         rate, payload, sent = PCIE_LANE[self.pcie_generation]
@@ -140,7 +146,8 @@ class GpuWiring:
 
 @dataclass(frozen=True, slots=True)
 class GpuPath:
-    """What the driver says of two GPUs. `level` is None where it does not."""
+    """The path between two GPUs."""
 
+    # None if the driver does not report it.
     level: PathLevel | None
     access: PeerAccess

@@ -1,5 +1,7 @@
-"""Who keeps a GPU or a MIG instance open, by the files that processes hold. The one place that
-knows these files; what NVML lists as a process is asked of NVML."""
+"""Which processes have a GPU or a MIG instance open, found by their open device files.
+
+The only module that knows these files. NVML's own list of processes is in `nvml/processes.py`.
+"""
 
 import re
 from collections.abc import Callable, Container
@@ -17,9 +19,10 @@ GPU_FILE = re.compile(r"/dev/nvidia(\d+|-caps/.*)")
 
 @dataclass(frozen=True, slots=True)
 class DeviceUser:
-    """A process; `program` by the kernel's 15 characters of its name, "" where it is not told."""
+    """A process that may have a device open."""
 
     pid: int
+    # The first 15 characters of its name, as the kernel keeps it; "" if unknown.
     program: str = ""
 
     def __str__(self) -> str:
@@ -28,9 +31,10 @@ class DeviceUser:
 
 @dataclass(frozen=True, slots=True)
 class UserScan:
-    """`hidden`: processes whose files may not be read, so that nobody can tell."""
+    """The result of a scan of /proc."""
 
     users: tuple[DeviceUser, ...] = ()
+    # Processes whose open files may not be read.
     hidden: tuple[DeviceUser, ...] = ()
 
 
@@ -44,32 +48,34 @@ def scan_device_users(
     *,
     is_candidate: Callable[[DeviceUser], bool] = lambda _: True,
 ) -> UserScan | None:
-    """The processes that hold a file for which `is_held` is true; None where /proc is silent."""
+    """The candidates with an open file for which `is_device_file` is true.
+
+    None if /proc cannot be read."""
     processes = files.names("/proc")
     if processes is None:
         return None
-    holders, hidden = [], []
+    users, hidden = [], []
     for pid in sorted(map(int, filter(str.isdigit, processes))):
-        holder = DeviceUser(pid, program_name(files, pid))
-        if not is_candidate(holder):
+        user = DeviceUser(pid, program_name(files, pid))
+        if not is_candidate(user):
             continue
         opened = files.names(f"/proc/{pid}/fd")
         if opened is None:
-            hidden.append(holder)
+            hidden.append(user)
         elif any(is_device_file(files.link(f"/proc/{pid}/fd/{file}") or "") for file in opened):
-            holders.append(holder)
-    return UserScan(tuple(holders), tuple(hidden))
+            users.append(user)
+    return UserScan(tuple(users), tuple(hidden))
 
 
 def is_gpu_file(path: str) -> bool:
-    """Any GPU's device, or any capability."""
+    """Whether it is the device file of any GPU, or of any MIG capability."""
     return GPU_FILE.fullmatch(path) is not None
 
 
 def device_files(
     files: HostFiles, gpu_minor: int, instance_id: int | None = None
 ) -> Container[str]:
-    """The device files of a GPU with all its instances, or of one GPU instance alone."""
+    """The device files of a GPU and all its instances, or of one GPU instance alone."""
     below = f"gpu{gpu_minor}/" + ("" if instance_id is None else f"gi{instance_id}/")
     lines = (files.text(CAPABILITIES) or "").splitlines()
     words = (line.split() for line in lines if line.startswith(below))

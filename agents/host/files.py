@@ -9,7 +9,7 @@ MAX_BYTES = 4 << 20
 
 
 class HostFiles(Protocol):
-    """What is read of a machine; None where it is not there, or may not be read."""
+    """Read access to a machine. None: the path does not exist, or may not be read."""
 
     def text(self, path: str) -> str | None: ...
 

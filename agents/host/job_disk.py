@@ -1,4 +1,4 @@
-"""What jobs may have of the disk that they write to. Nothing here needs Docker or a driver."""
+"""How much of the disk that they write to jobs may use. Needs neither Docker nor a driver."""
 
 import argparse
 import re
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from agents.contract.documents import MAX_DISK_MIB
 
-# A size, not what is free: it rarely changes.
+# The capacity is reported in these steps. It is a size, not free space, so it rarely changes.
 STEP_MIB = 1024
-# Docker's own default; an engine that answers names its folder itself.
+# Docker's default, for when no engine answers.
 ENGINE_FOLDER = Path("/var/lib/docker")
 
 _MIB = {"MiB": 1, "GiB": 1 << 10, "TiB": 1 << 20}
@@ -20,40 +20,42 @@ _PERCENT = re.compile(r"([0-9]{1,2})%")
 
 @dataclass(frozen=True, slots=True)
 class DiskReserve:
-    """What of a disk is kept from jobs, for images, logs and the system: a part of it, or MiB."""
+    """The part of a disk that is kept for images, logs and the system: the larger of the two."""
 
     percent: int = 0
     mib: int = 0
 
     def reserved_mib(self, total_mib: int) -> int:
-        """MiB of a disk of this size; all of it where the reserve is larger."""
+        """MiB to reserve on a disk of `total_mib`; all of it if the reserve is larger."""
         return min(total_mib, max(self.mib, -(-total_mib * self.percent // 100)))
 
 
-# Half of it for images and logs; below the other half the preflight blocks the node: twice what
-# `agents.doctor.host` asks to be free.
+# Twice what the preflight requires to be free (`host/disk_space.py`): one half for images and logs,
+# and below the other half the preflight blocks the node.
 DEFAULT_RESERVE = DiskReserve(percent=20, mib=10 * 1024)
 
 
 def parse_reserve(text: str) -> DiskReserve:
-    """ "20%" or "200GiB", as an argument. Raises argparse.ArgumentTypeError."""
+    """Parse "20%" or "200GiB". Raises argparse.ArgumentTypeError."""
     if match := _PERCENT.fullmatch(text):
         return DiskReserve(percent=int(match[1]))
     if match := _AMOUNT.fullmatch(text):
         return DiskReserve(mib=int(match[1]) * _MIB[match[2]])
-    raise argparse.ArgumentTypeError('write a part or an amount, such as "20%" or "200GiB"')
+    raise argparse.ArgumentTypeError('give a percentage or an amount, such as "20%" or "200GiB"')
 
 
 @dataclass(frozen=True, slots=True)
 class JobDisk:
-    """The file system that jobs write to: the one of `folder`; None where nobody knows it."""
+    """The file system that jobs write to."""
 
+    # A folder on it; None if it is unknown.
     folder: Path | None = None
     reserve: DiskReserve = DEFAULT_RESERVE
 
     def capacity_mib(self) -> int | None:
-        """What jobs may have of it together, in MiB: its size less the reserve, in whole steps.
-        None where it cannot be measured, and then the node does not say."""
+        """What jobs may use of it together, in MiB: its size less the reserve, in whole steps.
+
+        None if it cannot be measured; then the node does not report it."""
         if self.folder is None:
             return None
         try:

@@ -1,5 +1,6 @@
-"""The reconcile loop: look, decide, do, say. Woken by news, never by polling; a slow tick only
-catches what no news announced."""
+"""The reconcile loop: observe, decide, act, report.
+
+Events wake it; a slow tick only catches changes that no event announced."""
 
 import logging
 import threading
@@ -46,8 +47,9 @@ log = logging.getLogger("agents.loop.node")
 
 
 class NodeLoop:
-    """Makes one node what the last desired document says. `told` is called with every new
-    observed document, from the loop's thread."""
+    """Brings one node to the last desired document.
+
+    `on_observed` is called with every new observed document, from the loop's thread."""
 
     def __init__(
         self,
@@ -83,12 +85,13 @@ class NodeLoop:
         self._wake.set()
 
     def accept(self, desired: DesiredDocument) -> bool:
-        """Take a new desired document, written down first. False: it is held, see the event."""
+        """Take a new desired document, which is written down first. False: it is refused, and an
+        event says why."""
         running = self._running()
         went_back = desired.revision < self.desired.revision
         too_much = is_mass_removal(desired.replicas, running, is_older=went_back)
         if too_much and not desired.allow_mass_removal:
-            sentence = "this document would end most running work: an admin has to allow it"
+            sentence = "this document would end most running work: an admin must allow it"
             self.journal.record_event(EventType.DOCUMENT_REFUSED, sentence)
             return False
         self.journal.store_desired(desired)
@@ -97,23 +100,23 @@ class NodeLoop:
         return True
 
     def _running(self) -> frozenset[str]:
-        """What runs; as it was last told, where the engine does not answer."""
+        """The running replicas; as last reported, if the engine does not answer."""
         try:
             seen = self.runtime.containers()
         except RuntimeFailure:
-            told = self._last.replicas if self._last else ()
-            return frozenset(r.id for r in told if r.state is ReplicaState.RUNNING)
+            reported = self._last.replicas if self._last else ()
+            return frozenset(r.id for r in reported if r.state is ReplicaState.RUNNING)
         return frozenset(key for key, one in seen.items() if one.phase is ContainerPhase.RUNNING)
 
     def renew_lease(self, lease_until: float) -> None:
-        """The portal answered in the present epoch: what is not wanted may go."""
+        """The portal answered in the present epoch, so what is not desired may be removed."""
         self.lease_until = max(lease_until, self.lease_until or 0)
         if not self.may_remove:
             self.may_remove = True
             self.wake()
 
     def run(self) -> None:
-        """Until `stop`. An error in one round is logged; the next round starts from what is."""
+        """Run until `stop`. An error in a round is logged; the next round starts afresh."""
         while not self._stopping:
             self._wake.wait(self.carver.backoff.seconds_until_due(TICK_SECONDS))
             ticked = not self._wake.is_set()
@@ -128,7 +131,7 @@ class NodeLoop:
                 log.exception("round_failed")
 
     def stop(self) -> None:
-        """Let go; what runs goes on and is found again at the next start."""
+        """End the loop. Running replicas go on, and the next agent adopts them."""
         self._stopping = True
         self.wake()
         self._pool.shutdown(wait=True)
@@ -137,7 +140,7 @@ class NodeLoop:
         self.rounds += 1
         desired, seen = self.desired, self.runtime.containers()
         self.hardware.apply_health(desired.replicas, seen, self.journal)
-        # First: a daemon that nobody needs holds its instance, which could not be deleted.
+        # First: an unneeded MPS daemon keeps its instance open, which then cannot be deleted.
         self._share(ReplicaView(desired, seen, frozenset(self.journal.failures())))
         self._partition(desired, seen)
         for action in replica_actions(desired.replicas, self._local_state(desired, seen)):
@@ -157,13 +160,13 @@ class NodeLoop:
             self.on_observed(document)
 
     def report_silence(self, reason: str) -> None:
-        """The engine or the driver does not answer. Nothing is done until it does, and that is
-        told; what runs stands as it was last seen."""
-        log.warning("in_the_dark", extra={"why": reason})
-        dark = silent_document(self._last, reason) if self._last else None
-        if dark is not None and dark != self._last:
-            self._last = dark
-            self.on_observed(dark)
+        """Report that the engine or the driver does not answer. Until it does, nothing is done, and
+        replicas stay as last reported."""
+        log.warning("engine_or_driver_silent", extra={"why": reason})
+        document = silent_document(self._last, reason) if self._last else None
+        if document is not None and document != self._last:
+            self._last = document
+            self.on_observed(document)
 
     def _local_state(
         self, desired: DesiredDocument, containers: dict[str, ContainerStatus]
@@ -198,7 +201,7 @@ class NodeLoop:
         return _boot_seconds() > self.lease_until
 
     def _begin(self, key: Hashable, work: Callable[[], None]) -> None:
-        """Do it beside the loop, once at a time for one subject; look again when it is done."""
+        """Do it beside the loop, one at a time for each key, and wake the loop afterwards."""
         with self._lock:
             if key in self._busy or self._stopping:
                 return
@@ -244,7 +247,7 @@ class NodeLoop:
                 sentence = failure.sentence
                 self.journal.record_event(EventType.REPLICA_REFUSED, sentence, replica=replica_id)
             case ForgetReplica(replica_id):
-                # Whoever took its container away by hand has left its log.
+                # If a person removed its container, its log is still there.
                 self.runtime.remove(replica_id)
                 self.journal.forget_replica(replica_id)
 
@@ -261,7 +264,7 @@ class NodeLoop:
         )
 
     def _share(self, view: ReplicaView) -> None:
-        """Refuse shares that cannot be, and begin what their daemons need."""
+        """Refuse shares that the node cannot give, and begin what their daemons need."""
         hardware, started = self.hardware, self.journal.started_replicas()
         judged = self.shares.refusals(view, started, hardware.gpus, hardware.instances)
         for replica, failure in judged.items():
@@ -270,22 +273,22 @@ class NodeLoop:
             self._begin("shares", lambda: self.shares.settle(self._view, self.journal))
 
     def _partition(self, desired: DesiredDocument, containers: dict[str, ContainerStatus]) -> None:
-        """Begin the partition changes that are due; one change of the node at a time."""
+        """Begin the partition changes that are due, one at a time for the node."""
         if "partition" in self._busy:
             return
         live = {key for key, s in containers.items() if s.phase is not ContainerPhase.EXITED}
-        held = [d for r in desired.replicas if r.id in live for d in r.devices]
+        devices = [d for r in desired.replicas if r.id in live for d in r.devices]
         if live - {r.id for r in desired.replicas}:
-            # Something runs that this document does not name: what it holds is not known.
+            # A replica runs that this document does not name, so its devices are unknown.
             return
         judges = bool(desired.revision) or self.may_remove
-        places = frozenset(device_place(d) for d in held)
+        places = frozenset(device_place(device) for device in devices)
         work = self.carver.due_work(desired, places, is_authoritative=judges)
         if work is not None:
             self._begin("partition", work)
 
     def stop_jobs(self) -> None:
-        """End everything that runs here, for a demonstration that leaves nothing behind."""
+        """End everything that runs, for a demonstration that leaves nothing behind."""
         for replica in self.runtime.containers():
             self.runtime.stop(replica, 2)
             self.runtime.remove(replica)
@@ -302,5 +305,5 @@ def _subject(action: ReplicaAction) -> str:
 
 
 def _boot_seconds() -> float:
-    """Seconds since the node started, also while it slept; they never go back."""
+    """Seconds since boot, time asleep included; they never go back."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,5 +1,4 @@
-"""What the node sees, as the document that it reports. GPU facts are read when they may have
-changed, not at every look: asking a driver is slow."""
+"""Builds the observed document from the hardware, the runtime's containers and the journal."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,7 +28,7 @@ STATES = {
     ContainerPhase.RUNNING: ReplicaState.RUNNING,
     ContainerPhase.EXITED: ReplicaState.EXITED,
 }
-# As many problems as a document takes.
+# The limit of `NodeFacts.problems` and `blocks`.
 MAX_PROBLEMS = 64
 SILENCE = "Nothing is started or removed here for now."
 
@@ -41,7 +40,7 @@ def observed_document(
     containers: Mapping[str, ContainerStatus],
     failures: Mapping[str, ReplicaFailure],
 ) -> ObservedDocument:
-    """The whole document. Replicas that are wanted come first; others only while they are there."""
+    """The document of one round. Replicas that are not desired are in it while they exist."""
     ids = {replica.id for replica in desired}
     others = [_from_status(s) for s in containers.values() if s.replica not in ids]
     busy = hardware.attention.strangers.held_back
@@ -69,10 +68,10 @@ def _examined(hardware: Hardware) -> NodeFacts:
 
 
 def silent_document(document: ObservedDocument, reason: str) -> ObservedDocument:
-    """The last document, when the engine or the driver does not answer: all stands as it was last
-    seen, and the node takes no new work."""
+    """The last document while the engine or the driver does not answer: unchanged, except that the
+    node takes no new work."""
     sentence = f"{SILENCE} {reason}"[:512]
-    others = [said for said in document.facts.problems if not said.startswith(SILENCE)]
+    others = [problem for problem in document.facts.problems if not problem.startswith(SILENCE)]
     problems = (sentence, *others)[:MAX_PROBLEMS]
     facts = replace(document.facts, problems=problems, blocks=(sentence,))
     return replace(document, facts=facts)
@@ -105,7 +104,7 @@ def _replica(
 
 
 def _starts_by_itself(desired: DesiredReplica, status: ContainerStatus) -> bool:
-    """A gang of one goes on at once: that it was ready for a moment is no news to anybody."""
+    """A gang of one starts at once, so that its short time in state ready is not reported."""
     return (
         status.phase is ContainerPhase.CREATED
         and desired.world == 1
@@ -162,6 +161,6 @@ def _gpu(gpu: GpuFacts, busy: Mapping[DeviceKey, str]) -> ObservedGpu:
 
 
 def _in_service(gpu: ObservedGpu, out_of_service: Mapping[str, str]) -> ObservedGpu:
-    """A GPU whose partitions cannot be what is asked is not healthy either, and says why."""
+    """A GPU that cannot be partitioned as desired is reported as unhealthy, with the reason."""
     why = out_of_service.get(gpu.uuid, "")
     return replace(gpu, healthy=False, health_reason=why[:512]) if why and gpu.healthy else gpu

@@ -1,4 +1,4 @@
-"""From what is wanted and what is there to what to do: pure, so that every case can be tested.
+"""Decides what to do with each replica, from the desired document and the local state. Pure.
 
 Level-triggered: the same inputs give the same actions, however often and after whatever crash.
 """
@@ -43,7 +43,7 @@ class RemoveReplica:
 
 @dataclass(frozen=True, slots=True)
 class FailReplica:
-    """The replica cannot go on here; told once, kept until the portal drops the replica."""
+    """The replica cannot run here; recorded once, and kept until the portal drops the replica."""
 
     replica: str
     failure: ReplicaFailure
@@ -51,7 +51,7 @@ class FailReplica:
 
 @dataclass(frozen=True, slots=True)
 class ForgetReplica:
-    """Neither wanted nor there: nothing more to remember of it."""
+    """Delete the records of a replica that is neither desired nor on the node."""
 
     replica: str
 
@@ -63,19 +63,20 @@ ReplicaAction = (
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
-    """What the node knows beside its containers.
-
-    `devices`: the driver's UUID of every device that exists now; whole GPUs have no profile and
-    size 0. `may_remove`: this agent has had an answer in its present epoch.
-    """
+    """The node's containers, devices and records. Sets and mappings are by replica id."""
 
     containers: Mapping[str, ContainerStatus]
+    # The highest fence of each job.
     fences: Mapping[str, int]
     failures: Mapping[str, ReplicaFailure]
     started: frozenset[str]
+    # Replicas with any record in the journal.
     recorded: frozenset[str]
+    # Replicas whose log the portal has completely.
     shipped: frozenset[str]
+    # The driver's UUID of every device that may be given out now.
     devices: Mapping[DeviceKey, str]
+    # The portal has answered in the agent's present epoch.
     may_remove: bool
     is_lease_over: bool = False
     refusals: Mapping[str, ReplicaFailure] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class LocalState:
 
 def replica_actions(desired: tuple[DesiredReplica, ...], state: LocalState) -> list[ReplicaAction]:
     """What to do now, in order of replica id."""
-    found: list[ReplicaAction] = []
+    actions: list[ReplicaAction] = []
     if state.is_lease_over:
         return [
             StopReplica(s.replica, 10)
@@ -93,29 +94,29 @@ def replica_actions(desired: tuple[DesiredReplica, ...], state: LocalState) -> l
     for replica in sorted(desired, key=lambda r: r.id):
         action = _desired_action(replica, state)
         if action is not None:
-            found.append(action)
+            actions.append(action)
     ids = {replica.id for replica in desired}
     if state.may_remove:
-        found += _undesired_actions(ids, state)
-    return found
+        actions += _undesired_actions(ids, state)
+    return actions
 
 
 def is_mass_removal(
     desired: tuple[DesiredReplica, ...], running: frozenset[str], *, is_older: bool
 ) -> bool:
-    """A document of a restored older database, or an empty one, that would end most of the work.
+    """Whether an older document, as after a restored database, or an empty one would end most work.
 
-    More than half of the running replicas and more than two at once is never routine.
+    More than half of the running replicas, and more than two, at once is never routine.
     """
     lost = running - {replica.id for replica in desired}
-    most = 2 * len(lost) > len(running) and len(lost) > MASS_REMOVAL_MIN
-    return most and (is_older or not desired)
+    is_most = 2 * len(lost) > len(running) and len(lost) > MASS_REMOVAL_MIN
+    return is_most and (is_older or not desired)
 
 
 def _desired_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction | None:
     seen = state.containers.get(replica.id)
     if replica.id in state.failures:
-        # It was told as failed, so it must not run either.
+        # It was reported as failed, so it must not run either.
         runs = seen is not None and seen.phase is ContainerPhase.RUNNING
         return StopReplica(replica.id, replica.grace_seconds) if runs else None
     if replica.fence < state.fences.get(replica.job, 0):
@@ -140,7 +141,7 @@ def _desired_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction
 
 
 def _with_own_rendezvous(replica: DesiredReplica, status: ContainerStatus) -> DesiredReplica:
-    """A gang of one waits for nobody: it meets itself at the address that it offers."""
+    """A gang of one need not wait for a rendezvous: it meets itself at its own address."""
     if replica.rendezvous or replica.world > 1 or not status.port:
         return replica
     own = Rendezvous(address=status.address, port=status.port, peers=(status.address,))
@@ -159,9 +160,9 @@ def _absent_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction 
 
 
 def _devices(replica: DesiredReplica, state: LocalState) -> tuple[str, ...] | None:
-    """The UUIDs of its devices as they are called now; None while one is still to be made."""
-    found = [state.devices.get(device_key(device)) for device in replica.devices]
-    return None if None in found else tuple(uuid for uuid in found if uuid)
+    """The current UUIDs of its devices; None while one of them does not exist yet."""
+    uuids = [state.devices.get(device_key(device)) for device in replica.devices]
+    return None if None in uuids else tuple(uuid for uuid in uuids if uuid)
 
 
 def _undesired_actions(ids: set[str], state: LocalState) -> list[ReplicaAction]:

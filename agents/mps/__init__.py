@@ -1,1 +1,1 @@
-"""MPS shares: control daemons, what each share may do, and who is refused. See README.md."""
+"""MPS shares of a GPU or a MIG instance: control daemons, limits and refusals. See README.md."""

@@ -1,4 +1,4 @@
-"""What each GPU and each MIG instance has for shares, from what the driver told. Pure."""
+"""What each GPU and each MIG instance can give to shares, from the driver's facts. Pure."""
 
 from collections.abc import Iterable
 
@@ -11,17 +11,17 @@ from agents.mps.refusals import ShareCapacity
 def share_capacities(
     gpus: Iterable[GpuFacts], instances: Iterable[InstanceFacts], cuda: str
 ) -> dict[DeviceKey, ShareCapacity]:
-    """By place, what exists now. The memory of an instance of a board without a table is 0: not
-    known."""
+    """The capacity of every existing device. The memory of an instance on an unknown board is 0."""
     by_uuid = {gpu.uuid: gpu for gpu in gpus}
-    found: dict[DeviceKey, ShareCapacity] = {}
+    capacities: dict[DeviceKey, ShareCapacity] = {}
     for gpu in by_uuid.values():
-        most = max_clients(cuda, gpu.board.compute_capability)
-        found[whole_gpu_key(gpu.uuid)] = ShareCapacity(gpu.memory_mib, most)
+        clients = max_clients(cuda, gpu.board.compute_capability)
+        capacities[whole_gpu_key(gpu.uuid)] = ShareCapacity(gpu.memory_mib, clients)
     for instance in instances:
         board = by_uuid[instance.gpu_uuid].board
         profile = board.profile(instance.profile)
         width = (profile.compute_slices, board.compute_slices) if profile else (1, 1)
-        most = max_clients(cuda, board.compute_capability, *width)
-        found[instance.key] = ShareCapacity(profile.memory_mib if profile else 0, most)
-    return found
+        clients = max_clients(cuda, board.compute_capability, *width)
+        memory_mib = profile.memory_mib if profile else 0
+        capacities[instance.key] = ShareCapacity(memory_mib, clients)
+    return capacities

@@ -1,8 +1,8 @@
-"""Speaks to MPS control daemons by NVIDIA's own program, in the words of its v2 interface.
+"""Talks to MPS control daemons through NVIDIA's own program, by its v2 interface.
 
-One call of the program per command: it reads the command on stdin and prints the answer, one thing
-a line. Sources: NVIDIA's MPS guide, "Legacy MPS v2 Interface". The files of a pipe directory and
-the two sentences below were seen on real systems.
+Each command is one run of the program, which reads the command on stdin and prints the answer, one
+item a line. Source: NVIDIA's MPS guide, "Legacy MPS v2 Interface". The files of a pipe directory
+and the two sentences below were observed on real systems.
 """
 
 import os
@@ -14,12 +14,12 @@ from tempfile import TemporaryFile
 
 PROGRAM = "nvidia-cuda-mps-control"
 PID_FILE = "nvidia-cuda-mps-control.pid"
-# What the program says where no daemon listens in the pipe directory, and where one does already.
+# What the program prints if no daemon listens in the pipe directory, and if one does already.
 NO_DAEMON = "Cannot find MPS control daemon process"
 RUNS_ALREADY = "An instance of this daemon is already running"
 REFUSAL_WORDS = ("unknown command", "invalid", "error", "failed", "cannot", "not found", "no such")
 TIMEOUT_SECONDS = 10.0
-# sockaddr_un.sun_path is 108 bytes with its end; the longest socket is control_privileged.
+# sockaddr_un.sun_path is 108 bytes with its terminator; control_privileged is the longest socket.
 MAX_PIPE_LENGTH = 107 - len("/control_privileged")
 
 
@@ -33,7 +33,7 @@ class ControlCode(StrEnum):
 
 @dataclass
 class ControlFailure(Exception):
-    """A command that was not carried out, and why."""
+    """A command that failed, and why."""
 
     code: ControlCode
     sentence: str
@@ -44,16 +44,16 @@ class ControlFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MpsControl:
-    """The daemon of one pipe directory. `program`: the words that start NVIDIA's program. Every
-    call raises ControlFailure."""
+    """The daemon of one pipe directory. Every call raises ControlFailure."""
 
+    # The command line of NVIDIA's program.
     program: tuple[str, ...]
     pipe: Path
     log: Path
     seconds: float = TIMEOUT_SECONDS
 
     def environment(self, device: str = "") -> dict[str, str]:
-        """`device`: what the daemon and its servers may see; commands need none."""
+        """`device`: the only device visible to the daemon and its servers; commands need none."""
         env = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         env |= {
             "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe),
@@ -62,10 +62,10 @@ class MpsControl:
         return env | ({"CUDA_VISIBLE_DEVICES": device} if device else {})
 
     def launch(self, device: str, prefix: tuple[str, ...] = ()) -> None:
-        """Start the daemon on `device` (a UUID), with `before` in front of the program's words.
+        """Start the daemon on `device` (a UUID), with `prefix` before the program's command line.
 
-        A daemon that runs there already is no failure: the program itself never starts a second.
-        Its words go to a nameless file: a daemon would hold a pipe open for ever."""
+        A daemon that runs there already is no failure: the program never starts a second one. Its
+        output goes to a temporary file, because a daemon would keep a pipe open forever."""
         if len(os.fsencode(self.pipe)) > MAX_PIPE_LENGTH:
             sentence = f"{self.pipe} is too long for a socket: name a shorter folder with --var"
             raise ControlFailure(ControlCode.PATH, sentence)
@@ -75,7 +75,7 @@ class MpsControl:
             raise ControlFailure(ControlCode.REFUSED, sentence)
 
     def send(self, command: str, extra_seconds: float = 0.0) -> list[str]:
-        """The lines that the daemon answers. `patience`: seconds beyond the usual time."""
+        """The daemon's answer, as lines. `extra_seconds`: beyond the usual timeout."""
         code, words = self._run(self.program, self.environment(), f"{command}\n", extra_seconds)
         if NO_DAEMON in words:
             raise ControlFailure(ControlCode.NO_DAEMON, f"no MPS daemon listens in {self.pipe}")
@@ -89,7 +89,7 @@ class MpsControl:
         return _numbers(self.send("get_server_list"))
 
     def status(self, server: int) -> str:
-        """INITIALIZING, ACTIVE or FAULT; empty where it says nothing."""
+        """INITIALIZING, ACTIVE or FAULT; empty if the daemon prints nothing."""
         return " ".join(self.send(f"get_server_status {server}")).upper()
 
     def start_server(self, uid: int) -> None:
@@ -109,8 +109,9 @@ class MpsControl:
         self.send(f"terminate_client {server} {client}")
 
     def set_limits(self, threads: int, memory_mib: int) -> None:
-        """Of servers from now on, and of clients that come to a running one: those that are there
-        keep what they have. The daemon sees one device, which is its device 0."""
+        """Limit each client of new servers, and new clients of running ones.
+
+        Connected clients keep their limits. The daemon sees one device, which is its device 0."""
         self.send(f"set_default_active_thread_percentage {threads}")
         self.send(f"set_default_device_pinned_mem_limit 0 {memory_mib}M")
         for server in self.servers():
@@ -118,7 +119,7 @@ class MpsControl:
             self.send(f"set_device_pinned_mem_limit {server} 0 {memory_mib}M")
 
     def quit(self, grace_seconds: int) -> None:
-        """End servers and daemon; clients have this long to end first."""
+        """Stop the servers and the daemon; clients have `grace_seconds` to end first."""
         self.send(f"quit -t {grace_seconds}", extra_seconds=grace_seconds)
 
     def _run(
@@ -140,7 +141,7 @@ class MpsControl:
                 out.seek(0)
                 return done.returncode, out.read().decode("utf-8", "replace")
         except FileNotFoundError as error:
-            raise ControlFailure(ControlCode.MISSING, f"{words[0]} is not here") from error
+            raise ControlFailure(ControlCode.MISSING, f"{words[0]} is not installed") from error
         except subprocess.TimeoutExpired as error:
             sentence = f"the MPS daemon of {self.pipe} did not answer in {seconds:g} s"
             raise ControlFailure(ControlCode.TIMEOUT, sentence) from error

@@ -1,7 +1,7 @@
-"""One control daemon: started, found again, limited, ended. It outlives the agent.
+"""Starts, adopts, limits and stops one control daemon, which outlives the agent.
 
-Ours is a process whose number stands in the pipe directory, that belongs to the user we gave it,
-and that was started by the same program for the same pipe directory. Nothing else is signalled.
+A process is taken for the daemon only if its pid is in the pipe directory, it runs as the user we
+chose, and it was started by the same program for the same pipe directory. No other is signalled.
 """
 
 import logging
@@ -24,17 +24,18 @@ EXEC_AS_USER = Path(__file__).with_name("exec_as_user.py")
 START_SECONDS = 10.0
 POLL_SECONDS = 0.02
 END_SECONDS = 5.0
-# A device that is not there any more has no mode to give back.
+# A device that no longer exists has no mode to restore.
 DEVICE_GONE = (NvmlCode.NOT_FOUND, NvmlCode.GPU_LOST)
-# MIG instances keep the default mode on drivers that say so (nvml.h, nvmlDeviceSetComputeMode).
+# Some drivers do not let MIG instances change their mode (nvml.h, nvmlDeviceSetComputeMode).
 NO_COMPUTE_MODE = (NvmlCode.NOT_SUPPORTED, NvmlCode.INVALID_ARGUMENT)
 
 log = logging.getLogger("agents.mps")
 
 
 class MpsDaemon:
-    """The daemon of one project on one device. `contained`: clients are in containers, so it gets
-    shared memory of its own. Calls raise ControlFailure or NvmlFailure."""
+    """The daemon of one project on one device. Calls raise ControlFailure or NvmlFailure.
+
+    `in_containers`: its clients run in containers, so it gets shared memory of its own."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class MpsDaemon:
         self.program = program
         self.in_containers = in_containers
         self.control = MpsControl(program, folders.pipe, folders.log)
-        # Why its clients may have been hurt, until they are told; and whether a server may be.
+        # Why its clients are at risk, until that is reported; and whether a server may be broken.
         self.fault_reason = ""
         self.is_suspect = False
         self.retry_at = 0.0
@@ -62,8 +63,9 @@ class MpsDaemon:
         save_record(self.folders.folder, self.record)
 
     def ensure_running(self, threads: int, memory_mib: int) -> None:
-        """Running, with one server, and no client limit below this. The record comes first: what is
-        changed from here on is found again after a kill."""
+        """Make sure that it runs, with one server and at least these limits of a client.
+
+        The record is written first, so that an agent that is killed here finds the daemon again."""
         raised = threads > self.record.threads or memory_mib > self.record.memory_mib
         self.record.threads = max(threads, self.record.threads)
         self.record.memory_mib = max(memory_mib, self.record.memory_mib)
@@ -78,7 +80,7 @@ class MpsDaemon:
             self.control.start_server(self.record.uid)
 
     def running_pid(self) -> int | None:
-        """The daemon's process; None where it does not run."""
+        """The daemon's pid; None if it does not run."""
         try:
             pid = int((self.folders.pipe / PID_FILE).read_text("ascii").strip())
         except (OSError, ValueError):
@@ -86,12 +88,11 @@ class MpsDaemon:
         return pid if self._is_ours(pid) else None
 
     def has_fault(self) -> bool:
-        """Whether a server says that a client's fault stopped it."""
+        """Whether a server reports that a client's fault has stopped it."""
         return any("FAULT" in self.control.status(server) for server in self.control.servers())
 
     def renew_servers(self) -> bool:
-        """A new server in place of one that has a fault, once its clients are gone; whether it is
-        well now."""
+        """Replace servers that have a fault, once their clients are gone. Whether all are well."""
         for server in self.control.servers():
             if "FAULT" not in self.control.status(server):
                 continue
@@ -103,7 +104,7 @@ class MpsDaemon:
         return True
 
     def stop(self, grace_seconds: int) -> None:
-        """Nothing of it is left afterwards, and the device has its usual mode again."""
+        """Stop it, delete its folders and restore the device's compute mode."""
         pid = self.running_pid()
         if pid is not None:
             with suppress(ControlFailure):
@@ -122,7 +123,7 @@ class MpsDaemon:
             self._require_access()
             who, shm = str(self.record.uid), str(self.folders.shm)
             before = (sys.executable, "-I", "-S", str(EXEC_AS_USER), who, shm)
-        # First: from now on nobody reaches the device but through a server.
+        # First: from now on the device can only be used through a server.
         self._set_exclusive(on=True)
         self.control.launch(self.record.device, before)
         until = time.monotonic() + START_SECONDS
@@ -142,19 +143,21 @@ class MpsDaemon:
                 raise
 
     def _make_folder(self, path: Path) -> None:
-        """Made, or found as we made it. In /dev/shm anybody may put a link of that name: it would
-        have us give away, and mount, the folder that it points to."""
+        """Create the folder, or accept the one that we created.
+
+        Anyone may plant a link of that name in /dev/shm, to make the agent hand over, and mount,
+        the folder that it points to."""
         path.mkdir(mode=0o700, exist_ok=True)
         owner, ours = path.lstat().st_uid, (os.geteuid(), self.record.uid)
         if path.is_symlink() or (path == self.folders.shm and owner not in ours):
-            sentence = f"{path} is not a folder of the agent's: remove it"
+            sentence = f"{path} is not the agent's own folder: remove it"
             raise ControlFailure(ControlCode.PATH, sentence)
         path.chmod(0o700)
         if os.geteuid() == 0:
             os.chown(path, self.record.uid, self.record.uid, follow_symlinks=False)
 
     def _require_access(self) -> None:
-        """The daemon's user must pass every folder above its own."""
+        """The daemon's user needs search permission on every folder above its own."""
         for parent in self.folders.pipe.absolute().parents:
             if self.record.uid and not parent.stat().st_mode & 0o001:
                 sentence = f"uid {self.record.uid} cannot pass {parent}: chmod o+x {parent}"

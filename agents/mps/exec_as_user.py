@@ -1,8 +1,7 @@
-"""Becomes the user of a share's jobs, with their shared memory as its own, then runs a program.
+"""Runs a program as the user of a share's jobs, with their shared memory at /dev/shm.
 
-Run by path, as root: `launch.py UID SHM /PROGRAM ...`. SHM is bound over /dev/shm in a mount
-namespace of its own, so that the daemon and its clients see the same, and nobody else's. Standard
-library only.
+Run by path, as root: `exec_as_user.py UID SHM /PROGRAM ...`. SHM is bound over /dev/shm in a new
+mount namespace, so that the daemon shares it with its clients alone. Standard library only.
 """
 
 import ctypes
@@ -17,7 +16,7 @@ MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x8_0000
 def main(uid: int, shm: str, program: list[str]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     _done(libc.unshare(CLONE_NEWNS), "unshare")
-    # Mounts of the host still come and go here; ours stay here.
+    # Mounts of the host still propagate into the namespace; ours do not leave it.
     _done(libc.mount(b"none", b"/", None, MS_REC | MS_SLAVE, None), "mount /")
     _done(libc.mount(os.fsencode(shm), b"/dev/shm", None, MS_BIND, None), "mount /dev/shm")
     os.setgroups([])

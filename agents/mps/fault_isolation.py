@@ -1,7 +1,7 @@
-"""Which end of a client may have hurt its neighbours, and how they are told. Pure.
+"""Which ends of a client may have harmed its neighbours. Pure.
 
-MPS isolates memory addresses, not faults: a fatal fault of one client is told to all clients on the
-GPU, and a client that was killed in the middle of its work leaves the server in a state that
+MPS isolates memory addresses, not faults: a fatal fault of one client is reported to all clients on
+the GPU, and a client that is killed in the middle of its work leaves the server in a state that
 NVIDIA's guide calls undefined.
 """
 
@@ -13,8 +13,9 @@ EXIT_BY_SIGTERM = 128 + signal.SIGTERM
 
 
 def died_by_signal(status: ContainerStatus, *, stop_requested: bool) -> bool:
-    """A container's exit code above 128 is 128 + the signal. One that was asked to end, and ended
-    by the signal that asks, ended well: nothing of it was cut off that its program kept."""
+    """Whether a signal ended it: an exit code above 128 is 128 + the signal.
+
+    SIGTERM after a requested stop does not count: the program chose not to handle it."""
     code = status.exit_code or 0
     return code > 128 and not (stop_requested and code == EXIT_BY_SIGTERM)
 
@@ -29,10 +30,10 @@ def may_have_harmed_neighbours(
 
 def neighbour_sentence(status: ContainerStatus) -> str:
     return (
-        f"neighbour rank {status.rank} of job {status.job} died badly"
-        f" (exit code {status.exit_code}): this share may have been hurt"
+        f"neighbour rank {status.rank} of job {status.job} ended abnormally"
+        f" (exit code {status.exit_code}): this share may be affected"
     )
 
 
 def gpu_sentence(reason: str) -> str:
-    return f"{reason}: this share may have been hurt"
+    return f"{reason}: this share may be affected"

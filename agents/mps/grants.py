@@ -1,5 +1,6 @@
-"""Where a share's daemon lives, and what its clients are given. Pure: the same for the same share,
-so that a restarted agent finds what the one before began."""
+"""The folders of a share's daemon, and what its clients get. Pure.
+
+Both depend on the share alone, so a restarted agent finds what an earlier one started."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
 
 @dataclass(frozen=True, slots=True)
 class DaemonFolders:
-    """The folders of one daemon: below `root`, with names short enough for sockets."""
+    """The folders of one daemon below `root`, with names short enough for sockets."""
 
     root: Path
     key: str
@@ -34,23 +35,24 @@ class DaemonFolders:
 
     @property
     def shm(self) -> Path:
-        """Its shared memory: a folder of the host's, so nothing has to be mounted for it."""
+        """Its shared memory: a folder in the host's /dev/shm, so it needs no mount of its own."""
         return SHARED_MEMORY / f"tessera-mps-{self.key}"
 
 
 def daemon_folders(root: Path, project: str, place: DeviceKey) -> DaemonFolders:
-    """One daemon per project and device. `root` counts too: agents of one machine stay apart."""
+    """One daemon per project and device. `root` is part of the key, to keep the agents of one
+    machine apart."""
     name = "\0".join(str(part) for part in (root, project, *place))
     return DaemonFolders(root, hashlib.sha256(name.encode()).hexdigest()[:12])
 
 
 def share_device(replica: DesiredReplica) -> Device | None:
-    """The replica's share, if it has one; it has no more than one (see refusals)."""
+    """The replica's share or None; a replica has at most one (see `refusals.py`)."""
     return next((d for d in replica.devices if d.kind is SliceKind.MPS), None)
 
 
 def client_limits(replica: DesiredReplica, share: Device) -> tuple[int, int]:
-    """Percent of the SMs and MiB of each process: MPS knows clients, not replicas."""
+    """Percent of the SMs, and MiB, of each process: MPS limits clients, not replicas."""
     count = max(1, replica.processes)
     return max(1, share.threads // count), max(1, share.memory_mib // count)
 
@@ -58,10 +60,10 @@ def client_limits(replica: DesiredReplica, share: Device) -> tuple[int, int]:
 def share_grant(
     root: Path, replica: DesiredReplica, devices: Sequence[str], *, in_containers: bool
 ) -> Grant:
-    """What a replica with a share is given; NOTHING for others. `devices`: the driver's UUIDs.
+    """What a replica with a share gets; NO_GRANT for others. `devices`: the driver's UUIDs.
 
-    The pipe directory has the same path on both sides: nobody has to know whether MPS tells paths.
-    A client's own limits can only be tighter than the daemon's (MPS guide)."""
+    The pipe directory has the same path on both sides, in case MPS passes paths. A client's own
+    limits can only tighten the daemon's (MPS guide)."""
     share = share_device(replica)
     if share is None:
         return NO_GRANT

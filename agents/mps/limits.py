@@ -1,4 +1,4 @@
-"""How many clients one MPS server takes. Pure.
+"""How many clients an MPS server takes. Pure.
 
 Source: NVIDIA's MPS guide: 16 clients per GPU before Volta; 48 up to CUDA 13.0, 60 from 13.1; on a
 MIG instance in proportion to its compute slices.
@@ -14,12 +14,12 @@ def max_clients(
 ) -> int:
     """Clients of a server on `compute` of the GPU's `of` compute slices; never less than one.
 
-    `cuda` is the driver's CUDA version and `capability` the GPU's compute capability, as "13.0"; a
-    CUDA version that cannot be read counts as an old one, a capability as a new one."""
-    most = FROM_13_1 if _version(cuda) >= CUDA_13_1 else UP_TO_13_0
+    `cuda`: the driver's CUDA version, such as "13.0"; if it cannot be parsed it counts as an old
+    one. `capability`: the GPU's compute capability; if empty it counts as a new one."""
+    per_gpu = FROM_13_1 if _version(cuda) >= CUDA_13_1 else UP_TO_13_0
     if capability and _version(capability) < VOLTA:
-        most = PRE_VOLTA
-    return max(1, most * compute_slices // total_slices)
+        per_gpu = PRE_VOLTA
+    return max(1, per_gpu * compute_slices // total_slices)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What an agent must find again of each daemon: a file beside it, written before it starts."""
+"""The record of a daemon, by which a later agent adopts it: a file, written before the start."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ FILE = "share.json"
 
 @dataclass(frozen=True, slots=True)
 class ShareHolder:
-    """A replica that was given a share: what it counts for, all its processes together."""
+    """A replica that has a share: its amounts, for all its processes together."""
 
     threads: int
     memory_mib: int
@@ -22,19 +22,21 @@ class ShareHolder:
 
 @dataclass
 class DaemonRecord:
-    """One daemon: whose it is, on which device, and for whom. `device` is the driver's UUID;
-    `threads` and `memory_mib` the limits of a client that the daemon knows."""
+    """One daemon: its project, its device, and the replicas that share it."""
 
     project: str
     place: DeviceKey
+    # The driver's UUID.
     device: str
     uid: int
+    # The limits of a client that the daemon was given.
     threads: int = 0
     memory_mib: int = 0
+    # By replica.
     holders: dict[str, ShareHolder] = field(default_factory=dict)
 
     def claims(self) -> list[ShareClaim]:
-        """What its holders have."""
+        """The claims of its holders."""
         return [
             ShareClaim(
                 replica=replica,
@@ -50,14 +52,14 @@ class DaemonRecord:
 
 
 def save_record(folder: Path, record: DaemonRecord) -> None:
-    """In one step: a reader sees all of it or nothing."""
+    """Write atomically: a reader sees all of it or nothing."""
     part = folder / f"{FILE}.part"
     part.write_text(json.dumps(asdict(record)), "utf-8")
     part.replace(folder / FILE)
 
 
 def load_record(folder: Path) -> DaemonRecord | None:
-    """None where nothing was written yet, or not by this version: then nothing was started."""
+    """None if nothing was written yet, or not by this version: then no daemon was started."""
     try:
         data = json.loads((folder / FILE).read_text("utf-8"))
         holders = {name: ShareHolder(**holder) for name, holder in data["holders"].items()}

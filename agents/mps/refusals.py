@@ -1,7 +1,7 @@
-"""Which shares this node will not give, with a code and a sentence each. Pure; nothing is started.
+"""Which replicas get no share or no device here, with a code and a sentence each. Pure.
 
-One order over everything: what runs keeps its right, then wishes by replica id. So a refusal never
-depends on which round looks first.
+Running replicas keep their devices; requests follow in order of replica id. So a refusal never
+depends on the round that decides it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,30 +32,31 @@ class ShareRefusal:
 
 @dataclass(frozen=True, slots=True)
 class ShareCapacity:
-    """What a GPU, or a MIG instance, has for shares. `memory_mib` 0: nobody knows, then the sum is
-    not checked."""
+    """What a GPU or a MIG instance can give to shares together."""
 
+    # 0: unknown; then the sum is not checked.
     memory_mib: int
     clients: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShareClaim:
-    """One device of one replica. `kind` tells shares from those who have the device alone; `alone`:
-    the replica has no other device."""
+    """What one replica has, or requests, of one device."""
 
     replica: str
     project: str
+    # A share, or else exclusive use of the device.
     kind: SliceKind
     place: DeviceKey
     threads: int = 0
     memory_mib: int = 0
     processes: int = 1
+    # The replica has no other device.
     is_only_device: bool = True
 
 
 def share_claims(replica: DesiredReplica) -> list[ShareClaim]:
-    """What a replica asks for, in the order of its devices."""
+    """The claims of a replica, in the order of its devices."""
     return [
         ShareClaim(
             replica=replica.id,
@@ -78,22 +79,22 @@ def share_refusals(
     modes: Mapping[str, GpuMode],
     unavailable_reason: str = "",
 ) -> dict[str, ShareRefusal]:
-    """Refusals by replica. `running` hold their devices already and are never refused.
+    """Refusals by replica. Claims in `running` are granted already and are never refused.
 
-    `rooms`: what is known of each place; one that is still to be made is not among them. `modes`:
-    the mode that each GPU has, or is wanted in. `unable`: why this node can give no share at all.
+    `capacities`: of existing devices; one that is still to be created is missing. `modes`: the mode
+    that each GPU has, or should have. `unavailable_reason`: why this node gives no shares at all.
     """
-    held = list(running)
+    granted = list(running)
     refused: dict[str, ShareRefusal] = {}
     for claim in sorted(requested, key=lambda c: (c.replica, c.place)):
         if claim.replica in refused:
             continue
-        refusal = _refusal(claim, held, capacities.get(claim.place), modes, unavailable_reason)
+        refusal = _refusal(claim, granted, capacities.get(claim.place), modes, unavailable_reason)
         if refusal is None:
-            held.append(claim)
+            granted.append(claim)
         else:
             refused[claim.replica] = refusal
-            held = [other for other in held if other.replica != claim.replica]
+            granted = [other for other in granted if other.replica != claim.replica]
     return refused
 
 
@@ -115,7 +116,7 @@ def _refusal(
 
 def _beside(claim: ShareClaim, shares: list[ShareClaim]) -> ShareRefusal:
     sentence = (
-        f"GPU {claim.place[0]} has {len(shares)} MPS shares: nobody gets it alone beside them"
+        f"GPU {claim.place[0]} has {len(shares)} MPS shares: no replica can use it exclusively"
     )
     return ShareRefusal(ShareCode.MODE, sentence)
 
@@ -126,18 +127,17 @@ def _mode(
     gpu, profile = claim.place[0], claim.place[1]
     mig = modes.get(gpu) is GpuMode.MIG
     if mig and not profile:
-        return ShareRefusal(
-            ShareCode.MODE, f"GPU {gpu} is in MIG mode: a share there names an instance"
-        )
+        sentence = f"GPU {gpu} is in MIG mode: a share there must name an instance"
+        return ShareRefusal(ShareCode.MODE, sentence)
     if profile and not mig:
         return ShareRefusal(
             ShareCode.MODE, f"GPU {gpu} is not in MIG mode: it has no {profile} to share"
         )
     if not claim.is_only_device:
-        sentence = "a CUDA program speaks to one MPS daemon: a replica has one share and no more"
+        sentence = "a CUDA program uses one MPS daemon: a replica can have one share and no more"
         return ShareRefusal(ShareCode.MODE, sentence)
     if any(other.kind is not SliceKind.MPS or other.place != claim.place for other in overlapping):
-        sentence = f"GPU {gpu} is given to somebody alone: no share fits beside"
+        sentence = f"GPU {gpu} is in exclusive use: no share can be added"
         return ShareRefusal(ShareCode.MODE, sentence)
     return None
 
@@ -147,7 +147,7 @@ def _project(claim: ShareClaim, overlapping: list[ShareClaim]) -> ShareRefusal |
     if not others:
         return None
     gpu = claim.place[0]
-    sentence = f"GPU {gpu} has shares of project {others[0]}: projects do not mix under MPS"
+    sentence = f"GPU {gpu} has shares of project {others[0]}: projects do not share an MPS daemon"
     return ShareRefusal(ShareCode.PROJECTS, sentence)
 
 
@@ -155,7 +155,7 @@ def _amounts(
     claim: ShareClaim, overlapping: list[ShareClaim], capacity: ShareCapacity | None
 ) -> ShareRefusal | None:
     if not 1 <= claim.threads <= 100:
-        sentence = f"a share has 1 to 100 % of the SMs, this one {claim.threads} %"
+        sentence = f"a share must have 1 to 100 % of the SMs, this one has {claim.threads} %"
         return ShareRefusal(ShareCode.OVER_THREADS, sentence)
     threads = claim.threads + sum(other.threads for other in overlapping)
     if threads > 100:
@@ -173,13 +173,15 @@ def _amounts(
         return ShareRefusal(ShareCode.OVER_MEMORY, sentence)
     count = claim.processes + sum(other.processes for other in overlapping)
     if count > capacity.clients:
-        sentence = f"{count} processes: an MPS server takes {capacity.clients} clients here"
+        sentence = (
+            f"{count} processes: an MPS server takes {capacity.clients} clients on this device"
+        )
         return ShareRefusal(ShareCode.CLIENTS, sentence)
     return None
 
 
 def overlap(first: DeviceKey, second: DeviceKey) -> bool:
-    """Whether the two share hardware: the whole GPU touches every instance of it."""
+    """Whether two devices share hardware: a whole GPU overlaps every instance of it."""
     if first[0] != second[0]:
         return False
     if not first[3] or not second[3]:

@@ -1,7 +1,8 @@
-"""The shares of one node: refused, given, watched, ended. One lock over changes of its daemons.
+"""The MPS shares of one node: refuses, grants, supervises and ends them.
 
-What stands is on disk, one folder per daemon, so a new agent adopts what the one before started.
-The questions that every round asks take no lock: daemons and holders are replaced, never changed.
+Changes of daemons take one lock. Each daemon has a folder on disk, so a new agent adopts what an
+earlier one started. The checks of every round take no lock: the mappings of daemons and holders are
+replaced, never changed.
 """
 
 import logging
@@ -44,7 +45,7 @@ from agents.state.journal import Journal
 
 NO_FOLDER = Path(os.devnull)
 GRACE_SECONDS = 5
-# How long a daemon that cannot be ended, renewed or started is left alone.
+# How long to wait before a failed change of a daemon is tried again.
 RETRY_SECONDS = 5.0
 
 log = logging.getLogger("agents.mps")
@@ -52,7 +53,7 @@ log = logging.getLogger("agents.mps")
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """What is wanted, what runs, and who was told to have failed, at one moment."""
+    """What is desired, what runs, and which replicas have failed, at one moment."""
 
     desired: DesiredDocument
     containers: Mapping[str, ContainerStatus]
@@ -64,7 +65,7 @@ class ReplicaView:
         }
 
     def sharing_replicas(self) -> set[str]:
-        """Replicas that have their share now, or are about to get a container for it."""
+        """Replicas that use their share now, or are about to get a container."""
         coming = {r.id for r in self.desired.replicas if r.id not in self.containers}
         return self.live_replicas() | (coming - self.failures)
 
@@ -93,7 +94,7 @@ class NodeShares:
                 self._daemon(DaemonFolders(self.root, folder.name), record)
 
     def grant(self, replica: DesiredReplica, devices: Sequence[str]) -> Grant:
-        """For the runtimes: what the replica's container is made with."""
+        """For the runtimes: what the replica's container is created with."""
         return share_grant(self.root, replica, devices, in_containers=self.support.in_containers)
 
     def refusals(
@@ -103,7 +104,7 @@ class NodeShares:
         gpus: Iterable[GpuFacts],
         instances: Iterable[InstanceFacts],
     ) -> dict[str, ReplicaFailure]:
-        """Replicas that this node will not run, because of shares. `started`: ran before."""
+        """Replicas that this node will not run because of shares. `started`: they ran before."""
         gpus, replicas, kept, live = (
             list(gpus),
             view.desired.replicas,
@@ -132,8 +133,10 @@ class NodeShares:
     def prepare_devices(
         self, replica: DesiredReplica, devices: Sequence[str], view: ReplicaView, journal: Journal
     ) -> None:
-        """Before a container is made or started: a share has its daemon, and a device that is given
-        alone has none left. Harmless when repeated. Raises RuntimeFailure."""
+        """Prepare a replica's devices before its container is created or started.
+
+        A share gets its daemon, and a device for exclusive use loses the one it had. May be
+        repeated. Raises RuntimeFailure."""
         with self._lock, _as_runtime_failure():
             home = None
             if share := share_device(replica):
@@ -145,7 +148,7 @@ class NodeShares:
             record = DaemonRecord(replica.project, device_key(share), devices[0], self.support.uid)
             daemon = self._daemons.get(home.key) or self._daemon(home, record)
             if daemon.record.device != devices[0]:
-                # The instance was carved anew: its UUID is another one.
+                # The instance was carved again: it has another UUID.
                 self._end(daemon, journal)
                 daemon = self._daemon(home, record)
             holder = ShareHolder(share.threads, share.memory_mib, replica.processes)
@@ -153,20 +156,21 @@ class NodeShares:
             self._ensure(daemon, *client_limits(replica, share), journal)
 
     def report_gpu_fault(self, gpu_uuid: str, reason: str) -> None:
-        """Something bad was heard of the GPU, such as an XID: its shares are told in the next round
-        that looks. Any thread may call."""
+        """The GPU had a fault, such as an XID. The next round records that its shares are at risk.
+        Any thread may call."""
         for daemon in list(self._daemons.values()):
             if daemon.record.place[0] == gpu_uuid:
                 daemon.fault_reason = reason
 
     def is_due(self, view: ReplicaView) -> bool:
-        """Whether `settle` has something to do."""
+        """Whether `settle` has work to do."""
         kept = view.sharing_replicas()
         return any(self._is_due(daemon, kept) for daemon in self._daemons.values())
 
     def settle(self, current_view: Callable[[], ReplicaView], journal: Journal) -> None:
-        """Tell who may have been hurt, mend what can be mended, end what nobody holds. `look` is
-        called under the lock: nobody is given a share meanwhile."""
+        """Record which shares are at risk, mend broken daemons and stop unused ones.
+
+        `current_view` is called under the lock, so no share is granted meanwhile."""
         with self._lock:
             view = current_view()
             kept = view.sharing_replicas()
@@ -180,7 +184,7 @@ class NodeShares:
                     log.warning("mps_unsettled", extra={"why": str(failure)})
 
     def stop_all(self, journal: Journal) -> None:
-        """Nothing runs here any more: leave no daemon behind."""
+        """Stop every daemon, once nothing runs on the node any more."""
         with self._lock:
             for daemon in list(self._daemons.values()):
                 try:
@@ -236,8 +240,7 @@ class NodeShares:
     def _clear(
         self, place: DeviceKey, mine: DaemonFolders | None, view: ReplicaView, journal: Journal
     ) -> None:
-        """End daemons in the way whose last share has ended. Raises RuntimeFailure where one has
-        not."""
+        """Stop other daemons on this place. Raises RuntimeFailure if one still has a live share."""
         for daemon in list(self._daemons.values()):
             if daemon.folders == mine or not overlap(daemon.record.place, place):
                 continue
@@ -268,14 +271,14 @@ class NodeShares:
 
 
 def _modes(gpus: Iterable[GpuFacts], desired: DesiredDocument) -> dict[str, GpuMode]:
-    """As it will be, where the document says so; a GPU shared by MPS is whole for the driver."""
+    """The desired mode of each GPU, else its current one. MPS is only known from the document."""
     now = {gpu.uuid: GpuMode.MIG if gpu.mig_current else GpuMode.WHOLE for gpu in gpus}
     return now | {gpu.uuid: gpu.mode for gpu in desired.gpus}
 
 
 @contextmanager
 def _as_runtime_failure() -> Iterator[None]:
-    """What MPS or the driver refused, as a failure of the replica."""
+    """Turn a refusal of MPS or of the driver into RuntimeFailure."""
     try:
         yield
     except ControlFailure as failure:

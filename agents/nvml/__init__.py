@@ -1,1 +1,1 @@
-"""The only code that talks to pynvml: typed facts out, one error in (`session.NvmlFailure`)."""
+"""The only code that calls pynvml. Returns `agents.facts`; raises `errors.NvmlFailure`."""

@@ -1,4 +1,4 @@
-"""X."""
+"""NVML's errors as one exception of our own."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pynvml
 
 
 class NvmlCode(StrEnum):
-    """NVML's refusals that the agent tells apart."""
+    """The NVML errors that the agent distinguishes."""
 
     NOT_SUPPORTED = "not_supported"
     NO_PERMISSION = "no_permission"
@@ -38,7 +38,7 @@ _CODES = {
 
 @dataclass
 class NvmlFailure(Exception):
-    """A refused call: what was tried, and NVML's word for why not."""
+    """A call that NVML refused: our code, and a sentence with what was tried and NVML's reason."""
 
     code: NvmlCode
     sentence: str
@@ -54,7 +54,7 @@ def code_of(status: int) -> NvmlCode:
 
 @contextlib.contextmanager
 def nvml_errors(action: str) -> Iterator[None]:
-    """Raises NvmlFailure where NVML refuses what is done inside; `what` begins its sentence."""
+    """Turn an NVML error inside the block into NvmlFailure; `action` begins its sentence."""
     try:
         yield
     except pynvml.NVMLError as error:

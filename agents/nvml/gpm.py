@@ -1,7 +1,7 @@
-"""Activity by GPM, NVML's performance counters: Hopper and newer, also for one MIG instance.
+"""Activity from GPM, NVML's performance counters: Hopper and newer, also for one MIG instance.
 
-A metric is the mean between two samples of one thing. The last sample of each is kept, so a look
-costs one sample and no waiting.
+A metric is the mean between two samples of one device. The previous sample of each device is kept,
+so that a reading takes one sample and does not wait.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ MetricValues = dict[str, int | MissingReason]
 
 
 def missing_counters(gpu: object) -> MissingReason | None:
-    """Why this GPU has no GPM; None where it has. Raises NvmlFailure."""
+    """Why this GPU has no GPM; None if it has. Raises NvmlFailure."""
     with nvml_errors("GPM support"):
         try:
             if pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
@@ -42,24 +42,25 @@ def all_missing(why: MissingReason) -> MetricValues:
 
 
 class GpmActivity:
-    """The samples of one session. `sweep` after each look, `close` before the session ends."""
+    """The samples of one session. Call `sweep` after each reading and `close` before the session
+    ends."""
 
     def __init__(self) -> None:
         self._before: dict[Key, Any] = {}
         self._requested: set[Key] = set()
 
     def of_gpu(self, gpu: object, uuid: str) -> MetricValues:
-        """Of a GPU that is not in MIG mode."""
+        """The activity of a GPU that is not in MIG mode."""
         return self._since((uuid, None, uuid), lambda s: pynvml.nvmlGpmSampleGet(gpu, s))
 
     def of_instance(self, gpu: object, gpu_uuid: str, instance: int, uuid: str) -> MetricValues:
-        """Of the MIG device `uuid`. One made anew has another UUID, and begins anew."""
+        """The activity of the MIG device `uuid`. A re-created one has another UUID."""
         return self._since(
             (gpu_uuid, instance, uuid), lambda s: pynvml.nvmlGpmMigSampleGet(gpu, instance, s)
         )
 
     def sweep(self) -> None:
-        """Free what was not asked for since the last sweep: it is gone."""
+        """Free the samples of devices that were not read since the last sweep: they are gone."""
         for key in set(self._before) - self._requested:
             self._free(self._before.pop(key))
         self._requested.clear()
@@ -69,7 +70,7 @@ class GpmActivity:
         self.sweep()
 
     def _since(self, key: Key, take: Callable[[Any], Any]) -> MetricValues:
-        """In percent of the time since the last look at the same thing, or why not."""
+        """In percent of the time since the previous sample of this key, or why it is missing."""
         self._requested.add(key)
         before = self._before.pop(key, None)
         try:
@@ -93,15 +94,15 @@ class GpmActivity:
             return sample
 
     def _means(self, before: Any, now: Any) -> MetricValues:
-        asked = pynvml.c_nvmlGpmMetricsGet_t()
-        asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        asked.numMetrics = len(METRICS)
-        for slot, number in zip(asked.metrics, METRICS.values(), strict=False):
+        query = pynvml.c_nvmlGpmMetricsGet_t()
+        query.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        query.numMetrics = len(METRICS)
+        for slot, number in zip(query.metrics, METRICS.values(), strict=False):
             slot.metricId = number
-        asked.sample1, asked.sample2 = before, now
+        query.sample1, query.sample2 = before, now
         with nvml_errors("GPM metrics"):
-            pynvml.nvmlGpmMetricsGet(asked)
-        return {n: _percent(slot) for n, slot in zip(METRICS, asked.metrics, strict=False)}
+            pynvml.nvmlGpmMetricsGet(query)
+        return {n: _percent(slot) for n, slot in zip(METRICS, query.metrics, strict=False)}
 
     def _free(self, sample: Any) -> None:
         with contextlib.suppress(NvmlFailure), nvml_errors("freeing a GPM sample"):
@@ -109,7 +110,7 @@ class GpmActivity:
 
 
 def missing_reason(failure: NvmlFailure) -> MissingReason:
-    """What a refusal says of a number that was asked for."""
+    """Why a number is missing, from NVML's refusal to read it."""
     if failure.code is NvmlCode.NOT_SUPPORTED:
         return MissingReason.NOT_SUPPORTED
     if failure.code is NvmlCode.NO_PERMISSION:
@@ -120,7 +121,7 @@ def missing_reason(failure: NvmlFailure) -> MissingReason:
 
 
 def _percent(metric: Any) -> int | MissingReason:
-    """Rounding may go beyond a hundred; no work at all between two samples may be no number."""
+    """Capped, as rounding may exceed 100. Missing if no work between two samples gives a NaN."""
     if metric.nvmlReturn != pynvml.NVML_SUCCESS or not math.isfinite(metric.value):
         return MissingReason.NOT_SUPPORTED
     return min(100, max(0, round(float(metric.value))))

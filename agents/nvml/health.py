@@ -1,4 +1,4 @@
-"""NVML's event sets, and what it reads of a GPU's health."""
+"""Reads a GPU's health from NVML: events as they happen, and counters on request."""
 
 import contextlib
 import ctypes
@@ -17,7 +17,7 @@ KINDS = {
     pynvml.nvmlEventTypeDoubleBitEccError: EventKind.ECC_UNCORRECTED,
     pynvml.nvmlEventTypeSingleBitEccError: EventKind.ECC_CORRECTED,
 }
-# nvml.h: no instance is meant.
+# nvml.h: the event is not on an instance.
 NO_INSTANCE = 0xFFFFFFFF
 SILENT = (
     pynvml.NVMLError_NotSupported,
@@ -28,9 +28,10 @@ SILENT = (
 
 
 class EventSet:
-    """An event set on every GPU that answers. Events of before it was made are not heard (nvml.h).
+    """An event set on every GPU that answers. It gets no events from before its creation (nvml.h).
 
-    A board is asked which types it has: a registration with one that it has not is refused whole.
+    Only the event types that a board supports are registered: NVML refuses a registration with any
+    other type as a whole.
     """
 
     def __init__(self) -> None:
@@ -49,13 +50,13 @@ class EventSet:
 
     @property
     def gpus(self) -> frozenset[str]:
-        """UUIDs of the GPUs that are listened to."""
+        """UUIDs of the GPUs that are registered."""
         return frozenset(self._uuids.values())
 
     def wait(self, milliseconds: int) -> DriverEvent | None:
-        """The next event; None after the time, or where it is of no kind that counts.
+        """The next event; None after `milliseconds`, or for an event of another kind.
 
-        Raises NvmlFailure, GPU_LOST among its codes: then no event comes from this set any more.
+        Raises NvmlFailure; after GPU_LOST no event comes from this set any more.
         """
         with nvml_errors("waiting for events"):
             try:
@@ -78,28 +79,28 @@ class EventSet:
             pynvml.nvmlEventSetFree(self._set)
 
     def _register(self, index: int) -> None:
-        """The UUID is kept by handle: a GPU that is lost can still be named, but not asked."""
+        """Keeps the UUID by handle: a lost GPU does not answer, but can still be named."""
         with nvml_errors(f"events of GPU {index}"):
             gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
-            wanted = sum(KINDS) & pynvml.nvmlDeviceGetSupportedEventTypes(gpu)
-            if not wanted:
+            types = sum(KINDS) & pynvml.nvmlDeviceGetSupportedEventTypes(gpu)
+            if not types:
                 return
             uuid = as_text(pynvml.nvmlDeviceGetUUID(gpu))
-            pynvml.nvmlDeviceRegisterEvents(gpu, wanted, self._set)
+            pynvml.nvmlDeviceRegisterEvents(gpu, types, self._set)
         self._uuids[_address(gpu)] = uuid
 
 
 def read_health(gpu: GpuFacts) -> HealthReadings | None:
-    """What NVML tells of this GPU now; None where it is no longer there.
+    """What NVML reports of this GPU now; None if it is no longer in the machine.
 
-    Asked by its place on the bus: to find a UUID, NVML looks at every GPU, and answers that one is
-    lost when any of them is (nvml.h). That it is lost, or that the driver is silent, is an answer.
+    The GPU is found by its place on the bus: to find a UUID, NVML visits every GPU, and reports the
+    GPU as lost if any of them is (nvml.h). A lost GPU and a silent driver are readings, not errors.
     """
     try:
         with nvml_errors(f"health of {gpu.uuid}"):
             handle = pynvml.nvmlDeviceGetHandleByPciBusId(gpu.pci_bus_id)
-            is_it = as_text(pynvml.nvmlDeviceGetUUID(handle)) == gpu.uuid
-            return _reads(handle) if is_it else None
+            is_same = as_text(pynvml.nvmlDeviceGetUUID(handle)) == gpu.uuid
+            return _readings(handle) if is_same else None
     except NvmlFailure as failure:
         if failure.code is NvmlCode.NOT_FOUND:
             return None
@@ -108,7 +109,7 @@ def read_health(gpu: GpuFacts) -> HealthReadings | None:
         return HealthReadings(driver_error=str(failure.__cause__ or failure))
 
 
-def _reads(gpu: object) -> HealthReadings:
+def _readings(gpu: object) -> HealthReadings:
     rows = _optional(lambda: pynvml.nvmlDeviceGetRemappedRows(gpu))
     errors = _optional(
         lambda: pynvml.nvmlDeviceGetTotalEccErrors(
@@ -133,7 +134,7 @@ def _recovery(gpu: object) -> int | None:
 
 
 def _optional(question: Callable[[], Any]) -> Any:
-    """None where the board or the driver has no answer."""
+    """None if the board or the driver does not support it."""
     try:
         return question()
     except SILENT:

@@ -1,4 +1,4 @@
-"""Who uses a GPU, by NVML, and what it is to the kernel."""
+"""The processes that use a GPU, as NVML lists them, and what the GPU is to the kernel."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import pynvml
 
 from agents.nvml.errors import nvml_errors
 
-# nvml.h: no instance is meant.
+# nvml.h: the process is not on a GPU instance.
 NO_INSTANCE = 0xFFFFFFFF
 SILENT = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound)
-# The plain names raise what is no NVMLError where an older driver lacks the third version.
+# With an older driver, pynvml's unversioned names raise errors that are no NVMLError.
 LISTS: tuple[Callable[[object], list[Any]], ...] = (
     pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
     pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
@@ -21,23 +21,23 @@ LISTS: tuple[Callable[[object], list[Any]], ...] = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class GpuProcess:
-    """A process with a context on the GPU; `gpu_instance` is -1 where it is on no instance."""
+    """A process with a context on the GPU; `gpu_instance` is -1 if it is on no instance."""
 
     pid: int
     gpu_instance: int = -1
 
 
 def gpu_processes(gpu_uuid: str) -> list[GpuProcess]:
-    """Every process that NVML lists, by pid; only root is told of all. Raises NvmlFailure."""
-    found: set[GpuProcess] = set()
+    """Every process that NVML lists, by pid; only root sees all. Raises NvmlFailure."""
+    processes: set[GpuProcess] = set()
     with nvml_errors(f"processes of {gpu_uuid}"):
         gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
         for listed in LISTS:
             try:
-                found |= {GpuProcess(p.pid, _instance(p.gpuInstanceId)) for p in listed(gpu)}
+                processes |= {GpuProcess(p.pid, _instance(p.gpuInstanceId)) for p in listed(gpu)}
             except SILENT:
                 continue
-    return sorted(found)
+    return sorted(processes)
 
 
 def minor_number(gpu_uuid: str) -> int:
@@ -48,8 +48,9 @@ def minor_number(gpu_uuid: str) -> int:
 
 
 def is_passed_through(gpu_uuid: str) -> bool:
-    """Whether this machine is virtual and was handed the GPU: then a reset may be refused, and only
-    a reboot helps (gpu-operator #668 and #1606). Raises NvmlFailure."""
+    """Whether the GPU is passed through to this virtual machine. Raises NvmlFailure.
+
+    Then a reset may be refused, and only a reboot helps (gpu-operator #668 and #1606)."""
     with nvml_errors(f"virtualization of {gpu_uuid}"):
         gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
         try:

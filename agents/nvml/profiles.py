@@ -1,4 +1,4 @@
-"""Reads from the driver which MIG profiles a GPU has, and where their instances may sit."""
+"""Reads which MIG profiles a GPU has, and where their instances may be placed."""
 
 from collections.abc import Iterator
 from ctypes import byref, c_uint
@@ -13,37 +13,39 @@ from agents.nvml.session import as_text
 
 
 def read_profiles(gpu_uuid: str) -> list[ProfileFacts]:
-    """By query index, media variants among them. Empty where the driver has none to tell: a board
-    without MIG, and on Ampere while MIG is off. Raises NvmlFailure."""
+    """All profiles, media variants included, by query index. Raises NvmlFailure.
+
+    Empty for a board without MIG, and on Ampere while MIG is off."""
     with nvml_errors(f"MIG profiles of {gpu_uuid}"):
         return list(_profiles(pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)))
 
 
 class ProfileDiscovery:
-    """Profiles of boards that the table lacks, asked until the driver tells them, then kept: they
-    belong to the board. On Ampere it tells them only while MIG is on."""
+    """Discovers the profiles of boards that the table lacks, and caches them per GPU.
+
+    On Ampere the driver reports them only while MIG is on, so it is asked until it does."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Profile, ...]] = {}
 
     def with_profiles(self, gpus: list[GpuFacts]) -> list[GpuFacts]:
-        """`gpus`, each unknown board with what its driver tells. Raises NvmlFailure."""
-        return [self._discovered(gpu) if self._is_strange(gpu) else gpu for gpu in gpus]
+        """`gpus`, those of unknown boards with the profiles of their driver. Raises NvmlFailure."""
+        return [self._discovered(gpu) if self._is_unknown(gpu) else gpu for gpu in gpus]
 
-    def _is_strange(self, gpu: GpuFacts) -> bool:
+    def _is_unknown(self, gpu: GpuFacts) -> bool:
         known = board_named(gpu.product_name, gpu.memory_mib)
         return known is None and gpu.mig_current is not None
 
     def _discovered(self, gpu: GpuFacts) -> GpuFacts:
         if gpu.uuid not in self._known:
-            told = (_profile(facts) for facts in read_profiles(gpu.uuid))
-            if profiles := tuple(profile for profile in told if profile):
+            readings = (_profile(facts) for facts in read_profiles(gpu.uuid))
+            if profiles := tuple(profile for profile in readings if profile):
                 self._known[gpu.uuid] = profiles
         return replace(gpu, discovered=self._known.get(gpu.uuid, ()))
 
 
 def _profile(facts: ProfileFacts) -> Profile | None:
-    """None for a profile that can be nowhere, or whose places differ in size: it is not offered."""
+    """None for a profile without a place, or with places of different sizes: it is not offered."""
     sizes = {size for _, size in facts.places}
     if len(sizes) != 1:
         return None
@@ -80,7 +82,7 @@ def _profiles(gpu: object) -> Iterator[ProfileFacts]:
 
 
 def _places(gpu: object, profile_id: int) -> tuple[tuple[int, int], ...]:
-    """The count first, then as many as there are."""
+    """Reads the count first, then that many placements."""
     count = c_uint()
     ask = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
     try:

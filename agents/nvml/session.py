@@ -1,7 +1,4 @@
-"""One session with the driver: GPUs, MIG instances and modes as typed facts; one error.
-
-Shapes are per node: lists of GPUs by index, lists of MIG instances by GPU. Memory in MiB.
-"""
+"""A session with the driver: reads GPUs and MIG instances, and changes MIG instances and modes."""
 
 import contextlib
 import threading
@@ -17,7 +14,7 @@ MIB = 1 << 20
 
 
 class Nvml:
-    """A session with the driver. NVML is thread-safe; changes of partitions are serialised here."""
+    """A session with the driver. Thread-safe: NVML is, and partition changes take a lock here."""
 
     def __init__(self) -> None:
         with nvml_errors("NVML does not start"):
@@ -38,7 +35,7 @@ class Nvml:
             )
 
     def devices(self) -> list[GpuFacts]:
-        """All GPUs by index. One that fell off the bus while it was read is left out."""
+        """All GPUs, by index. One that falls off the bus while it is read is left out."""
         with nvml_errors("count of GPUs"):
             count = pynvml.nvmlDeviceGetCount()
         found = []
@@ -48,8 +45,10 @@ class Nvml:
         return found
 
     def instances(self, gpu_uuid: str) -> list[InstanceFacts]:
-        """GPU instances first, then their compute instances: a GPU instance without one is not
-        among the MIG devices, but holds its slices. Empty where MIG is off."""
+        """The GPU's instances, in order of start; empty while MIG is off.
+
+        They are read as GPU instances, not as MIG devices: a GPU instance without a compute
+        instance is no MIG device, but occupies its memory slices."""
         with nvml_errors(f"MIG instances of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             if not _mig_mode(gpu)[0]:
@@ -64,9 +63,9 @@ class Nvml:
     def create_instance(
         self, gpu_uuid: str, profile_id: int, start: int, size: int
     ) -> InstanceFacts:
-        """A GPU instance at exactly this place, with one compute instance over all of it.
+        """Create a GPU instance at exactly this place, with one compute instance over all of it.
 
-        Where the second fails, the first is taken back.
+        If the compute instance fails, the GPU instance is destroyed again.
         """
         place = pynvml.c_nvmlGpuInstancePlacement_t(start, size)
         with (
@@ -74,22 +73,23 @@ class Nvml:
             nvml_errors(f"making profile {profile_id} at {start} of {gpu_uuid}"),
         ):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
-            made = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile_id, byref(place))
+            handle = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile_id, byref(place))
             try:
-                self._create_compute_instance(made)
+                self._create_compute_instance(handle)
             except pynvml.NVMLError:
-                pynvml.nvmlGpuInstanceDestroy(made)
+                pynvml.nvmlGpuInstanceDestroy(handle)
                 raise
-            return self._instance(gpu_uuid, self._profile(gpu, profile_id), made)
+            return self._instance(gpu_uuid, self._profile(gpu, profile_id), handle)
 
     def complete_instance(self, gpu_uuid: str, instance_id: int) -> None:
-        """Give a half-made GPU instance its compute instance."""
+        """Add the missing compute instance to a GPU instance."""
         with self._partitioning, nvml_errors(f"completing instance {instance_id} of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             self._create_compute_instance(pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id))
 
     def destroy_instance(self, gpu_uuid: str, instance_id: int) -> None:
-        """Compute instances, then the GPU instance. Raises IN_USE while a program holds it."""
+        """Destroy its compute instances, then the GPU instance. Raises NvmlFailure, with IN_USE
+        while a program has it open."""
         with self._partitioning, nvml_errors(f"deleting instance {instance_id} of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
             instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance_id)
@@ -100,7 +100,7 @@ class Nvml:
     def set_mig_mode(self, gpu_uuid: str, *, on: bool) -> None:
         """Turn MIG on or off. Raises NvmlFailure unless the mode is current afterwards.
 
-        The call itself succeeds even when nothing changed: its status and the mode are read.
+        The call itself succeeds even if nothing changed, so its status and the mode are checked.
         """
         with self._partitioning, nvml_errors(f"MIG mode of {gpu_uuid}"):
             gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
@@ -130,7 +130,7 @@ class Nvml:
             )
 
     def _profiles(self, gpu: object) -> Iterator[tuple[int, str, int]]:
-        """(id, name, most instances) of each profile the board has, asked from the driver."""
+        """(id, name, maximum of instances) of each profile that the driver reports."""
         for query in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
             try:
                 info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, query)
@@ -149,8 +149,8 @@ class Nvml:
 
     def _compute_instances(self, instance: object) -> list[object]:
         found: list[object] = []
-        for profile_id, most in self._compute_profiles(instance):
-            array = (pynvml.c_nvmlComputeInstance_t * most)()
+        for profile_id, max_instances in self._compute_profiles(instance):
+            array = (pynvml.c_nvmlComputeInstance_t * max_instances)()
             count = c_uint()
             pynvml.nvmlGpuInstanceGetComputeInstances(instance, profile_id, array, byref(count))
             found += list(array)[: count.value]
@@ -165,9 +165,9 @@ class Nvml:
             yield info.id, info.instanceCount
 
     def _create_compute_instance(self, instance: object) -> None:
-        """One compute instance over the whole GPU instance: the profile of which one fits."""
+        """Over the whole GPU instance: by a profile of which only one instance fits."""
         profiles = list(self._compute_profiles(instance))
-        widest = [profile_id for profile_id, most in profiles if most == 1]
+        widest = [profile_id for profile_id, max_instances in profiles if max_instances == 1]
         pynvml.nvmlGpuInstanceCreateComputeInstance(instance, max(widest))
 
     def _instance(
@@ -194,8 +194,9 @@ def _mig_mode(gpu: object) -> tuple[bool | None, bool | None]:
 
 
 def _numa_node(gpu: object) -> int | None:
-    """The nearest node of the host, of the first 64. `nvmlDeviceGetNumaNodeId` is another thing: it
-    answers only where a GPU is a NUMA node itself (nvml.h)."""
+    """The nearest NUMA node of the host, among the first 64.
+
+    Not `nvmlDeviceGetNumaNodeId`, which only answers for a GPU that is itself a node (nvml.h)."""
     try:
         (word,) = pynvml.nvmlDeviceGetMemoryAffinity(gpu, 1, pynvml.NVML_AFFINITY_SCOPE_NODE)
     except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):

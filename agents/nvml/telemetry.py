@@ -1,6 +1,7 @@
-"""What NVML's sensors say of each GPU and MIG device.
+"""Reads the sensors of each GPU and MIG device.
 
-Every number is asked alone: one that is refused is missing with its reason, the others stand.
+Every number is read on its own: if one is refused, it is missing with a reason, and the others
+are still reported.
 """
 
 import contextlib
@@ -32,13 +33,13 @@ LINK_FIELDS = {
 }
 # Which member of nvmlValue_t holds a number, by its nvmlValueType_t.
 MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
-# A driver that does not know a call, or this version of it, is as one that has nothing to tell.
+# A driver that lacks a call, or this version of it, counts as one that does not support it.
 TOO_OLD = (pynvml.NVMLError_FunctionNotFound, pynvml.NVMLError_ArgumentVersionMismatch)
 
 
 @dataclass(slots=True)
 class _Sheet:
-    """Numbers by field name, and why others are missing."""
+    """Numbers by field name, and the reasons of the missing ones."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     missing: dict[str, MissingReason] = field(default_factory=dict)
@@ -50,10 +51,10 @@ class _Sheet:
             else:
                 self.numbers[name] = answer
 
-    def ask(
+    def read(
         self, name: str, question: Callable[[], int], unsupported: MissingReason | None = None
     ) -> None:
-        """`unsupported` is what NOT_SUPPORTED means here, where it means more than that."""
+        """`unsupported`: a more precise reason to give for NOT_SUPPORTED."""
         try:
             with nvml_errors(name):
                 self.numbers[name] = _reading(question)
@@ -69,7 +70,7 @@ class _Sheet:
 
 
 class Sensors:
-    """A session of its own, so that whoever samples can end it without the others noticing."""
+    """Has its own NVML session, so that ending it does not affect other users of NVML."""
 
     def __init__(self) -> None:
         with nvml_errors("NVML does not start"):
@@ -82,15 +83,15 @@ class Sensors:
             pynvml.nvmlShutdown()
 
     def sample(self) -> tuple[GpuSample, ...]:
-        """A sample of every GPU that answers, by index. Raises NvmlFailure where none can."""
+        """A sample of every GPU that answers, by index. Raises NvmlFailure if NVML is away."""
         with nvml_errors("count of GPUs"):
             count = pynvml.nvmlDeviceGetCount()
-        found = []
+        samples = []
         for index in range(count):
             with contextlib.suppress(NvmlFailure):
-                found.append(self._gpu(index))
+                samples.append(self._gpu(index))
         self._activity.sweep()
-        return tuple(found)
+        return tuple(samples)
 
     def _gpu(self, index: int) -> GpuSample:
         with nvml_errors(f"GPU {index}"):
@@ -114,8 +115,8 @@ class Sensors:
     ) -> Iterator[SliceSample]:
         """MIG devices by index; an index without one is a hole, not the end."""
         with nvml_errors(f"MIG devices of {gpu_uuid}"):
-            most = pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
-        for index in range(most):
+            max_devices = pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
+        for index in range(max_devices):
             with contextlib.suppress(NvmlFailure):
                 yield self._slice(gpu, gpu_uuid, index, lacks)
 
@@ -143,7 +144,7 @@ class Sensors:
 
 
 def _memory(sheet: _Sheet, device: Any) -> None:
-    """Without what the driver keeps for itself, where it tells that apart (version 2)."""
+    """Without the driver's own reserve if it reports that separately (version 2)."""
     try:
         with nvml_errors("memory"):
             try:
@@ -160,16 +161,16 @@ def _sensors(sheet: _Sheet, gpu: Any, *, is_mig: bool) -> None:
     clock, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     rates = pynvml.nvmlDeviceGetUtilizationRates
     unsupported = MissingReason.MIG_MODE if is_mig else None
-    sheet.ask("utilization_percent", lambda: rates(gpu).gpu, unsupported)
-    sheet.ask("memory_busy_percent", lambda: rates(gpu).memory, unsupported)
-    sheet.ask("temperature_c", lambda: _temperature(gpu))
-    sheet.ask("memory_temperature_c", lambda: _field(gpu, pynvml.NVML_FI_DEV_MEMORY_TEMP))
-    sheet.ask("power_mw", lambda: pynvml.nvmlDeviceGetPowerUsage(gpu))
-    sheet.ask("power_limit_mw", lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu))
-    sheet.ask("energy_mj", lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu))
-    sheet.ask("sm_clock_mhz", lambda: pynvml.nvmlDeviceGetClockInfo(gpu, clock))
-    sheet.ask("memory_clock_mhz", lambda: pynvml.nvmlDeviceGetClockInfo(gpu, memory))
-    sheet.ask("event_reasons", lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
+    sheet.read("utilization_percent", lambda: rates(gpu).gpu, unsupported)
+    sheet.read("memory_busy_percent", lambda: rates(gpu).memory, unsupported)
+    sheet.read("temperature_c", lambda: _temperature(gpu))
+    sheet.read("memory_temperature_c", lambda: _field(gpu, pynvml.NVML_FI_DEV_MEMORY_TEMP))
+    sheet.read("power_mw", lambda: pynvml.nvmlDeviceGetPowerUsage(gpu))
+    sheet.read("power_limit_mw", lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu))
+    sheet.read("energy_mj", lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu))
+    sheet.read("sm_clock_mhz", lambda: pynvml.nvmlDeviceGetClockInfo(gpu, clock))
+    sheet.read("memory_clock_mhz", lambda: pynvml.nvmlDeviceGetClockInfo(gpu, memory))
+    sheet.read("event_reasons", lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
 
 
 def _temperature(gpu: Any) -> int:
@@ -182,24 +183,24 @@ def _temperature(gpu: Any) -> int:
 
 def _nvlink(sheet: _Sheet, gpu: Any) -> None:
     for name, (together, each) in LINK_FIELDS.items():
-        sheet.ask(name, partial(_over_links, gpu, together, each))
+        sheet.read(name, partial(_over_links, gpu, together, each))
 
 
 def _over_links(gpu: Any, together: int, each: int) -> int:
-    """KiB over all links: by the field that counts them together, else link by link."""
+    """KiB over all links: from the field that counts them together, else link by link."""
     try:
         return _field(gpu, together, ALL_LINKS)
     except pynvml.NVMLError_NotSupported:
-        asked = [(each, link) for link in range(MAX_LINKS)]
-        values = pynvml.nvmlDeviceGetFieldValues(gpu, asked)
-        told_links = [_number(v) for v in values if v.nvmlReturn == pynvml.NVML_SUCCESS]
-        if not told_links:
+        fields = [(each, link) for link in range(MAX_LINKS)]
+        values = pynvml.nvmlDeviceGetFieldValues(gpu, fields)
+        numbers = [_number(v) for v in values if v.nvmlReturn == pynvml.NVML_SUCCESS]
+        if not numbers:
             raise
-        return sum(told_links) // 1024
+        return sum(numbers) // 1024
 
 
 def _field(gpu: Any, number: int, scope: int = 0) -> int:
-    """A field has a return code of its own. Raises pynvml.NVMLError."""
+    """Each field has its own return code. Raises pynvml.NVMLError."""
     (value,) = pynvml.nvmlDeviceGetFieldValues(gpu, [(number, scope)])
     if value.nvmlReturn != pynvml.NVML_SUCCESS:
         raise pynvml.NVMLError(value.nvmlReturn)

@@ -1,6 +1,6 @@
-"""Reads from the driver how GPUs are joined.
+"""Reads how the GPUs are connected.
 
-Reading only. What a driver or a board does not answer is left empty, and never a reason to refuse.
+What a driver or a board does not report is left empty; it is never an error.
 """
 
 from collections.abc import Callable
@@ -61,8 +61,8 @@ CAPS = (
 )
 WORD_BITS = 64
 CPU_WORDS, NODE_WORDS = 64, 16
-# A GPU that is gone, or a driver in trouble, is an error. These only mean: not told here.
-UNTOLD = (
+# These only mean that the driver does not report it here; others, such as a lost GPU, are errors.
+UNREPORTED = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_InvalidArgument,
     pynvml.NVMLError_FunctionNotFound,
@@ -88,16 +88,16 @@ def read_wiring(nvml: Nvml) -> tuple[tuple[GpuWiring, ...], dict[tuple[int, int]
 
 
 def _wiring(index: int, uuid: str, pci_bus_id: str, gpu: object) -> GpuWiring:
-    own = _ask(pynvml.nvmlDeviceGetNumaNodeId, gpu)
+    own = _optional(pynvml.nvmlDeviceGetNumaNodeId, gpu)
     node = pynvml.NVML_AFFINITY_SCOPE_NODE
     return GpuWiring(
         index=index,
         uuid=uuid,
         pci_bus_id=pci_bus_id,
-        pcie_generation=_ask(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu),
-        pcie_width=_ask(pynvml.nvmlDeviceGetCurrPcieLinkWidth, gpu),
-        cpus=_numbers(_ask(pynvml.nvmlDeviceGetCpuAffinity, gpu, CPU_WORDS)),
-        numa_nodes=_numbers(_ask(pynvml.nvmlDeviceGetMemoryAffinity, gpu, NODE_WORDS, node)),
+        pcie_generation=_optional(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu),
+        pcie_width=_optional(pynvml.nvmlDeviceGetCurrPcieLinkWidth, gpu),
+        cpus=_numbers(_optional(pynvml.nvmlDeviceGetCpuAffinity, gpu, CPU_WORDS)),
+        numa_nodes=_numbers(_optional(pynvml.nvmlDeviceGetMemoryAffinity, gpu, NODE_WORDS, node)),
         own_numa_node=own if own is not None and own >= 0 else None,
         links=_links(gpu),
         fabric=_fabric(gpu),
@@ -105,9 +105,9 @@ def _wiring(index: int, uuid: str, pci_bus_id: str, gpu: object) -> GpuWiring:
 
 
 def _fabric(gpu: object) -> NvlinkFabric | None:
-    """By nvml.h `status` says how it ended, and counts once the state is COMPLETED."""
+    """`status` is the result, and only valid once the state is COMPLETED (nvml.h)."""
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
-    if _ask(pynvml.nvmlDeviceGetGpuFabricInfoV, gpu, pynvml.byref(info)) is None:
+    if _optional(pynvml.nvmlDeviceGetGpuFabricInfoV, gpu, pynvml.byref(info)) is None:
         return None
     state = FABRIC_STATES.get(info.state, FabricState.NOT_SUPPORTED)
     if state is FabricState.COMPLETED and info.status != pynvml.NVML_SUCCESS:
@@ -117,40 +117,44 @@ def _fabric(gpu: object) -> NvlinkFabric | None:
 
 
 def _links(gpu: object) -> tuple[NvLink, ...]:
-    """The live ones: a link that is down, or that the board does not have, is left out."""
+    """The active links: one that is down, or that the board lacks, is left out."""
     numbers = range(pynvml.NVML_NVLINK_MAX_LINKS)
-    return tuple(_link(gpu, n) for n in numbers if _ask(pynvml.nvmlDeviceGetNvLinkState, gpu, n))
+    return tuple(
+        _link(gpu, n) for n in numbers if _optional(pynvml.nvmlDeviceGetNvLinkState, gpu, n)
+    )
 
 
 def _link(gpu: object, number: int) -> NvLink:
-    version = _ask(pynvml.nvmlDeviceGetNvLinkVersion, gpu, number)
+    version = _optional(pynvml.nvmlDeviceGetNvLinkVersion, gpu, number)
     remote = REMOTES.get(
-        _ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, gpu, number), LinkPeer.OTHER_DEVICE
+        _optional(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, gpu, number), LinkPeer.OTHER_DEVICE
     )
-    pci = _ask(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, gpu, number)
+    pci = _optional(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, gpu, number)
     bus_id = as_text(pci.busId).upper() if pci is not None else ""
     return NvLink(number, GENERATIONS.get(version, ""), remote, bus_id)
 
 
 def _path(first: object, second: object) -> GpuPath:
-    level = LEVELS.get(_ask(pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second))
+    level = LEVELS.get(_optional(pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second))
     read, write, nvlink, atomics = (
-        STATUSES.get(_ask(pynvml.nvmlDeviceGetP2PStatus, first, second, cap), PeerStatus.UNKNOWN)
+        STATUSES.get(
+            _optional(pynvml.nvmlDeviceGetP2PStatus, first, second, cap), PeerStatus.UNKNOWN
+        )
         for cap in CAPS
     )
     return GpuPath(level, PeerAccess(read, write, nvlink, atomics))
 
 
-def _ask(call: Callable[..., Any], *arguments: object) -> Any:
-    """The answer, or None where this driver or board has none."""
+def _optional(call: Callable[..., Any], *arguments: object) -> Any:
+    """None if this driver or board does not report it."""
     try:
         return call(*arguments)
-    except UNTOLD:
+    except UNREPORTED:
         return None
 
 
 def _numbers(words: Any) -> tuple[int, ...]:
-    """Which bits are set, over words of 64, lowest first."""
+    """The numbers of the bits that are set in words of 64, lowest first."""
     return tuple(
         number * WORD_BITS + bit
         for number, word in enumerate(words or ())

@@ -1,6 +1,1 @@
-"""Partition changes: what differs, whose it is, what to do of it now, and what became of it.
-
-desired ─▶ diff ─▶ steps ─▶ carry ─▶ nvml        survey: whose instances stand there
-                     ▲        │                  patience: when a GPU that refuses is tried again
-                     └─ carver ┘                 blame: who holds it; cdi: what engines are told
-"""
+"""Brings a node's MIG modes and MIG instances to those of the desired document. See README.md."""

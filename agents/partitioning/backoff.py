@@ -1,5 +1,6 @@
-"""When a GPU that refuses is tried again, and when it is taken out of service. Pure but for a
-clock, which is handed in: seconds that never go back."""
+"""When a failed partition change is tried again, and when its GPU is taken out of service.
+
+Pure, except for a clock that the caller passes in: seconds that never go back."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -8,7 +9,8 @@ from typing import Any
 
 from agents.facts.partitions import PartitionProblem
 
-# Our choice: an exporter that lets go at once is met at once, one that stays costs a call in 20 s.
+# Our choice: an exporter that closes the GPU soon costs little time, one that stays costs one call
+# in 20 s.
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 20.0
 QUARANTINE_SECONDS = 300.0
@@ -16,7 +18,7 @@ QUARANTINED_PAUSE_SECONDS = 60.0
 
 
 class BackoffChange(StrEnum):
-    """What a try changed, where it changed something."""
+    """What an attempt changed."""
 
     NO_CHANGE = "nothing"
     BEGAN_TO_FAIL = "began_to_fail"
@@ -26,7 +28,7 @@ class BackoffChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Streak:
-    """Tries that failed one after the other."""
+    """Attempts that failed in a row."""
 
     problem: PartitionProblem
     since: float
@@ -36,22 +38,22 @@ class _Streak:
 
 
 class Backoff:
-    """One streak of failures for each subject: a GPU's UUID, or another thing that is tried."""
+    """One streak of failures for each subject: a GPU's UUID, or the CDI file."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._streaks: dict[str, _Streak] = {}
 
     def is_due(self, subject: str) -> bool:
-        """Whether it may be tried now."""
+        """Whether the subject may be tried now."""
         streak = self._streaks.get(subject)
         return streak is None or self._now() >= streak.next_try
 
     def record_failure(
         self, subject: str, problem: PartitionProblem, *, needs_person: bool = False
     ) -> BackoffChange:
-        """Pauses double up to the longest one. `for_a_person`: only somebody's hand mends it, so
-        it is tried slowly from the first, and is no quarantine."""
+        """Pauses double up to the maximum. `needs_person`: only a person can mend it, so it is
+        tried slowly from the start and is not quarantined."""
         now, before = self._now(), self._streaks.get(subject)
         if before is None:
             streak = _Streak(problem, since=now, next_try=now + FIRST_PAUSE_SECONDS)
@@ -68,23 +70,23 @@ class Backoff:
         return BackoffChange.NO_CHANGE if before else BackoffChange.BEGAN_TO_FAIL
 
     def retry_now(self, subject: str) -> None:
-        """Another thing is asked of it now: try at once, and remember how long it fails."""
+        """The desired change is another one now: try at once, but keep the start of the streak."""
         if before := self._streaks.get(subject):
             self._streaks[subject] = replace(before, next_try=self._now())
 
     def record_success(self, subject: str) -> BackoffChange:
-        """It worked, or nothing is asked of it any more."""
+        """The change succeeded, or is not desired any more."""
         before = self._streaks.pop(subject, None)
         return BackoffChange.RELEASED if before and before.quarantined else BackoffChange.NO_CHANGE
 
     def seconds_until_due(self, max_seconds: float) -> float:
-        """Seconds until something is to be tried again; a whole first pause at least, so that a
-        thing which is due and cannot be tried keeps nobody busy."""
+        """Seconds until the next attempt; at least one first pause, so that a change which is due
+        but cannot be tried does not keep the loop busy."""
         waits = [streak.next_try - self._now() for streak in self._streaks.values()]
         return min([max_seconds, *(max(FIRST_PAUSE_SECONDS, wait) for wait in waits)])
 
     def as_data(self) -> list[dict[str, Any]]:
-        """What `remember` takes: the streaks as JSON data, by the clock that was handed in."""
+        """The streaks as JSON data for `restore`, with times of the clock that was passed in."""
         return [
             {
                 "subject": subject,
@@ -96,7 +98,7 @@ class Backoff:
         ]
 
     def restore(self, data: list[dict[str, Any]]) -> None:
-        """The streaks of an agent before this one; each is tried at once."""
+        """Take over the streaks of an earlier agent; each is tried at once."""
         for known in data:
             self._streaks[known["subject"]] = _Streak(
                 PartitionProblem(**known["problem"]),
@@ -109,7 +111,7 @@ class Backoff:
         return frozenset(self._streaks)
 
     def problems(self) -> list[PartitionProblem]:
-        """Why each of them fails, in order of its beginning."""
+        """Why each subject fails, in order of their first failure."""
         return [
             _quarantine(streak.problem) if streak.quarantined else streak.problem
             for streak in self._streaks.values()

@@ -1,4 +1,4 @@
-"""Why a step was refused, with the name of the process that stands in its way."""
+"""Why a step was refused, with the name of the process that keeps the device open."""
 
 import os
 from collections.abc import Iterable
@@ -19,67 +19,68 @@ from agents.partitioning.execute import driver_problem
 from agents.partitioning.steps import CreateInstance, PartitionStep, SetMigMode, gpu_of
 
 MAX_NAMED = 4
-# It keeps every GPU open and is never in the way. The kernel's 15 characters of its name.
+# It keeps every GPU open and never blocks a change. The first 15 characters of its name.
 HARMLESS = "nvidia-persiste"
 END_OR_WAIT = "end it, or wait for it"
 PAUSE_MONITOR = "pause it: sudo systemctl stop nvidia-dcgm"
-NO_VISIBLE_USER = "No process is seen that holds it; look as root: sudo fuser -v /dev/nvidia*"
+NO_VISIBLE_USER = "No process was found that holds it; check as root: sudo fuser -v /dev/nvidia*"
 
 
 def explained_problem(
     files: HostFiles, step: PartitionStep, failure: NvmlFailure
 ) -> PartitionProblem:
-    """The driver's words, and who holds the GPU or the instance where it is in use."""
-    plain = driver_problem(step, failure)
+    """The driver's error and, if the GPU or the instance is in use, the processes that hold it."""
+    problem = driver_problem(step, failure)
     if failure.code is not NvmlCode.IN_USE:
-        return plain
-    return replace(plain, sentence=f"{plain.sentence}. {_users_sentence(files, step)}")
+        return problem
+    return replace(problem, sentence=f"{problem.sentence}. {_users_sentence(files, step)}")
 
 
 def blocking_users(files: HostFiles, step: PartitionStep) -> list[DeviceUser]:
-    """Who is in the way of a step: the processes that NVML lists, else those that have its files
-    open. Handles that leak, and monitors, are on no list (DCGM #95, go-nvml #146)."""
+    """The processes that block a step: those that NVML lists, else those with its files open.
+
+    Leaked handles and monitors are on no list of NVML's (DCGM #95, go-nvml #146)."""
     gpu = gpu_of(step)
     listed = gpu_processes(gpu)
-    if found := [c for c in listed if _is_in_the_way(c, step)]:
-        return [DeviceUser(pid, program_name(files, pid)) for pid in sorted({c.pid for c in found})]
+    if pids := {process.pid for process in listed if _is_blocking(process, step)}:
+        return [DeviceUser(pid, program_name(files, pid)) for pid in sorted(pids)]
     minor = minor_number(gpu)
     if isinstance(step, SetMigMode | CreateInstance):
         opened = device_files(files, minor)
     else:
         opened = device_files(files, minor, step.instance_id)
-    # Whoever works on another instance has the GPU's file open too, and is not in the way.
-    beside = {client.pid for client in listed} | {os.getpid()}
-    seen = scan_device_users(
+    # A process on another instance has the GPU's file open too, and does not block the step.
+    not_blocking = {process.pid for process in listed} | {os.getpid()}
+    scan = scan_device_users(
         files,
         lambda path: path in opened,
-        is_candidate=lambda h: h.pid not in beside and h.program != HARMLESS,
+        is_candidate=lambda user: user.pid not in not_blocking and user.program != HARMLESS,
     )
-    return list(seen.users) if seen else []
+    return list(scan.users) if scan else []
 
 
-def _is_in_the_way(client: GpuProcess, step: PartitionStep) -> bool:
+def _is_blocking(process: GpuProcess, step: PartitionStep) -> bool:
     match step:
         case SetMigMode():
             return True
         case CreateInstance():
-            return client.gpu_instance < 0
+            return process.gpu_instance < 0
         case _:
-            return client.gpu_instance == step.instance_id
+            return process.gpu_instance == step.instance_id
 
 
 def _users_sentence(files: HostFiles, step: PartitionStep) -> str:
     try:
-        found = blocking_users(files, step)
+        users = blocking_users(files, step)
     except NvmlFailure:
-        found = []
-    if not found:
+        users = []
+    if not users:
         return NO_VISIBLE_USER
-    mend = PAUSE_MONITOR if any(holder.program in MONITORS for holder in found) else END_OR_WAIT
-    return f"Held by {_names(found)}: {mend}"
+    mend = PAUSE_MONITOR if any(user.program in MONITORS for user in users) else END_OR_WAIT
+    return f"Held by {_names(users)}: {mend}"
 
 
 def _names(users: Iterable[DeviceUser]) -> str:
-    names = [str(holder) for holder in users]
+    names = [str(user) for user in users]
     more = len(names) - MAX_NAMED
     return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

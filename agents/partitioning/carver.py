@@ -1,6 +1,6 @@
-"""Brings the partitions of one node to a desired document, and remembers whose they are.
+"""Brings the partitions of one node to the desired document, and keeps track of its own instances.
 
-Decided in the node's loop, carried out beside it; never both at once.
+Work is decided in the node's loop and executed beside it, never both at once.
 """
 
 import json
@@ -38,20 +38,22 @@ from agents.partitioning.steps import (
 from agents.runtime.injection import CDI
 from agents.state.journal import Journal
 
-# With one of these a GPU is not what the portal thinks that it is: it takes no new work.
+# A GPU with one of these problems is not as the portal expects: it takes no new work.
 OUT_OF_SERVICE = ("unmanaged", "quarantined", modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
-# Only somebody's hand mends these.
+# Only a person can mend these.
 NEEDS_PERSON = (modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
 SPEC = "cdi"
-# The journal's fact about GPUs that fail; of use until the node starts anew, as its clock is.
+# The journal's fact with the backoff state. It is valid until a reboot, like the clock in it.
 BACKOFF_FACT = "patience"
 
 log = logging.getLogger("agents.partitioning")
 
 
 class Carver:
-    """`now` counts seconds and never goes back; `wake` has the loop look again; `files` is where
-    the holders of a GPU are looked for."""
+    """The partitions of one node.
+
+    `now` counts seconds and never goes back. `wake` starts another round of the loop. In `files`
+    the processes that use a GPU are found."""
 
     def __init__(
         self,
@@ -75,36 +77,38 @@ class Carver:
         self._intents: dict[int, int] = {}
         self._refused: list[PartitionProblem] = []
         self._unmanaged: list[PartitionProblem] = []
-        # By GPU, the step that was refused last, and whether only a person mends that.
+        # By GPU, the step that was refused last, and whether only a person can mend that.
         self._failed_steps: dict[str, tuple[PartitionStep, bool]] = {}
 
     def due_work(
         self, desired: DesiredDocument, in_use: frozenset[InstancePlace], *, is_authoritative: bool
     ) -> Callable[[], None] | None:
-        """What is to be done now beside the loop, or None. What stands against the document is in
-        the hardware's problems afterwards. `held`: where live replicas have their devices;
-        `judges`: the document is the portal's own, so what it does not name is not ours."""
+        """Work to execute now beside the loop, or None.
+
+        Also updates the hardware's problems. `in_use`: the places of live replicas' devices.
+        `is_authoritative`: the document is from the portal, so instances that it does not name, and
+        that the journal does not claim, are foreign."""
         hardware = self.hardware
-        wanted = [WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in desired.slices]
-        found = self._judge_ownership(wanted) if is_authoritative else Ownership()
+        slices = [WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in desired.slices]
+        ownership = self._judge_ownership(slices) if is_authoritative else Ownership()
         changes = partition_changes(
-            [gpu for gpu in hardware.gpus if gpu.uuid not in found.foreign],
+            [gpu for gpu in hardware.gpus if gpu.uuid not in ownership.foreign],
             hardware.instances,
-            [w for w in wanted if w.gpu_uuid not in found.foreign],
+            [want for want in slices if want.gpu_uuid not in ownership.foreign],
             {gpu.uuid: gpu.mode for gpu in desired.gpus},
             in_use,
         )
         self._update_backoff(changes.steps)
         steps = [step for step in changes.steps if self.backoff.is_due(gpu_of(step))]
         self._refused = changes.problems
-        self._report_unmanaged(unmanaged_problems(hardware.gpus, found))
+        self._report_unmanaged(unmanaged_problems(hardware.gpus, ownership))
         self._publish()
         if steps or self._spec_is_due():
             return partial(self._carve, steps, in_use)
         return None
 
     def available_devices(self, devices: Mapping[DeviceKey, str]) -> dict[DeviceKey, str]:
-        """Those of the devices that may be given to a new replica now."""
+        """Those of the devices that a new replica may get now."""
         shut = self.hardware.out_of_service
         return {
             key: uuid
@@ -124,7 +128,7 @@ class Carver:
         return found
 
     def _report_unmanaged(self, problems: list[PartitionProblem]) -> None:
-        """GPUs that others divide are left alone; each is told when it begins."""
+        """Record an event for each GPU that has become unmanaged."""
         known = {problem.gpu_uuid for problem in self._unmanaged}
         for problem in problems:
             if problem.gpu_uuid not in known:
@@ -137,8 +141,9 @@ class Carver:
         self._claims |= {claim.place: claim for claim in claims}
 
     def _update_backoff(self, steps: list[PartitionStep]) -> None:
-        """A GPU of which nothing is asked any more fails no longer, and one whose mode somebody
-        mended. Where another thing is asked than what failed, that is tried at once."""
+        """End the streak of a GPU that needs no change any more, or whose mode a person mended.
+
+        If its change is another one than the one that failed, it is tried at once."""
         busy = {gpu_of(step) for step in steps}
         for gpu in self.backoff.failing_subjects() - {SPEC}:
             stuck, for_a_person = self._failed_steps.get(gpu, (None, False))
@@ -158,7 +163,7 @@ class Carver:
         )
 
     def _with_gpu(self, problem: PartitionProblem) -> PartitionProblem:
-        """On the wire a problem is one of a GPU: that of the whole file stands with the first."""
+        """On the wire every problem names a GPU: that of the CDI file names the first one."""
         gpus = self.hardware.gpus
         return problem if problem.gpu_uuid or not gpus else replace(problem, gpu_uuid=gpus[0].uuid)
 
@@ -172,14 +177,14 @@ class Carver:
             self._record_success(gpu)
         for problem in problems:
             is_mode = problem.code == NvmlCode.RESET_REQUIRED
-            told = self._reset(problem, in_use) if is_mode else problem
-            if told is not None:
-                self._record_failure(told.gpu_uuid, told)
+            remaining = self._reset(problem, in_use) if is_mode else problem
+            if remaining is not None:
+                self._record_failure(remaining.gpu_uuid, remaining)
         self._generate()
         self._publish()
 
     def _explain(self, step: PartitionStep, failure: NvmlFailure) -> PartitionProblem:
-        # Its intent stays open in the journal: what came of it is not known for sure.
+        # Its intent stays open in the journal: the result is not known for certain.
         self._intents.pop(id(step))
         self._failed_steps[gpu_of(step)] = (step, False)
         return explained_problem(self.files, step, failure)
@@ -212,7 +217,7 @@ class Carver:
     def _reset(
         self, problem: PartitionProblem, in_use: frozenset[InstancePlace]
     ) -> PartitionProblem | None:
-        """A mode that waits for a reset: do it where it may be done, else say who has to."""
+        """Reset a GPU whose mode change requires it, if allowed; else say what a person must do."""
         gpu = next((g for g in self.hardware.gpus if g.uuid == problem.gpu_uuid), None)
         if gpu is None:
             return problem
@@ -273,7 +278,7 @@ class Carver:
         )
 
     def _generate(self) -> None:
-        """Before a device of the change is given to anybody."""
+        """Generate the CDI file, before a replica gets any device of the change."""
         if not self._spec_is_due():
             return
         why = self._spec.generate(frozenset(self.hardware.devices().values()))

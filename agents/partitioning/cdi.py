@@ -1,5 +1,7 @@
-"""The Container Device Interface: a file that names every device an engine may give. It is of the
-moment, so it is made anew after each change of partitions (HAMi #1903)."""
+"""The file of the Container Device Interface, which names every device that an engine may pass in.
+
+It describes the devices of one moment, so it is generated again after each partition change (HAMi
+#1903)."""
 
 from pathlib import Path
 
@@ -10,8 +12,9 @@ FAILED = "cdi_failed"
 
 
 class CdiSpec:
-    """The file at `path`, which `program` (nvidia-ctk) writes. A new agent writes it once: it does
-    not know for which devices it was made."""
+    """The file at `path`, which `program` (nvidia-ctk) generates.
+
+    A new agent generates it once, since it does not know for which devices it was generated."""
 
     def __init__(self, program: str, path: str) -> None:
         self.program, self.path = program, path
@@ -19,15 +22,16 @@ class CdiSpec:
         self._names: frozenset[str] = frozenset()
 
     def is_stale(self, uuids: frozenset[str]) -> bool:
-        """Whether it is not the one for just these devices."""
+        """Whether it was not generated for exactly these devices."""
         return self._made_for != uuids
 
     def has_device(self, uuid: str) -> bool:
         return uuid in self._names
 
     def generate(self, uuids: frozenset[str]) -> str:
-        """Make it for these devices; why it is not whole, or empty. Where it cannot be made, what
-        it named before is still named."""
+        """Generate it for these devices. Returns why it is incomplete, or "".
+
+        If that fails, devices that it named before still count as named."""
         self._made_for, self._names = None, self._names & uuids
         arguments = (f"--output={self.path}", "--device-name-strategy=uuid")
         if why := program_failure(GENERATE_SECONDS, self.program, "cdi", "generate", *arguments):

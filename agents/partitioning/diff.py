@@ -1,7 +1,7 @@
-"""Partition changes as a diff: keep what matches, make and delete only what must change. Pure.
+"""Partition changes as a diff: keep what matches, create and delete only what must change. Pure.
 
-Never touches an instance that a replica is given. The order is: delete what is in the way, change
-modes, then make; what cannot be done now is a problem that the next round tries again.
+An instance that a replica uses is never touched. The order is: delete what is in the way, change
+modes, then create. What cannot be done now is a problem, which the next round tries again.
 """
 
 from collections.abc import Iterable
@@ -30,14 +30,14 @@ def partition_changes(
     modes: dict[str, GpuMode],
     in_use: frozenset[InstancePlace],
 ) -> PartitionChanges:
-    """The steps from what is live to what is wanted, on GPUs that `modes` names. Pure."""
+    """The steps from the live instances to the desired ones, on the GPUs that `modes` names."""
     changes = PartitionChanges()
     gpus, live, desired = list(gpus), list(live), list(desired)
     for gpu in gpus:
         here = sorted(w for w in desired if w.gpu_uuid == gpu.uuid)
         mode = modes.get(gpu.uuid)
         if refused := _refusal(gpu, here, mode):
-            # As it is, it stays: half of what cannot be is nothing that anybody asked for.
+            # The GPU stays as it is: half of an impossible layout is of no use.
             changes.problems += [replace(refused, slice=want.id) for want in here]
         elif mode is not None and gpu.mig_current is not None:
             stands = [i for i in live if i.gpu_uuid == gpu.uuid]
@@ -55,20 +55,19 @@ def partition_changes(
 def _refusal(
     gpu: GpuFacts, desired: list[WantedSlice], mode: GpuMode | None
 ) -> PartitionProblem | None:
-    """Why these slices cannot be on the GPU, whatever is there now; None where they can."""
+    """Why these slices cannot be on the GPU, whatever is there now; None if they can."""
     if not desired:
         return None
     where = f"GPU {gpu.index} ({gpu.board.key})"
     if gpu.mig_current is None:
         return PartitionProblem(gpu.uuid, "no_mig", f"{where} has no MIG")
     if mode is GpuMode.MPS:
-        sentence = f"{where} is wanted for shares of all of it and in slices at once"
+        sentence = f"{where} cannot be shared as a whole and have slices at once"
         return PartitionProblem(gpu.uuid, "mode_mps", sentence)
     if mode is not GpuMode.MIG:
-        return PartitionProblem(
-            gpu.uuid, "mode_whole", f"{where} is wanted whole and in slices at once"
-        )
-    # Slices of a profile that the board lacks have a problem of their own.
+        sentence = f"{where} cannot be whole and have slices at once"
+        return PartitionProblem(gpu.uuid, "mode_whole", sentence)
+    # A slice with a profile that the board lacks gets a problem of its own.
     layout = [
         Placement(w.start, w.size, w.profile) for w in desired if gpu.board.profile(w.profile)
     ]
@@ -87,24 +86,24 @@ def _gpu_changes(
     in_use: frozenset[InstancePlace],
 ) -> None:
     kept = {i.start: i for i in live for w in desired if _same(i, w)}
-    held = [i for i in live if i.start not in kept and _place(i) in in_use]
-    gone = [i for i in live if i.start not in kept and i not in held]
+    busy = [i for i in live if i.start not in kept and _place(i) in in_use]
+    gone = [i for i in live if i.start not in kept and i not in busy]
     changes.steps += [DestroyInstance(gpu.uuid, i.instance_id, i.start, i.size) for i in gone]
     changes.steps += [
         CompleteInstance(gpu.uuid, i.instance_id) for i in kept.values() if not i.uuid
     ]
-    # Shares are given of a GPU that is whole for the driver.
+    # For the driver, a GPU with shares is a whole one.
     mig = mode is GpuMode.MIG
-    if mig is not gpu.mig_current and (held or kept or (gpu.uuid, 0, 0) in in_use):
+    if mig is not gpu.mig_current and (busy or kept or (gpu.uuid, 0, 0) in in_use):
         sentence = f"GPU {gpu.index} changes its mode when nothing of it is in use"
         changes.problems.append(PartitionProblem(gpu.uuid, "in_use", sentence))
         return
     if mig is not gpu.mig_current or mig is not gpu.mig_pending:
-        # The second: a change is pending that nobody wants any more.
+        # The second case: a change is pending that is not desired any more.
         changes.steps.append(SetMigMode(gpu.uuid, mig))
     for want in desired if mig else ():
         if want.start not in kept:
-            _add_create(changes, gpu, want, held)
+            _add_create(changes, gpu, want, busy)
 
 
 def _add_create(

@@ -1,4 +1,4 @@
-"""Doing the steps, in order, each of them written down before and after."""
+"""Executes partition steps in order, with a callback before and after each of them."""
 
 from collections.abc import Callable, Iterable
 
@@ -17,8 +17,8 @@ from agents.partitioning.steps import (
 
 def driver_problem(step: PartitionStep, failure: NvmlFailure) -> PartitionProblem:
     """The problem in the driver's own words."""
-    wanted = step.slice.id if isinstance(step, CreateInstance) else ""
-    return PartitionProblem(gpu_of(step), str(failure.code), failure.sentence, wanted)
+    slice_id = step.slice.id if isinstance(step, CreateInstance) else ""
+    return PartitionProblem(gpu_of(step), str(failure.code), failure.sentence, slice_id)
 
 
 def execute_steps(
@@ -28,8 +28,10 @@ def execute_steps(
     after: Callable[[PartitionStep], None],
     explain: Callable[[PartitionStep, NvmlFailure], PartitionProblem] = driver_problem,
 ) -> list[PartitionProblem]:
-    """Do the steps in order; `before` and `after` journal each one. A step that fails leaves the
-    later steps of its GPU for another round, and becomes the problem that `explain` makes of it."""
+    """Execute the steps in order; `before` and `after` write each one to the journal.
+
+    A step that fails becomes the problem that `explain` returns, and the later steps of its GPU are
+    left for another round."""
     problems: dict[str, PartitionProblem] = {}
     for step in steps:
         gpu = gpu_of(step)

@@ -1,5 +1,5 @@
-"""A MIG mode that is set, and does not come true by itself: on Ampere a change waits for a reset of
-the GPU, in a virtual machine that the GPU was passed to for a reboot (MIG User Guide)."""
+"""MIG mode changes that stay pending: on Ampere until the GPU is reset, and in a virtual machine
+with a passed-through GPU until a reboot (MIG User Guide)."""
 
 from agents.facts.gpus import GpuFacts
 from agents.facts.partitions import PartitionProblem
@@ -10,10 +10,10 @@ RESET_REQUIRED, REBOOT_REQUIRED = "reset_required", "reboot_required"
 
 
 def reset_required(gpu: GpuFacts, reason: str = "") -> PartitionProblem:
-    """`why`: why the agent did not do it itself."""
+    """`reason`: why the agent did not reset it itself."""
     sentence = (
         f"Reset required: the MIG mode of GPU {gpu.index} changes when it is reset."
-        f" With the agent stopped and nothing on it: sudo nvidia-smi --gpu-reset -i {gpu.index}."
+        f" Stop the agent and all work on it, then: sudo nvidia-smi --gpu-reset -i {gpu.index}."
         f" {reason or 'may_reset_gpus = true in the policy lets the agent do it'}"
     )
     return PartitionProblem(gpu.uuid, RESET_REQUIRED, sentence.strip())
@@ -21,17 +21,17 @@ def reset_required(gpu: GpuFacts, reason: str = "") -> PartitionProblem:
 
 def reboot_required(gpu: GpuFacts, reason: str) -> PartitionProblem:
     sentence = (
-        f"Reboot required: the MIG mode of GPU {gpu.index} changes when the node starts anew, since"
+        f"Reboot required: the MIG mode of GPU {gpu.index} changes when the node reboots, since"
         f" {reason}. Let its jobs end, then: sudo reboot"
     )
     return PartitionProblem(gpu.uuid, REBOOT_REQUIRED, sentence)
 
 
 def reset_gpu(program: str, gpu: GpuFacts) -> PartitionProblem | None:
-    """Reset this GPU alone; None where it worked. By UUID: no other GPU can be meant by it.
+    """Reset this GPU alone; None if it worked. It is named by UUID, so no other can be meant.
 
-    Our own session keeps the GPU open too. That a driver lets it be reset nevertheless is not
-    verified; one that does not says that it is in use, and the reset is left to a person."""
+    Our own session has the GPU open too. Whether a driver resets it nevertheless is not verified;
+    one that does not reports that it is in use, and the reset is left to a person."""
     why = program_failure(RESET_SECONDS, program, "--gpu-reset", "-i", gpu.uuid)
     if not why:
         return None

@@ -1,9 +1,9 @@
-"""Whose MIG instances stand on the node: ours, or made by somebody else. Pure.
+"""Which MIG instances on the node are the agent's own, and which are foreign. Pure.
 
-An instance is ours where it is wanted at just its place, or where the journal has a claim to it. A
-claim is written before anything is made: whoever ends in between finds its own again. Two programs
-that both divide one GPU undo each other's work for ever (partitioning facts, section 7), so a GPU
-with an instance of another is left alone.
+An instance is the agent's own if one is desired at exactly its place, or if the journal has a claim
+to it. A claim is written before the instance is created, so an agent that is killed in between
+finds its own instance again. Two programs that both partition a GPU undo each other's work forever,
+so a GPU with a foreign instance is left alone.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,10 +17,11 @@ from agents.partitioning.steps import WantedSlice
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """`claims`: those to write down, for what was found to be ours. `foreign`: by GPU UUID, the
-    instances that somebody else made, in order of start."""
+    """The verdict on every instance of the node."""
 
+    # New or changed claims to the agent's own instances, to write down.
     claims: tuple[InstanceClaim, ...] = ()
+    # By GPU UUID, the instances that others created, in order of start.
     foreign: Mapping[str, tuple[InstanceFacts, ...]] = field(default_factory=dict)
 
 
@@ -31,7 +32,7 @@ def judge_ownership(
     *,
     adopt: bool = False,
 ) -> Ownership:
-    """Judge every instance. `adopt`: the node's owner gives us all that stands there."""
+    """Judge every instance. `adopt`: the node's owner lets the agent take over all of them."""
     places = {(w.gpu_uuid, w.start, w.size, w.profile) for w in desired}
     written: list[InstanceClaim] = []
     foreign: dict[str, list[InstanceFacts]] = {}
@@ -48,7 +49,7 @@ def judge_ownership(
 
 
 def unmanaged_problems(gpus: Collection[GpuFacts], ownership: Ownership) -> list[PartitionProblem]:
-    """One problem for each GPU that has instances of somebody else."""
+    """One problem for each GPU with foreign instances."""
     indexes = {gpu.uuid: gpu.index for gpu in gpus}
     return [
         PartitionProblem(uuid, "unmanaged", _sentence(indexes.get(uuid, 0), instances))
@@ -70,7 +71,7 @@ def claim_for(instance: InstanceFacts) -> InstanceClaim:
 def _sentence(index: int, instances: Iterable[InstanceFacts]) -> str:
     names = ", ".join(f"{i.profile} at {i.start} (instance {i.instance_id})" for i in instances)
     return (
-        f"unmanaged: GPU {index} has {names}, which this agent did not make. Delete them with"
+        f"unmanaged: GPU {index} has {names}, which this agent did not create. Delete them with"
         f" nvidia-smi mig -i {index} -dci && nvidia-smi mig -i {index} -dgi,"
         " or set adopt_instances = true in the node's policy"
     )

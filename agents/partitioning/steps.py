@@ -1,4 +1,4 @@
-"""The words of partition changes: what is wanted, the steps to it, and what stands against it."""
+"""The values of partition changes: desired slices, steps, and the result of a diff."""
 
 from dataclasses import dataclass, field
 
@@ -30,7 +30,7 @@ class CreateInstance:
 
 @dataclass(frozen=True, slots=True)
 class CompleteInstance:
-    """A GPU instance that lost, or never got, its compute instance."""
+    """Add the compute instance that a GPU instance lost or never got."""
 
     gpu_uuid: str
     instance_id: int
@@ -49,7 +49,7 @@ PartitionStep = SetMigMode | CreateInstance | CompleteInstance | DestroyInstance
 
 @dataclass
 class PartitionChanges:
-    """The steps in order, and what cannot be wanted together."""
+    """The steps in order, and the problems that no step can solve."""
 
     steps: list[PartitionStep] = field(default_factory=list)
     problems: list[PartitionProblem] = field(default_factory=list)

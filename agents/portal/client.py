@@ -1,4 +1,4 @@
-"""The calls of the contract over HTTP. One seam: the transport, which tests replace."""
+"""The calls of the contract over HTTP. Tests replace the transport."""
 
 from typing import Any
 
@@ -24,16 +24,16 @@ from agents.contract.codec import decode, encode
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import TelemetryRequest, TelemetryResponse
 
-# The portal may hold a fifth longer than asked, and then still has to answer.
+# The portal may keep a long poll open a fifth longer, and then needs time to respond.
 TIMEOUT = httpx.Timeout(MAX_LONG_POLL_SECONDS * 1.2 + 15, connect=5)
 
 
 class PortalUnreachable(Exception):
-    """The portal did not answer, or not with an answer of the contract. Try again later."""
+    """The portal did not answer, or not as the contract says. Try again later."""
 
 
 class PortalClient:
-    """One agent's calls. After `hello` every call carries its token and epoch."""
+    """The calls of one agent. After `hello`, each carries the access token and the epoch."""
 
     def __init__(self, portal: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         limits = httpx.Limits(max_connections=16, max_keepalive_connections=8)
@@ -82,7 +82,7 @@ class PortalClient:
 
 
 def _refusal(answer: httpx.Response) -> Exception:
-    """The contract's error behind an answer; anything else is a portal that is away."""
+    """The contract's error in a response; PortalUnreachable for any other response."""
     try:
         error = answer.json()["error"]
         code = ContractErrorCode(error["code"])

@@ -1,7 +1,7 @@
-"""The conversation with the portal: enrol, hello, then a sync call held open for ever.
+"""The agent's session with the portal: enrol, hello, then one long-polling sync call after another.
 
-News from the node go out at once on a second call; the portal then answers the older one. Logs are
-shipped beside it, by offset.
+A change of the node is sent at once in a second call; the portal then answers the older one. Logs
+are shipped concurrently, by offset.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from agents.state.journal import Journal
 
 MAX_CALLS = 3
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 15.0
-# While a log grows it is shipped this often; the last bytes go when the replica has ended.
+# How often a growing log is shipped.
 SHIP_SECONDS = 0.25
 
 log = logging.getLogger("agents.portal.sync")
 
 
 class NodeRetired(Exception):
-    """The portal does not know this node any more: there is nothing left to do."""
+    """The portal has retired this node: there is nothing left to do."""
 
 
 async def enrol(client: PortalClient, identity: AgentIdentity, name: str, join_token: str) -> None:
-    """Once in a node's life. Raises ContractError where the token is not good."""
+    """Enrol, once in a node's life. Raises ContractError if the token is invalid."""
     if identity.node_id:
         return
     if not join_token:
@@ -50,7 +50,7 @@ async def enrol(client: PortalClient, identity: AgentIdentity, name: str, join_t
 
 
 class PortalSession:
-    """One agent's side. `node` is set before `run`; `say` may be called from any thread."""
+    """The agent's side. Set `node` before `run`; `report` may be called from any thread."""
 
     def __init__(
         self, client: PortalClient, identity: AgentIdentity, journal: Journal, runtime: Runtime
@@ -68,18 +68,18 @@ class PortalSession:
         self._changed = asyncio.Event()
         self._accept_lock = asyncio.Lock()
         self._has_greeted = asyncio.Event()
-        # Replicas of whose logs bytes went since the node last looked after them.
+        # Replicas whose log was shipped further since the node was last woken for them.
         self._grown_logs: set[str] = set()
 
     def report(self, document: ObservedDocument) -> None:
-        """The node has changed: report it now."""
+        """The node has changed: send this document now."""
         self._document = document
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has closed: we are going down
+            with contextlib.suppress(RuntimeError):  # the event loop is closed: the agent is ending
                 self._loop.call_soon_threadsafe(self._changed.set)
 
     async def run(self) -> None:
-        """Hello and sync, again after every break. Ends only by cancellation, or as Retired."""
+        """Hello and sync, again after every error. Ends by cancellation or NodeRetired only."""
         self._loop = asyncio.get_running_loop()
         shipping = asyncio.create_task(self._ship_forever())
         try:
@@ -111,7 +111,7 @@ class PortalSession:
         self._has_greeted.set()
 
     async def _sync_forever(self) -> None:
-        """Keep one call open; open another at once when there is news."""
+        """Keep one call open; open another at once when the node changes."""
         calls: set[asyncio.Task[None]] = set()
         news = asyncio.create_task(self._changed.wait())
         try:
@@ -133,25 +133,25 @@ class PortalSession:
 
     async def _sync(self) -> None:
         node, document = self._ready()
-        told = digest(document)
-        full = self._full or told != self._acked_hash
+        observed_hash = digest(document)
+        full = self._full or observed_hash != self._acked_hash
         sent_at = time.clock_gettime(time.CLOCK_BOOTTIME)
         applied = node.desired.revision
         self._full = False
-        self._acked_hash = told
+        self._acked_hash = observed_hash
         try:
             answer = await self.client.sync(
                 SyncRequest(
                     epoch=self.client.epoch,
                     applied_revision=applied,
-                    observed_hash=told,
+                    observed_hash=observed_hash,
                     observed=document if full else None,
                     events=self.journal.unsent_events(),
                     hold_seconds=MAX_LONG_POLL_SECONDS,
                 )
             )
         except BaseException:
-            # Not known to have arrived: the next call says it again.
+            # It may not have arrived: the next call sends the document again.
             self._acked_hash = ""
             raise
         self.journal.acknowledge_events(answer.acked_seq)
@@ -161,24 +161,23 @@ class PortalSession:
         node.renew_lease(sent_at + answer.lease_seconds)
 
     async def _accept(self, node: NodeLoop, desired: DesiredDocument, applied: int) -> None:
-        """Accept it, unless the answer to a later call overtook this one with a newer document.
+        """Accept it, unless the response to a later call has brought a newer document already.
 
-        `applied` is the revision when the call was sent: only a restored portal goes below that.
+        `applied`: the revision when the call was sent; only a restored portal goes below it.
         """
         async with self._accept_lock:
-            now = node.desired.revision
-            overtaken = now != applied and desired.revision < now
-            if desired.revision != now and not overtaken:
+            current = node.desired.revision
+            is_overtaken = current != applied and desired.revision < current
+            if desired.revision != current and not is_overtaken:
                 await asyncio.to_thread(node.accept, desired)
 
     def _ready(self) -> tuple[NodeLoop, ObservedDocument]:
         if self.node is None or self._document is None:
-            raise RuntimeError("the node has not looked at itself yet")
+            raise RuntimeError("the node has no observed document yet")
         return self.node, self._document
 
     async def _ship_forever(self) -> None:
-        """At once after the first hello, then at a steady pace; without a pause while a log is
-        ahead of us."""
+        """From the first hello on, at a steady pace; at once while there is more to ship."""
         await self._has_greeted.wait()
         while True:
             pause = SHIP_SECONDS
@@ -190,30 +189,30 @@ class PortalSession:
                 log.info("log_refused", extra={"code": str(refused.code)})
                 pause += 1
             except Exception:
-                # Without logs nothing is ever released: the next look starts from what is.
+                # Devices are only released once logs are shipped, so shipping must go on.
                 log.exception("shipping_failed")
                 pause += 1
             await asyncio.sleep(pause)
 
     async def _ship_all(self) -> bool:
-        """One call for each log, so that none keeps the others waiting. Whether one is longer."""
+        """Ship one chunk of each log, so that none delays the others. Whether one has more."""
         shipped, is_behind = self.journal.shipped_offsets(), False
-        there = await asyncio.to_thread(self.runtime.containers)
-        for replica, seen in there.items():
-            if seen.phase is ContainerPhase.CREATED:
+        containers = await asyncio.to_thread(self.runtime.containers)
+        for replica, status in containers.items():
+            if status.phase is ContainerPhase.CREATED:
                 continue
             is_behind |= await self._ship(replica, shipped.get(replica, 0))
             if replica not in shipped:
                 self.journal.record_shipped(replica, self.journal.shipped_offsets().get(replica, 0))
                 self._wake()
-            if seen.phase is ContainerPhase.EXITED and replica in self._grown_logs:
+            if status.phase is ContainerPhase.EXITED and replica in self._grown_logs:
                 self._grown_logs.discard(replica)
                 self._wake()
-        self._grown_logs &= there.keys()
+        self._grown_logs &= containers.keys()
         return is_behind
 
     async def _ship(self, replica: str, offset: int) -> bool:
-        """Send one chunk of what is there; the answer says where to go on, and we whether now."""
+        """Send one chunk; the response has the next offset. Whether there is more to send now."""
         chunk = await asyncio.to_thread(self.runtime.log, replica, offset, MAX_LOG_CHUNK_BYTES)
         if not chunk:
             return False
@@ -232,13 +231,13 @@ class PortalSession:
         return is_behind
 
     def _wake(self) -> None:
-        """What has ended and is shipped may be removed: let the node look."""
+        """Replicas that have ended and are shipped may be removed."""
         if self.node is not None:
             self.node.wake()
 
 
 async def retry_pauses() -> AsyncIterator[float]:
-    """Growing, jittered pauses; they start small again after a quiet minute."""
+    """Growing, jittered pauses; they start small again after a minute without an error."""
     pause, last = MIN_PAUSE_SECONDS, time.monotonic()
     while True:
         yield pause * random.uniform(0.5, 1.5)  # noqa: S311 - no secret

@@ -1,1 +1,1 @@
-"""How replicas run: containers of a Docker Engine, or plain processes where none runs."""
+"""How replicas run: as containers of a Docker Engine, or as plain processes without one."""

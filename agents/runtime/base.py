@@ -1,4 +1,6 @@
-"""The contract of a runtime. Names are deterministic, so preparing twice adopts, never doubles."""
+"""The interface of a runtime.
+
+Container names are deterministic, so preparing a replica twice adopts its container."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -10,7 +12,7 @@ from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 
 
 class ContainerPhase(StrEnum):
-    """Where a replica's container is."""
+    """How far a replica's container is."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -19,7 +21,7 @@ class ContainerPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerStatus:
-    """A replica's container as the runtime has it. `exit_code` is known once it exited."""
+    """A replica's container (or process) as the runtime reports it."""
 
     replica: str
     job: str
@@ -30,14 +32,17 @@ class ContainerStatus:
     container: str
     address: str
     port: int
+    # Known once it exited.
     exit_code: int | None = None
+    # The kernel killed it for exceeding its memory.
     memory_kill: bool = False
+    # Why it ended, if the engine gives a reason.
     sentence: str = ""
 
 
 @dataclass
 class RuntimeFailure(Exception):
-    """A replica that the runtime could not prepare or start: a code and why."""
+    """The runtime could not do what was requested for a replica."""
 
     code: str
     sentence: str
@@ -47,13 +52,16 @@ class RuntimeFailure(Exception):
 
 
 class EngineUnreachable(Exception):
-    """The engine did not answer: whether it did what it was asked is not known. No failure of any
-    replica; the next round looks again."""
+    """The engine did not answer, so whether it did what was requested is unknown.
+
+    Not a failure of any replica: the next round checks again."""
 
 
 class Runtime(Protocol):
-    """Every call may be repeated after a crash at any point of the one before, or where it raised
-    EngineAway. `seen` alone never does: a round without it is none, and RuntimeFailure says so."""
+    """Runs the replicas of one node.
+
+    Every call may be repeated, after a crash at any point of the earlier one or after it raised
+    EngineUnreachable. `containers` raises RuntimeFailure instead: without it there is no round."""
 
     kind: RuntimeKind
 
@@ -61,7 +69,7 @@ class Runtime(Protocol):
         """The engine's version, for the inventory."""
 
     def fabric(self) -> str:
-        """The network that this runtime's replicas share."""
+        """Names the network that the runtime's replicas share."""
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever a container's phase changes, from any thread."""
@@ -70,36 +78,36 @@ class Runtime(Protocol):
         """Every container of this node, by replica id."""
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
-        """Create the container, not started. Raises RuntimeFailure."""
+        """Create the container without starting it. Raises RuntimeFailure."""
 
     def start(
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
     ) -> None:
-        """Let it run. Harmless where it runs already. Raises RuntimeFailure."""
+        """Start the container; no effect if it runs already. Raises RuntimeFailure."""
 
     def stop(self, replica_id: str, grace_seconds: int) -> None:
-        """Ask to end, then kill when the grace is over. Returns once it has ended."""
+        """Send SIGTERM, then kill after the grace period. Returns once it has ended."""
 
     def remove(self, replica_id: str) -> None:
-        """Delete the ended container and its log. Harmless where it is gone."""
+        """Delete the ended container and its log; no effect if it is gone."""
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         """Bytes of the log from `offset`; empty at the end. Offsets never change."""
 
     def tidy(self) -> None:
-        """Take away what stands ready for the next replica, on a node that gets none."""
+        """Remove what is kept ready for later replicas, on a node that gets none."""
 
     def close(self) -> None:
-        """Let go of everything; containers run on."""
+        """Release the engine; containers keep running."""
 
 
 def container_name(job: str, attempt: int, rank: int) -> str:
-    """The same for the same replica, whoever creates it and how often."""
+    """The name of a replica's container: always the same for the same replica."""
     return f"tessera-{job[:13]}-{attempt}-{rank}"
 
 
 def free_port(address: str) -> int:
-    """A port that is free now at `address` (empty: at all), for rank 0 to listen on."""
+    """A port that is free now at `address` (empty: at all addresses), for rank 0 to listen on."""
     with socket.socket() as probe:
         probe.bind((address, 0))
         return int(probe.getsockname()[1])

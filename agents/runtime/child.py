@@ -1,8 +1,8 @@
-"""The small parent of one replica under the process runtime. Standard library only, run by path.
+"""The small parent process of one replica under the process runtime. Run by path, stdlib only.
 
-It waits for the word to go, runs the command, and writes down how it ended: so that the exit code
-outlives an agent that was killed. It is the leader of its own session and ignores SIGTERM, which
-the agent sends to the whole group.
+It waits for the start signal, runs the command, and writes down its exit code, so that the exit
+code survives an agent that was killed. It leads its own session and ignores SIGTERM, which the
+agent sends to the whole group.
 """
 
 import json
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# How often it looks whether it is still wanted. The word to go wakes it at once.
+# How often it checks whether its folder still exists. The start signal wakes it at once.
 POLL_SECONDS = 2.0
 
 
@@ -22,13 +22,13 @@ def main(home: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Opened for both directions: it neither blocks nor ends when the agent goes away.
     gate = os.open(home / "gate", os.O_RDWR)
-    # The word may have been said before the gate was open here; then go.json stands there already.
+    # The signal may have come before the gate was open here; then go.json exists already.
     while not (home / "go.json").exists() and not select.select([gate], [], [], POLL_SECONDS)[0]:
         if os.fstat(gate).st_nlink == 0:
-            return  # the folder was removed: nobody will ever say go
+            return  # the folder was removed: the start signal will never come
     os.close(gate)
-    # An agent that died before it wrote down its child began another one at the same place, and
-    # both wait at one gate. Only the one that is written down goes.
+    # An agent that died before it wrote down its child starts another one in the same folder, and
+    # both wait at one gate. Only the recorded one continues.
     if json.loads((home / "identity.json").read_text("utf-8"))["pid"] != os.getpid():
         return
     go = json.loads((home / "go.json").read_text("utf-8"))
@@ -51,12 +51,12 @@ def run(home: Path, go: dict) -> dict:  # type: ignore[type-arg]  # plain JSON
             log.write(f"cannot start {go['command'][0]!r}: {error.strerror}\n".encode())
             return {"exit_code": 127}
         code = process.wait()
-    # As a shell and Docker tell it: 128 + signal.
+    # As shells and Docker report it: 128 + signal.
     return {"exit_code": code if code >= 0 else 128 - code}
 
 
 def reset_signals() -> None:
-    """The command handles signals as it likes, and leaves no core file."""
+    """Restore the default signal handlers, and allow no core file."""
     import resource  # noqa: PLC0415 - only in the child, to keep the start of this program short
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -65,7 +65,7 @@ def reset_signals() -> None:
 
 
 def write(path: Path, value: object) -> None:
-    """In one step: a reader sees all of it or nothing."""
+    """Write atomically: a reader sees all of it or nothing."""
     part = path.with_suffix(".part")
     part.write_text(json.dumps(value), "utf-8")
     part.replace(path)

@@ -1,5 +1,7 @@
-"""Replicas as containers of one engine. Labels tell which containers and networks are ours, and of
-which node: nothing else is ever touched."""
+"""Runs replicas as containers of a Docker Engine.
+
+Labels mark the containers and networks of this node's agent; it never touches any other.
+"""
 
 import contextlib
 import threading
@@ -27,7 +29,7 @@ from agents.runtime.docker_recipe import LABEL, ContainerRecipe
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image import require_allowed_env
 
-# Engine 20.10 and newer; named, so that the SDK need not ask (and leave a socket open).
+# Engine 20.10 and newer. Set explicitly: the SDK's own negotiation leaves a socket open.
 API_VERSION = "1.41"
 TIMEOUT_SECONDS = 60
 PHASES = {
@@ -38,7 +40,7 @@ PHASES = {
 
 
 class DockerRuntime:
-    """Containers of one node on one engine. Logs are copied into `home` as they come."""
+    """The containers of one node on one engine. Their logs are copied into `home` as they grow."""
 
     kind = RuntimeKind.DOCKER
 
@@ -56,42 +58,42 @@ class DockerRuntime:
         self._copies = LogCopies(home, lambda: self._changed())
         self._recipe = ContainerRecipe(node, policy, grant)
         self._networks = Networks(self.client, node, on_host=policy.network == HOST)
-        # A job's network and its containers are made, and taken away, in one piece.
+        # A job's network and its containers are created and removed under one lock.
         self._create_lock = threading.Lock()
 
     def version(self) -> str:
         return str(self.info.get("ServerVersion", ""))
 
     def fabric(self) -> str:
-        """A job's own bridge reaches over one engine; the host's network over all hosts."""
+        """A job's own bridge spans one engine; the host's network spans all hosts."""
         if self.policy.network == HOST:
             return "host-network"
         return f"docker:{self.info.get('ID', '')}"
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Begins with a sweep: the agent before may have ended between a container and its network,
-        and what it was to make then is perhaps wanted no more."""
+        """Removes unused networks first: an earlier agent may have ended after it created a network
+        and before its container, which is perhaps not desired any more."""
         self._changed = changed
         self.containers()
         with self._create_lock, engine_errors("remove the network"):
             self._networks.sweep()
 
     def containers(self) -> dict[str, ContainerStatus]:
-        """An ended container counts as running until its log is whole: what is told as ended may
-        be removed."""
-        found = {}
+        """An ended container counts as running until its log is complete, because a container that
+        is reported as ended may be removed."""
+        statuses = {}
         try:
             containers = self._containers()
         except EngineUnreachable as away:
             raise RuntimeFailure("docker", str(away)) from away
         for container in containers:
             self._copies.follow(container)
-            seen = self._status(container)
-            found[seen.replica] = seen
-        return found
+            status = self._status(container)
+            statuses[status.replica] = status
+        return statuses
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
-        """Create with the rendezvous that rank 0 will have: on a job's bridge it is known."""
+        """Creates it with the rendezvous that rank 0 will have; on a job's bridge it is known."""
         with engine_errors("prepare"):
             if not self._containers(replica.id):
                 self._image(replica.image)
@@ -100,8 +102,8 @@ class DockerRuntime:
     def start(
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
     ) -> None:
-        """Where the gang meets elsewhere than expected, or the devices were carved anew since,
-        the container is made again first. One that ever ran is not started a second time."""
+        """If the gang meets elsewhere than expected, or the devices were carved again since, the
+        container is created again first. One that ever ran is not started a second time."""
         with engine_errors("start"):
             found = self._containers(replica.id)
             if not found:
@@ -121,8 +123,8 @@ class DockerRuntime:
             self._copies.wait(replica_id)
 
     def remove(self, replica_id: str) -> None:
-        """The container after its log: an agent that ends in between copies the log once more, and
-        none is left that nobody asks for. The network last; see `watch`."""
+        """Removes the log before the container: an agent that ends in between copies the log once
+        more, and no log is left behind. The network comes last; see `watch`."""
         found = self._containers(replica_id)
         with self._copies.removing(replica_id):
             for container in found:
@@ -158,16 +160,17 @@ class DockerRuntime:
                 found = self._named(name)
                 if found.labels.get(f"{LABEL}replica") == replica.id:
                     return found
-                sentence = f"another container is called {name}: remove it"
+                sentence = f"another container has the name {name}: remove it"
                 raise RuntimeFailure("name_taken", sentence) from error
 
     def _named(self, name: str) -> Container:
-        """The container that has a name already; another node's agent may have made it. Raises
-        EngineAway where the engine is still at it, slow to do what it was asked before."""
+        """The container that has this name already; another node's agent may have created it.
+
+        Raises EngineUnreachable if the engine is still creating it for an earlier request."""
         try:
             return self.client.containers.get(name)
         except NotFound as error:
-            raise EngineUnreachable(f"Docker is still making {name}") from error
+            raise EngineUnreachable(f"Docker is still creating {name}") from error
 
     def _options(
         self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
@@ -182,8 +185,9 @@ class DockerRuntime:
         devices: Sequence[str],
         meeting: Rendezvous,
     ) -> Container:
-        """Of containers that never ran the one with this environment, made where there is none. The
-        others go after it is there: a replica without any container is taken for a lost one."""
+        """The container with this environment, among candidates that never ran, or a new one.
+
+        The others are removed afterwards: a replica without any container counts as vanished."""
         env = self._recipe.environment(replica, devices, meeting)
         old = [container for container in candidates if not _has_environment(container, env)]
         right = [container for container in candidates if container not in old]
@@ -202,7 +206,7 @@ class DockerRuntime:
             try:
                 self.client.images.pull(image)
             except APIError as error:
-                sentence = f"image {image} is not here and cannot be pulled: {error.explanation}"
+                sentence = f"image {image} is not present and cannot be pulled: {error.explanation}"
                 raise RuntimeFailure("image_pull", sentence) from error
 
     def _containers(self, replica_id: str = "") -> list[Container]:
@@ -233,19 +237,19 @@ class DockerRuntime:
             address=labels["address"],
             port=int(labels["port"]),
             exit_code=exit_code,
-            # The engine says so too of a program that lived on when one of its children was killed.
+            # The engine also sets it for a program that went on after a child of it was killed.
             memory_kill=bool(exit_code and state.get("OOMKilled")),
             sentence=str(state.get("Error", "")),
         )
 
 
 def _has_environment(container: Container, env: dict[str, str]) -> bool:
-    """Whether the container was made with this environment, devices included."""
+    """Whether the container was created with this environment, devices included."""
     return {f"{name}={value}" for name, value in env.items()} <= {*container.attrs["Config"]["Env"]}
 
 
 def _set_aside(container: Container) -> None:
-    """Its name is needed for another."""
+    """Free its name for another container."""
     aside = f"-{container.short_id}"
     if not (container.name or "").endswith(aside):
         container.rename(f"{container.name}{aside}")

@@ -1,8 +1,8 @@
-"""Copies a container's log into a file as it comes, so that offsets stay when the engine rotates.
+"""Copies a container's log into a file, so that offsets stay valid when the engine rotates the log.
 
-The engine stamps every entry. Beside the log stands a mark: the stamp of the newest entry and where
-in the file it begins. So a copy that begins again neither loses an entry nor writes one twice, also
-where the engine rotated meanwhile.
+The engine stamps every entry with its time. A mark beside the copy holds the stamp of the newest
+entry and its offset in the file, so that a copy that is resumed neither loses an entry nor writes
+one twice, even if the engine has rotated the log meanwhile.
 """
 
 import contextlib
@@ -17,22 +17,22 @@ from docker.errors import APIError, DockerException
 from docker.models.containers import Container
 from docker.types import CancellableStream
 
-# How long one request for a container's end may hang; the log is followed anew afterwards.
+# How long one request for a container's end may block; the log is followed again afterwards.
 WAIT_SECONDS = 10
 SECOND = len("2026-01-31T23:59:59")
-# How many entries back a repeated one is known by its stamp; what is older than all is repeated.
+# How many recent stamps are kept to detect repeated entries; an older stamp counts as repeated.
 MAX_REMEMBERED = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """The first entry stamped `stamp` begins at byte `start` of the file."""
+    """The first entry with this stamp begins at byte `start` of the file."""
 
     stamp: bytes
     start: int
 
     def line(self) -> bytes:
-        """Of a fixed width, so that it is written over the one before in one piece."""
+        """With a fixed width, so that one write replaces the earlier line."""
         return b"%s %020d" % (self.stamp, self.start)
 
 
@@ -40,7 +40,7 @@ NO_MARK = LogMark(b"", 0)
 
 
 class RepeatFilter:
-    """Finds the entries that Docker 20.10 hands out again when it rotates under a follower."""
+    """Detects entries that Docker 20.10 delivers again when it rotates a log that is followed."""
 
     def __init__(self) -> None:
         self._order: deque[bytes] = deque()
@@ -48,7 +48,7 @@ class RepeatFilter:
         self._open: set[bytes] = set()
 
     def is_repeat(self, stamp: bytes, entry: bytes) -> bool:
-        """Whether it came before; else it is remembered. The parts of a long line share a stamp."""
+        """Whether the entry came before; if not, remember it. Parts of one line share a stamp."""
         if stamp not in self._open:
             is_full = len(self._order) >= MAX_REMEMBERED
             if stamp in self._known or (is_full and stamp < self._order[0]):
@@ -71,18 +71,18 @@ class LogCopy:
         self._stopped = False
 
     def run(self) -> bool:
-        """True once the container has ended and its log is as whole as the engine has it."""
+        """True once the container has ended and everything that the engine has is copied."""
         try:
             while not self._stopped:
                 self._copy(follow=True)
                 if not self._stopped and self._has_ended():
-                    # Docker 20.10 may fall silent to a follower when it rotates: once more.
+                    # Docker 20.10 may stop serving a follower when it rotates: read once more.
                     self._copy(follow=False)
                     return True
         except APIError:
             return True  # the engine answers, but the container or its log is gone
         except (DockerException, OSError):
-            return False  # the engine is away: another copy goes on from the mark
+            return False  # the engine is unreachable: a later copy resumes from the mark
         return False
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class LogCopy:
                 self._stream.close()
 
     def _has_ended(self) -> bool:
-        """The log ends a moment before its container does, or when the connection breaks."""
+        """The log's stream ends shortly before its container, or when the connection breaks."""
         try:
             self.container.wait(timeout=WAIT_SECONDS)
         except OSError as error:
@@ -123,12 +123,12 @@ class LogCopy:
     def _entries(self, after: bytes, *, follow: bool) -> Iterator[tuple[bytes, bytes]]:
         """Stamp and bytes of each entry, from the one stamped `after` on (empty: from the first).
 
-        Two streams are stamped before they are put in one order, so that stamps may swap places
-        within moments: an entry is looked for by its own stamp, not by a later one.
+        stdout and stderr are stamped before they are merged, so close stamps may be out of order:
+        the entry is found by its own stamp, not by a later one.
         """
         since = unix_second(after) - 1 if after else None
         self._stream = self.container.logs(stream=True, follow=follow, timestamps=True, since=since)
-        if self._stopped:  # said between the request and its answer
+        if self._stopped:  # by another thread, between the request and its response
             self.stop()
         first, found = True, not after
         for chunk in self._stream:
@@ -147,12 +147,12 @@ def mark_path(log: Path) -> Path:
 
 def unix_second(stamp: bytes) -> int:
     """Since 1970. Stamps have a fixed width and are in UTC: 2026-01-31T23:59:59.123456789Z."""
-    told = datetime.fromisoformat(stamp[:SECOND].decode("ascii"))
-    return int(told.replace(tzinfo=UTC).timestamp())
+    moment = datetime.fromisoformat(stamp[:SECOND].decode("ascii"))
+    return int(moment.replace(tzinfo=UTC).timestamp())
 
 
 def _read_mark(line: bytes, size: int) -> LogMark:
-    """Nothing, where the mark was never written whole or the log was cut before it."""
+    """NO_MARK if the mark was not written completely, or the file ends before it."""
     stamp, _, start = line.partition(b" ")
     if not start.isdigit() or int(start) > size:
         return NO_MARK

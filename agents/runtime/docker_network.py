@@ -1,4 +1,4 @@
-"""Which bridge a replica is on: no two jobs share one. Labels tell which bridges are ours."""
+"""The Docker networks of replicas: no two jobs share one. Labels mark the agent's own."""
 
 import contextlib
 import itertools
@@ -16,11 +16,13 @@ JOB, LANE, NODE = "tessera.job", "tessera.lane", "tessera.node"
 
 
 class Networks:
-    """A gang's bridge is called by its job, so that every agent of the engine finds it, and goes
-    with the gang. A gang of one takes the first lane of its node that is free; lanes are kept for
-    the next job: to make and to remove a bridge takes as long as to start a container.
+    """The bridges of one node.
 
-    Not safe for threads: the runtime makes containers and takes them away one at a time.
+    A gang's bridge is named after its job, so that every agent on the engine finds it, and is
+    removed with the gang. A gang of one uses the first free *lane* of its node: a bridge that is
+    kept for the next job, since to create and remove one takes as long as to start a container.
+
+    Not thread-safe: the runtime creates and removes containers one at a time.
     """
 
     def __init__(self, client: DockerClient, node: str, *, on_host: bool) -> None:
@@ -30,20 +32,21 @@ class Networks:
         self._lanes: set[str] = set()
 
     def network_for(self, replica: DesiredReplica) -> str:
-        """The name of the replica's network, which is there."""
+        """The name of the replica's network, which is created if it does not exist."""
         if self.on_host:
             return HOST
         return self._of_job(replica.job) if replica.world > 1 else self._lane()
 
     def start(self, container: Container, replica: DesiredReplica) -> None:
-        """Start it. Somebody may have taken its network away: one that is unused looks idle."""
+        """Start the container. Its network is created again if it is gone, for instance because it
+        was pruned while no container ran on it."""
         if self.on_host:
             container.start()
             return
         try:
             self._again(container, replica)
             container.start()
-        except NotFound:  # taken by another agent of the engine, between two calls of ours
+        except NotFound:  # removed by another agent on the engine, between our two calls
             self._again(container, replica)
             container.start()
 
@@ -54,19 +57,22 @@ class Networks:
             self._lane_create(container.attrs["HostConfig"]["NetworkMode"])
 
     def sweep(self) -> None:
-        """Take away those of gangs without any container: the last one out does it. A container
-        that was not started yet does not hold its network: the engine would let it go too early."""
-        # The networks first: one whose first container is made meanwhile is then found needed.
+        """Remove the networks of gangs without any container.
+
+        Decided by containers, not by the engine: it would remove the network of a container that
+        was not started yet."""
+        # Networks are listed first: if a container is created meanwhile, its network is needed.
         networks = self._labelled(JOB)
-        found = self.client.api.containers(all=True, filters={"label": JOB}) if networks else ()
-        needed = {container["Labels"][JOB] for container in found}
+        filters = {"label": JOB}
+        containers = self.client.api.containers(all=True, filters=filters) if networks else ()
+        needed = {container["Labels"][JOB] for container in containers}
         for network in networks:
             if network.attrs["Labels"][JOB] not in needed:
                 with contextlib.suppress(APIError):
                     network.remove()
 
     def tidy(self) -> None:
-        """Take away the lanes that nobody is on."""
+        """Remove the unused lanes."""
         for lane in self._labelled(f"{LANE}={self.node}"):
             with contextlib.suppress(APIError):
                 lane.remove()
@@ -93,8 +99,8 @@ class Networks:
         self._lanes.add(name)
 
     def _of_job(self, job: str) -> str:
-        """Made where it is missing. Two agents of one engine may make it at the same time, and then
-        its name means nothing to the engine: the oldest stays."""
+        """Created if it is missing. Two agents may create it at once, under one name: the oldest
+        stays."""
         name = f"tessera-job-{job[:13]}"
         if not self._labelled(f"{JOB}={job}"):
             self._make(name, {JOB: job})
@@ -102,7 +108,7 @@ class Networks:
         return name
 
     def _make(self, name: str, labels: dict[str, str]) -> None:
-        """Without a look at it: another agent of the engine may have taken it away already."""
+        """Does not inspect it: another agent on the engine may have removed it already."""
         self.client.api.create_network(name, driver="bridge", labels=labels)
 
     def _labelled(self, label: str) -> list[Network]:
@@ -110,8 +116,8 @@ class Networks:
 
 
 def _keep_oldest(networks: list[Network]) -> None:
-    """Of networks with one name, which means nothing to the engine then. There are two where two
-    agents made it at once, or where the engine was slow and was asked once more."""
-    for double in sorted(networks, key=lambda n: (n.attrs["Created"], n.id))[1:]:
+    """Of networks with the same name. There are two if two agents created it at once, or if a slow
+    engine was asked twice; the engine then cannot resolve the name."""
+    for duplicate in sorted(networks, key=lambda n: (n.attrs["Created"], n.id))[1:]:
         with contextlib.suppress(APIError):
-            double.remove()
+            duplicate.remove()

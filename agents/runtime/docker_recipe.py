@@ -1,5 +1,6 @@
-"""Of what a container is made: typed values of a replica and the node owner's policy become the
-engine's options. Users never reach a HostConfig."""
+"""The engine's options for a container, from a replica's typed values and the node's policy.
+
+Users have no way to set a HostConfig."""
 
 import os
 import resource
@@ -17,29 +18,30 @@ from agents.runtime.grants import Grant, GrantProvider
 from agents.runtime.injection import device_requests
 from agents.runtime.launch import launch_command, replica_environment
 
-# Labels tell which containers and networks are ours, and of which node.
+# The prefix of labels that mark the agent's containers and networks.
 LABEL = "tessera."
 PORT = 29_500
 OUTPUT = "/output"
-# Two files: a follower still finds what stood in the one before.
+# Two files, so that a follower can still read the previous one.
 LOG_ROTATION = {"max-size": "64m", "max-file": "2"}
-# Programs compile into /tmp and load from there (PyTorch, Triton); Docker's default is noexec.
+# PyTorch and Triton compile into /tmp and load from there; Docker's default is noexec.
 TMPFS = "exec,nosuid,nodev,mode=1777"
-# The least that the engine takes, in billionths of a CPU.
+# The engine's minimum, in billionths of a CPU.
 MIN_NANO_CPUS = 10_000_000
 OPEN_FILES = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRecipe:
-    """How containers are made on one node. `grant`: what a replica is given beside its devices."""
+    """How containers are created on one node."""
 
     node: str
     policy: NodePolicy
+    # What a replica gets beside its devices.
     grant: GrantProvider
 
     def expected_rendezvous(self, replica: DesiredReplica) -> Rendezvous:
-        """Where this gang will meet, if rank 0 is on this engine."""
+        """Where this gang meets if rank 0 is on this engine."""
         if self.policy.network == HOST:
             return Rendezvous(address=os.uname().nodename, port=free_port(""))
         names = [container_name(replica.job, replica.attempt, i) for i in range(replica.world)]
@@ -48,7 +50,7 @@ class ContainerRecipe:
     def options(
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
     ) -> dict[str, Any]:
-        """The hardened container, but for its network. No field here can a user set freely."""
+        """The hardened container, except for its network. Users set none of these fields freely."""
         return {
             "image": replica.image,
             "command": launch_command(replica),
@@ -58,7 +60,7 @@ class ContainerRecipe:
             "labels": self._labels(replica, rendezvous),
             "device_requests": device_requests(self.policy.device_injection, devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
-            # The group too: a user that the image does not know would be of root's.
+            # The group too: for a uid that the image does not know, it would be root's.
             "user": f"{self.policy.user}:{self.policy.user}",
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges"],
@@ -80,7 +82,7 @@ class ContainerRecipe:
     def environment(
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
     ) -> dict[str, str]:
-        """What tells a container made for other devices, or another meeting, from the right one."""
+        """Also identifies a container that was created for other devices or another rendezvous."""
         env = replica_environment(replica, devices, rendezvous, OUTPUT)
         return env | self.grant(replica, devices).env
 
@@ -100,11 +102,11 @@ class ContainerRecipe:
 
 
 def _mounts(grant: Grant) -> list[Mount]:
-    """Where the daemon's shared memory stands at /dev/shm, `shm_size` counts for nothing."""
+    """If one is mounted at /dev/shm, `shm_size` has no effect."""
     return [Mount(target, source, type="bind") for source, target in grant.mounts]
 
 
 def _open_files() -> int:
-    """Not above our own limit: an engine without the power to raise it would start nothing."""
+    """At most our own limit: an engine that may not raise it would refuse to start."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)

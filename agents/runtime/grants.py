@@ -1,4 +1,4 @@
-"""X."""
+"""What a runtime gives a replica beside its devices."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from agents.contract.documents import DesiredReplica
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a replica is given beside its devices: names of its environment, and folders of the host
-    (source, target) that its container sees."""
+    """Additional environment and mounts of one replica."""
 
     env: dict[str, str] = field(default_factory=dict)
+    # Folders of the host, as (source, target in the container).
     mounts: tuple[tuple[str, str], ...] = ()
 
 
@@ -20,5 +20,5 @@ GrantProvider = Callable[[DesiredReplica, Sequence[str]], Grant]
 
 
 def no_grant(replica: DesiredReplica, devices: Sequence[str]) -> Grant:
-    """For runtimes of a node that gives no shares."""
+    """The provider for a node without MPS shares."""
     return NO_GRANT

@@ -1,16 +1,16 @@
-"""How an engine is asked for devices: by the nvidia driver's hook, or by the device interface."""
+"""Requests devices from an engine: by NVIDIA's hook, or by the Container Device Interface."""
 
 from collections.abc import Sequence
 
 from docker.types import DeviceRequest
 
 CDI = "cdi"
-# The kind that nvidia-ctk gives its devices.
+# The CDI kind of devices that nvidia-ctk describes.
 CDI_KIND = "nvidia.com/gpu"
 
 
 def device_requests(injection: str, devices: Sequence[str]) -> list[DeviceRequest]:
-    """One request for the devices with these UUIDs, by the policy's `device_injection`."""
+    """A request for the devices with these UUIDs. `injection`: the policy's `device_injection`."""
     if not devices:
         return []
     if injection == CDI:

@@ -1,7 +1,7 @@
-"""The environment of a replica: who it is, where the gang meets, which devices it has.
+"""The environment and the command of a replica: its identity, rendezvous, devices and launcher.
 
-Set last, so that neither an image nor a user can change it. RANK and WORLD_SIZE are left to
-torchrun where torchrun starts the ranks.
+The agent's variables are set last, so that neither an image nor a user can change them. If torchrun
+starts the ranks, it sets RANK and WORLD_SIZE.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ OUTPUT, BACKEND = "TESSERA_OUTPUT_DIR", "TESSERA_BACKEND"
 def replica_environment(
     replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous, output: str
 ) -> dict[str, str]:
-    """The user's variables, then ours over them. `devices` are the driver's UUIDs."""
+    """The user's variables, overwritten by ours. `devices`: the driver's UUIDs."""
     env = dict(replica.env)
     env |= _tessera(replica, rendezvous) | {OUTPUT: output}
     env |= {
@@ -35,14 +35,15 @@ def replica_environment(
 
 
 def launch_command(replica: DesiredReplica) -> list[str]:
-    """What to execute: the user's command, under the launcher that was asked for."""
+    """The user's command, under the requested launcher."""
     if replica.launcher != TORCHRUN or not replica.command:
         return list(replica.command)
-    # Everything else comes by PET_*; torchrun starts programs, so the interpreter is dropped.
+    # All options come by PET_*. torchrun starts Python itself, so the interpreter is dropped.
     words = list(replica.command)
     is_python = words[0].rsplit("/", 1)[-1].startswith("python")
     if is_python:
-        # It would read the interpreter's options, such as -u, as its own: then it starts all.
+        # torchrun would read the interpreter's options, such as -u, as its own: then it starts
+        # the full command.
         has_options = len(words) > 1 and words[1].startswith("-") and words[1] != "-m"
         program = ["--no-python", *words] if has_options else words[1:]
         return [words[0], "-m", "torch.distributed.run", *program]
@@ -50,7 +51,7 @@ def launch_command(replica: DesiredReplica) -> list[str]:
 
 
 def _backend(replica: DesiredReplica) -> str:
-    """For `init_process_group(backend=...)`: what this gang's devices can do."""
+    """The argument of `init_process_group(backend=...)` for this gang's devices."""
     kinds = [device.kind for device in replica.devices]
     return str(resolved_backend(replica.backend, kinds, replica.world * replica.processes))
 
@@ -79,7 +80,7 @@ def _plain(replica: DesiredReplica) -> dict[str, str]:
 
 
 def _torchrun(replica: DesiredReplica, meeting: Rendezvous) -> dict[str, str]:
-    """torchrun reads every flag as PET_<FLAG>."""
+    """torchrun reads each of its flags from PET_<FLAG>."""
     return {
         "PET_NNODES": str(replica.world),
         "PET_NPROC_PER_NODE": str(replica.processes),

@@ -1,7 +1,7 @@
-"""Replicas as plain child processes, with the same contract as containers. Isolates nothing:
-for a laptop without Docker and for tests; refused by a production node's policy.
+"""Runs replicas as plain child processes, behind the same interface as containers.
 
-Everything it knows stands in one folder per replica, so an agent that was killed finds it again.
+Without any isolation: for a laptop without Docker and for tests; a production node's policy should
+forbid it. Its state is one folder per replica, where the agent finds it after a restart.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ from agents.runtime.launch import launch_command, replica_environment
 
 CHILD = Path(__file__).with_name("child.py")
 LOOPBACK = "127.0.0.1"
-# What a program needs from its surroundings; nothing of the agent's own environment goes along.
 IDENTITY = ("replica", "job", "attempt", "rank", "fence", "port")
+# The only variables of the agent's own environment that a replica inherits.
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ")
 
 
@@ -55,8 +55,8 @@ class ProcessRuntime:
     def fabric(self) -> str:
         """Processes of one machine meet on loopback."""
         machine = Path("/etc/machine-id")
-        told = machine.read_text("utf-8").strip() if machine.exists() else os.uname().nodename
-        return f"process:{told}"
+        name = machine.read_text("utf-8").strip() if machine.exists() else os.uname().nodename
+        return f"process:{name}"
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -98,7 +98,7 @@ class ProcessRuntime:
         if not (home / "identity.json").exists():
             raise RuntimeFailure("vanished", "its process is gone from the node")
         if (home / "go.json").exists():
-            # Written before a crash, perhaps without the word to go: saying it again is harmless.
+            # Written before a crash, perhaps without the start signal: a second one is harmless.
             _open_gate(home)
             return
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
@@ -110,7 +110,7 @@ class ProcessRuntime:
         _open_gate(home)
 
     def stop(self, replica_id: str, grace_seconds: int) -> None:
-        """The whole session: also what the command itself started."""
+        """Ends the whole session, with all that the command started."""
         home = self.home / replica_id
         identity = _read(home / "identity.json")
         if identity is None or not _is_alive(identity):
@@ -127,14 +127,14 @@ class ProcessRuntime:
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         path = self.home / replica_id / "log"
-        # It may be taken away at any moment: whoever asks is not who removes.
+        # Another thread may remove it at any moment.
         with contextlib.suppress(FileNotFoundError), path.open("rb") as log:
             log.seek(offset)
             return log.read(limit)
         return b""
 
     def tidy(self) -> None:
-        """Nothing stands ready here."""
+        """Nothing is kept ready for later replicas."""
 
     def close(self) -> None:
         self._changed = lambda: None
@@ -143,7 +143,7 @@ class ProcessRuntime:
         ended = _read(home / "exit.json")
         alive = _is_alive(identity)
         if ended is None and not alive:
-            # The child may have written its last word between the two looks.
+            # The child may have written its exit code between the two checks.
             ended = _read(home / "exit.json") or {"exit_code": 137}
         if ended is not None:
             phase = ContainerPhase.EXITED
@@ -179,7 +179,7 @@ class ProcessRuntime:
         threading.Thread(target=self._wait, args=(replica_id,), daemon=True).start()
 
     def _wait(self, replica_id: str) -> None:
-        """Sleep until the child ends; a process descriptor wakes also for one that is not ours."""
+        """Wait until the child ends; a pidfd also works for the child of an earlier agent."""
         identity = _read(self.home / replica_id / "identity.json")
         if identity is not None and _is_alive(identity):
             with contextlib.suppress(ProcessLookupError):
@@ -220,13 +220,13 @@ def _has_ended(pidfd: int, seconds: float | None) -> bool:
 
 
 def _is_alive(identity: dict[str, Any]) -> bool:
-    """The same process, not another one that was given its number."""
+    """Whether it is the same process, not a later one with its pid."""
     ticks = _start_ticks(identity.get("pid", 0))
     return ticks is not None and ticks == identity.get("started")
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None where it is gone or a zombie."""
+    """When the process started, in clock ticks since boot; None if it is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:

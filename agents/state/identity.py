@@ -1,4 +1,4 @@
-"""Who this agent is: an Ed25519 key that never leaves the node, and the id it enrolled under."""
+"""The agent's identity: an Ed25519 key that never leaves the node, and its node id."""
 
 import base64
 import secrets
@@ -44,7 +44,7 @@ class AgentIdentity:
         )
 
     def hello_request(self, *, skew_ms: int = 0) -> HelloRequest:
-        """A signed hello. `skew_ms`: how far the portal's clock is ahead, as it last told."""
+        """A signed hello. `skew_ms`: how far the portal's clock is ahead, as last reported."""
         node_id, boot = self.node_id, boot_id()
         time_ms = time.time_ns() // 1_000_000 + skew_ms
         nonce = secrets.token_urlsafe(24)

@@ -1,5 +1,7 @@
-"""What the agent must not forget: events until they are acknowledged, fences, failures, the last
-desired document. SQLite with full synchronisation; nothing runs that was not written down."""
+"""The agent's durable memory: unacknowledged events, fences, failures, the last desired document.
+
+SQLite with full synchronisation: every change is written down before it is made.
+"""
 
 import json
 import sqlite3
@@ -36,7 +38,7 @@ class JournalError(Exception):
 
 
 class Journal:
-    """One file, one writer at a time. Raises JournalError where it cannot be opened."""
+    """One file, one writer at a time. Raises JournalError if it cannot be opened."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +62,7 @@ class Journal:
         fence: int = 0,
         data: dict[str, str] | None = None,
     ) -> None:
-        """Append an event; it is sent until the portal has acknowledged its number."""
+        """Append an event. It is sent again until the portal has acknowledged its number."""
         body = {
             "type": str(kind),
             "at": utc_now(),
@@ -81,7 +83,7 @@ class Journal:
             db.execute("DELETE FROM events WHERE seq <= ?", (seq,))
 
     def skip_to(self, seq: int) -> None:
-        """Number the next event above `seq`: the portal has seen that far (this journal is new)."""
+        """Number the next event above `seq`: a new journal must not reuse the portal's numbers."""
         with self._write() as db:
             (last,) = db.execute("SELECT COALESCE(MAX(seq), 0) FROM sqlite_sequence").fetchone()
             if last < seq:
@@ -107,7 +109,7 @@ class Journal:
             db.execute("INSERT OR IGNORE INTO started VALUES (?)", (replica,))
 
     def shipped_offsets(self) -> dict[str, int]:
-        """Bytes of each log that the portal has."""
+        """By replica, how many bytes of its log the portal has."""
         return dict(self._rows("SELECT replica, offset FROM shipped"))
 
     def record_shipped(self, replica: str, offset: int) -> None:
@@ -115,13 +117,13 @@ class Journal:
             db.execute("INSERT OR REPLACE INTO shipped VALUES (?, ?)", (replica, offset))
 
     def forget_replica(self, replica: str) -> None:
-        """The replica is gone from desired and from the node."""
+        """Delete all records of a replica that is neither desired nor on the node."""
         with self._write() as db:
             for table in ("failures", "started", "shipped"):
-                db.execute(f"DELETE FROM {table} WHERE replica = ?", (replica,))  # noqa: S608 - fixed words
+                db.execute(f"DELETE FROM {table} WHERE replica = ?", (replica,))  # noqa: S608 - fixed names
 
     def record_intent(self, what: str) -> int:
-        """Write down a change before it is made."""
+        """Write down a change before it is made. Returns its number, for `complete_intent`."""
         with self._write() as db:
             cursor = db.execute("INSERT INTO intents (at, what) VALUES (?, ?)", (utc_now(), what))
             return int(cursor.lastrowid or 0)
@@ -132,18 +134,18 @@ class Journal:
             db.execute("DELETE FROM intents WHERE id < ?", (intent - 1_000,))
 
     def claims(self) -> list[InstanceClaim]:
-        """The MIG instances that are ours, by what is known of each."""
+        """The MIG instances that the agent created, or was about to."""
         rows = self._rows("SELECT gpu, start, size, profile, instance, uuid FROM claims")
         return [InstanceClaim(*row) for row in rows]
 
     def record_claims(self, claims: Iterable[InstanceClaim]) -> None:
-        """Write them down; each takes the place of the one before at its place."""
+        """Write claims down; each replaces an earlier one at its place."""
         values = [(c.gpu_uuid, c.start, c.size, c.profile, c.instance_id, c.uuid) for c in claims]
         with self._write() as db:
             db.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def remove_claim(self, gpu_uuid: str, start: int, size: int) -> None:
-        """Nothing of ours stands at this place any more."""
+        """The agent has no instance at this place any more."""
         with self._write() as db:
             place = (gpu_uuid, start, size)
             db.execute("DELETE FROM claims WHERE gpu = ? AND start = ? AND size = ?", place)
@@ -153,8 +155,7 @@ class Journal:
         return read_desired(json.loads(text)) if text else None
 
     def store_desired(self, desired: DesiredDocument) -> None:
-        """Write down the whole document and, with it, the highest fence of each job: it never
-        falls."""
+        """Write down the document, and the highest fence of each job, which never decreases."""
         raise_fence = (
             "INSERT INTO fences VALUES (?, ?) ON CONFLICT (job) "
             "DO UPDATE SET fence = max(fence, excluded.fence)"
@@ -195,9 +196,9 @@ def _open(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         db.executescript(SCHEMA)
-        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(" ".join(found.split()))
+        (result,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            raise sqlite3.DatabaseError(" ".join(result.split()))
     except BaseException:
         db.close()
         raise
@@ -209,6 +210,6 @@ def utc_now() -> str:
 
 
 def wire_text(sentence: str, limit: int = 1_000) -> str:
-    """A sentence fit for the wire: no control characters or lone surrogates, and not endless."""
-    kept = (c if c.isprintable() else " " for c in sentence)
-    return "".join(kept).encode("utf-8", "replace").decode()[:limit]
+    """A sentence fit for the wire: no control characters, no lone surrogates, limited length."""
+    printable = (c if c.isprintable() else " " for c in sentence)
+    return "".join(printable).encode("utf-8", "replace").decode()[:limit]

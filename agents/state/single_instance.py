@@ -1,4 +1,4 @@
-"""One agent for one folder: two of them would take each other's epoch and containers in turn."""
+"""Allows one agent for one folder: two would keep taking each other's epoch and containers."""
 
 import fcntl
 from pathlib import Path
@@ -10,7 +10,7 @@ class FolderInUse(Exception):
 
 
 def lock_folder(folder: Path) -> IO[bytes]:
-    """Hold the folder until the file is closed, or the process ends in any way. Raises Occupied."""
+    """Lock the folder until the file is closed or the process ends. Raises FolderInUse."""
     lock = (folder / "lock").open("wb")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

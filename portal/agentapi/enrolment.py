@@ -156,7 +156,7 @@ def node_seen(node: Node) -> None:
         node,
         NodeStatus.ONLINE,
         actor=f"node:{node.name}",
-        sentence=Phrase("%(node)s is back", node=node.name),
+        sentence=Phrase("%(node)s is online again", node=node.name),
     )
     ring("cluster")
     ring_plan()
@@ -167,7 +167,7 @@ def _boot_note(node: Node, request: HelloRequest) -> None:
         event_record(
             node,
             "node_rebooted",
-            Phrase("%(node)s was started anew since it was last heard", node=node.name),
+            Phrase("%(node)s has rebooted since its last contact", node=node.name),
             actor=f"node:{node.name}",
             data={"old": node.boot_id, "new": request.boot_id},
         )

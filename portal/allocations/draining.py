@@ -1,7 +1,7 @@
-"""Empty a node: no new work, what runs there and when it ends, and stopping what an admin named.
+"""Drain a node: cordon it, list the jobs on it, and stop those that an admin names.
 
-A drained node is a cordoned one on which nothing runs. What is stopped has the grace of its job;
-preemptible work and what has an infrastructure retry left is queued again, the rest ends.
+A drained node is a cordoned node without work. A stopped job has its grace period; it is queued
+again if it is preemptible or has an infrastructure retry left, and ends otherwise.
 """
 
 from collections.abc import Collection
@@ -28,17 +28,17 @@ from scheduler.core.model.states import JOB_ALLOCATED, JobStatus
 @dataclass(frozen=True, slots=True)
 class JobOnNode:
     """A job with replicas on a node. `elsewhere`: names of other nodes that it runs on as well.
-    `ends_by`: null before it has started. `comes_back`: when it is stopped, it is queued again."""
+    `deadline_at`: null before it has started. `comes_back`: when it is stopped, it is queued again."""
 
     job: Job
     replicas: int
     other_nodes: tuple[str, ...]
-    ends_by: datetime | None
+    deadline_at: datetime | None
     is_requeued: bool
 
 
 def jobs_on_node(node: Node) -> list[JobOnNode]:
-    """What runs, or gets ready, on the node; what ends last comes last. Two queries."""
+    """The jobs that run, or prepare, on the node; the last to end comes last. Two queries."""
     live = Replica.objects.live()
     jobs = {
         job.pk: job
@@ -54,18 +54,18 @@ def jobs_on_node(node: Node) -> list[JobOnNode]:
             counts[row.attempt.job_id] += 1
         else:
             others[row.attempt.job_id].add(row.node.name)
-    found = [
+    on_node = [
         JobOnNode(job, counts[pk], tuple(sorted(others[pk])), job.deadline_at, _comes_back(job))
         for pk, job in jobs.items()
     ]
-    return sorted(found, key=lambda one: (one.ends_by is None, one.ends_by or 0, one.job.pk))
+    return sorted(on_node, key=lambda o: (o.deadline_at is None, o.deadline_at or 0, o.job.pk))
 
 
 def node_drain(*, node: Node, actor: User, reason: str, stop: Collection[str] = ()) -> list[str]:
-    """Cordon the node; stop exactly the jobs named, "J-12", with their grace. The labels stopped.
+    """Cordon the node and stop the named jobs, such as "J-12". The labels of the stopped jobs.
 
-    Raises Refused(forbidden, reason_missing, node_retired, drain_stale): the last where other jobs
-    run there than were named, so that nobody stops what they have not read.
+    Raises Refused(forbidden, reason_missing, node_retired, drain_stale): the last if the named jobs
+    are not exactly those on the node, so that no admin stops a job that they have not seen.
     """
     require_platform_admin(actor)
     reason = single_line(reason)
@@ -73,13 +73,14 @@ def node_drain(*, node: Node, actor: User, reason: str, stop: Collection[str] = 
         node = node_cordon(node=node, reason=reason, actor=actor.username)
     if not stop:
         return []
-    there = {one.job.label: one.job for one in jobs_on_node(node) if not _is_stopping(one.job)}
-    if set(stop) != set(there):
+    running = {o.job.label: o.job for o in jobs_on_node(node) if not _is_stopping(o.job)}
+    if set(stop) != set(running):
         sentence = Phrase(
-            "The jobs on %(node)s have changed since you loaded them. Load them again", node=node.name
+            "The jobs on %(node)s have changed since you loaded them. Load them again",
+            node=node.name,
         )
         raise Refused("drain_stale", sentence, "stop", 409)
-    stopped = [label for label, job in there.items() if _stop(job, node, actor)]
+    stopped = [label for label, job in running.items() if _stop(job, node, actor)]
     audit_record(
         actor=actor.username,
         action="node_drain",
@@ -99,7 +100,7 @@ def _is_stopping(job: Job) -> bool:
 
 
 def _stop(job: Job, node: Node, by: User) -> bool:
-    """False where it has ended meanwhile."""
+    """False if it has ended meanwhile."""
     sentence = Phrase(
         "%(user)s drains %(node)s: %(because)s",
         user=by.username,

@@ -80,43 +80,43 @@ def _new_slice(gpu: Gpu, device: DevicePlacement, job: Job, processes: int) -> S
 
 
 def allocations_bind(*, replica: Replica, at: datetime) -> None:
-    """The replica has its devices: their time counts from now."""
+    """The replica has its devices: their time counts from `at`."""
     rows = replica.allocations.filter(status=AllocationStatus.RESERVED)
     for row in lock_rows(rows.select_related("replica__attempt")):
         advance(row, AllocationStatus.BOUND, at=at, bound_at=at)
 
 
 def is_release_due(*, node: Node) -> bool:
-    """Whether the node was told to remove replicas whose devices are still held for them."""
-    return _told_to_go(node).exists()
+    """Whether replicas that the node was to remove still have allocations."""
+    return _to_be_removed(node).exists()
 
 
 def allocations_mark_releasing(*, node: Node, listed: set[str]) -> bool:
-    """Mark the allocations of replicas that the node was told to remove and no longer lists."""
-    rows = lock_rows(_told_to_go(node).select_related("replica__attempt"))
+    """Mark the allocations of replicas that the node was to remove and no longer lists."""
+    rows = lock_rows(_to_be_removed(node).select_related("replica__attempt"))
     gone = [row for row in rows if str(row.replica_id) not in listed]
     for row in gone:
         advance(row, AllocationStatus.RELEASING)
     return bool(gone)
 
 
-def _told_to_go(node: Node) -> QuerySet[Allocation]:
-    told = Replica.objects.filter(
+def _to_be_removed(node: Node) -> QuerySet[Allocation]:
+    removed = Replica.objects.filter(
         node=node, desired_state=DesiredState.GONE, gone_revision__lte=node.applied_revision
     )
-    return Allocation.objects.in_use().filter(replica__in=told)
+    return Allocation.objects.in_use().filter(replica__in=removed)
 
 
 def allocations_release() -> int:
-    """Release everything marked: quota back, whole GPUs and shares away, MIG slices kept warm."""
+    """Release what is marked: return its quota, delete whole-GPU rows and shares, keep MIG slices."""
     waiting = Allocation.objects.filter(status=AllocationStatus.RELEASING)
     ids = list(waiting.values_list("pk", flat=True))
     return sum(_release(pk) for pk in ids)
 
 
 def _release(pk: UUID) -> int:
-    """One allocation in one short transaction. The GPU is locked before the time is taken, so that
-    the intervals of two holders of one slice never overlap."""
+    """One allocation in one short transaction. The clock is read after the GPU is locked, so that the
+    intervals of two allocations of one slice never overlap."""
     with transaction.atomic():
         row = Allocation.objects.select_related("slice", "replica__attempt").get(pk=pk)
         quotas = lock_rows(Quota.objects.applying_to(row.project_id, row.user_id))

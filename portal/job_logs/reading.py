@@ -146,7 +146,9 @@ def _hits(data: bytes, needle: bytes, start: int) -> Iterator[int]:
         place = haystack.find(needle, following + 1)
 
 
-def _across(replica: Replica, edge: int, needle: bytes, before: int, data: bytes) -> StoredLine | None:
+def _across(
+    replica: Replica, edge: int, needle: bytes, before: int, data: bytes
+) -> StoredLine | None:
     room = len(needle) - 1
     if room <= 0:
         return None

@@ -1,4 +1,4 @@
-"""The console's view of jobs and what became of them. Only cancelling is done by hand."""
+"""Jobs in the console: read-only, with actions."""
 
 from collections.abc import Callable
 from typing import cast
@@ -33,19 +33,25 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Hold: keep it from starting")
     def hold(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        _each(request, queryset, lambda job, by: job_hold(job=job, actor=by, reason=IN_CONSOLE))
+        _each(
+            request, queryset, lambda job, actor: job_hold(job=job, actor=actor, reason=IN_CONSOLE)
+        )
 
     @admin.action(description="Release what is held")
     def release(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        _each(request, queryset, lambda job, by: job_release(job=job, actor=by))
+        _each(request, queryset, lambda job, actor: job_release(job=job, actor=actor))
 
     @admin.action(description="Approve")
     def approve(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        _each(request, queryset, lambda job, by: job_approve(job=job, actor=by))
+        _each(request, queryset, lambda job, actor: job_approve(job=job, actor=actor))
 
     @admin.action(description="Refuse")
     def refuse(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
-        _each(request, queryset, lambda job, by: job_refuse(job=job, actor=by, reason=IN_CONSOLE))
+        _each(
+            request,
+            queryset,
+            lambda job, actor: job_refuse(job=job, actor=actor, reason=IN_CONSOLE),
+        )
 
 
 def _each(request: HttpRequest, queryset: QuerySet[Job], do: Callable[[Job, User], object]) -> None:

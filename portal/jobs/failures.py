@@ -1,4 +1,4 @@
-"""Why an attempt failed, as its row has it and as people are told."""
+"""Why an attempt failed, in one sentence."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from agents.contract.phrase import Phrase
 
 
 def failure_sentence(failure: Mapping[str, Any]) -> str:
-    """The words of the node, or of who stopped it; else what is known of the end, as a phrase."""
+    """The sentence of the node, or of whoever stopped it; otherwise rank and exit code."""
     sentence = str(failure.get("sentence", ""))
     plain = Phrase(
         "rank %(rank)s ended with exit code %(exit_code)s",

@@ -1,6 +1,6 @@
-"""What keeps a waiting job from starting by somebody's decision: a hold, or a missing approval.
+"""Decisions of people that keep a waiting job from starting: a hold, or a missing approval.
 
-Every function is one transaction with its event and its audit line.
+Every function is one transaction, with its event and its audit line.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from scheduler.core.model.states import JOB_WAITING, JobStatus
 
 
 def job_hold(*, job: Job, actor: User, reason: str) -> Job:
-    """Keep a waiting job from starting until somebody releases it.
+    """Keep a waiting job from starting until it is released.
 
     Raises Refused(forbidden, reason_missing, not_waiting).
     """
@@ -31,21 +31,18 @@ def job_hold(*, job: Job, actor: User, reason: str) -> Job:
         raise Refused("forbidden", "Only its owner or an admin may hold a job", "", 403)
     reason = single_line(reason)
     if not reason:
-        raise Refused("reason_missing", "Say why: whoever waits for it will read it", "because")
+        sentence = "Give a reason: people who wait for the job will read it"
+        raise Refused("reason_missing", sentence, "because")
     with transaction.atomic():
         job = _waiting(job)
         _set_hold(job, actor.username, reason)
-        _told(
-            job,
-            "job_hold",
-            Phrase("%(user)s holds it: %(because)s", user=actor.username, because=job.hold_reason),
-            actor,
-        )
+        said = {"user": actor.username, "because": job.hold_reason}
+        _record(job, "job_hold", Phrase("put on hold by %(user)s: %(because)s", **said), actor)
     return job
 
 
 def job_release(*, job: Job, actor: User) -> Job:
-    """Let a held job go on. What an admin holds, only an admin releases. Repeats are harmless.
+    """Release a held job. A hold by an admin is released by admins only. Repeats are harmless.
 
     Raises Refused(forbidden, not_waiting).
     """
@@ -56,18 +53,18 @@ def job_release(*, job: Job, actor: User) -> Job:
         if not job.hold_owner:
             return job
         if actor.username != job.hold_owner and not is_project_admin(actor, job.project_id):
-            sentence = Phrase("%(user)s holds it: only an admin can", user=job.hold_owner)
+            sentence = Phrase("Held by %(user)s: only an admin can release it", user=job.hold_owner)
             raise Refused("forbidden", sentence, "", 403)
         _set_hold(job, "", "")
-        _told(job, "job_release", Phrase("%(user)s released it", user=actor.username), actor)
+        _record(job, "job_release", Phrase("released by %(user)s", user=actor.username), actor)
     return job
 
 
 def job_approve(*, job: Job, actor: User, comment: str = "") -> Job:
-    """Queue a job that waits for an approval; `because` is said with it, where somebody says why.
-    Raises Refused(forbidden, not_awaiting)."""
+    """Queue a job that awaits approval. Raises Refused(forbidden, not_awaiting)."""
     comment = single_line(comment)
-    said = Phrase("%(user)s approved it", user=actor.username)
+    approved = Phrase("approved by %(user)s", user=actor.username)
+    commented = Phrase("%(where)s: %(why)s", where=approved, why=comment)
     with transaction.atomic():
         job = _awaiting(job, actor)
         advance(
@@ -75,21 +72,20 @@ def job_approve(*, job: Job, actor: User, comment: str = "") -> Job:
             JobStatus.QUEUED,
             actor=actor.username,
             code="approved",
-            sentence=Phrase("%(where)s: %(why)s", where=said, why=comment) if comment else said,
+            sentence=commented if comment else approved,
             queued_at=timezone.now(),
         )
-        asked = _asked(job) | ({"because": comment} if comment else {})
+        after = _approval_reason(job) | ({"because": comment} if comment else {})
         Job.objects.filter(pk=job.pk).update(reason=None)
-        _told(job, "job_approve", "", actor, **asked)
+        _record(job, "job_approve", "", actor, **after)
     return job
 
 
 def job_refuse(*, job: Job, actor: User, reason: str) -> Job:
-    """End a job that waits for an approval. Raises Refused(forbidden, reason_missing,
-    not_awaiting)."""
+    """End a job that awaits approval. Raises Refused(forbidden, reason_missing, not_awaiting)."""
     reason = single_line(reason)
     if not reason:
-        raise Refused("reason_missing", "Say why: its owner will read it", "because")
+        raise Refused("reason_missing", "Give a reason: the job's owner will read it", "because")
     with transaction.atomic():
         job = _awaiting(job, actor)
         advance(
@@ -98,14 +94,14 @@ def job_refuse(*, job: Job, actor: User, reason: str) -> Job:
             actor=actor.username,
             code="refused",
             sentence=Phrase(
-                "%(user)s refused it: %(because)s", user=actor.username, because=reason
+                "refused by %(user)s: %(because)s", user=actor.username, because=reason
             ),
             stop_reason=StopReason.REFUSED,
             finished_at=timezone.now(),
         )
-        asked = _asked(job)
+        after = _approval_reason(job) | {"because": reason}
         Job.objects.filter(pk=job.pk).update(reason=None)
-        _told(job, "job_refuse", "", actor, because=reason, **asked)
+        _record(job, "job_refuse", "", actor, **after)
     return job
 
 
@@ -116,14 +112,14 @@ def _waiting(job: Job) -> Job:
     return row
 
 
-def _awaiting(job: Job, by: User) -> Job:
-    if not is_project_admin(by, job.project_id):
-        sentence = "Only an admin of the project, or of the platform, decides about approvals"
+def _awaiting(job: Job, actor: User) -> Job:
+    if not is_project_admin(actor, job.project_id):
+        sentence = "Only a project or platform admin can decide on approvals"
         raise Refused("forbidden", sentence, "", 403)
     (row,) = lock_rows(Job.objects.filter(pk=job.pk))
     if row.status != JobStatus.AWAITING_APPROVAL:
         sentence = Phrase(
-            "%(job)s is %(status)s: it waits for no approval",
+            "%(job)s is %(status)s, not awaiting approval",
             job=row.label,
             status=JobStatus(row.status),
         )
@@ -131,22 +127,22 @@ def _awaiting(job: Job, by: User) -> Job:
     return row
 
 
-def _asked(job: Job) -> dict[str, str]:
-    """What was to be approved, for the audit line: the job's reason goes with the decision."""
+def _approval_reason(job: Job) -> dict[str, str]:
+    """For the audit line: the job's reason is cleared with the decision."""
     return {"approval": job.reason["sentence"]} if job.reason else {}
 
 
-def _set_hold(job: Job, by: str, because: str) -> None:
-    job.hold_owner, job.hold_reason = by, because
+def _set_hold(job: Job, owner: str, reason: str) -> None:
+    job.hold_owner, job.hold_reason = owner, reason
     job.save(update_fields=["hold_owner", "hold_reason"])
 
 
-def _told(job: Job, action: str, sentence: str, by: User, **after: Any) -> None:
-    """The event of what changed no status, the audit line, and the bells."""
+def _record(job: Job, action: str, sentence: str, actor: User, **after: Any) -> None:
+    """The audit line, the bells, and an event if the status did not change (`sentence`)."""
     if sentence:
-        event_record(job, action, sentence, actor=by.username)
+        event_record(job, action, sentence, actor=actor.username)
     audit_record(
-        actor=by.username,
+        actor=actor.username,
         action=action,
         noun="job",
         noun_id=job.label,

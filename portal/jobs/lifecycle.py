@@ -1,6 +1,6 @@
-"""What becomes of a placed job: the rollup of its replicas, stopping, retries and release.
+"""What becomes of a placed job: it follows its replicas, stops, ends or is queued again.
 
-Called by agents' reports and by the sweeper; every function re-reads its rows under lock and may be
+Called by agents' reports and by the sweeper. Every function re-reads its rows under lock and may be
 called twice.
 """
 
@@ -43,7 +43,7 @@ FINAL_STATUS = {
 
 
 def job_rollup(*, job_id: int) -> None:
-    """Move a job to where its replicas are, and on from there: barrier, run, stop, end."""
+    """Advance a job to where its replicas are, and act on it: barrier, run, stop, end."""
     with transaction.atomic():
         job = next(iter(lock_rows(Job.objects.filter(pk=job_id))), None)
         if job is None or JobStatus(job.status) not in JOB_ALLOCATED:
@@ -55,8 +55,8 @@ def job_rollup(*, job_id: int) -> None:
 
 
 def job_stop(*, job: Job, stop_reason: StopReason, sentence: str, actor: str = SYSTEM) -> None:
-    """Begin to stop a placed job (locked by the caller). The first reason wins, but a job that only
-    makes way is not kept from being cancelled."""
+    """Begin to stop a placed job, locked by the caller. The first reason wins; but a job that would
+    be queued again can still be cancelled."""
     if JobStatus(job.status) is JobStatus.STOPPING:
         if job.stop_reason in MAKES_WAY and stop_reason is StopReason.CANCELLED:
             Job.objects.filter(pk=job.pk).update(stop_reason=stop_reason)
@@ -114,13 +114,13 @@ def _running(job: Job, replicas: list[Replica]) -> None:
 
 
 def seconds_left(job: Job) -> int:
-    """How long its next attempt may run: what is left of its limit, at least a minute of it."""
+    """How long its next attempt may run: what is left of its limit, at least MIN_SECONDS_LEFT."""
     left = job.time_limit_seconds - job.attained_seconds
     return min(job.time_limit_seconds, max(MIN_SECONDS_LEFT, left))
 
 
 def _release_barrier(replicas: list[Replica]) -> None:
-    """All are ready: tell every node to run, with the rendezvous that rank 0 offered."""
+    """All replicas are ready: run them, with the rendezvous that rank 0 offered."""
     waiting = [r for r in replicas if r.desired_state == DesiredState.PREPARE]
     if not waiting:
         return
@@ -129,7 +129,7 @@ def _release_barrier(replicas: list[Replica]) -> None:
 
 
 def _fail(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
-    """Keep the attempt's first failure, then stop the others."""
+    """Record the attempt's first failure, then stop the other replicas."""
     first = _first_failure(replicas)
     attempt.first_failure = first
     attempt.save(update_fields=["first_failure"])
@@ -145,8 +145,8 @@ def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
         if r.status in (ReplicaStatus.FAILED, ReplicaStatus.LOST)
         or (r.status == ReplicaStatus.EXITED and r.exit_code != 0)
     ]
-    never = timezone.now() + timedelta(days=1)
-    first = min(failed, key=lambda r: (r.finished_at or never, r.rank))
+    latest = timezone.now() + timedelta(days=1)
+    first = min(failed, key=lambda r: (r.finished_at or latest, r.rank))
     return {
         "rank": first.rank,
         "status": first.status,
@@ -183,15 +183,15 @@ def _finish_when_ended(job: Job, attempt: Attempt, replicas: list[Replica]) -> N
 
 
 def _succeeded(replicas: list[Replica]) -> bool:
-    """Every replica ended with 0 before it was told to stop: there is nothing to run again. Who is
-    told, saves its work and ends with 0 has not finished it."""
+    """Whether every replica ended with 0 before it was asked to stop: nothing is left to run. One
+    that ends with 0 after that has only saved its work."""
     ends = [(ReplicaStatus(r.status), r.exit_code) for r in replicas]
-    unasked = all(r.ended_unasked for r in replicas)
-    return unasked and attempt_state(ends) is AttemptState.SUCCEEDED
+    by_itself = all(r.ended_unasked for r in replicas)
+    return by_itself and attempt_state(ends) is AttemptState.SUCCEEDED
 
 
 def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
-    """The attempt is over: leave its replicas out of every node's desired state, end or requeue."""
+    """End the attempt: no node keeps its replicas, and the job ends or is queued again."""
     now = timezone.now()
     Replica.objects.filter(pk__in=[r.pk for r in replicas]).update(desired_state=DesiredState.GONE)
     attempt.ended_at, attempt.outcome = now, job.stop_reason
@@ -212,9 +212,9 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
 
 
 def _requeue(job: Job, attempt: Attempt) -> bool:
-    """Back to its place in the queue: it made way, or a retry is left. True when it went back."""
+    """Queue it again, at its old position, if it was preempted or a retry is left."""
     if job.stop_reason == StopReason.PREEMPTED:
-        return _make_way(job)
+        return _requeue_preempted(job)
     if job.stop_reason not in RETRIED:
         return False
     failure = attempt.first_failure or {}
@@ -240,26 +240,26 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
     return True
 
 
-def _make_way(job: Job) -> bool:
-    """Queued again with what it has reached; no retry is spent on it."""
+def _requeue_preempted(job: Job) -> bool:
+    """Queue it again with the time it has run; this spends no retry."""
     ran = max(0, (timezone.now() - job.started_at) // SECOND) if job.started_at else 0
-    most = max(0, job.time_limit_seconds - MIN_SECONDS_LEFT)
+    max_attained = max(0, job.time_limit_seconds - MIN_SECONDS_LEFT)
     advance(
         job,
         JobStatus.QUEUED,
         code=StopReason.PREEMPTED,
-        sentence=Phrase("it made way, and waits at its old place in the queue"),
+        sentence=Phrase("preempted: queued again at its original position"),
         stop_reason="",
         started_at=None,
         deadline_at=None,
         preempted=job.preempted + 1,
-        attained_seconds=min(job.attained_seconds + ran, max(most, job.attained_seconds)),
+        attained_seconds=min(job.attained_seconds + ran, max(max_attained, job.attained_seconds)),
     )
     return True
 
 
 def replica_lost(*, replica_id: UUID, sentence: str) -> None:
-    """Give up a replica whose node is gone for good: lease, kill grace and margin have passed."""
+    """Give up a replica whose node is lost: lease, kill grace and margin have passed."""
     with transaction.atomic():
         replica = Replica.objects.select_related("attempt__job").get(pk=replica_id)
         lock_rows(Job.objects.filter(pk=replica.attempt.job_id))

@@ -1,4 +1,4 @@
-"""What people ask for and what became of it: jobs, attempts, replicas, allocations."""
+"""Jobs, their attempts, replicas and allocations."""
 
 import uuid
 from enum import StrEnum
@@ -16,17 +16,9 @@ from scheduler.core.model.states import ALLOCATION_LIVE, AllocationStatus, JobSt
 
 
 class Job(models.Model):
-    """A request and its fate. People call it J-<number>; nodes know it by `uid`.
+    """A request and its state. People call it J-<number>; nodes know it by `uid`.
 
-    `request` is the canonical request as scheduler.core.request writes it; what is queried or
-    counted stands in columns of its own. `reason` is the one reason object while it waits, and why
-    it ended after that. `stop_reason` is the first cause of its end: the first one wins.
-
-    `attained_seconds`: running time that later attempts build on; the limit counts it. `preempted`
-    and `bypassed`: how often it was stopped for others, and overtaken while it waited. `after`:
-    jobs that must succeed first. `reserved_at`: the planner lets nobody delay it beyond this time.
-    `estimate`: when it will start, as `portal.planning.estimates.as_dict` writes it; null where
-    there is nothing to go by.
+    The state machine and its only writers are in `portal/jobs/README.md`.
     """
 
     NOUN = "job"
@@ -41,6 +33,8 @@ class Job(models.Model):
     kind = models.CharField(max_length=16)
     image = models.CharField(max_length=512)
     request = models.JSONField()
+    """The canonical request, as scheduler.core.request writes it. What is queried or counted has a
+    column of its own."""
     replica_count = models.PositiveSmallIntegerField(db_column="replicas_wanted")
     cpu_milli = models.PositiveIntegerField()
     memory_mib = models.PositiveIntegerField()
@@ -58,8 +52,10 @@ class Job(models.Model):
         editable=False,
     )
     reason = models.JSONField(null=True, blank=True, editable=False)
+    """The one reason object while it waits; afterwards, why it ended."""
     position = models.PositiveIntegerField(null=True, blank=True, editable=False)
     stop_reason = models.CharField(max_length=32, blank=True, default="", editable=False)
+    """A StopReason, the first cause of its end."""
     submitted_at = models.DateTimeField(auto_now_add=True)
     queued_at = models.DateTimeField(null=True, blank=True, editable=False)
     started_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -71,6 +67,7 @@ class Job(models.Model):
     after = models.ManyToManyField(
         "self", symmetrical=False, related_name="followers", blank=True, editable=False
     )
+    """Jobs that must succeed first."""
     hold_owner = models.CharField(
         max_length=150, blank=True, default="", editable=False, db_column="held_by"
     )
@@ -78,10 +75,15 @@ class Job(models.Model):
         max_length=200, blank=True, default="", editable=False, db_column="held_because"
     )
     attained_seconds = models.PositiveIntegerField(default=0, editable=False)
+    """Running time of earlier attempts, which the time limit counts."""
     preempted = models.PositiveIntegerField(default=0, editable=False)
+    """How often it was preempted."""
     bypassed = models.PositiveIntegerField(default=0, editable=False)
+    """How often a later job started first."""
     reserved_at = models.DateTimeField(null=True, blank=True, editable=False)
+    """The start promised to it: no other job may delay it beyond this time."""
     estimate = models.JSONField(null=True, blank=True, editable=False)
+    """When it should start, as portal.planning.estimates writes it; null without a basis."""
 
     objects = JobQuerySet.as_manager()
 
@@ -152,7 +154,7 @@ class StopReason(StrEnum):
 
 
 class DesiredState(models.TextChoices):
-    """What the portal wants of a replica; `gone` is left out of the desired document."""
+    """What the portal wants of a replica; `gone` ones are left out of the desired document."""
 
     PREPARE = "prepare"
     RUN = "run"
@@ -161,12 +163,7 @@ class DesiredState(models.TextChoices):
 
 
 class Replica(models.Model):
-    """One container of an attempt, by rank. `log_bytes` counts what has arrived of its log.
-
-    `gone_revision` is the node's desired revision from which the replica was left out: once the
-    node has applied it and lists the replica no more, its devices are free. `stop_revision` is the
-    one from which it was told to stop; `ended_unasked`: it ended before its node had taken that.
-    """
+    """One container of an attempt, by rank."""
 
     NOUN = "replica"
 
@@ -194,9 +191,14 @@ class Replica(models.Model):
     code = models.CharField(max_length=64, blank=True, default="")
     sentence = models.CharField(max_length=1024, blank=True, default="")
     log_bytes = models.PositiveBigIntegerField(default=0)
+    """How many bytes of its log have arrived."""
     gone_revision = models.PositiveBigIntegerField(null=True, blank=True)
+    """The node's desired revision from which it is left out. Once the node has applied that and no
+    longer lists the replica, its devices are free."""
     stop_revision = models.PositiveBigIntegerField(null=True, blank=True)
+    """The desired revision from which it is to stop."""
     ended_unasked = models.BooleanField(default=False)
+    """It ended before its node had applied `stop_revision`."""
     ready_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -220,10 +222,9 @@ class Replica(models.Model):
 
 
 class Allocation(models.Model):
-    """The lease of a slice by a replica, from one moment to another. Accounting is their sum.
+    """A slice given to a replica for a time. Accounting is the sum of allocations.
 
-    `cpu_milli` and `memory_mib`: what of its node goes with it; the first device of a replica
-    carries all of them. `used_seconds`: whole seconds from bound to released, once it is released.
+    The first allocation of a replica carries all of its CPU and memory.
     """
 
     NOUN = "allocation"
@@ -239,6 +240,7 @@ class Allocation(models.Model):
     cpu_milli = models.PositiveIntegerField(default=0)
     memory_mib = models.PositiveIntegerField(default=0)
     used_seconds = models.PositiveBigIntegerField(default=0)
+    """Whole seconds from bound to released; 0 until then."""
     status = models.CharField(
         max_length=16,
         choices=choices_from_enum(AllocationStatus),
@@ -268,15 +270,13 @@ class Allocation(models.Model):
         indexes = [models.Index(fields=("released_at",), name="allocation_released")]
 
     def __str__(self) -> str:
-        return f"{self.slice} held by {self.replica}"
+        return f"{self.slice} allocated to {self.replica}"
 
 
 class StartEstimate(models.Model):
-    """A question when a job will start, and the answer; `started_at` says what came true.
+    """The first estimate of a job's start, and its actual start, which corrects later estimates.
 
-    `optimistic`, `expected` and `pessimistic`: with 10, 50 and 90 % of the forecasts. `own` and
-    `calibrated`: the same as waits in seconds, as it was simulated and as earlier answers corrected
-    it; `kind`: what questions are alike in. Later answers are corrected by these.
+    `optimistic`, `expected` and `pessimistic` are the 10, 50 and 90 % quantiles of the forecasts.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -287,6 +287,7 @@ class StartEstimate(models.Model):
     pessimistic = models.DateTimeField()
     basis = models.CharField(max_length=200)
     own = models.JSONField(default=list)
+    """The three as waits in seconds, as simulated; `calibrated`: corrected by earlier records."""
     calibrated = models.JSONField(default=list)
     kind = models.CharField(max_length=64, blank=True, default="")
     started_at = models.DateTimeField(null=True, blank=True)
@@ -305,8 +306,7 @@ class StartEstimate(models.Model):
 
 
 class AllocationSample(models.Model):
-    """The highest of what the sensors said of an allocated device within one minute; null where it
-    could not be measured. `why`: of `agents.contract.telemetry.Why`, by column."""
+    """The highest sensor values of an allocated device within one minute; null if not measured."""
 
     id = models.BigAutoField(primary_key=True)
     allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="samples")
@@ -317,6 +317,7 @@ class AllocationSample(models.Model):
     temperature_c = models.SmallIntegerField(null=True)
     power_mw = models.PositiveIntegerField(null=True)
     why = models.JSONField(default=dict)
+    """By column: why it was not measured, a MissingReason of agents.contract.telemetry."""
 
     class Meta:
         ordering = ("allocation", "minute")

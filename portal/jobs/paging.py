@@ -1,4 +1,4 @@
-"""Pages of a sorted list that do not shift while rows come and go: each begins after a row."""
+"""Pages by cursor: each begins after a row, so pages do not shift while rows come and go."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`before` and `after`: cursors of the pages on both sides, "" where there is none."""
+    """Rows, and the cursors of the pages before and after it, "" where there is none."""
 
     rows: list[Job]
     before: str = ""
@@ -33,10 +33,12 @@ def page_of(
     before: str = "",
     size: int = SIZE,
 ) -> Page:
-    """The rows after one cursor, or before the other. A cursor that is none gives the first page.
-    `sorting`: columns without nulls, the last one unique."""
+    """The rows after one cursor, or before the other. An invalid cursor gives the first page.
+
+    `sorting`: columns without nulls, the last one unique.
+    """
     backwards = bool(before)
-    order = tuple(_turned(name) for name in sorting) if backwards else sorting
+    order = tuple(_reversed(name) for name in sorting) if backwards else sorting
     at = _read(before or after, sorting)
     keys = rows.filter(_beyond(order, at)).order_by(*order).select_related(None)
     found = list(keys.only(*_columns(rows, order))[: size + 1])
@@ -48,27 +50,27 @@ def page_of(
     first, last = _cursor(found[0], sorting), _cursor(found[-1], sorting)
     has_before = more if backwards else bool(at)
     has_after = bool(at) if backwards else more
-    return Page(_whole(found), first if has_before else "", last if has_after else "")
+    return Page(_full_rows(found), first if has_before else "", last if has_after else "")
 
 
 def _columns(rows: QuerySet[Job], order: tuple[str, ...]) -> list[str]:
-    """What is sorted by: a whole row is long, and a database that sorts carries it along."""
+    """Only the sort columns: a database that sorts whole rows carries them along."""
     names = {name.removeprefix("-") for name in order} | {"id"}
     return sorted(names - set(rows.query.annotations))
 
 
-def _whole(rows: list[Job]) -> list[Job]:
+def _full_rows(rows: list[Job]) -> list[Job]:
     """The same jobs with all their columns, in the same order. One query."""
     found = Job.objects.select_related("project", "owner").in_bulk([job.pk for job in rows])
     return [found[job.pk] for job in rows if job.pk in found]
 
 
-def _turned(name: str) -> str:
+def _reversed(name: str) -> str:
     return name[1:] if name.startswith("-") else f"-{name}"
 
 
 def _beyond(order: tuple[str, ...], at: list[Any]) -> Q:
-    """The rows that come later in this order than the one with these values."""
+    """The rows that follow the one with these values in this order."""
     later, same = Q(), Q()
     for name, value in zip(order, at, strict=False):
         column = name.removeprefix("-")
@@ -98,7 +100,7 @@ def _value(text: str, name: str) -> Any:
         moment = parse_datetime(text)
     except ValueError:
         return None
-    # Far years fit no database in every time zone.
+    # Far years do not fit a database in every time zone.
     if moment is None or timezone.is_naive(moment) or not 1970 <= moment.year < 2200:
         return None
     return moment

@@ -1,4 +1,4 @@
-"""Reads jobs: which ones a user may see, one job whole, and how much it used."""
+"""Read jobs: those that a user may see, one job with its attempts, and its usage."""
 
 import re
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import ROUND_UP, Decimal
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch
 from django.utils import timezone
 
 from agents.contract.phrase import Phrase
@@ -14,6 +14,7 @@ from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.errors import Refused
 from portal.jobs.models import Allocation, Attempt, Job, Replica
+from portal.jobs.querysets import JobQuerySet
 from scheduler.core.model.states import JobStatus
 
 # 18 digits fit every database's bigint.
@@ -21,22 +22,23 @@ LABEL = re.compile(r"(?:[Jj]-)?([0-9]{1,18})")
 UNIT_SECONDS_PER_GPU_HOUR = 56_000 * 3600
 
 
-def jobs_visible_to(user: User) -> QuerySet[Job]:
+def jobs_visible_to(user: User) -> JobQuerySet[Job]:
     """The jobs of the user's projects, newest first; every job for a platform admin."""
-    return Job.objects.visible_to(user).select_related("project", "owner").order_by("-id")
+    rows: JobQuerySet[Job] = Job.objects.visible_to(user)
+    return rows.select_related("project", "owner").order_by("-id")
 
 
 def job_visible(user: User, ref: str) -> Job:
-    """One job by "J-12" or "12". Raises Refused(not_found): foreign and unknown read the same."""
+    """One job by "J-12" or "12". Raises Refused(not_found); foreign and unknown read the same."""
     match = LABEL.fullmatch(ref)
     job = jobs_visible_to(user).filter(pk=int(match[1])).first() if match else None
     if job is None:
-        raise job_not_found()
+        raise job_unknown()
     return job
 
 
-def job_not_found() -> Refused:
-    return Refused("not_found", "There is no such job, or you may not see it", "", 404)
+def job_unknown() -> Refused:
+    return Refused("not_found", "This job does not exist, or you may not see it", "", 404)
 
 
 def job_not_waiting(job: Job, field: str = "") -> Refused:
@@ -47,7 +49,7 @@ def job_not_waiting(job: Job, field: str = "") -> Refused:
 
 
 def may_cancel(user: User, job: Job) -> bool:
-    """The owner and whoever runs the project."""
+    """Its owner, and admins of its project or of the platform."""
     return job.owner_id == user.pk or is_project_admin(user, job.project_id)
 
 
@@ -67,7 +69,7 @@ def replica_of(job: Job, *, attempt: int | None = None, rank: int = 0) -> Replic
         rows = rows.filter(attempt__number=attempt)
     row = rows.order_by("-attempt__number").first()
     if row is None:
-        raise Refused("not_found", "There is no such replica yet", "rank", 404)
+        raise Refused("not_found", "This replica does not exist yet", "rank", 404)
     return row
 
 
@@ -79,8 +81,8 @@ def usage_of(jobs: Iterable[Job], *, now: datetime | None = None) -> dict[int, i
     ).values_list("replica__attempt__job_id", "units", "bound_at", "released_at")
     used: dict[int, int] = defaultdict(int)
     for job_id, units, bound_at, released_at in rows:
-        held = max((released_at or now) - (bound_at or now), timedelta(0))
-        used[job_id] += units * (held // timedelta(microseconds=1))
+        bound = max((released_at or now) - (bound_at or now), timedelta(0))
+        used[job_id] += units * (bound // timedelta(microseconds=1))
     return {job_id: unit_us // 1_000_000 for job_id, unit_us in used.items()}
 
 

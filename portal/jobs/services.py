@@ -23,7 +23,7 @@ def job_cancel(*, job: Job, actor: str) -> Job:
                 JobStatus.CANCELLED,
                 actor=actor,
                 code=StopReason.CANCELLED,
-                sentence=Phrase("%(user)s cancelled it", user=actor),
+                sentence=Phrase("cancelled by %(user)s", user=actor),
                 stop_reason=StopReason.CANCELLED,
                 finished_at=timezone.now(),
                 position=None,
@@ -36,7 +36,7 @@ def job_cancel(*, job: Job, actor: str) -> Job:
             job_stop(
                 job=job,
                 stop_reason=StopReason.CANCELLED,
-                sentence=Phrase("%(user)s cancelled it", user=actor),
+                sentence=Phrase("cancelled by %(user)s", user=actor),
                 actor=actor,
             )
         ring(f"job:{job.pk}")

@@ -1,4 +1,4 @@
-"""What a waiting job could be instead: kept in its reason, as the planner found it."""
+"""Alternatives of waiting jobs: changed requests that would start now, stored in their reasons."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,14 +7,14 @@ from portal.jobs.models import Job
 from portal.live.bell import ring
 
 KEY = "alternatives"
-WRITTEN_AT_ONCE = 500
+BATCH_SIZE = 500
 
 
 def alternatives_write(by_job: Mapping[int, list[dict[str, Any]]]) -> None:
-    """Write the alternatives of these queued jobs, by id; all others lose what they had."""
+    """Write the alternatives of these queued jobs, by id; all others lose theirs."""
     queued = Job.objects.queued().filter(reason__isnull=False)
-    had = queued.filter(reason__has_key=KEY).values_list("pk", flat=True)
-    rows = queued.filter(pk__in={*by_job, *had}).values_list("pk", "reason")
+    outdated = queued.filter(reason__has_key=KEY).values_list("pk", flat=True)
+    rows = queued.filter(pk__in={*by_job, *outdated}).values_list("pk", "reason")
     changed = []
     for pk, reason in rows:
         new = {name: value for name, value in (reason or {}).items() if name != KEY}
@@ -22,14 +22,14 @@ def alternatives_write(by_job: Mapping[int, list[dict[str, Any]]]) -> None:
             new[KEY] = by_job[pk]
         if new != reason:
             changed.append(Job(pk=pk, reason=new))
-    queued.bulk_update(changed, ["reason"], batch_size=WRITTEN_AT_ONCE)
+    queued.bulk_update(changed, ["reason"], batch_size=BATCH_SIZE)
     for job in changed:
         ring(f"job:{job.pk}")
 
 
 def with_alternatives_of(new: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The new reason with the alternatives of the old one, where it is of the same kind: they are
-    looked at again soon."""
+    """The new reason, with the alternatives of the old one if the code is the same: the estimates
+    task tries them again soon."""
     if old and KEY in old and old["code"] == new["code"]:
         return new | {KEY: old[KEY]}
     return new

@@ -1,6 +1,6 @@
-"""When waiting jobs are expected to start, and when they did: later answers are corrected by it.
+"""When waiting jobs are expected to start, and when they did start, which corrects later estimates.
 
-A job's row has the present answer; a StartEstimate its first one, with what came true.
+A job's row has its current estimate; a StartEstimate keeps the first one, with the actual start.
 """
 
 from collections.abc import Mapping
@@ -19,23 +19,22 @@ from scheduler.core.model.message import Message, make_message
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.states import JobStatus
 
-# Older questions say nothing that newer ones do not.
-QUESTIONS_KEPT = 5_000
-QUESTIONS_READ = 2_000
-WRITTEN_AT_ONCE, MOST_BELLS = 500, 1_000
-# An answer that moved by less than this part of the wait, and these seconds, is not written again.
+# Older records add nothing to newer ones.
+MAX_STORED, MAX_READ = 5_000, 2_000
+BATCH_SIZE, MAX_BELLS = 500, 1_000
+# An estimate that moved by less than this part of the wait, or these seconds, is not rewritten.
 SAME_PART, SAME_SECONDS = 0.02, 10
 TIMES = ("optimistic", "expected", "pessimistic")
 BASIS = ("basis", "basis_said")
 
 
 def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
-    """As a job's row has it: three times in seconds since the epoch, and what they rest on."""
+    """As stored in a job's row: three times in seconds since the epoch, and their basis."""
     basis = {"basis": estimate.basis.text, "basis_said": estimate.basis.as_dict()}
     return {name: getattr(estimate, name) for name in TIMES} | basis
 
 
-# Who waits for these is told so in place of an estimate; the planner simulates none of them.
+# Jobs waiting for these reasons are not simulated: they get an explanation, not an estimate.
 NO_ESTIMATE_KEYS: dict[str, str] = {
     ReasonCode.APPROVAL: "approval",
     ReasonCode.QUOTA_USER: "quota",
@@ -50,8 +49,7 @@ NO_ESTIMATE_KEYS: dict[str, str] = {
 
 
 def no_estimate_for_job(job: Job) -> Message | None:
-    """What a waiting job is told in place of an estimate, on pages and over REST. None for one that
-    has an estimate, and for what waits no more."""
+    """Why a waiting job has no estimate. None if it has one, or no longer waits."""
     status = JobStatus(job.status)
     if status is JobStatus.AWAITING_APPROVAL:
         return make_message("no_estimate.approval")
@@ -61,7 +59,7 @@ def no_estimate_for_job(job: Job) -> Message | None:
 
 
 def no_estimate_for_code(code: str, begin_at: datetime | None = None) -> Message:
-    """For a job that waits for this reason, and asks to begin then."""
+    """For a job that waits for this reason and may not begin before `begin_at`."""
     if code == ReasonCode.BEGIN_TIME and begin_at:
         time = timezone.localtime(begin_at).strftime("%Y-%m-%d %H:%M %Z")
         return make_message("no_estimate.begin_time", time=time)
@@ -69,8 +67,8 @@ def no_estimate_for_code(code: str, begin_at: datetime | None = None) -> Message
 
 
 def past_estimates(now: datetime) -> list[EstimateRecord]:
-    """The last first answers, oldest first, with what came true or how long they are open."""
-    rows = StartEstimate.objects.exclude(kind="").order_by("-id")[:QUESTIONS_READ]
+    """The most recent first estimates, oldest first, each with its actual start or its age."""
+    rows = StartEstimate.objects.exclude(kind="").order_by("-id")[:MAX_READ]
     found = rows.values_list("own", "calibrated", "estimated_at", "started_at", "kind")
     return [
         estimate_record(
@@ -86,24 +84,26 @@ def past_estimates(now: datetime) -> list[EstimateRecord]:
 
 
 def estimates_write(estimates: Mapping[str, PassEstimate], estimated_at: datetime) -> None:
-    """Write when each queued job will start, by job id; one that is not among them has nothing to
-    go by. What hardly moved is left as it is; what nobody is told is kept to learn from."""
-    rows = Job.objects.queued()
-    told = {
+    """Write the estimate of each queued job, by job id; a job without one loses what it had.
+
+    An estimate that hardly moved is left as it is. Unpublished ones are only kept to learn from.
+    """
+    queued = Job.objects.queued()
+    published = {
         int(job): estimate_as_dict(estimate)
         for job, estimate in estimates.items()
         if estimate.is_published
     }
-    known = dict(rows.values_list("pk", "estimate"))
+    written = dict(queued.values_list("pk", "estimate"))
     now = epoch_seconds(estimated_at)
     changed = [
-        Job(pk=pk, estimate=told.get(pk))
-        for pk, old in known.items()
-        if not _is_same(old, told.get(pk), now)
+        Job(pk=pk, estimate=published.get(pk))
+        for pk, old in written.items()
+        if not _is_same(old, published.get(pk), now)
     ]
-    rows.bulk_update(changed, ["estimate"], batch_size=WRITTEN_AT_ONCE)
-    _keep({pk: estimates[str(pk)] for pk in known if str(pk) in estimates}, estimated_at)
-    for job in changed[:MOST_BELLS]:
+    queued.bulk_update(changed, ["estimate"], batch_size=BATCH_SIZE)
+    _record_first({pk: estimates[str(pk)] for pk in written if str(pk) in estimates}, estimated_at)
+    for job in changed[:MAX_BELLS]:
         ring(f"job:{job.pk}")
 
 
@@ -116,17 +116,17 @@ def _is_same(old: dict[str, Any] | None, new: dict[str, Any] | None, now: int) -
     )
 
 
-def _keep(found: Mapping[int, PassEstimate], estimated_at: datetime) -> None:
-    """The first answer to each job."""
-    asked = set(
+def _record_first(estimates: Mapping[int, PassEstimate], estimated_at: datetime) -> None:
+    """The first estimate of each job."""
+    recorded = set(
         StartEstimate.objects.filter(job__status=JobStatus.QUEUED).values_list("job_id", flat=True)
     )
-    new = [_row(pk, estimate, estimated_at) for pk, estimate in found.items() if pk not in asked]
-    StartEstimate.objects.bulk_create(new, batch_size=WRITTEN_AT_ONCE)
+    new = [_row(pk, e, estimated_at) for pk, e in estimates.items() if pk not in recorded]
+    StartEstimate.objects.bulk_create(new, batch_size=BATCH_SIZE)
 
 
 def _row(job: int, estimate: PassEstimate, estimated_at: datetime) -> StartEstimate:
-    """The three times in order, whatever rounding did."""
+    """With the three times in order: rounding may have swapped them."""
     times = sorted(datetime.fromtimestamp(getattr(estimate, name), UTC) for name in TIMES)
     return StartEstimate(
         job_id=job,
@@ -144,15 +144,15 @@ def _waits(waits: WaitRange) -> list[float]:
 
 
 def estimates_tidy() -> None:
-    """Drop answers whose start nobody noted while the job waits no more, and all but the newest."""
+    """Drop records of jobs that no longer wait and never started, and all but the newest."""
     StartEstimate.objects.filter(started_at=None).exclude(job__status=JobStatus.QUEUED).delete()
     newest = StartEstimate.objects.order_by("-id").values_list("id", flat=True)
-    if oldest := newest[QUESTIONS_KEPT : QUESTIONS_KEPT + 1].first():
+    if oldest := newest[MAX_STORED : MAX_STORED + 1].first():
         StartEstimate.objects.filter(id__lte=oldest).delete()
 
 
 def remaining_range(estimate: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Seconds from now to the (optimistic, expected, pessimistic) start; never less than 0."""
+    """Seconds until the (optimistic, expected, pessimistic) start; at least 0."""
     now = epoch_seconds(timezone.now())
     low, middle, high = (max(0, int(estimate[name]) - now) for name in TIMES)
     return low, middle, high

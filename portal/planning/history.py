@@ -1,7 +1,7 @@
-"""What was run and asked for lately: past runs, and the mix of requests.
+"""Recent history: ended runs, and the mix of submitted requests.
 
-Both are kept in memory from one look to the next, and a look reads only what is new. "New" reaches
-back by LATE, because a transaction that took its time earlier may commit later.
+Both stay in memory, and a refresh reads only what is new. "New" reaches back by LATE, because a
+transaction that took its time earlier may commit later.
 """
 
 from collections import Counter
@@ -40,13 +40,13 @@ RUN_COLUMNS = (
 
 @dataclass(slots=True)
 class RunHistory:
-    """The last ended runs, in the order of their end."""
+    """The most recent ended runs, in the order of their end."""
 
     runs: tuple[PastRun, ...] = ()
     _by_end: dict[tuple[datetime, int], PastRun] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Read what ended since the last look. One query; one more for requests never seen."""
+        """Read runs that ended since. One query; one more for requests not cached yet."""
         ended = Job.objects.filter(finished_at__isnull=False, started_at__isnull=False)
         if self._by_end:
             ended = ended.filter(finished_at__gte=max(self._by_end)[0] - LATE)
@@ -56,8 +56,8 @@ class RunHistory:
         new = [row for row in rows if (row[1], row[0]) not in self._by_end]
         if not new:
             return
-        asked = request_specs(row[2] for row in new)
-        self._by_end |= {(row[1], row[0]): _past_run(row, asked[row[2]]) for row in new}
+        specs = request_specs(row[2] for row in new)
+        self._by_end |= {(row[1], row[0]): _past_run(row, specs[row[2]]) for row in new}
         last = sorted(self._by_end)[-LAST_ENDED:]
         self._by_end = {end: self._by_end[end] for end in last}
         self.runs = tuple(self._by_end.values())
@@ -65,7 +65,7 @@ class RunHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Submitted:
-    asked: RequestSpec
+    spec: RequestSpec
     cpu_milli: int
     memory_mib: int
     replicas: int
@@ -74,21 +74,21 @@ class _Submitted:
 
 @dataclass(slots=True)
 class SubmissionHistory:
-    """What the last submitted jobs asked for."""
+    """The requests of the most recently submitted jobs."""
 
     mix: DemandMix = field(default_factory=DemandMix)
     _rows: dict[int, _Submitted] = field(default_factory=dict)
     _demands: tuple[Demand, ...] = ()
 
     def refresh(self) -> None:
-        """Read who was submitted since the last look, and how many started and ended since the
-        oldest of them. Two queries; one more for requests never seen."""
+        """Read jobs submitted since, and how many started and ended since the oldest of them. Two
+        queries; one more for requests not cached yet."""
         columns = ("id", "uid", "cpu_milli", "memory_mib", "replica_count", "submitted_at")
         jobs = Job.objects.filter(id__gt=self._settled()).order_by("-id")[:LAST_SUBMITTED]
         new = [row for row in jobs.values_list(*columns) if row[0] not in self._rows]
         if new:
-            asked = request_specs(row[1] for row in new)
-            self._rows |= {pk: _Submitted(asked[uid], *rest) for pk, uid, *rest in new}
+            specs = request_specs(row[1] for row in new)
+            self._rows |= {pk: _Submitted(specs[uid], *rest) for pk, uid, *rest in new}
             self._rows = {pk: self._rows[pk] for pk in sorted(self._rows)[-LAST_SUBMITTED:]}
             self._demands = _demands(self._rows.values())
         if self._rows:
@@ -96,7 +96,7 @@ class SubmissionHistory:
             self.mix = DemandMix(self._demands, departing)
 
     def _settled(self) -> int:
-        """Up to here no id comes any more that is not known."""
+        """The id up to which no unread row can appear any more."""
         if not self._rows:
             return 0
         newest = max(row.at for row in self._rows.values())
@@ -104,20 +104,20 @@ class SubmissionHistory:
 
 
 def mix() -> DemandMix:
-    """What the last submitted jobs asked for, replica by replica, most frequent first."""
+    """The requests of recently submitted jobs, by replica, the most frequent first."""
     submissions = SubmissionHistory()
     submissions.refresh()
     return submissions.mix
 
 
 def past_runs() -> tuple[PastRun, ...]:
-    """The last ended runs, in the order of their end."""
-    past = RunHistory()
-    past.refresh()
-    return past.runs
+    """The most recent ended runs, in the order of their end."""
+    history = RunHistory()
+    history.refresh()
+    return history.runs
 
 
-def _past_run(row: tuple[Any, ...], asked: RequestSpec) -> PastRun:
+def _past_run(row: tuple[Any, ...], spec: RequestSpec) -> PastRun:
     """`row` has RUN_COLUMNS."""
     finished_at: datetime = row[1]
     project, user, name, replicas, limit, is_chosen, attained, *_ = row[3:]
@@ -126,7 +126,7 @@ def _past_run(row: tuple[Any, ...], asked: RequestSpec) -> PastRun:
         project=project,
         user=user,
         group=run_group(name),
-        gpus=replicas * asked.device.gpus,
+        gpus=replicas * spec.device.gpus,
         limit_seconds=limit,
         limit_is_chosen=is_chosen,
         ran_seconds=attained + max(0, (finished_at - started_at) // SECOND),
@@ -139,13 +139,13 @@ def _past_run(row: tuple[Any, ...], asked: RequestSpec) -> PastRun:
 def _demands(rows: Any) -> tuple[Demand, ...]:
     counts: Counter[tuple[Any, int, int]] = Counter()
     for row in rows:
-        counts[row.asked.device, row.cpu_milli, row.memory_mib] += row.replicas
+        counts[row.spec.device, row.cpu_milli, row.memory_mib] += row.replicas
     in_order = sorted(counts.items(), key=lambda item: (-item[1], repr(item[0])))
-    return tuple(Demand(*what, count) for what, count in in_order)
+    return tuple(Demand(*key, count) for key, count in in_order)
 
 
 def _departing(since: datetime) -> float:
-    """Ended jobs per started one in this time; 0 where none has started."""
+    """Ended jobs per started job since then; 0 if none has started."""
     has_started, has_ended = Q(started_at__gte=since), Q(finished_at__gte=since)
     has_ended &= Q(started_at__isnull=False)
     counts = Job.objects.filter(has_started | has_ended).aggregate(

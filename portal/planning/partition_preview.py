@@ -1,5 +1,8 @@
-"""What the next pass would do with partitions, and with one more job: for admins, before they
-approve it or switch something on. The production planner on the rows of now; changes nothing."""
+"""What the next pass would do with partitions, and with one more job. Changes nothing.
+
+For admins, before they approve a job or change the policy: the planner itself plans, on a cached
+snapshot.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -28,8 +31,9 @@ MODE_OF = {
 
 
 class PartitionAction(StrEnum):
-    """What is done with a GPU. `place`: the job asked about gets a slice or the GPU there."""
+    """What is done with a GPU."""
 
+    # The job gets a slice, or the whole GPU.
     PLACE = "place"
     CARVE = "carve"
     MERGE = "merge"
@@ -37,16 +41,16 @@ class PartitionAction(StrEnum):
 
 
 class PreviewOutcome(StrEnum):
-    """`start`: at once. `partition`: once idle slices or stopped work in its way are gone."""
-
+    # At once.
     START = "start"
+    # Once idle slices, or preempted work, in its way are gone.
     PARTITION = "partition"
     WAIT = "wait"
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPart:
-    """A part of a GPU in memory slices; profile "" is the whole GPU, or an MPS share of it."""
+    """A part of a GPU, in memory slices. Profile "" is the whole GPU, or an MPS share of it."""
 
     profile: str
     start: int
@@ -57,7 +61,7 @@ class GpuPart:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStep:
-    """A step and why it is taken."""
+    """An action and its reason."""
 
     action: PartitionAction
     sentence: str
@@ -65,7 +69,7 @@ class PartitionStep:
 
 @dataclass(frozen=True, slots=True)
 class GpuChange:
-    """One GPU before and after `steps`, and its mode then."""
+    """One GPU before and after `steps`, and its mode afterwards."""
 
     node: str
     index: int
@@ -77,92 +81,93 @@ class GpuChange:
 
 
 @dataclass(frozen=True, slots=True)
-class JobOutcome:
-    """What would become of the job; `reason`: why it would not start at once."""
+class PreviewedJob:
+    """What would become of the job."""
 
     job: str
     outcome: PreviewOutcome
     reason: dict[str, Any] | None
+    """Why it would not start at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPreview:
-    """`warm`: whether the policy prepares slices; where it does not, these are what it would."""
+    """Changes of GPUs; if prewarming is off, those that it would make."""
 
     is_prewarm_on: bool
-    job: JobOutcome | None
+    job: PreviewedJob | None
     changes: tuple[GpuChange, ...]
 
 
 def partition_preview(*, job: Job | None = None, node: str = "") -> PartitionPreview:
-    """What one pass would do now, of one node by name or of all; with `job` as if it were approved
-    and released, if it is not. Raises Refused(not_waiting)."""
-    with current_snapshot().locked() as world:
-        snapshot, policy = world.snapshot, world.policy
-        asked = _as_queued(job, snapshot.now) if job else None
-        if asked:
-            others = tuple(other for other in snapshot.jobs if other.id != asked.id)
+    """What one pass would do now, on one node by name or on all. `job`: planned as if it were
+    approved and released. Raises Refused(not_waiting)."""
+    with current_snapshot().locked() as cached:
+        snapshot, policy = cached.snapshot, cached.policy
+        waiting = _as_queued(job, snapshot.now) if job else None
+        if waiting:
+            others = tuple(other for other in snapshot.jobs if other.id != waiting.id)
             snapshot = replace(snapshot, jobs=others)
-        plan, proposals = plan_with_proposals(snapshot, policy, asked, world.outlook)
-    fate = _fate(job.label, asked.id, plan) if job and asked else None
-    steps = _Steps(asked.id if asked else "", plan, proposals)
-    return PartitionPreview(policy.warm, fate, tuple(_changes(snapshot, steps, node)))
+        plan, proposals = plan_with_proposals(snapshot, policy, waiting, cached.runtime_model)
+    previewed = _previewed(job.label, waiting.id, plan) if job and waiting else None
+    steps = _Steps(waiting.id if waiting else "", plan, proposals)
+    return PartitionPreview(policy.warm, previewed, tuple(_changes(snapshot, steps, node)))
 
 
 def _as_queued(job: Job, now: int) -> WaitingJob:
     status = JobStatus(job.status)
     if status not in (JobStatus.QUEUED, JobStatus.AWAITING_APPROVAL):
         raise job_not_waiting(job, "job")
-    asked = replace(waiting_job_from_row(job), hold_reason="")
-    return asked if status is JobStatus.QUEUED else replace(asked, queued_at=now)
+    waiting = replace(waiting_job_from_row(job), hold_reason="")
+    return waiting if status is JobStatus.QUEUED else replace(waiting, queued_at=now)
 
 
-def _fate(label: str, key: str, plan: Plan) -> JobOutcome:
-    reason = next((hold.reason for hold in plan.deferrals if hold.job == key), None)
+def _previewed(label: str, id: str, plan: Plan) -> PreviewedJob:
+    reason = next((d.reason for d in plan.deferrals if d.job == id), None)
     if reason is None:
-        return JobOutcome(label, PreviewOutcome.START, None)
-    made_for = {m.for_job for m in plan.merges} | {p.for_job for p in plan.preemptions}
-    fate = PreviewOutcome.PARTITION if key in made_for else PreviewOutcome.WAIT
-    return JobOutcome(label, fate, reason.as_dict())
+        return PreviewedJob(label, PreviewOutcome.START, None)
+    makes_room = {m.for_job for m in plan.merges} | {p.for_job for p in plan.preemptions}
+    outcome = PreviewOutcome.PARTITION if id in makes_room else PreviewOutcome.WAIT
+    return PreviewedJob(label, outcome, reason.as_dict())
 
 
 class _Steps:
-    """What a plan and its proposals do, by GPU. Other jobs' placements are theirs, not listed."""
+    """What a plan and its proposals do, by GPU. Placements of other jobs are left out."""
 
-    def __init__(self, key: str, plan: Plan, proposals: Proposals) -> None:
-        self.given: dict[str, list[DevicePlacement]] = {}
-        self.why = ""
-        for place in plan.placements:
-            if place.job == key:
-                for device in (d for replica in place.replicas for d in replica.devices):
-                    self.given.setdefault(device.gpu, []).append(device)
-                self.why = Phrase("%(words)s", words=place.message)
-        own = tuple(merge for merge in plan.merges if key and merge.for_job == key)
+    def __init__(self, job: str, plan: Plan, proposals: Proposals) -> None:
+        self.devices: dict[str, list[DevicePlacement]] = {}
+        self.placed_sentence = ""
+        for placement in plan.placements:
+            if placement.job == job:
+                for device in (d for replica in placement.replicas for d in replica.devices):
+                    self.devices.setdefault(device.gpu, []).append(device)
+                self.placed_sentence = Phrase("%(words)s", words=placement.message)
+        own = tuple(merge for merge in plan.merges if job and merge.for_job == job)
         self.merges = {merge.gpu: merge for merge in (*own, *proposals.merges)}
         self.modes = {change.gpu: change for change in proposals.modes}
         self.carves = proposals.carves
 
     def of(self, gpu: GpuView) -> tuple[list[GpuPart], list[PartitionStep], GpuMode]:
-        """The GPU afterwards, what is done with it, and its mode."""
+        """The GPU's parts afterwards, the steps, and its mode afterwards."""
         steps: list[PartitionStep] = []
-        goes: set[str] = set()
+        deleted: set[str] = set()
         mode = gpu.mode
         if merge := self.merges.get(gpu.id):
-            goes |= set(merge.slices)
+            deleted |= set(merge.slices)
             steps.append(PartitionStep(PartitionAction.MERGE, merge.sentence or IN_ITS_WAY))
-        given = self.given.get(gpu.id, [])
-        taken = {device.slice for device in given if device.slice}
+        devices = self.devices.get(gpu.id, [])
+        taken = {device.slice for device in devices if device.slice}
         after = [
-            replace(_part(s), held=s.allocated or s.id in taken)
+            replace(_part(s), allocated=s.allocated or s.id in taken)
             for s in gpu.slices
-            if s.id not in goes
+            if s.id not in deleted
         ]
-        for device in given:
+        for device in devices:
             mode = MODE_OF[device.kind]
-            steps.append(PartitionStep(PartitionAction.PLACE, self.why))
+            steps.append(PartitionStep(PartitionAction.PLACE, self.placed_sentence))
             if not device.slice:
-                where = (device.profile, device.start, device.size)
-                after.append(GpuPart(*where, allocated=True, threads=device.threads))
+                size = (device.profile, device.start, device.size)
+                after.append(GpuPart(*size, allocated=True, threads=device.threads))
         for carve in (c for c in self.carves if c.gpu == gpu.id):
             steps.append(PartitionStep(PartitionAction.CARVE, carve.sentence))
             after.append(GpuPart(carve.profile, carve.start, carve.size, allocated=False))
@@ -175,20 +180,20 @@ class _Steps:
 def _changes(snapshot: ClusterSnapshot, steps: _Steps, only: str) -> Iterable[GpuChange]:
     uuids = {str(pk): uuid for pk, uuid in Gpu.objects.values_list("pk", "uuid")}
     for node, gpu in _gpus(snapshot):
-        after, done, mode = steps.of(gpu)
-        if done and only in ("", node.name):
+        parts, taken, mode = steps.of(gpu)
+        if taken and only in ("", node.name):
             before = tuple(sorted((_part(s) for s in gpu.slices), key=_by_start))
-            place = tuple(sorted(after, key=_by_start))
-            yield GpuChange(node.name, gpu.index, uuids[gpu.id], mode, before, place, tuple(done))
+            after = tuple(sorted(parts, key=_by_start))
+            yield GpuChange(node.name, gpu.index, uuids[gpu.id], mode, before, after, tuple(taken))
 
 
 def _gpus(snapshot: ClusterSnapshot) -> list[tuple[NodeView, GpuView]]:
-    found = [(node, gpu) for node in snapshot.nodes for gpu in node.gpus]
-    return sorted(found, key=lambda at: (at[0].name, at[1].index))
+    gpus = [(node, gpu) for node in snapshot.nodes for gpu in node.gpus]
+    return sorted(gpus, key=lambda pair: (pair[0].name, pair[1].index))
 
 
-def _part(one: SliceView) -> GpuPart:
-    return GpuPart(one.profile, one.start, one.size, one.allocated, one.threads)
+def _part(s: SliceView) -> GpuPart:
+    return GpuPart(s.profile, s.start, s.size, s.allocated, s.threads)
 
 
 def _by_start(part: GpuPart) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Reads the whole queue in the planner's order, as the last pass stored it, and what frees next."""
+"""The queue in the planner's order, as the last pass stored it, and the jobs that end next."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,26 +13,27 @@ from portal.jobs.querysets import values_of
 from scheduler.core.model.states import JOB_ALLOCATED, JOB_WAITING, JobStatus
 
 WAITING, ALLOCATED = values_of(JOB_WAITING), values_of(JOB_ALLOCATED)
-# Behind every position: jobs that no pass has looked at, and those that wait for an approval.
+# Behind every position: jobs that no pass has seen yet, and jobs that await approval.
 LAST = 2**31 - 1
 SORTING = ("place", "id")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """How many wait and hold devices; `queued`: those of them that a pass tries. `mine`: waiting
-    ones of the user, with the first of their positions."""
+    """How many jobs are in which state."""
 
     waiting: int
     queued: int
+    """Those of the waiting jobs that a pass tries."""
     allocated: int
     mine: int
+    """The user's own waiting jobs, and the first of their positions."""
     first_position: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class EndingJob:
-    """A job that holds devices, and where."""
+    """A running job, and the nodes that it runs on."""
 
     job: Job
     nodes: tuple[str, ...]
@@ -43,14 +44,14 @@ class EndingJob:
 
 
 def queue_in_order() -> QuerySet[Job]:
-    """Everybody's waiting jobs, in the order of the last pass. Whose names may be read is up to
-    the caller."""
+    """All waiting jobs, in the order of the last pass. The caller hides names that the reader may
+    not see."""
     rows = Job.objects.waiting()
     return rows.annotate(place=Coalesce("position", Value(LAST))).order_by(*SORTING)
 
 
 def queue_counts(user: User) -> QueueCounts:
-    """Two queries: how many of each status, and how the user's own stand."""
+    """Two queries: by status, and the user's own."""
     rows = Job.objects.filter(status__in=[*WAITING, *ALLOCATED]).order_by()
     by_status = dict(rows.values_list("status").annotate(count=Count("id")))
     mine = Job.objects.waiting().filter(owner=user)
@@ -65,16 +66,16 @@ def queue_counts(user: User) -> QueueCounts:
 
 
 def next_jobs_to_end(count: int) -> list[EndingJob]:
-    """The running jobs whose limit is over first. Three queries."""
+    """The running jobs that reach their time limit first. Three queries."""
     rows = Job.objects.filter(status=JobStatus.RUNNING, deadline_at__isnull=False)
     jobs = page_of(rows, ("deadline_at", "id"), size=count).rows
-    there = (
+    nodes_of_job = (
         Replica.objects.filter(attempt__job__in=[job.pk for job in jobs], finished_at=None)
         .order_by("node__name")
         .values_list("attempt__job_id", "node__name")
         .distinct()
     )
     nodes: dict[int, list[str]] = {}
-    for job, node in there:
+    for job, node in nodes_of_job:
         nodes.setdefault(job, []).append(node)
     return [EndingJob(job, tuple(nodes.get(job.pk, ()))) for job in jobs]

@@ -1,7 +1,7 @@
-"""What a change of a quota or a budget would do, before it is saved. Reads; changes nothing.
+"""What a change of a quota or a budget would do, before it is saved. Changes nothing.
 
-What is held beyond a lowered limit goes on and ends by itself, except borrowed preemptible work:
-that is stopped with its grace when its owner wants the quota back.
+Work beyond a lowered limit runs to its end, except borrowed preemptible work: that is preempted
+when the lender reclaims its quota.
 """
 
 from dataclasses import dataclass, replace
@@ -22,24 +22,25 @@ from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, QuotaView, WaitingJob
 from scheduler.core.placement.feasibility import ClusterCapacity
 
-# So many jobs are named; the others are counted.
+# This many jobs are named; the others are counted.
 MAX_NAMED_JOBS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class OverLimitJob:
-    """A job that holds something under the quota. `is_reclaimed`: it may be stopped, with its
-    grace, because it lies beyond what the project may keep, and can be queued again."""
+    """A job whose allocation lies beyond the new limit."""
 
     job: Job
     units: int
     is_over: bool
+    """Beyond the limit with borrowing, too."""
     is_reclaimed: bool
+    """It may be preempted: borrowed, and preemptible."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockedJob:
-    """A waiting job that could never run under it, and what it needs."""
+    """A waiting job that could never run under the new limit, and what it needs."""
 
     job: Job
     needed_amount: int
@@ -47,8 +48,7 @@ class BlockedJob:
 
 @dataclass(frozen=True, slots=True)
 class QuotaEffect:
-    """`before` and `after`: limit with borrowing, in units (unit-seconds of a budget). `used`: what
-    counts now. `holds`: who is beyond the new limit, the last to start first."""
+    """Limits include borrowing. Amounts are units, or unit-seconds of a budget."""
 
     limit_before: int
     limit_after: int
@@ -75,7 +75,7 @@ def quota_effect(
     borrow_units: int = 0,
     lend_units: int = 0,
 ) -> QuotaEffect:
-    """Who would be over a limit, and who could never run under it."""
+    """Which jobs would exceed a new quota, and which could never run under it."""
     snapshot = planner_input(now=timezone.now(), policy=Policy(), jobs=queued_jobs())
     name = user.username if user else ""
     old = next((q for q in snapshot.quotas if _is(q, project, name, model)), None)
@@ -103,7 +103,7 @@ def budget_effect(
     starts_at: datetime,
     ends_at: datetime,
 ) -> QuotaEffect:
-    """What is used and promised already in its time, and which waiting jobs it could never pay."""
+    """What counts already against a new budget, and which waiting jobs would never fit in it."""
     now = timezone.now()
     row = Budget(
         project=project,
@@ -137,7 +137,7 @@ def _is(quota: QuotaView, project: Project, user: str, model: str) -> bool:
 
 
 def _live(project: Project, user: User | None, model: str) -> list[Allocation]:
-    """What counts against the quota, by when it was reserved: the newest first."""
+    """Live allocations that count against the quota, the newest first."""
     rows = Allocation.objects.live().filter(project=project)
     rows = rows.select_related("slice__gpu", "replica__attempt__job")
     if user is not None:
@@ -148,8 +148,8 @@ def _live(project: Project, user: User | None, model: str) -> list[Allocation]:
 
 
 def _beyond(rows: list[Allocation], limit: int, most: int) -> tuple[OverLimitJob, ...]:
-    """The jobs that hold what lies beyond the limit, the last to start first; of those beyond the
-    limit and its borrowing, and preemptible ones, it is said so."""
+    """The jobs whose allocations lie beyond the limit, the last to start first. `most`: the limit
+    with borrowing."""
     by_job: dict[int, tuple[Job, int]] = {}
     for row in rows:
         job = row.replica.attempt.job
@@ -167,7 +167,7 @@ def _beyond(rows: list[Allocation], limit: int, most: int) -> tuple[OverLimitJob
 def _never(
     before: ClusterSnapshot, after: ClusterSnapshot, project: Project, user: str
 ) -> dict[int, int]:
-    """Units by the waiting job that could run under the old quotas and never under the new ones."""
+    """By waiting job: its units. Only jobs that the new quotas alone would block for ever."""
     was, then = ClusterCapacity(before), ClusterCapacity(after)
     return {
         int(job.id): _units(job, then.boards)

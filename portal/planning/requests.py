@@ -1,7 +1,7 @@
-"""Job rows as the planner's WaitingJob, quickly: ten thousand of them every few seconds.
+"""Job rows and requests as the planner's WaitingJob: ten thousand of them every few seconds.
 
-Columns are read without the stored requests. What the planner needs of a request is kept in this
-process by the job's uid: a request never changes.
+Columns are read without the stored requests. What the planner needs of a request is cached in this
+process by the job's uid: a submitted request never changes.
 """
 
 import re
@@ -21,10 +21,10 @@ from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology, Wai
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import JobRequest, parse_stored_request
 
-# More than a pass looks at: waiting, running and ended jobs together.
-MOST_KEPT = 40_000
-# Databases take only so many parameters in one query.
-AT_ONCE = 5_000
+# More than a pass reads: waiting, running and ended jobs together.
+MAX_CACHED = 40_000
+# Databases limit the number of parameters in a query.
+BATCH_SIZE = 5_000
 
 COLUMNS = (
     "id",
@@ -62,92 +62,94 @@ class RequestSpec:
     tolerates: tuple[str, ...]
 
 
-_kept: dict[UUID, RequestSpec] = {}
+_cache: dict[UUID, RequestSpec] = {}
 
 
 def request_specs(uids: Iterable[UUID]) -> dict[UUID, RequestSpec]:
-    """By the job's uid. Asks the database only about jobs that this process has not seen."""
+    """By the job's uid. Reads only the requests that this process has not cached."""
     wanted = list(dict.fromkeys(uids))
-    found = {uid: asked for uid in wanted if (asked := _kept.get(uid)) is not None}
-    for some in _batches([uid for uid in wanted if uid not in found]):
-        for uid, stored in Job.objects.filter(uid__in=some).values_list("uid", "request"):
-            found[uid] = _of(parse_stored_request(stored))
-    if len(_kept) > MOST_KEPT:
-        _kept.clear()
-    _kept.update(found)
-    return found
+    specs = {uid: spec for uid in wanted if (spec := _cache.get(uid)) is not None}
+    missing = [uid for uid in wanted if uid not in specs]
+    for start in range(0, len(missing), BATCH_SIZE):
+        batch = missing[start : start + BATCH_SIZE]
+        for uid, stored in Job.objects.filter(uid__in=batch).values_list("uid", "request"):
+            specs[uid] = _spec(parse_stored_request(stored))
+    if len(_cache) > MAX_CACHED:
+        _cache.clear()
+    _cache.update(specs)
+    return specs
 
 
 def waiting_jobs_from_queryset(rows: QuerySet[Job]) -> tuple[WaitingJob, ...]:
-    """Queued jobs as the planner sees them, in the order of `rows`. Three queries at most."""
-    found: list[Any] = list(rows.values_list(*COLUMNS))
-    asked = request_specs(row[1] for row in found)
+    """Queued jobs, in the order of `rows`. Three queries at most."""
+    columns: list[Any] = list(rows.values_list(*COLUMNS))
+    specs = request_specs(row[1] for row in columns)
     links = Job.after.through.objects.filter(from_job__status=JobStatus.QUEUED)
-    after = _unmet(links) if found else {}
+    after = _unmet(links) if columns else {}
     return tuple(
-        waiting_job_from_columns(row, asked[row[1]], after.get(row[0], ())) for row in found
+        waiting_job_from_columns(row, specs[row[1]], after.get(row[0], ())) for row in columns
     )
 
 
 def waiting_job_from_row(job: Job) -> WaitingJob:
-    """One job as the planner sees it, from the row in hand: read it with its project and owner."""
+    """One job whose row was read with its project and owner."""
     return waiting_jobs_from_rows([job])[0]
 
 
 def waiting_jobs_from_rows(jobs: Sequence[Job]) -> list[WaitingJob]:
-    """Rows in hand as the planner would see them, whatever they wait for. Two queries at most."""
+    """Jobs as if they were queued, whatever they wait for. Two queries at most."""
     after = _unmet(Job.after.through.objects.filter(from_job__in=[job.pk for job in jobs]))
-    asked = request_specs(job.uid for job in jobs)
-    found = []
-    for job in jobs:
-        row = [reduce(getattr, column.split("__"), job) for column in COLUMNS]
-        found.append(waiting_job_from_columns(row, asked[job.uid], after.get(job.pk, ())))
-    return found
+    specs = request_specs(job.uid for job in jobs)
+    return [
+        waiting_job_from_columns(
+            [reduce(getattr, column.split("__"), job) for column in COLUMNS],
+            specs[job.uid],
+            after.get(job.pk, ()),
+        )
+        for job in jobs
+    ]
 
 
 def waiting_job_from_columns(
-    row: Sequence[Any], asked: RequestSpec, after: tuple[str, ...] = ()
+    row: Sequence[Any], spec: RequestSpec, after: tuple[str, ...] = ()
 ) -> WaitingJob:
-    """`row` has COLUMNS."""
-    (pk, _, name, project, user, priority, queued_at, submitted_at, replicas, cpu, memory) = row[
-        :11
-    ]
-    limit, is_chosen, attained, preemptible, preempted, bypassed, begin_at, by, because = row[11:20]
-    disk = row[20]
+    """`row`: the values of COLUMNS, first of all."""
+    value = dict(zip(COLUMNS, row, strict=False))
+    owner, begin_at = value["hold_owner"], value["begin_at"]
     return WaitingJob(
-        id=str(pk),
-        name=name,
-        project=project,
-        user=user,
-        priority=Priority(priority),
-        queued_at=epoch_seconds(queued_at or submitted_at),
-        replicas=replicas,
-        device=asked.device,
-        cpu_milli=cpu,
-        memory_mib=memory,
-        topology=asked.topology,
-        processes=asked.processes,
-        time_limit_seconds=limit,
-        limit_is_chosen=is_chosen,
-        attained_seconds=attained,
-        preemptible=preemptible,
-        preempted=preempted,
-        bypassed=bypassed,
+        id=str(value["id"]),
+        name=value["name"],
+        project=value["project__slug"],
+        user=value["owner__username"],
+        priority=Priority(value["priority"]),
+        queued_at=epoch_seconds(value["queued_at"] or value["submitted_at"]),
+        replicas=value["replica_count"],
+        device=spec.device,
+        cpu_milli=value["cpu_milli"],
+        memory_mib=value["memory_mib"],
+        topology=spec.topology,
+        processes=spec.processes,
+        time_limit_seconds=value["time_limit_seconds"],
+        limit_is_chosen=value["limit_is_chosen"],
+        attained_seconds=value["attained_seconds"],
+        preemptible=value["preemptible"],
+        preempted=value["preempted"],
+        bypassed=value["bypassed"],
         begin_at=ceil(begin_at.timestamp()) if begin_at else 0,
         after=after,
-        hold_reason=f"{because} ({by})" if by else "",
-        needs=asked.needs,
-        tolerates=asked.tolerates,
-        group=run_group(name),
-        disk_mib=disk,
+        hold_reason=f"{value['hold_reason']} ({owner})" if owner else "",
+        needs=spec.needs,
+        tolerates=spec.tolerates,
+        group=run_group(value["name"]),
+        disk_mib=value["disk_mib"],
     )
 
 
 def waiting_job_from_request(
     request: JobRequest, *, id: str, project: str, user: str, queued_at: int
 ) -> WaitingJob:
-    """A request as if it stood in the queue now, with a delay counted from then."""
-    asked = _of(request)
+    """A request as if it were queued now; a begin delay counts from then."""
+    spec = _spec(request)
     begin_at = queued_at + request.begin_in if request.begin_in else request.begin_at
     return WaitingJob(
         id=id,
@@ -157,25 +159,25 @@ def waiting_job_from_request(
         priority=Priority(request.priority),
         queued_at=queued_at,
         replicas=request.replicas,
-        device=asked.device,
+        device=spec.device,
         cpu_milli=request.cpu_milli,
         memory_mib=request.memory_mib,
-        topology=asked.topology,
-        processes=asked.processes,
+        topology=spec.topology,
+        processes=spec.processes,
         time_limit_seconds=request.time_limit_seconds,
         limit_is_chosen=request.limit_is_chosen,
         preemptible=request.preemptible,
         begin_at=begin_at,
         after=tuple(label.removeprefix("J-") for label in request.after),
-        needs=asked.needs,
-        tolerates=asked.tolerates,
+        needs=spec.needs,
+        tolerates=spec.tolerates,
         group=run_group(request.name),
         disk_mib=request.disk_mib,
     )
 
 
 def run_group(name: str) -> str:
-    """What makes runs of one user alike: the name without its numbers."""
+    """Runs of one user are alike if their names differ only in numbers."""
     return re.sub(r"[0-9]+", "#", name)
 
 
@@ -184,7 +186,7 @@ def epoch_seconds(at: datetime) -> int:
     return int(at.timestamp())
 
 
-def _of(request: JobRequest) -> RequestSpec:
+def _spec(request: JobRequest) -> RequestSpec:
     return RequestSpec(
         device=request.device,
         topology=request.topology,
@@ -195,13 +197,9 @@ def _of(request: JobRequest) -> RequestSpec:
 
 
 def _unmet(links: QuerySet[Any]) -> dict[int, tuple[str, ...]]:
-    """By job: the jobs that it still waits for."""
+    """By job id: the jobs that have not succeeded yet."""
     rows = links.exclude(to_job__status=JobStatus.SUCCEEDED).order_by("from_job_id", "to_job_id")
-    found: dict[int, list[str]] = defaultdict(list)
+    unmet: dict[int, list[str]] = defaultdict(list)
     for job_id, after_id in rows.values_list("from_job_id", "to_job_id"):
-        found[job_id].append(str(after_id))
-    return {job_id: tuple(ids) for job_id, ids in found.items()}
-
-
-def _batches(uids: list[UUID]) -> Iterable[tuple[UUID, ...]]:
-    return (tuple(uids[at : at + AT_ONCE]) for at in range(0, len(uids), AT_ONCE))
+        unmet[job_id].append(str(after_id))
+    return {job_id: tuple(ids) for job_id, ids in unmet.items()}

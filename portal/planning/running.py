@@ -1,4 +1,4 @@
-"""What is held now, as the planner's RunningJob, and by whom. Two queries."""
+"""Live allocations, and the jobs that have them, as the planner's RunningJob. Two queries."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from scheduler.core.model.states import JobStatus
 
 @dataclass(frozen=True, slots=True)
 class LiveAllocation:
-    """A live allocation. `seconds`: since it was bound."""
+    """A live allocation."""
 
     job: int
     attempt: int
@@ -29,6 +29,7 @@ class LiveAllocation:
     cpu_milli: int
     memory_mib: int
     seconds: int
+    """Since it was bound."""
 
 
 def live_allocations(now: datetime) -> list[LiveAllocation]:
@@ -57,10 +58,10 @@ def live_allocations(now: datetime) -> list[LiveAllocation]:
             "slice__threads",
         )
     )
-    return [_held(row, now) for row in rows]
+    return [_live_allocation(row, now) for row in rows]
 
 
-def _held(row: tuple[object, ...], now: datetime) -> LiveAllocation:
+def _live_allocation(row: tuple[object, ...], now: datetime) -> LiveAllocation:
     job, attempt, rank, node, project, user, cpu, memory, bound_at, units, *device = row
     slice_id, gpu, kind, profile, start, size, mib, threads = device
     place = DevicePlacement(
@@ -78,18 +79,18 @@ def _held(row: tuple[object, ...], now: datetime) -> LiveAllocation:
     return LiveAllocation(job, attempt, rank, node, place, project, user, cpu, memory, used)  # type: ignore[arg-type]
 
 
-def running_jobs(held: Iterable[LiveAllocation], now: datetime) -> tuple[RunningJob, ...]:
-    """The jobs that hold devices, by id. `started_at` is when the limit began to count; for one
-    that still prepares it is now, as it cannot end before."""
+def running_jobs(live: Iterable[LiveAllocation], now: datetime) -> tuple[RunningJob, ...]:
+    """The jobs that have devices, by id. `started_at`: when the time limit began to count; `now`
+    while the job is still preparing."""
     places: dict[int, list[LiveAllocation]] = defaultdict(list)
-    for row in held:
+    for row in live:
         places[row.job].append(row)
     allocated = Job.objects.allocated().order_by("id")
     rows = list(allocated.values_list(*COLUMNS, "status", "started_at"))
-    asked = request_specs(row[1] for row in rows)
+    specs = request_specs(row[1] for row in rows)
     return tuple(
         RunningJob(
-            job=waiting_job_from_columns(row, asked[row[1]]),
+            job=waiting_job_from_columns(row, specs[row[1]]),
             replicas=_replicas(places[row[0]]),
             started_at=epoch_seconds(row[-1] or now),
             stopping=row[-2] == JobStatus.STOPPING,
@@ -98,11 +99,11 @@ def running_jobs(held: Iterable[LiveAllocation], now: datetime) -> tuple[Running
     )
 
 
-def _replicas(held: list[LiveAllocation]) -> tuple[ReplicaPlacement, ...]:
-    """Those of the last attempt: an earlier one may still be giving its devices back."""
-    last = max((row.attempt for row in held), default=0)
+def _replicas(live: list[LiveAllocation]) -> tuple[ReplicaPlacement, ...]:
+    """Those of the last attempt: an earlier one may still be releasing its devices."""
+    last = max((row.attempt for row in live), default=0)
     by_rank: dict[int, list[LiveAllocation]] = defaultdict(list)
-    for row in held:
+    for row in live:
         if row.attempt == last:
             by_rank[row.rank].append(row)
     return tuple(

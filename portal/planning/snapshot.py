@@ -41,7 +41,7 @@ def cluster_snapshot(*, now: datetime, nodes: Iterable[UUID] | None = None) -> C
 
 
 def quota_views() -> tuple[QuotaView, ...]:
-    """Every quota, and what is held of it. One query."""
+    """Every quota, and what is in use of it. One query."""
     rows: Iterable[tuple[Any, ...]] = Quota.objects.order_by("id").values_list(
         "project__slug",
         "user__username",
@@ -56,40 +56,42 @@ def quota_views() -> tuple[QuotaView, ...]:
 
 def _nodes(only: list[UUID] | None) -> tuple[NodeView, ...]:
     nodes = Node.objects.exclude(status=NodeStatus.RETIRED).order_by("name")
-    nodes = nodes.defer("topology", "desired").annotate(told=Cast("topology", TextField()))
+    nodes = nodes.defer("topology", "desired").annotate(topology_json=Cast("topology", TextField()))
     if only is not None:
         nodes = nodes.filter(pk__in=only)
     gpus = _gpus(only)
-    held = _held(only)
-    return tuple(_node(row, gpus.get(row.pk, ()), held.get(row.pk, (0, 0, 0))) for row in nodes)
+    allocated = _allocated(only)
+    return tuple(
+        _node(row, gpus.get(row.pk, ()), allocated.get(row.pk, (0, 0, 0))) for row in nodes
+    )
 
 
-def _node(row: Any, gpus: Iterable[GpuView], held: tuple[int, int, int]) -> NodeView:
-    key, because = _unavailable(row)
+def _node(row: Any, gpus: Iterable[GpuView], allocated: tuple[int, int, int]) -> NodeView:
+    key, reason = _unavailable(row)
     return NodeView(
         id=str(row.pk),
         name=row.name,
         available=not key,
         fabric=row.fabric,
-        cpu_free_milli=row.cpu_milli - held[0],
-        memory_free_mib=row.memory_mib - held[1],
+        cpu_free_milli=row.cpu_milli - allocated[0],
+        memory_free_mib=row.memory_mib - allocated[1],
         cpu_total_milli=row.cpu_milli,
         memory_total_mib=row.memory_mib,
         gpus=tuple(gpus),
-        unavailable_reason=because,
+        unavailable_reason=reason,
         unavailable_key=key,
         share_clients=row.facts.get("share_clients", 0),
         labels=tuple(row.labels),
         taints=tuple(row.taints),
-        links=_links(row.told),
-        disk_free_mib=0 if row.disk_mib is None else row.disk_mib - held[2],
+        links=_links(row.topology_json),
+        disk_free_mib=0 if row.disk_mib is None else row.disk_mib - allocated[2],
         disk_total_mib=row.disk_mib,
     )
 
 
 @lru_cache(4_096)
 def _links(topology: str) -> Links:
-    """How fast its GPUs reach each other, of a stored NodeTopology. It rarely changes."""
+    """How fast a node's GPUs reach each other. Cached: a stored topology rarely changes."""
     stored = json.loads(topology)
     try:
         return links_of(decode(NodeTopology, stored)) if stored else UNKNOWN
@@ -98,19 +100,19 @@ def _links(topology: str) -> Links:
 
 
 def _unavailable(row: Node) -> tuple[str, str]:
-    """A key of the planner's templates, and the words of who put it out of service; or nothing."""
+    """Why the node takes no work: a key of the planner's messages, and an admin's words."""
     if row.status != NodeStatus.ONLINE:
         return f"node.{row.status}", ""
     if not row.schedulable:
-        why = str(row.cordon_reason)
-        return ("node.cordoned", why) if why else ("node.cordoned_silently", "")
+        reason = str(row.cordon_reason)
+        return ("node.cordoned", reason) if reason else ("node.cordoned_silently", "")
     if blocks := row.facts.get("blocks"):
         return "node.blocks", str(blocks[0])
     return "", ""
 
 
-def _held(only: list[UUID] | None) -> dict[UUID, tuple[int, int, int]]:
-    """CPU, memory and disk that live replicas hold, by node."""
+def _allocated(only: list[UUID] | None) -> dict[UUID, tuple[int, int, int]]:
+    """CPU, memory and disk allocated to replicas, by node."""
     live = Replica.objects.allocated()
     if only is not None:
         live = live.filter(node_id__in=only)
@@ -156,7 +158,7 @@ def _gpu(row: Gpu, slices: list[SliceView]) -> GpuView:
 
 
 def _slices(only: list[UUID] | None) -> dict[UUID, list[SliceView]]:
-    """Who holds a slice is read with it; shares of one GPU are of one project."""
+    """With the project that has the slice; all shares of one GPU are of one project."""
     allocated = Allocation.objects.live().filter(slice=OuterRef("pk"))
     condition = Q(status__in=[str(s) for s in SLICE_LIVE])
     if only is not None:

@@ -103,7 +103,9 @@ class CachedSnapshot:
     @cached_property
     def start_estimator(self) -> TrialEstimates:
         plan = self.trial.plan
-        return TrialEstimates(self.snapshot, self.policy, self.runtime_model, plan, self.past_estimates)
+        return TrialEstimates(
+            self.snapshot, self.policy, self.runtime_model, plan, self.past_estimates
+        )
 
     @property
     def is_large(self) -> bool:
@@ -200,6 +202,6 @@ def _version() -> Version:
     write an event or an audit line in their transaction. GPUs appear, and are used by foreign
     processes, without one."""
     last, is_busy = Max("id", default=0), ~Q(busy="")
-    event, entry = (log.objects.aggregate(last=last)["last"] for log in (Event, AuditEntry))
+    event, entry = (m.objects.aggregate(last=last)["last"] for m in (Event, AuditEntry))
     gpus = Gpu.objects.aggregate(count=Count("pk"), busy=Count("pk", filter=is_busy))
     return event, entry, gpus["count"], gpus["busy"]

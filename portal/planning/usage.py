@@ -1,4 +1,4 @@
-"""What everybody used lately: owners with their weights, caps, and sums that fade by half-lives."""
+"""Owners with their weights, caps, and recent usage, which decays by a half-life."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,20 +15,21 @@ from portal.jobs.models import Allocation
 from portal.planning.running import LiveAllocation
 from scheduler.core.model.snapshot import OwnerView
 
-# What was used longer ago than so many half-lives counts less than 1/256 of itself, and not at all.
+# Usage older than this many half-lives would count less than 1/256 of itself: it is left out.
 HALF_LIVES = 8
-# A half-life from which days are fine enough to sum what was given back.
+# From this half-life on, usage is summed by days instead of hours.
 BY_DAYS = 2 * 86_400
 # Decay is a fraction of this, so that sums stay whole numbers.
 SCALE = 1 << 20
-# No transaction is open so long after it took its time: what was given back before is all there.
+# No transaction commits this long after it read the clock: older releases are all there.
 SETTLED_AFTER = timedelta(minutes=10)
-# Sums are taken from the rows anew after this, in case a row or a name was changed by hand.
+# Sums are taken from the rows again after this, in case a row or a name was changed by hand.
 SUMMED_AGAIN = timedelta(hours=1)
 
 Amounts = tuple[int, int, int]
 Owner = tuple[str, str]
-Piece = tuple[str, str, datetime]
+# Project, user, and the start of a day or hour.
+Period = tuple[str, str, datetime]
 NOTHING: Amounts = (0, 0, 0)
 
 
@@ -36,43 +37,43 @@ NOTHING: Amounts = (0, 0, 0)
 class UsageHistory:
     """Amount-seconds (units, millicores, MiB) by project, user and day or hour of their end.
 
-    Kept from one pass to the next: what was given back up to `until` is summed here, and only what
-    came later is asked of the database. Exact: the same as a new one would say.
+    Kept between passes: releases up to `until` are summed here, and only later ones are queried.
+    Exact: a new UsageHistory gives the same sums.
     """
 
     by_days: bool = True
     since: datetime | None = None
     until: datetime | None = None
     summed_at: datetime | None = None
-    settled: dict[Piece, Amounts] = field(default_factory=dict)
+    settled: dict[Period, Amounts] = field(default_factory=dict)
 
-    def released(self, now: datetime, half_life_seconds: int) -> dict[Piece, Amounts]:
-        """What was given back in the half-lives before `now`. One query, now and then two."""
+    def released(self, now: datetime, half_life_seconds: int) -> dict[Period, Amounts]:
+        """What was released in the half-lives before `now`. One query, sometimes two."""
         by_days = half_life_seconds >= BY_DAYS
         since = _floor(now - timedelta(seconds=HALF_LIVES * half_life_seconds), by_days=by_days)
         until = self._settle(now, since, by_days)
         late = _sums(_released(until, now), by_days=by_days)
         return {
-            piece: _plus(self.settled.get(piece, NOTHING), late.get(piece, NOTHING))
-            for piece in self.settled.keys() | late.keys()
-            if piece[2] >= since
+            period: _plus(self.settled.get(period, NOTHING), late.get(period, NOTHING))
+            for period in self.settled.keys() | late.keys()
+            if period[2] >= since
         }
 
     def _settle(self, now: datetime, since: datetime, by_days: bool) -> datetime:
-        """Sum up what will not change any more, where enough has come together. Up to when."""
-        if not self._is_good(now, since, by_days):
+        """Add releases that can no longer change to the sums, once there is enough. Until when."""
+        if not self._is_valid(now, since, by_days):
             self.by_days, self.since, self.until, self.summed_at = by_days, since, since, now
             self.settled = {}
         until, settles = self.until or since, now - SETTLED_AFTER
         if settles - until > SETTLED_AFTER:
             more = _sums(_released(until, settles), by_days=by_days)
-            for piece, amounts in more.items():
-                self.settled[piece] = _plus(self.settled.get(piece, NOTHING), amounts)
+            for period, amounts in more.items():
+                self.settled[period] = _plus(self.settled.get(period, NOTHING), amounts)
             self.settled = {key: sums for key, sums in self.settled.items() if key[2] >= since}
             self.until = until = settles
         return until
 
-    def _is_good(self, now: datetime, since: datetime, by_days: bool) -> bool:
+    def _is_valid(self, now: datetime, since: datetime, by_days: bool) -> bool:
         if self.since is None or self.until is None or self.summed_at is None:
             return False
         is_young = timedelta(0) <= now - self.summed_at < SUMMED_AGAIN
@@ -85,10 +86,10 @@ def owners(
     half_life_seconds: int,
     history: UsageHistory | None = None,
 ) -> tuple[OwnerView, ...]:
-    """Every project (user "") and every user in it, with what they used: (units, millicores, MiB)
-    times seconds, halved by the half-life since it was given back. Two queries, now and then three.
+    """Every project (user "") and every user in it, with their usage: (units, millicores, MiB)
+    times seconds, decayed since its release. Two queries, sometimes three.
 
-    What is still held counts whole, from when it was bound. `used`: what is kept between calls.
+    Live allocations count in full, from when they were bound. `history`: kept between calls.
     """
     spent = _spent(live, now, half_life_seconds, history or UsageHistory())
     shares = _shares()
@@ -100,7 +101,7 @@ def owners(
 
 
 def decay(age_seconds: int, half_life_seconds: int) -> int:
-    """What is left of SCALE after this time."""
+    """What remains of SCALE after this time."""
     return round(SCALE * 2.0 ** (-max(0, age_seconds) / half_life_seconds))
 
 
@@ -110,13 +111,13 @@ def _shares() -> dict[Owner, tuple[int, int]]:
     projects = Project.objects.order_by().values_list("slug", Value(""), *columns)
     members = Membership.objects.order_by().values_list("project__slug", "user__username", *columns)
     return {
-        (slug, user): (weight, most)
-        for slug, user, weight, most in projects.union(members, all=True)
+        (slug, user): (weight, max_running)
+        for slug, user, weight, max_running in projects.union(members, all=True)
     }
 
 
 def _spent(
-    held: Iterable[LiveAllocation], now: datetime, half_life_seconds: int, used: UsageHistory
+    live: Iterable[LiveAllocation], now: datetime, half_life_seconds: int, history: UsageHistory
 ) -> dict[Owner, Amounts]:
     sums: dict[Owner, list[int]] = defaultdict(lambda: [0, 0, 0])
 
@@ -124,12 +125,12 @@ def _spent(
         for key in (owner, (owner[0], "")):
             sums[key] = [a + b for a, b in zip(sums[key], amounts, strict=True)]
 
-    pieces = used.released(now, half_life_seconds)
-    middle = timedelta(hours=12) if used.by_days else timedelta(minutes=30)
-    for (project, user, piece), amounts in pieces.items():
-        part = decay((now - piece - middle) // SECOND, half_life_seconds)
+    periods = history.released(now, half_life_seconds)
+    middle = timedelta(hours=12) if history.by_days else timedelta(minutes=30)
+    for (project, user, period), amounts in periods.items():
+        part = decay((now - period - middle) // SECOND, half_life_seconds)
         add((project, user), [amount * part for amount in amounts])
-    for row in held:
+    for row in live:
         rates = [row.place.units, row.cpu_milli, row.memory_mib]
         add((row.project, row.user), [rate * row.seconds * SCALE for rate in rates])
     return {owner: (u // SCALE, c // SCALE, m // SCALE) for owner, (u, c, m) in sums.items()}
@@ -140,13 +141,13 @@ def _released(after: datetime, until: datetime) -> QuerySet[Allocation]:
     return rows.filter(used_seconds__gt=0)
 
 
-def _sums(rows: QuerySet[Allocation], *, by_days: bool) -> dict[Piece, Amounts]:
-    """Summed in the database, by project, user and the begin of the day or hour."""
-    piece = TruncDay("released_at") if by_days else TruncHour("released_at")
-    names = ("project__slug", "user__username", "piece")
+def _sums(rows: QuerySet[Allocation], *, by_days: bool) -> dict[Period, Amounts]:
+    """Summed in the database, by project, user and the start of the day or hour."""
+    period = TruncDay("released_at") if by_days else TruncHour("released_at")
+    names = ("project__slug", "user__username", "period")
     found = (
         rows.order_by()
-        .annotate(piece=piece)
+        .annotate(period=period)
         .values(*names)
         .annotate(
             used_units=Sum(F("used_seconds") * F("units")),
@@ -162,7 +163,7 @@ def _sums(rows: QuerySet[Allocation], *, by_days: bool) -> dict[Piece, Amounts]:
 
 
 def _floor(at: datetime, *, by_days: bool) -> datetime:
-    """The begin of its day or hour, in the time zone that the database counts days in."""
+    """The start of its day or hour, in the time zone in which the database counts days."""
     begin = timezone.localtime(at).replace(minute=0, second=0, microsecond=0)
     return begin.replace(hour=0) if by_days else begin
 

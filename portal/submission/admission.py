@@ -109,7 +109,7 @@ def require_pending_room(user: User, project: Project, *, is_locking: bool = Tru
 
 def _full(waiting: Phrase) -> Refused:
     sentence = Phrase(
-        "%(waiting)s, as many as may wait at once. Cancel one, or ask again when one has started",
+        "%(waiting)s, which is the limit. Cancel one, or submit again when one has started",
         waiting=waiting,
     )
     return Refused("pending_limit", sentence, "project", 409)
@@ -130,7 +130,7 @@ def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
             raise Refused("after_unknown", sentence, "after")
         if JobStatus(job.status) in UNSATISFYING:
             sentence = Phrase(
-                "%(job)s ended as %(status)s: what runs after it would never start",
+                "%(job)s ended as %(status)s: a job that must run after it would never start",
                 job=label,
                 status=JobStatus(job.status),
             )

@@ -1,8 +1,8 @@
-"""The inbox of who decides about approvals: what waits for a yes, and what a yes would do.
+"""The inbox of an approver: which jobs await a decision, and what an approval would lead to.
 
-approvals_for(user) ─▶ Asking: holds, may use, quota and budget with it
-starts_if_approved(jobs) ─▶ one planning pass with all of them in the queue; changes nothing
-approvals_decide(refs, …) ─▶ job_approve or job_refuse for each, audited by them
+approval_requests(jobs)      ─▶ what each job would use, and every limit it counts against
+starts_if_approved(jobs)     ─▶ one planning pass with all of them in the queue; changes nothing
+approvals_decide(refs, …)    ─▶ job_approve or job_refuse for each, with its own audit line
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,28 +27,31 @@ from portal.planning.snapshot_cache import current_snapshot
 from portal.quotas.limits import LimitEffect, limit_effects
 from portal.submission.admission import cheapest
 from portal.text import single_line
-from scheduler.core.forecast.pass_estimates import estimate_starts
+from scheduler.core.forecast.pass_estimates import PassEstimate, estimate_starts
+from scheduler.core.model.reasons import Reason
 from scheduler.core.model.states import JobStatus
 from scheduler.core.plan import plan_and_can_start
 from scheduler.core.request import parse_stored_request
 
-# So many are decided in one go: each is a transaction of its own.
+# In one call; each decision is a transaction of its own.
 MAX_DECISIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A job that waits for a yes. `units` it would hold, `unit_seconds` it may use at most."""
+    """A job that awaits approval."""
 
     job: Job
     units: int
+    """What the whole gang would have at once."""
     unit_seconds: int
+    """What it may use at most."""
     limits: tuple[LimitEffect, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StartIfApproved:
-    """What a yes would lead to: `at_once`, or an estimate and a reason as a job's row has them."""
+    """A start at once, or an estimate and a reason as a job's row has them."""
 
     at_once: bool
     estimate: dict[str, Any] | None
@@ -56,7 +59,7 @@ class StartIfApproved:
 
 
 def jobs_to_approve(user: User) -> QuerySet[Job]:
-    """The jobs that wait for this person's yes or no, the oldest first."""
+    """The jobs that this user can approve or refuse, oldest first."""
     rows = jobs_visible_to(user).filter(status=JobStatus.AWAITING_APPROVAL)
     if not user.is_platform_admin:
         led = Membership.objects.filter(user=user, role=Role.ADMIN).values("project_id")
@@ -65,14 +68,14 @@ def jobs_to_approve(user: User) -> QuerySet[Job]:
 
 
 def may_decide_approvals(user: User) -> bool:
-    """Whether there is any project whose approvals this person decides."""
+    """Whether the user decides on approvals of any project."""
     if user.is_platform_admin:
         return True
     return Membership.objects.filter(user=user, role=Role.ADMIN).exists()
 
 
 def approval_requests(jobs: Sequence[Job]) -> list[ApprovalRequest]:
-    """What each would count against. A fixed number of queries."""
+    """The limits that each job would count against. A fixed number of queries."""
     if not jobs:
         return []
     boards, quotas, budgets = cluster_boards(), quota_views(), current_budgets(timezone.now())
@@ -87,50 +90,54 @@ def approval_requests(jobs: Sequence[Job]) -> list[ApprovalRequest]:
 
 
 def starts_if_approved(jobs: Sequence[Job]) -> dict[int, StartIfApproved]:
-    """By job: what the next pass would do if all of these were approved now. The production planner
-    on the rows of now."""
-    with current_snapshot().locked() as world:
-        asked = {
-            int(one.id): replace(one, hold_reason="", queued_at=world.snapshot.now)
-            for one in waiting_jobs_from_rows(jobs)
-        }
-        snapshot = replace(world.snapshot, jobs=(*world.snapshot.jobs, *asked.values()))
-        how = (snapshot, world.policy, world.outlook)
-        decided, _ = plan_and_can_start(*how)
-        foretold = estimate_starts(*how, decided, world.past_estimates)
-    reasons = {hold.job: hold.reason for hold in decided.deferrals}
-    return {pk: _start(one.id, reasons, foretold) for pk, one in asked.items()}
+    """By job: what the next pass would do if all of these were approved now."""
+    with current_snapshot().locked() as cached:
+        approved = [
+            replace(job, hold_reason="", queued_at=cached.snapshot.now)
+            for job in waiting_jobs_from_rows(jobs)
+        ]
+        snapshot = replace(cached.snapshot, jobs=(*cached.snapshot.jobs, *approved))
+        given = (snapshot, cached.policy, cached.runtime_model)
+        plan, _ = plan_and_can_start(*given)
+        estimates = estimate_starts(*given, plan, cached.past_estimates)
+    reasons = {deferral.job: deferral.reason for deferral in plan.deferrals}
+    return {int(job.id): _start(reasons.get(job.id), estimates.get(job.id)) for job in approved}
 
 
-def _start(key: str, reasons: dict[str, Any], foretold: Any) -> StartIfApproved:
-    reason = reasons.get(key)
+def _start(reason: Reason | None, estimate: PassEstimate | None) -> StartIfApproved:
     if reason is None:
         return StartIfApproved(True, None, None)
-    told = foretold.get(key)
-    estimate = estimate_as_dict(told) if told and told.is_published else None
-    return StartIfApproved(False, estimate, reason.as_dict())
+    is_published = estimate is not None and estimate.is_published
+    stored = estimate_as_dict(estimate) if estimate and is_published else None
+    return StartIfApproved(False, stored, reason.as_dict())
 
 
 def approvals_decide(
     *, refs: Iterable[str], actor: User, approve: bool, reason: str
 ) -> list[tuple[str, Refused | None]]:
-    """Say yes or no to each: its label, and what stood against it. One that cannot be decided any
-    more does not keep the others. Raises Refused(reason_missing, none_chosen, too_many)."""
-    wanted = list(dict.fromkeys(refs))
-    if not wanted:
+    """Approve or refuse each job: its label, and the refusal if it could not be decided. A failure
+    does not stop the others.
+
+    Raises Refused(reason_missing, none_chosen, too_many).
+    """
+    labels = list(dict.fromkeys(refs))
+    if not labels:
         raise Refused("none_chosen", "Choose at least one job", "job")
-    if len(wanted) > MAX_DECISIONS:
-        sentence = Phrase("Decide about at most %(n)s jobs at once", n=MAX_DECISIONS)
+    if len(labels) > MAX_DECISIONS:
+        sentence = Phrase("Decide on at most %(n)s jobs at once", n=MAX_DECISIONS)
         raise Refused("too_many", sentence, "job")
     if not approve and not single_line(reason):
-        raise Refused("reason_missing", "Say why: its owner will read it", "because")
-    return [(ref, _decide(ref, actor, approve, reason)) for ref in wanted]
+        raise Refused("reason_missing", "Give a reason: the job's owner will read it", "because")
+    return [(ref, _decide(ref, actor, approve, reason)) for ref in labels]
 
 
-def _decide(ref: str, by: User, approve: bool, because: str) -> Refused | None:
-    decide = job_approve if approve else job_refuse
+def _decide(ref: str, actor: User, approve: bool, reason: str) -> Refused | None:
     try:
-        decide(job=job_visible(by, ref), actor=by, because=because)
+        job = job_visible(actor, ref)
+        if approve:
+            job_approve(job=job, actor=actor, comment=reason)
+        else:
+            job_refuse(job=job, actor=actor, reason=reason)
     except Refused as refused:
         return refused
     return None

@@ -41,7 +41,7 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
         (row,) = lock_rows(Job.objects.filter(pk=job.pk).select_related("project", "owner"))
         if JobStatus(row.status) is not JobStatus.RUNNING or row.deadline_at is None:
             sentence = Phrase(
-                "%(job)s is %(status)s: only a running job is extended",
+                "%(job)s is %(status)s: only a running job can be extended",
                 job=row.label,
                 status=JobStatus(row.status),
             )
@@ -50,7 +50,7 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
         if wanted > max_seconds:
             left = write_seconds(max(0, max_seconds - row.time_limit_seconds)) or "0s"
             sentence = Phrase(
-                "A job runs at most %(most)s here: %(left)s more at most",
+                "A job may run for at most %(most)s: at most %(left)s more",
                 most=write_seconds(max_seconds),
                 left=left,
             )
@@ -105,7 +105,7 @@ def _extend(job: Job, by: User, seconds: int) -> None:
     job.deadline_at = (job.deadline_at or timezone.now()) + timedelta(seconds=seconds)
     job.save(update_fields=["time_limit_seconds", "deadline_at"])
     more = write_seconds(seconds)
-    said = Phrase("%(user)s gave it %(more)s more", user=by.username, more=more)
+    said = Phrase("extended by %(user)s by %(more)s", user=by.username, more=more)
     event_record(job, "extended", said, actor=by.username)
     audit_record(
         actor=by.username,

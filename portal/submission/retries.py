@@ -29,7 +29,7 @@ def job_retry(*, job: Job, actor: User, limits: RequestLimits) -> Job:
         raise Refused("forbidden", sentence, "", 403)
     if JobStatus(job.status) not in JOB_FINAL:
         sentence = Phrase(
-            "%(job)s is %(status)s: cancel it first, or wait until it is over",
+            "%(job)s is %(status)s: cancel it first, or wait until it has ended",
             job=job.label,
             status=JobStatus(job.status),
         )
@@ -38,8 +38,8 @@ def job_retry(*, job: Job, actor: User, limits: RequestLimits) -> Job:
     with transaction.atomic():
         new = job_submit(user=actor, request=request)
         by = actor.username
-        event_record(job, "retried", Phrase("%(job)s tries it again", job=new.label), actor=by)
-        event_record(new, "retries", Phrase("it tries %(job)s again", job=job.label), actor=by)
+        event_record(job, "retried", Phrase("retried as %(job)s", job=new.label), actor=by)
+        event_record(new, "retries", Phrase("retry of %(job)s", job=job.label), actor=by)
     return new
 
 

@@ -32,7 +32,7 @@ def job_submit(*, user: User, request: JobRequest, actor: str = "") -> Job:
         before = dependencies_of(request, check.project)
         job = Job.objects.create(project=check.project, owner=user, **_columns(request))
         job.after.set(before)
-        event_record(job, "submitted", Phrase("asked by %(user)s", user=actor), actor=actor)
+        event_record(job, "submitted", Phrase("submitted by %(user)s", user=actor), actor=actor)
         if check.approval:
             advance(job, JobStatus.AWAITING_APPROVAL, actor=actor, reason=check.approval)
             job.reason = check.approval.as_dict()

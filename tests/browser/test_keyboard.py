@@ -91,12 +91,12 @@ def test_a_job_is_asked_for_cancelled_and_asked_for_again(signed_in, stack):
 
     activate(page, "Cancel job", "a")
     expect(title).to_contain_text("Cancel by-hand")
-    activate(page, "Keep it", "a")
+    activate(page, "Keep job", "a")
     expect(title).to_contain_text("Running")
     activate(page, "Cancel job", "a")
     expect(title).to_contain_text("Cancel by-hand")
     activate(page, "Cancel job", "button")
-    expect(page.get_by_role("status").first).to_contain_text("you can ask again")
+    expect(page.get_by_role("status").first).to_contain_text("you can retry it")
     expect(title).to_contain_text("Cancelled", timeout=RUNNING)
 
     before = page.url
@@ -115,12 +115,12 @@ def test_an_alternative_is_taken(signed_in, stack):
     page.get_by_label("Name", exact=True).fill("too-large")
     page.locator("input[value=gpus]").check()
     page.get_by_label("Whole GPUs per replica").fill("5")
-    answer = page.locator("[data-part=answer]")
+    answer = page.locator("[data-part=preview]")
     expect(answer).to_contain_text("Could run here")
     said = answer.locator("button[name=instead]").first.inner_text()
     page.get_by_label("Name", exact=True).focus()
     activate(page, said, "button")
-    expect(page.locator("[data-part=answer]")).to_contain_text("Can start now")
+    expect(page.locator("[data-part=preview]")).to_contain_text("Can start now")
     expect(page.get_by_label("Name", exact=True)).to_have_value("too-large")
 
 
@@ -149,7 +149,7 @@ def test_what_is_live_does_not_take_the_focus_away(signed_in, stack):
     field.focus()
     page.keyboard.press("Control+A")
     page.keyboard.type("2")
-    expect(page.locator("[data-part=answer] .figures")).to_be_visible()
+    expect(page.locator("[data-part=preview] .figures")).to_be_visible()
     expect(field).to_be_focused()
     page.get_by_text("As a command").first.focus()
     page.keyboard.press("Enter")

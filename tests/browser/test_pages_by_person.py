@@ -84,7 +84,7 @@ TABLE: dict[str, Row] = {
     "web:job_spec": Row(TABS_OF_JOB | {"link Run again": ALL}),
     "web:job_results": Row(TABS_OF_JOB | {"heading Attempt 1": ALL}),
     "web:logs_full": Row({"link Raw": ALL, "button Wrap": ALL, "link Beside the job": ALL}),
-    "web:cancel": Row({"button Cancel job": ALL, "link Keep it": ALL}),
+    "web:cancel": Row({"button Cancel job": ALL, "link Keep job": ALL}),
     "web:cluster": Row({"link Table": ALL, "button Filter": ALL, "another project": TEAM}),
     "web:cluster_node": Row(
         {"link Drain": ROOT, "link Partition preview": ROOT, "another project": TEAM}

@@ -85,7 +85,7 @@ def test_what_runs_is_seen_on_the_map_and_can_be_stopped(page, stack):
 
 def test_the_answer_follows_what_is_typed(page, stack):
     page.goto(f"{stack.url}/request/")
-    answer = page.locator("[data-part=answer]")
+    answer = page.locator("[data-part=preview]")
     expect(answer).to_contain_text("Can start now")
     page.get_by_label("Replicas").fill("1000")
     expect(answer).to_contain_text("Incomplete")

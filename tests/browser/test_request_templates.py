@@ -36,7 +36,7 @@ def test_a_template_is_picked_changed_and_requested(signed_in, stack):
     expect(page.get_by_label("Project", exact=True)).to_have_value("bio")
     expect(page.locator("input[value='2g.35gb']")).to_be_checked()
     page.locator("input[value='gpus:A100']").check()
-    expect(page.locator("[data-part=answer]")).to_contain_text("gpu-02, GPU 0")
+    expect(page.locator("[data-part=preview]")).to_contain_text("gpu-02, GPU 0")
     page.get_by_role("button", name="Submit and start").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("ollama")
 

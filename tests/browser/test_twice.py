@@ -17,7 +17,7 @@ def stack(running_stack):
 
 @pytest.fixture
 def page(browser, stack):
-    # What was sent already and is sent again with a change comes back with a sentence.
+    # What was already submitted and is sent again with a change comes back with a sentence.
     with people(browser, stack, "/request/", lambda said: "status of 4" in said) as open_as:
         yield open_as("theo")
 
@@ -56,7 +56,7 @@ def test_back_and_the_same_again_leads_to_the_job_that_is_there(page, stack):
     page.go_back()
     page.get_by_label("Name", exact=True).fill("went-back-2")
     page.get_by_role("button", name="Submit and start").first.click()
-    expect(page.get_by_text("was sent already")).to_be_visible()
+    expect(page.get_by_text("was already submitted")).to_be_visible()
     page.get_by_role("button", name="Submit and start").first.click()
     expect(title).to_contain_text("went-back-2")
     assert len(jobs(stack, "went-back-2")) == 1

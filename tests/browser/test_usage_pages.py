@@ -39,7 +39,7 @@ def test_an_empty_home_leads_to_a_filled_form_in_one_click(page: Page, stack):
     page.goto(stack.url)
     page.get_by_role("link", name="Fill in the request: Two replicas that start together").click()
     expect(page.get_by_label("Replicas")).to_have_value("2")
-    expect(page.locator("[data-part=answer]")).to_contain_text("Can start now")
+    expect(page.locator("[data-part=preview]")).to_contain_text("Can start now")
 
 
 def test_running_work_is_extended_on_home_and_counted_on_usage(page: Page, stack, tmp_path):

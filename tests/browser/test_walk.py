@@ -103,7 +103,7 @@ def test_a_new_account_has_a_running_job_after_at_most_four_clicks(walker):
     expect(walk.page.get_by_role("heading", name="You have no jobs yet")).to_be_visible()
     walk.picture("2-home")
     walk.click("link", re.compile("Fill in the request: A slice"))
-    expect(walk.page.locator("[data-part=answer]")).to_contain_text("Can start now")
+    expect(walk.page.locator("[data-part=preview]")).to_contain_text("Can start now")
     walk.picture("3-request")
     walk.click("button", "Submit and start")
     title = walk.page.get_by_role("heading", level=1)
@@ -131,7 +131,7 @@ def test_a_job_that_waits_becomes_an_alternative_that_runs_in_two_clicks(walker,
         walk.click("button", choices.first.inner_text())
         title = page.get_by_role("heading", level=1)
         expect(title).to_contain_text("Running", timeout=RUNNING)
-        expect(page.get_by_role("log")).to_contain_text("Nothing written yet")
+        expect(page.get_by_role("log")).to_contain_text("No output yet")
         walk.picture("3-runs")
         assert len(walk.clicks) <= 2, walk.clicks
         assert stack.job(waits)["status"] == "cancelled"

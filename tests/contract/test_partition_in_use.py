@@ -70,7 +70,7 @@ def test_a_client_of_the_whole_gpu_is_found_by_its_device(node):
 def test_nobody_seen_is_said_as_well(node):
     held(node, listed=False)
     node.wish(LOW)
-    assert "No process is seen" in node.sentence()
+    assert "No process was found" in node.sentence()
 
 
 def test_it_is_tried_ever_more_seldom(node):

@@ -31,7 +31,7 @@ def olgas(client, olga):
 
 def test_a_cancel_tells_how_to_undo_it_and_the_press_queues_the_same_request(olgas, job):
     page = olgas.post(f"/jobs/{job.label}/cancel", follow=True).content.decode()
-    assert f"{job.label} is cancelled. To undo it, ask again" in page
+    assert f"{job.label} is cancelled. To undo this, retry it" in page
     assert f'action="/jobs/{job.label}/retry"' in page and 'form="retry"' in page
     answer = olgas.post(f"/jobs/{job.label}/retry", {"key": "k"})
     new = Job.objects.latest("pk")

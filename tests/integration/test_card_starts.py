@@ -56,7 +56,7 @@ def test_a_full_cluster_offers_every_card_and_hides_no_unknown(client, olga, tea
     a_job(olga, team, device={"gpus": 1})
     settle(node)
     text = page(client)
-    assert set(told(text, "start").values()) == {"no estimate yet: not enough free"}
+    assert set(told(text, "start").values()) == {"no estimate yet: insufficient resources"}
     assert told(text, "stock")["1g.18gb"] == "none of 7 free"
     assert "disabled" not in text
 
@@ -84,7 +84,7 @@ def test_a_node_that_takes_no_work_is_told_and_not_counted(client, team):
     Node.objects.update(schedulable=False)
     text = page(client)
     assert told(text, "stock")["gpus"] == "none in service"
-    assert "2 GPUs are out of service or on nodes that take no work now" in text
+    assert "2 GPUs are not counted: they are out of service" in text
 
 
 def test_a_profile_that_cannot_be_made_here_is_not_offered(client, team):
@@ -118,7 +118,7 @@ def test_the_answer_and_the_cards_can_be_asked_for_apart(client, team):
     a_node("n1")
     answer, cards = (
         client.post(f"/request/preview?of={of}", a_form()).content.decode()
-        for of in ("answer", "cards")
+        for of in ("preview", "cards")
     )
     assert "Can start now" in answer and not told(answer, "start")
     assert told(cards, "start")["gpus"] == "starts now" and "Can start now" not in cards

@@ -183,7 +183,7 @@ def test_a_log_that_ran_ahead_is_taken_up_at_its_end_and_says_what_is_left_out(
     follow((reader, lambda r: bool(r.lines), None))
     text = next(text for text in reader.texts if "event: log" in text)
     first = int(reader.lines[1][1].removeprefix("line "))
-    assert f"Lines 1 to {first - 1} came too fast" in text
+    assert f"Lines 1 to {first - 1} arrived too fast" in text
     assert reader.lines[-1] == (0, "line 40000")
 
 

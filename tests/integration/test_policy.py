@@ -6,10 +6,9 @@ import pytest
 from django.test import Client
 from django.utils.translation import override
 
-from portal.accounts.admin import ProjectForm
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
-from portal.quotas.admin import POLICY_HELP
+from portal.quotas.admin import POLICY_HELP, ProjectForm
 from portal.quotas.models import PlannerPolicy
 from portal.quotas.policy import INTERNAL_OPTIONS, POLICY_OPTIONS, current_policy, policy_set
 from scheduler.core.model.policy import Policy

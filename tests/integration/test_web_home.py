@@ -53,7 +53,7 @@ def test_running_work_says_how_much_time_is_left(page, running):
     text = page()
     assert "<h1>1 job running</h1>" in text
     assert "<b>2 h 38 min</b> left" in text
-    assert "1 h 21 min of 4 h over" in text
+    assert "1 h 21 min of 4 h elapsed" in text
     assert "Ends in" not in text
 
 

@@ -202,16 +202,16 @@ def test_what_is_lost_is_named_with_whose_it_is_before_anything_ends(client, olg
     text = client.get("/jobs/cancel", chosen).content.decode()
     lost, _, stays = text.partition("Not cancelled")
     assert "Cancel this 1 job?" in lost
-    assert "what it kept in memory is lost" in lost
+    assert "what it holds in memory is lost" in lost
     assert "only otto or an admin of vision may cancel it" in stays
-    assert "2 more are not there" in stays
+    assert "2 more do not exist" in stays
     assert "zebra" not in text
     runs.refresh_from_db()
     assert runs.status == "running"
 
     answer = client.post("/jobs/cancel", chosen, follow=True).content.decode()
     assert "1 job cancelled" in answer
-    assert "4 jobs left as they are" in answer
+    assert "4 jobs not cancelled" in answer
     statuses = dict(Job.objects.values_list("name", "status"))
     assert statuses["runs"] == "stopping"
     assert statuses["ottos"] == "queued"

@@ -54,7 +54,7 @@ def page(client, olga):
 
 def lines(text: str) -> list[str]:
     """The rows of the queue, as words."""
-    table = text.partition('data-part="queue"')[2].partition('data-part="leaving"')[0]
+    table = text.partition('data-part="queue"')[2].partition('data-part="frees-next"')[0]
     rows = re.findall(r"<tr(?: class=\"mine\")?><td.*?</tr>", table, re.S)
     return [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in rows]
 
@@ -109,7 +109,7 @@ def test_who_waits_for_an_approval_or_was_not_looked_at_is_not_hidden(client, pa
     )
     Job.objects.filter(name="new").update(position=None, reason=None, estimate=None)
     text = page()
-    assert "3 in order, 1 not yet in order" in text
+    assert "3 in order, 1 not ordered yet" in text
     shown = lines(text)
     assert len(shown) == 4
     assert shown[2].startswith("not yet asks")
@@ -134,20 +134,20 @@ def test_a_reservation_and_what_makes_the_order_are_told(page, full):
         "preempted 1 time",
     ):
         assert words in lines(text)[1]
-    assert "who came first goes first" in text
+    assert "first come, first served" in text
     assert "bypassed 5 times goes first in its band" in text
 
 
 def test_it_says_what_frees_next_at_the_latest(page, full, secret):
-    leaving = page().partition('data-part="leaving"')[2]
+    leaving = page().partition('data-part="frees-next"')[2]
     assert "runs" in leaving
     assert "n1" in leaving
     assert "in 59" in leaving
     project, eve = secret
     Job.objects.filter(name="runs").update(project=project, owner=eve)
-    hidden = page().partition('data-part="leaving"')[2]
+    hidden = page().partition('data-part="frees-next"')[2]
     assert "a job of another project" in hidden
-    assert "runs" not in hidden.replace("Nothing runs now", "")
+    assert "runs" not in hidden.replace("No jobs are running", "")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_the_stream_tells_the_same_as_the_page_and_holds_no_token(full, olga):
     event = first_event(olga, "/queue/stream?whose=mine")
     text = event.data
     assert event.name == "page"
-    for part in ("head", "queue", "leaving"):
+    for part in ("head", "queue", "frees-next"):
         assert f'data-part="{part}"' in text
     assert "alpha" in text
     assert "zebra" not in text

@@ -14,7 +14,7 @@ django.setup()
 
 from django.utils import timezone  # noqa: E402
 
-from portal.accounts.models import ApiToken, Membership, Project, Role, Scope, User  # noqa: E402
+from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User  # noqa: E402
 from portal.inventory.models import JoinToken, Node  # noqa: E402
 from portal.quotas.models import Quota  # noqa: E402
 
@@ -34,7 +34,7 @@ def main(nodes: list[str]) -> None:
         Membership.objects.create(project=project, user=user, role=role)
     units = 64 * 56_000
     Quota.objects.create(project=project, limit_units=units, guard_units=units)
-    _, token = ApiToken.objects.create(user=alice, name="tests", scope=Scope.WRITE)
+    _, token = ApiToken.objects.create(user=alice, name="tests", scope=TokenScope.WRITE)
     join = {name: _join(name) for name in nodes}
     print(json.dumps({"token": token, "password": password, "join": join}))
 

@@ -14,7 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django.setup()
 
 from portal.accounts.models import Membership, Role, User  # noqa: E402
-from portal.accounts.services import project_share  # noqa: E402
+from portal.accounts.services import project_share_set  # noqa: E402
 from tests.support.rows import a_job, a_node, a_project, settle  # noqa: E402
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     node = a_node("gpu-01", gpus=2)
     a_job(alice, vision, name="long-run", device={"gpus": 1})
     settle(node)
-    project_share(project=vision, actor="root", approval_units=0)
+    project_share_set(project=vision, actor="root", approval_units=0)
     for name in ("first-ask", "second-ask"):
         a_job(alice, vision, name=name)
     print(json.dumps({"password": password}))

@@ -125,7 +125,7 @@ def short(disk_mib, *replicas, here=()):
 
 def test_replicas_have_at_most_the_disk_of_the_node_together():
     assert short(100, ("a", 60), ("b", 40)) == {}
-    said = "50 MiB of disk are asked for beside 60; this node has 100 MiB"
+    said = "50 MiB of disk requested beside 60 MiB in use; this node has 100 MiB"
     assert short(100, ("a", 60), ("b", 50), ("c", 40)) == {"b": ("disk", said)}
 
 
@@ -136,7 +136,7 @@ def test_what_is_here_keeps_its_disk_also_where_the_node_has_less_by_now():
 
 
 def test_a_node_that_does_not_know_its_disk_takes_nobody_who_asks_for_it():
-    said = "1 MiB of disk are asked for beside 0; nobody knows how much this node has"
+    said = "1 MiB of disk requested beside 0 MiB in use; how much this node has is unknown"
     assert short(None, ("a", 1), ("b", 0)) == {"a": ("disk", said)}
 
 

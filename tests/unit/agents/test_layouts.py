@@ -144,9 +144,9 @@ def test_a_question_about_no_layout_of_this_board_is_refused(taken, profile, hel
 
 
 def test_what_a_place_destroys_is_refused_where_it_cannot_be_made():
-    with pytest.raises(ValueError, match="cannot be made beside"):
+    with pytest.raises(ValueError, match="cannot be created beside"):
         TABLE.larger_lost(ones(0), at(0, "3g.71gb"))
-    with pytest.raises(ValueError, match="cannot be made beside"):
+    with pytest.raises(ValueError, match="cannot be created beside"):
         TABLE.larger_lost([], Placement(3, 4, "3g.71gb"))
 
 

@@ -118,7 +118,7 @@ def test_without_a_daemon_every_command_says_so(control):
 
 def test_a_program_that_is_not_there_is_named(control):
     missing = MpsControl(("no-such-mps-control",), control.pipe, control.log)
-    with pytest.raises(ControlFailure, match="no-such-mps-control is not here") as failure:
+    with pytest.raises(ControlFailure, match="no-such-mps-control is not installed") as failure:
         missing.launch(DEVICE)
     assert failure.value.code is ControlCode.MISSING
 

@@ -66,7 +66,7 @@ def test_a_second_project_is_refused_before_anything_of_it_starts(stage):
     assert list(stage.daemons()) == ["p-1"]
     assert "r-0" not in stage.runtime.containers()
     (event,) = [e for e in stage.journal.unsent_events() if e.replica == "r-0"]
-    assert "projects do not mix" in event.sentence
+    assert "projects do not share an MPS daemon" in event.sentence
 
 
 def test_nobody_gets_the_gpu_alone_beside_shares(stage):
@@ -160,7 +160,7 @@ def test_a_neighbour_that_dies_by_a_signal_puts_the_others_at_risk_once(stage):
     stage.obey(stage.document(good, other))
     stage.obey(stage.document(bad, good, other, revision=2))
     stage.ended("r-1")
-    sentence = "neighbour rank 0 of job j-r-1 died badly (exit code 139): this share may have"
+    sentence = "neighbour rank 0 of job j-r-1 ended abnormally (exit code 139): this share may have"
     assert {key: said.startswith(sentence) for key, said in at_risk(stage).items()} == {
         "r-2": True,
         "r-3": True,
@@ -221,7 +221,7 @@ def test_an_xid_on_the_gpu_puts_its_shares_at_risk(stage):
     stage.shares.report_gpu_fault(stage.gpu, "GPU 0 reported XID 31")
     stage.shares.report_gpu_fault("GPU-other", "GPU 1 reported XID 79")
     stage.rounds()
-    assert at_risk(stage) == {"r-1": "GPU 0 reported XID 31: this share may have been hurt"}
+    assert at_risk(stage) == {"r-1": "GPU 0 reported XID 31: this share may be affected"}
 
 
 def test_shares_stand_on_a_mig_instance_with_a_daemon_that_sees_only_it(stage):

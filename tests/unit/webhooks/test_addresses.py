@@ -9,9 +9,9 @@ import ipaddress
 import pytest
 
 from portal.errors import Refused
-from portal.webhooks.addresses import is_allowed, networks, target_of
+from portal.webhooks.addresses import is_reachable, parse_networks, resolve_target
 from portal.webhooks.secrets import signature
-from portal.webhooks.values import BACK_OFF, wait_after
+from portal.webhooks.values import RETRY_DELAYS, retry_delay
 
 PUBLIC = ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"]
 INNER = [
@@ -51,30 +51,30 @@ INNER = [
 
 @pytest.mark.parametrize("text", PUBLIC)
 def test_a_public_address_is_reached(text):
-    assert is_allowed(ipaddress.ip_address(text), ())
-    assert target_of("https://hooks.example.org/x", (), lambda *_: [text]).address == text
+    assert is_reachable(ipaddress.ip_address(text), ())
+    assert resolve_target("https://hooks.example.org/x", (), lambda *_: [text]).address == text
 
 
 @pytest.mark.parametrize("text", INNER)
 def test_an_inner_address_is_refused_whatever_it_is_called(text):
-    assert not is_allowed(ipaddress.ip_address(text), ())
+    assert not is_reachable(ipaddress.ip_address(text), ())
     with pytest.raises(Refused) as refused:
-        target_of("https://hooks.example.org/x", (), lambda *_: [text])
+        resolve_target("https://hooks.example.org/x", (), lambda *_: [text])
     assert (refused.value.code, refused.value.field) == ("address_forbidden", "url")
 
 
 def test_one_inner_address_among_public_ones_is_enough_to_refuse():
     with pytest.raises(Refused):
-        target_of("https://hooks.example.org/", (), lambda *_: [PUBLIC[0], "10.0.0.1"])
+        resolve_target("https://hooks.example.org/", (), lambda *_: [PUBLIC[0], "10.0.0.1"])
 
 
 def test_a_named_network_is_reached_also_without_tls():
-    named = networks("10.20.0.0/16, fd00:1::/32")
-    assert target_of("http://ci.local/", named, lambda *_: ["10.20.3.4"]).port == 80
-    assert is_allowed(ipaddress.ip_address("::ffff:10.20.3.4"), named)
-    assert not is_allowed(ipaddress.ip_address("10.21.0.1"), named)
+    named = parse_networks("10.20.0.0/16, fd00:1::/32")
+    assert resolve_target("http://ci.local/", named, lambda *_: ["10.20.3.4"]).port == 80
+    assert is_reachable(ipaddress.ip_address("::ffff:10.20.3.4"), named)
+    assert not is_reachable(ipaddress.ip_address("10.21.0.1"), named)
     with pytest.raises(Refused) as refused:
-        target_of("http://hooks.example.org/", named, lambda *_: [PUBLIC[0]])
+        resolve_target("http://hooks.example.org/", named, lambda *_: [PUBLIC[0]])
     assert refused.value.code == "url_invalid"
 
 
@@ -102,7 +102,7 @@ def test_a_named_network_is_reached_also_without_tls():
 )
 def test_what_is_no_plain_https_address_is_refused(url):
     with pytest.raises(Refused) as refused:
-        target_of(url, (), lambda *_: [PUBLIC[0]])
+        resolve_target(url, (), lambda *_: [PUBLIC[0]])
     assert refused.value.code == "url_invalid"
 
 
@@ -111,7 +111,7 @@ def test_a_name_without_an_address_is_refused():
         raise OSError
 
     with pytest.raises(Refused) as refused:
-        target_of("https://nowhere.example.org/", (), nowhere)
+        resolve_target("https://nowhere.example.org/", (), nowhere)
     assert refused.value.code == "host_unknown"
 
 
@@ -124,5 +124,5 @@ def test_a_signature_is_that_of_the_timestamp_and_the_body():
 
 
 def test_waits_grow_and_end():
-    waits = [wait_after(tries) for tries in range(1, len(BACK_OFF) + 2)]
-    assert waits[:-1] == sorted(BACK_OFF) and waits[-1] is None
+    waits = [retry_delay(tries) for tries in range(1, len(RETRY_DELAYS) + 2)]
+    assert waits[:-1] == sorted(RETRY_DELAYS) and waits[-1] is None
