@@ -8,7 +8,7 @@ from rest_framework import serializers
 from agents.contract.documents import GpuMode
 from portal.api.jobs.reason_serializers import ReasonSerializer
 from portal.choices import choices_from_enum
-from portal.planning.partition_preview import PreviewedJob, PartitionAction, PreviewOutcome
+from portal.planning.partition_preview import PartitionAction, PreviewedJob, PreviewOutcome
 
 
 class GpuPartSerializer(serializers.Serializer[Any]):
