@@ -1,8 +1,8 @@
 """Tessera's own placement in a replay: the engine of `scheduler.core.packing`, request by request.
 
 Nothing is tuned to the run: the weights follow the observed departures, the tables the mix of
-demand. The mix is that of the pod list (`list`, as for published policies) or a prior and the arrivals so
-far (`learned`).
+demand. The mix is that of the pod list (`list`, as for published policies) or a prior and the
+arrivals so far (`learned`).
 """
 
 import time

@@ -38,7 +38,7 @@ class PassReport:
         gpus = sum(len(node.gpus) for node in there)
         yield (
             f"As of {_moment(seen.now)}: {len(there)} of {len(seen.nodes)} nodes with {gpus} GPUs, "
-            f"{len(seen.jobs)} jobs wait, {len(seen.running)} deferral devices"
+            f"{len(seen.jobs)} jobs wait, {len(seen.running)} run"
         )
         yield (
             f"Policy: order {policy.order}, backfill {policy.backfill}, "

@@ -145,13 +145,13 @@ TABLE = (
             lambda: placed(a_gpu(a_share()), mig("1g.18gb", 0)),
             ("fragmentation", "no longer free"),
             lambda: carved(("1g.18gb", 0, 1), mode=MPS),
-            ("mode_mps", "shares of all of it and in slices at once"),
+            ("mode_mps", "shared as a whole and have slices at once"),
         ),
         "a share of more than 100 %": Row(
             lambda: asked(device={"mps": {"threads": 101, "memory": "1GiB"}}),
             ("out_of_range", "device.mps.threads: write a percentage from 1 to 100"),
             lambda: shared(a_claim(threads=101)),
-            ("mps_over_threads", "1 to 100 % of the SMs, this one 101 %"),
+            ("mps_over_threads", "1 to 100 % of the SMs, this one has 101 %"),
         ),
         "shares of more than 100 % together": Row(
             lambda: placed(a_gpu(a_share(60, 1_000)), share(50, 1_000), mps=(50, 1_000)),

@@ -12,7 +12,7 @@ from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.legality import reserve_if_legal
 from scheduler.virtual.simulation import SimulationObserver
 from tests.support.snapshots import a_gpu, a_node, a_quota
-from tests.unit.what_if.worlds import SINCE, a_recorded, a_setting, a_week, an_owner, played
+from tests.unit.what_if.scenarios import (SINCE, a_recorded, a_setting, a_week, an_owner, played)
 
 DEVICES = [
     {"mig": "1g.18gb"},

@@ -118,7 +118,7 @@ def told(tmp_path, capsys):
 def test_a_pass_says_first_what_was_there_and_by_which_policy(told):
     lines = told(a_pass())
     assert lines[0] == (
-        "As of 1970-01-12 13:46:40 UTC: 1 of 1 nodes with 3 GPUs, 3 jobs wait, 0 hold devices"
+        "As of 1970-01-12 13:46:40 UTC: 1 of 1 nodes with 3 GPUs, 3 jobs wait, 0 run"
     )
     assert lines[1] == "Policy: order fifo, backfill easy, preemption priority"
 

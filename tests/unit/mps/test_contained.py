@@ -85,7 +85,7 @@ def test_containers_get_no_share_from_an_agent_that_is_not_root(var, monkeypatch
     docker = partial(mps_support, words, RuntimeKind.DOCKER, NOBODY, "13.1", var)
     assert (docker().unavailable_reason == "") is (os.geteuid() == 0)
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
-    assert "needs root" in docker().unavailable_reason
+    assert "must be root" in docker().unavailable_reason
     assert docker().share_clients == 0
     plain = mps_support(words, RuntimeKind.PROCESS, NOBODY, "13.1", var)
     assert (plain.unavailable_reason, plain.uid, plain.share_clients) == ("", 1_000, 60)

@@ -37,7 +37,7 @@ def test_a_link_is_refused_and_what_it_points_to_stays_as_it_is(daemon, tmp_path
     with pytest.raises(ControlFailure) as failure:
         daemon._make_folder(path)
     assert failure.value.code is ControlCode.PATH
-    assert f"{path} is not a folder of the agent's" in failure.value.sentence
+    assert f"{path} is not the agent's own folder" in failure.value.sentence
     assert theirs.stat().st_mode & 0o777 == 0o755
     assert theirs.stat().st_uid == os.getuid()
 
@@ -46,7 +46,7 @@ def test_a_link_is_refused_and_what_it_points_to_stays_as_it_is(daemon, tmp_path
 def test_a_folder_of_somebody_else_is_refused(daemon):
     daemon.folders.shm.mkdir()
     os.chown(daemon.folders.shm, 12_345, 12_345)
-    with pytest.raises(ControlFailure, match="is not a folder of the agent's"):
+    with pytest.raises(ControlFailure, match="is not the agent's own folder"):
         daemon._make_folder(daemon.folders.shm)
 
 

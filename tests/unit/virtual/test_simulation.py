@@ -15,7 +15,7 @@ from scheduler.virtual.simulation import (
 )
 from scheduler.virtual.values import PreemptionCosts, Scenario
 from tests.support.snapshots import a_gpu, a_node
-from tests.unit.what_if.worlds import HOUR, SINCE, a_recorded, a_setting, a_week
+from tests.unit.what_if.scenarios import (HOUR, SINCE, a_recorded, a_setting, a_week)
 
 ONE = a_node(a_gpu())
 LONG = {"gpus": 1, "preemptible": True, "priority": Priority.LOW}

@@ -17,7 +17,7 @@ from scheduler.what_if.json_format import (
     write_change,
 )
 from tests.support.snapshots import a_gpu, a_node, a_quota
-from tests.unit.what_if.worlds import a_setting
+from tests.unit.what_if.scenarios import a_setting
 
 WORDS = [
     (parse_quota, "vision=16", {"kind": "quota", "project": "vision", "units": 896_000}),

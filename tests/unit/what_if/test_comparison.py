@@ -13,19 +13,7 @@ from scheduler.what_if.comparison import MAX_JOBS, compare
 from scheduler.what_if.errors import ChangeRefusedError
 from scheduler.what_if.json_format import read_changes
 from tests.support.snapshots import a_gpu, a_node, a_quota
-from tests.unit.what_if.worlds import (
-    HOUR,
-    SINCE,
-    UNTIL,
-    a_recorded,
-    a_setting,
-    a_week,
-    an_owner,
-    away,
-    compared,
-    outcome,
-    played,
-)
+from tests.unit.what_if.scenarios import (HOUR, SINCE, UNTIL, a_recorded, a_setting, a_week, an_owner, away, compared, outcome, played)
 
 EIGHT_SLICES = a_week(*(a_recorded(n, mig="3g.71gb", waited=n) for n in range(8)))
 
