@@ -62,7 +62,7 @@ TABLE: dict[str, Row] = {
     "web:request": Row(
         {
             "textbox Name": TEAM,
-            "button Request": TEAM,
+            "button Submit": TEAM,
             "link All templates": TEAM,
             "heading You are not in a project yet": ROOT,
         }

@@ -140,7 +140,7 @@ def test_a_project_admin_limits_a_member_but_not_the_project(alice, vision, ada)
     assert client.post("/projects/vision/quota", body).status_code == 404
     body = {"user": "alice", "limit": "99", "version": "1", "step": "save"}
     answer = client.post("/projects/vision/quota", body)
-    assert answer.status_code == 400 and "The project itself may hold" in answer.content.decode()
+    assert answer.status_code == 400 and "own limit is" in answer.content.decode()
 
 
 def test_a_member_changes_no_limit_and_a_stranger_sees_no_project(alice, vision):

@@ -52,7 +52,7 @@ def test_a_node_is_cordoned_with_a_reason_and_what_runs_there_is_listed(alice, v
     assert root.post("/console/nodes/n1/drain", {"step": "cordon", "reason": ""}).status_code == 400
     root.post("/console/nodes/n1/drain", {"step": "cordon", "reason": "new cables"})
     row = Node.objects.get()
-    assert (row.schedulable, row.cordon_reason, row.cordon_by) == (False, "new cables", "root")
+    assert (row.schedulable, row.cordon_reason, row.cordon_actor) == (False, "new cables", "root")
     page = root.get("/console/nodes/n1/drain").content.decode()
     assert "1 job runs on n1" in page and job.label in page and "new cables" in page
     assert AuditEntry.objects.get().action == "node_cordon"

@@ -224,10 +224,10 @@ def test_cordon_says_who_and_why_and_uncordon_takes_it_back():
     node = a_node("n1").row
     node_cordon(node=node, reason=" new fan ", actor="root")
     node.refresh_from_db()
-    assert (node.schedulable, node.cordon_reason, node.cordon_by) == (False, "new fan", "root")
+    assert (node.schedulable, node.cordon_reason, node.cordon_actor) == (False, "new fan", "root")
     node_uncordon(node=node, actor="root")
     node.refresh_from_db()
-    assert (node.schedulable, node.cordon_reason, node.cordon_by) == (True, "", "")
+    assert (node.schedulable, node.cordon_reason, node.cordon_actor) == (True, "", "")
     assert list(node.events.values_list("code", flat=True)) == ["node_cordon", "node_uncordon"]
     with pytest.raises(Refused, match="reason_missing"):
         node_cordon(node=node, reason="  ", actor="root")

@@ -30,7 +30,11 @@ def status_of(job: Job) -> str:
 
 def shared() -> tuple[int, int, str]:
     gpu = Gpu.objects.select_related("shared_by").get()
-    return gpu.shared_threads, gpu.shared_memory_mib, gpu.shared_by.slug if gpu.shared_by else ""
+    return (
+        gpu.shared_threads,
+        gpu.shared_memory_mib,
+        gpu.sharing_project.slug if gpu.sharing_project else "",
+    )
 
 
 def test_two_shares_of_a_project_run_at_once_on_one_gpu_and_give_it_back():

@@ -165,7 +165,7 @@ def test_by_user_by_project_by_model_and_by_day_are_the_same_sum(jobs, gpus):
         lambda e: (e.kind,),
         lambda e: (e.project, e.user),
     ):
-        assert sum(used for _, used in found.sums_by(key)) == found.unit_seconds
+        assert sum(used for _, used in found.grouped(key)) == found.unit_seconds
     assert sum(unit_seconds_by_owner(rows, window).values()) == found.unit_seconds
     assert {entry.model for entry in found.entries} == {"H200", "A100"}
 

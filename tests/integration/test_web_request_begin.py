@@ -175,7 +175,7 @@ def test_the_form_is_saved_as_a_template_and_nothing_is_submitted(client, olga, 
     form = a_form(save="template", template_project="vision", **TYPED)
     answer = client.post("/request/", form)
     row = Template.objects.get()
-    assert (row.name, row.description, row.project, row.made_by) == (
+    assert (row.name, row.description, row.project, row.author) == (
         "Nightly",
         "every night",
         team,

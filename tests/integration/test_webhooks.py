@@ -197,7 +197,7 @@ def test_who_no_longer_runs_the_project_hears_nothing_more(client, olga, receive
     a_job(olga, project)
     webhooks_deliver()
     assert receiver.seen == []
-    assert Endpoint.objects.get().off_because == "olga is no longer an admin of vision"
+    assert Endpoint.objects.get().off_reason == "olga is no longer an admin of vision"
 
 
 def test_one_hears_of_ones_own_jobs_only(client, olga, receiver, home):
