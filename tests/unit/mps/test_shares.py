@@ -160,7 +160,7 @@ def test_a_neighbour_that_dies_by_a_signal_puts_the_others_at_risk_once(stage):
     stage.obey(stage.document(good, other))
     stage.obey(stage.document(bad, good, other, revision=2))
     stage.ended("r-1")
-    sentence = "neighbour rank 0 of job j-r-1 ended abnormally (exit code 139): this share may have"
+    sentence = "neighbour rank 0 of job j-r-1 ended abnormally (exit code 139): this share may be"
     assert {key: said.startswith(sentence) for key, said in at_risk(stage).items()} == {
         "r-2": True,
         "r-3": True,
