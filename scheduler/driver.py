@@ -62,7 +62,9 @@ def _note_revisions(node: Node) -> None:
 
 def _where(condition: Q, revision: int, column: str) -> Case:
     stored = F(column)
-    return Case(When(condition, then=revision), default=stored, output_field=PositiveBigIntegerField())
+    return Case(
+        When(condition, then=revision), default=stored, output_field=PositiveBigIntegerField()
+    )
 
 
 def compile_desired(node: Node) -> DesiredDocument:
@@ -103,7 +105,9 @@ def _replicas(node: Node) -> tuple[DesiredReplica, ...]:
     )
     replicas = list(rows)
     devices = _devices(replicas)
-    rendezvous = _rendezvous([r.attempt_id for r in replicas if r.desired_state == DesiredState.RUN])
+    rendezvous = _rendezvous(
+        [r.attempt_id for r in replicas if r.desired_state == DesiredState.RUN]
+    )
     return tuple(_replica(r, devices[r.pk], rendezvous.get(r.attempt_id)) for r in replicas)
 
 

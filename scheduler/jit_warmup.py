@@ -37,9 +37,9 @@ def warm_up() -> tuple[Plan, Mapping[str, Estimate]]:
 
 
 def before_fork(**_: Any) -> None:
-    """Warm up in a worker's first process: the processes that it forks start with the kernels loaded.
+    """Warm up a worker's first process, so that those it forks have the kernels loaded.
 
-    What exists now stays, so it is frozen: the collector neither scans it again nor copies its pages.
+    What exists now stays, so it is frozen: the collector neither scans nor copies it again.
     """
     warm_up()
     gc.collect()

@@ -40,20 +40,21 @@ def sweep() -> None:
 
 
 def _nodes_judge(now: datetime) -> None:
-    """Unreachable after 15 s without a call, lost after 60 s. An unreachable node gets no work."""
+    """Mark silent nodes as unreachable, later as lost; neither gets work. The knobs count from the
+    end of the longest call that a node may hold open."""
     knobs = settings.PLATFORM
     silent = now - timedelta(seconds=knobs.unreachable_seconds + knobs.hold_seconds)
     gone = now - timedelta(seconds=knobs.lost_seconds + knobs.hold_seconds)
     judged = [NodeStatus.ONLINE, NodeStatus.UNREACHABLE]
     for node in Node.objects.filter(status__in=judged, last_seen_at__lt=silent):
-        heard = node.last_seen_at or gone
-        to = NodeStatus.LOST if heard <= gone else NodeStatus.UNREACHABLE
+        last_contact = node.last_seen_at or gone
+        to = NodeStatus.LOST if last_contact <= gone else NodeStatus.UNREACHABLE
         if node.status != to:
             advance(
                 node,
                 to,
                 code="silent",
-                sentence=Phrase("last contact at %(time)s", time=f"{heard:%H:%M:%S}"),
+                sentence=Phrase("last contact at %(time)s", time=f"{last_contact:%H:%M:%S}"),
             )
             ring("cluster")
 
@@ -80,7 +81,11 @@ def _dependencies(now: datetime) -> None:
     unsatisfying = values_of(UNSATISFYING)
     while True:
         waiting = Job.objects.waiting()
-        stuck = waiting.filter(after__status__in=unsatisfying).order_by("pk").values_list("pk", flat=True)
+        stuck = (
+            waiting.filter(after__status__in=unsatisfying)
+            .order_by("pk")
+            .values_list("pk", flat=True)
+        )
         ended = [_dependency_failed(pk, unsatisfying) for pk in stuck.distinct()]
         if True not in ended:
             return

@@ -1,4 +1,4 @@
-"""The agents' door: routing, refusals and failures. Mounted beside Django, under no middleware."""
+"""The agents' endpoint: routing, refusals, failures. An ASGI app beside Django's middleware."""
 
 import logging
 import re
@@ -49,9 +49,9 @@ log = logging.getLogger(__name__)
 
 
 async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
-    """One call of an agent, whatever becomes of it."""
+    """Serve one call of an agent."""
     try:
-        status, value = await _answer(scope, receive)
+        status, value = await _respond(scope, receive)
     except Disconnected:
         return
     except Exception as error:
@@ -64,7 +64,7 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _refusal(error: Exception) -> ContractError | None:
-    """What the caller can do about it, if it can."""
+    """The refusal that tells the caller what to do; None for a failure of ours."""
     match error:
         case ContractError():
             return error
@@ -79,8 +79,8 @@ def _refusal(error: Exception) -> ContractError | None:
             return None
 
 
-async def _answer(scope: Scope, receive: Receive) -> tuple[int, object]:
-    """The status and body; a body of None: nobody is there to read it."""
+async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
+    """The status and body. A body of None: the caller has hung up."""
     call = (scope["method"], scope["path"])
     if call == ("POST", SYNC_PATH):
         return 200, await _sync(scope, receive)
@@ -108,15 +108,13 @@ async def _sync(scope: Scope, receive: Receive) -> object:
     request = decode(SyncRequest, await _json(scope, receive))
     # Registered before anything is read: a ring from here on is not missed.
     with subscribe(f"node:{node_id}") as bell:
-        standing = await run_in_thread(
-            sync.sync_accept, authorization=authorization, request=request
-        )
+        state = await run_in_thread(sync.sync_accept, authorization=authorization, request=request)
         with newest_poll(node_id, bell):
-            if standing.has_news:
-                revision = standing.revision
-                return await run_in_thread(sync.sync_answer, standing=standing, revision=revision)
+            if state.has_news:
+                revision = state.revision
+                return await run_in_thread(sync.sync_answer, state=state, revision=revision)
             seconds = min(request.hold_seconds, settings.PLATFORM.hold_seconds)
-            return await long_poll(bell, standing, seconds, receive)
+            return await long_poll(bell, state, seconds, receive)
 
 
 async def _telemetry(scope: Scope, receive: Receive) -> object:

@@ -1,4 +1,4 @@
-"""A node's first contact (enrol) and each start of its agent (hello)."""
+"""A node's first contact (enrol), and each start of its agent (hello)."""
 
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -31,12 +31,12 @@ from portal.live.bell import ring, ring_plan
 from scheduler.core.model.states import NodeStatus
 
 # Twice the accepted skew: a hello from the future can be replayed that long.
-NONCE_KEPT = timedelta(seconds=2 * MAX_CLOCK_SKEW_SECONDS)
-NOT_KNOWN = "no node with this id and key: enrol it with a new join token"
+NONCE_RETENTION = timedelta(seconds=2 * MAX_CLOCK_SKEW_SECONDS)
+UNKNOWN_NODE = "no node with this id and key: enrol it with a new join token"
 
 
 def enrol(*, request: EnrolRequest) -> EnrolResponse:
-    """Trade a join token for a place: store the agent's key and burn the token, or neither."""
+    """Trade a join token for a node: store the agent's key and use up the token, or neither."""
     read_public_key(request.public_key)
     with transaction.atomic():
         now = timezone.now()
@@ -56,7 +56,7 @@ def enrol(*, request: EnrolRequest) -> EnrolResponse:
 
 
 def _key_replace(node: Node, request: EnrolRequest) -> None:
-    """The new key's owner speaks for the node now: whoever had the old one is out."""
+    """From now on the owner of the new key speaks for the node; the old key is void."""
     node.public_key = request.public_key
     node.epoch += 1
     node.token_digest = ""
@@ -91,25 +91,25 @@ def hello(*, request: HelloRequest) -> HelloResponse:
 
 
 def _proven_node(request: HelloRequest) -> Node:
-    """The node whose key signed the request. Unknown and wrongly signed read the same."""
+    """The node whose key signed the request. Unknown nodes and wrong signatures read the same."""
     try:
         nodes = lock_rows(Node.objects.defer("desired").filter(pk=UUID(request.node_id)))
     except ValueError:
         nodes = []
     if not nodes:
-        raise ContractError(ContractErrorCode.NODE_UNKNOWN, NOT_KNOWN)
+        raise ContractError(ContractErrorCode.NODE_UNKNOWN, UNKNOWN_NODE)
     (node,) = nodes
     require_not_retired(node)
     message = hello_bytes(
         request.node_id, request.boot_id, request.time_ms, request.nonce, request.protocol
     )
     if not is_signed(node.public_key, request.signature, message):
-        raise ContractError(ContractErrorCode.SIGNATURE_INVALID, NOT_KNOWN)
+        raise ContractError(ContractErrorCode.SIGNATURE_INVALID, UNKNOWN_NODE)
     return node
 
 
 def _require_fresh(node: Node, request: HelloRequest, now: datetime) -> None:
-    """Refuse a replay: too far from our clock, or a nonce that was seen before."""
+    """Refuse a replay: a time too far from our clock, or a nonce used before."""
     now_ms = int(now.timestamp() * 1000)
     if abs(now_ms - request.time_ms) > MAX_CLOCK_SKEW_SECONDS * 1000:
         sentence = (
@@ -118,7 +118,7 @@ def _require_fresh(node: Node, request: HelloRequest, now: datetime) -> None:
         raise ContractError(
             ContractErrorCode.CLOCK_SKEW, sentence, "time_ms", {"server_time_ms": now_ms}
         )
-    node.nonces.filter(seen_at__lt=now - NONCE_KEPT).delete()
+    node.nonces.filter(seen_at__lt=now - NONCE_RETENTION).delete()
     try:
         with transaction.atomic():
             HelloNonce.objects.create(node=node, nonce=request.nonce, seen_at=now)
@@ -136,20 +136,20 @@ def _session_start(node: Node, request: HelloRequest, now: datetime) -> str:
         "token_expires_at": now + timedelta(seconds=settings.PLATFORM.agent_token_seconds),
         "boot_id": request.boot_id,
         "last_seen_at": now,
-        # What the last session saw says nothing about this one: ask for it whole.
+        # What the last session observed may be outdated: ask for the whole document.
         "observed_hash": "",
     }
     for name, value in columns.items():
         setattr(node, name, value)
     node.save(update_fields=list(columns))
-    node_seen(node)
-    # A call that the earlier session still holds ends at once.
+    node_mark_online(node)
+    # A long poll of the earlier session ends at once.
     ring(f"node:{node.pk}")
     return token
 
 
-def node_seen(node: Node) -> None:
-    """The node spoke: it is online. `node` is locked by the caller."""
+def node_mark_online(node: Node) -> None:
+    """Mark a node online that made a call. `node` is locked by the caller."""
     if node.status == NodeStatus.ONLINE:
         return
     advance(

@@ -1,4 +1,4 @@
-"""HTTP by hand for a handful of calls: bounded bodies in, JSON out. Knows nothing of nodes."""
+"""HTTP for a handful of calls: bounded bodies in, JSON out. Knows nothing of nodes."""
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -17,11 +17,11 @@ RETRY_AFTER_SECONDS = 2
 
 
 class Disconnected(Exception):
-    """The caller went away before its body was whole."""
+    """The caller hung up before its body was complete."""
 
 
 def header(scope: Scope, name: str) -> str:
-    """The first header of that name, or empty."""
+    """The first header of that name, or ""."""
     wanted = name.lower().encode()
     for key, value in scope["headers"]:
         if key == wanted:
@@ -47,10 +47,10 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 
 def read_json(body: bytes) -> Any:
-    """The object in the body, of a protocol that we speak. Raises ContractError."""
+    """The JSON object in the body, of a protocol version that we speak. Raises ContractError."""
     try:
         data = json.loads(body)
-        # What JSON can say and the database cannot hold: NUL and half a surrogate pair.
+        # JSON can carry what the database cannot store: NUL and half a surrogate pair.
         if b"\\u" in body:
             _require_storable(data)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Logs as they come from a node: appended by offset, so that a repeated chunk is harmless."""
+"""Log chunks from a node, appended by offset, so that a repeated chunk is harmless."""
 
 from uuid import UUID
 
@@ -19,7 +19,7 @@ MAX_LOG_BYTES = 128 << 20
 def log_append(
     *, authorization: str, epoch: int, replica: str, offset: int, data: bytes
 ) -> LogResponse:
-    """Append at exactly the end. Raises ContractError with `expected_offset` where that is not."""
+    """Append at the end. Raises ContractError with `expected_offset` for any other offset."""
     nodes = Node.objects.only("name", "status", "epoch", "token_digest", "token_expires_at")
     node = node_authenticate(nodes, authorization=authorization, epoch=epoch)
     with transaction.atomic():

@@ -1,6 +1,6 @@
-"""Holding a sync call open: one per node, ended by its bell, a newer call, time or shutdown.
+"""Long polls: a sync call stays open until its bell, a newer call of the node, time or shutdown.
 
-A held call owns a coroutine and nothing else.
+An open call owns a coroutine and nothing else.
 """
 
 import asyncio
@@ -15,35 +15,35 @@ from portal.agentapi.http import Receive
 from portal.agentapi.threads import run_in_thread
 from portal.live.listener import Bell
 
-# Without it, agents that were answered together call again together (sync_scale facts).
+# Without jitter, agents that were answered together call again together.
 JITTER = 0.2
 
-_held: dict[UUID, Bell] = {}
+_open_polls: dict[UUID, Bell] = {}
 
 
 def is_polling(node_id: UUID) -> bool:
     """Whether the node has a call open in this process."""
-    return node_id in _held
+    return node_id in _open_polls
 
 
 @contextmanager
 def newest_poll(node_id: UUID, bell: Bell) -> Iterator[None]:
-    """Make this the node's one held call; an older one is answered now."""
-    older = _held.get(node_id)
+    """Make this the node's one open call; an older one is answered now."""
+    older = _open_polls.get(node_id)
     if older is not None:
         older.supersede()
-    _held[node_id] = bell
+    _open_polls[node_id] = bell
     try:
         yield
     finally:
-        if _held.get(node_id) is bell:
-            del _held[node_id]
+        if _open_polls.get(node_id) is bell:
+            del _open_polls[node_id]
 
 
 async def long_poll(
     bell: Bell, state: sync.SyncState, seconds: float, receive: Receive
 ) -> SyncResponse | None:
-    """The answer, once there is news or the time is up. None: the caller has hung up."""
+    """The answer, once there is news or the time is up. None if the caller has hung up."""
     loop = asyncio.get_running_loop()
     jittered = seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
     end = loop.time() + jittered
@@ -55,13 +55,13 @@ async def long_poll(
             rung = await bell.wait(end - loop.time())
             if gone.done():
                 return None
-            revision = await run_in_thread(sync.current_revision, standing=state)
+            revision = await run_in_thread(sync.current_revision, state=state)
             if not rung:
                 break
         if bell.is_ended:
-            # Nothing to say: whoever replaced this call, or the next process, has the news.
+            # No news here: the newer call, or the next process, answers with it.
             revision = state.applied_revision
-        return await run_in_thread(sync.sync_answer, standing=state, revision=revision)
+        return await run_in_thread(sync.sync_answer, state=state, revision=revision)
     finally:
         gone.cancel()
 

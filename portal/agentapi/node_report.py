@@ -1,4 +1,4 @@
-"""What a node says it is and has, written into rows. Judges nothing beyond the tables' edges."""
+"""Write a node's observed document into rows."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -27,16 +27,18 @@ from scheduler.core.model.states import REPLICA_EDGES, ReplicaStatus, is_allowed
 def node_report(
     node_id: UUID, observed: ObservedDocument, applied_revision: int | None = None
 ) -> None:
-    """Take a node's whole observed document. Repeats are harmless; nothing is assumed from absence
-    except what the node has been told to remove. `applied_revision`: what the node had taken when
-    it said this; by default what it said last."""
+    """Apply a whole observed document. Repeats are harmless.
+
+    Absence means something only for replicas that the node was to remove. `applied_revision`: the
+    revision that the node had applied when it observed this; by default the last one it reported.
+    """
     with transaction.atomic():
         (node,) = lock_rows(Node.objects.filter(pk=node_id))
         _facts_report(node, observed)
         changed = gpu_reports_apply(node, observed)
         changed |= slice_reports_apply(node, observed)
-        taken = node.applied_revision if applied_revision is None else applied_revision
-        jobs = _replicas_report(node, observed, taken)
+        applied = node.applied_revision if applied_revision is None else applied_revision
+        jobs = _replicas_report(node, observed, applied)
         changed |= allocations_mark_releasing(node=node, listed={r.id for r in observed.replicas})
         ring("cluster")
     for job_id in sorted(jobs):
@@ -71,31 +73,33 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
     node.save(update_fields=["facts", "topology", "fabric", "cpu_milli", "memory_mib", "disk_mib"])
 
 
-def _replicas_report(node: Node, observed: ObservedDocument, taken: int) -> set[int]:
-    """Advance each replica that the node speaks of; the jobs whose replicas moved."""
-    said = {r.id: r for r in observed.replicas}
+def _replicas_report(node: Node, observed: ObservedDocument, applied: int) -> set[int]:
+    """Advance each reported replica. The jobs whose replicas moved."""
+    reported = {r.id: r for r in observed.replicas}
     rows = lock_rows(
-        Replica.objects.filter(node=node, pk__in=_uuids(said)).select_related("attempt__job")
+        Replica.objects.filter(node=node, pk__in=_uuids(reported)).select_related("attempt__job")
     )
-    return {row.attempt.job_id for row in rows if _replica_report(row, said[str(row.pk)], taken)}
+    return {
+        row.attempt.job_id for row in rows if _replica_report(row, reported[str(row.pk)], applied)
+    }
 
 
 def _uuids(ids: Iterable[str]) -> list[UUID]:
-    """The ids that can be ours. A node may only speak of replicas it was told of."""
-    found = []
+    """The ids that can be ours; others are ignored."""
+    uuids = []
     for text in ids:
         try:
-            found.append(UUID(text))
+            uuids.append(UUID(text))
         except ValueError:
             continue
-    return found
+    return uuids
 
 
-def _replica_report(row: Replica, said: ObservedReplica, taken: int) -> bool:
-    """True when the replica moved. A lower or foreign fence says nothing about this attempt."""
-    if said.fence != row.attempt.fence:
+def _replica_report(row: Replica, reported: ObservedReplica, applied: int) -> bool:
+    """True if the replica moved. Another fence says nothing about this attempt."""
+    if reported.fence != row.attempt.fence:
         return False
-    old, new = ReplicaStatus(row.status), ReplicaStatus(str(said.state))
+    old, new = ReplicaStatus(row.status), ReplicaStatus(str(reported.state))
     if old is new or not is_allowed(REPLICA_EDGES, old, new):
         return False
     now = timezone.now()
@@ -103,32 +107,34 @@ def _replica_report(row: Replica, said: ObservedReplica, taken: int) -> bool:
         row,
         new,
         actor=f"node:{row.node.name}",
-        code=said.code,
-        sentence=said.sentence,
+        code=reported.code,
+        sentence=reported.sentence,
         at=now,
-        **_columns(row, said, new, taken),
+        **_columns(row, reported, new, applied),
     )
     if new in (ReplicaStatus.READY, ReplicaStatus.RUNNING):
         allocations_bind(replica=row, at=now)
     return True
 
 
-def _columns(row: Replica, said: ObservedReplica, new: ReplicaStatus, taken: int) -> dict[str, Any]:
-    """What changes with the step. Times are ours: a node's clock is advisory."""
+def _columns(
+    row: Replica, reported: ObservedReplica, new: ReplicaStatus, applied: int
+) -> dict[str, Any]:
+    """The columns that change with the status. Times are ours: a node's clock is advisory."""
     now = timezone.now()
-    columns: dict[str, Any] = {"container": said.container}
-    if said.address:
-        columns |= {"address": said.address, "port": said.port}
+    columns: dict[str, Any] = {"container": reported.container}
+    if reported.address:
+        columns |= {"address": reported.address, "port": reported.port}
     if new is ReplicaStatus.READY:
         columns["ready_at"] = now
     if new is ReplicaStatus.RUNNING or (new is ReplicaStatus.EXITED and row.started_at is None):
         columns["started_at"] = now
     if new is ReplicaStatus.EXITED:
-        columns["ended_unasked"] = row.stop_revision is None or taken < row.stop_revision
+        columns["ended_unasked"] = row.stop_revision is None or applied < row.stop_revision
     if new in (ReplicaStatus.EXITED, ReplicaStatus.FAILED, ReplicaStatus.LOST):
         columns |= {
             "finished_at": now,
-            "exit_code": said.exit_code,
-            "memory_kill": said.memory_kill,
+            "exit_code": reported.exit_code,
+            "memory_kill": reported.memory_kill,
         }
     return columns

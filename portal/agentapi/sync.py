@@ -1,4 +1,4 @@
-"""Sync, the part that meets the database: take what a node says, read what it should know."""
+"""Sync, the database part: accept a node's report, and read its desired document."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from agents.contract.documents import (
     read_desired,
 )
 from agents.contract.errors import ContractError, ContractErrorCode
-from portal.agentapi.enrolment import node_seen
+from portal.agentapi.enrolment import node_mark_online
 from portal.agentapi.node_report import node_report
 from portal.allocations.services import is_release_due
 from portal.audit.models import Event
@@ -31,7 +31,7 @@ LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """Where a node stands after what it said: what its answer is made of."""
+    """A node's revisions after its report, from which the answer is made."""
 
     node_id: UUID
     epoch: int
@@ -46,10 +46,10 @@ class SyncState:
 
 
 def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
-    """Write down what the node says: that it lives, its events, and what it sees.
+    """Record contact, events and the observed document.
 
-    The report runs after its own commit, in the lock order of the rows that it touches. Should it
-    fail, the hash stays as it was and the agent is asked for the whole document again.
+    The observed document is applied after the first commit, in the lock order of the rows that it
+    touches. If that fails, the stored hash stays, and the agent is asked for the document again.
     """
     observed = request.observed
     with transaction.atomic():
@@ -71,25 +71,26 @@ def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
         acked_seq=node.acked_seq,
         applied_revision=request.applied_revision,
         revision=_revision(node.pk, request.epoch),
-        full_required=observed is None and _is_owed(node, request),
+        full_required=observed is None and _needs_full(node, request),
     )
 
 
-def _is_owed(node: Node, request: SyncRequest) -> bool:
-    """Whether the hash alone will not do: it is not the one we know, or devices wait to be seen
-    free since the node applied their removal."""
+def _needs_full(node: Node, request: SyncRequest) -> bool:
+    """Whether the hash is not enough: it differs from the stored one, or devices wait for the
+    report that their replicas are gone."""
     return request.observed_hash != node.observed_hash or is_release_due(node=node)
 
 
 def current_revision(*, state: SyncState) -> int:
-    """The node's revision now; the cheap look after a bell. Raises ContractError as `take` does."""
+    """The node's revision now: the cheap read after a bell. Raises as `sync_accept` does."""
     return _revision(state.node_id, state.epoch)
 
 
 def sync_answer(*, state: SyncState, revision: int) -> SyncResponse:
-    """What the node is told, with the whole desired document where it has another one.
+    """The answer, with the whole desired document if the node has applied another revision.
 
-    A node ahead of us (an older database was restored) is told too: it decides whether to hold.
+    That includes a node ahead of us, after an older database was restored: the agent decides
+    whether to refuse the document.
     """
     desired = None
     if revision != state.applied_revision:
@@ -129,15 +130,15 @@ def _contact(node: Node, request: SyncRequest) -> None:
     now = timezone.now()
     node.last_seen_at = now
     node.lease_until = now + timedelta(seconds=settings.PLATFORM.lease_seconds)
-    # A number that we never gave out says nothing about what was applied.
+    # A revision that we never issued says nothing about what was applied.
     is_ours = request.applied_revision <= node.revision
     node.applied_revision = request.applied_revision if is_ours else 0
     node.save(update_fields=["last_seen_at", "lease_until", "applied_revision", "acked_seq"])
-    node_seen(node)
+    node_mark_online(node)
 
 
 def _events_append(node: Node, events: tuple[AgentEvent, ...]) -> None:
-    """Each event once and in order; those up to `acked_seq` were taken before."""
+    """Store each event once, in order; those up to `acked_seq` are stored already."""
     fresh: dict[int, AgentEvent] = {}
     for event in sorted(events, key=lambda e: e.seq):
         if event.seq > LARGEST:
@@ -152,7 +153,7 @@ def _events_append(node: Node, events: tuple[AgentEvent, ...]) -> None:
 
 
 def _replicas(node: Node, events: Iterable[AgentEvent]) -> dict[str, Replica]:
-    """The node's own replicas that the events are about, by id."""
+    """By id: the node's own replicas that the events are about."""
     ids = set()
     for event in events:
         try:
@@ -164,7 +165,7 @@ def _replicas(node: Node, events: Iterable[AgentEvent]) -> dict[str, Replica]:
 
 
 def _row(node: Node, event: AgentEvent, replicas: dict[str, Replica]) -> Event:
-    """The node's clock is advisory: its time stands in the data, ours orders the history."""
+    """The node's clock is advisory: its time is kept in the data, ours orders the history."""
     replica = replicas.get(event.replica)
     job = replica.attempt.job if replica else None
     return Event(

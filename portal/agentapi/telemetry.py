@@ -1,4 +1,4 @@
-"""Samples of a node's sensors: the latest of each GPU is kept, at most one set in a few seconds."""
+"""Sensor samples of a node: the latest of each GPU is stored, and accepted every few seconds."""
 
 from datetime import datetime, timedelta
 
@@ -16,10 +16,10 @@ from portal.telemetry.job_samples import samples_record
 
 
 def telemetry_accept(*, authorization: str, request: TelemetryRequest) -> TelemetryResponse:
-    """Keep what the node says of its own GPUs.
+    """Store the samples of the node's own GPUs.
 
-    Raises ContractError: `too_frequent` before the last call is old enough, and `invalid_field` for
-    a GPU that is not the node's, or not known yet: its next report brings it.
+    Raises ContractError: `too_frequent` too soon after the last call, and `invalid_field` for a GPU
+    that is not the node's, or not known yet: the next report brings it.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -47,7 +47,7 @@ def telemetry_accept(*, authorization: str, request: TelemetryRequest) -> Teleme
 
 
 def _once_each(samples: tuple[GpuSample, ...]) -> dict[str, GpuSample]:
-    """By UUID, in one order, so that two calls never wait for each other's rows."""
+    """By UUID, in a fixed order, so that two calls never wait for each other's rows."""
     found = {sample.uuid: sample for sample in sorted(samples, key=lambda s: s.uuid)}
     if len(found) < len(samples):
         raise ContractError(
@@ -57,14 +57,16 @@ def _once_each(samples: tuple[GpuSample, ...]) -> dict[str, GpuSample]:
 
 
 def _turn_take(node: Node, now: datetime) -> None:
-    """Of two calls at once the database lets one through."""
-    wanted = timedelta(seconds=settings.PLATFORM.telemetry_seconds)
+    """Of two calls at the same time, the database lets one through."""
+    interval = timedelta(seconds=settings.PLATFORM.telemetry_seconds)
     is_due = (
-        Q(telemetry_at=None) | Q(telemetry_at__lte=now - wanted) | Q(telemetry_at__gt=now + wanted)
+        Q(telemetry_at=None)
+        | Q(telemetry_at__lte=now - interval)
+        | Q(telemetry_at__gt=now + interval)
     )
     if Node.objects.filter(is_due, pk=node.pk).update(telemetry_at=now):
         return
-    left = wanted - (now - node.telemetry_at) if node.telemetry_at else wanted
+    left = interval - (now - node.telemetry_at) if node.telemetry_at else interval
     seconds = max(1, -(-left // timedelta(seconds=1)))
-    sentence = f"samples are taken every {wanted.seconds} s: send the next in {seconds} s"
+    sentence = f"samples are taken every {interval.seconds} s: send the next in {seconds} s"
     raise ContractError(ContractErrorCode.TOO_FREQUENT, sentence, "", {"retry_seconds": seconds})

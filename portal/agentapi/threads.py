@@ -1,7 +1,7 @@
-"""One bounded pool of threads in which agents' calls meet the database.
+"""One bounded pool of threads in which agents' calls use the database.
 
-Nothing waits for a bell here: a held call owns neither a thread nor a connection (sync_scale
-facts: 1,000 held calls, 13 threads). Each thread keeps its connection from call to call.
+Nothing waits for a bell here: an open long poll owns neither a thread nor a connection (measured:
+1,000 open calls, 13 threads). Each thread keeps its connection from call to call.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from typing import TypeVar
 from django.conf import settings
 from django.db import connections
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
-async def run_in_thread(work: Callable[..., Answer], **arguments: object) -> Answer:
-    """Run `work` in the pool and give its answer, or raise what it raised."""
+async def run_in_thread(work: Callable[..., Result], **arguments: object) -> Result:
+    """Run `work` in the pool and return its result, or raise what it raised."""
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_pool(), partial(_run, work, arguments))
 
@@ -27,7 +27,7 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(settings.PLATFORM.agent_threads, thread_name_prefix="agentapi")
 
 
-def _run(work: Callable[..., Answer], arguments: dict[str, object]) -> Answer:
+def _run(work: Callable[..., Result], arguments: dict[str, object]) -> Result:
     try:
         return work(**arguments)
     finally:

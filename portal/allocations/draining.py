@@ -27,14 +27,16 @@ from scheduler.core.model.states import JOB_ALLOCATED, JobStatus
 
 @dataclass(frozen=True, slots=True)
 class JobOnNode:
-    """A job with replicas on a node. `elsewhere`: names of other nodes that it runs on as well.
-    `deadline_at`: null before it has started. `comes_back`: when it is stopped, it is queued again."""
+    """A job with replicas on a node."""
 
     job: Job
     replicas: int
     other_nodes: tuple[str, ...]
+    """Names of other nodes that it also runs on."""
     deadline_at: datetime | None
+    """None until it has started."""
     is_requeued: bool
+    """If it is stopped, it is queued again."""
 
 
 def jobs_on_node(node: Node) -> list[JobOnNode]:

@@ -108,14 +108,14 @@ def _to_be_removed(node: Node) -> QuerySet[Allocation]:
 
 
 def allocations_release() -> int:
-    """Release what is marked: return its quota, delete whole-GPU rows and shares, keep MIG slices."""
+    """Release what is marked: return quota, delete whole-GPU rows and shares, keep MIG slices."""
     waiting = Allocation.objects.filter(status=AllocationStatus.RELEASING)
     ids = list(waiting.values_list("pk", flat=True))
     return sum(_release(pk) for pk in ids)
 
 
 def _release(pk: UUID) -> int:
-    """One allocation in one short transaction. The clock is read after the GPU is locked, so that the
+    """One allocation in one short transaction. The clock is read after the GPU is locked: the
     intervals of two allocations of one slice never overlap."""
     with transaction.atomic():
         row = Allocation.objects.select_related("slice", "replica__attempt").get(pk=pk)

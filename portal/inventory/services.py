@@ -127,7 +127,7 @@ def _set_schedulable(node: Node, schedulable: bool, reason: str, actor: str) -> 
         node = lock_active_node(node)
         node.schedulable = schedulable
         node.cordon_reason = reason
-        node.cordon_by = "" if schedulable else actor[:150]
+        node.cordon_actor = "" if schedulable else actor[:150]
         node.save(update_fields=["schedulable", "cordon_reason", "cordon_by"])
         event_record(
             node,

@@ -1,9 +1,9 @@
-"""What makes a place in a large log cheap to find: where its lines are, and when its bytes came.
+"""An index beside each log: where its lines are, and when its bytes arrived.
 
-Beside `0.log` stand `0.lines`, the newlines up to the end of each whole block, and `0.times`, the
-offset and the moment of what arrived, at most one a second. Both are written in place and describe
-only bytes that count, so that two who write the same write the same; without them a log still
-reads, its lines are counted again and have no times.
+`0.lines` has the number of newlines up to the end of each full block of `0.log`; `0.times` has the
+offset and time of arrivals, at most one a second. Both are written in place and describe only bytes
+that count, so concurrent writers write the same. Without them a log still reads: its lines are
+counted again and have no times.
 """
 
 import os
@@ -19,8 +19,8 @@ ARRIVAL_MILLISECONDS = 1_000
 
 
 def newline_counts(log: Path, end: int) -> list[int]:
-    """The newlines up to the end of each whole block below `end`; what is missing is counted and
-    kept."""
+    """The number of newlines up to the end of each full block below `end`; missing ones are counted
+    and stored."""
     side = log.with_suffix(".lines")
     whole = end // BLOCK
     try:
@@ -49,7 +49,7 @@ def lines_before(log: Path, offset: int) -> int:
 
 
 def line_offset(log: Path, line: int, end: int) -> int:
-    """Where line `line` (from 1) begins; `end` where there are fewer."""
+    """The offset of line `line`, from 1; `end` if there are fewer lines."""
     if line <= 1:
         return 0
     found = newline_counts(log, end)
@@ -65,7 +65,7 @@ def line_offset(log: Path, line: int, end: int) -> int:
 
 
 def arrival_record(log: Path, offset: int, milliseconds: int) -> None:
-    """Note that what stands from `offset` came now; forget what a failed write noted after it."""
+    """Record that the bytes from `offset` arrived now; drop records of a failed write after it."""
     side = log.with_suffix(".times")
     side.touch()
     with side.open("r+b") as file:
@@ -85,7 +85,7 @@ def arrival_record(log: Path, offset: int, milliseconds: int) -> None:
 
 
 def arrivals(log: Path, start: int, end: int) -> list[tuple[int, int]]:
-    """(offset, milliseconds) of what arrived in between, and what came last before it."""
+    """(offset, milliseconds) of arrivals in between, and of the last one before."""
     try:
         with log.with_suffix(".times").open("rb") as file:
             return list(_arrivals(file.fileno(), start, end))

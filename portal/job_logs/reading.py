@@ -1,5 +1,4 @@
-"""Reads a log by lines, a bounded piece at a time, however large it is: its end, a page from a
-line, what came since, and where words stand."""
+"""Read a log by lines, in bounded chunks: its end, a page, what arrived since, and search."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,36 +8,38 @@ from portal.job_logs.index import BLOCK, arrivals, line_offset, lines_before, ne
 from portal.job_logs.storage import log_path, read_log
 from portal.jobs.models import Replica
 
-# What one look reads at most; lines beyond it come with the next one.
+# One read returns at most this much; the next one continues.
 CHUNK_BYTES = 512 * 1024
-# Longer lines are cut for display. The raw log has them whole.
+# Longer lines are cut for display; the raw log has them in full.
 LINE_BYTES = 8 * 1024
-# How much one search looks through before it asks whether to go on.
+# One search reads at most this much; the reader may then continue it.
 SEARCH_BYTES = 256 << 20
-# How far beyond its block a line with a hit is read.
+# A line with a hit is read this far beyond its block.
 REST_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """A line by its number (from 1). `at`: when it arrived, in milliseconds, 0 where that was not
-    noted. `more`: bytes that were cut. `is_whole`: its end has arrived."""
+    """A line, by its number from 1."""
 
     rank: int
     number: int
     data: bytes
     at: int = 0
+    """When it arrived, in milliseconds since the epoch; 0 if not recorded."""
     cut_bytes: int = 0
     is_complete: bool = True
+    """Its end has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """Lines that follow each other. `end`: the offset after the last whole one."""
+    """Consecutive lines."""
 
     lines: list[StoredLine]
     start: int
     end: int
+    """The offset after the last complete line."""
 
     @property
     def first_number(self) -> int:
@@ -47,7 +48,7 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Lines with what was looked for. `next`: where to look on, or None at the end."""
+    """Lines with hits. `next_offset`: where to continue, or None at the end."""
 
     lines: list[StoredLine]
     next_offset: int | None
@@ -55,12 +56,12 @@ class SearchResult:
 
 
 def last_lines(replica: Replica, max_lines: int, budget: int = CHUNK_BYTES) -> LogChunk:
-    """The last `most` lines, fewer where they are longer than the budget."""
+    """The last lines, fewer if they are longer than the budget."""
     end = replica.log_bytes
     start = max(0, end - budget)
     data = read_log(replica, start, budget)
     if start:
-        # The first line is only a part, unless a line begins exactly here: then one line is lost.
+        # The first line is partial, unless a line begins exactly here: then one line is lost.
         skip = data.find(b"\n") + 1
         start, data = start + skip, data[skip:]
     cut = len(data)
@@ -69,31 +70,31 @@ def last_lines(replica: Replica, max_lines: int, budget: int = CHUNK_BYTES) -> L
         if cut <= 0:
             break
     cut = max(0, cut)
-    return _piece(replica, start + cut, data[cut:])
+    return _chunk(replica, start + cut, data[cut:])
 
 
 def lines_from(
     replica: Replica, number: int, max_lines: int, budget: int = CHUNK_BYTES
 ) -> LogChunk:
-    """At most `most` lines from line `number` on."""
+    """At most `max_lines` lines from line `number` on."""
     start = line_offset(log_path(replica), number, replica.log_bytes)
-    return _piece(replica, start, read_log(replica, start, budget), most=max_lines)
+    return _chunk(replica, start, read_log(replica, start, budget), max_lines=max_lines)
 
 
 def lines_since(replica: Replica, offset: int, budget: int, *, is_final: bool = False) -> LogChunk:
-    """What came since `offset`: whole lines, and of a log that grows no more the last one too."""
+    """Complete lines since `offset`; with `is_final`, an incomplete last line, too."""
     data = read_log(replica, offset, budget)
     is_at_end = offset + len(data) >= replica.log_bytes
-    whole = data.rfind(b"\n") + 1
+    complete = data.rfind(b"\n") + 1
     # A line that is longer than the budget goes out in parts, else it would never come.
-    if not whole and len(data) < budget and not (is_final and is_at_end):
+    if not complete and len(data) < budget and not (is_final and is_at_end):
         return LogChunk([], offset, offset)
-    data = data if (is_final and is_at_end) or not whole else data[:whole]
-    return _piece(replica, offset, data, takes_all=True)
+    data = data if (is_final and is_at_end) or not complete else data[:complete]
+    return _chunk(replica, offset, data, takes_all=True)
 
 
 def count_lines(replica: Replica) -> int:
-    """How many lines have arrived, an unfinished last one among them."""
+    """How many lines have arrived, counting an incomplete last one."""
     end = replica.log_bytes
     if not end:
         return 0
@@ -104,7 +105,7 @@ def count_lines(replica: Replica) -> int:
 def search(
     replica: Replica, words: str, *, start: int = 0, max_hits: int, budget: int
 ) -> SearchResult:
-    """Lines that contain the words, from `start` on. Small letters stand for large ones too."""
+    """Lines that contain the words, from `start` on. Lower case matches upper case, too."""
     needle = words.encode()
     hits: list[StoredLine] = []
     end = replica.log_bytes
@@ -125,7 +126,7 @@ def search(
             hits.append(hit)
         if not data:
             break
-        # Words may stand across the border of two blocks.
+        # Words may span two blocks.
         edge = base + len(data)
         at = edge
         line = _across(replica, edge, needle, before, data) if edge < end else None
@@ -135,7 +136,7 @@ def search(
 
 
 def _hits(data: bytes, needle: bytes, start: int) -> Iterator[int]:
-    """One place for each line that has the needle."""
+    """One position for each line with the needle."""
     haystack = data.lower() if needle == needle.lower() else data
     place = haystack.find(needle, start)
     while place >= 0:
@@ -174,28 +175,33 @@ def _line_around(replica: Replica, base: int, data: bytes, where: int, before: i
     return StoredLine(replica.rank, number, text[:LINE_BYTES], at, max(0, len(text) - LINE_BYTES))
 
 
-def _piece(
-    replica: Replica, start: int, data: bytes, *, most: int | None = None, takes_all: bool = False
+def _chunk(
+    replica: Replica,
+    start: int,
+    data: bytes,
+    *,
+    max_lines: int | None = None,
+    takes_all: bool = False,
 ) -> LogChunk:
-    """The lines of `data`, which stands at `start`."""
+    """The lines of `data`, which begins at `start`."""
     path = log_path(replica)
     number = lines_before(path, start) + 1
     came = arrivals(path, start, start + len(data))
     lines: list[StoredLine] = []
     place = end = start
     passed = 0
-    for text in islice(data.split(b"\n"), most):
-        is_whole = place + len(text) - start < len(data)
-        if not is_whole and not text:
+    for text in islice(data.split(b"\n"), max_lines):
+        is_complete = place + len(text) - start < len(data)
+        if not is_complete and not text:
             break
         while passed + 1 < len(came) and came[passed + 1][0] <= place:
             passed += 1
         at = came[passed][1] if came and came[passed][0] <= place else 0
         more = max(0, len(text) - LINE_BYTES)
-        lines.append(StoredLine(replica.rank, number, text[:LINE_BYTES], at, more, is_whole))
+        lines.append(StoredLine(replica.rank, number, text[:LINE_BYTES], at, more, is_complete))
         place += len(text) + 1
         number += 1
-        if is_whole or takes_all:
+        if is_complete or takes_all:
             end = min(place, start + len(data))
     return LogChunk(lines, start, end)
 

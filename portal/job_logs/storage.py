@@ -1,6 +1,6 @@
-"""The logs of replicas: files under `var`, one per replica, read by byte offset.
+"""Logs: one file per replica under `var`, read by byte offset.
 
-`Replica.log_bytes` says how much of a file counts; bytes after it belong to a write that failed.
+`Replica.log_bytes` says how much of a file counts; bytes after it are from a failed write.
 """
 
 import time
@@ -11,7 +11,7 @@ from django.conf import settings
 from portal.job_logs.index import arrival_record, newline_counts
 from portal.jobs.models import Replica
 
-# How far back a tail looks; longer lines than this are cut at their start.
+# A tail reads this far back; longer lines are cut at their start.
 TAIL_BYTES = 256 * 1024
 
 
@@ -22,7 +22,7 @@ def log_path(replica: Replica) -> Path:
 
 
 def read_log(replica: Replica, offset: int, limit: int) -> bytes:
-    """At most `limit` bytes from `offset`; empty at the end or where nothing has arrived."""
+    """At most `limit` bytes from `offset`; empty at the end, or if nothing has arrived."""
     size = min(limit, replica.log_bytes - offset)
     if size <= 0 or offset < 0:
         return b""
@@ -35,7 +35,7 @@ def read_log(replica: Replica, offset: int, limit: int) -> bytes:
 
 
 def tail_lines(replica: Replica, n: int) -> list[str]:
-    """The last `n` lines without their ends. Bytes that are no UTF-8 are shown as U+FFFD."""
+    """The last `n` lines without line ends. Invalid UTF-8 is shown as U+FFFD."""
     start = max(0, replica.log_bytes - TAIL_BYTES)
     lines = read_log(replica, start, TAIL_BYTES).decode(errors="replace").split("\n")
     if lines and not lines[-1]:
@@ -44,7 +44,7 @@ def tail_lines(replica: Replica, n: int) -> list[str]:
 
 
 def write_log(replica: Replica, offset: int, data: bytes) -> None:
-    """Put `data` at `offset` and drop what stood after: the caller holds the replica's lock."""
+    """Write `data` at `offset` and drop what follows. The replica's row is locked by the caller."""
     path = log_path(replica)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
@@ -52,6 +52,6 @@ def write_log(replica: Replica, offset: int, data: bytes) -> None:
         log.seek(offset)
         log.write(data)
         log.truncate()
-    # Only what counts already is described: this write may yet fail.
+    # Index only what counts already: this write may yet fail.
     newline_counts(path, offset)
     arrival_record(path, offset, time.time_ns() // 1_000_000)

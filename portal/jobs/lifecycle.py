@@ -35,7 +35,7 @@ MIN_SECONDS_LEFT = 60
 # These ends of an attempt spend a retry, if one is left.
 RETRIED = (StopReason.FAILED, StopReason.LOST, StopReason.DRAINED)
 
-FINAL_STATUS = {
+FINAL_STATUS: dict[str, JobStatus] = {
     StopReason.SUCCEEDED: JobStatus.SUCCEEDED,
     StopReason.CANCELLED: JobStatus.CANCELLED,
     StopReason.TIMED_OUT: JobStatus.TIMED_OUT,

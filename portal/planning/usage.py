@@ -102,7 +102,8 @@ def owners(
 
 def decay(age_seconds: int, half_life_seconds: int) -> int:
     """What remains of SCALE after this time."""
-    return round(SCALE * 2.0 ** (-max(0, age_seconds) / half_life_seconds))
+    remaining: float = 2.0 ** (-max(0, age_seconds) / half_life_seconds)
+    return round(SCALE * remaining)
 
 
 def _shares() -> dict[Owner, tuple[int, int]]:

@@ -60,11 +60,11 @@ def _context(month: MonthlyUsage, recipient: User) -> dict[str, object]:
     usage = month.usage
     by_user = [
         (name, format_gpu_hours(used), percent(used, usage.unit_seconds))
-        for (name,), used in usage.sums_by(lambda e: (e.user,))
+        for (name,), used in usage.grouped(lambda e: (e.user,))
     ]
     by_device = [
         (f"{model}, {kind}", format_gpu_hours(used), percent(used, usage.unit_seconds))
-        for (model, kind), used in usage.sums_by(lambda e: (e.model, _kind(e.kind)))
+        for (model, kind), used in usage.grouped(lambda e: (e.model, _kind(e.kind)))
     ]
     return {
         "reader": recipient.get_full_name() or recipient.username,

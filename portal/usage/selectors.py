@@ -56,7 +56,7 @@ class UsageReport:
     entries: tuple[UsageEntry, ...] = ()
     unit_seconds: int = 0
 
-    def sums_by(
+    def grouped(
         self, key: Callable[[UsageEntry], tuple[str, ...]]
     ) -> list[tuple[tuple[str, ...], int]]:
         """Unit-seconds by `key`, largest first."""

@@ -122,7 +122,7 @@ def _rows(report: UsageReport, parts: list[str]) -> list[dict[str, Any]]:
             "unit_seconds": unit_seconds,
             "gpu_hours": str(gpu_hours(unit_seconds)),
         }
-        for names, unit_seconds in report.sums_by(key)
+        for names, unit_seconds in report.grouped(key)
     ]
 
 
