@@ -47,7 +47,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class PartitionPreview(ApiView):
+class PartitionPreviewDetail(ApiView):
     permissions = {"GET": (IsPlatformAdmin,)}
 
     @extend_schema(
