@@ -61,11 +61,11 @@ def main() -> int:
 
 
 def drawn(cluster, size):
-    """So many nodes: every node as often as it goes, the rest at random."""
+    """`size` nodes: every node as often as possible, the rest at random."""
     random = np.random.default_rng(1)
     count = len(cluster.nodes)
     orders = [random.permutation(count) for _ in range(-(-size // count))]
-    return cluster.in_order(np.concatenate(orders)[:size])
+    return cluster.nodes_in_order(np.concatenate(orders)[:size])
 
 
 def once(cluster, pods, size, weights):
@@ -74,9 +74,9 @@ def once(cluster, pods, size, weights):
     by_model = np.bincount(
         [node.model for node in nodes], [len(node.states) for node in nodes], len(cluster.models)
     )
-    whole = cluster.extent
+    full = cluster.extent
     models = tuple(int(gpus) for gpus in by_model)
-    extent = ClusterExtent(whole.cpu_milli, whole.memory_mib, whole.gpus, models)
+    extent = ClusterExtent(full.cpu_milli, full.memory_mib, full.max_gpus_per_node, models)
     engine = PackingEngine(
         nodes, extent, ThousandthsGeometry(tuple(hole_values_of_mix(mix))), mix, weights
     )
