@@ -73,7 +73,9 @@ urlpatterns = [
     path("gpus", devices.GpuList.as_view(), name="gpus"),
     path("gpus/<str:gpu>/pin", partitions.GpuPin.as_view(), name="gpu-pin"),
     path("gpus/<str:gpu>/unpin", partitions.GpuUnpin.as_view(), name="gpu-unpin"),
-    path("partition-preview", partitions.PartitionPreviewDetail.as_view(), name="partition-preview"),
+    path(
+        "partition-preview", partitions.PartitionPreviewDetail.as_view(), name="partition-preview"
+    ),
     path("slices", devices.SliceList.as_view(), name="slices"),
     path("projects", projects.ProjectList.as_view(), name="projects"),
     path("projects/<str:project>", projects.ProjectDetail.as_view(), name="project"),
