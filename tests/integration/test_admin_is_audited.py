@@ -107,7 +107,7 @@ def asked(world: World) -> Job:
 
 
 def pinned(_: World) -> Gpu:
-    Gpu.objects.update(pinned=True, pinned_by="root")
+    Gpu.objects.update(pinned=True, pin_actor="root")
     return Gpu.objects.earliest("pk")
 
 

@@ -32,7 +32,7 @@ def as_(user: User) -> APIClient:
 
 def a_template(project: Project | None, name: str) -> Template:
     request = {"image": "i", "command": ["true"], "device": {"gpus": 1}}
-    return Template.objects.create(project=project, name=name, request=request, made_by="olga")
+    return Template.objects.create(project=project, name=name, request=request, author="olga")
 
 
 def test_templates_are_narrowed_to_a_project_and_those_of_everybody(olga, vision):

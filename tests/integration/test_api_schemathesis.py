@@ -121,7 +121,7 @@ def _rows(owner: User, project: Project) -> dict[str, str]:
         project=project,
         name="secret-template",
         request=a_request(project),
-        made_by=owner.username,
+        author=owner.username,
     )
     return {
         "webhook": str(hook.uid),

@@ -174,7 +174,7 @@ def test_foreign_templates_have_no_page(alice, vision):
 
 def test_an_image_that_is_not_listed_is_refused_with_the_list(alice, vision, root):
     a_node()
-    policy = {"project": vision, "by": root, "rule": ImageRule.LISTED, "version": 0}
+    policy = {"project": vision, "actor": root, "rule": ImageRule.LISTED, "version": 0}
     image_policy_set(patterns=["registry/pytorch:2.*"], **policy)
     with pytest.raises(Refused, match="image_not_listed") as refused:
         a_job(alice, vision, image="tessera-example:latest")
@@ -189,7 +189,7 @@ def test_an_image_that_is_not_listed_is_refused_with_the_list(alice, vision, roo
 def test_any_image_may_be_used_again_and_what_waits_goes_on(alice, vision, root):
     a_node()
     job = a_job(alice, vision)
-    given = {"project": vision, "by": root, "version": None}
+    given = {"project": vision, "actor": root, "version": None}
     image_policy_set(rule=ImageRule.LISTED, patterns=["x"], **given)
     job.refresh_from_db()
     assert job.status == "queued"

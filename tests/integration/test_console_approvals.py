@@ -117,7 +117,7 @@ def test_the_chosen_are_refused_together_with_one_reason(alice, vision, ada):
     ("body", "says"),
     [
         ({"verdict": "refuse"}, "Choose at least one job"),
-        ({"verdict": "refuse", "job": ["J"]}, "Give a reason: the job's owner will read it"),
+        ({"verdict": "refuse", "job": ["J"]}, "Give a reason: the job&#x27;s owner will read it"),
         ({"verdict": "sell"}, "Choose approve or refuse"),
     ],
     ids=["nothing", "no reason", "no verdict"],

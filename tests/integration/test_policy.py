@@ -48,7 +48,7 @@ def test_every_option_has_a_field_with_help_in_the_console():
     client.force_login(a_user("root", is_superuser=True, is_staff=True))
     page = client.get("/admin/quotas/plannerpolicy/add/")
     shown = dict(page.context["adminform"].form.fields)
-    del shown["seen"]  # which version was read
+    del shown["read_version"]  # which version was read
     assert set(shown) == set(POLICY_OPTIONS) == set(POLICY_HELP)
     assert all(field.help_text for field in shown.values())
 
@@ -62,6 +62,6 @@ def test_the_help_in_the_console_is_there_in_chinese():
 
 @pytest.mark.parametrize("value", [1, "yes", None])
 def test_a_switch_is_true_or_false(value):
-    with pytest.raises(Refused, match="warm is true or false") as refused:
+    with pytest.raises(Refused, match="warm must be true or false") as refused:
         policy_set(actor="admin", warm=value)
     assert (refused.value.code, refused.value.field) == ("policy_invalid", "warm")

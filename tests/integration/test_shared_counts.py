@@ -113,7 +113,7 @@ def test_a_count_in_files_ends_when_it_was_said_to(file_counts):
     assert isinstance(counts, LockedFileCache)
     cache.add("n", 0, 60)
     cache.incr("n")
-    left = counts._left("n", None)
+    left = counts._seconds_left("n", None)
     assert left is not None and 0 < left <= 60
     cache.touch("n", 0)
     with pytest.raises(ValueError, match="There is no"):

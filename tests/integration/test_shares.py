@@ -29,7 +29,7 @@ def status_of(job: Job) -> str:
 
 
 def shared() -> tuple[int, int, str]:
-    gpu = Gpu.objects.select_related("shared_by").get()
+    gpu = Gpu.objects.select_related("sharing_project").get()
     return (
         gpu.shared_threads,
         gpu.shared_memory_mib,

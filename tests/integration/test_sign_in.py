@@ -67,7 +67,7 @@ def test_a_wrong_password_keeps_the_name_and_never_the_password(client, olga):
 def test_an_unknown_name_is_refused_in_the_same_words(client, olga):
     known = client.post("/sign-in/", WRONG).content.decode()
     unknown = client.post("/sign-in/", WRONG | {"username": "nobody"}).content.decode()
-    said = [re.findall(r"<span>(No account.*?)</span>", text) for text in (known, unknown)]
+    said = [re.findall(r"<span>(Incorrect user name.*?)</span>", text) for text in (known, unknown)]
     assert said[0] == said[1] != []
 
 

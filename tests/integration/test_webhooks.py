@@ -237,7 +237,7 @@ def test_one_that_is_told_nothing_any_more_says_why_and_sends_nothing(client, re
     client.post(f"/api/v1/webhooks/{hook}/test")
     webhooks_deliver()
     why = "olga is no longer an admin of vision"
-    Endpoint.objects.update(off_because=why)
+    Endpoint.objects.update(off_reason=why)
     row = Delivery.objects.get()
     for path in ("test", f"deliveries/{row.pk}/redeliver"):
         answer = client.post(f"/api/v1/webhooks/{hook}/{path}")

@@ -249,7 +249,7 @@ def _model_names(models: list[str]) -> str:
 def _gpus_with_room_for_shares(user: User) -> int:
     """GPUs that have room beside shares of one of the user's projects."""
     mine = projects_to_work_in(user).values("pk")
-    rows = Gpu.objects.filter(shared_by__in=mine, health=GpuHealth.OK, busy="")
+    rows = Gpu.objects.filter(sharing_project__in=mine, health=GpuHealth.OK, busy="")
     rows = rows.filter(shared_threads__lt=100, shared_memory_mib__lt=F("memory_mib"))
     online = rows.filter(node__status=NodeStatus.ONLINE, node__schedulable=True)
     facts = online.values_list("node__facts__blocks", "node__facts__share_clients")

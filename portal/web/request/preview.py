@@ -113,7 +113,7 @@ def preview_request(user: User, form: FilledForm) -> PreviewPanel:
     panel.limits = limit_lines(result)
     panel.alternatives_title = _("Could run here") if is_never else _("Would start now")
     panel.alternatives = [
-        PreviewAlternative(message_text(each.said), json.dumps(each.changes, sort_keys=True))
+        PreviewAlternative(message_text(each.message), json.dumps(each.changes, sort_keys=True))
         for each in result.alternatives
     ]
     return panel
