@@ -1,1 +1,1 @@
-"""Room."""
+"""The host beneath the driver: its files, processes, disks and ids."""

@@ -1,1 +1,1 @@
-"""Room."""
+"""The reconcile loop: observe, decide, act, report."""

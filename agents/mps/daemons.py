@@ -25,7 +25,7 @@ START_SECONDS = 10.0
 POLL_SECONDS = 0.02
 END_SECONDS = 5.0
 # A device that no longer exists has no mode to restore.
-DEVICE_GONE = (NvmlCode.NOT_FOUND, NvmlCode.GPU_LOST)
+DEVICE_GONE = (NvmlCode.NO_SUCH_DEVICE, NvmlCode.GPU_LOST)
 # Some drivers do not let MIG instances change their mode (nvml.h, nvmlDeviceSetComputeMode).
 NO_COMPUTE_MODE = (NvmlCode.NOT_SUPPORTED, NvmlCode.INVALID_ARGUMENT)
 

@@ -13,20 +13,20 @@ class NvmlCode(StrEnum):
 
     NOT_SUPPORTED = "not_supported"
     NO_PERMISSION = "no_permission"
-    NOT_FOUND = "not_found"
+    NO_SUCH_DEVICE = "not_found"
     INVALID_ARGUMENT = "invalid_argument"
     IN_USE = "in_use"
     INSUFFICIENT_RESOURCES = "insufficient_resources"
     RESET_REQUIRED = "reset_required"
     GPU_LOST = "gpu_lost"
     NO_LIBRARY = "no_library"
-    OTHER = "other"
+    UNKNOWN = "other"
 
 
 _CODES = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: NvmlCode.NOT_SUPPORTED,
     pynvml.NVML_ERROR_NO_PERMISSION: NvmlCode.NO_PERMISSION,
-    pynvml.NVML_ERROR_NOT_FOUND: NvmlCode.NOT_FOUND,
+    pynvml.NVML_ERROR_NOT_FOUND: NvmlCode.NO_SUCH_DEVICE,
     pynvml.NVML_ERROR_INVALID_ARGUMENT: NvmlCode.INVALID_ARGUMENT,
     pynvml.NVML_ERROR_IN_USE: NvmlCode.IN_USE,
     pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: NvmlCode.INSUFFICIENT_RESOURCES,
@@ -49,7 +49,7 @@ class NvmlFailure(Exception):
 
 def code_of(status: int) -> NvmlCode:
     """Our code for an `NVML_ERROR_*` number."""
-    return _CODES.get(status, NvmlCode.OTHER)
+    return _CODES.get(status, NvmlCode.UNKNOWN)
 
 
 @contextlib.contextmanager

@@ -102,7 +102,7 @@ def read_health(gpu: GpuFacts) -> HealthReadings | None:
             is_same = as_text(pynvml.nvmlDeviceGetUUID(handle)) == gpu.uuid
             return _readings(handle) if is_same else None
     except NvmlFailure as failure:
-        if failure.code is NvmlCode.NOT_FOUND:
+        if failure.code is NvmlCode.NO_SUCH_DEVICE:
             return None
         if failure.code is NvmlCode.GPU_LOST:
             return HealthReadings(is_lost=True)

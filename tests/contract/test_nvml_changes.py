@@ -176,8 +176,12 @@ def test_without_root_nothing_changes_but_all_is_read(node):
 def test_an_instance_that_is_gone_is_not_found(node):
     made = make_smallest(node)
     node.nvml.destroy_instance(node.gpu, made.instance_id)
-    assert refusal(node.nvml.destroy_instance, node.gpu, made.instance_id) is NvmlCode.NOT_FOUND
-    assert refusal(node.nvml.complete_instance, node.gpu, made.instance_id) is NvmlCode.NOT_FOUND
+    assert (
+        refusal(node.nvml.destroy_instance, node.gpu, made.instance_id) is NvmlCode.NO_SUCH_DEVICE
+    )
+    assert (
+        refusal(node.nvml.complete_instance, node.gpu, made.instance_id) is NvmlCode.NO_SUCH_DEVICE
+    )
 
 
 def test_a_gpu_that_fell_off_the_bus_is_left_out_and_the_others_stay(node):
@@ -186,7 +190,7 @@ def test_a_gpu_that_fell_off_the_bus_is_left_out_and_the_others_stay(node):
         state.gpus[0].lost = True
     (left,) = node.nvml.devices()
     assert left.index == 1
-    assert refusal(node.nvml.instances, lost) in (NvmlCode.GPU_LOST, NvmlCode.NOT_FOUND)
+    assert refusal(node.nvml.instances, lost) in (NvmlCode.GPU_LOST, NvmlCode.NO_SUCH_DEVICE)
 
 
 def test_the_state_survives_a_new_process_and_changes_of_another_are_seen_at_once(node):

@@ -115,7 +115,7 @@ def test_a_gpu_that_is_not_there_is_not_found(nvml: Nvml):
     for ask in (nvml.instances, gpu_processes):
         with pytest.raises(NvmlFailure) as failure:
             ask(unknown)
-        assert failure.value.code is NvmlCode.NOT_FOUND
+        assert failure.value.code is NvmlCode.NO_SUCH_DEVICE
         assert unknown in failure.value.sentence
 
 

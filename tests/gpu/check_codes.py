@@ -47,5 +47,5 @@ def test_the_agents_own_words_for_a_gpu_that_nobody_has(reading):
             gpu_processes(NOBODY)
     finally:
         nvml.close()
-    assert caught.value.code in (NvmlCode.NOT_FOUND, NvmlCode.INVALID_ARGUMENT)
+    assert caught.value.code in (NvmlCode.NO_SUCH_DEVICE, NvmlCode.INVALID_ARGUMENT)
     assert NOBODY in str(caught.value)

@@ -64,7 +64,9 @@ def test_reserved_environment_names_are_refused(name):
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD=/tmp/x.so", "RANK=9", "", "A B", "1A", "A\n", "Ä"])
 def test_a_name_that_no_shell_would_take_cannot_smuggle_another_in(name):
-    assert "not a valid environment name" in NodePolicy().refusal(a_replica(env={name: "x"}), DOCKER)
+    assert "not a valid environment name" in NodePolicy().refusal(
+        a_replica(env={name: "x"}), DOCKER
+    )
 
 
 @pytest.mark.parametrize("name", ["SEED", "_x", "MY_RANK", "NVIDIA", "PETS", "OMP_NUM_THREADS"])

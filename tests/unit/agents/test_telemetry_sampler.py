@@ -97,7 +97,7 @@ def test_a_driver_that_hangs_keeps_nobody_waiting(senses, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "refusal", [NvmlFailure(NvmlCode.OTHER, "unknown error"), ValueError("not of the driver")]
+    "refusal", [NvmlFailure(NvmlCode.UNKNOWN, "unknown error"), ValueError("not of the driver")]
 )
 def test_a_driver_that_refuses_is_counted_and_asked_again_in_a_new_session(senses, refusal):
     senses.refusal = refusal
