@@ -63,7 +63,7 @@ class NodeAdmin(ModelAdmin):
         "status",
         "schedulable",
         "cordon_reason",
-        "cordon_by",
+        "cordon_actor",
         "last_seen_at",
         "lease_until",
         "boot_id",

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from agents.contract.documents import SliceKind
-from portal.allocations.slices import share_create, slice_create
+from portal.allocations.slices import slice_create
 from portal.audit.transitions import advance
 from portal.database.intervals import SECOND
 from portal.database.locks import lock_rows
@@ -23,7 +23,7 @@ from portal.inventory.reports import slice_delete
 from portal.jobs.models import Allocation, Attempt, DesiredState, Job, Replica
 from portal.quotas.models import Quota
 from portal.quotas.services import quotas_return, quotas_take
-from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
+from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.states import AllocationStatus
 
 
@@ -59,7 +59,8 @@ def gang_allocate(
                 units[model] += device.units
             Allocation.objects.create(
                 replica=row,
-                slice=slice_by_id.get(device.slice) or _new_slice(gpu, device, job, processes),
+                slice=slice_by_id.get(device.slice)
+                or slice_create(gpu=gpu, device=device, project=job.project, clients=processes),
                 project=job.project,
                 user=job.owner,
                 units=device.units,
@@ -71,12 +72,6 @@ def gang_allocate(
     # A CHECK constraint refuses what the planner should have refused.
     quotas_take(quotas=quotas, units_by_model=units)
     return attempt
-
-
-def _new_slice(gpu: Gpu, device: DevicePlacement, job: Job, processes: int) -> Slice:
-    if device.kind is SliceKind.MPS:
-        return share_create(gpu=gpu, device=device, project=job.project, clients=processes)
-    return slice_create(gpu=gpu, device=device)
 
 
 def allocations_bind(*, replica: Replica, at: datetime) -> None:

@@ -16,7 +16,14 @@ from scheduler.core.model.decisions import DevicePlacement
 from scheduler.core.model.states import SliceStatus
 
 
-def slice_create(*, gpu: Gpu, device: DevicePlacement) -> Slice:
+def slice_create(*, gpu: Gpu, device: DevicePlacement, project: Project, clients: int) -> Slice:
+    """A new slice for a replica of this project, of the kind that the device says."""
+    if device.kind is SliceKind.MPS:
+        return share_create(gpu=gpu, device=device, project=project, clients=clients)
+    return device_create(gpu=gpu, device=device)
+
+
+def device_create(*, gpu: Gpu, device: DevicePlacement) -> Slice:
     """A MIG slice, or the row of a whole GPU, with its slot claims. An empty GPU takes the mode
     that the slice needs."""
     mode = GpuMode.MIG if device.kind is SliceKind.MIG else GpuMode.WHOLE
@@ -43,10 +50,12 @@ def share_create(*, gpu: Gpu, device: DevicePlacement, project: Project, clients
 
     Raises IntegrityError if another project, a slice or a whole-GPU job is on the GPU.
     """
-    free = Gpu.objects.filter(Q(shared_by=None) | Q(shared_by=project), pk=gpu.pk, claims=None)
+    free = Gpu.objects.filter(
+        Q(sharing_project=None) | Q(sharing_project=project), pk=gpu.pk, claims=None
+    )
     taken = free.update(
         desired_mode=GpuMode.MPS,
-        shared_by=project,
+        sharing_project=project,
         shared_threads=F("shared_threads") + device.threads,
         shared_memory_mib=F("shared_memory_mib") + device.memory_mib,
     )

@@ -128,7 +128,7 @@ def _set_schedulable(node: Node, schedulable: bool, reason: str, actor: str) -> 
         node.schedulable = schedulable
         node.cordon_reason = reason
         node.cordon_actor = "" if schedulable else actor[:150]
-        node.save(update_fields=["schedulable", "cordon_reason", "cordon_by"])
+        node.save(update_fields=["schedulable", "cordon_reason", "cordon_actor"])
         event_record(
             node,
             action,

@@ -34,7 +34,7 @@ EVENT_OVERLAP = 200
 
 def webhooks_deliver(look_up: Resolver = resolve_host) -> None:
     """One round: collect, send, and delete old deliveries."""
-    for endpoint in Endpoint.objects.filter(off_because="").select_related("project", "owner"):
+    for endpoint in Endpoint.objects.filter(off_reason="").select_related("project", "owner"):
         deliveries_collect(endpoint)
     due_deliveries_send(parse_networks(settings.PLATFORM.webhook_networks), look_up)
     Delivery.objects.filter(created_at__lt=timezone.now() - RETENTION).delete()
@@ -43,7 +43,7 @@ def webhooks_deliver(look_up: Resolver = resolve_host) -> None:
 def deliveries_collect(endpoint: Endpoint) -> None:
     """Create deliveries for new events. Switches the endpoint off if its owner lost the rights."""
     if reason := _off_reason(endpoint):
-        Endpoint.objects.filter(pk=endpoint.pk).update(off_because=reason)
+        Endpoint.objects.filter(pk=endpoint.pk).update(off_reason=reason)
         return
     start = max(endpoint.first_event, endpoint.seen_event - EVENT_OVERLAP)
     rows = Event.objects.filter(noun="job", id__gt=start).order_by("id")
@@ -97,7 +97,7 @@ def due_deliveries_send(
     """Send the due deliveries concurrently, and record the outcomes."""
     now = timezone.now()
     due = Delivery.objects.filter(
-        status=DeliveryStatus.WAITING, next_at__lte=now, endpoint__off_because=""
+        status=DeliveryStatus.WAITING, next_at__lte=now, endpoint__off_reason=""
     )
     rows = due.select_related("endpoint").order_by("next_at", "id")[:SEND_BATCH]
     claimed = [row for row in rows if _claim(row)]

@@ -1,8 +1,8 @@
-"""What a pass leaves in the rows of jobs that it did not place: reservations, reasons, bypasses."""
+"""What a pass writes for jobs that it did not place: reservations, and reasons with positions."""
 
 from datetime import UTC, datetime
 
-from django.db.models import F, Q
+from django.db.models import Q
 
 from portal.jobs.models import Job
 from portal.live.bell import ring
@@ -10,11 +10,6 @@ from portal.planning.alternatives import with_alternatives_of
 from scheduler.core.model.decisions import Deferral, Reservation
 
 BATCH_SIZE, MAX_BELLS = 500, 1_000
-
-
-def bypasses_count(jobs: tuple[str, ...]) -> None:
-    """Count once more that a later job started before each of these."""
-    Job.objects.filter(pk__in=jobs).update(bypassed=F("bypassed") + 1)
 
 
 def reservations_write(reservations: tuple[Reservation, ...]) -> None:

@@ -8,10 +8,9 @@ from django.utils import timezone
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.phrase import Phrase
-from portal.allocations.slices import idle_slices, next_settle_time, slice_create
+from portal.allocations.slices import device_create, idle_slices, next_settle_time
 from portal.audit.transitions import advance, event_record
 from portal.database.locks import lock_rows
-from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node
 from portal.live.bell import ring
 from portal.planning.snapshot import cluster_snapshot
@@ -54,17 +53,16 @@ def _carve(carve: Carve) -> bool:
         return False
     lock_rows(Node.objects.filter(pk=node_id))
     (gpu,) = lock_rows(Gpu.objects.filter(pk=carve.gpu))
-    board = board_of(gpu)
-    profile = board.profile(carve.profile)
-    if gpu.pinned or profile is None:
-        return False
     # The same rules as for a job's own slice, on the rows of now.
     snapshot = cluster_snapshot(now=timezone.now(), nodes=[node_id])
     space = Ledger(snapshot).gpus.get(carve.gpu)
-    if space is None or not space.view.healthy or not snapshot.nodes[0].available:
+    if gpu.pinned or space is None or not space.view.healthy or not snapshot.nodes[0].available:
         return False
+    profile = space.board.profile(carve.profile)
     place = Placement(carve.start, carve.size, carve.profile)
-    if not space.may_carve() or place not in free_starts(space.board, profile, space.layout()):
+    if profile is None or not space.may_carve():
+        return False
+    if place not in free_starts(space.board, profile, space.layout()):
         return False
     device = DevicePlacement(
         gpu=carve.gpu,
@@ -72,10 +70,10 @@ def _carve(carve: Carve) -> bool:
         profile=carve.profile,
         start=carve.start,
         size=carve.size,
-        units=board.units(profile),
+        units=space.board.units(profile),
         memory_mib=profile.memory_mib,
     )
-    slice_create(gpu=gpu, device=device)
+    device_create(gpu=gpu, device=device)
     sentence = carve.sentence or Phrase(
         "%(profile)s at %(start)s, ahead of need", profile=carve.profile, start=carve.start
     )

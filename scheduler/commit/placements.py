@@ -14,7 +14,6 @@ from portal.live.bell import ring
 from portal.planning.requests import waiting_job_from_row
 from portal.planning.snapshot import cluster_snapshot
 from portal.quotas.models import Quota
-from scheduler.commit.notices import bypasses_count
 from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.states import JobStatus
 from scheduler.core.placement.legality import illegal_reason
@@ -66,7 +65,7 @@ def _commit(placement: JobPlacement, bypassed: tuple[str, ...]) -> bool:
         processes=waiting.processes,
         at=now,
     )
-    bypasses_count(bypassed)
+    Job.objects.filter(pk__in=bypassed).count_bypass()
     StartEstimate.objects.filter(job=job, started_at=None).update(started_at=now)
     if job.reason is not None or job.estimate is not None:
         Job.objects.filter(pk=job.pk).update(reason=None, estimate=None)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from portal.inventory.models import Gpu
-from scheduler.commit.notices import bypasses_count, deferrals_write, reservations_write
+from portal.jobs.models import Job
+from scheduler.commit.notices import deferrals_write, reservations_write
 from scheduler.commit.partitions import carve_commit, merge_commit
 from scheduler.commit.placements import placement_commit
 from scheduler.commit.preemptions import preemption_commit
@@ -45,7 +46,7 @@ def commit(plan: Plan, on_nodes_changed: OnNodesChanged = lambda nodes: None) ->
         placed += taken
         on_nodes_changed(_nodes_of(taken))
     if placed and placed[-1] is not placements[-1]:
-        bypasses_count(plan.bypassed)
+        Job.objects.filter(pk__in=plan.bypassed).count_bypass()
     merged = [merge.gpu for merge in plan.merges if merge_commit(merge)]
     carved = [carve.gpu for carve in plan.carves if carve_commit(carve)]
     for preemption in plan.preemptions:

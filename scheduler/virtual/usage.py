@@ -18,7 +18,7 @@ class _OwnerUse:
     amounts: Amounts
     at: int
 
-    def by(self, now: int, half_life: int) -> Amounts:
+    def decayed_to(self, now: int, half_life: int) -> Amounts:
         units, cpu, memory = (decayed(a, now - self.at, half_life) for a in self.amounts)
         return units, cpu, memory
 
@@ -55,7 +55,7 @@ class OwnerUsage:
         self._count(run, -1)
         amounts = _amounts(run, now)
         for key in _owners(run):
-            old = self._uses.get(key, _OwnerUse(NOTHING, now)).by(now, self._half_life)
+            old = self._uses.get(key, _OwnerUse(NOTHING, now)).decayed_to(now, self._half_life)
             self._uses[key] = _OwnerUse(add_amounts(old, amounts), now)
 
     def quotas(self) -> tuple[QuotaView, ...]:
@@ -67,7 +67,7 @@ class OwnerUsage:
         """Running jobs count undecayed, as in portal.planning.history."""
         if not self._owners:
             return ()
-        used = {key: seen.by(now, self._half_life) for key, seen in self._uses.items()}
+        used = {key: seen.decayed_to(now, self._half_life) for key, seen in self._uses.items()}
         for run in self._runs.values():
             for key in _owners(run):
                 used[key] = add_amounts(used.get(key, NOTHING), _amounts(run, now))

@@ -102,7 +102,7 @@ def a_world() -> World:
     )
     delivery = Delivery.objects.create(endpoint=hook, kind="test", body="{}")
     template = Template.objects.create(
-        project=project, name="ready", request=a_request(project), made_by="olga"
+        project=project, name="ready", request=a_request(project), author="olga"
     )
     what_if = WhatIf.objects.create(asked_by=people["platform_admin"], days=1, changes=[])
     names = {

@@ -66,6 +66,8 @@ class SliceSerializer(serializers.ModelSerializer[Slice]):
 class GpuSerializer(serializers.ModelSerializer[Gpu]):
     node = serializers.CharField(source="node.name")
     slices = SliceSerializer(source="live_slices", many=True)
+    pinned_by = serializers.CharField(source="pin_actor", read_only=True)
+    pinned_because = serializers.CharField(source="pin_reason", read_only=True)
 
     class Meta:
         model = Gpu

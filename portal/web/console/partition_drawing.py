@@ -31,7 +31,7 @@ class GpuChangeDrawing:
         return _("%(node)s GPU %(index)s after the change: %(then)s") % {
             "node": self.node,
             "index": self.index,
-            "after": then,
+            "then": then,
         }
 
 
