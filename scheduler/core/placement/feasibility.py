@@ -79,10 +79,10 @@ def _no_such_device(job: WaitingJob, boards: list[Board]) -> Reason:
         largest = max(board.memory_mib for board in boards)
         requested_mib = device.memory_mib or device.mps_memory_mib
         return _never(make_message("never.memory", asked=requested_mib, largest=largest), models)
-    asked: Message | str = device.models[0] if device.models else ""
+    requested: Message | str = device.models[0] if device.models else ""
     for other in device.models[1:]:
-        asked = make_message("clause.or", first=asked, then=other)
-    return _never(make_message("never.model", asked=asked, boards=models), models)
+        requested = make_message("clause.or", first=requested, then=other)
+    return _never(make_message("never.model", asked=requested, boards=models), models)
 
 
 def _too_large(job: WaitingJob, option: DeviceOption, nodes: Nodes) -> Reason | None:
@@ -122,8 +122,8 @@ def _no_node(job: WaitingJob, option: DeviceOption, nodes: list[NodeView]) -> Re
     if hosts := [n for n in holders if _by_cpu_and_memory(n, job)]:
         # A node that does not report its disk would do, see `_by_disk`.
         disk = max(n.disk_total_mib or 0 for n in hosts)
-        asked = {"disk": write_memory(job.disk_mib), "most": write_memory(disk)}
-        return _never(make_message("never.disk", **asked), disk_mib=disk)
+        requested = {"disk": write_memory(job.disk_mib), "most": write_memory(disk)}
+        return _never(make_message("never.disk", **requested), disk_mib=disk)
     cpu = max(n.cpu_total_milli for n in holders)
     memory = max(n.memory_total_mib for n in holders)
     host = {"cpu": job.cpu_milli, "memory": job.memory_mib}

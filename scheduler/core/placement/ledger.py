@@ -5,6 +5,7 @@ Every change can be rolled back to a mark, such as the one taken before a gang t
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +21,15 @@ from scheduler.core.quota.accounts import QuotaAccounts
 
 T = TypeVar("T")
 Layout = frozenset[Placement]
+
+
+class DeviceConflict(StrEnum):
+    """What keeps a GPU from giving a device."""
+
+    SLICE = "slice"
+    GPU = "gpu"
+    SHARE = "share"
+    PLACE = "place"
 
 
 @dataclass(slots=True)
@@ -79,6 +89,29 @@ class GpuSpace:
         it, also of this pass, has to be MIG."""
         slices = (s for k, s in self.slices.items() if not (without_idle and self.is_idle(k)))
         return self.board.supports_mig and all(s.kind is SliceKind.MIG for s in slices)
+
+    def conflict(
+        self, device: DevicePlacement, job: WaitingJob, clients: int
+    ) -> DeviceConflict | None:
+        """What keeps this GPU from giving the device to a replica of the job; None if nothing does.
+        `clients`: how many MPS clients its node allows."""
+        if device.slice:
+            view = self.slices.get(device.slice)
+            same = view is not None and (view.profile, view.start) == (device.profile, device.start)
+            is_free = view is not None and same and view.ready and self.is_idle(device.slice)
+            return None if is_free else DeviceConflict.SLICE
+        if device.kind is SliceKind.GPU:
+            return None if self.is_empty else DeviceConflict.GPU
+        if device.kind is SliceKind.MPS:
+            room = self.share_room(job.project, clients)
+            fits = room and room.max_shares(device.threads, device.memory_mib, job.processes)
+            return None if fits else DeviceConflict.SHARE
+        profile = self.board.profile(device.profile)
+        place = Placement(device.start, device.size, device.profile)
+        if profile is None or not self.may_carve():
+            return DeviceConflict.PLACE
+        is_free = place in free_starts(self.board, profile, self.layout())
+        return None if is_free else DeviceConflict.PLACE
 
 
 @dataclass(slots=True)

@@ -4,13 +4,18 @@ from scheduler.core.model.message import Message, make_message, verbatim
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 
+def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
+    """Why the job may not run on the node now; None if it may."""
+    return ineligible_message(node, job) if node.available else unavailable_message(node)
+
+
 def ineligible_message(node: NodeView, job: WaitingJob) -> Message | None:
     """Why the labels or taints of the node keep the job away; None if they do not."""
-    if missing := next((label for label in job.needs if not _has(node.labels, label)), ""):
+    missing = next((label for label in job.needs if not _has(node.labels, label)), "")
+    taint = next((taint for taint in node.taints if not _tolerates(job, taint)), "")
+    if missing:
         return make_message("node.no_label", node=node.name, label=missing)
-    if taint := next((taint for taint in node.taints if not _tolerates(job, taint)), ""):
-        return make_message("node.tainted", node=node.name, taint=taint)
-    return None
+    return make_message("node.tainted", node=node.name, taint=taint) if taint else None
 
 
 def unavailable_message(node: NodeView) -> Message:
