@@ -34,7 +34,7 @@ from scheduler.replay.mig_simulation import (
     churn,
     inflation,
 )
-from scheduler.replay.mig_simulation import run as run_world
+from scheduler.replay.mig_simulation import run as simulate
 
 MIXES = ("uniform", "small", "large", "bimodal")
 POLICIES = ("tessera", "firstfit", "bestfit", "leastfrag")
@@ -65,13 +65,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Returns 0. Raises ReplayError if the options are invalid."""
-    here = _shape(options.board)
-    weights, seeds = mix_weights(here, options.mix), parse_seeds(options.seeds)
+    graph = _layout_graph(options.board)
+    weights, seeds = mix_weights(graph, options.mix), parse_seeds(options.seeds)
     _check(options)
     rows = []
-    rule = placement_rule(options.policy, here, weights, options.moves, options.move_gain)
+    rule = placement_rule(options.policy, graph, weights, options.moves, options.move_gain)
     for seed in tqdm(seeds, desc="seeds", file=sys.stderr, disable=not sys.stderr.isatty()):
-        rows.append(_row(options, here, weights, rule, seed))
+        rows.append(_row(options, graph, weights, rule, seed))
         _print_row(rows[-1], options.json)
     keys = [key for key in rows[0] if key != "seed"]
     _print_row(
@@ -81,54 +81,54 @@ def run(options: argparse.Namespace) -> int:
 
 
 def placement_rule(
-    policy: str, shape: LayoutGraph, weights: Floats, moves: int = 0, gain: float = MIN_GAIN
+    policy: str, graph: LayoutGraph, weights: Floats, moves: int = 0, gain: float = MIN_GAIN
 ) -> PlacementRule:
     """How a policy places; `tessera` uses the planner's own table. It chooses place and move
     together if `moves` are allowed and `gain` is finite; the others move only if nothing fits."""
     match policy:
         case "tessera" if moves and gain < np.inf:
-            table = tessera_values(shape, weights, HOLE, RETURN)
+            table = tessera_values(graph, weights, HOLE, RETURN)
             return PlacementRule(
-                table.losses, READY_BONUS, moves, move_tables(shape, weights), gain
+                table.losses, READY_BONUS, moves, move_tables(graph, weights), gain
             )
         case "tessera":
-            table = tessera_values(shape, weights)
+            table = tessera_values(graph, weights)
             return PlacementRule(table.losses, READY_BONUS, moves, roomy=table.losses_when_roomy)
         case "firstfit":
-            return PlacementRule(mig_baselines.first_fit(shape), moves=moves)
+            return PlacementRule(mig_baselines.first_fit(graph), moves=moves)
         case "bestfit":
-            return PlacementRule(mig_baselines.best_fit(shape), moves=moves)
-    return PlacementRule(mig_baselines.least_fragmentation(shape), moves=moves)
+            return PlacementRule(mig_baselines.best_fit(graph), moves=moves)
+    return PlacementRule(mig_baselines.least_fragmentation(graph), moves=moves)
 
 
 def tessera_values(
-    shape: LayoutGraph, weights: Floats, hole: float | None = None, returns: float = PLANNER_RETURN
+    graph: LayoutGraph, weights: Floats, hole: float | None = None, returns: float = PLANNER_RETURN
 ) -> LayoutValues:
-    mix = profile_weights(dict(zip(shape.profile_names, weights.tolist(), strict=True)))
-    found = layout_values(shape.board, mix, hole, returns)
+    mix = profile_weights(dict(zip(graph.profile_names, weights.tolist(), strict=True)))
+    found = layout_values(graph.board, mix, hole, returns)
     if found is None:
-        raise ReplayError(f"{shape.board.key} has no table of layouts")
+        raise ReplayError(f"{graph.board.key} has no table of layouts")
     return found
 
 
 def _row(
-    options: argparse.Namespace, here: LayoutGraph, weights: Floats, rule: PlacementRule, seed: int
+    options: argparse.Namespace, graph: LayoutGraph, weights: Floats, rule: PlacementRule, seed: int
 ) -> dict[str, Any]:
-    stream = _stream(options, here, weights, seed)
-    figures = run_world(here, stream, options.gpus, rule)
+    stream = _stream(options, graph, weights, seed)
+    figures = simulate(graph, stream, options.gpus, rule)
     row = {"seed": seed} | {key: round(value, 4) for key, value in asdict(figures).items()}
     if options.bound:
-        bound: MigFigures = mig_baselines.free_repacking(here, stream, options.gpus)
+        bound: MigFigures = mig_baselines.free_repacking(graph, stream, options.gpus)
         row["free_repacking_pct"] = round(bound.accepted_pct, 4)
     return row
 
 
 def _stream(
-    options: argparse.Namespace, here: LayoutGraph, weights: Floats, seed: int
+    options: argparse.Namespace, graph: LayoutGraph, weights: Floats, seed: int
 ) -> RequestStream:
     if options.lifetimes == "none":
-        return inflation(here, weights, options.gpus, seed)
-    return churn(here, weights, options.gpus, options.load, seed)
+        return inflation(graph, weights, options.gpus, seed)
+    return churn(graph, weights, options.gpus, options.load, seed)
 
 
 def _print_row(row: dict[str, Any], as_json: bool) -> None:
@@ -136,7 +136,7 @@ def _print_row(row: dict[str, Any], as_json: bool) -> None:
     print(text, flush=True)
 
 
-def _shape(key: str) -> LayoutGraph:
+def _layout_graph(key: str) -> LayoutGraph:
     board = known_boards().get(key)
     found = layout_graph(board) if board else None
     if found is None:
@@ -169,16 +169,16 @@ def parse_seeds(text: str) -> list[int]:
     return found
 
 
-def plain_profiles(shape: LayoutGraph) -> list[Profile]:
+def plain_profiles(graph: LayoutGraph) -> list[Profile]:
     """The profiles that a plain request may get, smallest first."""
-    plain = (p for p in shape.board.profiles if not p.has_media_extensions)
+    plain = (p for p in graph.board.profiles if not p.has_media_extensions)
     return sorted(plain, key=lambda p: (p.memory_slices, p.compute_slices))
 
 
-def named_mix(shape: LayoutGraph, name: str) -> dict[str, float]:
+def named_mix(graph: LayoutGraph, name: str) -> dict[str, float]:
     """Weights by profile. With n profiles, smallest first, i = 0 .. n - 1: `small` n - i, `large`
     i + 1, `bimodal` the distance from the middle plus a half, `uniform` 1."""
-    names = [profile.name for profile in plain_profiles(shape)]
+    names = [profile.name for profile in plain_profiles(graph)]
     last = len(names) - 1
     shapes = {
         "uniform": [1.0 for _ in names],
@@ -189,23 +189,23 @@ def named_mix(shape: LayoutGraph, name: str) -> dict[str, float]:
     return dict(zip(names, shapes[name], strict=True))
 
 
-def mix_weights(here: LayoutGraph, mix: str) -> Floats:
-    weights_by_name = named_mix(here, mix) if mix in MIXES else _of_file(here, Path(mix))
-    if unknown := sorted(set(weights_by_name) - set(here.profile_names)):
-        raise ReplayError(f"--mix {mix}: {here.board.key} has no profile {unknown[0]}")
-    weights = np.array([weights_by_name.get(name, 0.0) for name in here.profile_names])
+def mix_weights(graph: LayoutGraph, mix: str) -> Floats:
+    weights_by_name = named_mix(graph, mix) if mix in MIXES else _of_file(graph, Path(mix))
+    if unknown := sorted(set(weights_by_name) - set(graph.profile_names)):
+        raise ReplayError(f"--mix {mix}: {graph.board.key} has no profile {unknown[0]}")
+    weights = np.array([weights_by_name.get(name, 0.0) for name in graph.profile_names])
     if not np.isfinite(weights).all() or weights.min() < 0 or weights.sum() <= 0:
         raise ReplayError(f"--mix {mix}: the weights must be 0 or more, and not all 0")
     return np.asarray(weights / weights.sum())
 
 
-def _of_file(here: LayoutGraph, path: Path) -> dict[str, float]:
+def _of_file(graph: LayoutGraph, path: Path) -> dict[str, float]:
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = raw.decode("utf-8")
         if path.suffix == ".json":
             return {str(name): float(weight) for name, weight in json.loads(text).items()}
-        return openb_mix(here, csv.DictReader(text.splitlines()))
+        return openb_mix(graph, csv.DictReader(text.splitlines()))
     except OSError:
         choices = ", ".join(MIXES)
         raise ReplayError(
@@ -216,14 +216,14 @@ def _of_file(here: LayoutGraph, path: Path) -> dict[str, float]:
         raise ReplayError(f"--mix {path}: {wanted}") from None
 
 
-def openb_mix(here: LayoutGraph, pods: "csv.DictReader[str]") -> dict[str, float]:
+def openb_mix(graph: LayoutGraph, pods: "csv.DictReader[str]") -> dict[str, float]:
     """Pods that request a part of one GPU, each as the smallest profile with at least
     ceil(gpu_milli x compute slices / 1000) compute slices; of equal ones that with less memory."""
-    by_compute = sorted(plain_profiles(here), key=lambda p: (p.compute_slices, p.memory_slices))
+    by_compute = sorted(plain_profiles(graph), key=lambda p: (p.compute_slices, p.memory_slices))
     counts: Counter[str] = Counter()
     for pod in pods:
         milli = int(pod["gpu_milli"])
         if int(pod["num_gpu"]) == 1 and 0 < milli < 1_000:
-            slices = -(-milli * here.board.compute_slices // 1_000)
+            slices = -(-milli * graph.board.compute_slices // 1_000)
             counts[next(p.name for p in by_compute if p.compute_slices >= slices)] += 1
     return {name: float(count) for name, count in counts.items()}

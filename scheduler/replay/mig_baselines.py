@@ -6,62 +6,62 @@ from numba import njit
 from scheduler.core.geometry.arrival_prices import Floats
 from scheduler.core.geometry.layout_graph import Ints, LayoutGraph
 from scheduler.core.geometry.placement_value import NO_PLACE
-from scheduler.replay.mig_simulation import MigFigures, RequestStream, figures, sizes
+from scheduler.replay.mig_simulation import MigFigures, RequestStream, mig_figures, sizes
 
 
-def first_fit(shape: LayoutGraph) -> Floats:
+def first_fit(graph: LayoutGraph) -> Floats:
     """The first GPU that has room, at its lowest start."""
-    return np.where(shape.with_instance >= 0, 0.0, NO_PLACE)
+    return np.where(graph.with_instance >= 0, 0.0, NO_PLACE)
 
 
-def best_fit(shape: LayoutGraph) -> Floats:
+def best_fit(graph: LayoutGraph) -> Floats:
     """The GPU with the fewest free memory slices, at its lowest start."""
-    free = (shape.board.memory_slices - shape.covered_slices).astype(np.float64)
-    return np.where(shape.with_instance >= 0, free[:, None], NO_PLACE)
+    free = (graph.board.memory_slices - graph.covered_slices).astype(np.float64)
+    return np.where(graph.with_instance >= 0, free[:, None], NO_PLACE)
 
 
-def least_fragmentation(shape: LayoutGraph) -> Floats:
+def least_fragmentation(graph: LayoutGraph) -> Floats:
     """Where fragmentation grows least. The fragmentation of a layout: the sizes of all places that
     are blocked though their profile has no more slices than are free (after arXiv 2511.18906)."""
-    free = shape.board.memory_slices - shape.covered_slices
-    small = shape.is_plain & (shape.size[None, :] <= free[:, None])
-    blocked = small & (shape.overlaps > 0)
-    score = (blocked * shape.size).sum(axis=1).astype(np.float64)
-    return np.where(shape.with_instance >= 0, score[shape.with_instance] - score[:, None], NO_PLACE)
+    free = graph.board.memory_slices - graph.covered_slices
+    small = graph.is_plain & (graph.size[None, :] <= free[:, None])
+    blocked = small & (graph.overlaps > 0)
+    score = (blocked * graph.size).sum(axis=1).astype(np.float64)
+    return np.where(graph.with_instance >= 0, score[graph.with_instance] - score[:, None], NO_PLACE)
 
 
-def free_repacking(shape: LayoutGraph, stream: RequestStream, gpus: int) -> MigFigures:
+def free_repacking(graph: LayoutGraph, stream: RequestStream, gpus: int) -> MigFigures:
     """Accepts a request whenever everything that runs could be packed again; see `can_repack`."""
-    order, costs = repacking_order(shape)
+    order, costs = repacking_order(graph)
     found = _repacking(
         stream.profile,
         stream.events,
         stream.counted,
         gpus,
-        shape.with_instance,
-        shape.first_spots,
+        graph.with_instance,
+        graph.first_spots,
         order,
         costs,
-        sizes(shape),
+        sizes(graph),
     )
-    return figures(stream, sizes(shape), gpus * shape.board.memory_slices, found)
+    return mig_figures(stream, sizes(graph), gpus * graph.board.memory_slices, found)
 
 
-def repacking_order(shape: LayoutGraph) -> tuple[Ints, Floats]:
+def repacking_order(graph: LayoutGraph) -> tuple[Ints, Floats]:
     """Profiles, largest first, and the cost of a spot to the profiles after its own: the sum of the
     squared sizes of their places that it takes away."""
-    size = sizes(shape)
-    compute = np.array([p.compute_slices for p in shape.board.profiles])
+    size = sizes(graph)
+    compute = np.array([p.compute_slices for p in graph.board.profiles])
     order = np.lexsort((np.arange(len(size)), -compute, -size))
     turn = np.empty(len(size), np.int64)
     turn[order] = np.arange(len(size))
-    places = (shape.with_instance >= 0) * shape.size.astype(np.float64) ** 2
-    costs = np.full(shape.with_instance.shape, NO_PLACE)
+    places = (graph.with_instance >= 0) * graph.size.astype(np.float64) ** 2
+    costs = np.full(graph.with_instance.shape, NO_PLACE)
     for profile in range(len(size)):
-        later = turn[shape.profile_of] > turn[profile]
+        later = turn[graph.profile_of] > turn[profile]
         left = places[:, later].sum(axis=1)
-        for spot in np.flatnonzero(shape.profile_of == profile):
-            after = shape.with_instance[:, spot]
+        for spot in np.flatnonzero(graph.profile_of == profile):
+            after = graph.with_instance[:, spot]
             costs[:, spot] = np.where(after >= 0, left - left[after], NO_PLACE)
     return order.astype(np.int32), costs
 

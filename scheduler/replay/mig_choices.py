@@ -1,7 +1,7 @@
 """The choices over many GPUs of one board, compiled: numbers of layouts in, GPU and spot out.
 
-`lay` (G): the layout of each GPU by its number in `Shape`; `falls` (layouts x spots): what a spot
-costs; `starts` (P + 1): where each profile's spots begin. Ties go to the lowest GPU, then the
+`lay` (G): the layout of each GPU by its number in `LayoutGraph`; `falls` (layouts x spots): what a
+spot costs; `starts` (P + 1): where each profile's spots begin. Ties go to the lowest GPU, then the
 lowest start.
 """
 
@@ -17,7 +17,7 @@ NOWHERE = -1
 
 
 class LayoutTables(NamedTuple):
-    """The columns of a `Shape` that compiled code reads, under the same names."""
+    """The columns of a `LayoutGraph` that compiled code reads, under the same names."""
 
     after: Ints
     before: Ints
@@ -25,15 +25,15 @@ class LayoutTables(NamedTuple):
     profile_of: Ints
 
 
-def layout_tables(shape: LayoutGraph) -> LayoutTables:
+def layout_tables(graph: LayoutGraph) -> LayoutTables:
     return LayoutTables(
-        shape.with_instance, shape.without_instance, shape.first_spots, shape.profile_of
+        graph.with_instance, graph.without_instance, graph.first_spots, graph.profile_of
     )
 
 
 @njit(cache=True)
 def cheapest(
-    lay: Ints, warm: Ints, falls: Floats, first: int, last: int, prefer: float
+    lay: Ints, warm_slices: Ints, falls: Floats, first: int, last: int, prefer: float
 ) -> tuple[int, int, float]:
     """(GPU, spot, cost) for one more instance of the profile with the spots `first` to `last` - 1;
     (-1, -1, inf) where it fits nowhere. A spot with an idle instance of the very profile (`warm`,
@@ -43,7 +43,7 @@ def cheapest(
         row = falls[lay[gpu]]
         for spot in range(first, last):
             cost = row[spot]
-            if cost < np.inf and warm[gpu, spot] > 0:
+            if cost < np.inf and warm_slices[gpu, spot] > 0:
                 cost -= prefer
             if cost < best:
                 best_gpu, best_spot, best = gpu, spot, cost
@@ -101,7 +101,7 @@ def room_by_move(
 
 @njit(cache=True)
 def room_by_moves(
-    lay: Ints, movable: Ints, board: LayoutTables, falls: Floats, kind: int, most: int
+    lay: Ints, movable: Ints, board: LayoutTables, falls: Floats, kind: int, max_moves: int
 ) -> tuple[Ints, float]:
     """As `room_by_move`, with two to `most` instances of one GPU that move: rows (GPU, spot, GPU,
     spot) of where each is and goes, the last row (GPU, spot, -1, -1) for the new one; and the cost.
@@ -113,7 +113,7 @@ def room_by_moves(
         here = np.flatnonzero(movable[gpu] > 0).astype(np.int32)
         for chosen in range(1, 1 << len(here)):
             out = here[np.array([chosen >> i & 1 == 1 for i in range(len(here))], dtype=np.bool_)]
-            if not 2 <= len(out) <= most:
+            if not 2 <= len(out) <= max_moves:
                 continue
             left, gain = lay[gpu], 0.0
             for spot in out:

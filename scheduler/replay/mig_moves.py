@@ -44,26 +44,26 @@ class MoveTables(NamedTuple):
     worth: Floats
 
 
-def move_tables(shape: LayoutGraph, weights: Floats) -> MoveTables:
+def move_tables(graph: LayoutGraph, weights: Floats) -> MoveTables:
     """The tables of a board under a mix (P)."""
     return MoveTables(
-        *_of_layouts(shape), worth=AHEAD * weights * shape.size[shape.first_spots[:-1]]
+        *_of_layouts(graph), worth=AHEAD * weights * graph.size[graph.first_spots[:-1]]
     )
 
 
 @lru_cache(16)
-def _of_layouts(shape: LayoutGraph) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
-    masks = np.array([place.mask for place in shape.spots])
+def _of_layouts(graph: LayoutGraph) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+    masks = np.array([place.mask for place in graph.spots])
     clash = (masks[:, None] & masks[None, :]) != 0
     arrays = (
-        shape.with_instance,
-        shape.without_instance,
-        shape.first_spots,
-        shape.profile_of,
-        shape.size,
+        graph.with_instance,
+        graph.without_instance,
+        graph.first_spots,
+        graph.profile_of,
+        graph.size,
         clash,
     )
-    free: Ints = (shape.board.memory_slices - shape.covered_slices).astype(np.int32)
+    free: Ints = (graph.board.memory_slices - graph.covered_slices).astype(np.int32)
     return *_reach(*arrays), free
 
 

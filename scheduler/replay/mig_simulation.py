@@ -69,21 +69,21 @@ class PlacementRule:
     """Other costs while many GPUs are empty."""
 
 
-def inflation(shape: LayoutGraph, weights: Floats, gpus: int, seed: int) -> RequestStream:
+def inflation(graph: LayoutGraph, weights: Floats, gpus: int, seed: int) -> RequestStream:
     """Arrivals until 130 % of the slices were requested; nothing leaves."""
     random = np.random.default_rng(seed)
-    slots = gpus * shape.board.memory_slices
-    size = sizes(shape)
+    slots = gpus * graph.board.memory_slices
+    size = sizes(graph)
     drawn = random.choice(len(size), size=2 * slots, p=weights).astype(np.int32)
     asked = np.cumsum(size[drawn])
     profile = drawn[: int(np.searchsorted(asked, slots * ARRIVED_PCT / 100)) + 1]
     return RequestStream(profile, np.arange(1, len(profile) + 1, dtype=np.int32), 0)
 
 
-def churn(shape: LayoutGraph, weights: Floats, gpus: int, load: float, seed: int) -> RequestStream:
+def churn(graph: LayoutGraph, weights: Floats, gpus: int, load: float, seed: int) -> RequestStream:
     """Poisson arrivals that offer `load` of the slices, with exponential lifetimes."""
     random = np.random.default_rng(seed)
-    rate = load * gpus * shape.board.memory_slices / float(weights @ sizes(shape))
+    rate = load * gpus * graph.board.memory_slices / float(weights @ sizes(graph))
     number = int(rate * (SETTLING + COUNTED))
     profile = random.choice(len(weights), size=number, p=weights).astype(np.int32)
     arrives = np.cumsum(random.exponential(1 / rate, number))
@@ -94,15 +94,15 @@ def churn(shape: LayoutGraph, weights: Floats, gpus: int, load: float, seed: int
     return RequestStream(profile, events, int(rate * SETTLING))
 
 
-def sizes(shape: LayoutGraph) -> Ints:
+def sizes(graph: LayoutGraph) -> Ints:
     """Memory slices by profile."""
-    found: Ints = shape.size[shape.first_spots[:-1]]
+    found: Ints = graph.size[graph.first_spots[:-1]]
     return found
 
 
-def run(shape: LayoutGraph, stream: RequestStream, gpus: int, rule: PlacementRule) -> MigFigures:
+def run(graph: LayoutGraph, stream: RequestStream, gpus: int, rule: PlacementRule) -> MigFigures:
     """The stream through one policy."""
-    nothing = move_tables(shape, np.zeros(len(shape.profile_names)))
+    nothing = move_tables(graph, np.zeros(len(graph.profile_names)))
     found = _run(
         stream.profile,
         stream.events,
@@ -114,17 +114,19 @@ def run(shape: LayoutGraph, stream: RequestStream, gpus: int, rule: PlacementRul
         rule.prefer,
         rule.moves,
         np.inf if rule.together is None else rule.gain,
-        layout_tables(shape),
-        _clashes(shape),
-        shape.size,
+        layout_tables(graph),
+        _clashes(graph),
+        graph.size,
         nothing if rule.together is None else rule.together,
         np.array(DEPTH),
     )
-    return figures(stream, sizes(shape), gpus * shape.board.memory_slices, found)
+    return mig_figures(stream, sizes(graph), gpus * graph.board.memory_slices, found)
 
 
-def figures(stream: RequestStream, size: Ints, slots: int, found: tuple[float, ...]) -> MigFigures:
-    served, busy, in_use, events, repartitions, moved, accepted = found
+def mig_figures(
+    stream: RequestStream, size: Ints, slots: int, totals: tuple[float, ...]
+) -> MigFigures:
+    served, busy, in_use, events, repartitions, moved, accepted = totals
     asked = int(size[stream.profile[stream.counted :]].sum())
     return MigFigures(
         accepted_pct=100 * served / asked,
@@ -137,8 +139,8 @@ def figures(stream: RequestStream, size: Ints, slots: int, found: tuple[float, .
     )
 
 
-def _clashes(shape: LayoutGraph) -> Ints:
-    masks = np.array([place.mask for place in shape.spots])
+def _clashes(graph: LayoutGraph) -> Ints:
+    masks = np.array([place.mask for place in graph.spots])
     found: Ints = ((masks[:, None] & masks[None, :]) != 0).astype(np.int32)
     return found
 

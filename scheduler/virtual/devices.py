@@ -12,7 +12,7 @@ from scheduler.core.model.decisions import Carve, DevicePlacement, Merge, Replic
 from scheduler.core.model.snapshot import GpuView, NodeView, RunningJob, SliceView, WaitingJob
 from scheduler.core.placement.mps_shares import as_share
 
-GpuChange = Callable[[GpuView], GpuView]
+GpuUpdate = Callable[[GpuView], GpuView]
 
 MODES = {SliceKind.GPU: GpuMode.WHOLE, SliceKind.MIG: GpuMode.MIG, SliceKind.MPS: GpuMode.MPS}
 
@@ -109,10 +109,10 @@ class VirtualDevices:
             disk_free_mib=view.disk_free_mib + sign * job.disk_mib,
         )
 
-    def _gpu(self, gpu: str, change: GpuChange) -> None:
+    def _gpu(self, gpu: str, change: GpuUpdate) -> None:
         self._on(self._home[gpu], [(gpu, change)])
 
-    def _on(self, node: str, changes: Iterable[tuple[str, GpuChange]]) -> None:
+    def _on(self, node: str, changes: Iterable[tuple[str, GpuUpdate]]) -> None:
         """Change GPUs of one node, one change after another."""
         gpus = {view.id: view for view in self._nodes[node].gpus}
         for gpu, change in changes:
@@ -120,36 +120,40 @@ class VirtualDevices:
         self._nodes[node] = replace(self._nodes[node], gpus=tuple(gpus.values()))
 
 
-def _put(made: SliceView) -> GpuChange:
+def _put(made: SliceView) -> GpuUpdate:
     mode = MODES[made.kind]
     return lambda view: replace(view, mode=mode, slices=(*view.slices, made))
 
 
-def _slices(change: Callable[[SliceView], SliceView | None]) -> GpuChange:
+def _slices(change: Callable[[SliceView], SliceView | None]) -> GpuUpdate:
     def changed(view: GpuView) -> GpuView:
-        kept = (change(seen) for seen in view.slices)
-        return replace(view, slices=tuple(seen for seen in kept if seen is not None))
+        kept = (change(slice_view) for slice_view in view.slices)
+        return replace(
+            view, slices=tuple(slice_view for slice_view in kept if slice_view is not None)
+        )
 
     return changed
 
 
-def _hold(job: WaitingJob, place: DevicePlacement) -> GpuChange:
-    def held(seen: SliceView) -> SliceView:
+def _hold(job: WaitingJob, place: DevicePlacement) -> GpuUpdate:
+    def held(slice_view: SliceView) -> SliceView:
         return (
-            replace(seen, allocated=True, project=job.project) if seen.id == place.slice else seen
+            replace(slice_view, allocated=True, project=job.project)
+            if slice_view.id == place.slice
+            else slice_view
         )
 
     return _slices(held)
 
 
-def _free(key: str) -> GpuChange:
-    return _slices(lambda seen: _freed(seen) if seen.id == key else seen)
+def _free(key: str) -> GpuUpdate:
+    return _slices(lambda slice_view: _freed(slice_view) if slice_view.id == key else slice_view)
 
 
-def _freed(seen: SliceView) -> SliceView | None:
-    if seen.kind is not SliceKind.MIG:
+def _freed(slice_view: SliceView) -> SliceView | None:
+    if slice_view.kind is not SliceKind.MIG:
         return None
-    return replace(seen, allocated=False, project="")
+    return replace(slice_view, allocated=False, project="")
 
 
 def _made(job: WaitingJob, place: DevicePlacement) -> SliceView:

@@ -12,7 +12,7 @@ from tests.support.snapshots import NOW, a_cluster, a_gpu, a_job, a_node, a_slic
 
 
 def a_run(job, *gpus, since=0, stopping=False):
-    """`job` runs on these GPUs ("n1/0") since so many seconds; one replica a node."""
+    """`job` has been running on these GPUs ("n1/0") for `since` seconds; one replica per node."""
     nodes = sorted({gpu.split("/")[0] for gpu in gpus})
     replicas = tuple(
         ReplicaPlacement(
@@ -24,7 +24,7 @@ def a_run(job, *gpus, since=0, stopping=False):
 
 
 def a_busy_cluster(sizes, *, running=(), jobs=()):
-    """Nodes n1, n2, … with so many GPUs, those of running jobs held."""
+    """Nodes n1, n2, … with `sizes` GPUs; those of running jobs are allocated."""
     held = {d.gpu: d for run in running for r in run.replicas for d in r.devices}
     nodes = []
     for number, size in enumerate(sizes, 1):
@@ -78,7 +78,7 @@ def play(sizes, jobs, seconds, **policy):
                 break
         times = [run.started_at + left[key] for key, run in running.items()]
         times += [job.queued_at for job in coming.values()]
-        assert times or len(ended) == len(jobs), "somebody waits for nothing"
+        assert times or len(ended) == len(jobs), "a job waits for nothing"
         now = min(times, default=now)
     return started, ended, plans
 

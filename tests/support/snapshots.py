@@ -1,4 +1,4 @@
-"""Builders of planner snapshots, shortly: `plan_of(a_cluster(a_node(a_gpu()), jobs=[a_job()]))`."""
+"""Builders of planner snapshots: `plan_of(a_cluster(a_node(a_gpu()), jobs=[a_job()]))`."""
 
 import json
 from dataclasses import asdict, replace
@@ -27,7 +27,7 @@ NOW = 1_000_000
 
 
 def a_slice(profile="2g.35gb", start=0, *, board=H200, allocated=True, ready=True, id=""):
-    """A slice; allocated unless `allocated` says otherwise. Profile "" is the whole GPU."""
+    """A slice. Profile "" is the whole GPU."""
     known = known_boards()[board]
     kind = SliceKind.MIG if profile else SliceKind.GPU
     size = known.profile(profile).memory_slices if profile else known.memory_slices
@@ -40,7 +40,7 @@ def idle(profile="2g.35gb", start=0, **fields):
 
 
 def a_share(threads=25, memory_mib=10_000, *, project="p", clients=1, board=H200, id=""):
-    """An MPS share that somebody holds."""
+    """An allocated MPS share."""
     size = known_boards()[board].memory_slices
     key = id or f"mps-{threads}-{memory_mib}"
     return SliceView(
@@ -55,7 +55,7 @@ def a_share(threads=25, memory_mib=10_000, *, project="p", clients=1, board=H200
 
 
 def a_gpu(*slices, board=H200, healthy=True, mode=None, numa=None):
-    """A GPU; its mode follows from what is on it unless told, its id and index from its node."""
+    """A GPU. Its mode follows from its slices unless given; its node sets its id and index."""
     known = known_boards().get(board)
     modes = {SliceKind.MIG: GpuMode.MIG, SliceKind.MPS: GpuMode.MPS, SliceKind.GPU: GpuMode.WHOLE}
     return GpuView(
@@ -91,7 +91,7 @@ def away(*gpus, name="n1", because=""):
 
 
 def a_job(id="1", **fields):
-    """One replica with one 2g.35gb, unless `mig`, `gpus`, `device_mib` or `mps` (threads, MiB) ask
+    """One replica with one 2g.35gb, unless `mig`, `gpus`, `device_mib` or `mps` (threads, MiB) says
     otherwise."""
     asked = {field: fields.pop(name) for name, field in _WAYS.items() if name in fields}
     if "mps" in fields:
@@ -142,9 +142,9 @@ def devices(found, job="1"):
 
 
 def reason(found, job="1"):
-    """Why a job is held. Fails where it is not."""
-    (hold,) = (h for h in found.deferrals if h.job == job)
-    return hold.reason
+    """The reason of a deferral. Fails if the job is not deferred."""
+    (deferral,) = (d for d in found.deferrals if d.job == job)
+    return deferral.reason
 
 
 def as_bytes(found):

@@ -54,16 +54,16 @@ class Alternative:
     """`changes` replaces these fields of the request, written as people write them."""
 
     kind: AlternativeKind
-    said: Message
+    message: Message
     changes: dict[str, Any]
 
     @property
     def sentence(self) -> str:
         """In English."""
-        return self.said.text
+        return self.message.text
 
     def as_dict(self) -> dict[str, Any]:
-        said = {"sentence": self.sentence, "said": self.said.as_dict()}
+        said = {"sentence": self.sentence, "said": self.message.as_dict()}
         return {"kind": str(self.kind), **said, "changes": self.changes}
 
 

@@ -60,7 +60,7 @@ def explain(
         return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
     if job.disk_mib and not filters["with_disk"]:
         return _no_disk(job, want, ledger, values, evidence)
-    if want.count * job.replicas > free.most and job.topology in SINGLE_NODE:
+    if want.count * job.replicas > free.max_on_node and job.topology in SINGLE_NODE:
         said = make_message("topology.apart", **values)
         return Reason(ReasonCode.TOPOLOGY, said, evidence, make_message("unblocks.any_topology"))
     said = make_message("fragmentation.apart", **values)
@@ -118,7 +118,7 @@ class _Free:
 
     total: int
     nodes: int
-    most: int
+    max_on_node: int
     by_node: dict[str, int]
 
 

@@ -122,24 +122,24 @@ def running_columns(running: tuple[RunningEntry, ...]) -> tuple[Floats, Floats, 
     )
 
 
-def run_time_chances(known: Floats, jobs: Iterable[RunningEntry | WaitingEntry]) -> Floats:
+def run_time_chances(history: Floats, jobs: Iterable[RunningEntry | WaitingEntry]) -> Floats:
     """The chances of run times, from ended runs and the believable limits of other jobs."""
     by_limit = [(each.limit, each.age) for each in jobs if each.curve < 0]
     others = np.array(by_limit, dtype=np.float64).reshape(-1, 2)
-    ratios = known[:, 1] if len(known) else np.ones(1)
-    return run_time_distribution(known[:, 0] * known[:, 1], ratios, others[:, 0], others[:, 1])
+    ratios = history[:, 1] if len(history) else np.ones(1)
+    return run_time_distribution(history[:, 0] * history[:, 1], ratios, others[:, 0], others[:, 1])
 
 
-def sample_history(known: Floats, draws: np.random.Generator) -> Floats:
+def sample_history(history: Floats, draws: np.random.Generator) -> Floats:
     """The part of the known (limit, ratio) that one run uses, sorted by limit. Of MANY_RATIOS up:
     30 to 100 % of them, in one section. Of fewer: as many, drawn with replacement, so that runs
     differ by as much as a small sample may be wrong. Shape (ended runs, 2)."""
-    if len(known) < MANY_RATIOS:
-        part = known[np.sort(draws.integers(0, max(1, len(known)), len(known)))]
+    if len(history) < MANY_RATIOS:
+        part = history[np.sort(draws.integers(0, max(1, len(history)), len(history)))]
     else:
-        size = int(len(known) * draws.uniform(*HISTORY_PART))
-        first = draws.integers(0, len(known) - size + 1)
-        part = known[first : first + size]
+        size = int(len(history) * draws.uniform(*HISTORY_PART))
+        first = draws.integers(0, len(history) - size + 1)
+        part = history[first : first + size]
     return np.asarray(part[np.argsort(part[:, 0], kind="stable")])
 
 
@@ -170,20 +170,20 @@ def sample_remaining(
 
 
 def remaining_by_ratio(
-    ages: Floats, limits: Floats, known: Floats, chances: Floats, chance: Floats
+    ages: Floats, limits: Floats, history: Floats, chances: Floats, chance: Floats
 ) -> Floats:
     """Ratio times limit, less the age. If SAME_LIMIT_RUNS ended runs had that limit, the ratio is
     one of the newest of these that end beyond the age (uniform up to the limit if none does);
     otherwise see `population.remaining`.
 
-    known: (runs, 2) limit and ratio, sorted by limit, then by time."""
-    right = np.searchsorted(known[:, 0], limits, side="right")
-    same = right - np.searchsorted(known[:, 0], limits, side="left") >= SAME_LIMIT_RUNS
+    history: (runs, 2) limit and ratio, sorted by limit, then by time."""
+    right = np.searchsorted(history[:, 0], limits, side="right")
+    same = right - np.searchsorted(history[:, 0], limits, side="left") >= SAME_LIMIT_RUNS
     found = np.empty(len(ages))
-    found[~same] = remaining(ages[~same], limits[~same], known[:, 1], chances, chance[~same])
+    found[~same] = remaining(ages[~same], limits[~same], history[:, 1], chances, chance[~same])
     if same.any():
         first = right[same] - SAME_LIMIT_RUNS
-        ratios = known[:, 1][first[:, None] + np.arange(SAME_LIMIT_RUNS)[None, :]]
+        ratios = history[:, 1][first[:, None] + np.arange(SAME_LIMIT_RUNS)[None, :]]
         found[same] = _one_of(ratios, ages[same], limits[same], chance[same])
     return found
 

@@ -39,8 +39,8 @@ DEPARTURE_RARITY = 20.0
 # The same while at least ROOMY_SHARE of the GPUs of a board, and at least two, are empty.
 DEPARTURE_RARITY_ROOMY, ROOMY_SHARE = 1.0, 0.15
 # An idle instance that is ready starts at once, so it wins if V falls by at most this much more
-# than elsewhere. Deleting one costs the same. This saves a quarter of the deletions at no measurable
-# cost; eight times this value saves a third for 0.1 points of accepted demand.
+# than elsewhere. Deleting one costs the same. This saves a quarter of the deletions at no
+# measurable cost; eight times this value saves a third for 0.1 points of accepted demand.
 READY_BONUS = 0.25
 NO_PLACE = np.inf
 

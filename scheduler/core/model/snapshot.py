@@ -211,7 +211,7 @@ class WaitingJob:
     after: tuple[str, ...] = ()
     """Jobs that must end first."""
     hold_reason: str = ""
-    """Why somebody holds it; "" if nobody does."""
+    """Why a person holds it; "" if it is not held."""
     needs: tuple[str, ...] = ()
     """Labels that its nodes must have."""
     tolerates: tuple[str, ...] = ()

@@ -54,7 +54,7 @@ class KindRegistry:
         return k
 
     def state_number(self, name: Hashable) -> int:
-        """The number of a state. The geometry is asked about a new one."""
+        """The number of a state. A new one is looked up in the geometry."""
         number = self._state_numbers.get(name)
         if number is not None:
             return number

@@ -31,7 +31,8 @@ def read_device(value: Any, refuse: Refuse) -> DeviceRequest:
     if len(kinds) != 1:
         fields = " and ".join(kinds) or "none"
         sentence: str = Phrase(
-            "write exactly one of gpus, mig, mps or memory; here: %(told)s", told=fields
+            "write exactly one of gpus, mig, mps and memory; the request has %(fields)s",
+            fields=fields,
         )
         refuse("device", ProblemCode.COMBINATION, sentence)
         return DeviceRequest()

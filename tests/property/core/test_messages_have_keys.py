@@ -92,7 +92,7 @@ def test_no_sentence_leaves_the_planner_without_a_key(snapshot, backfill):
         assert_told(hold.reason.unblocks_message)
         assert hold.reason.sentence == hold.reason.as_dict()["sentence"]
         for one in alternatives(jobs[hold.job], boards, can_start):
-            assert_told(one.said)
+            assert_told(one.message)
     for job in snapshot.jobs:
         for other in (job, replace(job, replicas=9_999), replace(job, memory_mib=10**9)):
             if reason := infeasible_reason(other, snapshot):

@@ -83,13 +83,13 @@ def test_what_is_held_and_what_is_free_are_together_all_that_there_is(queue, pol
 def test_questions_change_no_answer_and_ask_no_more_of_a_job_than_a_pass_does(world, policy, gpus):
     """Who could start finds a place in the world after the pass, where no promise holds it back."""
     policy = policy | {"merge": False}
-    found, could_start = plan_and_can_start(world, Policy(**policy))
+    found, can_start = plan_and_can_start(world, Policy(**policy))
     assert as_bytes(found) == as_bytes(plan_of(world, **policy))
     held = {hold.job: hold.reason.code for hold in found.deferrals}
     waiting = [job for job in world.jobs if job.id in held]
     asked = [*waiting, *(replace(job, device=DeviceRequest(gpus=gpus)) for job in waiting)]
-    answers = [could_start(job) for job in asked]
-    assert [could_start(job) for job in asked[::-1]] == answers[::-1]
+    answers = [can_start(job) for job in asked]
+    assert [can_start(job) for job in asked[::-1]] == answers[::-1]
     after = carried_out(world, found.placements)
     for job, could in zip(asked, answers, strict=True):
         alone = plan_of(replace(after, jobs=(job,)), merge=False)

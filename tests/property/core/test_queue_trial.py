@@ -1,4 +1,4 @@
-"""A newcomer is told what a pass over the whole queue would say of it, without that pass."""
+"""A queue trial decides about a job as a pass over the whole queue would, without that pass."""
 
 from dataclasses import replace
 
@@ -53,13 +53,13 @@ def where(replicas):
     ]
 
 
-def agrees(snapshot, policy, newcomers):
-    standing = QueueTrial(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
-    for job in newcomers:
-        quick = standing.try_job(job)
-        places = standing.plan.placements
+def agrees(snapshot, policy, new_jobs):
+    trial = QueueTrial(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
+    for job in new_jobs:
+        quick = trial.try_job(job)
+        places = trial.plan.placements
         replicas, code, starts_at = of_the_whole_queue(snapshot, policy, places, job)
-        assert where(quick.place.replicas if quick.place else None) == replicas
+        assert where(quick.placement.replicas if quick.placement else None) == replicas
         assert quick.starts_at == starts_at
         if not places:
             # Else it may be told that those go first, where the next pass finds them running.

@@ -1,4 +1,4 @@
-"""An Outlook that grows event by event answers like one that is built at once."""
+"""A RuntimeModel that grows event by event equals one that is built from a snapshot."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,12 +27,12 @@ histories = st.lists(
 )
 
 
-def answers(outlook, jobs):
+def answers(model, jobs):
     return [
         (
-            outlook.work(job, job.device.gpus, NOW),
-            outlook.mean_seconds(job, job.device.gpus, NOW),
-            outlook.remaining(job, job.device.gpus, NOW, 0.5),
+            model.work(job, job.device.gpus, NOW),
+            model.mean_seconds(job, job.device.gpus, NOW),
+            model.remaining(job, job.device.gpus, NOW, 0.5),
         )
         for job in jobs
     ]

@@ -12,7 +12,7 @@ from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.legality import reserve_if_legal
 from scheduler.virtual.simulation import SimulationObserver
 from tests.support.snapshots import a_gpu, a_node, a_quota
-from tests.unit.what_if.scenarios import (SINCE, a_recorded, a_setting, a_week, an_owner, played)
+from tests.unit.what_if.scenarios import SINCE, a_recorded, a_scenario, a_window, an_owner, played
 
 DEVICES = [
     {"mig": "1g.18gb"},
@@ -118,7 +118,7 @@ def _require_room(held):
 @settings(max_examples=40, deadline=None)
 def test_no_device_is_given_twice_and_every_job_is_told(jobs, backfill, preemption, fair):
     quotas = [a_quota("p", gpus=2)]
-    setting = a_setting(
+    scenario = a_scenario(
         a_node(a_gpu(), a_gpu()),
         a_node(a_gpu(), name="n2"),
         quotas=quotas,
@@ -129,14 +129,17 @@ def test_no_device_is_given_twice_and_every_job_is_told(jobs, backfill, preempti
         protection_seconds=600,
     )
     auditor = Auditor(quotas)
-    world = played(setting, a_week(*jobs), auditor)
-    assert auditor.passes == world.passes
-    waiting = {job.id for job in world.snapshot(SINCE + 10**7).jobs}
-    assert not world.snapshot(SINCE + 10**7).running
-    for key, fate in world.outcomes.items():
-        over = fate.ended_at > 0
+    simulation = played(scenario, a_window(*jobs), auditor)
+    assert auditor.passes == simulation.passes
+    waiting = {job.id for job in simulation.snapshot(SINCE + 10**7).jobs}
+    assert not simulation.snapshot(SINCE + 10**7).running
+    for key, outcome in simulation.outcomes.items():
+        over = outcome.ended_at > 0
         assert over != (key in waiting), "a job is done with, or it still waits"
-        if over and not (fate.refused or fate.withdrawn):
-            assert fate.done_seconds == fate.recorded.ran_seconds and fate.remaining_seconds == 0
+        if over and not (outcome.refused or outcome.withdrawn):
+            assert (
+                outcome.done_seconds == outcome.recorded.ran_seconds
+                and outcome.remaining_seconds == 0
+            )
     # Nobody is left who could start on an empty cluster and waits for nobody.
-    assert all(world.outcomes[key].recorded.job.after for key in waiting)
+    assert all(simulation.outcomes[key].recorded.job.after for key in waiting)

@@ -32,20 +32,20 @@ def of_gpus(job, gpus):
 
 def test_a_job_could_start_with_as_many_gpus_as_are_left_after_the_pass():
     large, small = waiting("1", gpus=4), waiting("2", gpus=1, time_limit_seconds=900)
-    found, could_start = plan_and_can_start(two_of_four_free(large, small), FIRST_COME)
+    found, can_start = plan_and_can_start(two_of_four_free(large, small), FIRST_COME)
     assert [place.job for place in found.placements] == ["2"]
-    assert could_start(of_gpus(large, 1))
-    assert not could_start(of_gpus(large, 2))
-    assert not could_start(large)
+    assert can_start(of_gpus(large, 1))
+    assert not can_start(of_gpus(large, 2))
+    assert not can_start(large)
 
 
 def test_the_plan_is_the_one_without_questions_and_answers_do_not_change_each_other():
     jobs = [waiting(str(n), gpus=n, time_limit_seconds=900) for n in (4, 3)]
     snapshot = two_of_four_free(*jobs)
-    found, could_start = plan_and_can_start(snapshot, FIRST_COME)
+    found, can_start = plan_and_can_start(snapshot, FIRST_COME)
     asked = [of_gpus(job, gpus) for job in jobs for gpus in (1, 2, 3)]
-    first = [could_start(job) for job in asked]
-    assert [could_start(job) for job in asked[::-1]] == first[::-1]
+    first = [can_start(job) for job in asked]
+    assert [can_start(job) for job in asked[::-1]] == first[::-1]
     assert True in first and False in first
     assert as_bytes(found) == as_bytes(plan(snapshot, FIRST_COME))
 
@@ -53,26 +53,26 @@ def test_the_plan_is_the_one_without_questions_and_answers_do_not_change_each_ot
 def test_a_promise_to_another_is_kept_and_its_own_does_not_hinder_a_job():
     """The head gets all four GPUs when the others end; who is longer than that would delay it."""
     head, long = waiting("1", gpus=4), waiting("2", gpus=2, time_limit_seconds=5_000)
-    _, could_start = plan_and_can_start(two_of_four_free(head, long), FIRST_COME)
-    assert not could_start(long)
-    assert could_start(replace(long, time_limit_seconds=900))
-    assert could_start(of_gpus(replace(head, time_limit_seconds=9_000), 2))
+    _, can_start = plan_and_can_start(two_of_four_free(head, long), FIRST_COME)
+    assert not can_start(long)
+    assert can_start(replace(long, time_limit_seconds=900))
+    assert can_start(of_gpus(replace(head, time_limit_seconds=9_000), 2))
 
 
 def test_quota_and_turn_hold_for_a_changed_job_too():
     job = waiting("1", gpus=4)
     snapshot = two_of_four_free(job, quotas=(a_quota(gpus=4, used=3),))
-    _, could_start = plan_and_can_start(snapshot, FIRST_COME)
-    assert could_start(of_gpus(job, 1))
-    assert not could_start(of_gpus(job, 2))
-    assert not could_start(replace(of_gpus(job, 1), begin_at=NOW + 1))
+    _, can_start = plan_and_can_start(snapshot, FIRST_COME)
+    assert can_start(of_gpus(job, 1))
+    assert not can_start(of_gpus(job, 2))
+    assert not can_start(replace(of_gpus(job, 1), begin_at=NOW + 1))
 
 
 def test_where_nobody_may_pass_only_the_first_could_start():
     first, second = waiting("1", gpus=4), waiting("2", gpus=4)
     strict = replace(FIRST_COME, backfill=BackfillMode.NONE)
-    _, could_start = plan_and_can_start(two_of_four_free(first, second), strict)
-    assert not could_start(of_gpus(second, 1))
+    _, can_start = plan_and_can_start(two_of_four_free(first, second), strict)
+    assert not can_start(of_gpus(second, 1))
     _, alone = plan_and_can_start(two_of_four_free(first), strict)
     assert alone(of_gpus(first, 1))
 
@@ -81,8 +81,8 @@ def test_alternatives_are_asked_of_the_planner_itself():
     job = waiting("1", gpus=4, replicas=2)
     nodes = a_node(*[a_gpu()] * 8), a_node(*[a_gpu()] * 2, name="n2")
     other = waiting("2", gpus=4, queued_at=NOW - 500)
-    _, could_start = plan_and_can_start(a_cluster(*nodes, jobs=[job, other]), FIRST_COME)
-    found = alternatives(job, [known_boards()[H200]], could_start)
+    _, can_start = plan_and_can_start(a_cluster(*nodes, jobs=[job, other]), FIRST_COME)
+    found = alternatives(job, [known_boards()[H200]], can_start)
     assert [(a.kind, a.changes) for a in found] == [
         (AlternativeKind.GPUS, {"device": {"gpus": 2}}),
         (AlternativeKind.REPLICAS, {"replicas": 1}),

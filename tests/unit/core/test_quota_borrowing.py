@@ -55,8 +55,8 @@ def test_a_project_borrows_no_more_than_it_may():
     accounts.charge("p", "u", GPU)
     said = accounts.limit_reason(a_job(), GPU)
     assert said.sentence == (
-        "p may use 2 GPUs at once and has borrowed 1 more; it cannot borrow more, but this needs 1; "
-        "in use by u (1)"
+        "p may use 2 GPUs at once and has borrowed 1 more; it cannot borrow more, "
+        "but this needs 1; in use by u (1)"
     )
     assert said.evidence["borrowed_units"] == said.evidence["borrow_units"] == GPU
 

@@ -101,7 +101,9 @@ def test_an_owner_with_as_many_jobs_as_allowed_waits_for_one_to_end():
 def test_a_project_may_have_a_cap_and_a_job_that_ended_makes_room_under_it():
     owners = (OwnerView("p", "", max_running=1), OwnerView("p", "u"))
     accounts = with_budgets(owners=owners, running=(a_run("7", user="v"),))
-    assert accounts.limit_reason(a_job(), GPU).sentence == "p may run 1 job at once and is running 1"
+    assert (
+        accounts.limit_reason(a_job(), GPU).sentence == "p may run 1 job at once and is running 1"
+    )
     accounts.charge("p", "v", -GPU)
     assert accounts.limit_reason(a_job(), GPU) is None
 

@@ -18,7 +18,7 @@ def problems(device, **fields):
     return [(e.field, e.code, e.sentence) for e in refused.value.errors]
 
 
-ONE = "write exactly one of gpus, mig, mps or memory; here: "
+ONE = "write exactly one of gpus, mig, mps and memory; the request has "
 BAD = {
     "a text": ("2g.35gb", "device", ProblemCode.TYPE, "{mig: 2g.35gb}"),
     "null": (None, "device", ProblemCode.TYPE, "not be null"),

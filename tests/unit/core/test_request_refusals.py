@@ -166,7 +166,12 @@ BAD = {
     ),
     "begin is a word": ({"begin_at": "tomorrow"}, "begin_at", ProblemCode.VALUE, "a time such as"),
     "begin is a number": ({"begin_at": 7}, "begin_at", ProblemCode.TYPE, "in quotes"),
-    "begin long ago": ({"begin_at": "1970-01-01T00:00Z"}, "begin_at", ProblemCode.RANGE, "between 2000 and 2100"),
+    "begin long ago": (
+        {"begin_at": "1970-01-01T00:00Z"},
+        "begin_at",
+        ProblemCode.RANGE,
+        "between 2000 and 2100",
+    ),
     "begin without a unit": ({"begin_at": "+2"}, "begin_at", ProblemCode.VALUE, "with its unit"),
     "begin in two years": ({"begin_at": "+800d"}, "begin_at", ProblemCode.RANGE, "a year"),
     "after is a text": ({"after": "J-1"}, "after", ProblemCode.TYPE, "write a list of at most 32"),

@@ -124,9 +124,7 @@ def test_a_pass_says_first_what_was_there_and_by_which_policy(told):
 
 
 def test_a_pass_without_a_queue_says_that_nothing_is_decided(told):
-    assert told(a_cluster(a_node(a_gpu())))[2:] == [
-        "Nothing to decide: no job waits."
-    ]
+    assert told(a_cluster(a_node(a_gpu())))[2:] == ["Nothing to decide: no job waits."]
 
 
 def test_a_job_that_runs_is_told_with_its_devices_and_its_limit(told):

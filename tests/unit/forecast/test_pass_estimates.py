@@ -46,9 +46,9 @@ def a_world(*jobs, limit=2 * HOUR, **fields):
 
 
 def told(snapshot, policy=FIFO, questions=(), **fields):
-    outlook = RuntimeModel.from_snapshot(snapshot)
+    model = RuntimeModel.from_snapshot(snapshot)
     return estimate_starts(
-        snapshot, policy, outlook, plan(snapshot, policy, outlook), questions, **fields
+        snapshot, policy, model, plan(snapshot, policy, model), questions, **fields
     )
 
 
@@ -76,11 +76,11 @@ def test_a_job_that_this_pass_places_is_told_nothing_and_takes_its_place_in_the_
 
 def test_who_holds_a_reservation_starts_by_then_at_the_latest():
     snapshot = a_world(waiting("1", 4), waiting("2", 4))
-    outlook = RuntimeModel.from_snapshot(snapshot)
-    found = plan(snapshot, FIFO, outlook)
+    model = RuntimeModel.from_snapshot(snapshot)
+    found = plan(snapshot, FIFO, model)
     (promise,) = found.reservations
     late = asked("fifo/off/normal", factor=50.0, count=40)
-    answers = estimate_starts(snapshot, FIFO, outlook, found, late)
+    answers = estimate_starts(snapshot, FIFO, model, found, late)
     assert answers["1"].pessimistic <= promise.starts_at
     assert "reserved" in answers["1"].basis.text
     assert answers["2"].pessimistic > promise.starts_at

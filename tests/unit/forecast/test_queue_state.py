@@ -172,8 +172,8 @@ def test_who_lacks_cpu_is_not_told_that_it_starts_now():
     runs = tuple(running(a_job(str(n), limit=HOUR, chosen=True), "a", 1, NOW) for n in (8, 9))
     waiting = a_job("1", limit=HOUR, chosen=True)
     snapshot = ClusterSnapshot(NOW, nodes, (waiting,), running=runs, history=ended(MIN_ENDED_RUNS))
-    outlook = RuntimeModel.from_snapshot(snapshot)
-    found = start_estimates(queue_state(snapshot, FIFO, outlook))["1"]
+    model = RuntimeModel.from_snapshot(snapshot)
+    found = start_estimates(queue_state(snapshot, FIFO, model))["1"]
     assert found.expected > NOW + 60
 
 

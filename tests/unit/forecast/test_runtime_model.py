@@ -1,4 +1,4 @@
-"""What an Outlook learns, and which job it puts first."""
+"""What a RuntimeModel learns, and which job it puts first."""
 
 import numpy as np
 import pytest
@@ -60,43 +60,43 @@ def _fields(job):
 
 
 def test_with_nothing_known_every_gpu_counts_the_same():
-    outlook = RuntimeModel()
+    model = RuntimeModel()
     one, eight = a_job("1"), a_job("2", gpus=8)
-    assert outlook.work(eight, 8, 0) == pytest.approx(8 * outlook.work(one, 1, 0))
+    assert model.work(eight, 8, 0) == pytest.approx(8 * model.work(one, 1, 0))
 
 
 def test_a_job_like_those_that_ended_soon_is_less_work():
     runs = [a_run(50, group="test", at=i) for i in range(9)]
     runs += [a_run(2 * DAY, group="train", at=i) for i in range(9)]
-    outlook = learned(*runs)
+    model = learned(*runs)
     short = a_job("1", group="test", limit=30 * DAY)
     long = a_job("2", group="train", limit=30 * DAY)
-    assert outlook.work(short, 1, 0) < outlook.work(long, 1, 0) / 2
-    assert outlook.mean_seconds(short, 1, 0) < outlook.mean_seconds(long, 1, 0)
+    assert model.work(short, 1, 0) < model.work(long, 1, 0) / 2
+    assert model.mean_seconds(short, 1, 0) < model.mean_seconds(long, 1, 0)
 
 
 def test_it_matters_whose_runs_they_were():
     of_others = [a_run(2 * DAY, user="cy", at=i) for i in range(9)]
-    outlook = learned(*(a_run(50, user="bob", at=i) for i in range(9)), *of_others)
-    assert outlook.work(a_job("1", user="bob"), 1, 0) < outlook.work(a_job("2"), 1, 0)
+    model = learned(*(a_run(50, user="bob", at=i) for i in range(9)), *of_others)
+    assert model.work(a_job("1", user="bob"), 1, 0) < model.work(a_job("2"), 1, 0)
 
 
 def test_the_newest_runs_count_most():
-    outlook = learned(
+    model = learned(
         *(a_run(50, group="was-short", at=i) for i in range(15)),
         *(a_run(2 * DAY, group="was-short", at=DAY + i) for i in range(5)),
         *(a_run(2 * DAY, group="was-long", at=i) for i in range(5)),
         *(a_run(50, group="was-long", at=DAY + i) for i in range(15)),
     )
     now_long, now_short = a_job("1", group="was-short"), a_job("2", group="was-long")
-    assert outlook.work(now_short, 1, 0) < outlook.work(now_long, 1, 0)
+    assert model.work(now_short, 1, 0) < model.work(now_long, 1, 0)
 
 
 def test_a_group_of_one_neighbour_is_weighed_as_the_facts_say():
     likeness = Similarity()
-    outlook = learned(a_run(50), jobs=())
-    own = outlook.hazard_curve(a_job("1"), 1)
-    size = size_curve(outlook)
+    model = learned(a_run(50), jobs=())
+    own = model.hazard_curve(a_job("1"), 1)
+    size = size_curve(model)
     weight = np.exp(-1 / likeness.decay)
     expected = (weight * hz.ENDS[0] + size) / (weight * hz.AT_RISK[0] + 1)
     assert own[:-1] == pytest.approx(expected[:-1])
@@ -107,8 +107,8 @@ def test_neighbours_beyond_reach_do_not_count():
     far = learned(a_run(50, at=0), *(a_run(DAY, at=i) for i in range(1, 16)))
     size = size_curve(far)
 
-    def added(outlook):
-        return outlook.hazard_curve(a_job("1"), 1)[0] * 1.0
+    def added(model):
+        return model.hazard_curve(a_job("1"), 1)[0] * 1.0
 
     ended_near = np.exp(-15 / 5) * hz.ENDS[0, 0]
     assert ended_near > 0
@@ -118,11 +118,11 @@ def test_neighbours_beyond_reach_do_not_count():
 
 
 def test_other_sizes_of_the_same_user_count_a_quarter():
-    outlook = learned(a_run(50, gpus=4))
-    size = size_curve(outlook)
+    model = learned(a_run(50, gpus=4))
+    size = size_curve(model)
     weight = 0.25 * np.exp(-1 / 5)
     expected = (weight * hz.ENDS[0] + size) / (weight * hz.AT_RISK[0] + 1)
-    assert outlook.hazard_curve(a_job("1"), 1)[:-1] == pytest.approx(expected[:-1])
+    assert model.hazard_curve(a_job("1"), 1)[:-1] == pytest.approx(expected[:-1])
 
 
 def test_jobs_that_still_run_keep_the_young_from_looking_short():
@@ -136,8 +136,8 @@ def test_jobs_that_still_run_keep_the_young_from_looking_short():
 
 
 def test_a_run_that_was_cut_off_ends_nothing_in_the_hazard():
-    outlook = learned(a_run(100, completed=False))
-    curve = size_curve(outlook)
+    model = learned(a_run(100, completed=False))
+    curve = size_curve(model)
     # It left bin 0 (0 to 60 s) and bin 1 (60 to 90 s) alive.
     for b in (0, 1):
         pooled = 2 * hz.PRIOR[b] / 3
@@ -146,63 +146,63 @@ def test_a_run_that_was_cut_off_ends_nothing_in_the_hazard():
 
 
 def test_a_limit_that_its_user_chose_orders_jobs_by_what_is_left_of_it():
-    outlook = RuntimeModel()
+    model = RuntimeModel()
     job = a_job("1", gpus=4, limit=10 * HOUR, chosen=True)
-    assert outlook.work(job, 4, 0) == 4 * 0.5 * 10 * HOUR
-    outlook.add_job(job, 4)
-    outlook.update_attained("1", HOUR)
-    assert outlook.work(job, 4, 0) == 4 * 0.5 * 9 * HOUR
+    assert model.work(job, 4, 0) == 4 * 0.5 * 10 * HOUR
+    model.add_job(job, 4)
+    model.update_attained("1", HOUR)
+    assert model.work(job, 4, 0) == 4 * 0.5 * 9 * HOUR
 
 
 def test_a_running_job_ages_with_the_clock():
-    outlook = RuntimeModel()
+    model = RuntimeModel()
     job = a_job("1", limit=10 * HOUR, chosen=True)
-    outlook.add_job(job, 1)
-    outlook.update_attained("1", HOUR, at=5_000)
-    assert outlook.age(job, 5_000 + HOUR) == 2 * HOUR
-    assert outlook.work(job, 1, 5_000 + HOUR) == 0.5 * 8 * HOUR
+    model.add_job(job, 1)
+    model.update_attained("1", HOUR, at=5_000)
+    assert model.age(job, 5_000 + HOUR) == 2 * HOUR
+    assert model.work(job, 1, 5_000 + HOUR) == 0.5 * 8 * HOUR
     guessed = a_job("2", limit=30 * DAY)
-    outlook.add_job(guessed, 1)
-    outlook.update_attained("2", 0, at=5_000)
-    assert outlook.work(guessed, 1, 5_000 + DAY) > outlook.work(guessed, 1, 5_000)
+    model.add_job(guessed, 1)
+    model.update_attained("2", 0, at=5_000)
+    assert model.work(guessed, 1, 5_000 + DAY) > model.work(guessed, 1, 5_000)
 
 
 def test_limits_that_a_user_never_comes_near_and_always_sets_alike_are_not_believed():
     ran = [30, 300, 3_000, 60, 600, 6_000, 30, 300, 3_000]
-    outlook = learned(
+    model = learned(
         *(a_run(r, limit=7 * DAY, chosen=True, at=i) for i, r in enumerate(ran)),
         *(a_run(r, user="bob", limit=2 * r, chosen=True, at=i) for i, r in enumerate(ran)),
         *(a_run(r, user="cy", limit=40 * r, chosen=True, at=i) for i, r in enumerate(ran)),
     )
-    assert not outlook.believes_limit(a_job("1", limit=7 * DAY, chosen=True))
-    assert outlook.believes_limit(a_job("2", user="bob", chosen=True))
-    assert outlook.believes_limit(a_job("3", user="cy", chosen=True)), "far, but in step"
-    assert outlook.believes_limit(a_job("4", user="new", chosen=True))
-    assert not outlook.believes_limit(a_job("5", user="bob", chosen=False))
+    assert not model.believes_limit(a_job("1", limit=7 * DAY, chosen=True))
+    assert model.believes_limit(a_job("2", user="bob", chosen=True))
+    assert model.believes_limit(a_job("3", user="cy", chosen=True)), "far, but in step"
+    assert model.believes_limit(a_job("4", user="new", chosen=True))
+    assert not model.believes_limit(a_job("5", user="bob", chosen=False))
 
 
 def test_the_share_of_limits_that_a_user_needs_is_learned():
-    outlook = learned(*(a_run(HOUR, limit=10 * HOUR, chosen=True, at=i) for i in range(95)))
+    model = learned(*(a_run(HOUR, limit=10 * HOUR, chosen=True, at=i) for i in range(95)))
     job = a_job("1", limit=20 * HOUR, chosen=True)
-    assert outlook.mean_seconds(job, 1, 0) == pytest.approx(20 * HOUR * (95 * 0.1 + 2.5) / 100)
+    assert model.mean_seconds(job, 1, 0) == pytest.approx(20 * HOUR * (95 * 0.1 + 2.5) / 100)
 
 
 def test_what_remains_is_never_more_than_the_limit_leaves():
-    outlook = learned(*(a_run(20 * DAY, at=i) for i in range(9)))
+    model = learned(*(a_run(20 * DAY, at=i) for i in range(9)))
     job = a_job("1", limit=HOUR)
-    assert outlook.mean_seconds(job, 1, 0) == HOUR
-    assert outlook.remaining(job, 1, 0, 0.9) == HOUR
+    assert model.mean_seconds(job, 1, 0) == HOUR
+    assert model.remaining(job, 1, 0, 0.9) == HOUR
 
 
 def test_asking_about_a_job_that_nobody_submitted_changes_nothing():
     jobs = tuple(a_job(str(i), at=i) for i in range(4))
-    outlook = learned(*(a_run(500, at=i) for i in range(6)), jobs=jobs)
-    before = [outlook.work(job, 1, 0) for job in jobs]
-    new = outlook.work(a_job("new", group="other"), 1, 0), outlook.work(a_job("n"), 1, 0)
-    outlook.hazard_curve(a_job("m", gpus=3), 3)
-    assert [outlook.work(job, 1, 0) for job in jobs] == before
-    outlook.add_job(a_job("n"), 1)
-    assert outlook.work(a_job("n"), 1, 0) == new[1]
+    model = learned(*(a_run(500, at=i) for i in range(6)), jobs=jobs)
+    before = [model.work(job, 1, 0) for job in jobs]
+    new = model.work(a_job("new", group="other"), 1, 0), model.work(a_job("n"), 1, 0)
+    model.hazard_curve(a_job("m", gpus=3), 3)
+    assert [model.work(job, 1, 0) for job in jobs] == before
+    model.add_job(a_job("n"), 1)
+    assert model.work(a_job("n"), 1, 0) == new[1]
 
 
 def test_a_job_that_was_never_submitted_cannot_end():

@@ -1,4 +1,4 @@
-"""The clock of a world: what happens when, and that the planner is asked once for a moment."""
+"""The clock of a simulation: what happens when, and that the planner is asked once for a moment."""
 
 from scheduler.virtual.clock import VirtualClock
 

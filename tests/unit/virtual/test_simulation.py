@@ -15,17 +15,17 @@ from scheduler.virtual.simulation import (
 )
 from scheduler.virtual.values import PreemptionCosts, Scenario
 from tests.support.snapshots import a_gpu, a_node
-from tests.unit.what_if.scenarios import (HOUR, SINCE, a_recorded, a_setting, a_week)
+from tests.unit.what_if.scenarios import HOUR, SINCE, a_recorded, a_scenario, a_window
 
 ONE = a_node(a_gpu())
 LONG = {"gpus": 1, "preemptible": True, "priority": Priority.LOW}
 
 
-def played(week, *, stops=None, watch=None, nodes=(ONE,), **policy):
-    setting = Scenario(emptied_nodes(nodes), policy=Policy(**{"protection_seconds": 0} | policy))
-    world = Simulation(setting, week, costs=stops or PreemptionCosts(), observer=watch)
-    world.run()
-    return world
+def played(window, *, stops=None, watch=None, nodes=(ONE,), **policy):
+    scenario = Scenario(emptied_nodes(nodes), policy=Policy(**{"protection_seconds": 0} | policy))
+    simulation = Simulation(scenario, window, costs=stops or PreemptionCosts(), observer=watch)
+    simulation.run()
+    return simulation
 
 
 class Seen(SimulationObserver):
@@ -52,7 +52,7 @@ class Seen(SimulationObserver):
 def low_and_high():
     """A job of two hours, stopped after one for a job of one hour."""
     high = a_recorded(2, gpus=1, at=HOUR, priority=Priority.HIGH)
-    return a_week(a_recorded(1, 2 * HOUR, **LONG), high)
+    return a_window(a_recorded(1, 2 * HOUR, **LONG), high)
 
 
 def test_a_watch_is_told_of_first_starts_and_of_ends_with_all_useful_time():
@@ -67,18 +67,18 @@ def test_a_watch_is_told_of_first_starts_and_of_ends_with_all_useful_time():
 
 
 def test_a_restart_costs_time_that_is_not_useful_at_every_start_but_the_first():
-    world = played(low_and_high(), stops=PreemptionCosts(restart_seconds=30))
-    assert world.outcomes["1"].ended_at == SINCE + 3 * HOUR + 30
-    assert world.outcomes["1"].done_seconds == 2 * HOUR
-    assert world.outcomes["2"].ended_at == SINCE + 2 * HOUR
+    simulation = played(low_and_high(), stops=PreemptionCosts(restart_seconds=30))
+    assert simulation.outcomes["1"].ended_at == SINCE + 3 * HOUR + 30
+    assert simulation.outcomes["1"].done_seconds == 2 * HOUR
+    assert simulation.outcomes["2"].ended_at == SINCE + 2 * HOUR
 
 
 def test_who_is_stopped_while_it_restarts_has_done_no_more_than_before():
     second = a_recorded(3, gpus=1, at=2 * HOUR + 10, priority=Priority.HIGH)
-    week = low_and_high()
-    world = played(a_week(*week.jobs, second), stops=PreemptionCosts(restart_seconds=30))
-    assert world.outcomes["1"].stops == 2
-    assert world.outcomes["1"].ended_at == SINCE + 3 * HOUR + 10 + 30 + HOUR
+    window = low_and_high()
+    simulation = played(a_window(*window.jobs, second), stops=PreemptionCosts(restart_seconds=30))
+    assert simulation.outcomes["1"].stops == 2
+    assert simulation.outcomes["1"].ended_at == SINCE + 3 * HOUR + 10 + 30 + HOUR
 
 
 @pytest.mark.parametrize(("keeps_place", "queued_at"), [(True, SINCE), (False, SINCE + HOUR)])
@@ -100,8 +100,8 @@ def test_a_move_protects_longer_only_where_moves_count(moves_count):
     ]
     wide = a_recorded(5, 60, gpus=2, at=20, time_limit_seconds=60)
     seen = Seen()
-    world = played(
-        a_week(*jobs, wide),
+    simulation = played(
+        a_window(*jobs, wide),
         nodes=nodes,
         watch=seen,
         stops=PreemptionCosts(moves_extend_protection=moves_count),
@@ -111,17 +111,17 @@ def test_a_move_protects_longer_only_where_moves_count(moves_count):
         hysteresis=1.0,
         moves=4,
     )
-    moved = [key for key in ("2", "4") if world.outcomes[key].stops]
+    moved = [key for key in ("2", "4") if simulation.outcomes[key].stops]
     assert len(moved) == 1
-    assert world.outcomes["5"].started_at == SINCE + 20
+    assert simulation.outcomes["5"].started_at == SINCE + 20
     assert seen.stopped_job(moved[0], 20).preempted == int(moves_count)
 
 
 def test_an_end_of_protection_is_looked_at_on_the_grid():
-    week = low_and_high()
-    at_once = played(week, protection_seconds=HOUR + 100)
+    window = low_and_high()
+    at_once = played(window, protection_seconds=HOUR + 100)
     on_grid = played(
-        week, protection_seconds=HOUR + 100, stops=PreemptionCosts(recheck_seconds=360)
+        window, protection_seconds=HOUR + 100, stops=PreemptionCosts(recheck_seconds=360)
     )
     assert at_once.outcomes["2"].started_at == SINCE + HOUR + 100
     # 1,000,000 + 3,700 s is no multiple of 360 s.
@@ -130,19 +130,19 @@ def test_an_end_of_protection_is_looked_at_on_the_grid():
 
 def test_where_the_order_stops_work_the_planner_is_asked_again_as_jobs_age():
     seen = Seen()
-    week = a_week(a_recorded(1, 5 * HOUR, gpus=1), a_recorded(2, gpus=1, at=60))
-    played(week, watch=seen, preemption=PreemptionMode.ORDER)
+    window = a_window(a_recorded(1, 5 * HOUR, gpus=1), a_recorded(2, gpus=1, at=60))
+    played(window, watch=seen, preemption=PreemptionMode.ORDER)
     looks = [SINCE + now for now, _ in seen.waiting if now not in (0, 60, 5 * HOUR)]
     assert len(looks) == 4
     assert all(now % RECHECK_SECONDS == 0 for now in looks)
     seen = Seen()
-    played(week, watch=seen, preemption=PreemptionMode.ORDER, order=OrderMode.SMALLEST)
+    played(window, watch=seen, preemption=PreemptionMode.ORDER, order=OrderMode.SMALLEST)
     assert [now for now, _ in seen.waiting] == [0, 60, 5 * HOUR]
 
 
 def test_nothing_is_asked_while_nobody_waits():
-    world = played(a_week(a_recorded(1, gpus=1), a_recorded(2, gpus=1, at=2 * HOUR)))
-    assert world.passes == 2
+    simulation = played(a_window(a_recorded(1, gpus=1), a_recorded(2, gpus=1, at=2 * HOUR)))
+    assert simulation.passes == 2
 
 
 @pytest.mark.parametrize("order", list(OrderMode))
@@ -164,42 +164,46 @@ def test_the_same_jobs_play_the_same_way_twice_and_all_of_them_end(order):
     nodes = (a_node(a_gpu(), a_gpu()), a_node(a_gpu(), name="n2"))
     stops = PreemptionCosts(restart_seconds=30, keeps_place=False)
     how = {"order": order, "preemption": PreemptionMode.ORDER, "stops": stops, "nodes": nodes}
-    once, again = (played(a_week(*jobs), **how) for _ in range(2))
+    once, again = (played(a_window(*jobs), **how) for _ in range(2))
     assert once.outcomes == again.outcomes
     assert once.passes == again.passes
-    for fate in once.outcomes.values():
-        stood = fate.ended_at - fate.recorded.job.queued_at
-        assert fate.remaining_seconds == 0
-        assert fate.done_seconds == fate.recorded.ran_seconds <= stood - fate.waited_seconds
+    for outcome in once.outcomes.values():
+        stood = outcome.ended_at - outcome.recorded.job.queued_at
+        assert outcome.remaining_seconds == 0
+        assert (
+            outcome.done_seconds == outcome.recorded.ran_seconds <= stood - outcome.waited_seconds
+        )
 
 
 def test_first_come_first_served_on_one_gpu_is_one_after_another():
-    week = a_week(*(a_recorded(n, 100 * (n + 1), gpus=1, at=n) for n in range(5)))
-    world = played(week, order=OrderMode.FIFO, backfill=BackfillMode.NONE)
-    ends = [world.outcomes[str(n)].ended_at - SINCE for n in range(5)]
+    window = a_window(*(a_recorded(n, 100 * (n + 1), gpus=1, at=n) for n in range(5)))
+    simulation = played(window, order=OrderMode.FIFO, backfill=BackfillMode.NONE)
+    ends = [simulation.outcomes[str(n)].ended_at - SINCE for n in range(5)]
     assert ends == [100, 300, 600, 1_000, 1_500]
-    assert world.outcomes["4"].waited_seconds == 1_000 - 4
+    assert simulation.outcomes["4"].waited_seconds == 1_000 - 4
 
 
 def test_what_is_held_is_counted_inside_the_window_only():
-    setting = a_setting(ONE)
-    week = a_week(a_recorded(1, HOUR, gpus=1, at=7 * 24 * HOUR - 60))
-    world = Simulation(setting, week)
-    world.run()
-    assert world.allocated_unit_seconds.total() == 60 * 56_000
+    scenario = a_scenario(ONE)
+    window = a_window(a_recorded(1, HOUR, gpus=1, at=7 * 24 * HOUR - 60))
+    simulation = Simulation(scenario, window)
+    simulation.run()
+    assert simulation.allocated_unit_seconds.total() == 60 * 56_000
 
 
 def test_a_share_waits_for_the_slice_that_a_stopped_job_leaves_to_be_deleted():
     """Both jobs stop for the CPU of the third. The fourth may have the GPU of the first, whose
     slice stands there until it is deleted."""
     low = {"preemptible": True, "priority": Priority.LOW, "cpu_milli": 30_000}
-    week = a_week(
+    window = a_window(
         a_recorded(1, HOUR, mig="7g.141gb", **low),
         a_recorded(2, HOUR, gpus=1, at=1, models=("L40S",), **low),
         a_recorded(3, 600, gpus=1, at=60, models=("L40S",), cpu_milli=60_000),
         a_recorded(4, 600, mps=(30, 20_000), at=60, models=("H200",)),
     )
-    world = played(week, nodes=[a_node(a_gpu(), a_gpu(board="L40S-48GB"))], order=OrderMode.FIFO)
-    assert world.outcomes["1"].stops == world.outcomes["2"].stops == 1
-    assert world.outcomes["3"].started_at == SINCE + 60
-    assert world.outcomes["4"].started_at == SINCE + 60 + CARVE_SECONDS
+    simulation = played(
+        window, nodes=[a_node(a_gpu(), a_gpu(board="L40S-48GB"))], order=OrderMode.FIFO
+    )
+    assert simulation.outcomes["1"].stops == simulation.outcomes["2"].stops == 1
+    assert simulation.outcomes["3"].started_at == SINCE + 60
+    assert simulation.outcomes["4"].started_at == SINCE + 60 + CARVE_SECONDS

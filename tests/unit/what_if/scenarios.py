@@ -25,11 +25,11 @@ def a_recorded(id, ran=HOUR, *, at=0, waited=0, **fields):
     return RecordedJob(job, ran, waited_seconds=waited, **own)
 
 
-def a_week(*jobs):
+def a_window(*jobs):
     return RecordedWindow(SINCE, UNTIL, tuple(jobs))
 
 
-def a_setting(*nodes, quotas=(), owners=(), dwell_seconds=0, **policy):
+def a_scenario(*nodes, quotas=(), owners=(), dwell_seconds=0, **policy):
     return Scenario(
         emptied_nodes(nodes or (a_node(a_gpu(), a_gpu()),)),
         tuple(quotas),
@@ -43,19 +43,19 @@ def an_owner(project="p", user="", **fields):
     return OwnerView(project, user, **fields)
 
 
-def played(setting, week, watch=None):
-    """The world afterwards."""
-    world = Simulation(setting, week, mix=demand_mix(week.jobs), observer=watch)
-    world.run()
-    return world
+def played(scenario, window, watch=None):
+    """The simulation afterwards."""
+    simulation = Simulation(scenario, window, mix=demand_mix(window.jobs), observer=watch)
+    simulation.run()
+    return simulation
 
 
-def outcome(setting, week):
-    return replay_figures(played(setting, week), week)
+def outcome(scenario, window):
+    return replay_figures(played(scenario, window), window)
 
 
-def compared(setting, week, *changes):
-    return compare(setting, week, changes)
+def compared(scenario, window, *changes):
+    return compare(scenario, window, changes)
 
 
 def away(node):

@@ -17,7 +17,7 @@ from scheduler.what_if.json_format import (
     write_change,
 )
 from tests.support.snapshots import a_gpu, a_node, a_quota
-from tests.unit.what_if.scenarios import a_setting
+from tests.unit.what_if.scenarios import a_scenario
 
 WORDS = [
     (parse_quota, "vision=16", {"kind": "quota", "project": "vision", "units": 896_000}),
@@ -121,15 +121,15 @@ def test_too_many_changes_are_refused():
     ],
 )
 def test_a_change_that_does_not_fit_the_cluster_is_refused(stored, sentence):
-    setting = a_setting(a_node(a_gpu(), a_gpu(board="L40S-48GB")), quotas=[a_quota(gpus=1)])
+    scenario = a_scenario(a_node(a_gpu(), a_gpu(board="L40S-48GB")), quotas=[a_quota(gpus=1)])
     with pytest.raises(ChangeRefusedError, match=sentence):
-        apply_changes(setting, read_changes([stored]))
+        apply_changes(scenario, read_changes([stored]))
 
 
 def test_of_many_names_some_are_told():
-    setting = a_setting(*(a_node(a_gpu(), name=f"n{number:02}") for number in range(30)))
+    scenario = a_scenario(*(a_node(a_gpu(), name=f"n{number:02}") for number in range(30)))
     with pytest.raises(ChangeRefusedError) as refused:
-        apply_changes(setting, read_changes([{"kind": "without", "node": "zz"}]))
+        apply_changes(scenario, read_changes([{"kind": "without", "node": "zz"}]))
     assert refused.value.sentence.endswith("n18, n19 and 10 more")
 
 
@@ -154,22 +154,22 @@ def test_a_word_that_cannot_be_read_is_refused(read, word):
 
 
 def test_changes_follow_each_other_and_leave_the_first_setting_alone():
-    setting = a_setting(quotas=[a_quota(gpus=1)])
+    scenario = a_scenario(quotas=[a_quota(gpus=1)])
     steps = [
         {"kind": "nodes", "count": 2, "like": "n1"},
         {"kind": "without", "node": "n1+1"},
         {"kind": "nodes", "count": 1, "like": "n1"},
     ]
-    found = apply_changes(setting, read_changes(steps))
+    found = apply_changes(scenario, read_changes(steps))
     assert [node.name for node in found.nodes] == ["n1", "n1+2", "n1+1"]
     ids = [gpu.id for node in found.nodes for gpu in node.gpus]
     assert len(set(ids)) == len(ids) == 6
-    assert len(setting.nodes) == 1
+    assert len(scenario.nodes) == 1
 
 
 def test_a_quota_that_was_not_there_is_made_and_one_that_was_keeps_what_it_borrows():
-    setting = a_setting(quotas=[a_quota(gpus=1)])
-    found = apply_changes(setting, [QuotaSet("p", 5), QuotaSet("p", 7, "u", "H200")])
+    scenario = a_scenario(quotas=[a_quota(gpus=1)])
+    found = apply_changes(scenario, [QuotaSet("p", 5), QuotaSet("p", 7, "u", "H200")])
     assert [(q.user, q.model, q.limit_units) for q in found.quotas] == [
         ("", "", 5),
         ("u", "H200", 7),
@@ -177,5 +177,5 @@ def test_a_quota_that_was_not_there_is_made_and_one_that_was_keeps_what_it_borro
 
 
 def test_policy_words_become_their_types():
-    found = apply_changes(a_setting(), [PolicySet("backfill", "none"), PolicySet("moves", 2)])
+    found = apply_changes(a_scenario(), [PolicySet("backfill", "none"), PolicySet("moves", 2)])
     assert (found.policy.backfill, found.policy.moves) == (BackfillMode.NONE, 2)
