@@ -19,30 +19,34 @@ WORDS = {
 }
 
 
-def comparison_lines(found: Comparison) -> Iterator[str]:
-    yield f"{found.baseline.jobs} jobs; changed: {', '.join(found.changes) or 'nothing'}"
+def comparison_lines(comparison: Comparison) -> Iterator[str]:
+    yield f"{comparison.baseline.jobs} jobs; changed: {', '.join(comparison.changes) or 'nothing'}"
     yield ""
     yield _row("", "as it is", "changed", "difference")
-    before, after = figures(found.baseline), figures(found.changed)
+    before, after = figures(comparison.baseline), figures(comparison.changed)
     for name, words in WORDS.items():
         yield _numbers(words, name, before[name], after[name])
     groups = (
-        ("of project", found.baseline.waits_by_project, found.changed.waits_by_project),
-        ("of priority", found.baseline.waits_by_priority, found.changed.waits_by_priority),
+        ("of project", comparison.baseline.waits_by_project, comparison.changed.waits_by_project),
+        (
+            "of priority",
+            comparison.baseline.waits_by_priority,
+            comparison.changed.waits_by_priority,
+        ),
     )
     for word, one, other in groups:
         for key in sorted({*one, *other}):
             pair = (side[key].mean_seconds if key in side else 0 for side in (one, other))
             yield _numbers(f"mean wait {word} {key}", "wait_seconds", *pair)
-    models = found.baseline.allocated_by_model, found.changed.allocated_by_model
+    models = comparison.baseline.allocated_by_model, comparison.changed.allocated_by_model
     for model in sorted({*models[0], *models[1]}):
         pair_of = (side.get(model, 0.0) for side in models)
         yield _numbers(f"allocated of {model}", "allocated", *pair_of)
-    for code in sorted({*found.baseline.held_for, *found.changed.held_for}):
-        held = (side.held_for.get(code, 0) for side in (found.baseline, found.changed))
+    for code in sorted({*comparison.baseline.held_for, *comparison.changed.held_for}):
+        held = (side.held_for.get(code, 0) for side in (comparison.baseline, comparison.changed))
         yield _numbers(f"waited for {code}", "wait_seconds", *held)
     yield ""
-    yield _accuracy(found)
+    yield _accuracy(comparison)
 
 
 def _accuracy(found: Comparison) -> str:

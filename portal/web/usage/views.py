@@ -210,7 +210,7 @@ def _columns(scope: UsageScope) -> list[tuple[str, str, tuple[str, ...], Key]]:
 def _table(
     report: UsageReport, name: str, title: str, columns: tuple[str, ...], key: Key
 ) -> UsageTable:
-    sums = report.sums_by(key)
+    sums = report.grouped(key)
     lines = (
         UsageLine(names, used, format_gpu_hours(used), percent(used, report.unit_seconds))
         for names, used in sums[:MAX_TABLE_LINES]

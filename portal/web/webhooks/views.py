@@ -99,7 +99,7 @@ def delivery_retry(request: AuthenticatedHttpRequest, ref: str, delivery: str) -
 def _title(hook: Endpoint, latest: Delivery | None) -> str:
     """Whether messages arrive, going by the latest one that was sent."""
     name = {"name": hook.name}
-    if hook.off_because:
+    if hook.off_reason:
         return _("%(name)s is switched off") % name
     if latest is None:
         return _("%(name)s has received no message yet") % name
