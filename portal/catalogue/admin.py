@@ -8,9 +8,9 @@ from portal.catalogue.models import ImagePolicy, Template
 
 @admin.register(Template)
 class TemplateAdmin(ReadOnlyAdmin):
-    list_display = ("name", "project", "description", "made_by", "version", "changed_at")
+    list_display = ("name", "project", "description", "author", "version", "changed_at")
     list_filter = ("project",)
-    search_fields = ("name", "description", "made_by")
+    search_fields = ("name", "description", "author")
     list_select_related = ("project",)
 
 

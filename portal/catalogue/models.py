@@ -28,7 +28,8 @@ class Template(models.Model):
     description = models.CharField(max_length=200, blank=True, default="")
     # The canonical request without the fields of a single job (`services.PER_JOB_FIELDS`).
     request = models.JSONField()
-    made_by = models.CharField(max_length=150, editable=False)
+    # A user name.
+    author = models.CharField(max_length=150, editable=False, db_column="made_by")
     # Counts changes.
     version = models.PositiveIntegerField(default=1, editable=False)
     changed_at = models.DateTimeField(auto_now=True)

@@ -50,7 +50,7 @@ def may_change_template(user: User, template: Template) -> bool:
         return user.is_platform_admin
     if is_project_admin(user, template.project_id):
         return True
-    return template.made_by == user.username and role_in(user, template.project_id) in WORKING_ROLES
+    return template.author == user.username and role_in(user, template.project_id) in WORKING_ROLES
 
 
 def image_policy_of(project: Project) -> ImagePolicy:

@@ -41,7 +41,7 @@ def template_save(
     name, description = _valid_name(name), _valid_description(description)
     fields = _valid_request(request, project, limits)
     row = Template(
-        project=project, name=name, description=description, request=fields, made_by=actor.username
+        project=project, name=name, description=description, request=fields, author=actor.username
     )
     try:
         with transaction.atomic():

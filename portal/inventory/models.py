@@ -42,7 +42,7 @@ class Node(models.Model):
     )
     schedulable = models.BooleanField(default=True)
     cordon_reason = models.CharField(max_length=200, blank=True, default="")
-    cordon_by = models.CharField(max_length=150, blank=True, default="")
+    cordon_actor = models.CharField(max_length=150, blank=True, default="", db_column="cordon_by")
     # Jobs may require these, such as "nvme" or "zone=a".
     labels = models.JSONField(default=list, blank=True, editable=False)
     # Only jobs that tolerate every taint run here.
@@ -147,15 +147,24 @@ class Gpu(models.Model):
     # A foreign process, which keeps the GPU from being allocated.
     busy = models.CharField(max_length=128, blank=True, default="", editable=False)
     # The one project whose MPS shares are on the GPU, and what the shares take together.
-    shared_by = models.ForeignKey(
-        "accounts.Project", on_delete=models.PROTECT, null=True, blank=True, editable=False
+    sharing_project = models.ForeignKey(
+        "accounts.Project",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        editable=False,
+        db_column="shared_by_id",
     )
     shared_threads = models.PositiveSmallIntegerField(default=0, editable=False)
     shared_memory_mib = models.PositiveIntegerField(default=0, editable=False)
     # An admin keeps the partitions of the GPU as they are.
     pinned = models.BooleanField(default=False, editable=False)
-    pinned_by = models.CharField(max_length=150, blank=True, default="", editable=False)
-    pinned_because = models.CharField(max_length=200, blank=True, default="", editable=False)
+    pin_actor = models.CharField(
+        max_length=150, blank=True, default="", editable=False, db_column="pinned_by"
+    )
+    pin_reason = models.CharField(
+        max_length=200, blank=True, default="", editable=False, db_column="pinned_because"
+    )
     # The GPU was carved or merged recently; until then its idle slices stay.
     settles_at = models.DateTimeField(null=True, blank=True, editable=False)
 
@@ -170,8 +179,8 @@ class Gpu(models.Model):
                 name="gpu_shares_fit",
             ),
             models.CheckConstraint(
-                condition=Q(shared_threads=0, shared_by=None)
-                | Q(shared_threads__gt=0, shared_by__isnull=False, desired_mode=GpuMode.MPS),
+                condition=Q(shared_threads=0, sharing_project=None)
+                | Q(shared_threads__gt=0, sharing_project__isnull=False, desired_mode=GpuMode.MPS),
                 name="gpu_shares_alone",
             ),
         ]

@@ -72,12 +72,12 @@ def _node_set(node: Node, actor: str, action: str, **columns: object) -> Node:
     return row
 
 
-def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, pinned_by: str, reason: str) -> Gpu:
+def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, pin_actor: str, reason: str) -> Gpu:
     with transaction.atomic():
         (row,) = lock_rows(Gpu.objects.filter(pk=gpu.pk).select_related("node"))
-        before = {"pinned": row.pinned, "reason": row.pinned_because}
-        row.pinned, row.pinned_by, row.pinned_because = pinned, pinned_by, reason
-        row.save(update_fields=["pinned", "pinned_by", "pinned_because"])
+        before = {"pinned": row.pinned, "reason": row.pin_reason}
+        row.pinned, row.pin_actor, row.pin_reason = pinned, pin_actor, reason
+        row.save(update_fields=["pinned", "pin_actor", "pin_reason"])
         event_record(
             row,
             action,

@@ -139,5 +139,5 @@ def slice_delete(row: Slice) -> None:
         Gpu.objects.filter(pk=row.gpu_id).update(
             shared_threads=F("shared_threads") - row.threads,
             shared_memory_mib=F("shared_memory_mib") - row.memory_mib,
-            shared_by=Case(last, default=F("shared_by")),
+            sharing_project=Case(last, default=F("sharing_project")),
         )

@@ -14,7 +14,7 @@ VERSIONED_FIELDS = (
     "status",
     "schedulable",
     "cordon_reason",
-    "cordon_by",
+    "cordon_actor",
     "labels",
     "taints",
     "taint_reason",

@@ -34,7 +34,7 @@ class Endpoint(models.Model):
     # The newest event that was collected.
     seen_event = models.BigIntegerField(default=0, editable=False)
     # Why the endpoint is switched off; empty while it is on.
-    off_because = models.CharField(max_length=200, blank=True, default="")
+    off_reason = models.CharField(max_length=200, blank=True, default="", db_column="off_because")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

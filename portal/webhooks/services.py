@@ -92,8 +92,8 @@ def delivery_resend(*, delivery: Delivery) -> Delivery:
 
 
 def _require_on(endpoint: Endpoint) -> None:
-    if endpoint.off_because:
-        sentence = Phrase("This webhook is off: %(because)s", because=endpoint.off_because)
+    if endpoint.off_reason:
+        sentence = Phrase("This webhook is off: %(because)s", because=endpoint.off_reason)
         raise Refused("webhook_off", sentence, "", 409)
 
 

@@ -93,7 +93,7 @@ def test_wrong_passwords_are_counted_in_redis(redis_counts):
     right = {"username": "olga", "password": "pw"}
     for _ in range(5):
         Client().post("/sign-in/", right | {"password": "not hers"})
-    assert "Too many attempts" in Client().post("/sign-in/", right).content.decode()
+    assert "Too many failed attempts" in Client().post("/sign-in/", right).content.decode()
     cache.clear()
     assert Client().post("/sign-in/", right).status_code == 302
 

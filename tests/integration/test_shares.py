@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from agents.contract.documents import GpuMode, SliceKind
-from portal.allocations.slices import share_create, slice_create
+from portal.allocations.slices import slice_create
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.jobs.models import Allocation, Job
@@ -128,9 +128,7 @@ class TestTheDatabaseItself:
     def create(self, job, **fields):
         with transaction.atomic():
             gpu, device = self.place(**fields)
-            if device.kind is not SliceKind.MPS:
-                return slice_create(gpu=gpu, device=device)
-            return share_create(gpu=gpu, device=device, project=job.project, clients=1)
+            return slice_create(gpu=gpu, device=device, project=job.project, clients=1)
 
     def test_refuses_more_threads_than_there_are(self, job):
         self.create(job)

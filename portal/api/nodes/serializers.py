@@ -9,6 +9,7 @@ from portal.inventory.versions import node_version
 
 
 class NodeSerializer(serializers.ModelSerializer[Node]):
+    cordon_by = serializers.CharField(source="cordon_actor", read_only=True)
     gpu_count = serializers.IntegerField()
     labels = serializers.ListField(child=serializers.CharField())
     taints = serializers.ListField(child=serializers.CharField())

@@ -38,6 +38,8 @@ class TemplateSerializer(serializers.ModelSerializer[Template]):
         help_text="a job request without the fields that differ for each job"
     )
 
+    made_by = serializers.CharField(source="author", read_only=True)
+
     class Meta:
         model = Template
         fields = (

@@ -21,6 +21,8 @@ class WebhookSerializer(serializers.ModelSerializer[Endpoint]):
         child=serializers.CharField(), help_text="job statuses to send; empty: all"
     )
 
+    off_because = serializers.CharField(source="off_reason", read_only=True)
+
     class Meta:
         model = Endpoint
         fields = ("id", "name", "url", "owner", "project", "kinds", "off_because", "created_at")

@@ -137,5 +137,5 @@ def _share(rng: SeededRandom, gpu: Gpu, board: Board, project: Project, pool: De
         pool.shares.append((project, row))
         gpu.shared_threads += threads
         gpu.shared_memory_mib += row.memory_mib
-    gpu.shared_by = project
+    gpu.sharing_project = project
     gpu.desired_mode = gpu.observed_mode = GpuMode.MPS

@@ -90,7 +90,7 @@ def _node(rng: SeededRandom, nth: int, of: int) -> Node:
         node.status = rng.random.choice((NodeStatus.UNREACHABLE, NodeStatus.LOST))
         node.last_seen_at = rng.recent_moment(48)
     elif rng.happens(1.2):
-        node.schedulable, node.cordon_by = False, "admin"
+        node.schedulable, node.cordon_actor = False, "admin"
         node.cordon_reason = rng.random.choice(CORDONS)
     elif rng.happens(1):
         node.taints, node.taint_reason = ["dedicated=course"], "a course uses it this term"
@@ -167,5 +167,5 @@ def _gpu(rng: SeededRandom, node: Node, board: Board, index: int) -> Gpu:
     if rng.happens(0.5):
         gpu.health, gpu.health_reason = GpuHealth.FAULTED, rng.random.choice(FAULTS)
     elif rng.happens(0.2):
-        gpu.pinned, gpu.pinned_by, gpu.pinned_because = True, "admin", "slices for a course"
+        gpu.pinned, gpu.pin_actor, gpu.pin_reason = True, "admin", "slices for a course"
     return gpu
