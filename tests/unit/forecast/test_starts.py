@@ -117,8 +117,8 @@ def test_until_enough_runs_have_ended_there_is_no_estimate_and_limits_alone_are_
     found = start_estimates(replace(early, ended_runs=MIN_ENDED_RUNS))["1"]
     assert 0 < found.optimistic <= found.expected <= found.pessimistic <= 1_000
     limits = 1 if by_limit else 0
-    said = f"30 forecasts from {MIN_ENDED_RUNS} ended runs and the time limits of {limits} running jobs"
-    assert found.basis.text == said
+    ended = f"30 forecasts from {MIN_ENDED_RUNS} ended runs"
+    assert found.basis.text == f"{ended} and the time limits of {limits} running jobs"
 
 
 def test_nobody_starts_before_its_begin_time_and_then_it_takes_its_place_in_the_order():
