@@ -29,7 +29,10 @@ from scheduler.core.model.states import (
 ROOT = Path(__file__).resolve().parents[3]
 PLACES = ("agents/contract", "portal", "scheduler")
 # They answer programs, in English.
-PROGRAMS = ("portal/api", "portal/cli", "portal/what_if", "scheduler/replay", "scheduler/what_if")
+PROGRAMS = (
+    *("agents/contract/codec.py", "portal/api", "portal/cli", "portal/what_if"),
+    *("scheduler/replay", "scheduler/what_if"),
+)
 # Who takes a sentence, by name, and at which place.
 TAKERS = {"Refused": 1, "refuse": 2, "_invalid": 0, "_full": 0, "ValueError": 0}
 
@@ -158,7 +161,7 @@ def codes_of_agents() -> set[str]:
         if "doctor" in path.parts or "simdriver" in path.parts or "drill" in path.parts:
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if called(node) in ("Failure", "RuntimeFailure", "Problem"):
+            if called(node) in ("ReplicaFailure", "RuntimeFailure", "PartitionProblem"):
                 assert isinstance(node, ast.Call)
                 first = node.args[:2]
                 found |= {a.value for a in first if isinstance(a, ast.Constant) and a.value}
