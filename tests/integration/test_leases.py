@@ -1,0 +1,59 @@
+"""Work under a lease is done by one worker at a time, and again if it was rung meanwhile."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from portal.leases.models import TaskLease
+from portal.leases.services import run_exclusively
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_work_is_done_once_and_stamped():
+    rounds = []
+    assert run_exclusively(name="plan", work=lambda: rounds.append(1))
+    row = TaskLease.objects.get()
+    assert (rounds, row.token, row.expires_at) == ([1], "", None)
+    assert row.stamped_at is not None
+
+
+def test_a_second_worker_does_nothing_and_the_first_does_one_more_round():
+    rounds, answers = [], []
+
+    def work():
+        rounds.append(1)
+        if len(rounds) == 1:
+            answers.append(run_exclusively(name="plan", work=lambda: rounds.append("second")))
+
+    assert run_exclusively(name="plan", work=work)
+    assert (rounds, answers) == ([1, 1], [False])
+
+
+def test_rings_without_end_do_not_keep_a_worker_for_ever():
+    rounds = []
+
+    def work():
+        rounds.append(1)
+        TaskLease.objects.update(rung=True)
+
+    assert run_exclusively(name="plan", work=work, rounds=3)
+    assert len(rounds) == 3
+    assert TaskLease.objects.get().token == ""
+
+
+def test_work_that_fails_gives_the_lease_back():
+    def fail():
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        run_exclusively(name="plan", work=fail)
+    assert run_exclusively(name="plan", work=lambda: None)
+
+
+@pytest.mark.parametrize(("seconds", "is_taken_over"), [(-1, True), (30, False)])
+def test_the_lease_of_a_dead_worker_is_taken_over_when_it_expires(seconds, is_taken_over):
+    expires_at = timezone.now() + timedelta(seconds=seconds)
+    TaskLease.objects.create(name="plan", token="dead", expires_at=expires_at)
+    assert run_exclusively(name="plan", work=lambda: None) is is_taken_over
