@@ -31,8 +31,11 @@ class WhatIf(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    asked_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="what_ifs"
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="what_ifs",
+        db_column="asked_by_id",
     )
     days = models.PositiveSmallIntegerField()
     # As scheduler.what_if.json_format reads them.
