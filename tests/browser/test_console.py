@@ -82,7 +82,7 @@ def test_a_platform_admin_goes_from_what_needs_them_to_the_end_of_it(signed_in, 
 
     page.get_by_role("link", name="Nodes").click()
     page.get_by_role("link", name="Cordon or drain").click()
-    page.get_by_label("Why").fill("new fans")
+    page.get_by_label("Reason").fill("new fans")
     page.get_by_role("button", name="Cordon").click()
     page.get_by_label("J-1", exact=True).check()
     page.get_by_role("button", name="Stop ticked jobs").click()

@@ -59,7 +59,8 @@ class AccountAdapter(DefaultAccountAdapter):
             raise ValidationError(wait_sentence(wait), code="throttled") from refused
 
     def post_login(self, request: HttpRequest, user: User, **hooks: Any) -> HttpResponse:
-        return remember_language(super().post_login(request, user, **hooks), user.language)
+        response: HttpResponse = super().post_login(request, user, **hooks)
+        return remember_language(response, user.language)
 
     def add_message(
         self,

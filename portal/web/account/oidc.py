@@ -9,7 +9,6 @@ from typing import Any
 
 import jwt
 import requests
-from allauth.account.internal.decorators import login_not_required
 from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.helpers import render_authentication_error
 from allauth.socialaccount.models import SocialApp, SocialLogin, SocialToken
@@ -20,7 +19,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from portal.web.account.single_sign_on import redirect_page
+from portal.web.account.single_sign_on import open_to_all, redirect_page
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri")
@@ -95,7 +94,7 @@ PROVIDER_ERRORS = (requests.RequestException, OAuth2Error, ValueError)
 
 @require_POST
 @never_cache
-@login_not_required
+@open_to_all
 def start(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Redirect to the provider through a page of the portal."""
     provider = OidcProvider(request, provider_id)
@@ -111,7 +110,7 @@ def start(request: HttpRequest, provider_id: str) -> HttpResponse:
 
 
 @never_cache
-@login_not_required
+@open_to_all
 def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Where the provider sends the browser back to."""
     provider = OidcProvider(request, provider_id)

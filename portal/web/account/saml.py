@@ -8,7 +8,6 @@ from typing import Any
 from urllib.error import URLError
 from xml.etree.ElementTree import ParseError
 
-from allauth.account.internal.decorators import login_not_required
 from allauth.socialaccount.helpers import render_authentication_error
 from allauth.socialaccount.providers.saml import views
 from allauth.socialaccount.providers.saml.utils import build_saml_config, get_app_or_404
@@ -22,7 +21,7 @@ from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_Validatio
 from onelogin.saml2.settings import OneLogin_Saml2_Settings
 
 from portal.web.account.saml_provider import SubjectMissing
-from portal.web.account.single_sign_on import redirect_page
+from portal.web.account.single_sign_on import open_to_all, redirect_page
 
 PROVIDER_ERRORS = (
     URLError,
@@ -39,7 +38,7 @@ REFUSALS = (PermissionDenied, SubjectMissing)
 
 @require_POST
 @never_cache
-@login_not_required
+@open_to_all
 def start(request: HttpRequest, organization_slug: str) -> HttpResponse:
     """Redirect to the provider through a page of the portal."""
     provider = _provider(request, organization_slug)
@@ -52,7 +51,7 @@ def start(request: HttpRequest, organization_slug: str) -> HttpResponse:
 
 @csrf_exempt
 @never_cache
-@login_not_required
+@open_to_all
 def assertion_posted(request: HttpRequest, organization_slug: str) -> HttpResponse:
     """Receive the assertion that the provider's page posts.
 
@@ -65,7 +64,7 @@ def assertion_posted(request: HttpRequest, organization_slug: str) -> HttpRespon
 
 
 @never_cache
-@login_not_required
+@open_to_all
 def finish(request: HttpRequest, organization_slug: str) -> HttpResponse:
     """Read the stored assertion, now with the browser's session."""
     provider = _provider(request, organization_slug)
@@ -77,7 +76,7 @@ def finish(request: HttpRequest, organization_slug: str) -> HttpResponse:
 
 
 @require_GET
-@login_not_required
+@open_to_all
 def metadata(request: HttpRequest, organization_slug: str) -> HttpResponse:
     """The portal's service provider metadata, as XML."""
     provider = _provider(request, organization_slug)

@@ -4,8 +4,10 @@ An existing account is never matched by name or mail address.
 """
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
+from allauth.account.internal.decorators import login_not_required
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialLogin
 from django.http import HttpRequest, HttpResponse
@@ -16,6 +18,7 @@ from portal.accounts.models import User
 
 log = logging.getLogger(__name__)
 NAME_LENGTH = 150
+View = TypeVar("View", bound=Callable[..., HttpResponse])
 
 
 class OrganisationAdapter(DefaultSocialAccountAdapter):
@@ -68,3 +71,8 @@ def redirect_page(request: HttpRequest, response: HttpResponse, name: str) -> Ht
     if not address.startswith(("https://", "http://")):
         return response
     return render(request, "socialaccount/redirect.html", {"address": address, "name": name})
+
+
+def open_to_all(view: View) -> View:
+    """allauth's decorator for views that need no login, with a type."""
+    return cast("View", login_not_required(view))

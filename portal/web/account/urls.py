@@ -3,7 +3,9 @@
 Only the allauth views with a page in the portal are served: no mail addresses, no reset by mail.
 """
 
+from collections.abc import Callable
 from importlib.util import find_spec
+from typing import Any
 
 from allauth.account import views as account
 from allauth.mfa.base import views as factors
@@ -27,7 +29,7 @@ def to_account(request: HttpRequest) -> HttpResponse:
     return redirect("web:account")
 
 
-def private(view):  # noqa: ANN001, ANN201 - any kind of Django view
+def private(view: Callable[..., Any]) -> Callable[..., Any]:
     """For signed-in users, and never cached: these pages show secrets."""
     return never_cache(login_required(view))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, cast
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponseBase
@@ -18,16 +18,15 @@ View = Callable[Concatenate[AuthenticatedHttpRequest, P], HttpResponseBase]
 def platform_admins_only(view: View[P]) -> View[P]:
     """Answer everyone but platform admins with 404."""
 
-    @login_required
     @wraps(view)
     def guarded(
-        request: AuthenticatedHttpRequest, *args: P.args, **kwargs: P.kwargs
+        request: AuthenticatedHttpRequest, /, *args: P.args, **kwargs: P.kwargs
     ) -> HttpResponseBase:
         if not request.user.is_platform_admin:
             raise Http404
         return view(request, *args, **kwargs)
 
-    return guarded
+    return cast("View[P]", login_required(guarded))
 
 
 def project_or_404(user: User, slug: str) -> Project:

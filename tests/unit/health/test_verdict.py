@@ -3,14 +3,20 @@
 import pytest
 
 from agents.facts.gpu_health import EventKind, HealthReadings
-from agents.health.slowdowns import HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, SW_THERMAL, caution
+from agents.health.slowdowns import (
+    HW_SLOWDOWN,
+    HW_THERMAL,
+    POWER_BRAKE,
+    SW_THERMAL,
+    slowdown_warning,
+)
 from agents.health.verdict import (
-    QUIET_SECONDS,
+    EVENT_LIFETIME_SECONDS,
     GpuEvent,
     Recovery,
-    judge,
-    known,
-    still_counts,
+    assess,
+    carry_forward,
+    is_current,
     was_reset,
 )
 
@@ -22,8 +28,8 @@ def an_event(xid=0, kind=EventKind.XID, at=0.0, **fields):
 
 
 def test_a_gpu_of_which_nothing_is_known_is_healthy():
-    assert judge([], HealthReadings()).healthy and judge([], WELL).healthy
-    assert judge([], WELL).reason == ""
+    assert assess([], HealthReadings()).healthy and assess([], WELL).healthy
+    assert assess([], WELL).reason == ""
 
 
 @pytest.mark.parametrize(
@@ -39,25 +45,25 @@ def test_a_gpu_of_which_nothing_is_known_is_healthy():
     ],
 )
 def test_what_is_read_takes_a_gpu_out_of_service_and_says_what_to_do(reads, word):
-    health = judge([an_event(13)], reads)
+    health = assess([an_event(13)], reads)
     assert not health.healthy and word in health.reason
 
 
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 94, 109, 154])
 def test_errors_of_programs_leave_the_gpu_in_service(xid):
-    assert judge([an_event(xid)], WELL).healthy
+    assert assess([an_event(xid)], WELL).healthy
 
 
 @pytest.mark.parametrize("xid", [46, 48, 63, 64, 74, 79, 92, 95, 119, 120, 987])
 def test_errors_of_the_gpu_take_it_out_and_name_the_xid(xid):
-    health = judge([an_event(13), an_event(xid, gpu_instance=3)], WELL)
+    health = assess([an_event(13), an_event(xid, gpu_instance=3)], WELL)
     assert not health.healthy
     assert f"XID {xid}," in health.reason and "GPU instance 3" in health.reason
 
 
 def test_memory_errors_count_by_whether_they_were_corrected():
-    assert judge([an_event(kind=EventKind.ECC_CORRECTED)], WELL).healthy
-    assert not judge([an_event(kind=EventKind.ECC_UNCORRECTED)], WELL).healthy
+    assert assess([an_event(kind=EventKind.ECC_CORRECTED)], WELL).healthy
+    assert not assess([an_event(kind=EventKind.ECC_UNCORRECTED)], WELL).healthy
 
 
 @pytest.mark.parametrize(
@@ -80,41 +86,46 @@ def test_silence_about_rows_while_instances_stand_is_no_reset():
     pending = HealthReadings(remap_pending=True, recovery=0)
     silent = HealthReadings(remap_pending=None, recovery=0)
     assert not was_reset(pending, silent)
-    assert known(pending, silent).remap_pending is True
+    assert carry_forward(pending, silent).remap_pending is True
 
 
 def test_a_lost_gpu_stays_lost_until_it_answers():
-    unsure = known(HealthReadings(is_lost=True), HealthReadings(driver_error="Unknown Error"))
+    unsure = carry_forward(
+        HealthReadings(is_lost=True), HealthReadings(driver_error="Unknown Error")
+    )
     assert unsure.is_lost and was_reset(unsure, WELL)
 
 
 def test_what_slows_a_gpu_is_of_the_moment():
-    assert known(HealthReadings(clock_reasons=HW_THERMAL), HealthReadings()).clock_reasons is None
+    assert (
+        carry_forward(HealthReadings(clock_reasons=HW_THERMAL), HealthReadings()).clock_reasons
+        is None
+    )
 
 
 def test_a_fault_lapses_only_where_the_driver_says_that_it_needs_nothing():
     event = an_event(119, at=100.0)
-    assert still_counts(event, WELL, 100.0 + QUIET_SECONDS - 1)
-    assert not still_counts(event, WELL, 100.0 + QUIET_SECONDS)
+    assert is_current(event, WELL, 100.0 + EVENT_LIFETIME_SECONDS - 1)
+    assert not is_current(event, WELL, 100.0 + EVENT_LIFETIME_SECONDS)
     for reads in (
         HealthReadings(),
         HealthReadings(recovery=1),
         HealthReadings(is_lost=True),
         HealthReadings(driver_error="?", recovery=0),
     ):
-        assert still_counts(event, reads, 100.0 + 10 * QUIET_SECONDS)
+        assert is_current(event, reads, 100.0 + 10 * EVENT_LIFETIME_SECONDS)
 
 
 @pytest.mark.parametrize("bit", [HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE])
 def test_heat_and_brakes_are_told(bit):
-    assert caution(bit | 0x1)
+    assert slowdown_warning(bit | 0x1)
 
 
 def test_heat_is_named_before_the_slowdown_that_it_causes():
-    assert "too hot" in caution(HW_SLOWDOWN | HW_THERMAL)
-    assert "brake" in caution(HW_SLOWDOWN | POWER_BRAKE)
+    assert "too hot" in slowdown_warning(HW_SLOWDOWN | HW_THERMAL)
+    assert "brake" in slowdown_warning(HW_SLOWDOWN | POWER_BRAKE)
 
 
 @pytest.mark.parametrize("reasons", [None, 0, 0x1, 0x2, 0x4, 0x10, 0x100])
 def test_idle_capped_or_set_clocks_are_no_news(reasons):
-    assert caution(reasons) == ""
+    assert slowdown_warning(reasons) == ""
