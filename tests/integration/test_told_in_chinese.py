@@ -171,7 +171,7 @@ def test_the_history_of_a_job_is_told_in_chinese(page, olga, team):
     job_release(job=job, actor=other)
     job_cancel(job=job, actor="olga")
     events = page.get(f"/jobs/{job.label}/events").content.decode()
-    require_told(events, "由 olga 申请", "paul 将其暂扣：数据未到", "paul 已放行", "olga 已取消")
+    require_told(events, "由 olga 提交", "paul 将其暂扣：数据未到", "paul 已放行", "olga 已取消")
     assert "排队中 → <b>已取消</b>" in events
 
 
