@@ -55,7 +55,9 @@ def usage(
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="of everyone (platform admins)")
     ] = False,
-    by: Annotated[str, typer.Option(help="comma-separated: project, user, model, kind")] = "",
+    group_by: Annotated[
+        str, typer.Option("--by", help="comma-separated: project, user, model, kind")
+    ] = "",
     since: Annotated[
         str, typer.Option("--from", "--since", help="default: start of this month")
     ] = "",
@@ -64,7 +66,7 @@ def usage(
 ) -> None:
     """Report GPU-hours, yours by default, and budgets (sreport)."""
     of = f"project:{project}" if project else ("all" if everything else "")
-    query = {"of": of, "by": by, "from": since, "to": until}
+    query = {"of": of, "by": group_by, "from": since, "to": until}
     try:
         answer = cli_context(context).client.get("usage", **query)
     except CommandFailed as failed:
