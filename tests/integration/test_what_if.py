@@ -15,12 +15,10 @@ from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.jobs.models import Attempt, Job
 from portal.jobs.services import job_cancel
-from portal.planning import requests as asked
+from portal.planning import requests
 from portal.quotas.models import Quota
 from portal.quotas.services import quota_set
-from portal.what_if import progress as stamps
-from portal.what_if import recorded_jobs as reading
-from portal.what_if import services
+from portal.what_if import progress, recorded_jobs, services
 from portal.what_if.models import LEASE, WhatIf, WhatIfStatus
 from portal.what_if.recorded_jobs import current_scenario, recorded_window
 from portal.what_if.services import what_if_cancel, what_if_compare, what_if_create, what_if_run
@@ -137,10 +135,10 @@ def test_a_question_that_makes_no_sense_is_a_problem_with_its_field(client, week
 
 
 def test_too_many_jobs_and_too_many_questions_are_refused(client, week, root, monkeypatch):
-    monkeypatch.setattr(reading, "MAX_JOBS", 4)
+    monkeypatch.setattr(recorded_jobs, "MAX_JOBS", 4)
     with pytest.raises(Refused, match="at most 4 are replayed"):
         what_if_create(user=root, days=7, changes=[])
-    monkeypatch.setattr(reading, "MAX_JOBS", 5)
+    monkeypatch.setattr(recorded_jobs, "MAX_JOBS", 5)
     for _ in range(services.MAX_OPEN):
         WhatIf.objects.create(requested_by=root, days=1)
     assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 409
@@ -177,7 +175,7 @@ def test_who_works_on_a_cancelled_question_stops_and_leaves_it_so(root, week, mo
         what_if_cancel(user=root, row=row)
         return recorded_window(**how)
 
-    monkeypatch.setattr(stamps, "UPDATE_SECONDS", -1.0)
+    monkeypatch.setattr(progress, "UPDATE_SECONDS", -1.0)
     monkeypatch.setattr(services, "recorded_window", cancelled_meanwhile)
     assert what_if_run(what_if_id=row.pk)
     row.refresh_from_db()
@@ -187,8 +185,8 @@ def test_who_works_on_a_cancelled_question_stops_and_leaves_it_so(root, week, mo
 def test_how_far_a_replay_is_stands_in_its_row(root, monkeypatch):
     row = WhatIf.objects.create(requested_by=root, days=7, status=WhatIfStatus.RUNNING)
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
-    monkeypatch.setattr(stamps, "UPDATE_SECONDS", -1.0)
-    stamps.ProgressRecorder(row.pk)(1, 4)
+    monkeypatch.setattr(progress, "UPDATE_SECONDS", -1.0)
+    progress.ProgressRecorder(row.pk)(1, 4)
     row.refresh_from_db()
     assert (row.progress, row.shown_status) == (25, "running")
 
@@ -305,7 +303,7 @@ def test_reading_takes_the_same_number_of_queries_however_many_jobs(alice, week)
     now = timezone.now()
 
     def queries():
-        asked._cache.clear()
+        requests._cache.clear()
         with CaptureQueriesContext(
             connection,
         ) as found:

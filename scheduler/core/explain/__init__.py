@@ -1,1 +1,1 @@
-"""Why a job waits, and what would start sooner."""
+"""Why a job waits, and which changed request would start now."""

@@ -1,7 +1,6 @@
-"""What a waiting job could be instead so that it starts sooner: small changes of its request.
+"""Alternatives: small changes of a waiting job's request with which it could start now.
 
-Nothing is promised that the planner did not try: each change comes back only when `can_start` says
-that the changed job could start now.
+Every alternative was tried: it is returned only if `can_start` confirms it.
 """
 
 import re
@@ -18,10 +17,10 @@ from scheduler.core.request.formats import device_as_dict
 from scheduler.core.request.quantities import write_seconds
 
 CanStart = Callable[[WaitingJob], bool]
-# No more than so many changes are tried for one job, the smallest ones of each kind first.
+# At most this many changes are tried for one job, the smallest of each kind first.
 MAX_TRIED = 16
 SHORTEST_LIMIT = 900
-# A change of the request can help against these; others are somebody's decision, or a date.
+# A changed request can help against these reasons; others are a decision, or a date.
 ALTERABLE = frozenset(
     {
         ReasonCode.QUOTA_USER,
@@ -37,7 +36,7 @@ ALTERABLE = frozenset(
 
 
 class AlternativeKind(StrEnum):
-    """What is changed."""
+    """Which part of the request changes."""
 
     MODEL = "model"
     PROFILE = "profile"
@@ -51,7 +50,7 @@ class AlternativeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """`changes` replaces these fields of the request, written as people write them."""
+    """`changes`: the fields of the request to replace, in the form users write them."""
 
     kind: AlternativeKind
     message: Message
@@ -63,8 +62,8 @@ class Alternative:
         return self.message.text
 
     def as_dict(self) -> dict[str, Any]:
-        said = {"sentence": self.sentence, "said": self.message.as_dict()}
-        return {"kind": str(self.kind), **said, "changes": self.changes}
+        texts = {"sentence": self.sentence, "said": self.message.as_dict()}
+        return {"kind": str(self.kind), **texts, "changes": self.changes}
 
 
 def alternatives(
@@ -75,8 +74,8 @@ def alternatives(
     max_alternatives: int = 3,
     max_tried: int = MAX_TRIED,
 ) -> list[Alternative]:
-    """Up to `most` changes with which the job could start now, what changes least first, at most
-    one of each kind. `can_start` is asked at most `tried` times."""
+    """Up to `max_alternatives` changes with which the job could start now, smallest first, at most
+    one of each kind. `can_start` is called at most `max_tried` times."""
     found: dict[AlternativeKind, Alternative] = {}
     for alternative, changed in _changes(job, list(boards)):
         if len(found) == max_alternatives or not max_tried:
@@ -90,7 +89,7 @@ def alternatives(
 
 
 def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
-    """From what a user would hardly notice to what makes the job another one."""
+    """From changes a user would hardly notice to those that make it another job."""
     yield from _shorter(job)
     if job.needs:
         changed = replace(job, needs=())
@@ -107,8 +106,8 @@ def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
         )
     if job.topology in (Topology.SAME_NODE, Topology.NVLINK) and job.replicas > 1:
         changed = replace(job, topology=Topology.ANY)
-        said = make_message("instead.spread")
-        yield Alternative(AlternativeKind.SPREAD, said, {"topology": str(Topology.ANY)}), changed
+        message = make_message("instead.spread")
+        yield Alternative(AlternativeKind.SPREAD, message, {"topology": str(Topology.ANY)}), changed
     yield from _other_boards(job, boards)
     yield from _shares(job, boards)
     yield from _smaller(job, boards)
@@ -116,10 +115,10 @@ def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
 
 
 def _device(
-    kind: AlternativeKind, said: Message, job: WaitingJob, device: DeviceRequest
+    kind: AlternativeKind, message: Message, job: WaitingJob, device: DeviceRequest
 ) -> tuple[Alternative, WaitingJob]:
     changes = {"device": device_as_dict(device)}
-    return Alternative(kind, said, changes), replace(job, device=device)
+    return Alternative(kind, message, changes), replace(job, device=device)
 
 
 def _shorter(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
@@ -130,34 +129,34 @@ def _shorter(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
         if SHORTEST_LIMIT <= rounded < limit:
             text = write_seconds(rounded)
             changed = replace(job, time_limit_seconds=rounded)
-            said = make_message("instead.limit", limit=text)
-            yield Alternative(AlternativeKind.LIMIT, said, {"time_limit": text}), changed
+            message = make_message("instead.limit", limit=text)
+            yield Alternative(AlternativeKind.LIMIT, message, {"time_limit": text}), changed
 
 
 def _other_boards(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
-    """The same memory wherever it is to be had, when a profile of one board was asked for."""
+    """The same memory on any board, if a profile of one board was requested."""
     if memory := _profile_memory(job.device, boards) or job.device.mps_memory_mib:
         way = DeviceRequest(memory_mib=memory, models=job.device.models)
         device = replace(way, isolation=Isolation.HARDWARE)
-        said = make_message("instead.memory", memory=_gib(memory))
-        yield _device(AlternativeKind.MODEL, said, job, device)
+        message = make_message("instead.memory", memory=_gib(memory))
+        yield _device(AlternativeKind.MODEL, message, job, device)
 
 
 def _shares(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
     memory = job.device.memory_mib or _profile_memory(job.device, boards)
     if memory and job.device.isolation is Isolation.HARDWARE:
         device = replace(job.device, mig="", memory_mib=memory, isolation=Isolation.ANY)
-        said = make_message("instead.share", memory=_gib(memory))
-        yield _device(AlternativeKind.SHARE, said, job, device)
+        message = make_message("instead.share", memory=_gib(memory))
+        yield _device(AlternativeKind.SHARE, message, job, device)
 
 
 def _smaller(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
-    """The next smaller slices; of whole GPUs fewer, and of one a slice."""
+    """Smaller slices; fewer whole GPUs, and a slice instead of one."""
     device = job.device
     if device.gpus > 1:
         for gpus in _halves(device.gpus):
-            said = make_message("instead.gpus", gpus=gpus)
-            yield _device(AlternativeKind.GPUS, said, job, replace(device, gpus=gpus))
+            message = make_message("instead.gpus", gpus=gpus)
+            yield _device(AlternativeKind.GPUS, message, job, replace(device, gpus=gpus))
     profiles = _plain(boards, device)
     sizes = [_size(p) for p in profiles if p.name == device.mig]
     least = (10**9, 0) if device.gpus == 1 else min(sizes, default=_named(device.mig))
@@ -175,8 +174,8 @@ def _smaller(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
 def _fewer(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
     for replicas in _halves(job.replicas):
         changed = replace(job, replicas=replicas)
-        said = make_message("instead.replicas", replicas=replicas)
-        yield Alternative(AlternativeKind.REPLICAS, said, {"replicas": replicas}), changed
+        message = make_message("instead.replicas", replicas=replicas)
+        yield Alternative(AlternativeKind.REPLICAS, message, {"replicas": replicas}), changed
 
 
 def _halves(amount: int) -> list[int]:
@@ -185,12 +184,12 @@ def _halves(amount: int) -> list[int]:
 
 
 def _gib(memory_mib: int) -> str:
-    """For people: at most one decimal."""
+    """With at most one decimal."""
     return f"{memory_mib / 1_024:.1f}".removesuffix(".0") + " GiB"
 
 
 def _profile_memory(device: DeviceRequest, boards: list[Board]) -> int:
-    """The least memory, in MiB, of the profile that was asked for; 0 where none was."""
+    """The smallest memory, in MiB, of the requested profile; 0 if none was requested."""
     found = [p.memory_mib for b in boards if device.mig and (p := b.profile(device.mig))]
     return min(found, default=0)
 
@@ -200,13 +199,13 @@ def _size(profile: Profile) -> tuple[int, int]:
 
 
 def _named(profile: str) -> tuple[int, int]:
-    """The size that the name of a profile tells, such as "2g.35gb", where no board here has it."""
+    """The size in the name of a profile, such as "2g.35gb", that no board here has."""
     match = re.fullmatch(r"([0-9]{1,3})g\.([0-9]{1,5})gb.*", profile)
     return (int(match[2]) * 1_024, int(match[1])) if match else (0, 0)
 
 
 def _plain(boards: list[Board], device: DeviceRequest) -> list[Profile]:
-    """The profiles of the boards that the request allows, one of each name."""
+    """The profiles of the boards that the request allows, one per name."""
     allowed = [b for b in boards if not device.models or {b.key, b.model} & set(device.models)]
     found = {p.name: p for b in allowed for p in b.profiles if not p.has_media_extensions}
     return list(found.values())

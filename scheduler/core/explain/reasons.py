@@ -1,4 +1,4 @@
-"""Why a job was not placed: one dominant reason, with what is missing in numbers."""
+"""Why a job was not placed: one dominant reason, and the numbers behind it."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def explain(
     ledger: Ledger,
     can_place: CanPlace,
 ) -> Reason:
-    """The dominant reason that `want` cannot be had for the gang at this point of the pass."""
+    """The dominant reason why the gang cannot get this option at this point of the pass."""
     usable = _usable(job, want, ledger)
     if not usable:
         outs = ((node.view.name, _out(node, job)) for node in _serving(want, ledger))
@@ -53,22 +53,22 @@ def explain(
     }
     values = {"needed": needed, "device": _name(want), "free": free.total}
     if free.total < needed:
-        said = make_message("resources.devices", **values)
-        return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
+        message = make_message("resources.devices", **values)
+        return Reason(ReasonCode.RESOURCES, message, evidence, _UNTIL_ENDS)
     if not hosts:
-        said = make_message("resources.host", **values)
-        return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
+        message = make_message("resources.host", **values)
+        return Reason(ReasonCode.RESOURCES, message, evidence, _UNTIL_ENDS)
     if job.disk_mib and not filters["with_disk"]:
         return _no_disk(job, want, ledger, values, evidence)
     if want.count * job.replicas > free.max_on_node and job.topology in SINGLE_NODE:
-        said = make_message("topology.apart", **values)
-        return Reason(ReasonCode.TOPOLOGY, said, evidence, make_message("unblocks.any_topology"))
-    said = make_message("fragmentation.apart", **values)
-    return Reason(ReasonCode.FRAGMENTATION, said, evidence, _UNTIL_ENDS)
+        message = make_message("topology.apart", **values)
+        return Reason(ReasonCode.TOPOLOGY, message, evidence, make_message("unblocks.any_topology"))
+    message = make_message("fragmentation.apart", **values)
+    return Reason(ReasonCode.FRAGMENTATION, message, evidence, _UNTIL_ENDS)
 
 
 _UNTIL_ENDS = make_message("unblocks.running_ends")
-# The evidence names at most so many nodes, those with most room.
+# The evidence names at most this many nodes, those with most room.
 MAX_NODES = 12
 
 
@@ -81,7 +81,7 @@ def _out(node: NodeSpace, job: WaitingJob) -> Message | None:
 
 
 def _could_alone(job: WaitingJob, want: DeviceOption, ledger: Ledger, can_place: CanPlace) -> bool:
-    """Whether it would start if nobody stood ahead of it."""
+    """Whether it would start if no job were ahead of it."""
     if ledger.mark() == 0:
         return False
     untouched = ledger.pristine()
@@ -92,67 +92,68 @@ def _could_alone(job: WaitingJob, want: DeviceOption, ledger: Ledger, can_place:
 
 
 def _serving(want: DeviceOption, ledger: Ledger) -> list[NodeSpace]:
-    """The nodes with such a GPU, by name."""
+    """The nodes with a GPU of this board, by name."""
 
-    def work_out() -> list[NodeSpace]:
+    def compute() -> list[NodeSpace]:
         by_name = sorted(ledger.nodes.values(), key=lambda n: (n.view.name, n.view.id))
         return [n for n in by_name if any(gpu.board.key == want.board for gpu in n.gpus)]
 
-    return ledger.cached(("serving", want.board), work_out, for_whole_pass=True)
+    return ledger.cached(("serving", want.board), compute, for_whole_pass=True)
 
 
 def _usable(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> list[NodeSpace]:
-    """Those that take work, and this work."""
+    """Those of them that are available, and eligible for this job."""
 
-    def work_out() -> list[NodeSpace]:
+    def compute() -> list[NodeSpace]:
         return [node for node in _serving(want, ledger) if not _out(node, job)]
 
     key = ("usable", want.board, job.needs, job.tolerates)
-    return ledger.cached(key, work_out, for_whole_pass=True)
+    return ledger.cached(key, compute, for_whole_pass=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    """Wanted devices that are free: in all, on how many nodes, at most on one, and by the names of
-    the nodes that have most."""
+    """Free devices of one option."""
 
     total: int
     nodes: int
+    """How many nodes have any."""
     max_on_node: int
     by_node: dict[str, int]
+    """By name, of the nodes with most."""
 
 
 def _free_here(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> _Free:
-    def work_out() -> _Free:
+    def compute() -> _Free:
         free = {n.view.name: _free(n, job, want) for n in _usable(job, want, ledger)}
         first = dict(nlargest(MAX_NODES, free.items(), key=lambda one: one[1]))
         return _Free(sum(free.values()), sum(map(bool, free.values())), max(free.values()), first)
 
     whose = (job.project, job.processes) if want.kind is SliceKind.MPS else ()
-    return ledger.cached(("free", want, job.needs, job.tolerates, whose), work_out)
+    return ledger.cached(("free", want, job.needs, job.tolerates, whose), compute)
 
 
 def _hosts(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
-    """How many nodes have the CPU and memory free."""
+    """How many nodes have enough CPU and memory free."""
 
-    def work_out() -> int:
+    def compute() -> int:
         return sum(
             n.cpu_free_milli >= job.cpu_milli and n.memory_free_mib >= job.memory_mib
             for n in _usable(job, want, ledger)
         )
 
     size = (job.cpu_milli, job.memory_mib)
-    return ledger.cached(("hosts", want.board, job.needs, job.tolerates, size), work_out)
+    return ledger.cached(("hosts", want.board, job.needs, job.tolerates, size), compute)
 
 
 def _with_disk(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
-    """How many nodes have the disk free beside their CPU and memory."""
+    """How many nodes also have enough disk free."""
 
-    def work_out() -> int:
+    def compute() -> int:
         return sum(n.can_host(job) for n in _usable(job, want, ledger))
 
     size = (job.cpu_milli, job.memory_mib, job.disk_mib)
-    return ledger.cached(("disk", want.board, job.needs, job.tolerates, size), work_out)
+    return ledger.cached(("disk", want.board, job.needs, job.tolerates, size), compute)
 
 
 def _no_disk(
@@ -162,30 +163,30 @@ def _no_disk(
     values: dict[str, Any],
     evidence: dict[str, Any],
 ) -> Reason:
-    """With the most disk that is free on a node, and how many do not say how much they have. It
-    waits for running work only where some node has so much in all."""
+    """Evidence: the most free disk of a node, and how many nodes do not report their disk. The job
+    waits for running jobs only if some node has enough disk in all."""
     hosts = _usable(job, want, ledger)
     silent = sum(n.view.disk_total_mib is None for n in hosts)
     evidence |= {"disk_free_mib": max(0, *(n.disk_free_mib for n in hosts))}
     evidence |= {"disk_not_told": silent} if silent else {}
     values |= {"disk": write_memory(job.disk_mib)}
     if any((n.view.disk_total_mib or 0) >= job.disk_mib for n in hosts):
-        said = make_message("resources.disk", **values)
-        return Reason(ReasonCode.RESOURCES, said, evidence, _UNTIL_ENDS)
-    said = make_message("resources.disk_not_told", **values)
-    return Reason(ReasonCode.RESOURCES, said, evidence, make_message("unblocks.agent_updated"))
+        message = make_message("resources.disk", **values)
+        return Reason(ReasonCode.RESOURCES, message, evidence, _UNTIL_ENDS)
+    message = make_message("resources.disk_not_told", **values)
+    return Reason(ReasonCode.RESOURCES, message, evidence, make_message("unblocks.agent_updated"))
 
 
 def _holders(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> dict[str, Any]:
-    """How many jobs hold such GPUs, of the own project and of others, and when the first of them
-    ends at the latest."""
+    """How many jobs of the project and of others have such GPUs, and when the first of them ends at
+    the latest."""
 
-    def work_out() -> tuple[Counter[str], int]:
+    def compute() -> tuple[Counter[str], int]:
         held = [run for run in ledger.snapshot.running if _holds(run, want.board, ledger)]
         ends = min((run.ends_at for run in held), default=0)
         return Counter(run.job.project for run in held), max(ends, ledger.snapshot.now)
 
-    by_project, ends = ledger.cached(("holders", want.board), work_out, for_whole_pass=True)
+    by_project, ends = ledger.cached(("holders", want.board), compute, for_whole_pass=True)
     if not by_project:
         return {}
     own = by_project[job.project]
@@ -217,20 +218,26 @@ def _priority() -> Reason:
 
 def _unavailable(why: dict[str, Message]) -> Reason:
     if not why:
-        said, helps = make_message("node_unavailable.none"), make_message("unblocks.node_added")
-        return Reason(ReasonCode.NODE_UNAVAILABLE, said, {}, helps)
-    told = sorted({said.text: said for said in why.values()}.items())
-    whys = join_clauses(*(said for _, said in told[:MAX_NODES]))
-    if len(told) > MAX_NODES:
-        whys = join_clauses(whys, make_message("node_unavailable.more", more=len(told) - MAX_NODES))
-    evidence = {"nodes": {name: said.text for name, said in sorted(why.items())[:MAX_NODES]}}
-    said = make_message("node_unavailable.all", why=whys)
-    return Reason(ReasonCode.NODE_UNAVAILABLE, said, evidence, make_message("unblocks.node_back"))
+        message, unblocks = (
+            make_message("node_unavailable.none"),
+            make_message("unblocks.node_added"),
+        )
+        return Reason(ReasonCode.NODE_UNAVAILABLE, message, {}, unblocks)
+    distinct = sorted({message.text: message for message in why.values()}.items())
+    whys = join_clauses(*(message for _, message in distinct[:MAX_NODES]))
+    if len(distinct) > MAX_NODES:
+        whys = join_clauses(
+            whys, make_message("node_unavailable.more", more=len(distinct) - MAX_NODES)
+        )
+    evidence = {"nodes": {name: message.text for name, message in sorted(why.items())[:MAX_NODES]}}
+    message = make_message("node_unavailable.all", why=whys)
+    return Reason(
+        ReasonCode.NODE_UNAVAILABLE, message, evidence, make_message("unblocks.node_back")
+    )
 
 
 def _free(node: NodeSpace, job: WaitingJob, want: DeviceOption) -> int:
-    """Whole GPUs that are empty, shares that fit, or slices by what is free in number, wherever on
-    a GPU it lies."""
+    """Empty whole GPUs, shares that fit, or slices by the free amounts, wherever on a GPU."""
     alike = [gpu for gpu in node.open_gpus if gpu.board.key == want.board]
     if want.kind is SliceKind.GPU:
         return sum(1 for gpu in alike if gpu.is_empty)
@@ -243,7 +250,7 @@ def _free(node: NodeSpace, job: WaitingJob, want: DeviceOption) -> int:
 
 
 def _free_slices(gpu: GpuSpace, want: DeviceOption) -> int:
-    """By memory and compute slices and the profile's maximum; only their places are not asked."""
+    """By memory and compute slices and the profile's maximum; their places are not checked."""
     profile = gpu.board.profile(want.profile)
     if profile is None or not gpu.may_carve(without_idle=True):
         return 0
@@ -257,10 +264,10 @@ def _free_slices(gpu: GpuSpace, want: DeviceOption) -> int:
 
 
 def _shortage(want: DeviceOption, ledger: Ledger) -> dict[str, Any]:
-    def work_out() -> int:
+    def compute() -> int:
         return sum(not g.view.healthy for node in _serving(want, ledger) for g in node.gpus)
 
-    faulted = ledger.cached(("out of service", want.board), work_out, for_whole_pass=True)
+    faulted = ledger.cached(("out of service", want.board), compute, for_whole_pass=True)
     return {"out_of_service": faulted} if faulted else {}
 
 

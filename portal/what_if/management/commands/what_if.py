@@ -25,44 +25,46 @@ from scheduler.what_if.json_format import (
     parse_quota,
 )
 
-# Option, how a word of it is read, and its help.
+# Option: parser of its value, and its help.
 OPTIONS: dict[str, tuple[Callable[[str], ClusterChange], str]] = {
     "quota": (parse_quota, "PROJECT[/USER][:MODEL]=GPUS held at most, such as vision=16"),
-    "nodes": (parse_nodes, "COUNT:NODE, so many more like this one, such as 2:node-a"),
-    "without": (NodeRemoved, "NODE, as if it were not there"),
+    "nodes": (parse_nodes, "COUNT:NODE, this many more nodes like NODE, such as 2:node-a"),
+    "without": (NodeRemoved, "NODE, without this node"),
     "layout": (
         parse_layout,
         "NODE/INDEX=PROFILE+PROFILE, this GPU keeps these slices, such as node-a/0=3g.71gb+3g.71gb",
     ),
-    "mode": (parse_mode, "MODEL=MODE that its GPUs begin in, such as H200=mig"),
+    "mode": (parse_mode, "MODEL=MODE in which its GPUs begin, such as H200=mig"),
     "policy": (parse_policy, "OPTION=VALUE of the planner, such as backfill=conservative"),
 }
-# Who plans and drives goes first.
+# The planner and the driver go first.
 NICE = 10
-# As shells count an end by SIGTERM.
+# The exit status of a process ended by SIGTERM.
 STOPPED = 143
 
 
 class Command(BaseCommand):
     help = (
-        "Replay the last days' jobs on a changed cluster, beside the cluster as it is. Nothing of "
-        "the cluster changes. Each change may be given several times; they are made one after "
-        "another in the order of this list. 5,000 jobs on 32 GPUs take some minutes."
+        "Replay the jobs of the last days on a changed cluster, beside the cluster as it is. The "
+        "cluster does not change. An option may be repeated; changes are applied in the order of "
+        "this list. 5,000 jobs on 32 GPUs take some minutes."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--days", type=int, default=7, help="1 to 90, by default 7")
-        for name, (_, told) in OPTIONS.items():
+        for name, (_, text) in OPTIONS.items():
             parser.add_argument(
-                f"--{name}", action="append", default=[], metavar="CHANGE", help=told
+                f"--{name}", action="append", default=[], metavar="CHANGE", help=text
             )
-        parser.add_argument("--json", action="store_true", help="one object instead of a table")
-        parser.add_argument("--row", type=int, help="answer this stored question, say nothing")
+        parser.add_argument(
+            "--json", action="store_true", help="print one JSON object instead of a table"
+        )
+        parser.add_argument("--row", type=int, help="run this stored what-if, print nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["row"] is not None:
             os.nice(NICE)
-            # Who is told to stop says so in the row, so that nobody waits for it.
+            # On SIGTERM the row becomes failed, so that no user waits for it.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
             what_if_run(what_if_id=options["row"])
             return
