@@ -35,7 +35,7 @@ def sweep() -> None:
             step(now)
         except Exception:
             log.exception("sweep step %s failed", step.__name__)
-    ring_drive(list(Node.objects.exclude(status=NodeStatus.RETIRED).values_list("pk", flat=True)))
+    ring_drive(list(Node.objects.active().values_list("pk", flat=True)))
     ring_plan()
 
 

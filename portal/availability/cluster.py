@@ -6,8 +6,8 @@ from django.db.models import Count, Q
 
 from agents.contract.documents import SliceKind
 from portal.inventory.models import Gpu, Node, Slice
-from portal.jobs.querysets import values_of
-from scheduler.core.model.states import ALLOCATION_LIVE, GpuHealth, NodeStatus, SliceStatus
+from portal.jobs.querysets import LIVE_ALLOCATION_STATUSES
+from scheduler.core.model.states import GpuHealth, NodeStatus, SliceStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def cluster_availability() -> ClusterAvailability:
     made = Q(kind=SliceKind.MIG, status=SliceStatus.READY)
     # A slice has at most one live allocation, so the rest is idle.
     allocated = Slice.objects.filter(
-        usable, allocations__status__in=values_of(ALLOCATION_LIVE)
+        usable, allocations__status__in=LIVE_ALLOCATION_STATUSES
     ).aggregate(gpus=Count("gpu_id", distinct=True), made=Count("pk", filter=made))
     ready = Slice.objects.filter(usable, made).count() - allocated["made"]
     return ClusterAvailability(

@@ -179,16 +179,16 @@ def _boards(nodes: dict[str, NodeAvailability], name: str) -> dict[tuple[str, st
     """The GPUs, counted by node and board."""
     live = Slice.objects.live().filter(gpu=OuterRef("pk"))
     healthy = Q(health=GpuHealth.OK)
-    kinds = ("board", "product_name", "memory_mib", "told")
+    kinds = ("board", "product_name", "memory_mib", "profiles_json")
     rows = (
         (Gpu.objects.filter(node__name=name) if name else Gpu.objects)
         .order_by("node__name", "board")
-        .annotate(used=Exists(live), told=Cast("profiles", TextField()))
+        .annotate(has_slices=Exists(live), profiles_json=Cast("profiles", TextField()))
         .values_list("node__name", *kinds)
         .annotate(
             gpus=Count("id"),
             out=Count("id", filter=~healthy),
-            empty=Count("id", filter=healthy & Q(busy="", used=False)),
+            empty=Count("id", filter=healthy & Q(busy="", has_slices=False)),
         )
     )
     found: dict[tuple[str, str], BoardCounts] = {}
@@ -210,8 +210,8 @@ def _boards(nodes: dict[str, NodeAvailability], name: str) -> dict[tuple[str, st
 
 @lru_cache(256)
 def _board(key: str, product: str, memory: int, profiles: str) -> Board:
-    told = json.loads(profiles)
-    return board_of(Gpu(board=key, product_name=product, memory_mib=memory, profiles=told))
+    stored = json.loads(profiles)
+    return board_of(Gpu(board=key, product_name=product, memory_mib=memory, profiles=stored))
 
 
 def _carved(name: str) -> Iterator[tuple[str, str, bool, bool, str]]:

@@ -50,12 +50,12 @@ def board_availability() -> list[BoardAvailability]:
     rows = (
         Gpu.objects.exclude(node__status=NodeStatus.RETIRED)
         .order_by("board")
-        .annotate(used=Exists(live), shares=shares)
+        .annotate(has_slices=Exists(live), shares=shares)
         .values_list("board", "product_name", "memory_mib", "profiles", "shares")
         .annotate(
             all=Count("id"),
             gpus=Count("id", filter=in_service),
-            empty=Count("id", filter=in_service & Q(used=False)),
+            empty=Count("id", filter=in_service & Q(has_slices=False)),
         )
     )
     found: dict[str, BoardAvailability] = {}

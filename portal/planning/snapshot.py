@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import OuterRef, Q, Subquery, Sum, TextField
+from django.db.models import OuterRef, Subquery, Sum, TextField
 from django.db.models.functions import Cast
 
 from agents.contract.codec import decode
@@ -23,7 +23,6 @@ from portal.quotas.models import Quota
 from scheduler.core.model.links import UNKNOWN, Links, links_of
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, QuotaView, SliceView
 from scheduler.core.model.states import (
-    SLICE_LIVE,
     GpuHealth,
     NodeStatus,
     SliceStatus,
@@ -55,7 +54,7 @@ def quota_views() -> tuple[QuotaView, ...]:
 
 
 def _nodes(only: list[UUID] | None) -> tuple[NodeView, ...]:
-    nodes = Node.objects.exclude(status=NodeStatus.RETIRED).order_by("name")
+    nodes = Node.objects.active().order_by("name")
     nodes = nodes.defer("topology", "desired").annotate(topology_json=Cast("topology", TextField()))
     if only is not None:
         nodes = nodes.filter(pk__in=only)
@@ -160,12 +159,9 @@ def _gpu(row: Gpu, slices: list[SliceView]) -> GpuView:
 def _slices(only: list[UUID] | None) -> dict[UUID, list[SliceView]]:
     """With the project that has the slice; all shares of one GPU are of one project."""
     allocated = Allocation.objects.live().filter(slice=OuterRef("pk"))
-    condition = Q(status__in=[str(s) for s in SLICE_LIVE])
+    rows = Slice.objects.live().annotate(project=Subquery(allocated.values("project__slug")[:1]))
     if only is not None:
-        condition &= Q(gpu__node_id__in=only)
-    rows = Slice.objects.filter(condition).annotate(
-        project=Subquery(allocated.values("project__slug")[:1])
-    )
+        rows = rows.filter(gpu__node_id__in=only)
     by_gpu: dict[UUID, list[SliceView]] = defaultdict(list)
     for row in rows.order_by("gpu_id", "start", "id"):
         by_gpu[row.gpu_id].append(_slice(row))
