@@ -29,9 +29,10 @@ class Platform:
     kill_grace_seconds: int = 30
     lease_margin_seconds: int = 15
     unreachable_seconds: int = 15
-    """A node without a call for this long, on top of `hold_seconds`, gets no work."""
+    """Added to `hold_seconds`: a node without a call for 15 + 20 = 35 s is unreachable and gets no
+    work."""
     lost_seconds: int = 60
-    """A node without a call for this long, on top of `hold_seconds`, is lost."""
+    """Added to `hold_seconds`: a node without a call for 60 + 20 = 80 s is lost."""
     agent_token_seconds: int = 900
     join_token_seconds: int = 3600
     hold_seconds: int = 20
