@@ -166,7 +166,9 @@ def test_labels_and_taints_are_words_in_the_console(client: Client):
     client.post(page, {"label_words": "nvme zone=a", "taint_words": "new", "taint_reason_text": ""})
     row.refresh_from_db()
     assert (row.labels, row.taints) == (["nvme", "zone=a"], []), "a taint needs a reason"
-    client.post(page, {"label_words": "nvme", "taint_words": "new", "taint_reason_text": "new cables"})
+    client.post(
+        page, {"label_words": "nvme", "taint_words": "new", "taint_reason_text": "new cables"}
+    )
     row.refresh_from_db()
     assert (row.labels, row.taints, row.taint_reason) == (["nvme"], ["new"], "new cables")
     actions = list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))
