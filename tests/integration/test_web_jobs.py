@@ -278,7 +278,7 @@ def test_the_filtered_list_is_a_csv_without_formulas(olga, team):
 def test_a_csv_of_a_wrong_filter_or_of_nobody_is_refused(client, olga, team):
     answer, text = csv_of(olga, "?status=odd")
     assert answer.status_code == 400
-    assert "odd is none of the choices" in text
+    assert "odd is not a valid choice" in text
     assert client.get("/jobs.csv").status_code == 302
 
 
