@@ -46,6 +46,6 @@ def _sentence(quota: QuotaView, units: int) -> str:
     of = f" of {quota.model}" if quota.model else ""
     least = as_gpus(units)
     return (
-        f"{whose} had {least} GPUs{of} allocated when this time began, more than the new quota, and "
-        f"a quota stops no running job. Set at least {least}, or choose other days"
+        f"{whose} had {least} GPUs{of} allocated when this time began, more than the new quota, "
+        f"and a quota stops no running job. Set at least {least}, or choose other days"
     )
