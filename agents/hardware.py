@@ -15,7 +15,7 @@ from agents.doctor.preflight import Preflight
 from agents.facts.device_keys import DeviceKey, whole_gpu_key
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.facts.partitions import PartitionProblem
-from agents.health.attention import Attention
+from agents.health.effects import HealthEffects
 from agents.health.watch import HealthWatch
 from agents.host import disk_space as disk
 from agents.host.job_disk import JobDisk
@@ -54,7 +54,7 @@ class Hardware:
         NodeFacts. `job_disk`: None if the node does not report disk for jobs."""
         self.nvml = nvml
         self.watch = watch or HealthWatch()
-        self.attention = Attention(self.watch)
+        self.health_effects = HealthEffects(self.watch)
         self.discovery = ProfileDiscovery()
         self.var = var
         self.job_disk = job_disk or JobDisk()
@@ -90,8 +90,8 @@ class Hardware:
             self._look_at_disk()
             self.preflight.examine_when_due()
             gpus = self.discovery.with_profiles(self.nvml.devices())
-            judged = self.attention.look(gpus)
-            absent = judged.lost | judged.silent
+            judged = self.health_effects.refresh(gpus)
+            absent = judged.lost | judged.unresponsive
             instances = [
                 instance
                 for gpu in judged.gpus
@@ -113,7 +113,7 @@ class Hardware:
 
     def idle_devices(self) -> dict[DeviceKey, str]:
         """Those of `devices` without a foreign process: these can be given out now."""
-        shut = self.attention.strangers.held_back
+        shut = self.health_effects.foreign_processes.unavailable
         return {key: uuid for key, uuid in self.devices().items() if key not in shut}
 
     def apply_health(
@@ -124,7 +124,7 @@ class Hardware:
     ) -> None:
         """Apply the GPUs' health to the work on them: which replicas fail, and which devices are
         withheld."""
-        self.attention.attend(replicas, containers, self.instances, journal)
+        self.health_effects.apply(replicas, containers, self.instances, journal)
 
     def _instances(self, gpu: GpuFacts, *, is_absent: bool) -> list[InstanceFacts]:
         if not is_absent:
@@ -142,7 +142,7 @@ class Hardware:
         is_full = disk.is_full(self.var)
         if is_full != self._is_full:
             self._is_full = is_full
-            self.preflight.hurry()
+            self.preflight.make_due()
 
 
 def _planned(instance: InstanceFacts, board: Board) -> InstanceFacts:

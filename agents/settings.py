@@ -7,8 +7,8 @@ from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
 from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, DiskReserve, JobDisk, parse_reserve
-from agents.simdriver.arguments import describe
-from agents.telemetry.settings import Address, address, look_seconds
+from agents.simdriver.arguments import add_arguments
+from agents.telemetry.settings import Address, address, sample_seconds
 
 # Commands that only read the node's hardware; they need no portal.
 READING_COMMANDS = {
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     _add_drill(
         commands.add_parser("drill", help="kill the agent at any point and check that it recovers")
     )
-    describe(commands.add_parser("simulate", help="create, show or disturb a simulated node"))
+    add_arguments(commands.add_parser("simulate", help="create, show or disturb a simulated node"))
     return parser
 
 
@@ -75,7 +75,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--join-token-file", type=Path, help="else TESSERA_JOIN_TOKEN is read")
     run.add_argument(
         "--telemetry-seconds",
-        type=look_seconds,
+        type=sample_seconds,
         default=os.environ.get("TESSERA_AGENT_TELEMETRY_SECONDS", "10"),
         help="interval of sensor samples, 1 to 3600; 0 turns them off (default 10)",
     )

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
-from agents.doctor.checks import Finding, Verdict
-from agents.doctor.examination import examine, worst
+from agents.doctor.checks import DoctorVerdict, Finding
+from agents.doctor.examination import examine, worst_verdict
 from agents.doctor.machine import RealMachine
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
@@ -34,11 +34,14 @@ def main(options: argparse.Namespace) -> int:
         if nvml is not None:
             nvml.close()
     sys.stdout.write(as_json(findings) if options.json else as_text(findings))
-    return int(worst(findings) is Verdict.BLOCK)
+    return int(worst_verdict(findings) is DoctorVerdict.BLOCK)
 
 
 def as_json(findings: tuple[Finding, ...]) -> str:
-    whole = {"verdict": worst(findings), "findings": [asdict(finding) for finding in findings]}
+    whole = {
+        "verdict": worst_verdict(findings),
+        "findings": [asdict(finding) for finding in findings],
+    }
     return json.dumps(whole, indent=2) + "\n"
 
 
@@ -48,7 +51,7 @@ def as_text(findings: tuple[Finding, ...]) -> str:
         lines.append(f"{finding.verdict:<8} {finding.code:<24} {finding.why}")
         if finding.mend:
             lines.append(f"{'':<33} mend: {finding.mend}")
-    return "\n".join([*lines, f"worst: {worst(findings)}", ""])
+    return "\n".join([*lines, f"worst: {worst_verdict(findings)}", ""])
 
 
 def _nvml() -> Nvml | None:

@@ -11,7 +11,7 @@ from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
 from agents.settings import simulated_driver
 from agents.simdriver.install import install
-from agents.simdriver.sysfs import tree_of
+from agents.simdriver.sysfs import sysfs_tree
 from agents.topology.nics import Network
 from agents.topology.pairs import GpuTopology
 from agents.topology.sysfs import read_network, sysfs_root
@@ -33,11 +33,11 @@ def session() -> Iterator[Nvml]:
 def network_of(topology: GpuTopology, sysfs: Path | None = None) -> Network:
     """The NICs beside these GPUs: from `sysfs`, else as `sysfs_root` says. Raises OSError."""
     state = simulated_driver()
-    root = sysfs or sysfs_root(tree_of(state) if state else None)
+    root = sysfs or sysfs_root(sysfs_tree(state) if state else None)
     return read_network(root, {gpu.index: gpu.pci_bus_id for gpu in topology.gpus})
 
 
-def answer(read: Callable[[Nvml], dict[str, Any] | str]) -> int:
+def print_reading(read: Callable[[Nvml], dict[str, Any] | str]) -> int:
     """Print what `read` says: JSON, or text as it is. 1 and one sentence where nothing answers."""
     try:
         with session() as nvml:

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agents.commands.hardware import answer, network_of
+from agents.commands.hardware import network_of, print_reading
 from agents.facts.gpus import GpuFacts, InstanceFacts, ProfileFacts
 from agents.nvml.profiles import read_profiles
 from agents.nvml.session import Nvml
 from agents.settings import job_disk, simulated_driver
-from agents.topology.json_format import fabric, nics
+from agents.topology.json_format import fabric_document, nic_documents
 from agents.topology.reading import read_topology
 
 SCHEMA = 1
@@ -19,7 +19,7 @@ SCHEMA = 1
 
 def main(options: argparse.Namespace) -> int:
     disk = job_disk(options).capacity_mib()
-    return answer(
+    return print_reading(
         partial(document, options.sysfs, disk) if options.json else partial(as_text, disk)
     )
 
@@ -28,13 +28,13 @@ def document(sysfs: Path | None, disk_mib: int | None, nvml: Nvml) -> dict[str, 
     """All of it. Raises NvmlFailure, OSError."""
     gpus = nvml.devices()
     topology = read_topology(nvml)
-    fabrics = {gpu.uuid: fabric(gpu.fabric) for gpu in topology.gpus}
+    fabrics = {gpu.uuid: fabric_document(gpu.fabric) for gpu in topology.gpus}
     return {
         "schema": SCHEMA,
         "simulated": simulated_driver() is not None,
         "versions": asdict(nvml.versions()),
         "gpus": [{**_gpu(nvml, gpu), "fabric": fabrics.get(gpu.uuid)} for gpu in gpus],
-        "nics": nics(topology, network_of(topology, sysfs)),
+        "nics": nic_documents(topology, network_of(topology, sysfs)),
         "mb_per_second": [list(row) for row in topology.matrix()],
         "disk_mib": disk_mib,
     }

@@ -20,7 +20,7 @@ from agents.contract.topology import NodeTopology
 from agents.facts.gpu_health import DriverEvent
 from agents.hardware import Hardware
 from agents.health.lost_devices import DetachedProbe
-from agents.health.xids import xid_named
+from agents.health.xids import xid_by_number
 from agents.host.job_disk import JobDisk
 from agents.loop.node import NodeLoop
 from agents.mps.shares import NodeShares
@@ -42,9 +42,9 @@ from agents.telemetry.endpoint import EndpointFailure
 from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
 from agents.topology.reading import read_topology
-from agents.topology.wiring import WiringCache, reported
+from agents.topology.wiring import WiringCache, topology_report
 
-CANNOT_START = (
+START_ERRORS = (
     NvmlFailure,
     RuntimeFailure,
     PolicyError,
@@ -54,14 +54,14 @@ CANNOT_START = (
     ContractError,
     FileNotFoundError,
 )
-PLAIN = frozenset(vars(logging.makeLogRecord({})))
+STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({})))
 
 
-class OneLine(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """Each record as one JSON line, with what was given in `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        extra = {k: v for k, v in vars(record).items() if k not in PLAIN}
+        extra = {k: v for k, v in vars(record).items() if k not in STANDARD_FIELDS}
         line: dict[str, Any] = {
             "at": self.formatTime(record),
             "level": record.levelname.lower(),
@@ -77,12 +77,12 @@ def main(options: argparse.Namespace) -> int:
     """0 where it ended as it was told to, 1 where it could not start."""
     settings = settings_from(options)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLine())
+    handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        asyncio.run(agent(settings))
-    except CANNOT_START as error:
+        asyncio.run(run_agent(settings))
+    except START_ERRORS as error:
         logging.getLogger("agents").error("cannot_start", extra={"why": str(error)})
         return 1
     except NodeRetired as retired:
@@ -91,7 +91,7 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-async def agent(settings: AgentSettings) -> None:
+async def run_agent(settings: AgentSettings) -> None:
     """Run until SIGTERM or SIGINT. What runs on the node goes on, unless the settings say stop."""
     settings.var.mkdir(parents=True, exist_ok=True)
     if settings.simulated_driver is not None:
@@ -115,7 +115,7 @@ async def agent(settings: AgentSettings) -> None:
         job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),
     )
     telemetry = _telemetry(settings)
-    told = telemetry.beside(conversation.report)
+    told = telemetry.tap_reports(conversation.report)
     node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, told, shares)
     conversation.node = node
     telemetry.start(lambda: node.rounds)
@@ -147,15 +147,15 @@ def _listen(hardware: Hardware, node: NodeLoop, shares: NodeShares, runtime: Run
     def heard(event: DriverEvent) -> None:
         if event.xid:
             shares.report_gpu_fault(
-                event.gpu_uuid, f"XID {event.xid}, {xid_named(event.xid).sentence}"
+                event.gpu_uuid, f"XID {event.xid}, {xid_by_number(event.xid).sentence}"
             )
 
-    hardware.watch.changed = node.wake
-    hardware.watch.heard = heard
+    hardware.watch.on_change = node.wake
+    hardware.watch.on_event = heard
     if isinstance(runtime, DockerRuntime):
         ours: dict[str, str | list[str] | bool] = {"label": f"{LABEL}node={runtime.node}"}
         running = partial(runtime.client.containers.list, filters=ours, ignore_removed=True)
-        hardware.attention.probe = DetachedProbe(running)
+        hardware.health_effects.probe = DetachedProbe(running)
     hardware.watch.start()
 
 
@@ -170,7 +170,7 @@ def _shares(settings: AgentSettings, policy: NodePolicy, nvml: Nvml) -> NodeShar
 
 def _joined(nvml: Nvml) -> NodeTopology:
     topology = read_topology(nvml)
-    return reported(topology, network_of(topology))
+    return topology_report(topology, network_of(topology))
 
 
 def _telemetry(settings: AgentSettings) -> Telemetry:

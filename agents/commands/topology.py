@@ -5,24 +5,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agents.commands.hardware import answer, network_of
+from agents.commands.hardware import network_of, print_reading
 from agents.nvml.session import Nvml
 from agents.settings import simulated_driver
-from agents.topology.json_format import document
+from agents.topology.json_format import topology_document
 from agents.topology.reading import read_topology
-from agents.topology.table import table
+from agents.topology.table import topology_table
 
 
 def main(options: argparse.Namespace) -> int:
-    return answer(partial(_document if options.json else _text, options.sysfs))
+    return print_reading(partial(_document if options.json else _text, options.sysfs))
 
 
 def _document(sysfs: Path | None, nvml: Nvml) -> dict[str, Any]:
     topology = read_topology(nvml)
     simulated = simulated_driver() is not None
-    return document(topology, network_of(topology, sysfs), simulated=simulated)
+    return topology_document(topology, network_of(topology, sysfs), simulated=simulated)
 
 
 def _text(sysfs: Path | None, nvml: Nvml) -> str:
     topology = read_topology(nvml)
-    return table(topology, network_of(topology, sysfs))
+    return topology_table(topology, network_of(topology, sysfs))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from agents.doctor.machine import Machine
 
 
-class Verdict(StrEnum):
+class DoctorVerdict(StrEnum):
     """`block`: no job of a stranger should run here. `unknown`: it could not be told."""
 
     OK = "ok"
@@ -19,10 +19,10 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CheckResult:
     """A verdict, one sentence why, and the command that mends it ("" where nothing is to do)."""
 
-    verdict: Verdict
+    verdict: DoctorVerdict
     why: str
     mend: str = ""
 
@@ -32,7 +32,7 @@ class Finding:
     """An answer with the code of its check and where the rule comes from."""
 
     code: str
-    verdict: Verdict
+    verdict: DoctorVerdict
     why: str
     mend: str
     source: str
@@ -51,25 +51,25 @@ class Check:
     runs plain processes. `verdicts` are those that it can give besides ok and unknown."""
 
     code: str
-    asks: str
-    verdicts: tuple[Verdict, ...]
+    question: str
+    verdicts: tuple[DoctorVerdict, ...]
     source: str
-    answer: Callable[["Machine"], Answer]
-    driver: bool = False
-    engine: bool = False
+    run: Callable[["Machine"], CheckResult]
+    needs_real_driver: bool = False
+    needs_engine: bool = False
 
 
-def ok(why: str) -> Answer:
-    return Answer(Verdict.OK, why)
+def ok(why: str) -> CheckResult:
+    return CheckResult(DoctorVerdict.OK, why)
 
 
-def warn(why: str, mend: str) -> Answer:
-    return Answer(Verdict.WARN, why, mend)
+def warn(why: str, mend: str) -> CheckResult:
+    return CheckResult(DoctorVerdict.WARN, why, mend)
 
 
-def block(why: str, mend: str) -> Answer:
-    return Answer(Verdict.BLOCK, why, mend)
+def block(why: str, mend: str) -> CheckResult:
+    return CheckResult(DoctorVerdict.BLOCK, why, mend)
 
 
-def unknown(why: str, mend: str = "") -> Answer:
-    return Answer(Verdict.UNKNOWN, why, mend)
+def unknown(why: str, mend: str = "") -> CheckResult:
+    return CheckResult(DoctorVerdict.UNKNOWN, why, mend)

@@ -2,8 +2,8 @@
 
 import re
 
-from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
-from agents.doctor.machine import Driver, Machine
+from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, unknown, warn
+from agents.doctor.machine import DriverFacts, Machine
 from agents.doctor.versions import Version
 
 KERNEL_MODULE = "/proc/driver/nvidia/version"
@@ -26,7 +26,7 @@ FIRST_DRIVERS = {
 MANY_SLICES = "570"
 
 
-def _answers(machine: Machine) -> Answer:
+def _answers(machine: Machine) -> CheckResult:
     driver = machine.driver
     if driver is None:
         return block("NVML does not answer, so no GPU can be given to anybody.", "nvidia-smi")
@@ -35,7 +35,7 @@ def _answers(machine: Machine) -> Answer:
     return ok(f"The driver answers for {len(driver.gpus)} GPUs.")
 
 
-def _version(machine: Machine) -> Answer:
+def _version(machine: Machine) -> CheckResult:
     driver = machine.driver
     if driver is None:
         return unknown(NO_DRIVER)
@@ -54,7 +54,7 @@ def first_driver(product_name: str) -> str | None:
     return next((first for board, first in FIRST_DRIVERS.items() if f" {board} " in words), None)
 
 
-def _library(machine: Machine) -> Answer:
+def _library(machine: Machine) -> CheckResult:
     driver, module = machine.driver, module_version(machine)
     if driver is None or module is None:
         return unknown("The driver's library or its kernel module does not tell its version.")
@@ -75,7 +75,7 @@ def module_version(machine: Machine) -> str | None:
     return found and found[1]
 
 
-def _cuda(machine: Machine) -> Answer:
+def _cuda(machine: Machine) -> CheckResult:
     driver = machine.driver
     if driver is None:
         return unknown(NO_DRIVER)
@@ -86,11 +86,11 @@ def _cuda(machine: Machine) -> Answer:
     return ok(f"The driver speaks CUDA {cuda}.")
 
 
-def _has_mig(driver: Driver) -> bool:
+def _has_mig(driver: DriverFacts) -> bool:
     return any(gpu.board.supports_mig or gpu.mig_current for gpu in driver.gpus)
 
 
-def _nouveau(machine: Machine) -> Answer:
+def _nouveau(machine: Machine) -> CheckResult:
     loaded = loaded_modules(machine)
     if loaded is None:
         return unknown("The kernel does not tell which modules are loaded.")
@@ -112,40 +112,40 @@ CHECKS = (
     Check(
         "driver.answers",
         "Does NVML answer, and does it see a GPU?",
-        (Verdict.BLOCK,),
+        (DoctorVerdict.BLOCK,),
         "NVML API reference, nvmlInit and nvmlDeviceGetCount",
         _answers,
     ),
     Check(
         "driver.version",
         "Is the driver new enough for each board?",
-        (Verdict.BLOCK,),
+        (DoctorVerdict.BLOCK,),
         "NVIDIA MIG User Guide, supported GPUs and their first drivers",
         _version,
-        driver=True,
+        needs_real_driver=True,
     ),
     Check(
         "driver.library",
         "Are the driver's library, NVML and the loaded kernel module of one version?",
-        (Verdict.WARN, Verdict.BLOCK),
+        (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
         "NVML error 18, driver/library version mismatch; /proc/driver/nvidia/version",
         _library,
-        driver=True,
+        needs_real_driver=True,
     ),
     Check(
         "driver.cuda",
         "Which CUDA does the driver speak, and can a process see several MIG slices?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "NVIDIA MIG User Guide, CUDA device enumeration from R570 on",
         _cuda,
-        driver=True,
+        needs_real_driver=True,
     ),
     Check(
         "driver.nouveau",
         "Is the nouveau module out of the way?",
-        (Verdict.BLOCK,),
+        (DoctorVerdict.BLOCK,),
         "NVIDIA Driver Installation Guide, disabling nouveau",
         _nouveau,
-        driver=True,
+        needs_real_driver=True,
     ),
 )

@@ -3,7 +3,7 @@ anything from running jobs."""
 
 import re
 
-from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
+from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, unknown, warn
 from agents.doctor.machine import Machine
 
 NO_ENGINE = "The Docker Engine does not answer; see engine.answers."
@@ -16,7 +16,7 @@ MAJOR = 195
 CONTROL_MINOR = "255"
 
 
-def _answers(machine: Machine) -> Answer:
+def _answers(machine: Machine) -> CheckResult:
     info = machine.engine
     if info is None:
         return block(
@@ -25,7 +25,7 @@ def _answers(machine: Machine) -> Answer:
     return ok(f"Docker Engine {info.get('ServerVersion', '')} answers.")
 
 
-def _reload(machine: Machine) -> Answer:
+def _reload(machine: Machine) -> CheckResult:
     """systemd writes a container's device rules anew on `daemon-reload` and forgets devices that
     have no link in /dev/char: running jobs then lose their GPUs."""
     info = machine.engine
@@ -46,7 +46,7 @@ def _reload(machine: Machine) -> Answer:
     return ok("The cgroup driver is systemd, and every GPU has its link in /dev/char.")
 
 
-def _live_restore(machine: Machine) -> Answer:
+def _live_restore(machine: Machine) -> CheckResult:
     info = machine.engine
     if info is None:
         return unknown(NO_ENGINE)
@@ -59,26 +59,26 @@ CHECKS = (
     Check(
         "engine.answers",
         "Does the Docker Engine answer?",
-        (Verdict.BLOCK,),
+        (DoctorVerdict.BLOCK,),
         "Docker Engine API, GET /info",
         _answers,
-        engine=True,
+        needs_engine=True,
     ),
     Check(
         "engine.daemon_reload",
         "Do running jobs keep their GPUs over `systemctl daemon-reload`?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "nvidia-docker #1730; nvidia-container-toolkit #48, #1227",
         _reload,
-        driver=True,
-        engine=True,
+        needs_real_driver=True,
+        needs_engine=True,
     ),
     Check(
         "engine.live_restore",
         "Do running jobs outlive a restart of the Docker Engine?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "Docker documentation, live restore; CIS Docker Benchmark",
         _live_restore,
-        engine=True,
+        needs_engine=True,
     ),
 )

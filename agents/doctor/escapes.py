@@ -15,28 +15,28 @@ class Escape:
     """`fixed` holds the first good version of each series, oldest series first. Older series have
     no fix, newer ones were born with it. `low`: no way out by itself."""
 
-    names: tuple[str, ...]
-    fixed: tuple[str, ...]
-    low: bool = False
+    cves: tuple[str, ...]
+    fixed_in: tuple[str, ...]
+    is_low_severity: bool = False
 
     def is_open_in(self, version: Version) -> bool:
         """True where upstream's `version` has this hole."""
-        fixes = [Version(fix) for fix in self.fixed]
+        fixes = [Version(fix) for fix in self.fixed_in]
         if version.series > fixes[-1].series:
             return False
         return not any(fix.series == version.series and version >= fix for fix in fixes)
 
 
-RUNC = (
+RUNC_ESCAPES = (
     Escape(("CVE-2024-21626",), ("1.1.12", "1.2.0-rc.1")),
     Escape(
         ("CVE-2025-31133", "CVE-2025-52565", "CVE-2025-52881"), ("1.2.8", "1.3.3", "1.4.0-rc.3")
     ),
-    Escape(("CVE-2026-41579",), ("1.3.6", "1.4.3", "1.5.0-rc.3"), low=True),
+    Escape(("CVE-2026-41579",), ("1.3.6", "1.4.3", "1.5.0-rc.3"), is_low_severity=True),
 )
-RUNC_GOOD = "1.3.6"
+RUNC_RECOMMENDED = "1.3.6"
 
-TOOLKIT = (
+TOOLKIT_ESCAPES = (
     Escape(("CVE-2024-0132", "CVE-2024-0133"), ("1.16.2",)),
     Escape(("CVE-2024-0134",), ("1.17.0",)),
     Escape(("CVE-2024-0135", "CVE-2024-0136", "CVE-2024-0137"), ("1.17.3",)),
@@ -45,12 +45,12 @@ TOOLKIT = (
 )
 # Older ones have no known hole, but lack what 1.18 isolates (update-ldcache) and 1.18.2 mends
 # (NVIDIA_VISIBLE_DEVICES=none gave all GPUs in one path). Source: the toolkit's release notes.
-TOOLKIT_GOOD = "1.19.0"
+TOOLKIT_RECOMMENDED = "1.19.0"
 
 
-def open_in(escapes: tuple[Escape, ...], version: Version) -> tuple[Escape, ...]:
+def open_escapes(escapes: tuple[Escape, ...], version: Version) -> tuple[Escape, ...]:
     return tuple(escape for escape in escapes if escape.is_open_in(version))
 
 
-def names_of(escapes: tuple[Escape, ...]) -> tuple[str, ...]:
-    return tuple(name for escape in escapes for name in escape.names)
+def cve_names(escapes: tuple[Escape, ...]) -> tuple[str, ...]:
+    return tuple(name for escape in escapes for name in escape.cves)

@@ -2,7 +2,7 @@
 
 from agents.contract.documents import RuntimeKind
 from agents.doctor import driver, engine, fabric, host, runc, toolkit
-from agents.doctor.checks import Answer, Check, Finding, Verdict, ok, unknown
+from agents.doctor.checks import Check, CheckResult, DoctorVerdict, Finding, ok, unknown
 from agents.doctor.machine import Machine
 
 CHECKS: tuple[Check, ...] = (
@@ -20,24 +20,24 @@ def examine(machine: Machine) -> tuple[Finding, ...]:
     return tuple(_finding(check, machine) for check in CHECKS)
 
 
-def worst(findings: tuple[Finding, ...]) -> Verdict:
+def worst_verdict(findings: tuple[Finding, ...]) -> DoctorVerdict:
     """`block` before `warn` before `unknown` before `ok`."""
-    order = (Verdict.BLOCK, Verdict.WARN, Verdict.UNKNOWN)
+    order = (DoctorVerdict.BLOCK, DoctorVerdict.WARN, DoctorVerdict.UNKNOWN)
     found = {finding.verdict for finding in findings}
-    return next((verdict for verdict in order if verdict in found), Verdict.OK)
+    return next((verdict for verdict in order if verdict in found), DoctorVerdict.OK)
 
 
-def sentences(findings: tuple[Finding, ...]) -> tuple[str, ...]:
+def problem_sentences(findings: tuple[Finding, ...]) -> tuple[str, ...]:
     """What a person should hear of: first what blocks, then what warns."""
-    heard = (Verdict.BLOCK, Verdict.WARN)
+    heard = (DoctorVerdict.BLOCK, DoctorVerdict.WARN)
     return tuple(f.sentence for verdict in heard for f in findings if f.verdict is verdict)
 
 
-def table() -> str:
+def checks_table() -> str:
     """The checks as a Markdown table, for `docs/doctor.md`."""
     head = "| Check | Question | May say | Source |\n|---|---|---|---|\n"
     return head + "".join(
-        f"| `{c.code}` | {c.asks} | {', '.join(c.verdicts)} | {c.source} |\n" for c in CHECKS
+        f"| `{c.code}` | {c.question} | {', '.join(c.verdicts)} | {c.source} |\n" for c in CHECKS
     )
 
 
@@ -46,12 +46,12 @@ def _finding(check: Check, machine: Machine) -> Finding:
     return Finding(check.code, answer.verdict, answer.why, answer.mend, check.source)
 
 
-def _answer(check: Check, machine: Machine) -> Answer:
-    if check.driver and machine.simulated:
+def _answer(check: Check, machine: Machine) -> CheckResult:
+    if check.needs_real_driver and machine.simulated:
         return ok("The driver of this node is simulated.")
-    if check.engine and machine.runtime is RuntimeKind.PROCESS:
+    if check.needs_engine and machine.runtime is RuntimeKind.PROCESS:
         return ok("This node runs plain processes, no containers.")
     try:
-        return check.answer(machine)
+        return check.run(machine)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         return unknown(f"This check could not read what it found: {error}")

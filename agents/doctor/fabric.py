@@ -2,9 +2,9 @@
 
 import re
 
-from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
+from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, unknown, warn
 from agents.doctor.driver import KERNEL_MODULE, loaded_modules, module_version
-from agents.doctor.machine import Command, Machine
+from agents.doctor.machine import Machine, ProbeCommand
 from agents.doctor.versions import Version
 
 PCI = "/sys/bus/pci/devices"
@@ -31,13 +31,13 @@ def nvswitches(machine: Machine) -> int:
     )
 
 
-def _manager(machine: Machine) -> Answer:
+def _manager(machine: Machine) -> CheckResult:
     switches = nvswitches(machine)
     if not switches:
         return ok("There is no NVSwitch here, so no fabric manager is needed.")
     wants = machine.driver.versions.driver if machine.driver else module_version(machine)
     install = f"sudo apt-get install nvidia-fabricmanager-{(wants or 'VERSION').split('.')[0]}"
-    said = machine.output(Command.FABRIC_MANAGER)
+    said = machine.output(ProbeCommand.FABRIC_MANAGER)
     if said is None:
         why = f"{switches} NVSwitches, but no fabric manager: CUDA fails with error 802."
         return block(why, f"{install} && {START}")
@@ -47,7 +47,7 @@ def _manager(machine: Machine) -> Answer:
     if Version(found[1]) != Version(wants):
         why = f"Fabric manager {found[1]} is not of driver {wants}: it refuses to start."
         return block(why, f"{install} && sudo systemctl restart nvidia-fabricmanager")
-    active = machine.output(Command.FABRIC_ACTIVE)
+    active = machine.output(ProbeCommand.FABRIC_ACTIVE)
     state = active.text.strip() if active is not None else ""
     if state in ("inactive", "failed"):
         return block(f"The fabric manager is {state}: CUDA fails with error 802.", START)
@@ -56,7 +56,7 @@ def _manager(machine: Machine) -> Answer:
     return ok(f"Fabric manager {found[1]} runs and fits the driver.")
 
 
-def _peermem(machine: Machine) -> Answer:
+def _peermem(machine: Machine) -> CheckResult:
     ports = machine.names("/sys/class/infiniband")
     if not ports:
         return ok("There is no RDMA device here.")
@@ -75,17 +75,17 @@ CHECKS = (
     Check(
         "fabric.manager",
         "On NVSwitch systems: does the fabric manager run, in the driver's version?",
-        (Verdict.BLOCK,),
+        (DoctorVerdict.BLOCK,),
         "NVIDIA Fabric Manager User Guide, matching versions; CUDA error 802",
         _manager,
-        driver=True,
+        needs_real_driver=True,
     ),
     Check(
         "fabric.peermem",
         "With RDMA devices: can they reach GPU memory?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "NVIDIA GPUDirect RDMA documentation, nvidia-peermem and DMA-BUF",
         _peermem,
-        driver=True,
+        needs_real_driver=True,
     ),
 )

@@ -2,18 +2,18 @@
 
 import re
 
-from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
-from agents.doctor.machine import Command, Disk, Machine
+from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, unknown, warn
+from agents.doctor.machine import DiskUsage, Machine, ProbeCommand
 from agents.host.device_users import MONITORS, is_gpu_file, scan_device_users
 from agents.host.disk_space import MIN_FREE_MIB, MIN_FREE_PERCENT
 
 # Docker's own default for a container, 64 MiB, is too small for NCCL and data loaders.
-LEAST_SHARED_MIB = 1024
+MIN_SHARED_MIB = 1024
 SHARED = "/dev/shm"  # noqa: S108 - its size is asked, nothing is written
 NO_ENGINE = "The Docker Engine does not answer; see engine.answers."
 
 
-def _engine_disk(machine: Machine) -> Answer:
+def _engine_disk(machine: Machine) -> CheckResult:
     info = machine.engine
     if info is None:
         return unknown(NO_ENGINE)
@@ -21,13 +21,13 @@ def _engine_disk(machine: Machine) -> Answer:
     return _room(machine.disk(root), f"Docker's folder {root}", "docker image prune --all")
 
 
-def _home_disk(machine: Machine) -> Answer:
+def _home_disk(machine: Machine) -> CheckResult:
     return _room(
         machine.disk(machine.home), "The agent's folder", f"sudo du -xh -d1 {machine.home}"
     )
 
 
-def _room(disk: Disk | None, where: str, mend: str) -> Answer:
+def _room(disk: DiskUsage | None, where: str, mend: str) -> CheckResult:
     if disk is None or not disk.total_mib:
         return unknown(f"{where} does not tell its free space.")
     percent = 100 * disk.free_mib // disk.total_mib
@@ -37,36 +37,36 @@ def _room(disk: Disk | None, where: str, mend: str) -> Answer:
     return ok(why)
 
 
-def _clock(machine: Machine) -> Answer:
-    said = machine.output(Command.TIME)
+def _clock(machine: Machine) -> CheckResult:
+    said = machine.output(ProbeCommand.TIME)
     found = re.search(r"^NTPSynchronized=(\w+)", said.text, re.M) if said else None
     if found is not None:
         return _synchronised(found[1] == "yes")
-    chrony = machine.output(Command.CHRONY)
+    chrony = machine.output(ProbeCommand.CHRONY)
     if chrony is not None and chrony.code == 0 and "," in chrony.text:
         # The last field of chronyc's line is the leap status; it reads so without a source.
         return _synchronised("Not synchronised" not in chrony.text)
     return unknown("Neither timedatectl nor chronyc tells whether the clock is synchronised.")
 
 
-def _synchronised(yes: bool) -> Answer:
+def _synchronised(yes: bool) -> CheckResult:
     if yes:
         return ok("The clock is synchronised.")
     why = "The clock is not synchronised: times of jobs and signatures may be refused."
     return warn(why, "sudo timedatectl set-ntp true")
 
 
-def _shared_memory(machine: Machine) -> Answer:
+def _shared_memory(machine: Machine) -> CheckResult:
     disk = machine.disk(SHARED)
     if disk is None:
         return unknown("Shared memory does not tell its size.")
-    if disk.total_mib < LEAST_SHARED_MIB:
+    if disk.total_mib < MIN_SHARED_MIB:
         why = f"Shared memory has {disk.total_mib} MiB: MPS and plain processes need more."
         return warn(why, f"sudo mount -o remount,size=50% {SHARED}")
     return ok(f"Shared memory has {disk.total_mib // 1024} GiB.")
 
 
-def _holders(machine: Machine) -> Answer:
+def _holders(machine: Machine) -> CheckResult:
     """DCGM keeps handles to GPUs and MIG capabilities; a slice with such a handle is in use."""
     seen = scan_device_users(
         machine, is_gpu_file, is_candidate=lambda holder: holder.program in MONITORS
@@ -87,38 +87,38 @@ CHECKS = (
     Check(
         "host.engine_disk",
         "Is there room where Docker keeps images and containers?",
-        (Verdict.BLOCK,),
+        (DoctorVerdict.BLOCK,),
         "Tessera's failure catalogue: no new jobs below 10 % or 5 GiB",
         _engine_disk,
-        engine=True,
+        needs_engine=True,
     ),
     Check(
         "host.agent_disk",
         "Is there room where the agent keeps its journal and logs?",
-        (Verdict.BLOCK,),
+        (DoctorVerdict.BLOCK,),
         "Tessera's failure catalogue: no new jobs below 10 % or 5 GiB",
         _home_disk,
     ),
     Check(
         "host.clock",
         "Is the clock synchronised?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "timedatectl(1), NTPSynchronized; chronyc(1), tracking",
         _clock,
     ),
     Check(
         "host.shared_memory",
         "Is shared memory large enough?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "NCCL documentation, troubleshooting shared memory; k8s-device-plugin #647",
         _shared_memory,
     ),
     Check(
         "host.dcgm",
         "Does DCGM hold handles that keep slices from being removed?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "DCGM #95 and #276; go-nvml #146",
         _holders,
-        driver=True,
+        needs_real_driver=True,
     ),
 )

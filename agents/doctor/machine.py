@@ -24,7 +24,7 @@ PROGRAM_SECONDS = 5
 ENGINE_SECONDS = 10
 
 
-class Command(Enum):
+class ProbeCommand(Enum):
     """Every program that is ever run, with all its arguments. Each only reads."""
 
     RUNC = ("runc", "--version")
@@ -38,7 +38,7 @@ class Command(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class CommandOutput:
     """How a program ended, and what it said on both its outputs."""
 
     code: int
@@ -46,7 +46,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class DiskUsage:
     """A file system's size and what is free on it for root, in MiB."""
 
     total_mib: int
@@ -54,7 +54,7 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DriverFacts:
     """What NVML tells: versions, GPUs by index, UUIDs of the MIG instances that stand."""
 
     versions: DriverVersions
@@ -78,17 +78,17 @@ class Machine(Protocol):
     def link(self, path: str) -> str | None:
         """Where a symbolic link points, as written."""
 
-    def output(self, command: Command) -> Output | None:
+    def output(self, command: ProbeCommand) -> CommandOutput | None:
         """What the program said; None where it is not installed or did not end in time."""
 
-    def disk(self, path: str) -> Disk | None: ...
+    def disk(self, path: str) -> DiskUsage | None: ...
 
     @property
     def engine(self) -> Mapping[str, Any] | None:
         """The Docker Engine's `/info`."""
 
     @property
-    def driver(self) -> Driver | None: ...
+    def driver(self) -> DriverFacts | None: ...
 
 
 class RealMachine(FileTree):
@@ -102,19 +102,19 @@ class RealMachine(FileTree):
         self.runtime = runtime
         self.simulated = simulated
         self._nvml = nvml
-        self._outputs: dict[Command, Output | None] = {}
+        self._outputs: dict[ProbeCommand, CommandOutput | None] = {}
 
-    def output(self, command: Command) -> Output | None:
+    def output(self, command: ProbeCommand) -> CommandOutput | None:
         if command not in self._outputs:
             self._outputs[command] = _run(command)
         return self._outputs[command]
 
-    def disk(self, path: str) -> Disk | None:
+    def disk(self, path: str) -> DiskUsage | None:
         try:
             usage = shutil.disk_usage(path)
         except OSError:
             return None
-        return Disk(usage.total >> 20, usage.free >> 20)
+        return DiskUsage(usage.total >> 20, usage.free >> 20)
 
     @cached_property
     def engine(self) -> Mapping[str, Any] | None:
@@ -131,18 +131,18 @@ class RealMachine(FileTree):
         return info
 
     @cached_property
-    def driver(self) -> Driver | None:
+    def driver(self) -> DriverFacts | None:
         if self._nvml is None:
             return None
         try:
             gpus = tuple(self._nvml.devices())
             slices = [i.uuid for g in gpus if g.mig_current for i in self._nvml.instances(g.uuid)]
-            return Driver(self._nvml.versions(), gpus, tuple(filter(None, slices)))
+            return DriverFacts(self._nvml.versions(), gpus, tuple(filter(None, slices)))
         except NvmlFailure:
             return None
 
 
-def _run(command: Command) -> Output | None:
+def _run(command: ProbeCommand) -> CommandOutput | None:
     program = shutil.which(command.value[0], path=SEARCH_PATH)
     if program is None:
         return None
@@ -158,4 +158,4 @@ def _run(command: Command) -> Output | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return Output(done.returncode, done.stdout.decode("utf-8", "replace"))
+    return CommandOutput(done.returncode, done.stdout.decode("utf-8", "replace"))

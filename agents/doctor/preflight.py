@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agents.doctor.checks import Finding, Verdict
-from agents.doctor.examination import examine, sentences
+from agents.doctor.checks import DoctorVerdict, Finding
+from agents.doctor.examination import examine, problem_sentences
 from agents.doctor.machine import Machine
 
-EVERY_SECONDS = 600.0
+INTERVAL_SECONDS = 600.0
 
 log = logging.getLogger("agents.doctor")
 
@@ -25,7 +25,7 @@ class Preflight:
     machine: Callable[[], Machine] | None
     now: Callable[[], float] = time.monotonic
     accepted: frozenset[str] = frozenset()
-    found: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     _next: float = 0.0
     _running: threading.Thread | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -33,15 +33,15 @@ class Preflight:
     @property
     def problems(self) -> tuple[str, ...]:
         """What a person should hear of."""
-        return sentences(self.found)
+        return problem_sentences(self.findings)
 
     @property
     def blocks(self) -> tuple[str, ...]:
         """Why no job should run here before it is mended."""
         return tuple(
             finding.sentence
-            for finding in self.found
-            if finding.verdict is Verdict.BLOCK and finding.code not in self.accepted
+            for finding in self.findings
+            if finding.verdict is DoctorVerdict.BLOCK and finding.code not in self.accepted
         )
 
     def examine(self) -> None:
@@ -49,18 +49,18 @@ class Preflight:
         known stays: it never keeps an agent from its work."""
         if self.machine is None:
             return
-        self._next = self.now() + EVERY_SECONDS
+        self._next = self.now() + INTERVAL_SECONDS
         try:
             found = examine(self.machine())
         except Exception:
             log.exception("preflight_failed")
             return
-        before, self.found = self.problems, found
+        before, self.findings = self.problems, found
         for sentence in self.problems:
             if sentence not in before:
                 log.warning("preflight", extra={"why": sentence})
 
-    def hurry(self) -> None:
+    def make_due(self) -> None:
         """Something changed that it asks about: the next look is due now."""
         self._next = self.now()
 

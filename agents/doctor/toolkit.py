@@ -4,9 +4,9 @@ import re
 import tomllib
 from typing import Any
 
-from agents.doctor.checks import Answer, Check, Verdict, block, ok, unknown, warn
-from agents.doctor.escapes import TOOLKIT, TOOLKIT_GOOD, names_of, open_in
-from agents.doctor.machine import Command, Machine
+from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, unknown, warn
+from agents.doctor.escapes import TOOLKIT_ESCAPES, TOOLKIT_RECOMMENDED, cve_names, open_escapes
+from agents.doctor.machine import Machine, ProbeCommand
 from agents.doctor.versions import Version
 
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
@@ -25,8 +25,8 @@ NO_ENGINE = "The Docker Engine does not answer; see engine.answers."
 def toolkit_version(machine: Machine) -> Version | None:
     """Of `nvidia-ctk`; where that is too old to be there, of `nvidia-container-cli`."""
     for command, words in (
-        (Command.TOOLKIT, r"CLI version (\S+)"),
-        (Command.TOOLKIT_CLI, r"cli-version: (\S+)"),
+        (ProbeCommand.TOOLKIT, r"CLI version (\S+)"),
+        (ProbeCommand.TOOLKIT_CLI, r"cli-version: (\S+)"),
     ):
         said = machine.output(command)
         found = re.search(words, said.text) if said is not None else None
@@ -35,25 +35,27 @@ def toolkit_version(machine: Machine) -> Version | None:
     return None
 
 
-def _escapes(machine: Machine) -> Answer:
+def _escapes(machine: Machine) -> CheckResult:
     version = toolkit_version(machine)
     if version is None:
-        missing = all(machine.output(c) is None for c in (Command.TOOLKIT, Command.TOOLKIT_CLI))
+        missing = all(
+            machine.output(c) is None for c in (ProbeCommand.TOOLKIT, ProbeCommand.TOOLKIT_CLI)
+        )
         if missing:
             return block("The NVIDIA container toolkit is not installed.", INSTALL)
         return unknown("The NVIDIA container toolkit does not tell its version.")
-    found = open_in(TOOLKIT, version)
+    found = open_escapes(TOOLKIT_ESCAPES, version)
     if found:
-        why = f"Container toolkit {version} has {', '.join(names_of(found))}."
+        why = f"Container toolkit {version} has {', '.join(cve_names(found))}."
         return block(why, UPGRADE)
-    if version < Version(TOOLKIT_GOOD):
-        why = f"Container toolkit {version} is older than {TOOLKIT_GOOD} and lacks its hardening."
+    if version < Version(TOOLKIT_RECOMMENDED):
+        why = f"Container toolkit {version} lacks the hardening of {TOOLKIT_RECOMMENDED}."
         return warn(why, UPGRADE)
-    why = f"Container toolkit {version} has none of the ways out of a container that we know."
+    why = f"Container toolkit {version} has no known container escape."
     return ok(why)
 
 
-def _runtime(machine: Machine) -> Answer:
+def _runtime(machine: Machine) -> CheckResult:
     info = machine.engine
     if info is None:
         return unknown(NO_ENGINE)
@@ -62,7 +64,7 @@ def _runtime(machine: Machine) -> Answer:
     return ok("The Docker Engine has the nvidia runtime.")
 
 
-def _default(machine: Machine) -> Answer:
+def _default(machine: Machine) -> CheckResult:
     info = machine.engine
     if info is None:
         return unknown(NO_ENGINE)
@@ -81,7 +83,7 @@ def _settings(machine: Machine) -> dict[str, Any] | None:
         return None
 
 
-def _envvar(machine: Machine) -> Answer:
+def _envvar(machine: Machine) -> CheckResult:
     settings = _settings(machine)
     if settings is None:
         return block(f"{CONFIG} is not TOML: the toolkit refuses to start.", f"sudoedit {CONFIG}")
@@ -101,11 +103,11 @@ def _envvar(machine: Machine) -> Answer:
 
 def _devices(machine: Machine) -> frozenset[str]:
     """Names that CDI knows, without their kind: "0", "GPU-<uuid>", "MIG-<uuid>", "all"."""
-    said = machine.output(Command.CDI)
+    said = machine.output(ProbeCommand.CDI)
     return frozenset(re.findall(r"^nvidia\.com/gpu=(\S+)$", said.text if said else "", re.M))
 
 
-def _cdi(machine: Machine) -> Answer:
+def _cdi(machine: Machine) -> CheckResult:
     listed, driver = _devices(machine), machine.driver
     if driver is None:
         return unknown("NVML does not answer; see driver.answers.")
@@ -127,46 +129,46 @@ CHECKS = (
     Check(
         "toolkit.escapes",
         "Does the NVIDIA container toolkit have a known way out of a container?",
-        (Verdict.WARN, Verdict.BLOCK),
+        (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
         "NVIDIA security bulletins of the container toolkit, 2024 to 2025; its release notes",
         _escapes,
-        driver=True,
-        engine=True,
+        needs_real_driver=True,
+        needs_engine=True,
     ),
     Check(
         "toolkit.runtime",
         "Does the Docker Engine have the nvidia runtime?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "NVIDIA Container Toolkit install guide, configuring Docker",
         _runtime,
-        driver=True,
-        engine=True,
+        needs_real_driver=True,
+        needs_engine=True,
     ),
     Check(
         "toolkit.default_runtime",
         "Is nvidia kept from being the default runtime?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "CUDA base images set NVIDIA_VISIBLE_DEVICES=all",
         _default,
-        driver=True,
-        engine=True,
+        needs_real_driver=True,
+        needs_engine=True,
     ),
     Check(
         "toolkit.envvar",
         "May an image ask for GPUs by its own NVIDIA_VISIBLE_DEVICES?",
-        (Verdict.WARN, Verdict.BLOCK),
+        (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
         f"nvidia-container-toolkit api/config/v1, {ENVVAR}; k8s-device-plugin #203",
         _envvar,
-        driver=True,
-        engine=True,
+        needs_real_driver=True,
+        needs_engine=True,
     ),
     Check(
         "toolkit.cdi",
         "Does CDI list the GPUs and slices that stand now?",
-        (Verdict.WARN,),
+        (DoctorVerdict.WARN,),
         "HAMi #1903, unresolvable CDI devices after a repartition",
         _cdi,
-        driver=True,
-        engine=True,
+        needs_real_driver=True,
+        needs_engine=True,
     ),
 )

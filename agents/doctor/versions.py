@@ -28,7 +28,7 @@ class Version:
         self.revision = revision if dash else ""
 
     @property
-    def is_vendors(self) -> bool:
+    def is_distribution_build(self) -> bool:
         """A distribution built it: fixes may be in it that its upstream number does not show."""
         return _DISTRIBUTION.search(self.written) is not None
 

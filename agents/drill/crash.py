@@ -9,13 +9,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from agents.drill.run import Outcome, play
+from agents.drill.run import DrillOutcome, run_drill
 
 SHOWN = 5
 
 
 @dataclass
-class Report:
+class DrillReport:
     """The sum of all drills. `worst`: the first few that broke a promise, each in a sentence."""
 
     points: int = 0
@@ -31,7 +31,7 @@ class Report:
         broken = self.orphans + self.double_starts + self.touched_running
         return self.converged == self.points and not broken
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: DrillOutcome) -> None:
         self.points += 1
         self.converged += outcome.converged
         self.max_rounds = max(self.max_rounds, outcome.rounds)
@@ -40,7 +40,7 @@ class Report:
         self.touched_running += outcome.touched_running
         broken = outcome.orphans + outcome.double_starts + outcome.touched_running
         if (broken or not outcome.converged) and len(self.worst) < SHOWN:
-            self.worst.append(f"{outcome.where}: {outcome.stuck or outcome}")
+            self.worst.append(f"{outcome.killed_at}: {outcome.stuck or outcome}")
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -54,26 +54,26 @@ class Report:
         }
 
 
-def crash_drill(*, every: int = 1, workers: int = 1) -> Report:
+def crash_drill(*, every: int = 1, workers: int = 1) -> DrillReport:
     """End the agent at every `every`th point, on a fresh node each time.
 
     Raises RuntimeError where not even the script without an end comes to its own.
     """
     with tempfile.TemporaryDirectory(prefix="tessera-drill-") as folder:
-        calm = play(Path(folder) / "calm", 0)
+        calm = run_drill(Path(folder) / "calm", 0)
         if not calm.converged:
             raise RuntimeError(f"the script fails without any end of an agent: {calm.stuck}")
-        report = Report()
+        report = DrillReport()
         for outcome in _outcomes(Path(folder), range(1, calm.points + 1, every), workers):
             report.add(outcome)
         return report
 
 
-def _outcomes(folder: Path, points: range, workers: int) -> Iterator[Outcome]:
+def _outcomes(folder: Path, points: range, workers: int) -> Iterator[DrillOutcome]:
     # Each process has a driver of its own behind pynvml; a fork of one with threads is not safe.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from pool.map(partial(_at, folder), points, chunksize=8)
 
 
-def _at(folder: Path, point: int) -> Outcome:
-    return play(folder / str(point), point)
+def _at(folder: Path, point: int) -> DrillOutcome:
+    return run_drill(folder / str(point), point)

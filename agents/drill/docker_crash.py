@@ -12,24 +12,24 @@ from pathlib import Path
 from docker import DockerClient
 from docker.errors import DockerException, ImageNotFound
 
-from agents.drill.crash import Report
-from agents.drill.docker_node import DockerDrillNode, engine_client, life, remove_all
+from agents.drill.crash import DrillReport
+from agents.drill.docker_node import DockerDrillNode, engine_client, remove_all, run_id
 from agents.drill.docker_script import docker_script
-from agents.drill.kill_points import fused_journal
-from agents.drill.run import Outcome, perform
-from agents.drill.threaded_kill_points import LaneFuse, Point
+from agents.drill.kill_points import journal_kill_points
+from agents.drill.run import DrillOutcome, run_steps
+from agents.drill.threaded_kill_points import Point, ThreadedKillSwitch
 from agents.runtime.docker_recipe import LABEL
 
 IMAGE = "tessera-example:latest"
 # Drills of one engine may take away each other's empty networks: then a round has a call less.
-TIMES = 3
+MAX_TRIES = 3
 
 
 class NoEngine(Exception):
     """No engine answers, or it lacks the image: one sentence that says what to do."""
 
 
-def docker_drill(*, image: str = IMAGE, every: int = 1, workers: int = 1) -> Report:
+def docker_drill(*, image: str = IMAGE, every: int = 1, workers: int = 1) -> DrillReport:
     """End the agent at every `every`th engine call and journal write, each on a node of its own on
     the engine that DOCKER_HOST names. Whatever it makes there is gone at the end.
 
@@ -43,24 +43,24 @@ def docker_drill(*, image: str = IMAGE, every: int = 1, workers: int = 1) -> Rep
             remove_all(client, drill)
 
 
-def docker_play(
-    home: Path, name: str, image: str, at: Point | None
-) -> tuple[Outcome, dict[Point, str]]:
+def run_docker_drill(
+    home: Path, name: str, image: str, kill_point: Point | None
+) -> tuple[DrillOutcome, dict[Point, str]]:
     """One drill, with an end at `at` (None: none), and the points that it passed, by name."""
-    fuse = LaneFuse(at)
+    fuse = ThreadedKillSwitch(kill_point)
     node = DockerDrillNode(home / name, name, fuse)
     try:
-        with fused_journal(fuse):
-            outcome = perform(node, docker_script(name, node.gpu, image), fuse)
+        with journal_kill_points(fuse):
+            outcome = run_steps(node, docker_script(name, node.gpu, image), fuse)
     finally:
         node.end()
-    return outcome, fuse.met
+    return outcome, fuse.points
 
 
 def _drill(
     client: DockerClient, folder: Path, drill: str, image: str, every: int, workers: int
-) -> Report:
-    calm, points = docker_play(folder, f"{drill}calm", image, None)
+) -> DrillReport:
+    calm, points = run_docker_drill(folder, f"{drill}calm", image, None)
     if not calm.converged:
         raise RuntimeError(f"the script fails without any end of an agent: {calm.stuck}")
     neighbour = client.containers.run(
@@ -72,29 +72,29 @@ def _drill(
         labels={f"{LABEL}node": f"{drill}-neighbour", f"{LABEL}job": f"{drill}-neighbour"},
     )
     neighbour.reload()
-    before = life(neighbour)
-    report = Report()
+    before = run_id(neighbour)
+    report = DrillReport()
     for outcome in _outcomes(folder, drill, image, list(points)[::every], workers):
         report.add(outcome)
     neighbour.reload()
-    report.touched_running += life(neighbour) != before
+    report.touched_running += run_id(neighbour) != before
     return report
 
 
 def _outcomes(
     folder: Path, drill: str, image: str, points: Sequence[Point], workers: int
-) -> Iterator[Outcome]:
+) -> Iterator[DrillOutcome]:
     numbered = list(enumerate(points))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from pool.map(partial(_at, folder, drill, image), numbered)
 
 
-def _at(folder: Path, drill: str, image: str, numbered: tuple[int, Point]) -> Outcome:
+def _at(folder: Path, drill: str, image: str, numbered: tuple[int, Point]) -> DrillOutcome:
     """Where another drill beside this one made a round shorter, the point is looked for again."""
     number, point = numbered
-    for time in range(TIMES):
-        outcome = docker_play(folder, f"{drill}{time}{number:03x}", image, point)[0]
-        if outcome.where or not outcome.converged:
+    for time in range(MAX_TRIES):
+        outcome = run_docker_drill(folder, f"{drill}{time}{number:03x}", image, point)[0]
+        if outcome.killed_at or not outcome.converged:
             break
     else:
         outcome.converged, outcome.stuck = False, f"{point} was never passed"

@@ -13,10 +13,10 @@ from docker.models.networks import Network
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous
-from agents.drill.docker_script import BEGUN, WHOLE_LOG
+from agents.drill.docker_script import COMPLETE_LOG, START_LINE
 from agents.drill.node import DrillNode
-from agents.drill.start_counts import Starts
-from agents.drill.threaded_kill_points import LaneFuse, fused_clients
+from agents.drill.start_counts import StartCounter
+from agents.drill.threaded_kill_points import ThreadedKillSwitch, client_kill_points
 from agents.runtime.base import ContainerPhase
 from agents.runtime.docker import API_VERSION, PHASES, TIMEOUT_SECONDS, DockerRuntime
 from agents.runtime.docker_recipe import LABEL
@@ -36,28 +36,28 @@ class DrillRuntime(DockerRuntime):
 class DockerDrillNode(DrillNode):
     """`name` is its own on the engine: whatever carries it as a label is this drill's."""
 
-    def __init__(self, home: Path, name: str, fuse: LaneFuse) -> None:
+    def __init__(self, home: Path, name: str, fuse: ThreadedKillSwitch) -> None:
         super().__init__(home, name)
-        self.fuse = fuse
+        self.switch = fuse
         self.client = engine_client()
-        self.starts_seen = Starts(name)
+        self.start_counter = StartCounter(name)
         self._clients: list[APIClient] = []
 
     def new_runtime(self) -> DrillRuntime:
-        with fused_clients(self.fuse, self._clients):
+        with client_kill_points(self.switch, self._clients):
             return DrillRuntime(self.home / "logs", self.name, NodePolicy())
 
     def kill(self) -> None:
         """Its threads are cut at their next request, and its connections close, as on a kill."""
         super().kill()
-        self.fuse.is_dead = True
+        self.switch.is_dead = True
         if self.runtime is not None:
             self.runtime.close()
             self.runtime = None
         for client in self._clients:
             client.close()
         self._clients.clear()
-        self.fuse.begin()
+        self.switch.revive()
 
     def phases(self) -> dict[str, ContainerPhase]:
         return {
@@ -69,7 +69,7 @@ class DockerDrillNode(DrillNode):
         uuids = set(self.slices().values())
         for container in self.containers():
             replica, status = _replica(container), container.status
-            if status == "exited" and self._log(replica) != WHOLE_LOG:
+            if status == "exited" and self._log(replica) != COMPLETE_LOG:
                 return f"the log of {replica}, there is {self._log(replica)!r}"
             env = container.attrs["Config"]["Env"]
             given = {e.removeprefix(VISIBLE) for e in env if e.startswith(VISIBLE)}
@@ -78,13 +78,13 @@ class DockerDrillNode(DrillNode):
         return ""
 
     def lives(self) -> dict[str, str]:
-        return {_replica(c): life(c) for c in self.containers() if c.status == "running"}
+        return {_replica(c): run_id(c) for c in self.containers() if c.status == "running"}
 
     def begun(self, replica: DesiredReplica) -> bool:
-        return any(BEGUN in c.logs() for c in self.containers() if _replica(c) == replica.id)
+        return any(START_LINE in c.logs() for c in self.containers() if _replica(c) == replica.id)
 
     def second_starts(self, jobs: set[str]) -> int:
-        counts = self.starts_seen.by_job()
+        counts = self.start_counter.by_job()
         return sum(max(0, counts[job] - 1) for job in jobs)
 
     def left(self) -> int:
@@ -104,7 +104,7 @@ class DockerDrillNode(DrillNode):
             stack.callback(self.client.close)
             stack.callback(self._drop_journal)
             stack.callback(remove_all, self.client, self.name)
-            stack.callback(self.starts_seen.close)
+            stack.callback(self.start_counter.close)
             stack.callback(self.kill)
 
     def _log(self, replica: str) -> bytes:
@@ -115,7 +115,7 @@ def engine_client() -> DockerClient:
     return docker.from_env(version=API_VERSION, timeout=TIMEOUT_SECONDS)
 
 
-def life(container: Container) -> str:
+def run_id(container: Container) -> str:
     """What would change if it were started again, or made again."""
     state = container.attrs["State"]
     count = container.attrs["RestartCount"]

@@ -17,17 +17,17 @@ from agents.contract.documents import (
     Rendezvous,
     SliceKind,
 )
-from agents.drill.script import Act
+from agents.drill.script import DrillStep
 
 # Says once that it runs, and once that it was asked to end.
 PROGRAM = "trap 'echo end; exit 0' TERM; echo start; sleep 1000 & wait"
-BEGUN, WHOLE_LOG = b"start\n", b"start\nend\n"
+START_LINE, COMPLETE_LOG = b"start\n", b"start\nend\n"
 # Nobody listens on this port of the loopback: no image is ever pulled from it.
 ABSENT_IMAGE = "127.0.0.1:9/nobody/nothing:1"
 ELSEWHERE = Rendezvous(address="gpu07.example", port=4_242, peers=("gpu07.example", "gpu08"))
 
 
-def docker_script(node: str, gpu: str, image: str) -> list[Act]:
+def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
     """Six acts on one H200. The job `long` runs from the second to the fifth, untouched.
 
     `node` is a name of its own on the engine, of at most 8 characters: jobs are called by it.
@@ -38,7 +38,7 @@ def docker_script(node: str, gpu: str, image: str) -> list[Act]:
     long = _replica(node, "long", image, _device(low))
     rank = replace(_replica(node, "gang", image, _device(high)), world=2, rank=1)
     lost = _replica(node, "lost", ABSENT_IMAGE)
-    acts: list[Act] = []
+    acts: list[DrillStep] = []
 
     def act(
         name: str,
@@ -56,7 +56,7 @@ def docker_script(node: str, gpu: str, image: str) -> list[Act]:
         wishes = {r.id: r.wish for r in replicas if r.image != ABSENT_IMAGE}
         runs = frozenset(key for key, wish in wishes.items() if wish is DesiredReplicaState.RUN)
         failing = {r.id: "image_pull" for r in replicas if r.id not in wishes}
-        acts.append(Act(name, document, runs, failing, leaves))
+        acts.append(DrillStep(name, document, runs, failing, leaves))
 
     prepare, stop = DesiredReplicaState.PREPARE, DesiredReplicaState.STOP
     act("carve and prepare", (low,), replace(long, wish=prepare))

@@ -20,17 +20,17 @@ class Killed(BaseException):
     """The agent's end. Not an Exception: no handler of the agent's may go on from it."""
 
 
-class Fuse:
+class KillSwitch:
     """`lit`: the number of the point to end at, counted from 1; 0 only counts."""
 
     def __init__(self, lit: int = 0) -> None:
-        self.lit = lit
+        self.kill_number = lit
         self.passed = 0
-        self.where = ""
+        self.killed_at = ""
         self._sleeper = 0
 
     @contextmanager
-    def asleep(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """While somebody other than the agent looks in this thread, nothing of it is counted."""
         self._sleeper = get_ident()
         try:
@@ -38,15 +38,15 @@ class Fuse:
         finally:
             self._sleeper = 0
 
-    def is_asleep(self) -> bool:
+    def is_paused(self) -> bool:
         return self._sleeper == get_ident()
 
     def point(self, where: str) -> None:
-        if self.is_asleep():
+        if self.is_paused():
             return
         self.passed += 1
-        if self.passed == self.lit:
-            self.where = where
+        if self.passed == self.kill_number:
+            self.killed_at = where
             raise Killed(where)
 
     def around(self, where: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,27 +63,27 @@ class Fuse:
 
 
 @contextmanager
-def fused(fuse: Fuse, engine_calls: list[tuple[Any, str]]) -> Iterator[None]:
+def kill_points(switch: KillSwitch, engine_calls: list[tuple[Any, str]]) -> Iterator[None]:
     """While the block runs, every driver call, journal write and engine call passes the fuse.
 
     `engine_calls`: owner and attribute of each call by which the runtime changes its engine.
     """
     with ExitStack() as stack:
         for name, symbol in _driver_symbols().items():
-            stack.enter_context(patch.object(pynvml.nvmlLib, name, fuse.around(name, symbol)))
+            stack.enter_context(patch.object(pynvml.nvmlLib, name, switch.around(name, symbol)))
         pynvml._nvmlGetFunctionPointer_cache.clear()
         stack.callback(pynvml._nvmlGetFunctionPointer_cache.clear)
-        stack.enter_context(fused_journal(fuse))
+        stack.enter_context(journal_kill_points(switch))
         for owner, name in engine_calls:
-            call = fuse.around(name, getattr(owner, name))
+            call = switch.around(name, getattr(owner, name))
             stack.enter_context(patch.object(owner, name, call))
         yield
 
 
 @contextmanager
-def fused_journal(fuse: Fuse) -> Iterator[None]:
+def journal_kill_points(switch: KillSwitch) -> Iterator[None]:
     """While the block runs, every journal write passes the fuse."""
-    with patch.object(Journal, "_write", _fused_write(fuse)):
+    with patch.object(Journal, "_write", _fused_write(switch)):
         yield
 
 
@@ -95,7 +95,7 @@ def _driver_symbols() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _fused_write(fuse: Fuse) -> Callable[[Journal], Any]:
+def _fused_write(fuse: KillSwitch) -> Callable[[Journal], Any]:
     """A third point in the middle: written, and not committed."""
     plain = Journal._write
 

@@ -26,7 +26,7 @@ from agents.state.journal import Journal
 
 BOARD = "H200-141GB"
 NODE = "drill"
-BEGIN_SECONDS = 10.0
+START_SECONDS = 10.0
 # Every call by which the process runtime changes the machine.
 ENGINE_CALLS: list[tuple[Any, str]] = [
     (os, "mkfifo"),
@@ -38,7 +38,7 @@ ENGINE_CALLS: list[tuple[Any, str]] = [
 ]
 
 
-class AtOnce(Executor):
+class InlineExecutor(Executor):
     """Work beside the loop is done in place: a drill has one order of events."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -66,9 +66,9 @@ class DrillNode:
         self.journal: Journal | None = None
         self.runtime: Runtime | None = None
         # Of every replica that was seen to run: what would change if it were started again.
-        self.ever: dict[str, str] = {}
+        self.first_runs: dict[str, str] = {}
 
-    def begin(self) -> NodeLoop:
+    def start_agent(self) -> NodeLoop:
         """A new agent; the one before is dead, and its memory with it."""
         self._drop_journal()
         self.journal = Journal(self.home / "journal.sqlite3")
@@ -77,7 +77,7 @@ class DrillNode:
         told = self.reported.append
         self.loop = NodeLoop(self.name, self.journal, hardware, self.runtime, NodePolicy(), told)
         self.loop._pool.shutdown()
-        self.loop._pool = AtOnce()  # type: ignore[assignment]
+        self.loop._pool = InlineExecutor()  # type: ignore[assignment]
         return self.loop
 
     def new_runtime(self) -> Runtime:
@@ -85,7 +85,7 @@ class DrillNode:
 
     def round(self, desired: DesiredDocument) -> None:
         """One round as the agent lives it: told, looked, done; then logs are shipped."""
-        loop = self.loop or self.begin()
+        loop = self.loop or self.start_agent()
         loop.renew_lease(float("inf"))
         if loop.desired != desired:
             loop.accept(desired)
@@ -111,27 +111,27 @@ class DrillNode:
         found = self.runtime.containers() if self.runtime else {}
         return {replica: seen.phase for replica, seen in found.items()}
 
-    def wrong(self) -> str:
+    def problem(self) -> str:
         """What else of the node is not as it has to be between two acts; empty: all is."""
         return ""
 
-    def lives(self) -> dict[str, str]:
+    def run_ids(self) -> dict[str, str]:
         """The process of each replica that runs."""
         return {
             home.parent.name: str(process._read(home)["pid"])  # type: ignore[index]
             for home in (self.home / "replicas").glob("*/identity.json")
         }
 
-    def has_begun(self, replica: DesiredReplica) -> bool:
+    def wait_for_start(self, replica: DesiredReplica) -> bool:
         """Whether its program says so itself, soon: a runtime may only believe that it runs."""
-        end = time.monotonic() + BEGIN_SECONDS
-        while not self.begun(replica):
+        end = time.monotonic() + START_SECONDS
+        while not self.has_started(replica):
             if time.monotonic() > end:
                 return False
             time.sleep(0.002)
         return True
 
-    def begun(self, replica: DesiredReplica) -> bool:
+    def has_started(self, replica: DesiredReplica) -> bool:
         """Its program has written its line; a file that is still empty is none."""
         return bool(self._starts_of(replica.job))
 
@@ -143,14 +143,14 @@ class DrillNode:
         path = self.starts / job
         return len(path.read_text("utf-8").splitlines()) if path.exists() else 0
 
-    def left(self) -> int:
+    def count_leftovers(self) -> int:
         """Processes, replicas and instances that are there."""
-        alive = sum(_is_alive(int(pid)) for pid in self.ever.values())
+        alive = sum(_is_alive(int(pid)) for pid in self.first_runs.values())
         return alive + len(self.slices()) + len(self.phases())
 
     def end(self) -> None:
         """Leave nothing of the drill itself, nor what a faulty runtime has lost sight of."""
-        for pid in {*map(int, self.lives().values()), *self._begun_here()}:
+        for pid in {*map(int, self.run_ids().values()), *self._begun_here()}:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         self._drop_journal()

@@ -22,21 +22,21 @@ ENDED = (ReplicaState.EXITED, ReplicaState.FAILED)
 
 
 @dataclass
-class Held:
+class SimulatedSlice:
     """A slice, and the replica that it is promised to until the node was seen without it."""
 
-    piece: DesiredSlice
+    slice: DesiredSlice
     replica: DesiredReplica | None = None
-    gone_revision: int = 0
+    removal_revision: int = 0
 
 
-class Portal:
+class SimulatedPortal:
     """Slices of one GPU and who holds them. Nothing is given again before it was seen free."""
 
     def __init__(self, node: str, gpu: str, board: Board, random: Random) -> None:
         self.node, self.gpu, self.board, self.random = node, gpu, board, random
         self.revision = 0
-        self.held: dict[str, Held] = {}
+        self.slices: dict[str, SimulatedSlice] = {}
         self.numbers = 0
         self.fences: dict[str, int] = {}
         self._document: DesiredDocument | None = None
@@ -47,11 +47,11 @@ class Portal:
             node=self.node,
             revision=self.revision,
             gpus=(DesiredGpu(self.gpu, GpuMode.MIG),),
-            slices=tuple(h.piece for _, h in sorted(self.held.items())),
+            slices=tuple(h.slice for _, h in sorted(self.slices.items())),
             replicas=tuple(
                 h.replica
-                for _, h in sorted(self.held.items())
-                if h.replica is not None and not h.gone_revision
+                for _, h in sorted(self.slices.items())
+                if h.replica is not None and not h.removal_revision
             ),
         )
         if self._document is None or replace(wished, revision=self._document.revision) != (
@@ -61,28 +61,28 @@ class Portal:
             self._document = replace(wished, revision=self.revision)
         return self._document
 
-    def hear(self, told: ObservedDocument, applied: int) -> None:
+    def receive(self, report: ObservedDocument, applied: int) -> None:
         """A slice is free once the node applied its replica's removal and lists it no more."""
-        there = {replica.id for replica in told.replicas}
-        for held in self.held.values():
-            is_applied = held.gone_revision and applied >= held.gone_revision
+        there = {replica.id for replica in report.replicas}
+        for held in self.slices.values():
+            is_applied = held.removal_revision and applied >= held.removal_revision
             if held.replica and is_applied and held.replica.id not in there:
-                held.replica, held.gone_revision = None, 0
-        ended = {r.id for r in told.replicas if r.state in ENDED}
-        for held in self.held.values():
-            if held.replica and held.replica.id in ended and not held.gone_revision:
+                held.replica, held.removal_revision = None, 0
+        ended = {r.id for r in report.replicas if r.state in ENDED}
+        for held in self.slices.values():
+            if held.replica and held.replica.id in ended and not held.removal_revision:
                 self._leave_out(held)
 
-    def ask(self) -> None:
+    def submit(self) -> None:
         """A new replica: on an idle slice, or on one that is carved for it."""
-        idle = [h for h in self.held.values() if h.replica is None]
+        idle = [h for h in self.slices.values() if h.replica is None]
         held = self.random.choice(idle) if idle and self.random.random() < 0.5 else self._carve()
         if held is not None:
             self._give(held)
 
     def stop(self) -> None:
         """Ask one to end, or leave it out at once, as when its job was given up."""
-        wanted = [h for h in self.held.values() if h.replica and not h.gone_revision]
+        wanted = [h for h in self.slices.values() if h.replica and not h.removal_revision]
         if not wanted:
             return
         held = self.random.choice(wanted)
@@ -94,17 +94,17 @@ class Portal:
 
     def merge(self) -> None:
         """Give an idle slice up."""
-        idle = [key for key, h in self.held.items() if h.replica is None]
+        idle = [key for key, h in self.slices.items() if h.replica is None]
         if idle:
-            del self.held[self.random.choice(idle)]
+            del self.slices[self.random.choice(idle)]
 
-    def _leave_out(self, held: Held) -> None:
+    def _leave_out(self, held: SimulatedSlice) -> None:
         # The document that leaves it out is the next one.
-        held.gone_revision = self.revision + 1
+        held.removal_revision = self.revision + 1
 
-    def _carve(self) -> Held | None:
+    def _carve(self) -> SimulatedSlice | None:
         taken = [
-            Placement(h.piece.start, h.piece.size, h.piece.profile) for h in self.held.values()
+            Placement(h.slice.start, h.slice.size, h.slice.profile) for h in self.slices.values()
         ]
         options = [
             place
@@ -118,18 +118,18 @@ class Portal:
         self.numbers += 1
         key = f"s-{self.numbers}"
         piece = DesiredSlice(key, self.gpu, place.profile, place.start, place.size)
-        self.held[key] = Held(piece)
-        return self.held[key]
+        self.slices[key] = SimulatedSlice(piece)
+        return self.slices[key]
 
-    def _give(self, held: Held) -> None:
+    def _give(self, held: SimulatedSlice) -> None:
         """To a new job, or to another attempt at one that has none on the node."""
         self.numbers += 1
-        live = {h.replica.job for h in self.held.values() if h.replica}
+        live = {h.replica.job for h in self.slices.values() if h.replica}
         idle = sorted(set(self.fences) - live)
         again = bool(idle) and self.random.random() < 0.3
         job = self.random.choice(idle) if again else f"j-{self.numbers}"
         self.fences[job] = self.numbers
-        piece = held.piece
+        piece = held.slice
         device = Device(
             allocation=f"a-{self.numbers}",
             slice=piece.id,

@@ -20,9 +20,9 @@ from agents.admission.policy import NodePolicy
 from agents.contract.boards import known_boards
 from agents.contract.documents import ReplicaState
 from agents.drill.engine import MemoryEngine
-from agents.drill.kill_points import Fuse, Killed, fused
-from agents.drill.node import BOARD, NODE, AtOnce
-from agents.drill.portal import Portal
+from agents.drill.kill_points import Killed, KillSwitch, kill_points
+from agents.drill.node import BOARD, NODE, InlineExecutor
+from agents.drill.portal import SimulatedPortal
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
 from agents.nvml.errors import NvmlFailure
@@ -68,7 +68,7 @@ class Clock:
         return self.now
 
 
-class Walk:
+class RandomWalk:
     """`violations` counts broken promises by their number in the list of invariants."""
 
     def __init__(self, home: Path, seed: int) -> None:
@@ -76,21 +76,21 @@ class Walk:
         store = Store(home / "driver.json")
         store.create(new_node(board=BOARD, gpus=1, seed=seed, latency=False))
         install(store.path)
-        self.store, self.engine, self.fuse = store, MemoryEngine(), Fuse()
+        self.store, self.engine, self.switch = store, MemoryEngine(), KillSwitch()
         self.gpu = Nvml().devices()[0].uuid
-        self.portal = Portal(NODE, self.gpu, known_boards()[BOARD], self.random)
+        self.portal = SimulatedPortal(NODE, self.gpu, known_boards()[BOARD], self.random)
         self.journal: Journal | None = None
         self.loop: NodeLoop | None = None
-        self.told: dict[str, ReplicaState] = {}
+        self.reported_states: dict[str, ReplicaState] = {}
         self.done: Counter[str] = Counter()
         self.violations: Counter[str] = Counter()
-        self.first: list[str] = []
+        self.first_violations: list[str] = []
         self.driver_fails = 0
         self.engine_back_at = 0.0
 
-    def take(self, operations: int) -> None:
+    def run(self, operations: int) -> None:
         ways: list[tuple[Callable[[], None], int]] = [
-            (self.portal.ask, 30),
+            (self.portal.submit, 30),
             (self.portal.stop, 15),
             (self.portal.merge, 10),
             (self._container_ends, 8),
@@ -121,7 +121,7 @@ class Walk:
                 stack.enter_context(
                     patch.object(pynvml.nvmlLib, name, self._maybe(getattr(pynvml.nvmlLib, name)))
                 )
-            stack.enter_context(fused(self.fuse, []))
+            stack.enter_context(kill_points(self.switch, []))
             yield
 
     def _maybe(self, symbol: Callable[..., int]) -> Callable[..., int]:
@@ -148,10 +148,10 @@ class Walk:
             for replica in self.engine.by_replica:
                 loop.journal.record_shipped(replica, 0)
         except Killed:
-            self.loop, self.fuse.lit = None, 0
+            self.loop, self.switch.kill_number = None, 0
         except (RuntimeFailure, NvmlFailure):
             self.done["rounds that failed"] += 1
-        with self.fuse.asleep():
+        with self.switch.paused():
             self._check()
 
     def _begin(self) -> NodeLoop:
@@ -161,19 +161,19 @@ class Walk:
         hardware = Hardware(Nvml(), self.engine, self.home, simulated=True)
         self.loop = NodeLoop(NODE, self.journal, hardware, self.engine, NodePolicy(), self._hear)
         self.loop._pool.shutdown()
-        self.loop._pool = AtOnce()  # type: ignore[assignment]
+        self.loop._pool = InlineExecutor()  # type: ignore[assignment]
         return self.loop
 
     def _hear(self, document: Any) -> None:
         """The report arrives. A replica that ended stays so, and none goes back (I7)."""
         for replica in document.replicas:
-            before = self.told.get(replica.id)
+            before = self.reported_states.get(replica.id)
             if before is not None and ORDER[replica.state] < ORDER[before]:
                 self._broken("I7", f"{replica.id} went from {before} to {replica.state}")
             if before is not None and ORDER[before] == 3 and replica.state is not before:
                 self._broken("I7", f"{replica.id} had {before} and is {replica.state}")
-            self.told[replica.id] = replica.state
-        self.portal.hear(document, self.loop.desired.revision if self.loop else 0)
+            self.reported_states[replica.id] = replica.state
+        self.portal.receive(document, self.loop.desired.revision if self.loop else 0)
 
     def _check(self) -> None:
         """What holds at every moment, faults or not."""
@@ -207,12 +207,15 @@ class Walk:
         wanted = {r.id for r in desired.replicas}
         for replica in self.engine.by_replica.keys() - wanted:
             self._broken("I4", f"{replica} is left")
-        with self.fuse.asleep():
+        with self.switch.paused():
             there = {(i.start, i.profile) for i in Nvml().instances(self.gpu) if i.uuid}
         if there != {(s.start, s.profile) for s in desired.slices}:
             self._broken("I4", f"slices are {sorted(there)}")
         for replica_id in wanted - self.engine.running().keys():
-            if self.told.get(replica_id) not in (ReplicaState.EXITED, ReplicaState.FAILED):
+            if self.reported_states.get(replica_id) not in (
+                ReplicaState.EXITED,
+                ReplicaState.FAILED,
+            ):
                 self._broken("I5", f"{replica_id} neither runs nor was told as ended")
         before = (dict(self.engine.by_replica), self.store.node())
         self._round()
@@ -221,7 +224,7 @@ class Walk:
 
     def _calm(self) -> None:
         self.engine_back_at, self.engine.refuses = 0.0, False
-        self.driver_fails = self.fuse.lit = 0
+        self.driver_fails = self.switch.kill_number = 0
 
     def _container_ends(self) -> None:
         running = sorted(self.engine.running())
@@ -230,7 +233,7 @@ class Walk:
 
     def _kill(self) -> None:
         """The agent, somewhere in the rounds to come."""
-        self.fuse.lit = self.fuse.passed + self.random.randint(1, 300)
+        self.switch.kill_number = self.switch.passed + self.random.randint(1, 300)
 
     def _engine_away(self) -> None:
         self.engine_back_at = self.clock.now + self.random.randint(1, 8)
@@ -258,22 +261,22 @@ class Walk:
 
     def _broken(self, promise: str, sentence: str) -> None:
         self.violations[promise] += 1
-        if len(self.first) < SHOWN:
-            self.first.append(f"{promise} at {self.clock.now:.0f} s: {sentence}")
+        if len(self.first_violations) < SHOWN:
+            self.first_violations.append(f"{promise} at {self.clock.now:.0f} s: {sentence}")
 
 
 def random_walk(*, operations: int, seed: int) -> dict[str, Any]:
     """What was done and how many promises were broken, as JSON data."""
     with tempfile.TemporaryDirectory(prefix="tessera-drill-") as folder:
-        walk = Walk(Path(folder), seed)
-        walk.take(operations)
+        walk = RandomWalk(Path(folder), seed)
+        walk.run(operations)
     return {
         "operations": operations,
         "seed": seed,
         "virtual_seconds": round(walk.clock.now),
-        "points": walk.fuse.passed,
+        "points": walk.switch.passed,
         "done": dict(sorted(walk.done.items())),
         "violations": sum(walk.violations.values()),
         "by_invariant": dict(sorted(walk.violations.items())),
-        "first": walk.first,
+        "first": walk.first_violations,
     }

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplicaState, GpuMode
-from agents.drill.kill_points import Fuse, Killed, fused
+from agents.drill.kill_points import Killed, KillSwitch, kill_points
 from agents.drill.node import ENGINE_CALLS, NODE, DrillNode
-from agents.drill.script import Act, script
+from agents.drill.script import DrillStep, drill_script
 from agents.runtime.base import ContainerPhase
 
 # An act that needs more rounds than this does not converge at all.
-MOST_ROUNDS = 12
-WISHED = {
+MAX_ROUNDS = 12
+EXPECTED_PHASES = {
     DesiredReplicaState.PREPARE: ContainerPhase.CREATED,
     DesiredReplicaState.STOP: ContainerPhase.EXITED,
 }
@@ -20,11 +20,11 @@ Life = tuple[str, str]  # a running replica: which run of it this is, the UUID o
 
 
 @dataclass
-class Outcome:
+class DrillOutcome:
     """What one drill showed. `rounds`: the most that an act took after the agent's end."""
 
     points: int = 0
-    where: str = ""
+    killed_at: str = ""
     converged: bool = True
     rounds: int = 0
     orphans: int = 0
@@ -34,48 +34,48 @@ class Outcome:
     lives: dict[str, Life] = field(default_factory=dict)
 
 
-def play(home: Path, lit: int) -> Outcome:
+def run_drill(home: Path, kill_number: int) -> DrillOutcome:
     """The script with processes on a fresh node in `home`, with an end at point `lit` (0: none)."""
-    node, fuse = DrillNode(home), Fuse(lit)
+    node, fuse = DrillNode(home), KillSwitch(kill_number)
     try:
-        with fused(fuse, ENGINE_CALLS):
-            return perform(node, script(NODE, node.gpu, str(node.starts)), fuse)
+        with kill_points(fuse, ENGINE_CALLS):
+            return run_steps(node, drill_script(NODE, node.gpu, str(node.starts)), fuse)
     finally:
         node.end()
 
 
-def perform(node: DrillNode, acts: Sequence[Act], fuse: Fuse) -> Outcome:
+def run_steps(node: DrillNode, steps: Sequence[DrillStep], switch: KillSwitch) -> DrillOutcome:
     """Every act in turn. `fuse` is in place, and the node is not ended."""
-    outcome = Outcome()
-    for act in acts:
-        _perform(node, act, fuse, outcome)
+    outcome = DrillOutcome()
+    for act in steps:
+        _perform(node, act, switch, outcome)
         if outcome.converged:
-            with fuse.asleep():
+            with switch.paused():
                 _witness(node, act, outcome)
         if not outcome.converged:
             break
-    with fuse.asleep():
-        outcome.double_starts = node.second_starts(_jobs(acts))
+    with switch.paused():
+        outcome.double_starts = node.second_starts(_jobs(steps))
         if outcome.converged:
-            outcome.orphans = node.left()
-    outcome.points, outcome.where = fuse.passed, fuse.where
+            outcome.orphans = node.count_leftovers()
+    outcome.points, outcome.killed_at = switch.passed, switch.killed_at
     return outcome
 
 
-def _perform(node: DrillNode, act: Act, fuse: Fuse, outcome: Outcome) -> None:
+def _perform(node: DrillNode, act: DrillStep, fuse: KillSwitch, outcome: DrillOutcome) -> None:
     rounds, was_killed = 0, False
     while True:
-        with fuse.asleep():
+        with fuse.paused():
             missing = _missing(node, act)
         if not missing:
             break
-        if rounds == MOST_ROUNDS:
+        if rounds == MAX_ROUNDS:
             outcome.converged, outcome.stuck = False, f"{act.name}: {missing}"
             break
         try:
             rounds += 1
             node.round(act.desired)
-            if act.leaves and node.loop:
+            if act.cleans_up and node.loop:
                 node.loop.stop_jobs()
         except Killed:
             node.kill()
@@ -84,7 +84,7 @@ def _perform(node: DrillNode, act: Act, fuse: Fuse, outcome: Outcome) -> None:
         outcome.rounds = max(outcome.rounds, rounds)
 
 
-def _missing(node: DrillNode, act: Act) -> str:
+def _missing(node: DrillNode, act: DrillStep) -> str:
     """What is not yet as the act wants it; empty when all is."""
     desired = act.desired
     if node.loop is None:
@@ -100,32 +100,32 @@ def _missing(node: DrillNode, act: Act) -> str:
     if {replica: failure.code for replica, failure in failures.items()} != act.failing:
         return f"failures, there are {failures}"
     wanted = {
-        r.id: WISHED.get(r.wish, ContainerPhase.RUNNING)
+        r.id: EXPECTED_PHASES.get(r.wish, ContainerPhase.RUNNING)
         for r in desired.replicas
         if r.id not in act.failing
     }
     if node.phases() != wanted:
         return f"replicas, there are {node.phases()}"
-    if act.leaves and node.left():
-        return f"nothing, there are {node.left()} things"
-    return node.wrong()
+    if act.cleans_up and node.count_leftovers():
+        return f"nothing, there are {node.count_leftovers()} things"
+    return node.problem()
 
 
-def _witness(node: DrillNode, act: Act, outcome: Outcome) -> None:
+def _witness(node: DrillNode, act: DrillStep, outcome: DrillOutcome) -> None:
     """What ran in the act before and runs still is the same process on the same device."""
-    lives, slices = node.lives(), node.slices()
+    lives, slices = node.run_ids(), node.slices()
     for replica in act.desired.replicas:
         if replica.id not in act.running:
             continue
-        if not node.has_begun(replica):
+        if not node.wait_for_start(replica):
             outcome.converged, outcome.stuck = False, f"{act.name}: {replica.id} never began"
         device = replica.devices[0]
         uuid = slices.get((device.start, device.profile), device.gpu_uuid)
         life = (lives.get(replica.id, ""), uuid)
         if outcome.lives.setdefault(replica.id, life) != life:
             outcome.touched_running += 1
-        node.ever.setdefault(replica.id, life[0])
+        node.first_runs.setdefault(replica.id, life[0])
 
 
-def _jobs(acts: Sequence[Act]) -> set[str]:
+def _jobs(acts: Sequence[DrillStep]) -> set[str]:
     return {replica.job for act in acts for replica in act.desired.replicas}

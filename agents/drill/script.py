@@ -22,7 +22,7 @@ PROGRAM = 'echo start >> "$DRILL_STARTS/$TESSERA_JOB"; exec sleep 1000'
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class DrillStep:
     """`running`: the replicas that run at its end; all others have ended or never began. `failing`:
     those that cannot be prepared, and the code of why. `leaves`: the agent tidies up and goes."""
 
@@ -30,17 +30,17 @@ class Act:
     desired: DesiredDocument
     running: frozenset[str]
     failing: Mapping[str, str] = field(default_factory=dict)
-    leaves: bool = False
+    cleans_up: bool = False
 
 
-def script(node: str, gpu: str, starts: str) -> list[Act]:
+def drill_script(node: str, gpu: str, starts: str) -> list[DrillStep]:
     """Seven acts on one H200: the job `long` runs from the second to the sixth, untouched."""
     low = DesiredSlice("s-low", gpu, "3g.71gb", 0, 4)
     high = DesiredSlice("s-high", gpu, "2g.35gb", 4, 2)
     other = DesiredSlice("s-other", gpu, "1g.18gb", 5, 1)
     long, short = _replica("long", low, starts), _replica("short", high, starts)
     whole = _whole("whole", gpu, starts)
-    acts: list[Act] = []
+    acts: list[DrillStep] = []
 
     def act(
         name: str, slices: tuple[DesiredSlice, ...], *replicas: DesiredReplica, mode: GpuMode
@@ -53,7 +53,7 @@ def script(node: str, gpu: str, starts: str) -> list[Act]:
             replicas=replicas,
         )
         runs = frozenset(r.id for r in replicas if r.wish is DesiredReplicaState.RUN)
-        acts.append(Act(name, document, runs))
+        acts.append(DrillStep(name, document, runs))
 
     mig, off = GpuMode.MIG, GpuMode.WHOLE
     act("carve and prepare", (low,), replace(long, wish=DesiredReplicaState.PREPARE), mode=mig)

@@ -13,7 +13,7 @@ from agents.runtime.docker_recipe import LABEL
 HEARD_SECONDS = 30.0
 
 
-class Starts:
+class StartCounter:
     """Listens from its making until it is closed. The engine sends its news in order."""
 
     def __init__(self, node: str) -> None:

@@ -17,20 +17,20 @@ import docker.client
 from docker import APIClient
 from requests import PreparedRequest, Response
 
-from agents.drill.kill_points import Fuse, Killed
+from agents.drill.kill_points import Killed, KillSwitch
 
 AGENT = "agent"
 Point = tuple[str, int]
 
 
-class LaneFuse(Fuse):
+class ThreadedKillSwitch(KillSwitch):
     """`at`: the point to end at; None only counts. `met`: every point and what it is, in the order
     of passing."""
 
     def __init__(self, at: Point | None = None) -> None:
         super().__init__()
-        self.at = at
-        self.met: dict[Point, str] = {}
+        self.kill_point = at
+        self.points: dict[Point, str] = {}
         self.is_dead = False
         self._numbers: Counter[str] = Counter()
         self._agent = threading.current_thread()
@@ -41,7 +41,7 @@ class LaneFuse(Fuse):
 
         Raises Killed in the agent's own thread, SystemExit in another: that ends it in silence.
         """
-        if self.is_asleep():
+        if self.is_paused():
             return
         is_own = threading.current_thread() is self._agent
         lane = AGENT if is_own else threading.current_thread().name
@@ -51,7 +51,7 @@ class LaneFuse(Fuse):
                 return
         raise Killed(where) if is_own else SystemExit
 
-    def begin(self) -> None:
+    def revive(self) -> None:
         """Another agent lives. No thread of the one before may be left."""
         self.is_dead = False
 
@@ -60,14 +60,14 @@ class LaneFuse(Fuse):
             return
         self._numbers[lane] += 1
         here = (lane, self._numbers[lane])
-        self.met[here] = f"{lane} {where}"
+        self.points[here] = f"{lane} {where}"
         self.passed += 1
-        if here == self.at:
-            self.where, self.is_dead = self.met[here], True
+        if here == self.kill_point:
+            self.where, self.is_dead = self.points[here], True
 
 
 @contextmanager
-def fused_clients(fuse: LaneFuse, made: list[APIClient]) -> Iterator[None]:
+def client_kill_points(switch: ThreadedKillSwitch, clients: list[APIClient]) -> Iterator[None]:
     """Clients made in the block pass the fuse with every request, for as long as they live.
 
     `made` receives them, so that whoever ends an agent can close what it leaves open.
@@ -76,14 +76,14 @@ def fused_clients(fuse: LaneFuse, made: list[APIClient]) -> Iterator[None]:
     class FusedClient(APIClient):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
-            made.append(self)
+            clients.append(self)
 
         def send(self, request: PreparedRequest, **options: Any) -> Response:
             where = f"{request.method} {_route(request.path_url)}"
-            fuse.point(f"before {where}")
+            switch.point(f"before {where}")
             answer = super().send(request, **options)
             try:
-                fuse.point(f"after {where}")
+                switch.point(f"after {where}")
             except BaseException:
                 answer.close()
                 raise

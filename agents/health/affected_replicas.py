@@ -8,16 +8,16 @@ from agents.facts.failures import ReplicaFailure
 from agents.facts.gpu_health import EventKind
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.health.verdict import GpuEvent
-from agents.health.xids import xid_named
+from agents.health.xids import xid_by_number
 from agents.runtime.base import ContainerPhase, ContainerStatus
 
 CODE = "gpu_error"
 
 
-def ended(
+def failures_of_event(
     event: GpuEvent,
     replicas: Iterable[DesiredReplica],
-    seen: Mapping[str, ContainerStatus],
+    containers: Mapping[str, ContainerStatus],
     gpus: Iterable[GpuFacts],
     instances: Iterable[InstanceFacts],
 ) -> dict[str, ReplicaFailure]:
@@ -27,14 +27,18 @@ def ended(
     context. A contained error of a divided GPU that names no instance is nobody's: whose program it
     hit is not known, and that program is told by CUDA itself.
     """
-    xid = xid_named(event.xid)
+    xid = xid_by_number(event.xid)
     gpu = next((gpu for gpu in gpus if gpu.uuid == event.gpu_uuid), None)
     if event.kind is not EventKind.XID or not xid.ends_work or gpu is None:
         return {}
     if event.gpu_instance is None and gpu.mig_current and not xid.faults_gpu:
         return {}
     at = [i for i in instances if _is_at(i, event)]
-    running = [r for r in replicas if r.id in seen and seen[r.id].phase is ContainerPhase.RUNNING]
+    running = [
+        r
+        for r in replicas
+        if r.id in containers and containers[r.id].phase is ContainerPhase.RUNNING
+    ]
     where = "" if event.gpu_instance is None else f", GPU instance {event.gpu_instance}"
     failure = ReplicaFailure(CODE, f"{xid.sentence} (XID {xid.number} on GPU {gpu.index}{where})")
     return {
@@ -44,9 +48,9 @@ def ended(
     }
 
 
-def stranded(
+def failures_of_faulted_gpus(
     replicas: Iterable[DesiredReplica],
-    seen: Mapping[str, ContainerStatus],
+    containers: Mapping[str, ContainerStatus],
     gpus: Iterable[GpuFacts],
     lost: Container[str],
 ) -> dict[str, ReplicaFailure]:
@@ -55,7 +59,7 @@ def stranded(
     faulted = {gpu.uuid: gpu for gpu in gpus if not gpu.healthy}
     found = {}
     for replica in replicas:
-        phase = seen[replica.id].phase if replica.id in seen else None
+        phase = containers[replica.id].phase if replica.id in containers else None
         begun = phase is ContainerPhase.RUNNING
         if phase is ContainerPhase.EXITED or (
             replica.wish is DesiredReplicaState.STOP and not begun

@@ -17,7 +17,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 log = logging.getLogger("agents.health")
 
 
-class Listener:
+class EventListener:
     """`heard` is called in the listener's thread: with an event, or with None after the driver
     refused to wait (a GPU was lost), when everything is to be looked at again."""
 

@@ -17,26 +17,26 @@ from agents.nvml.processes import GpuProcess
 from agents.runtime.base import ContainerPhase, ContainerStatus
 
 # Servers that work for others, by the kernel's 15 characters of their names: MPS and persistence.
-SERVANTS = ("nvidia-cuda-mps", "nvidia-persiste", *MONITORS)
+SHARED_DAEMONS = ("nvidia-cuda-mps", "nvidia-persiste", *MONITORS)
 
 
 @dataclass(frozen=True, slots=True)
-class Strangers:
+class ForeignProcesses:
     """`held_back`: devices that are not given out now, with who is on each; `sentences`: what
     people should hear."""
 
-    held_back: Mapping[DeviceKey, str] = field(default_factory=dict)
+    unavailable: Mapping[DeviceKey, str] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
 
 
-def strangers(
+def find_foreign_processes(
     clients: Mapping[str, Iterable[GpuProcess]],
     gpus: Iterable[GpuFacts],
     instances: Iterable[InstanceFacts],
     granted: frozenset[DeviceKey],
     is_ours: Callable[[int], bool | None],
     files: HostFiles,
-) -> Strangers:
+) -> ForeignProcesses:
     """`clients` by GPU UUID; `granted`: devices of live replicas. `is_ours` is None of a process
     that this namespace does not show: on a granted device that is taken for the replica's own."""
     held: dict[DeviceKey, str] = {}
@@ -49,37 +49,39 @@ def strangers(
             if ours or (ours is None and _is_granted(key, gpu, granted)):
                 continue
             holder = DeviceUser(client.pid, program_name(files, client.pid))
-            if holder.program.startswith(SERVANTS):
+            if holder.program.startswith(SHARED_DAEMONS):
                 continue
             is_used = _is_granted(key, gpu, granted)
             if key is not None:
                 held[key] = str(holder)
             why = "its job shares it" if is_used else "it is not given out before that has ended"
             said.append(f"{what} is used by {holder}, which belongs to no job here: {why}.")
-    return Strangers(held, tuple(said))
+    return ForeignProcesses(held, tuple(said))
 
 
-def granted_to(
-    replicas: Iterable[DesiredReplica], seen: Mapping[str, ContainerStatus]
+def granted_devices(
+    replicas: Iterable[DesiredReplica], containers: Mapping[str, ContainerStatus]
 ) -> frozenset[DeviceKey]:
     """Devices whose replica stands ready or runs; shares by what they are a share of."""
-    live = {key for key, one in seen.items() if one.phase is not ContainerPhase.EXITED}
+    live = {key for key, one in containers.items() if one.phase is not ContainerPhase.EXITED}
     devices = [d for replica in replicas if replica.id in live for d in replica.devices]
     return frozenset(map(device_key, devices))
 
 
-def is_of_ours(files: HostFiles, seen: Mapping[str, ContainerStatus], pid: int) -> bool | None:
+def is_own_process(
+    files: HostFiles, containers: Mapping[str, ContainerStatus], pid: int
+) -> bool | None:
     """Whether a process belongs to a container of `seen`, by its control group, or to a replica
     that is a plain process, by what its session's leader was called with. None: it is not shown."""
     groups = files.text(f"/proc/{pid}/cgroup")
     if groups is None:
         return None
-    names = {s.container for s in seen.values() if s.container}
+    names = {s.container for s in containers.values() if s.container}
     if any(re.search(rf"\b{re.escape(name)}[0-9a-f]*\b", groups) for name in names):
         return True
     leader = _session(files.text(f"/proc/{pid}/stat") or "")
     called = (files.text(f"/proc/{leader}/cmdline") or "").split("\0") if leader else []
-    return any(word.endswith(f"/{replica}") for word in called for replica in seen)
+    return any(word.endswith(f"/{replica}") for word in called for replica in containers)
 
 
 def _session(stat: str) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-EVERY_SECONDS = 60.0
+INTERVAL_SECONDS = 60.0
 # What every program of NVIDIA's opens first. Opening it changes nothing and wakes no GPU.
 PROBE = ("sh", "-c", "[ ! -e /dev/nvidiactl ] || : < /dev/nvidiactl")
 # EPERM is the control group's answer; a file's own mode would say "Permission denied".
@@ -38,16 +38,16 @@ class DetachedProbe:
         self._next = 0.0
         self._thread: threading.Thread | None = None
 
-    def look_when_due(self) -> threading.Thread | None:
+    def run_when_due(self) -> threading.Thread | None:
         """The thread, or None where no look was begun."""
         if self._now() < self._next or (self._thread is not None and self._thread.is_alive()):
             return None
-        self._next = self._now() + EVERY_SECONDS
-        self._thread = threading.Thread(target=self.look, name="detached", daemon=True)
+        self._next = self._now() + INTERVAL_SECONDS
+        self._thread = threading.Thread(target=self.run, name="detached", daemon=True)
         self._thread.start()
         return self._thread
 
-    def look(self) -> None:
+    def run(self) -> None:
         """What an engine that does not answer had said before stays."""
         try:
             cut_off = sorted(str(c.name) for c in self._containers() if _is_cut_off(c))

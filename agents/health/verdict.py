@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 
 from agents.facts.gpu_health import EventKind, HealthReadings
-from agents.health.xids import RECOVERY_CHANGED, Verdict, xid_named
+from agents.health.xids import RECOVERY_CHANGED, XidVerdict, xid_by_number
 
 # Our choice: long enough that a GPU that fails again and again is not given again and again.
-QUIET_SECONDS = 3_600.0
+EVENT_LIFETIME_SECONDS = 3_600.0
 
 
 class Recovery(IntEnum):
@@ -53,28 +53,28 @@ class GpuEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthVerdict:
     """`reason` is one sentence, empty where healthy."""
 
     healthy: bool
     reason: str = ""
 
 
-def judge(events: Iterable[GpuEvent], reads: HealthReadings) -> Health:
+def assess(events: Iterable[GpuEvent], readings: HealthReadings) -> HealthVerdict:
     """What is read comes before what was heard; of the events the newest fault gives the reason."""
-    if reason := _read(reads) or _heard(events):
-        return Health(healthy=False, reason=reason)
-    return Health(healthy=True)
+    if reason := _read(readings) or _heard(events):
+        return HealthVerdict(healthy=False, reason=reason)
+    return HealthVerdict(healthy=True)
 
 
-def is_news(kind: EventKind, xid: int) -> bool:
+def is_relevant(kind: EventKind, xid: int) -> bool:
     """Whether an event may change what is thought of a GPU or of the work on it."""
     if kind is not EventKind.XID:
         return kind is EventKind.ECC_UNCORRECTED
-    return xid == RECOVERY_CHANGED or xid_named(xid).verdict is not Verdict.IGNORE
+    return xid == RECOVERY_CHANGED or xid_by_number(xid).verdict is not XidVerdict.IGNORE
 
 
-def known(before: HealthReadings, now: HealthReadings) -> HealthReadings:
+def carry_forward(before: HealthReadings, now: HealthReadings) -> HealthReadings:
     """What is silent now keeps its last answer: row remapping does not answer while MIG instances
     stand (nvml.h), and a lost GPU answers nothing. What slows a GPU is of the moment."""
     silent = [f.name for f in fields(now) if getattr(now, f.name) is None]
@@ -99,12 +99,12 @@ def was_reset(before: HealthReadings, now: HealthReadings) -> bool:
     )
 
 
-def still_counts(event: GpuEvent, reads: HealthReadings, now: float) -> bool:
+def is_current(event: GpuEvent, readings: HealthReadings, now: float) -> bool:
     """Whether an event is recent, without a reset since. A driver that cannot tell what it needs
     never lets an event lapse by time alone."""
-    answers = not reads.is_lost and not reads.driver_error
-    lapses = reads.recovery == Recovery.NONE and answers
-    return not lapses or now - event.at < QUIET_SECONDS
+    answers = not readings.is_lost and not readings.driver_error
+    lapses = readings.recovery == Recovery.NONE and answers
+    return not lapses or now - event.at < EVENT_LIFETIME_SECONDS
 
 
 def _read(reads: HealthReadings) -> str:
@@ -137,7 +137,7 @@ def _fault(event: GpuEvent) -> str:
         return "a memory error could not be corrected: reset the GPU"
     if event.kind is EventKind.ECC_CORRECTED:
         return ""
-    xid = xid_named(event.xid)
+    xid = xid_by_number(event.xid)
     if not xid.faults_gpu:
         return ""
     return f"{xid.sentence} (XID {xid.number}, {xid.verdict}){_at_instance(event)}"

@@ -9,12 +9,19 @@ from dataclasses import dataclass, field, replace
 
 from agents.facts.gpu_health import DriverEvent, HealthReadings
 from agents.facts.gpus import GpuFacts
-from agents.health.events import Listener
-from agents.health.slowdowns import caution
-from agents.health.verdict import GpuEvent, is_news, judge, known, still_counts, was_reset
+from agents.health.events import EventListener
+from agents.health.slowdowns import slowdown_warning
+from agents.health.verdict import (
+    GpuEvent,
+    assess,
+    carry_forward,
+    is_current,
+    is_relevant,
+    was_reset,
+)
 from agents.nvml.health import read_health
 
-EVENTS_KEPT = 64
+MAX_EVENTS = 64
 
 log = logging.getLogger("agents.health")
 
@@ -25,15 +32,15 @@ def boot_seconds() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class NodeHealth:
     """Every GPU of this node with its health, by index: also those that do not answer now, as they
     were last seen. `lost`: UUIDs of those that fell off the bus; `silent`: of those that the driver
     gave no answer for. `cautions`: a sentence for each that is slowed down."""
 
     gpus: tuple[GpuFacts, ...] = ()
     lost: frozenset[str] = frozenset()
-    silent: frozenset[str] = frozenset()
-    cautions: tuple[str, ...] = ()
+    unresponsive: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -49,15 +56,15 @@ class HealthWatch:
     def __init__(
         self, changed: Callable[[], None] = lambda: None, now: Callable[[], float] = boot_seconds
     ) -> None:
-        self.changed = changed
-        self.heard: Callable[[DriverEvent], None] = lambda _: None
+        self.on_change = changed
+        self.on_event: Callable[[DriverEvent], None] = lambda _: None
         self._now = now
         self._lock = threading.Lock()
         self._memories: dict[str, _Memory] = {}
         self._events: dict[str, deque[GpuEvent]] = {}
-        self._untold: deque[GpuEvent] = deque(maxlen=EVENTS_KEPT)
+        self._untold: deque[GpuEvent] = deque(maxlen=MAX_EVENTS)
         self._is_news = threading.Event()
-        self._listener = Listener(self.take)
+        self._listener = EventListener(self.record)
 
     def start(self) -> None:
         self._listener.start()
@@ -70,24 +77,24 @@ class HealthWatch:
         """Whether anything was heard since the last `judged`."""
         return self._is_news.is_set()
 
-    def take(self, heard: DriverEvent | None) -> None:
+    def record(self, heard: DriverEvent | None) -> None:
         """Remember an event; None says only that something is to be looked at.
 
         What a program does wrong may come a thousand times a second: it is logged, and neither
         drives out what counts nor wakes anybody. `heard` is told of it all the same.
         """
         if heard is not None:
-            self.heard(heard)
+            self.on_event(heard)
             said = {"gpu": heard.gpu_uuid, "kind": heard.kind, "xid": heard.xid}
-            if not is_news(heard.kind, heard.xid):
+            if not is_relevant(heard.kind, heard.xid):
                 log.info("gpu_event_ignored", extra=said)
                 return
             log.warning("gpu_event", extra=said)
             self._remember(heard)
         self._is_news.set()
-        self.changed()
+        self.on_change()
 
-    def judged(self, gpus: list[GpuFacts]) -> Judged:
+    def assess(self, gpus: list[GpuFacts]) -> NodeHealth:
         """`gpus` are those that answer. One that is gone without being lost was taken from the
         node, and is forgotten. Raises nothing: a driver's refusal is an answer about its GPU."""
         self._is_news.clear()
@@ -98,26 +105,26 @@ class HealthWatch:
             for memory in list(self._memories.values()):
                 self._look(memory)
             found = sorted(self._memories.values(), key=lambda m: (m.facts.index, m.facts.uuid))
-            return Judged(
+            return NodeHealth(
                 gpus=tuple(self._with_health(memory) for memory in found),
                 lost=frozenset(m.facts.uuid for m in found if m.reads.is_lost),
-                silent=frozenset(m.facts.uuid for m in found if m.reads.driver_error),
-                cautions=tuple(
+                unresponsive=frozenset(m.facts.uuid for m in found if m.reads.driver_error),
+                warnings=tuple(
                     f"GPU {m.facts.index} is slow: {says}."
                     for m in found
-                    if (says := caution(m.reads.clock_reasons))
+                    if (says := slowdown_warning(m.reads.clock_reasons))
                 ),
             )
 
-    def untold(self) -> list[GpuEvent]:
+    def pending_events(self) -> list[GpuEvent]:
         """Events whose consequences for running work are not drawn yet; `drawn` takes them off."""
         with self._lock:
             return list(self._untold)
 
-    def drawn(self, events: list[GpuEvent]) -> None:
+    def clear_pending(self, events: list[GpuEvent]) -> None:
         with self._lock:
             self._untold = deque(
-                (e for e in self._untold if all(e is not other for other in events)), EVENTS_KEPT
+                (e for e in self._untold if all(e is not other for other in events)), MAX_EVENTS
             )
 
     def _remember(self, heard: DriverEvent) -> None:
@@ -134,7 +141,7 @@ class HealthWatch:
             self._untold.append(event)
 
     def _events_of(self, uuid: str) -> deque[GpuEvent]:
-        return self._events.setdefault(uuid, deque(maxlen=EVENTS_KEPT))
+        return self._events.setdefault(uuid, deque(maxlen=MAX_EVENTS))
 
     def _look(self, memory: _Memory) -> None:
         uuid = memory.facts.uuid
@@ -150,10 +157,10 @@ class HealthWatch:
             log.warning("gpu_recovered", extra={"gpu": uuid})
         elif memory.reads.driver_error and not reads.driver_error:
             self._listener.renew()
-        memory.reads = known(memory.reads, reads)
-        kept = [e for e in self._events_of(uuid) if still_counts(e, memory.reads, self._now())]
-        self._events[uuid] = deque(kept, EVENTS_KEPT)
+        memory.reads = carry_forward(memory.reads, reads)
+        kept = [e for e in self._events_of(uuid) if is_current(e, memory.reads, self._now())]
+        self._events[uuid] = deque(kept, MAX_EVENTS)
 
     def _with_health(self, memory: _Memory) -> GpuFacts:
-        health = judge(self._events_of(memory.facts.uuid), memory.reads)
+        health = assess(self._events_of(memory.facts.uuid), memory.reads)
         return replace(memory.facts, healthy=health.healthy, health_reason=health.reason)

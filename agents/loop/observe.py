@@ -43,7 +43,7 @@ def observed_document(
     """The document of one round. Replicas that are not desired are in it while they exist."""
     ids = {replica.id for replica in desired}
     others = [_from_status(s) for s in containers.values() if s.replica not in ids]
-    busy = hardware.attention.strangers.held_back
+    busy = hardware.health_effects.foreign_processes.unavailable
     replicas = [_replica(r, containers.get(r.id), failures.get(r.id)) for r in desired] + others
     return ObservedDocument(
         node=node,
@@ -61,7 +61,7 @@ def observed_document(
 
 def _examined(hardware: Hardware) -> NodeFacts:
     preflight = hardware.preflight
-    problems = hardware.node_problems + preflight.problems + hardware.attention.sentences
+    problems = hardware.node_problems + preflight.problems + hardware.health_effects.sentences
     return replace(
         hardware.facts, problems=problems[:MAX_PROBLEMS], blocks=preflight.blocks[:MAX_PROBLEMS]
     )

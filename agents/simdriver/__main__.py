@@ -3,13 +3,13 @@
 import argparse
 import sys
 
-from agents.simdriver.arguments import describe
+from agents.simdriver.arguments import add_arguments
 from agents.simdriver.command import main as simulate
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m agents.simdriver", description=__doc__)
-    describe(parser)
+    add_arguments(parser)
     return simulate(parser.parse_args(arguments))
 
 

@@ -17,7 +17,7 @@ DEFAULT_BOARD = "H200-141GB"
 Faults: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def describe(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give `parser` the commands create, show and inject."""
     commands = parser.add_subparsers(dest="simulate", required=True, metavar="create|show|inject")
     create = commands.add_parser("create", help="make a node, all GPUs of one board")
@@ -35,7 +35,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def _create(create: argparse.ArgumentParser) -> None:
     create.add_argument("--board", choices=sorted(known_boards()), help=f"else {DEFAULT_BOARD}")
     create.add_argument("--gpus", type=int, choices=range(1, 17), metavar="1..16")
-    wirings = "; ".join(f"{layout.name}: {layout.says}" for layout in LAYOUTS.values())
+    wirings = "; ".join(f"{layout.name}: {layout.description}" for layout in LAYOUTS.values())
     create.add_argument("--layout", choices=list(LAYOUTS), default=FLAT.name, help=wirings)
     create.add_argument("--seed", type=int, help="the same seed gives the same UUIDs")
     create.add_argument(

@@ -21,7 +21,7 @@ class Code(IntEnum):
     UNKNOWN = 999
 
 
-WORDS: dict[int, str] = {
+MESSAGES: dict[int, str] = {
     Code.SUCCESS: "Success",
     Code.UNINITIALIZED: "Uninitialized",
     Code.INVALID_ARGUMENT: "Invalid Argument",
@@ -44,5 +44,5 @@ class DriverError(Exception):
     """A call that the driver refuses; the adapter turns it into the return code."""
 
     def __init__(self, code: Code) -> None:
-        super().__init__(WORDS[code])
+        super().__init__(MESSAGES[code])
         self.code = code

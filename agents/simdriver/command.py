@@ -13,7 +13,7 @@ from agents.simdriver.arguments import DEFAULT_BOARD
 from agents.simdriver.health import inject_lost, inject_xid
 from agents.simdriver.layouts import LAYOUTS
 from agents.simdriver.library import symbols
-from agents.simdriver.state import Gpu, Node, new_node, write
+from agents.simdriver.state import SimulatedGpu, SimulatedNode, new_node, node_to_json
 from agents.simdriver.store import Store
 
 DEFAULT_GPUS = 4
@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> int:
         _refuse(f"{options.path} is not the state of a simulated node")
     if options.simulate == "inject":
         node = _inject(store, options)
-    sys.stdout.write(json.dumps(write(node), indent=1) + "\n")
+    sys.stdout.write(json.dumps(node_to_json(node), indent=1) + "\n")
     return 0
 
 
@@ -60,7 +60,7 @@ def _create(store: Store, options: argparse.Namespace) -> None:
     store.create(node)
 
 
-def _inject(store: Store, options: argparse.Namespace) -> Node:
+def _inject(store: Store, options: argparse.Namespace) -> SimulatedNode:
     """Let it happen; the node as it is then. Where it cannot, nothing happens."""
     try:
         with store.change() as node:
@@ -75,35 +75,35 @@ def _inject(store: Store, options: argparse.Namespace) -> Node:
     return store.node()
 
 
-def _to_gpu(node: Node, gpu: Gpu, options: argparse.Namespace) -> None:
+def _to_gpu(node: SimulatedNode, gpu: SimulatedGpu, options: argparse.Namespace) -> None:
     match options.fault:
         case "xid":
             inject_xid(node, gpu, options.number, options.instance, options.compute)
         case "lost":
             inject_lost(gpu)
         case "clear":
-            faults.clear(node, gpu)
+            faults.clear_faults(node, gpu)
         case "reset":
-            faults.reset(node, gpu)
+            faults.reset_gpu(node, gpu)
         case "reset-refused":
             gpu.reset_refused = not options.off
         case "hold":
             listed = not options.unlisted
-            faults.hold(gpu, options.pid, options.instance, options.compute, listed=listed)
+            faults.attach_client(gpu, options.pid, options.instance, options.compute, listed=listed)
         case "release":
-            faults.release(gpu, options.pid)
+            faults.detach_client(gpu, options.pid)
         case "ecc":
-            faults.ecc(node, gpu, options.count, corrected=options.corrected)
+            faults.inject_ecc(node, gpu, options.count, corrected=options.corrected)
         case "remap":
-            faults.remap(gpu, failed=options.failed)
+            faults.inject_remap(gpu, failed=options.failed)
 
 
-def _to_node(node: Node, options: argparse.Namespace) -> None:
+def _to_node(node: SimulatedNode, options: argparse.Namespace) -> None:
     match options.fault:
         case "reboot":
-            faults.reboot(node)
+            faults.reboot_node(node)
         case "slow":
-            faults.slow(node, options.call, options.seconds, frozenset(symbols()))
+            faults.set_call_seconds(node, options.call, options.seconds, frozenset(symbols()))
         case "fail-next":
             known = frozenset(symbols())
             faults.fail_next(node, options.code, options.call, options.times, known)

@@ -6,21 +6,21 @@ from typing import Any
 from agents.simdriver import driver
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.handles import Ref, compute_of, instance_of, items, put, put_field
-from agents.simdriver.state import COMPUTE_WIDTHS, ComputeInstance, Gpu, GpuInstance
+from agents.simdriver.state import COMPUTE_WIDTHS, ComputeInstance, GpuInstance, SimulatedGpu
 
 CI_PROFILE_V2 = 0x02000088
 CI_PROFILE_COUNT = 0x9
 
 
-def _instance(library: Any, handle: Any) -> tuple[Gpu, GpuInstance]:
+def _instance(library: Any, handle: Any) -> tuple[SimulatedGpu, GpuInstance]:
     return instance_of(library.store.node(), library.handles.ref(handle))
 
 
-def compute_ref(gpu: Gpu, instance: GpuInstance, compute: ComputeInstance) -> Ref:
+def compute_ref(gpu: SimulatedGpu, instance: GpuInstance, compute: ComputeInstance) -> Ref:
     return Ref(gpu.uuid, instance.id, compute.id, compute.uuid)
 
 
-def multiprocessors(gpu: Gpu, instance: GpuInstance, width: int) -> int:
+def multiprocessors(gpu: SimulatedGpu, instance: GpuInstance, width: int) -> int:
     """All of the GPU instance's at full width, else so many times those of a 1g: boards.json."""
     profile = driver.require_profile(gpu, instance.profile_id)
     if width == profile.compute_slices:
@@ -28,7 +28,7 @@ def multiprocessors(gpu: Gpu, instance: GpuInstance, width: int) -> int:
     return width * next(p.multiprocessors for p in gpu.kind.profiles if p.query_index == 0)
 
 
-def device_name(gpu: Gpu, instance: GpuInstance, width: int) -> str:
+def device_name(gpu: SimulatedGpu, instance: GpuInstance, width: int) -> str:
     """Such as "1g.18gb", or "1c.3g.71gb" where it is not the whole of its GPU instance."""
     profile = driver.require_profile(gpu, instance.profile_id)
     return profile.name if width == profile.compute_slices else f"{width}c.{profile.name}"

@@ -6,7 +6,7 @@ from typing import Any
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.compute import device_name
 from agents.simdriver.handles import Ref, compute_of, gpu_of
-from agents.simdriver.state import COMPUTE_WIDTHS, Gpu, Node, Process
+from agents.simdriver.state import COMPUTE_WIDTHS, SimulatedGpu, SimulatedNode, SimulatedProcess
 
 MIB = 1 << 20
 # struct version word = size | version << 24, as nvml.h builds it.
@@ -15,7 +15,7 @@ ARCHITECTURES = {"turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 1
 NO_INSTANCE = 0xFFFFFFFF
 
 
-def _gpu(library: Any, handle: Any) -> Gpu:
+def _gpu(library: Any, handle: Any) -> SimulatedGpu:
     """The whole GPU behind a device handle, also that of a MIG device."""
     return gpu_of(library.store.node(), library.handles.ref(handle))
 
@@ -33,7 +33,7 @@ def _by_index(library: Any, index: Any, out: Any) -> None:
 
 def _by_uuid(library: Any, uuid: Any, out: Any) -> None:
     wanted = uuid.value.decode()
-    node: Node = library.store.node()
+    node: SimulatedNode = library.store.node()
     for gpu in node.gpus:
         if gpu.uuid == wanted:
             _hand_out(library, gpu, out)
@@ -56,7 +56,7 @@ def _by_bus_id(library: Any, bus_id: Any, out: Any) -> None:
     raise DriverError(Code.NOT_FOUND)
 
 
-def _hand_out(library: Any, gpu: Gpu, out: Any) -> None:
+def _hand_out(library: Any, gpu: SimulatedGpu, out: Any) -> None:
     if gpu.lost:
         raise DriverError(Code.GPU_IS_LOST)
     library.handles.give(out, Ref(gpu.uuid))
@@ -146,7 +146,7 @@ def _graphics_processes(library: Any, handle: Any, count: Any, infos: Any) -> No
 
 
 def _list(
-    library: Any, handle: Any, count: Any, infos: Any, wanted: Callable[[Process], bool]
+    library: Any, handle: Any, count: Any, infos: Any, wanted: Callable[[SimulatedProcess], bool]
 ) -> None:
     ref = library.handles.ref(handle)
     gpu = gpu_of(library.store.node(), ref)
@@ -162,7 +162,7 @@ def _list(
         slot.computeInstanceId = _or_none(process.compute_instance)
 
 
-def _is_on(process: Process, ref: Ref) -> bool:
+def _is_on(process: SimulatedProcess, ref: Ref) -> bool:
     """A GPU has the processes of all its instances, a MIG device its own."""
     place = process.gpu_instance, process.compute_instance
     return ref.gpu_instance is None or place == (ref.gpu_instance, ref.compute_instance)

@@ -10,10 +10,10 @@ from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.state import (
     COMPUTE_WIDTHS,
     ComputeInstance,
-    Gpu,
     GpuInstance,
-    Node,
-    Process,
+    SimulatedGpu,
+    SimulatedNode,
+    SimulatedProcess,
 )
 
 # Start order of the driver when no placement is named, by compute slices; (1, 2) is the 1g profile
@@ -38,35 +38,35 @@ COMPUTE_COUNTS: dict[int, dict[int, int]] = {
 COMPUTE_STARTS = {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4), 3: (0, 4), 4: (0,), 7: (0,)}
 
 
-def require_root(node: Node) -> None:
+def require_root(node: SimulatedNode) -> None:
     if not node.is_root:
         raise DriverError(Code.NO_PERMISSION)
 
 
-def require_mig(gpu: Gpu) -> None:
+def require_mig(gpu: SimulatedGpu) -> None:
     if not gpu.kind.supports_mig or gpu.mig_current != MIG_ON:
         raise DriverError(Code.NOT_SUPPORTED)
 
 
-def require_profile(gpu: Gpu, profile_id: int) -> Profile:
+def require_profile(gpu: SimulatedGpu, profile_id: int) -> Profile:
     profile = gpu.kind.profile_by_id(profile_id)
     if profile is None:
         raise DriverError(Code.INVALID_ARGUMENT)
     return profile
 
 
-def require_queries(gpu: Gpu) -> None:
+def require_queries(gpu: SimulatedGpu) -> None:
     """Of profiles and placements: Ampere has none to tell while MIG is off (field 199 is 0)."""
     if not gpu.kind.supports_mig or not (queries_without_mode(gpu) or gpu.mig_current == MIG_ON):
         raise DriverError(Code.NOT_SUPPORTED)
 
 
-def queries_without_mode(gpu: Gpu) -> bool:
+def queries_without_mode(gpu: SimulatedGpu) -> bool:
     """NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE; inferred, not read on hardware."""
     return gpu.kind.supports_mig and not gpu.kind.mode_change_needs_reset
 
 
-def set_mig_mode(node: Node, gpu: Gpu, mode: int) -> Code:
+def set_mig_mode(node: SimulatedNode, gpu: SimulatedGpu, mode: int) -> Code:
     """The activation status: a busy GPU keeps the mode pending and says IN_USE; one that has to be
     reset for it, and cannot be, says RESET_REQUIRED. Ampere's reset is tried by the call itself."""
     require_root(node)
@@ -77,7 +77,7 @@ def set_mig_mode(node: Node, gpu: Gpu, mode: int) -> Code:
     gpu.mig_pending = mode
     if gpu.mig_current == mode:
         return Code.SUCCESS
-    if gpu.processes or gpu.is_held or gpu.instances:
+    if gpu.processes or gpu.is_open or gpu.instances:
         return Code.IN_USE
     if gpu.kind.mode_change_needs_reset and gpu.reset_refused:
         return Code.RESET_REQUIRED
@@ -85,7 +85,7 @@ def set_mig_mode(node: Node, gpu: Gpu, mode: int) -> Code:
     return Code.SUCCESS
 
 
-def layout(gpu: Gpu) -> list[Placement]:
+def mig_placements(gpu: SimulatedGpu) -> list[Placement]:
     found = []
     for instance in gpu.instances:
         profile = gpu.kind.profile_by_id(instance.profile_id)
@@ -94,11 +94,11 @@ def layout(gpu: Gpu) -> list[Placement]:
     return found
 
 
-def remaining(gpu: Gpu, profile_id: int) -> int:
+def remaining_capacity(gpu: SimulatedGpu, profile_id: int) -> int:
     """How many more instances of the profile can be made one after the other."""
     require_mig(gpu)
     profile = require_profile(gpu, profile_id)
-    taken = layout(gpu)
+    taken = mig_placements(gpu)
     count = 0
     while options := free_placements(gpu.kind, profile, taken):
         taken.append(options[-1])
@@ -107,7 +107,11 @@ def remaining(gpu: Gpu, profile_id: int) -> int:
 
 
 def create_gpu_instance(
-    node: Node, gpu: Gpu, profile_id: int, start: int | None, size: int | None = None
+    node: SimulatedNode,
+    gpu: SimulatedGpu,
+    profile_id: int,
+    start: int | None,
+    size: int | None = None,
 ) -> GpuInstance:
     """`start` None: the driver chooses. Occupied and impossible are told alike, as in reality."""
     require_mig(gpu)
@@ -115,9 +119,9 @@ def create_gpu_instance(
     profile = require_profile(gpu, profile_id)
     if start is not None and (start not in profile.starts or size != profile.memory_slices):
         raise DriverError(Code.INVALID_ARGUMENT)
-    if gpu.is_held:
+    if gpu.is_open:
         raise DriverError(Code.IN_USE)
-    free = {p.start for p in free_placements(gpu.kind, profile, layout(gpu))}
+    free = {p.start for p in free_placements(gpu.kind, profile, mig_placements(gpu))}
     if start is None:
         start = next((s for s in _default_starts(profile) if s in free), None)
     if start is None or start not in free:
@@ -127,14 +131,14 @@ def create_gpu_instance(
     return made
 
 
-def destroy_gpu_instance(node: Node, gpu: Gpu, instance: GpuInstance) -> None:
+def destroy_gpu_instance(node: SimulatedNode, gpu: SimulatedGpu, instance: GpuInstance) -> None:
     require_root(node)
     if instance.compute or _clients(gpu, instance.id):
         raise DriverError(Code.IN_USE)
     gpu.instances.remove(instance)
 
 
-def compute_profiles(gpu: Gpu, instance: GpuInstance) -> dict[int, tuple[int, int]]:
+def compute_profiles(gpu: SimulatedGpu, instance: GpuInstance) -> dict[int, tuple[int, int]]:
     """Compute-instance profile id -> (compute slices, how many fit)."""
     profile = require_profile(gpu, instance.profile_id)
     if profile.compute_slices == 1 and profile.memory_slices > 1:
@@ -143,7 +147,7 @@ def compute_profiles(gpu: Gpu, instance: GpuInstance) -> dict[int, tuple[int, in
     return {known: (COMPUTE_WIDTHS[known], most) for known, most in counts.items()}
 
 
-def compute_width(gpu: Gpu, instance: GpuInstance, profile_id: int) -> int:
+def compute_width(gpu: SimulatedGpu, instance: GpuInstance, profile_id: int) -> int:
     """Compute slices of a compute-instance profile that the GPU instance has."""
     known = compute_profiles(gpu, instance)
     if profile_id not in known:
@@ -151,14 +155,14 @@ def compute_width(gpu: Gpu, instance: GpuInstance, profile_id: int) -> int:
     return known[profile_id][0]
 
 
-def compute_starts(gpu: Gpu, instance: GpuInstance, profile_id: int) -> list[int]:
+def compute_starts(gpu: SimulatedGpu, instance: GpuInstance, profile_id: int) -> list[int]:
     """Where the GPU instance lets compute instances of the profile begin, occupied or not."""
     width = compute_width(gpu, instance, profile_id)
     total = require_profile(gpu, instance.profile_id).compute_slices
     return [start for start in COMPUTE_STARTS[width] if start + width <= total]
 
 
-def free_compute_starts(gpu: Gpu, instance: GpuInstance, profile_id: int) -> list[int]:
+def free_compute_starts(gpu: SimulatedGpu, instance: GpuInstance, profile_id: int) -> list[int]:
     width = compute_width(gpu, instance, profile_id)
     taken = {
         compute.start + slot
@@ -170,7 +174,11 @@ def free_compute_starts(gpu: Gpu, instance: GpuInstance, profile_id: int) -> lis
 
 
 def create_compute_instance(
-    node: Node, gpu: Gpu, instance: GpuInstance, profile_id: int, start: int | None = None
+    node: SimulatedNode,
+    gpu: SimulatedGpu,
+    instance: GpuInstance,
+    profile_id: int,
+    start: int | None = None,
 ) -> ComputeInstance:
     """`start` None: the lowest free one. Which one real drivers take is not verified."""
     require_root(node)
@@ -188,7 +196,7 @@ def create_compute_instance(
 
 
 def destroy_compute_instance(
-    node: Node, gpu: Gpu, instance: GpuInstance, compute: ComputeInstance
+    node: SimulatedNode, gpu: SimulatedGpu, instance: GpuInstance, compute: ComputeInstance
 ) -> None:
     require_root(node)
     if any(p.compute_instance == compute.id for p in _clients(gpu, instance.id)):
@@ -196,7 +204,7 @@ def destroy_compute_instance(
     instance.compute.remove(compute)
 
 
-def _clients(gpu: Gpu, instance_id: int) -> list[Process]:
+def _clients(gpu: SimulatedGpu, instance_id: int) -> list[SimulatedProcess]:
     return [p for p in gpu.processes if p.gpu_instance == instance_id]
 
 
@@ -205,7 +213,7 @@ def _default_starts(profile: Profile) -> tuple[int, ...]:
     return tuple(s for s in order if s in profile.starts)
 
 
-def _instance_id(gpu: Gpu, profile: Profile, start: int) -> int:
+def _instance_id(gpu: SimulatedGpu, profile: Profile, start: int) -> int:
     """Heap number of the block; on boards of four slices too, where it starts one level lower."""
     size = profile.memory_slices
     return gpu.kind.memory_slices // size - 1 + start // size

@@ -8,21 +8,21 @@ from typing import Any
 
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.handles import Ref
-from agents.simdriver.health import parent
-from agents.simdriver.state import Event, Node
+from agents.simdriver.health import physical_gpu
+from agents.simdriver.state import SimulatedEvent, SimulatedNode
 
 NO_INSTANCE = 0xFFFFFFFF
 POLL_SECONDS = 0.01
 
 
 @dataclass
-class EventSet:
+class SimulatedEventSet:
     """`types` and `last` by GPU: the mask that is listened to, and the number of the last event."""
 
     types: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
 
-    def next(self, node: Node) -> Event | None:
+    def next(self, node: SimulatedNode) -> SimulatedEvent | None:
         for event in node.events:
             if event.number > self.last.get(event.gpu, event.number):
                 self.last[event.gpu] = event.number
@@ -32,15 +32,15 @@ class EventSet:
 
 
 def _create(library: Any, out: Any) -> None:
-    library.event_sets_made += 1
-    ref = Ref("", uuid=f"event-set-{library.event_sets_made}")
-    library.event_sets[ref] = EventSet()
+    library.event_set_count += 1
+    ref = Ref("", uuid=f"event-set-{library.event_set_count}")
+    library.event_sets[ref] = SimulatedEventSet()
     library.handles.give(out, ref)
 
 
-def _set_of(library: Any, handle: Any) -> EventSet:
+def _set_of(library: Any, handle: Any) -> SimulatedEventSet:
     """Refuses what is no event set, and one that was freed."""
-    found: EventSet | None = library.event_sets.get(library.handles.ref(handle))
+    found: SimulatedEventSet | None = library.event_sets.get(library.handles.ref(handle))
     if found is None:
         raise DriverError(Code.INVALID_ARGUMENT)
     return found
@@ -48,11 +48,11 @@ def _set_of(library: Any, handle: Any) -> EventSet:
 
 def _register(library: Any, handle: Any, types: Any, set_handle: Any) -> None:
     """nvml.h: where one of the types is not supported, none is registered."""
-    events, gpu = _set_of(library, set_handle), parent(library, handle)
+    events, gpu = _set_of(library, set_handle), physical_gpu(library, handle)
     if types.value & ~gpu.event_types:
         raise DriverError(Code.NOT_SUPPORTED)
     events.types[gpu.uuid] = events.types.get(gpu.uuid, 0) | types.value
-    events.last.setdefault(gpu.uuid, library.store.node().events_made)
+    events.last.setdefault(gpu.uuid, library.store.node().event_count)
 
 
 def _wait(library: Any, set_handle: Any, data: Any, milliseconds: Any) -> None:
@@ -71,7 +71,7 @@ def _wait(library: Any, set_handle: Any, data: Any, milliseconds: Any) -> None:
         library.sleep(min(POLL_SECONDS, left))
 
 
-def _fill(library: Any, data: Any, event: Event) -> None:
+def _fill(library: Any, data: Any, event: SimulatedEvent) -> None:
     kind = dict(data._fields_)["device"]
     data.device = library.handles.pointer(kind, Ref(event.gpu))
     data.eventType, data.eventData = event.type, event.data

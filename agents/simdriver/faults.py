@@ -4,8 +4,15 @@ Each raises ValueError with a sentence where it is impossible; nothing has happe
 """
 
 from agents.simdriver.codes import Code
-from agents.simdriver.health import EVENTS_KEPT, inject_clear
-from agents.simdriver.state import EVENT_TYPES, Event, FailNext, Gpu, Node, Process
+from agents.simdriver.health import MAX_EVENTS, clear_health
+from agents.simdriver.state import (
+    EVENT_TYPES,
+    InjectedFailure,
+    SimulatedEvent,
+    SimulatedGpu,
+    SimulatedNode,
+    SimulatedProcess,
+)
 
 SINGLE_BIT_EVENT, DOUBLE_BIT_EVENT = 0x1, 0x2
 HOLDER_MIB = 512
@@ -19,13 +26,13 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def kinds_of(symbol: str) -> tuple[str, ...]:
+def call_kinds(symbol: str) -> tuple[str, ...]:
     """The kinds of calls that the symbol belongs to."""
     return tuple(k for k, parts in KINDS.items() if any(part in symbol for part in parts))
 
 
-def hold(
-    gpu: Gpu,
+def attach_client(
+    gpu: SimulatedGpu,
     pid: int,
     instance: int | None = None,
     compute: int | None = None,
@@ -42,7 +49,7 @@ def hold(
         if compute is not None:
             raise ValueError("a compute instance is named within its GPU instance: --instance")
         if listed and not gpu.mig_current:
-            gpu.processes.append(Process(pid, HOLDER_MIB))
+            gpu.processes.append(SimulatedProcess(pid, HOLDER_MIB))
         else:
             gpu.holders.append(pid)
         return
@@ -53,10 +60,12 @@ def hold(
     compute = known[0] if compute is None else compute
     if compute not in known:
         raise ValueError(f"instance {instance} has no compute instance {compute}, it has {known}")
-    gpu.processes.append(Process(pid, HOLDER_MIB if listed else 0, instance, compute, listed))
+    gpu.processes.append(
+        SimulatedProcess(pid, HOLDER_MIB if listed else 0, instance, compute, listed)
+    )
 
 
-def release(gpu: Gpu, pid: int) -> None:
+def detach_client(gpu: SimulatedGpu, pid: int) -> None:
     """The client closes what it has open."""
     if pid not in gpu.holders and all(p.pid != pid for p in gpu.processes):
         raise ValueError(f"pid {pid} holds nothing of GPU {gpu.index}")
@@ -64,7 +73,7 @@ def release(gpu: Gpu, pid: int) -> None:
     gpu.processes = [process for process in gpu.processes if process.pid != pid]
 
 
-def reset(node: Node, gpu: Gpu) -> None:
+def reset_gpu(node: SimulatedNode, gpu: SimulatedGpu) -> None:
     """What `nvidia-smi --gpu-reset` does: instances are gone, a pending mode is current, health is
     well again. That Hopper keeps its mode over a reset is not verified."""
     if gpu.reset_refused:
@@ -75,10 +84,10 @@ def reset(node: Node, gpu: Gpu) -> None:
         raise ValueError(f"GPU {gpu.index} is in use{named}: nobody may have it open at a reset")
     gpu.instances = []
     gpu.mig_current = gpu.mig_pending
-    clear(node, gpu)
+    clear_faults(node, gpu)
 
 
-def reboot(node: Node) -> None:
+def reboot_node(node: SimulatedNode) -> None:
     """Every process and MIG instance is gone. Ampere keeps its mode (InfoROM), and a pending one is
     current then; Hopper and newer come back with MIG off. A GPU that refuses resets goes on so."""
     for gpu in node.gpus:
@@ -87,16 +96,16 @@ def reboot(node: Node) -> None:
         gpu.compute_mode = gpu.power_limit_mw = 0
         gpu.mig_current = gpu.mig_pending if gpu.kind.mode_persists_reboot else 0
         gpu.mig_pending = gpu.mig_current
-        clear(node, gpu)
+        clear_faults(node, gpu)
 
 
-def clear(node: Node, gpu: Gpu) -> None:
+def clear_faults(node: SimulatedNode, gpu: SimulatedGpu) -> None:
     """Lost, ECC and remapping are well again; instances, mode and holders stay."""
-    inject_clear(node, gpu)
+    clear_health(node, gpu)
     gpu.ecc_corrected = 0
 
 
-def ecc(node: Node, gpu: Gpu, count: int, *, corrected: bool) -> None:
+def inject_ecc(node: SimulatedNode, gpu: SimulatedGpu, count: int, *, corrected: bool) -> None:
     """Errors in the counters, and the one event that a driver tells of them."""
     kind = SINGLE_BIT_EVENT if corrected else DOUBLE_BIT_EVENT
     if not gpu.event_types & EVENT_TYPES & kind:
@@ -105,12 +114,12 @@ def ecc(node: Node, gpu: Gpu, count: int, *, corrected: bool) -> None:
         gpu.ecc_corrected += count
     else:
         gpu.ecc_uncorrected += count
-    node.events_made += 1
-    event = Event(node.events_made, gpu.uuid, kind, 0)
-    node.events = [*node.events, event][-EVENTS_KEPT:]
+    node.event_count += 1
+    event = SimulatedEvent(node.event_count, gpu.uuid, kind, 0)
+    node.events = [*node.events, event][-MAX_EVENTS:]
 
 
-def remap(gpu: Gpu, *, failed: bool) -> None:
+def inject_remap(gpu: SimulatedGpu, *, failed: bool) -> None:
     """A row to be remapped at the next reset, or one that could not be. Turing retires pages."""
     if gpu.kind.architecture == "turing":
         raise ValueError(f"GPU {gpu.index} ({gpu.board}) does not remap rows")
@@ -118,7 +127,9 @@ def remap(gpu: Gpu, *, failed: bool) -> None:
     gpu.remap_failed |= failed
 
 
-def slow(node: Node, call: str, seconds: float, symbols: frozenset[str]) -> None:
+def set_call_seconds(
+    node: SimulatedNode, call: str, seconds: float, symbols: frozenset[str]
+) -> None:
     """Each such call takes so long from now on; 0 ends it."""
     if call not in KINDS and call not in symbols:
         raise ValueError(f"{call} is neither a call of the driver nor one of {', '.join(KINDS)}")
@@ -127,7 +138,9 @@ def slow(node: Node, call: str, seconds: float, symbols: frozenset[str]) -> None
         node.slow[call] = seconds
 
 
-def fail_next(node: Node, code: Code, call: str, times: int, symbols: frozenset[str]) -> None:
+def fail_next(
+    node: SimulatedNode, code: Code, call: str, times: int, symbols: frozenset[str]
+) -> None:
     """The next calls answer `code` and do nothing else; 0 times takes it back."""
     if call not in symbols:
         raise ValueError(f"{call} is no call of the simulated driver")
@@ -135,15 +148,15 @@ def fail_next(node: Node, code: Code, call: str, times: int, symbols: frozenset[
         raise ValueError("SUCCESS is no failure")
     node.fail_next = [fail for fail in node.fail_next if fail.call != call]
     if times:
-        node.fail_next.append(FailNext(call, int(code), times))
+        node.fail_next.append(InjectedFailure(call, int(code), times))
 
 
-def seconds_of(node: Node, names: tuple[str, ...]) -> float:
+def call_seconds(node: SimulatedNode, names: tuple[str, ...]) -> float:
     """How long a call takes that has these names: its symbol and its kinds; the longest counts."""
     return max((node.slow.get(name, 0.0) for name in names), default=0.0)
 
 
-def next_failure(node: Node, call: str) -> int:
+def take_failure(node: SimulatedNode, call: str) -> int:
     """Counts one failure down. The code that the call has to answer, 0 where it may go on."""
     for fail in node.fail_next:
         if fail.call == call:

@@ -13,11 +13,11 @@ from typing import Any
 from agents.simdriver import utilisation as load
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.handles import Ref
-from agents.simdriver.telemetry import whole
+from agents.simdriver.telemetry import gpu_with_time
 
 WITH_GPM = ("hopper", "blackwell")
 SUPPORT_VERSION = METRICS_VERSION = 1
-METRICS_MOST = 333
+MAX_METRICS = 333
 # Metric id: its share of the activity (percent), by the names of nvml.h.
 GRAPHICS, SM, OCCUPANCY, TENSOR, DRAM = 1, 2, 3, 5, 10
 SHARES = {GRAPHICS: 100.0, SM: 90.0, OCCUPANCY: 45.0, TENSOR: 55.0, DRAM: 45.0}
@@ -26,7 +26,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class GpmSample:
     """What was seen of a GPU (`instance` None) or an instance; links in MiB/s over all of them."""
 
     gpu: str = ""
@@ -39,13 +39,13 @@ class Sample:
 def _support(library: Any, handle: Any, out: Any) -> None:
     if out._obj.version != SUPPORT_VERSION:
         raise DriverError(Code.ARGUMENT_VERSION_MISMATCH)
-    _, gpu, _ = whole(library, handle)
+    _, gpu, _ = gpu_with_time(library, handle)
     out._obj.isSupportedDevice = int(gpu.kind.architecture in WITH_GPM)
 
 
 def _alloc(library: Any, out: Any) -> None:
     ref = Ref("", uuid=f"gpm-sample-{next(_numbers)}")
-    library.gpm_samples[ref] = Sample()
+    library.gpm_samples[ref] = GpmSample()
     library.handles.give(out, ref)
 
 
@@ -54,8 +54,8 @@ def _free(library: Any, sample: Any) -> None:
     del library.gpm_samples[library.handles.ref(sample)]
 
 
-def _of(library: Any, sample: Any) -> Sample:
-    found: Sample | None = library.gpm_samples.get(library.handles.ref(sample))
+def _of(library: Any, sample: Any) -> GpmSample:
+    found: GpmSample | None = library.gpm_samples.get(library.handles.ref(sample))
     if found is None:
         raise DriverError(Code.INVALID_ARGUMENT)
     return found
@@ -70,7 +70,7 @@ def _get_mig(library: Any, handle: Any, instance: Any, sample: Any) -> None:
 
 
 def _take(library: Any, handle: Any, instance: int | None, sample: Any) -> None:
-    node, gpu, now = whole(library, handle)
+    node, gpu, now = gpu_with_time(library, handle)
     _of(library, sample)
     if gpu.kind.architecture not in WITH_GPM or bool(gpu.mig_current) == (instance is None):
         raise DriverError(Code.NOT_SUPPORTED)
@@ -79,7 +79,9 @@ def _take(library: Any, handle: Any, instance: int | None, sample: Any) -> None:
     count = len(load.live_links(node, gpu))
     links = count * load.link_rate(gpu, now) / 1024 if count and instance is None else None
     busy = load.activity(gpu, now, instance)
-    library.gpm_samples[library.handles.ref(sample)] = Sample(gpu.uuid, instance, now, busy, links)
+    library.gpm_samples[library.handles.ref(sample)] = GpmSample(
+        gpu.uuid, instance, now, busy, links
+    )
 
 
 def _metrics(library: Any, asked: Any) -> None:
@@ -89,7 +91,7 @@ def _metrics(library: Any, asked: Any) -> None:
         raise DriverError(Code.ARGUMENT_VERSION_MISMATCH)
     one, other = _of(library, asked.sample1), _of(library, asked.sample2)
     is_same = (one.gpu, one.instance) == (other.gpu, other.instance) and one.gpu
-    if not is_same or other.at <= one.at or not 0 < asked.numMetrics <= METRICS_MOST:
+    if not is_same or other.at <= one.at or not 0 < asked.numMetrics <= MAX_METRICS:
         raise DriverError(Code.INVALID_ARGUMENT)
     for metric in asked.metrics[: asked.numMetrics]:
         value = _value(metric.metricId, one, other)
@@ -97,7 +99,7 @@ def _metrics(library: Any, asked: Any) -> None:
         metric.value = value or 0.0
 
 
-def _value(metric: int, one: Sample, other: Sample) -> float | None:
+def _value(metric: int, one: GpmSample, other: GpmSample) -> float | None:
     if metric in SHARES:
         return SHARES[metric] * (one.activity + other.activity) / 2
     if metric in (LINK_RECEIVED, LINK_SENT) and one.links is not None and other.links is not None:

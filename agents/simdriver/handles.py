@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.simdriver.codes import Code, DriverError
-from agents.simdriver.state import ComputeInstance, Gpu, GpuInstance, Node
+from agents.simdriver.state import ComputeInstance, GpuInstance, SimulatedGpu, SimulatedNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Handles:
         return found
 
 
-def gpu_of(node: Node, ref: Ref) -> Gpu:
+def gpu_of(node: SimulatedNode, ref: Ref) -> SimulatedGpu:
     """The GPU behind a handle; a lost one answers nothing any more."""
     gpu = next((g for g in node.gpus if g.uuid == ref.gpu), None)
     if gpu is None:
@@ -59,7 +59,7 @@ def gpu_of(node: Node, ref: Ref) -> Gpu:
     return gpu
 
 
-def instance_of(node: Node, ref: Ref) -> tuple[Gpu, GpuInstance]:
+def instance_of(node: SimulatedNode, ref: Ref) -> tuple[SimulatedGpu, GpuInstance]:
     gpu = gpu_of(node, ref)
     instance = gpu.instance(ref.gpu_instance) if ref.gpu_instance is not None else None
     if instance is None:
@@ -67,7 +67,7 @@ def instance_of(node: Node, ref: Ref) -> tuple[Gpu, GpuInstance]:
     return gpu, instance
 
 
-def compute_of(node: Node, ref: Ref) -> tuple[Gpu, GpuInstance, ComputeInstance]:
+def compute_of(node: SimulatedNode, ref: Ref) -> tuple[SimulatedGpu, GpuInstance, ComputeInstance]:
     gpu, instance = instance_of(node, ref)
     for compute in instance.compute:
         if compute.uuid == ref.uuid:

@@ -33,7 +33,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class NicSpot:
+class NicPlace:
     """A network port: where its card hangs, and which PCI function of the card it is."""
 
     place: Place
@@ -53,13 +53,13 @@ class Layout:
     """
 
     name: str
-    says: str
+    description: str
     board: str | None
     places: tuple[Place, ...]
     cpus: tuple[tuple[int, ...], ...]
     links: int = 0
     switches: tuple[int, ...] = ()
-    nics: tuple[NicSpot, ...] = ()
+    nics: tuple[NicPlace, ...] = ()
 
     @property
     def gpus(self) -> int | None:
@@ -75,15 +75,15 @@ class Layout:
         return ends[link] if ends else None
 
 
-def level(one: Place, other: Place) -> Level:
+def path_level(first: Place, second: Place) -> Level:
     """Of two different GPUs: by what the shortest path between them has to cross."""
-    if one.numa != other.numa:
+    if first.numa != second.numa:
         return Level.SYSTEM
-    if one.bridge != other.bridge:
+    if first.bridge != second.bridge:
         return Level.NODE
-    if one.tree != other.tree:
+    if first.tree != second.tree:
         return Level.HOSTBRIDGE
-    return Level.SINGLE if one.switch == other.switch else Level.MULTIPLE
+    return Level.SINGLE if first.switch == second.switch else Level.MULTIPLE
 
 
 def switch_bus_id(switch: int) -> str:
@@ -103,10 +103,10 @@ def _threads(sockets: int, cores: int, threads: int) -> tuple[tuple[int, ...], .
     )
 
 
-def _storage(bridge: int, gbit_per_second: int) -> tuple[NicSpot, ...]:
+def _storage(bridge: int, gbit_per_second: int) -> tuple[NicPlace, ...]:
     """A card with two Ethernet ports at each CPU, behind a host bridge of its own."""
     return tuple(
-        NicSpot(
+        NicPlace(
             Place(numa, bridge, 0, 0), f"eth{2 * numa + port}", port, "Ethernet", gbit_per_second
         )
         for numa in range(2)
@@ -117,14 +117,14 @@ def _storage(bridge: int, gbit_per_second: int) -> tuple[NicSpot, ...]:
 def _hopper(name: str, board: str) -> Layout:
     return Layout(
         name=name,
-        says="8 GPUs, each behind a PCIe switch of its own, all on 4 NVSwitches, 2 CPUs",
+        description="8 GPUs, each behind a PCIe switch of its own, all on 4 NVSwitches, 2 CPUs",
         board=board,
         places=tuple(Place(numa=i // 4, bridge=i, tree=0, switch=0) for i in range(8)),
         cpus=_threads(sockets=2, cores=56, threads=2),
         links=18,
         switches=(5, 4, 4, 5),
         nics=(
-            *(NicSpot(Place(i // 4, i, 0, switch=1), f"ib{i}") for i in range(8)),
+            *(NicPlace(Place(i // 4, i, 0, switch=1), f"ib{i}") for i in range(8)),
             *_storage(bridge=8, gbit_per_second=200),
         ),
     )
@@ -132,7 +132,7 @@ def _hopper(name: str, board: str) -> Layout:
 
 FLAT = Layout(
     name="flat",
-    says="any board and number of GPUs, 2 CPUs, no NVLink",
+    description="any board and number of GPUs, 2 CPUs, no NVLink",
     board=None,
     places=(),
     cpus=_threads(sockets=2, cores=32, threads=1),
@@ -143,7 +143,7 @@ LAYOUTS = {
         FLAT,
         Layout(
             name="a100-nvswitch-8",
-            says="2-2-4-6-8-8: 8 GPUs in pairs behind 4 PCIe switches, on 6 NVSwitches, 2 CPUs",
+            description="2-2-4-6-8-8: 8 GPUs in pairs behind 4 PCIe switches, 6 NVSwitches, 2 CPUs",
             board="A100-80GB",
             places=tuple(Place(numa=i // 4, bridge=i // 2, tree=0, switch=i % 2) for i in range(8)),
             cpus=_threads(sockets=2, cores=64, threads=2),
@@ -151,7 +151,7 @@ LAYOUTS = {
             switches=(2,) * 6,
             nics=(
                 *(
-                    NicSpot(
+                    NicPlace(
                         Place(i // 4, i // 2, 0, switch=2 + i % 2), f"ib{i}", gbit_per_second=200
                     )
                     for i in range(8)
@@ -163,22 +163,23 @@ LAYOUTS = {
         _hopper("h200-nvswitch-8", "H200-141GB"),
         Layout(
             name="l40s-pcie-4",
-            says="2-2-4: 2 GPUs and a NIC behind one PCIe switch of each of 2 CPUs, no NVLink",
+            description="2-2-4: 2 GPUs and a NIC behind a PCIe switch at each of 2 CPUs",
             board="L40S-48GB",
             places=tuple(Place(numa=i // 2, bridge=0, tree=0, switch=0) for i in range(4)),
             cpus=_threads(sockets=2, cores=32, threads=2),
             nics=tuple(
-                NicSpot(Place(numa, 0, 0, 0), f"eth{numa}", 0, "Ethernet", 200) for numa in range(2)
+                NicPlace(Place(numa, 0, 0, 0), f"eth{numa}", 0, "Ethernet", 200)
+                for numa in range(2)
             ),
         ),
         Layout(
             name="a30-bridge-2",
-            says="2 GPUs at one CPU, joined by an NVLink bridge",
+            description="2 GPUs at one CPU, joined by an NVLink bridge",
             board="A30-24GB",
             places=(Place(numa=0, bridge=0, tree=0, switch=0), Place(0, 0, tree=1, switch=0)),
             cpus=_threads(sockets=1, cores=32, threads=2),
             links=4,
-            nics=(NicSpot(Place(0, 0, tree=2, switch=0), "eth0", 0, "Ethernet", 25),),
+            nics=(NicPlace(Place(0, 0, tree=2, switch=0), "eth0", 0, "Ethernet", 25),),
         ),
     )
 }

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from agents.simdriver.administration import ADMINISTRATION_SYMBOLS
-from agents.simdriver.codes import WORDS, Code, DriverError
+from agents.simdriver.codes import MESSAGES, Code, DriverError
 from agents.simdriver.compute import COMPUTE_SYMBOLS
 from agents.simdriver.devices import DEVICE_SYMBOLS
-from agents.simdriver.events import EVENT_SYMBOLS, EventSet
-from agents.simdriver.faults import kinds_of, next_failure, seconds_of
-from agents.simdriver.gpm import GPM_SYMBOLS, Sample
+from agents.simdriver.events import EVENT_SYMBOLS, SimulatedEventSet
+from agents.simdriver.faults import call_kinds, call_seconds, take_failure
+from agents.simdriver.gpm import GPM_SYMBOLS, GpmSample
 from agents.simdriver.handles import Handles, Ref
 from agents.simdriver.health import HEALTH_SYMBOLS
 from agents.simdriver.links import LINK_SYMBOLS
 from agents.simdriver.mig import MIG_SYMBOLS
-from agents.simdriver.state import CUDA_VERSION, DRIVER_VERSION, NVML_VERSION, Node
+from agents.simdriver.state import CUDA_VERSION, DRIVER_VERSION, NVML_VERSION, SimulatedNode
 from agents.simdriver.store import Store
 from agents.simdriver.telemetry import TELEMETRY_SYMBOLS
 from agents.simdriver.utilisation import Meters
@@ -34,10 +34,10 @@ class Library:
         self.store = Store(path)
         self.handles = Handles()
         self.sessions = 0
-        self.event_sets: dict[Ref, EventSet] = {}
-        self.event_sets_made = 0
+        self.event_sets: dict[Ref, SimulatedEventSet] = {}
+        self.event_set_count = 0
         self.meters = Meters()
-        self.gpm_samples: dict[Ref, Sample] = {}
+        self.gpm_samples: dict[Ref, GpmSample] = {}
         for name, function in symbols().items():
             setattr(self, name, self._symbol(name, function))
 
@@ -49,9 +49,9 @@ class Library:
     def _symbol(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """A plain function, because pynvml sets attributes such as restype on it."""
         if name == "nvmlErrorString":
-            return lambda code: WORDS.get(code, WORDS[Code.UNKNOWN]).encode()
+            return lambda code: MESSAGES.get(code, MESSAGES[Code.UNKNOWN]).encode()
 
-        names = (name, *kinds_of(name))
+        names = (name, *call_kinds(name))
         # A question may be asked first and its answer dropped: it looked at the file just now.
         asks = "Get" in name and name not in SYSTEM_SYMBOLS
 
@@ -66,29 +66,29 @@ class Library:
             except DriverError as refused:
                 code = int(refused.code)
             if asks:
-                node = self.store.seen()
+                node = self.store.cached_node()
                 if node.slow or node.fail_next:
                     return self._hindered(node, names) or code
             return code
 
         return symbol
 
-    def _now(self) -> Node | None:
+    def _now(self) -> SimulatedNode | None:
         """None where the file is gone: beginning and ending a session needs no node."""
         try:
             return self.store.node()
         except OSError:
             return None
 
-    def _hindered(self, node: Node | None, names: tuple[str, ...]) -> int:
+    def _hindered(self, node: SimulatedNode | None, names: tuple[str, ...]) -> int:
         """Takes the time of a slow call; the code of a failure that was ordered, else 0."""
         if node is None or not (node.slow or node.fail_next):
             return Code.SUCCESS
-        self.sleep(seconds_of(node, names))
+        self.sleep(call_seconds(node, names))
         if all(fail.call != names[0] for fail in node.fail_next):
             return Code.SUCCESS
         with self.store.change() as changed:
-            return next_failure(changed, names[0])
+            return take_failure(changed, names[0])
 
 
 def _init(library: Library, flags: Any) -> None:

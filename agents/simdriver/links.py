@@ -11,8 +11,8 @@ from typing import Any
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.fabric import FABRIC_SYMBOLS
 from agents.simdriver.handles import Ref, gpu_of, put
-from agents.simdriver.layouts import LAYOUTS, Layout, Level, level, switch_bus_id
-from agents.simdriver.state import Gpu, Node
+from agents.simdriver.layouts import LAYOUTS, Layout, Level, path_level, switch_bus_id
+from agents.simdriver.state import SimulatedGpu, SimulatedNode
 
 NVLINK_MAX_LINKS = 36
 WORD_BITS = 64
@@ -28,7 +28,7 @@ P2P_OK, P2P_NOT_SUPPORTED = 0, 5
 SCOPES = (0, 1)
 
 
-def _at(library: Any, handle: Any) -> tuple[Node, Gpu]:
+def _at(library: Any, handle: Any) -> tuple[SimulatedNode, SimulatedGpu]:
     """The whole GPU: MIG devices have no links of their own."""
     ref = library.handles.ref(handle)
     if ref.gpu_instance is not None:
@@ -37,7 +37,7 @@ def _at(library: Any, handle: Any) -> tuple[Node, Gpu]:
     return node, gpu_of(node, ref)
 
 
-def _layout(node: Node) -> Layout:
+def _layout(node: SimulatedNode) -> Layout:
     return LAYOUTS[node.layout]
 
 
@@ -49,10 +49,10 @@ def _common_ancestor(library: Any, one: Any, other: Any, out: Any) -> None:
         return
     layout = _layout(node)
     places = [layout.place(gpu.index, gpu.numa_node) for gpu in (first, second)]
-    out._obj.value = level(*places)
+    out._obj.value = path_level(*places)
 
 
-def _link(library: Any, handle: Any, link: Any) -> tuple[Node, Gpu, Layout]:
+def _link(library: Any, handle: Any, link: Any) -> tuple[SimulatedNode, SimulatedGpu, Layout]:
     """A link that the GPU has. Beyond its last one, and without any, NOT_SUPPORTED."""
     node, gpu = _at(library, handle)
     layout = _layout(node)
@@ -65,14 +65,14 @@ def _link(library: Any, handle: Any, link: Any) -> tuple[Node, Gpu, Layout]:
     return node, gpu, layout
 
 
-def _live_link(library: Any, handle: Any, link: Any) -> tuple[Node, Gpu, Layout]:
+def _live_link(library: Any, handle: Any, link: Any) -> tuple[SimulatedNode, SimulatedGpu, Layout]:
     node, gpu, layout = _link(library, handle, link)
     if link in gpu.nvlinks_down:
         raise DriverError(Code.NOT_SUPPORTED)
     return node, gpu, layout
 
 
-def _peer(node: Node, gpu: Gpu, layout: Layout) -> Gpu | None:
+def _peer(node: SimulatedNode, gpu: SimulatedGpu, layout: Layout) -> SimulatedGpu | None:
     """The GPU at the other end of the bridge; with NVSwitches any GPU is as good as itself."""
     if layout.switches:
         return gpu
@@ -126,7 +126,7 @@ def _nearest(library: Any, handle: Any, level_asked: Any, count: Any, array: Any
         other
         for other in node.gpus
         if other.index != gpu.index
-        and level(own, layout.place(other.index, other.numa_node)) == _plain(level_asked)
+        and path_level(own, layout.place(other.index, other.numa_node)) == _plain(level_asked)
     ]
     if array is not None:
         for index, other in enumerate(found[: count._obj.value]):
@@ -153,7 +153,7 @@ def _p2p_status(library: Any, one: Any, other: Any, cap: Any, out: Any) -> None:
     out._obj.value = P2P_NOT_SUPPORTED if refused else P2P_OK
 
 
-def _joined(layout: Layout, one: Gpu, other: Gpu) -> bool:
+def _joined(layout: Layout, one: SimulatedGpu, other: SimulatedGpu) -> bool:
     live = all(layout.links > len(set(gpu.nvlinks_down)) for gpu in (one, other))
     return live and bool(layout.switches or one.index ^ 1 == other.index)
 

@@ -8,7 +8,7 @@ from agents.simdriver import driver
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.compute import compute_ref
 from agents.simdriver.handles import Ref, compute_of, gpu_of, instance_of, items, put, put_field
-from agents.simdriver.state import ComputeInstance, Gpu, GpuInstance, Node
+from agents.simdriver.state import ComputeInstance, GpuInstance, SimulatedGpu, SimulatedNode
 
 GI_PROFILE_V2 = 0x02000098
 GI_PROFILE_COUNT = 0x12
@@ -94,7 +94,7 @@ def _placements(library: Any, handle: Any, profile_id: int, array: Any, count: A
 
 def _capacity(library: Any, handle: Any, profile_id: int, out: Any) -> None:
     gpu = gpu_of(library.store.node(), library.handles.ref(handle))
-    out._obj.value = driver.remaining(gpu, profile_id)
+    out._obj.value = driver.remaining_capacity(gpu, profile_id)
 
 
 def _create(library: Any, handle: Any, profile_id: int, out: Any) -> None:
@@ -166,7 +166,7 @@ def _device_by_index(library: Any, handle: Any, index: Any, out: Any) -> None:
     library.handles.give(out, devices[index.value])
 
 
-def _devices(gpu: Gpu) -> list[Ref]:
+def _devices(gpu: SimulatedGpu) -> list[Ref]:
     return [
         compute_ref(gpu, instance, compute)
         for instance in sorted(gpu.instances, key=lambda i: i.id)
@@ -193,8 +193,8 @@ def _compute_id(library: Any, handle: Any, out: Any) -> None:
     out._obj.value = _of_device(library, handle)[2].id
 
 
-def _of_device(library: Any, handle: Any) -> tuple[Gpu, GpuInstance, ComputeInstance]:
-    node: Node = library.store.node()
+def _of_device(library: Any, handle: Any) -> tuple[SimulatedGpu, GpuInstance, ComputeInstance]:
+    node: SimulatedNode = library.store.node()
     return compute_of(node, library.handles.ref(handle))
 
 

@@ -24,7 +24,7 @@ START_SECONDS = 10.0
 SERVER_MEMORY_MIB = 30
 
 
-class Server:
+class SimulatedMpsServer:
     """A server and what it knows of its clients. `hold`: closing it ends the server."""
 
     def __init__(
@@ -36,17 +36,17 @@ class Server:
         self.status = "ACTIVE"
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """A command that is answered with a sentence, and changes nothing."""
 
 
-class Daemon:
+class ControlDaemon:
     """The state of one pipe directory, and its commands by name."""
 
     def __init__(self, driver: Path | None) -> None:
         self.driver = driver
         self.device = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        self.servers: dict[int, Server] = {}
+        self.servers: dict[int, SimulatedMpsServer] = {}
         self.threads, self.memory = 100.0, dict[str, str]()
         self.is_over = False
         self.commands: dict[str, Callable[..., list[str]]] = {
@@ -78,13 +78,13 @@ class Daemon:
             return self.commands[name](*words)
         except (TypeError, ValueError):
             return [f"Invalid arguments: {line}"]
-        except Refused as refused:
+        except CommandRefused as refused:
             return [str(refused)]
 
-    def server(self, pid: str) -> Server:
+    def server(self, pid: str) -> SimulatedMpsServer:
         found = self.servers.get(int(pid))
         if found is None:
-            raise Refused(f"Cannot find MPS server {pid}")
+            raise CommandRefused(f"Cannot find MPS server {pid}")
         return found
 
     def get_server_list(self) -> list[str]:
@@ -98,9 +98,9 @@ class Daemon:
         if flag != "-uid":
             raise ValueError(flag)
         if any(server.uid == int(uid) for server in self.servers.values()):
-            raise Refused(f"Cannot start MPS server: user {uid} has one already")
+            raise CommandRefused(f"Cannot start MPS server: user {uid} has one already")
         if self.servers:
-            raise Refused("Cannot start MPS server: another user is active")
+            raise CommandRefused("Cannot start MPS server: another user is active")
         ours, theirs = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -108,18 +108,18 @@ class Daemon:
             os.read(ours, 1)  # until the daemon lets go, or is gone itself
             os._exit(0)
         os.close(ours)
-        self.servers[pid] = Server(pid, theirs, int(uid), self.threads, self.memory)
-        self.put_down(pid, there=True)
+        self.servers[pid] = SimulatedMpsServer(pid, theirs, int(uid), self.threads, self.memory)
+        self.update_driver(pid, is_running=True)
         return []
 
     def shutdown_server(self, pid: str, force: str = "") -> list[str]:
         server = self.server(pid)
         if server.clients and force != "-f":
-            raise Refused(f"Cannot shut down MPS server {pid}: it has clients")
+            raise CommandRefused(f"Cannot shut down MPS server {pid}: it has clients")
         del self.servers[server.pid]
         os.close(server.hold)
         os.waitpid(server.pid, 0)
-        self.put_down(server.pid, there=False)
+        self.update_driver(server.pid, is_running=False)
         return []
 
     def get_client_list(self, pid: str) -> list[str]:
@@ -132,7 +132,7 @@ class Daemon:
     def terminate_client(self, pid: str, client: str) -> list[str]:
         server = self.server(pid)
         if int(client) not in server.clients:
-            raise Refused(f"Cannot find MPS client {client}")
+            raise CommandRefused(f"Cannot find MPS client {client}")
         server.clients.remove(int(client))
         return []
 
@@ -164,7 +164,7 @@ class Daemon:
     def simulate_client(self, pid: str, client: str) -> list[str]:
         server = self.server(pid)
         if server.status == "FAULT":
-            raise Refused(f"MPS server {pid} cannot take clients: it is in FAULT")
+            raise CommandRefused(f"MPS server {pid} cannot take clients: it is in FAULT")
         server.clients.append(int(client))
         return []
 
@@ -172,12 +172,12 @@ class Daemon:
         self.server(pid).status = "FAULT"
         return []
 
-    def put_down(self, pid: int, *, there: bool) -> None:
+    def update_driver(self, pid: int, *, is_running: bool) -> None:
         """The server as a process of the simulated driver."""
         if self.driver is None:
             return
         sys.path.insert(0, str(Path(__file__).parents[2]))
-        from agents.simdriver.state import Process  # noqa: PLC0415 - only beside a simulated driver
+        from agents.simdriver.state import SimulatedProcess  # noqa: PLC0415 - only beside a simulated driver
         from agents.simdriver.store import Store  # noqa: PLC0415
 
         with Store(self.driver).change() as node:
@@ -186,8 +186,8 @@ class Daemon:
                 places: list[tuple[str, int | None, int | None]] = [(gpu.uuid, None, None)]
                 places += [(c.uuid, i.id, c.id) for i in gpu.instances for c in i.compute]
                 for uuid, instance, compute in places:
-                    if there and uuid == self.device:
-                        made = Process(pid, SERVER_MEMORY_MIB, instance, compute)
+                    if is_running and uuid == self.device:
+                        made = SimulatedProcess(pid, SERVER_MEMORY_MIB, instance, compute)
                         gpu.processes.append(made)
 
 
@@ -214,7 +214,7 @@ def serve(pipe: Path, driver: Path | None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # As the kernel cuts NVIDIA's names, of this process and of the servers that it forks.
     Path("/proc/self/comm").write_text("nvidia-cuda-mps", "ascii")
-    daemon = Daemon(driver)
+    daemon = ControlDaemon(driver)
     (pipe / SOCKET).unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(pipe / SOCKET))
@@ -239,7 +239,7 @@ def serve(pipe: Path, driver: Path | None) -> int:
     return 0
 
 
-def background(pipe: Path, words: list[str]) -> int:
+def start_in_background(pipe: Path, words: list[str]) -> int:
     """Start the daemon apart from this process, and return when it listens."""
     child = subprocess.Popen(  # noqa: S603 - this program itself
         [sys.executable, "-I", "-S", __file__, *words, "-f"],
@@ -258,7 +258,7 @@ def background(pipe: Path, words: list[str]) -> int:
     return 1
 
 
-def talk(pipe: Path) -> int:
+def send_commands(pipe: Path) -> int:
     """Each line of stdin to the daemon, each answer to stdout."""
     calling = socket.socket(socket.AF_UNIX)
     try:
@@ -280,10 +280,10 @@ def main(words: list[str]) -> int:
     rest = [word for word in words if word not in ("-d", "-f")]
     driver = Path(rest[rest.index("--driver") + 1]) if "--driver" in rest else None
     if "-d" in words:
-        return background(pipe, rest)
+        return start_in_background(pipe, rest)
     if "-f" in words:
         return serve(pipe, driver)
-    return talk(pipe)
+    return send_commands(pipe)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agents.simdriver.state import Node, read, write
+from agents.simdriver.state import SimulatedNode, node_from_json, node_to_json
 
 
 class Store:
@@ -18,13 +18,13 @@ class Store:
         self.path = path
         self._name = str(path)
         # One value, so that threads never see a node with another one's stamp.
-        self._cache: tuple[tuple[int, int], Node] | None = None
+        self._cache: tuple[tuple[int, int], SimulatedNode] | None = None
 
-    def create(self, node: Node) -> None:
+    def create(self, node: SimulatedNode) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._save(node)
 
-    def node(self) -> Node:
+    def node(self) -> SimulatedNode:
         """The node as it is now. Do not change it: use `change`."""
         stat = os.stat(self._name)  # noqa: PTH116 - asked at every call of the driver
         stamp = (stat.st_mtime_ns, stat.st_ino)
@@ -33,13 +33,13 @@ class Store:
             cache = self._cache = stamp, self._read()
         return cache[1]
 
-    def seen(self) -> Node:
+    def cached_node(self) -> SimulatedNode:
         """The node as this process read it last: no look at the file, where one just was."""
         cache = self._cache
         return cache[1] if cache else self.node()
 
     @contextmanager
-    def change(self) -> Iterator[Node]:
+    def change(self) -> Iterator[SimulatedNode]:
         """The node under lock; saved when the block ends, left as it was when it raises.
 
         It is a copy of its own: other threads of this process go on with what stands in the file.
@@ -51,12 +51,12 @@ class Store:
             self._save(node)
             self._cache = None
 
-    def _read(self) -> Node:
-        return read(json.loads(self.path.read_text("utf-8")))
+    def _read(self) -> SimulatedNode:
+        return node_from_json(json.loads(self.path.read_text("utf-8")))
 
-    def _save(self, node: Node) -> None:
+    def _save(self, node: SimulatedNode) -> None:
         """Replaced in one step, so that a reader never sees half a file."""
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".driver-")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(write(node), file)
+            json.dump(node_to_json(node), file)
         Path(name).replace(self.path)

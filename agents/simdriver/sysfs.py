@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.simdriver.layouts import LAYOUTS, NicSpot, Place
-from agents.simdriver.state import Node
+from agents.simdriver.layouts import LAYOUTS, NicPlace, Place
+from agents.simdriver.state import SimulatedNode
 from agents.simdriver.store import Store
 
 WINDOW = 8  # a host bridge begins so many buses before its first GPU's
@@ -23,12 +23,12 @@ Tree = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class PciDevice:
     """A PCI device: its bus number, and what of a NIC it is."""
 
     place: Place
     bus: int
-    nic: NicSpot | None = None
+    nic: NicPlace | None = None
     number: int = 0
 
     @property
@@ -36,7 +36,7 @@ class Device:
         return f"0000:{self.bus:02x}:00.{self.nic.function if self.nic else 0}"
 
 
-def tree_of(state: Path) -> Path:
+def sysfs_tree(state: Path) -> Path:
     """The sysfs of the node whose state stands in `state`, made at the first call: a folder that
     ends in `.sys`, one inside for each wiring. Raises OSError, ValueError."""
     node = Store(state).node()
@@ -46,12 +46,12 @@ def tree_of(state: Path) -> Path:
     return found
 
 
-def _make(node: Node, target: Path) -> None:
+def _make(node: SimulatedNode, target: Path) -> None:
     """In one step: another process sees the whole tree or none."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".draft-"))
     try:
-        plant(node, draft)
+        write_tree(node, draft)
         draft.rename(target)
     except OSError:
         if not target.is_dir():
@@ -60,7 +60,7 @@ def _make(node: Node, target: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def plant(node: Node, root: Path) -> None:
+def write_tree(node: SimulatedNode, root: Path) -> None:
     """Write all of it under `root`, which stands for /sys."""
     (root / "class" / "net").mkdir(parents=True)
     (root / "bus" / "pci" / "devices").mkdir(parents=True)
@@ -74,11 +74,11 @@ def plant(node: Node, root: Path) -> None:
             _nic(root, folder, device.nic, device.number)
 
 
-def _devices(node: Node) -> list[Device]:
+def _devices(node: SimulatedNode) -> list[PciDevice]:
     """GPUs at the bus ids that the driver tells; NICs on buses that are left."""
     layout = LAYOUTS[node.layout]
     gpus = [
-        Device(layout.place(gpu.index, gpu.numa_node), int(gpu.pci_bus_id[9:11], 16))
+        PciDevice(layout.place(gpu.index, gpu.numa_node), int(gpu.pci_bus_id[9:11], 16))
         for gpu in node.gpus
     ]
     taken = {gpu.bus for gpu in gpus}
@@ -90,7 +90,7 @@ def _devices(node: Node) -> list[Device]:
             start = min(near) + NIC_BUS if near else 0x98
             cards[nic.place] = next(bus for bus in range(start, 0x100) if bus not in taken)
             taken.add(cards[nic.place])
-        nics.append(Device(nic.place, cards[nic.place], nic, number))
+        nics.append(PciDevice(nic.place, cards[nic.place], nic, number))
     return gpus + nics
 
 
@@ -98,9 +98,9 @@ def _bridge(place: Place) -> tuple[int, int]:
     return place.numa, place.bridge
 
 
-def _paths(devices: list[Device]) -> Iterator[tuple[Device, list[str]]]:
+def _paths(devices: list[PciDevice]) -> Iterator[tuple[PciDevice, list[str]]]:
     """Each device with the names of its path below /sys/devices."""
-    trees: dict[Tree, list[Device]] = defaultdict(list)
+    trees: dict[Tree, list[PciDevice]] = defaultdict(list)
     for device in devices:
         trees[(*_bridge(device.place), device.place.tree)].append(device)
     buses = _Buses({device.bus for device in devices})
@@ -114,9 +114,9 @@ def _paths(devices: list[Device]) -> Iterator[tuple[Device, list[str]]]:
 
 
 def _tree(
-    inside: list[Device], above: list[str], buses: "_Buses"
-) -> Iterator[tuple[Device, list[str]]]:
-    switches: dict[int, list[Device]] = defaultdict(list)
+    inside: list[PciDevice], above: list[str], buses: "_Buses"
+) -> Iterator[tuple[PciDevice, list[str]]]:
+    switches: dict[int, list[PciDevice]] = defaultdict(list)
     for device in inside:
         switches[device.place.switch].append(device)
     if len({device.bus for device in inside}) == 1:
@@ -146,7 +146,7 @@ class _Buses:
         return found
 
 
-def _nic(root: Path, card: Path, nic: NicSpot, number: int) -> None:
+def _nic(root: Path, card: Path, nic: NicPlace, number: int) -> None:
     """An RDMA device mlx5_N with one active port, and its interface."""
     rdma, port = card / "infiniband" / f"mlx5_{number}", "ports/1"
     (rdma / port).mkdir(parents=True)

@@ -11,7 +11,7 @@ from typing import Any
 from agents.simdriver import utilisation as load
 from agents.simdriver.codes import Code, DriverError
 from agents.simdriver.handles import gpu_of
-from agents.simdriver.state import Gpu, Node
+from agents.simdriver.state import SimulatedGpu, SimulatedNode
 
 MIB = 1 << 20
 TEMPERATURE_V1 = 0x0100000C
@@ -26,7 +26,7 @@ UNSIGNED_INT, UNSIGNED_LONG_LONG = 1, 3
 IDLE_BAR1, PROCESS_BAR1 = 1 * MIB, 2 * MIB
 
 
-def whole(library: Any, handle: Any) -> tuple[Node, Gpu, float]:
+def gpu_with_time(library: Any, handle: Any) -> tuple[SimulatedNode, SimulatedGpu, float]:
     """The GPU and the time; a MIG device is refused."""
     ref = library.handles.ref(handle)
     if ref.gpu_instance is not None:
@@ -35,7 +35,7 @@ def whole(library: Any, handle: Any) -> tuple[Node, Gpu, float]:
     return node, gpu_of(node, ref), library.meters.clock()
 
 
-def without_mig(library: Any, handle: Any) -> tuple[Gpu, float]:
+def gpu_without_mig(library: Any, handle: Any) -> tuple[SimulatedGpu, float]:
     ref = library.handles.ref(handle)
     gpu = gpu_of(library.store.node(), ref)
     if gpu.mig_current or ref.gpu_instance is not None:
@@ -44,7 +44,7 @@ def without_mig(library: Any, handle: Any) -> tuple[Gpu, float]:
 
 
 def _utilization(library: Any, handle: Any, out: Any) -> None:
-    gpu, now = without_mig(library, handle)
+    gpu, now = gpu_without_mig(library, handle)
     busy = load.activity(gpu, now)
     out._obj.gpu, out._obj.memory = round(100 * busy), round(45 * busy)
 
@@ -53,7 +53,7 @@ def _process_utilization(
     library: Any, handle: Any, samples: Any, count: Any, last_seen: Any
 ) -> None:
     """Of processes that worked since `last_seen` (microseconds). NOT_FOUND where none did."""
-    gpu, now = without_mig(library, handle)
+    gpu, now = gpu_without_mig(library, handle)
     stamp = round(now * 1e6)
     seen = [p for p in gpu.processes if p.listed] if stamp > last_seen.value else []
     if not seen:
@@ -79,48 +79,48 @@ def _temperature_v(library: Any, handle: Any, out: Any) -> None:
 
 
 def _celsius(library: Any, handle: Any, sensor: int) -> int:
-    _, gpu, now = whole(library, handle)
+    _, gpu, now = gpu_with_time(library, handle)
     if sensor != SENSOR_GPU:
         raise DriverError(Code.INVALID_ARGUMENT)
     return load.celsius(gpu, now)
 
 
 def _power(library: Any, handle: Any, out: Any) -> None:
-    _, gpu, now = whole(library, handle)
+    _, gpu, now = gpu_with_time(library, handle)
     out._obj.value = load.milliwatts(gpu, now)
 
 
 def _power_limit(library: Any, handle: Any, out: Any) -> None:
-    _, gpu, _ = whole(library, handle)
-    out._obj.value = gpu.power_limit_mw or load.figures(gpu).watts * 1_000
+    _, gpu, _ = gpu_with_time(library, handle)
+    out._obj.value = gpu.power_limit_mw or load.board_figures(gpu).watts * 1_000
 
 
 def _energy(library: Any, handle: Any, out: Any) -> None:
-    node, gpu, _ = whole(library, handle)
+    node, gpu, _ = gpu_with_time(library, handle)
     out._obj.value = int(library.meters.read(node, gpu).energy_mj)
 
 
 def _clock(library: Any, handle: Any, kind: Any, out: Any) -> None:
     gpu, now, is_memory = _clocked(library, handle, kind)
-    out._obj.value = load.figures(gpu).memory_mhz if is_memory else load.sm_mhz(gpu, now)
+    out._obj.value = load.board_figures(gpu).memory_mhz if is_memory else load.sm_mhz(gpu, now)
 
 
 def _max_clock(library: Any, handle: Any, kind: Any, out: Any) -> None:
     gpu, _, is_memory = _clocked(library, handle, kind)
-    board = load.figures(gpu)
+    board = load.board_figures(gpu)
     out._obj.value = board.memory_mhz if is_memory else board.sm_mhz
 
 
-def _clocked(library: Any, handle: Any, kind: Any) -> tuple[Gpu, float, bool]:
+def _clocked(library: Any, handle: Any, kind: Any) -> tuple[SimulatedGpu, float, bool]:
     """All but the memory's run as the SMs do here."""
-    _, gpu, now = whole(library, handle)
+    _, gpu, now = gpu_with_time(library, handle)
     if not 0 <= kind.value < CLOCK_COUNT:
         raise DriverError(Code.INVALID_ARGUMENT)
     return gpu, now, kind.value == CLOCK_MEMORY
 
 
 def _event_reasons(library: Any, handle: Any, out: Any) -> None:
-    _, gpu, now = whole(library, handle)
+    _, gpu, now = gpu_with_time(library, handle)
     busy = load.activity(gpu, now)
     capped = REASON_POWER_CAP if busy > CAPPED else 0
     out._obj.value = capped if busy else REASON_IDLE
@@ -128,7 +128,7 @@ def _event_reasons(library: Any, handle: Any, out: Any) -> None:
 
 def _performance_state(library: Any, handle: Any, out: Any) -> None:
     """Data-centre boards stay in P0, idle or not."""
-    whole(library, handle)
+    gpu_with_time(library, handle)
     out._obj.value = PSTATE_BUSY
 
 
@@ -149,7 +149,7 @@ def _bar1(library: Any, handle: Any, out: Any) -> None:
     out._obj.bar1Total, out._obj.bar1Used, out._obj.bar1Free = total, used, total - used
 
 
-def _links_field(library: Any, node: Node, gpu: Gpu, scope: int) -> int:
+def _links_field(library: Any, node: SimulatedNode, gpu: SimulatedGpu, scope: int) -> int:
     """KiB over one link, or over all of them. The same both ways: what is sent is received."""
     kib = library.meters.read(node, gpu).link_kib
     if scope == ALL_LINKS and load.live_links(node, gpu):
@@ -159,25 +159,27 @@ def _links_field(library: Any, node: Node, gpu: Gpu, scope: int) -> int:
     return int(kib[scope])
 
 
-def _link_bytes_field(library: Any, node: Node, gpu: Gpu, scope: int) -> int:
+def _link_bytes_field(library: Any, node: SimulatedNode, gpu: SimulatedGpu, scope: int) -> int:
     if gpu.kind.architecture != "blackwell" or scope == ALL_LINKS:
         raise DriverError(Code.NOT_SUPPORTED)
     return _links_field(library, node, gpu, scope) * 1024
 
 
-def _memory_temperature_field(library: Any, node: Node, gpu: Gpu, scope: int) -> int:
+def _memory_temperature_field(
+    library: Any, node: SimulatedNode, gpu: SimulatedGpu, scope: int
+) -> int:
     """Boards with GDDR memory do not tell it."""
     if gpu.kind.architecture in ("ada", "turing"):
         raise DriverError(Code.NOT_SUPPORTED)
     return load.celsius(gpu, library.meters.clock()) + 6
 
 
-def _energy_field(library: Any, node: Node, gpu: Gpu, scope: int) -> int:
+def _energy_field(library: Any, node: SimulatedNode, gpu: SimulatedGpu, scope: int) -> int:
     return int(library.meters.read(node, gpu).energy_mj)
 
 
 # By field number: the value's type, and how it is read. nvmlDeviceGetFieldValues asks here.
-FIELDS: dict[int, tuple[int, Callable[[Any, Node, Gpu, int], int]]] = {
+FIELDS: dict[int, tuple[int, Callable[[Any, SimulatedNode, SimulatedGpu, int], int]]] = {
     82: (UNSIGNED_INT, _memory_temperature_field),
     83: (UNSIGNED_LONG_LONG, _energy_field),
     138: (UNSIGNED_LONG_LONG, _links_field),
@@ -187,7 +189,7 @@ FIELDS: dict[int, tuple[int, Callable[[Any, Node, Gpu, int], int]]] = {
 }
 
 
-def fill_field(library: Any, gpu: Gpu, value: Any) -> None:
+def fill_field(library: Any, gpu: SimulatedGpu, value: Any) -> None:
     """One field's value and its own return code. What is not simulated is not supported."""
     value.nvmlReturn = Code.NOT_SUPPORTED
     if value.fieldId not in FIELDS:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agents.simdriver.layouts import LAYOUTS
-from agents.simdriver.state import Gpu, Node, Process
+from agents.simdriver.state import SimulatedGpu, SimulatedNode, SimulatedProcess
 
 RISE_SECONDS, SWING_SECONDS, SWING = 30.0, 60.0, 0.05
 IDLE_SHARE, BUSY_SHARE = 0.11, 0.94
@@ -27,7 +27,7 @@ LINK_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class BoardFigures:
     """What a board can: watts, and clocks in MHz."""
 
     watts: int
@@ -37,29 +37,29 @@ class Figures:
 
 
 FIGURES = {
-    "A30-24GB": Figures(165, 1_440, 1_215, 210),
-    "A100-40GB": Figures(400, 1_410, 1_215, 210),
-    "A100-80GB": Figures(400, 1_410, 1_593, 210),
-    "H100-80GB": Figures(700, 1_980, 2_619),
-    "H100-94GB": Figures(400, 1_785, 2_619),
-    "H100-96GB": Figures(700, 1_980, 2_619),
-    "H200-141GB": Figures(700, 1_980, 3_201),
-    "GH200-144GB": Figures(900, 1_980, 3_201),
-    "B200-180GB": Figures(1_000, 1_965, 3_996),
-    "GB200-186GB": Figures(1_200, 2_062, 3_996),
-    "RTX-PRO-6000-96GB": Figures(600, 2_430, 12_481, 180),
-    "L40S-48GB": Figures(350, 2_520, 9_001, 210),
-    "T4-16GB": Figures(70, 1_590, 5_001, 300),
+    "A30-24GB": BoardFigures(165, 1_440, 1_215, 210),
+    "A100-40GB": BoardFigures(400, 1_410, 1_215, 210),
+    "A100-80GB": BoardFigures(400, 1_410, 1_593, 210),
+    "H100-80GB": BoardFigures(700, 1_980, 2_619),
+    "H100-94GB": BoardFigures(400, 1_785, 2_619),
+    "H100-96GB": BoardFigures(700, 1_980, 2_619),
+    "H200-141GB": BoardFigures(700, 1_980, 3_201),
+    "GH200-144GB": BoardFigures(900, 1_980, 3_201),
+    "B200-180GB": BoardFigures(1_000, 1_965, 3_996),
+    "GB200-186GB": BoardFigures(1_200, 2_062, 3_996),
+    "RTX-PRO-6000-96GB": BoardFigures(600, 2_430, 12_481, 180),
+    "L40S-48GB": BoardFigures(350, 2_520, 9_001, 210),
+    "T4-16GB": BoardFigures(70, 1_590, 5_001, 300),
 }
 # A board that nobody wrote down: a plain one.
-PLAIN = Figures(300, 1_500, 1_500)
+DEFAULT_FIGURES = BoardFigures(300, 1_500, 1_500)
 
 
-def figures(gpu: Gpu) -> Figures:
-    return FIGURES.get(gpu.board, PLAIN)
+def board_figures(gpu: SimulatedGpu) -> BoardFigures:
+    return FIGURES.get(gpu.board, DEFAULT_FIGURES)
 
 
-def work_of(process: Process, now: float) -> float:
+def work_of(process: SimulatedProcess, now: float) -> float:
     """Between 0 and 1. A client that is not listed only keeps the device open. One whose beginning
     is not known (0) began long ago; at its very beginning it does nothing yet."""
     if not process.listed:
@@ -71,7 +71,7 @@ def work_of(process: Process, now: float) -> float:
     return min(1.0, seconds / RISE_SECONDS) * (level + swing)
 
 
-def activity(gpu: Gpu, now: float, instance: int | None = None) -> float:
+def activity(gpu: SimulatedGpu, now: float, instance: int | None = None) -> float:
     """Of a GPU instance, or of the whole: there each instance counts by its compute slices."""
     if instance is not None:
         return _sum(gpu, now, instance)
@@ -81,38 +81,38 @@ def activity(gpu: Gpu, now: float, instance: int | None = None) -> float:
     return min(1.0, sum(shares))
 
 
-def _sum(gpu: Gpu, now: float, instance: int | None) -> float:
+def _sum(gpu: SimulatedGpu, now: float, instance: int | None) -> float:
     return min(1.0, sum(work_of(p, now) for p in gpu.processes if p.gpu_instance == instance))
 
 
-def _share(gpu: Gpu, profile_id: int) -> float:
+def _share(gpu: SimulatedGpu, profile_id: int) -> float:
     profile = gpu.kind.profile_by_id(profile_id)
     return profile.compute_slices / gpu.kind.compute_slices if profile else 0.0
 
 
-def milliwatts(gpu: Gpu, now: float) -> int:
+def milliwatts(gpu: SimulatedGpu, now: float) -> int:
     share = IDLE_SHARE + (BUSY_SHARE - IDLE_SHARE) * activity(gpu, now)
-    return round(figures(gpu).watts * share * 1_000)
+    return round(board_figures(gpu).watts * share * 1_000)
 
 
-def celsius(gpu: Gpu, now: float) -> int:
+def celsius(gpu: SimulatedGpu, now: float) -> int:
     return ROOM_C + gpu.index % 4 + round((HOT_C - ROOM_C) * activity(gpu, now))
 
 
-def sm_mhz(gpu: Gpu, now: float) -> int:
+def sm_mhz(gpu: SimulatedGpu, now: float) -> int:
     """Idle, or near the highest: the busier, the more the power limit takes off."""
-    busy, board = activity(gpu, now), figures(gpu)
+    busy, board = activity(gpu, now), board_figures(gpu)
     return round(board.sm_mhz * (1 - 0.1 * busy)) if busy else board.idle_sm_mhz
 
 
-def live_links(node: Node, gpu: Gpu) -> list[int]:
+def live_links(node: SimulatedNode, gpu: SimulatedGpu) -> list[int]:
     """Numbers of the NVLinks that are wired and work."""
     layout = LAYOUTS[node.layout]
     has_peer = bool(layout.switches) or any(g.index == gpu.index ^ 1 for g in node.gpus)
     return [n for n in range(layout.links if has_peer else 0) if n not in gpu.nvlinks_down]
 
 
-def link_rate(gpu: Gpu, now: float) -> float:
+def link_rate(gpu: SimulatedGpu, now: float) -> float:
     """KiB/s over one link and direction. MIG instances have no peers, so nothing flows."""
     if gpu.mig_current:
         return 0.0
@@ -120,7 +120,7 @@ def link_rate(gpu: Gpu, now: float) -> float:
 
 
 @dataclass(slots=True)
-class Reading:
+class Counters:
     """Counters of one GPU: energy in mJ, and KiB by link, the same in both directions."""
 
     at: float
@@ -135,14 +135,14 @@ class Meters:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self._lock = threading.Lock()
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, Counters] = {}
         self._rates: dict[str, tuple[float, float]] = {}
 
-    def read(self, node: Node, gpu: Gpu) -> Reading:
+    def read(self, node: SimulatedNode, gpu: SimulatedGpu) -> Counters:
         with self._lock:
             now = self.clock()
             rates = float(milliwatts(gpu, now)), link_rate(gpu, now)
-            reading = self._readings.setdefault(gpu.uuid, Reading(now))
+            reading = self._readings.setdefault(gpu.uuid, Counters(now))
             before = self._rates.get(gpu.uuid, rates)
             seconds = max(0.0, now - reading.at)
             reading.energy_mj += seconds * (before[0] + rates[0]) / 2
@@ -151,4 +151,4 @@ class Meters:
                 reading.link_kib[link] = reading.link_kib.get(link, 0.0) + flown
             reading.at = max(now, reading.at)
             self._rates[gpu.uuid] = rates
-            return Reading(reading.at, reading.energy_mj, dict(reading.link_kib))
+            return Counters(reading.at, reading.energy_mj, dict(reading.link_kib))

@@ -36,7 +36,7 @@ class _Told(Collector):
         return self._families()
 
 
-class Endpoint:
+class MetricsEndpoint:
     """Listens from the start until `close`. Raises EndpointFailure where the address is taken."""
 
     def __init__(self, at: Address, families: Callable[[], Iterable[Metric]]) -> None:

@@ -16,21 +16,21 @@ from agents.nvml.errors import NvmlFailure
 from agents.nvml.telemetry import Sensors
 
 # A look costs tens of calls of the driver per GPU: oftener would be felt.
-LEAST_SECONDS = 1.0
+MIN_SECONDS = 1.0
 # How long an end waits for a look that is going on. After that the thread is left behind.
 PATIENCE_SECONDS = 2.0
 
 log = logging.getLogger("agents.telemetry")
 
 
-class Senses(Protocol):
+class SensorReader(Protocol):
     def sample(self) -> tuple[GpuSample, ...]: ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SensorReading:
     """`taken_at` in seconds of the monotonic clock. `number` grows with each look; 0: none yet."""
 
     number: int = 0
@@ -44,19 +44,19 @@ class Sampler:
     def __init__(
         self,
         every_seconds: float,
-        senses: Callable[[], Senses] = Sensors,
+        senses: Callable[[], SensorReader] = Sensors,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.every_seconds = max(LEAST_SECONDS, every_seconds)
+        self.every_seconds = max(MIN_SECONDS, every_seconds)
         self._make = senses
         self._now = now
-        self._last = Look()
+        self._last = SensorReading()
         self._failures = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
     @property
-    def last(self) -> Look:
+    def last(self) -> SensorReading:
         """The newest look, which may be old: see its age."""
         return self._last
 
@@ -65,8 +65,8 @@ class Sampler:
         """Looks that the driver refused whole, since the start."""
         return self._failures
 
-    def age(self, look: Look) -> float:
-        return max(0.0, self._now() - look.taken_at)
+    def age(self, reading: SensorReading) -> float:
+        return max(0.0, self._now() - reading.taken_at)
 
     def start(self) -> None:
         """Returns at once: the first look is taken in the thread."""
@@ -80,11 +80,11 @@ class Sampler:
 
     def _run(self) -> None:
         """The pause comes between looks, so a slow driver is asked less often, never in a row."""
-        senses: Senses | None = None
+        senses: SensorReader | None = None
         while not self._stop.is_set():
             try:
                 senses = senses or self._make()
-                self.take(senses)
+                self.sample(senses)
             except Exception as error:
                 self._failures += 1
                 self._report(error)
@@ -93,9 +93,9 @@ class Sampler:
             self._stop.wait(self.every_seconds)
         self._end(senses)
 
-    def take(self, senses: Senses) -> None:
+    def sample(self, senses: SensorReader) -> None:
         samples = senses.sample()
-        self._last = Look(self._last.number + 1, self._now(), samples)
+        self._last = SensorReading(self._last.number + 1, self._now(), samples)
 
     def _report(self, error: Exception) -> None:
         if isinstance(error, NvmlFailure):
@@ -103,7 +103,7 @@ class Sampler:
         else:
             log.error("telemetry_failed", exc_info=error)
 
-    def _end(self, senses: Senses | None) -> None:
+    def _end(self, senses: SensorReader | None) -> None:
         if senses is None:
             return
         try:

@@ -10,7 +10,7 @@ from agents.contract.documents import ObservedDocument
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import TelemetryRequest
 from agents.portal.client import PortalClient, PortalUnreachable
-from agents.telemetry.endpoint import Endpoint
+from agents.telemetry.endpoint import MetricsEndpoint
 from agents.telemetry.metrics import State, families
 from agents.telemetry.sampler import Sampler
 from agents.telemetry.settings import Address
@@ -30,18 +30,18 @@ class Telemetry:
         self.hostname = hostname
         self.sampler = sampler
         self._at = at
-        self._endpoint: Endpoint | None = None
+        self._endpoint: MetricsEndpoint | None = None
         self._document: ObservedDocument | None = None
         self._rounds: Callable[[], int] = lambda: 0
 
-    def beside(
-        self, told: Callable[[ObservedDocument], None]
+    def tap_reports(
+        self, report: Callable[[ObservedDocument], None]
     ) -> Callable[[ObservedDocument], None]:
         """What is told of the node is known here too."""
 
         def both(document: ObservedDocument) -> None:
             self._document = document
-            told(document)
+            report(document)
 
         return both
 
@@ -49,7 +49,7 @@ class Telemetry:
         """Raises EndpointFailure. `rounds` counts those of the reconcile loop."""
         self._rounds = rounds
         if self._at is not None:
-            self._endpoint = Endpoint(self._at, self.families)
+            self._endpoint = MetricsEndpoint(self._at, self.families)
             log.info("metrics_at", extra={"address": str(self._at)})
         if self.sampler is not None:
             self.sampler.start()

@@ -4,7 +4,7 @@ import ipaddress
 from dataclasses import dataclass
 
 LOOPBACK = "127.0.0.1"
-LONGEST_SECONDS = 3_600.0
+MAX_SECONDS = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ def address(words: str) -> Address:
     return Address(bare or LOOPBACK, int(port))
 
 
-def look_seconds(words: str) -> float:
+def sample_seconds(words: str) -> float:
     """Between two looks at the sensors; 0: none. Raises ValueError."""
     seconds = float(words)
-    if seconds == 0 or 1 <= seconds <= LONGEST_SECONDS:
+    if seconds == 0 or 1 <= seconds <= MAX_SECONDS:
         return seconds
-    raise ValueError(f"{words!r} is neither 0 nor between 1 and {LONGEST_SECONDS:.0f}")
+    raise ValueError(f"{words!r} is neither 0 nor between 1 and {MAX_SECONDS:.0f}")

@@ -10,7 +10,9 @@ from agents.topology.pairs import GpuTopology, Pair
 SCHEMA = 1
 
 
-def document(topology: GpuTopology, network: Network, *, simulated: bool) -> dict[str, Any]:
+def topology_document(
+    topology: GpuTopology, network: Network, *, simulated: bool
+) -> dict[str, Any]:
     """All that is known. `rail` is the index of a NIC."""
     rails = {gpu: nic.index for gpu, nic in network.rails().items()}
     return {
@@ -19,21 +21,25 @@ def document(topology: GpuTopology, network: Network, *, simulated: bool) -> dic
         "gpus": [{**_gpu(gpu), "rail": rails.get(gpu.index)} for gpu in topology.gpus],
         "pairs": [_pair(pair) for pair in topology.pairs],
         "nvswitch_domains": [list(domain) for domain in topology.domains],
-        "nics": nics(topology, network),
+        "nics": nic_documents(topology, network),
         "mb_per_second": [list(row) for row in topology.matrix()],
     }
 
 
-def nics(topology: GpuTopology, network: Network) -> list[dict[str, Any]]:
+def nic_documents(topology: GpuTopology, network: Network) -> list[dict[str, Any]]:
     """`levels` in the order of the GPUs."""
     return [_nic(nic, topology, network) for nic in network.nics]
 
 
-def fabric(told: NvlinkFabric | None) -> dict[str, Any] | None:
+def fabric_document(nvlink_fabric: NvlinkFabric | None) -> dict[str, Any] | None:
     """`cluster` is null where the fabric ends at the node."""
-    if told is None:
+    if nvlink_fabric is None:
         return None
-    return {"state": told.state, "cluster": told.cluster or None, "clique": told.clique}
+    return {
+        "state": nvlink_fabric.state,
+        "cluster": nvlink_fabric.cluster or None,
+        "clique": nvlink_fabric.clique,
+    }
 
 
 def _gpu(gpu: GpuWiring) -> dict[str, Any]:
@@ -49,14 +55,14 @@ def _gpu(gpu: GpuWiring) -> dict[str, Any]:
         "cpus": list(gpu.cpus),
         "numa_nodes": list(gpu.numa_nodes),
         "own_numa_node": gpu.own_numa_node,
-        "fabric": fabric(gpu.fabric),
+        "fabric": fabric_document(gpu.fabric),
         "nvlinks": [{**asdict(n), "mb_per_second": n.mb_per_second} for n in gpu.links],
     }
 
 
 def _pair(pair: Pair) -> dict[str, Any]:
     return {
-        "gpus": [pair.one, pair.other],
+        "gpus": [pair.first, pair.second],
         "word": pair.label,
         "level": pair.level,
         "nvlinks": pair.nvlinks,

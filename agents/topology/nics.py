@@ -64,7 +64,7 @@ class Network:
         return NEARNESS[level_between(self.gpus[gpu], nic.place)]
 
 
-def numbered(nics: Sequence[Nic]) -> tuple[Nic, ...]:
+def number_nics(nics: Sequence[Nic]) -> tuple[Nic, ...]:
     """NIC0, NIC1 and so on: RDMA devices first, each kind in the order of its names' numbers."""
     ordered = sorted(nics, key=lambda nic: (not nic.rdma, _natural(nic.name)))
     return tuple(replace(nic, index=index) for index, nic in enumerate(ordered))

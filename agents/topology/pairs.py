@@ -15,8 +15,8 @@ class Pair:
     """Two GPUs by index, `one` < `other`. `nvlinks` counts those that join them, by an NVSwitch
     where `switched`; they count for `mb_per_second` only while the driver lets them be used."""
 
-    one: int
-    other: int
+    first: int
+    second: int
     level: PathLevel | None
     access: PeerAccess
     nvlinks: int
@@ -42,13 +42,13 @@ class GpuTopology:
     pairs: tuple[Pair, ...]
     domains: tuple[tuple[int, ...], ...]
 
-    def pair(self, one: int, other: int) -> Pair | None:
-        wanted = (min(one, other), max(one, other))
-        return next((p for p in self.pairs if (p.one, p.other) == wanted), None)
+    def pair(self, first: int, second: int) -> Pair | None:
+        wanted = (min(first, second), max(first, second))
+        return next((p for p in self.pairs if (p.first, p.second) == wanted), None)
 
     def matrix(self) -> tuple[tuple[int, ...], ...]:
         """MB/s in one direction from row to column, in the order of `gpus`; 0 to itself."""
-        found = {(p.one, p.other): p.mb_per_second for p in self.pairs}
+        found = {(p.first, p.second): p.mb_per_second for p in self.pairs}
         order = [gpu.index for gpu in self.gpus]
         return tuple(tuple(found.get((min(a, b), max(a, b)), 0) for b in order) for a in order)
 
@@ -75,8 +75,8 @@ def _pair(one: GpuWiring, other: GpuWiring, path: GpuPath) -> Pair:
     fast = sum(n.mb_per_second for n in joining) if usable else 0
     slow = min(one.pcie_mb_per_second, other.pcie_mb_per_second)
     return Pair(
-        one=one.index,
-        other=other.index,
+        first=one.index,
+        second=other.index,
         level=path.level,
         access=path.access,
         nvlinks=len(joining),

@@ -43,18 +43,18 @@ def place_of(parts: Sequence[str], numa_node: int | None = None) -> PciPlace | N
     return PciPlace(parts[at], tuple(steps), numa_node) if steps else None
 
 
-def level_between(one: PciPlace, other: PciPlace) -> PathLevel:
+def level_between(first: PciPlace, second: PciPlace) -> PathLevel:
     """What the way from one device to another crosses."""
-    if one.root != other.root:
-        same = one.numa_node == other.numa_node  # both untold: a machine of one node
+    if first.root != second.root:
+        same = first.numa_node == second.numa_node  # both untold: a machine of one node
         return PathLevel.NUMA_NODE if same else PathLevel.SYSTEM
-    shared = _shared(one.steps, other.steps)
-    if shared == len(one.steps) == len(other.steps):
+    shared = _shared(first.steps, second.steps)
+    if shared == len(first.steps) == len(second.steps):
         return PathLevel.INTERNAL
     if not shared:
         return PathLevel.HOST_BRIDGE
     # Behind one switch are at most its downstream port and the device itself.
-    beyond = max(len(one.steps), len(other.steps)) - shared
+    beyond = max(len(first.steps), len(second.steps)) - shared
     return PathLevel.SINGLE_SWITCH if beyond <= 2 else PathLevel.SEVERAL_SWITCHES
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.topology.nics import Network, Nic, numbered
+from agents.topology.nics import Network, Nic, number_nics
 from agents.topology.pci import PciPlace, kernel_bus_id, place_of
 
 SETTING = "TESSERA_SYSFS"
@@ -36,7 +36,7 @@ def read_network(root: Path, bus_ids: Mapping[int, str]) -> Network:
     """`bus_ids`: of each GPU by index, as the driver writes them."""
     gpus = {index: _gpu(root, bus_id) for index, bus_id in bus_ids.items()}
     return Network(
-        nics=numbered([*_rdma(root), *_plain(root)]),
+        nics=number_nics([*_rdma(root), *_plain(root)]),
         gpus={index: place for index, place in gpus.items() if place},
     )
 

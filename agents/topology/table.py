@@ -40,7 +40,7 @@ ACCESS_LEGEND = """
 SELF = "X"
 
 
-def table(topology: GpuTopology, network: Network | None = None) -> str:
+def topology_table(topology: GpuTopology, network: Network | None = None) -> str:
     """Tab between cells. The paths with their legends, then the rates, then peer access."""
     network = network or Network()
     parts = [
@@ -70,7 +70,7 @@ def table(topology: GpuTopology, network: Network | None = None) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def format_ranges(numbers: Iterable[int]) -> str:
     """As Linux writes sets of CPUs: "0-3,8". Of none: "N/A"."""
     ordered = sorted(numbers)
     if not ordered:
@@ -89,7 +89,7 @@ def _paths(topology: GpuTopology, network: Network) -> list[list[str]]:
         cells = [_word(topology, gpu, other) for other in gpus]
         cells += [network.level(gpu.index, nic) or "N/A" for nic in nics]
         own = "N/A" if gpu.own_numa_node is None else str(gpu.own_numa_node)
-        near = [ranges(gpu.cpus), ranges(gpu.numa_nodes), own]
+        near = [format_ranges(gpu.cpus), format_ranges(gpu.numa_nodes), own]
         rows.append([f"GPU{gpu.index}", *cells, *near])
     for nic in nics:
         cells = [network.level(gpu.index, nic) or "N/A" for gpu in gpus]
@@ -128,7 +128,7 @@ def _fabrics(topology: GpuTopology) -> str:
     domains = {gpu.fabric.domain: gpu.fabric for gpu in told if gpu.fabric}
     lines = []
     for domain, fabric in domains.items():
-        members = ranges(g.index for g in told if g.fabric and g.fabric.domain == domain)
+        members = format_ranges(g.index for g in told if g.fabric and g.fabric.domain == domain)
         where = f"cluster {fabric.cluster}, clique {fabric.clique}"
         lines.append(f"NVLink fabric: GPUs {members} in {where}")
     return "\n".join(lines) + "\n" if lines else ""

@@ -46,13 +46,13 @@ class WiringCache:
         return kept[2] if kept else NodeTopology()
 
 
-def reported(topology: GpuTopology, network: Network) -> NodeTopology:
+def topology_report(topology: GpuTopology, network: Network) -> NodeTopology:
     """The contract's document of what was read."""
     gpus = tuple(gpu.index for gpu in topology.gpus)[:MAX_GPUS]
     rails = network.rails()
     return NodeTopology(
         gpus=gpus,
-        pairs=tuple(_pair(p) for p in topology.pairs if {p.one, p.other} <= set(gpus)),
+        pairs=tuple(_pair(p) for p in topology.pairs if {p.first, p.second} <= set(gpus)),
         groups=groups(topology),
         cliques=_cliques(topology),
         nics=tuple(
@@ -73,7 +73,7 @@ def reported(topology: GpuTopology, network: Network) -> NodeTopology:
 
 def groups(topology: GpuTopology) -> tuple[GpuGroup, ...]:
     """NVSwitch domains, then GPUs that links join directly, then NUMA nodes."""
-    bridged = [{p.one, p.other} for p in topology.pairs if p.nvlinks and not p.switched]
+    bridged = [{p.first, p.second} for p in topology.pairs if p.nvlinks and not p.switched]
     near: dict[int, list[int]] = {}
     for gpu in topology.gpus:
         if gpu.numa_nodes:
@@ -91,7 +91,7 @@ def groups(topology: GpuTopology) -> tuple[GpuGroup, ...]:
 def _group(
     topology: GpuTopology, kind: GroupKind, gpus: tuple[int, ...], number: int = 0
 ) -> GpuGroup:
-    inside = [p for p in topology.pairs if p.one in gpus and p.other in gpus]
+    inside = [p for p in topology.pairs if p.first in gpus and p.second in gpus]
     if kind is not GroupKind.NUMA:  # of a chain only neighbours are joined; MIG closes links
         inside = [p for p in inside if p.nvlinks and p.is_open]
     return GpuGroup(kind, gpus, min((p.mb_per_second for p in inside), default=0), number)
@@ -111,8 +111,8 @@ def _connected(pairs: list[set[int]]) -> list[tuple[int, ...]]:
 
 def _pair(pair: Pair) -> GpuPair:
     return GpuPair(
-        one=pair.one,
-        other=pair.other,
+        one=pair.first,
+        other=pair.second,
         level=str(pair.level or ""),
         nvlinks=pair.nvlinks,
         switched=pair.switched,

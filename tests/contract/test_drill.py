@@ -4,9 +4,9 @@ import pytest
 
 from agents.drill.crash import crash_drill
 from agents.drill.engine import MemoryEngine
-from agents.drill.kill_points import Fuse, Killed
+from agents.drill.kill_points import Killed, KillSwitch
 from agents.drill.random_walk import random_walk
-from agents.drill.run import play
+from agents.drill.run import run_drill
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import uninstall
 from tests.environment.docker_engine import strays
@@ -54,20 +54,20 @@ def test_a_walk_tells_of_a_second_start(monkeypatch):
 
 
 def test_a_fuse_ends_the_agent_at_its_point_and_only_there():
-    fuse = Fuse(lit=3)
+    fuse = KillSwitch(lit=3)
     call = fuse.around("a call", lambda: "answer")
     assert call() == "answer"
     with pytest.raises(Killed, match="before a call"):
         call()
     assert call() == "answer"
-    with fuse.asleep():
+    with fuse.paused():
         call()
     assert fuse.passed == 5
 
 
 def test_the_drill_tells_of_a_runtime_that_forgets_what_it_prepared(tmp_path, monkeypatch):
     """A drill that finds nothing is worth nothing unless it would find this."""
-    calm = play(tmp_path / "calm", 0)
+    calm = run_drill(tmp_path / "calm", 0)
     assert calm.converged
     plain = ProcessRuntime.prepare
 
@@ -77,7 +77,7 @@ def test_the_drill_tells_of_a_runtime_that_forgets_what_it_prepared(tmp_path, mo
 
     monkeypatch.setattr(ProcessRuntime, "containers", lambda runtime: {})
     monkeypatch.setattr(ProcessRuntime, "prepare", forgetful)
-    told = play(tmp_path / "told", calm.points // 3)
+    told = run_drill(tmp_path / "told", calm.points // 3)
     assert not told.converged
     assert told.stuck
     until(lambda: not strays(tmp_path), what="the forgotten processes to end with the drill")

@@ -5,12 +5,12 @@ import pynvml
 import pytest
 
 from agents.facts.gpu_health import EventKind, HealthReadings
-from agents.health.verdict import judge
+from agents.health.verdict import assess
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.health import EventSet, read_health
 from agents.nvml.session import Nvml
-from agents.simdriver.faults import ecc
-from agents.simdriver.health import inject_clear, inject_lost, inject_xid
+from agents.simdriver.faults import inject_ecc
+from agents.simdriver.health import clear_health, inject_lost, inject_xid
 from tests.contract.drivers import WITH_MIG, WITHOUT_MIG, handle, real, simulated
 
 NONE = 0xFFFFFFFF
@@ -80,7 +80,7 @@ def test_a_gpu_at_rest_reads_as_healthy(nvml: Nvml):
     for gpu in nvml.devices():
         reads = read_health(gpu)
         assert reads is not None and not reads.is_lost and not reads.driver_error
-        assert judge([], reads).healthy
+        assert assess([], reads).healthy
 
 
 def test_a_gpu_of_another_uuid_at_the_same_place_is_another_gpu(node):
@@ -132,8 +132,8 @@ def test_an_xid_on_any_slice_of_a_gpu_names_that_slice(node, events):
 
 def test_memory_errors_are_told_by_kind(node, events):
     with node.change() as state:
-        ecc(state, state.gpus[0], 1, corrected=True)
-        ecc(state, state.gpus[0], 1, corrected=False)
+        inject_ecc(state, state.gpus[0], 1, corrected=True)
+        inject_ecc(state, state.gpus[0], 1, corrected=False)
     assert [events.wait(1).kind for _ in range(2)] == [
         EventKind.ECC_CORRECTED,
         EventKind.ECC_UNCORRECTED,
@@ -167,10 +167,10 @@ def test_a_reset_takes_faults_away_and_the_gpu_is_listened_to_again(node):
     with node.change() as state:
         inject_lost(state.gpus[0])
     with node.change() as state:
-        inject_clear(state, state.gpus[0])
+        clear_health(state, state.gpus[0])
     events = EventSet()
     assert len(events.gpus) == 2
-    assert all(judge([], read_health(gpu)).healthy for gpu in node.nvml.devices())
+    assert all(assess([], read_health(gpu)).healthy for gpu in node.nvml.devices())
     events.close()
 
 
@@ -178,8 +178,8 @@ def test_a_reset_takes_faults_away_and_the_gpu_is_listened_to_again(node):
 def test_a_fault_of_memory_stands_in_the_counters(node, xid):
     an_xid(node, xid)
     first, second = node.nvml.devices()
-    assert not judge([], read_health(first)).healthy
-    assert judge([], read_health(second)).healthy
+    assert not assess([], read_health(first)).healthy
+    assert assess([], read_health(second)).healthy
 
 
 def test_rows_do_not_answer_while_instances_stand(node):

@@ -11,7 +11,7 @@ import pytest
 from agents.contract.boards import known_boards
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import GpuProcess, gpu_processes
-from agents.simdriver.state import Process
+from agents.simdriver.state import SimulatedProcess
 from tests.contract.drivers import (
     WITH_MIG,
     WITHOUT_MIG,
@@ -150,7 +150,7 @@ def test_a_mode_that_is_already_there_can_be_asked_for_again(node):
 def test_an_instance_that_a_program_holds_is_in_use(node):
     made = make_smallest(node)
     with node.change() as state:
-        held = Process(4_242, 1_000, gpu_instance=made.instance_id, compute_instance=0)
+        held = SimulatedProcess(4_242, 1_000, gpu_instance=made.instance_id, compute_instance=0)
         state.gpus[0].processes.append(held)
     assert refusal(node.nvml.destroy_instance, node.gpu, made.instance_id) is NvmlCode.IN_USE
     assert gpu_processes(node.gpu) == [GpuProcess(4_242, made.instance_id)]

@@ -7,8 +7,8 @@ import pytest
 from agents.contract.documents import GpuMode, ReplicaState
 from agents.drill.kill_points import Killed
 from agents.partitioning.backoff import QUARANTINE_SECONDS
-from agents.simdriver.faults import hold, release
-from agents.simdriver.state import Process
+from agents.simdriver.faults import attach_client, detach_client
+from agents.simdriver.state import SimulatedProcess
 from tests.contract.carving import HIGH, LOW, Carving
 from tests.unit.agents.proc import a_process, capabilities
 
@@ -26,12 +26,12 @@ def node(tmp_path):
 def held(node, start=4, **options):
     """Somebody holds the instance that begins there."""
     with node.change() as state:
-        hold(state.gpus[0], PID, node.instance(start), **options)
+        attach_client(state.gpus[0], PID, node.instance(start), **options)
 
 
 def let_go(node):
     with node.change() as state:
-        release(state.gpus[0], PID)
+        detach_client(state.gpus[0], PID)
 
 
 def test_a_program_that_the_driver_lists_is_named_with_its_pid(node):
@@ -61,7 +61,7 @@ def test_a_client_of_the_whole_gpu_is_found_by_its_device(node):
     a_process(node.root, PID, "nsys", "/dev/nvidia0")
     a_process(node.root, 8, "nvidia-persiste", "/dev/nvidia0")
     with node.change() as state:
-        hold(state.gpus[0], PID, listed=False)
+        attach_client(state.gpus[0], PID, listed=False)
     node.wish(LOW, HIGH, ("1g.18gb", 6, 1))
     assert f"Held by nsys (pid {PID})" in node.sentence()
     assert "pid 8" not in node.sentence()
@@ -164,7 +164,7 @@ def test_a_wish_that_asks_nothing_of_the_gpu_any_more_ends_its_quarantine(node):
 def test_an_instance_that_lost_only_its_compute_instance_is_deleted_later(node, killed):
     instance = node.instance(4)
     with node.change() as state:
-        state.gpus[0].processes.append(Process(PID, 0, instance, None))
+        state.gpus[0].processes.append(SimulatedProcess(PID, 0, instance, None))
     node.wish(LOW)
     assert node.slices()[("2g.35gb", 4)] == "", "its first half went"
     assert node.problems() == ["in_use"]

@@ -8,7 +8,7 @@ import pytest
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import GpuMode
-from agents.simdriver.faults import hold, reboot, release
+from agents.simdriver.faults import attach_client, detach_client, reboot_node
 from tests.contract.carving import LOW, Carving
 
 AMPERE = "A100-80GB"
@@ -102,12 +102,12 @@ def test_a_policy_that_allows_it_has_just_this_gpu_reset(node, smi, tmp_path):
 def test_a_gpu_in_use_is_never_reset(node, smi, tmp_path):
     node.begin(smi())
     with node.change() as state:
-        hold(state.gpus[0], 4_242)
+        attach_client(state.gpus[0], 4_242)
     node.wish(SLICE)
     node.live(100, every=10)
     assert ran(tmp_path) == "" and node.problems() == ["in_use"]
     with node.change() as state:
-        release(state.gpus[0], 4_242)
+        detach_client(state.gpus[0], 4_242)
     node.live(30)
     assert ran(tmp_path) == node.gpu and node.problems() == []
 
@@ -115,7 +115,7 @@ def test_a_gpu_in_use_is_never_reset(node, smi, tmp_path):
 def test_a_process_that_came_meanwhile_is_not_reset_away(node, smi, tmp_path):
     node.begin(smi())
     with node.change() as state:
-        hold(state.gpus[0], 4_242)
+        attach_client(state.gpus[0], 4_242)
 
     def waits_for_a_reset(_, mode, status):
         status._obj.value = pynvml.NVML_ERROR_RESET_REQUIRED
@@ -153,7 +153,7 @@ def test_in_a_virtual_machine_a_reboot_is_asked_for_and_no_reset_tried(node, smi
         node.wish(SLICE)
     assert node.problems() == ["reboot_required"] and ran(tmp_path) == ""
     with node.change() as state:
-        reboot(state)
+        reboot_node(state)
     node.begin()
     node.live(3)
     assert node.problems() == [] and node.reported.facts.problems == ()
@@ -170,7 +170,7 @@ def test_after_a_reboot_mode_and_slices_are_what_they_were(tmp_path, board, piec
         node.wish(piece)
         before = node.slices()
         with node.change() as state:
-            reboot(state)
+            reboot_node(state)
         assert bool(node.machine.nvml.devices()[0].mig_current) is keeps
         if killed:
             node.begin()

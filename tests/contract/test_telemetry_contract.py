@@ -13,7 +13,7 @@ from agents.contract.codec import decode, encode
 from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
 from agents.nvml.telemetry import Sensors
 from agents.simdriver.layouts import LAYOUTS
-from agents.simdriver.state import Process, new_node
+from agents.simdriver.state import SimulatedProcess, new_node
 from agents.telemetry.sampler import Sampler
 from tests.contract.drivers import real, simulated, smallest
 
@@ -66,7 +66,7 @@ def looked(request, tmp_path):
 
 def begin(node, pid: int = 4_242, mib: int = 1_000, **where) -> None:
     with node.change() as state:
-        state.gpus[0].processes.append(Process(pid, mib, **where))
+        state.gpus[0].processes.append(SimulatedProcess(pid, mib, **where))
 
 
 def carved(node) -> str:

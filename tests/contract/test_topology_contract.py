@@ -20,8 +20,8 @@ from agents.nvml.errors import NvmlFailure
 from agents.nvml.profiles import read_profiles
 from agents.nvml.session import Nvml
 from agents.simdriver.install import install, uninstall
-from agents.simdriver.layouts import LAYOUTS, level, switch_bus_id
-from agents.simdriver.state import new_node, read, write
+from agents.simdriver.layouts import LAYOUTS, path_level, switch_bus_id
+from agents.simdriver.state import new_node, node_from_json, node_to_json
 from agents.simdriver.store import Store
 from agents.topology.reading import read_topology
 from tests.contract.drivers import handle, possible_placements, real
@@ -237,7 +237,7 @@ def test_links_that_are_down_are_missed_by_every_pair_of_their_gpu(node):
     nvml, store = node
     with store.change() as state:
         state.gpus[2].nvlinks_down = [0, 7]
-    words = {(p.one, p.other): p.label for p in read_topology(nvml).pairs}
+    words = {(p.first, p.second): p.label for p in read_topology(nvml).pairs}
     assert {words[pair] for pair in words if 2 in pair} == {"NV16"}
     assert {words[pair] for pair in words if 2 not in pair} == {"NV18"}
     gpu = handle(nvml.devices()[2].uuid)
@@ -250,7 +250,7 @@ def test_mig_takes_peer_access_from_the_pairs_of_its_gpu_and_no_other(node):
     nvml, _ = node
     nvml.set_mig_mode(nvml.devices()[3].uuid, on=True)
     for pair in read_topology(nvml).pairs:
-        closed = 3 in (pair.one, pair.other)
+        closed = 3 in (pair.first, pair.second)
         assert (
             (pair.access.nvlink is PeerStatus.OK)
             is (pair.access.read is PeerStatus.OK)
@@ -308,16 +308,16 @@ def test_fewer_words_than_cpus_are_filled_as_far_as_they_go(node):
 
 
 def test_a_state_file_of_before_there_were_layouts_is_a_flat_node():
-    old = write(new_node(board="H200-141GB", gpus=4, seed=7, latency=False))
+    old = node_to_json(new_node(board="H200-141GB", gpus=4, seed=7, latency=False))
     del old["layout"]
     for gpu in old["gpus"]:
         del gpu["nvlinks_down"]
-    assert read(old) == a_node("flat")
+    assert node_from_json(old) == a_node("flat")
 
 
 def test_a_state_file_of_a_layout_that_nobody_knows_is_refused():
     with pytest.raises(ValueError, match="ring-of-9"):
-        read({**write(a_node("flat")), "layout": "ring-of-9"})
+        node_from_json({**node_to_json(a_node("flat")), "layout": "ring-of-9"})
 
 
 @pytest.mark.parametrize("gpus", [1, 16])
@@ -337,7 +337,7 @@ def test_each_layout_lists_switches_for_all_links_and_places_on_nodes_with_cpus(
         assert all(place.numa < len(layout.cpus) for place in layout.places)
         cpus = [cpu for near in layout.cpus for cpu in near]
         assert sorted(cpus) == list(range(len(cpus)))
-        assert all(level(p, p) == 10 for p in layout.places)
+        assert all(path_level(p, p) == 10 for p in layout.places)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

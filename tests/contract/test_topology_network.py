@@ -23,14 +23,14 @@ from agents.nvml.session import Nvml
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.layouts import LAYOUTS
-from agents.simdriver.state import Node, new_node
+from agents.simdriver.state import SimulatedNode, new_node
 from agents.simdriver.store import Store
-from agents.simdriver.sysfs import tree_of
+from agents.simdriver.sysfs import sysfs_tree
 from agents.topology.pairs import GpuTopology
 from agents.topology.pci import level_between
 from agents.topology.reading import read_topology
 from agents.topology.sysfs import read_network
-from agents.topology.wiring import WiringCache, reported
+from agents.topology.wiring import WiringCache, topology_report
 from tests.contract.drivers import handle, real
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -45,7 +45,9 @@ def state(tmp_path, monkeypatch):
     path = tmp_path / "driver.json"
     monkeypatch.delenv("TESSERA_SYSFS", raising=False)
 
-    def make(layout: str, *, board: str | None = None, gpus: int | None = None, **fields) -> Node:
+    def make(
+        layout: str, *, board: str | None = None, gpus: int | None = None, **fields
+    ) -> SimulatedNode:
         kind = LAYOUTS[layout]
         board = board or kind.board or "H200-141GB"
         count = gpus or kind.gpus or 4
@@ -74,8 +76,8 @@ def require_agreement(found: GpuTopology, *, all_gpus: bool) -> None:
     network = network_of(found)
     assert not all_gpus or set(network.gpus) == {gpu.index for gpu in found.gpus}
     for pair in found.pairs:
-        if {pair.one, pair.other} <= set(network.gpus):
-            assert level_between(network.gpus[pair.one], network.gpus[pair.other]) is pair.level
+        if {pair.first, pair.second} <= set(network.gpus):
+            assert level_between(network.gpus[pair.first], network.gpus[pair.second]) is pair.level
     for gpu in found.gpus:
         place = network.gpus.get(gpu.index)
         if place and place.numa_node is not None and gpu.numa_nodes:
@@ -183,7 +185,7 @@ def test_the_table_tells_rates_and_peer_access_of_every_pair(state, capsys):
 
 def test_the_tree_is_made_once_and_can_be_changed_by_hand(state, capsys):
     state("a30-bridge-2")
-    tree = tree_of(state.path)
+    tree = sysfs_tree(state.path)
     port = next(tree.glob("devices/*/*/*/infiniband/mlx5_0/ports/1/state"))
     port.write_text("1: DOWN\n")
     assert main(["topology", "--json"]) == 0
@@ -196,8 +198,8 @@ def test_the_tree_is_made_once_and_can_be_changed_by_hand(state, capsys):
 def test_a_tree_works_wherever_it_is_moved(state, tmp_path):
     state("h200-nvswitch-8")
     moved = tmp_path / "elsewhere"
-    shutil.copytree(tree_of(state.path), moved, symlinks=True)
-    shutil.rmtree(tree_of(state.path).parent)
+    shutil.copytree(sysfs_tree(state.path), moved, symlinks=True)
+    shutil.rmtree(sysfs_tree(state.path).parent)
     bus_ids = {gpu.index: gpu.pci_bus_id for gpu in topology().gpus}
     network = read_network(moved, bus_ids)
     assert (len(network.nics), len(network.gpus)) == (12, 8)
@@ -247,7 +249,7 @@ def test_a_fabric_over_several_nodes_is_told_by_the_commands_and_the_document(st
     assert main(["topology"]) == 0
     assert f"NVLink fabric: GPUs 0-7 in cluster {CLUSTER}, clique 4" in capsys.readouterr().out
     found = topology()
-    told = reported(found, network_of(found))
+    told = topology_report(found, network_of(found))
     assert told.cliques == (FabricClique(CLUSTER, 4, tuple(range(8))),)
 
 
@@ -278,7 +280,7 @@ def test_a_struct_of_another_version_is_refused_as_the_library_does(state):
 def test_what_is_reported_comes_through_the_wire_unchanged(state, layout):
     state(layout)
     found = topology()
-    told = reported(found, network_of(found))
+    told = topology_report(found, network_of(found))
     document = ObservedDocument(node="n-1", topology=told)
     text = json.dumps(encode(document))
     assert decode(ObservedDocument, json.loads(text)).topology == told
@@ -292,7 +294,9 @@ def test_the_nodes_document_follows_its_mig_modes(state, tmp_path):
     """What the agent reports, by its own look at the hardware."""
     state("a30-bridge-2")
     nvml = Nvml()
-    wiring = WiringCache(lambda: reported(read_topology(nvml), network_of(read_topology(nvml))))
+    wiring = WiringCache(
+        lambda: topology_report(read_topology(nvml), network_of(read_topology(nvml)))
+    )
     runtime = ProcessRuntime(tmp_path / "replicas")
     hardware = Hardware(nvml, runtime, tmp_path, simulated=True, wiring=wiring)
 

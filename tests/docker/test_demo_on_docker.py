@@ -7,8 +7,7 @@ import sys
 import docker
 import pytest
 
-from tests.services.stack import ROOT
-from tests.services.test_demo import environ
+from tests.services.stack import ROOT, environ
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(180)]
 

@@ -49,5 +49,5 @@ def start(docker_engine: str, docker_image: str):
 def test_a_container_whose_control_group_took_the_device_away_is_noticed(start, stand_in):
     cut_off, well = start(stand_in, "m"), start(stand_in, "rwm")
     probe = DetachedProbe(lambda: [cut_off, well])
-    probe.look()
+    probe.run()
     assert [said.split()[0] for said in probe.sentences] == [cut_off.name]

@@ -9,7 +9,7 @@ import docker
 import pytest
 
 from agents.drill import docker_crash
-from agents.drill.docker_crash import docker_drill, docker_play
+from agents.drill.docker_crash import docker_drill, run_docker_drill
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_network import Networks
 from agents.simdriver.install import uninstall
@@ -63,7 +63,7 @@ def test_an_agent_that_ends_at_any_engine_call_finds_its_way_back(docker_engine)
 
 
 def test_the_script_passes_every_kind_of_engine_call_before_and_after(tmp_path):
-    outcome, points = docker_play(tmp_path, "dcalls", IMAGE, None)
+    outcome, points = run_docker_drill(tmp_path, "dcalls", IMAGE, None)
     assert outcome.converged, outcome.stuck
     calls = [name for name in points.values() if "journal" not in name]
     said = {name.partition(" before ")[2] for name in calls} - {""}
@@ -83,16 +83,16 @@ def test_the_drill_tells_of_a_container_that_is_gone_before_its_successor_is_the
         return runtime._create(replica, devices, meeting)
 
     monkeypatch.setattr(DockerRuntime, "_matching_container", hasty)
-    _, points = docker_play(tmp_path, "dhasty", IMAGE, None)
+    _, points = run_docker_drill(tmp_path, "dhasty", IMAGE, None)
     removed = next(p for p, name in points.items() if "after DELETE containers" in name)
-    told, _ = docker_play(tmp_path, "dhast2", IMAGE, removed)
+    told, _ = run_docker_drill(tmp_path, "dhast2", IMAGE, removed)
     assert not told.converged
     assert "vanished" in told.stuck
 
 
 def test_the_drill_tells_of_networks_that_nobody_takes_away(tmp_path, monkeypatch):
     monkeypatch.setattr(Networks, "sweep", lambda networks: None)
-    told, _ = docker_play(tmp_path, "dleft", IMAGE, None)
+    told, _ = run_docker_drill(tmp_path, "dleft", IMAGE, None)
     assert not told.converged
     assert told.stuck.startswith("give all back and leave: nothing, there are 1")
 
@@ -106,7 +106,7 @@ def test_the_drill_tells_of_a_second_start(tmp_path, monkeypatch):
         plain(runtime, replica_id, grace_seconds)
 
     monkeypatch.setattr(DockerRuntime, "stop", stop)
-    told, _ = docker_play(tmp_path, "dagain", IMAGE, None)
+    told, _ = run_docker_drill(tmp_path, "dagain", IMAGE, None)
     assert told.double_starts > 0
 
 

@@ -15,10 +15,10 @@ from requests import PreparedRequest, Response
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import ReplicaState
-from agents.drill.docker_node import DrillRuntime, life, remove_all
+from agents.drill.docker_node import DrillRuntime, remove_all, run_id
 from agents.drill.docker_script import docker_script
 from agents.drill.node import DrillNode
-from agents.drill.threaded_kill_points import LaneFuse, fused_clients
+from agents.drill.threaded_kill_points import ThreadedKillSwitch, client_kill_points
 from agents.runtime.base import RuntimeFailure
 from agents.simdriver.install import uninstall
 from docs.examples.build_image import IMAGE, build_image
@@ -39,7 +39,7 @@ SECONDS = 60
 FROZEN_SECONDS = 0.1
 
 
-class Freezing(LaneFuse):
+class Freezing(ThreadedKillSwitch):
     """Freezes the engine once, before the request that is called `at_call` is sent."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Node(DrillNode):
         self.run = fifth.desired  # `r-long` alone, beside an idle slice
 
     def new_runtime(self) -> DrillRuntime:
-        with fused_clients(self.fuse, []):
+        with client_kill_points(self.fuse, []):
             return DrillRuntime(self.home / "logs", self.name, NodePolicy())
 
     def rounds(self) -> None:
@@ -91,7 +91,7 @@ class Node(DrillNode):
         client = docker.DockerClient(base_url=self.engine.base_url, version="1.41")
         try:
             found = client.containers.list(all=True, filters={"label": "tessera.node"})
-            return [f"{c.status} {life(c)}" for c in found]
+            return [f"{c.status} {run_id(c)}" for c in found]
         finally:
             client.close()
 

@@ -125,7 +125,7 @@ def _wiring(wiring: GpuWiring) -> dict[str, Any]:
 def _pairs(topology: GpuTopology) -> dict[str, Any]:
     """By "0-1": the indices of the two."""
     return {
-        f"{pair.one}-{pair.other}": {
+        f"{pair.first}-{pair.second}": {
             "level": pair.level,
             "nvlinks": pair.nvlinks,
             "switched": pair.switched,

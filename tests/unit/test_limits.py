@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.doctor.examination import table as checks
+from agents.doctor.examination import checks_table as checks
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "limits.md"

@@ -91,19 +91,19 @@ class Driver:
         with self.store.change() as node:
             known = [i.id for i in node.gpus[0].instances if i.compute]
             on = known[one % len(known)] if known and other % 8 else None
-            faults.hold(node.gpus[0], HOLDER, on)
+            faults.attach_client(node.gpus[0], HOLDER, on)
 
     def release(self, one: int, other: int) -> None:
         with self.store.change() as node:
-            faults.release(node.gpus[0], HOLDER)
+            faults.detach_client(node.gpus[0], HOLDER)
 
     def reset(self, one: int, other: int) -> None:
         with self.store.change() as node:
-            faults.reset(node, node.gpus[0])
+            faults.reset_gpu(node, node.gpus[0])
 
     def reboot(self, one: int, other: int) -> None:
         with self.store.change() as node:
-            faults.reboot(node)
+            faults.reboot_node(node)
 
     def fill(self, choices: list[int]) -> None:
         """Instances to begin with, each with a compute instance where its narrowest one fits."""
@@ -190,7 +190,7 @@ def test_no_sequence_of_calls_and_faults_brings_an_unlawful_state(key, filled, o
                 (new,) = now - uuids
                 assert new.startswith("MIG-")
             uuids |= now
-        assert len(uuids) <= driver.store.node().made
+        assert len(uuids) <= driver.store.node().uuid_count
 
 
 @LAWFUL

@@ -17,7 +17,7 @@ from agents.partitioning.diff import partition_changes
 from agents.partitioning.execute import execute_steps
 from agents.partitioning.steps import CreateInstance, DestroyInstance, SetMigMode, WantedSlice
 from agents.simdriver.install import install, uninstall
-from agents.simdriver.state import Process, new_node
+from agents.simdriver.state import SimulatedProcess, new_node
 from agents.simdriver.store import Store
 from tests.support.slow_geometry import fits_together
 
@@ -136,7 +136,7 @@ def test_a_slice_in_use_outlives_every_layout_and_the_others_are_made_beside_it(
         uuid, in_use = seen(nvml)[gpu][held], frozenset({(gpu, held.start, held.size)})
         with store.change() as node:
             (instance,) = (i for i in node.gpus[0].instances if i.start == held.start)
-            node.gpus[0].processes.append(Process(4_242, 100, instance.id, 0))
+            node.gpus[0].processes.append(SimulatedProcess(4_242, 100, instance.id, 0))
         layout = data.draw(layouts(board))
         mode = data.draw(st.sampled_from([GpuMode.MIG, GpuMode.WHOLE]))
         slices = wanted(gpu, layout if mode is GpuMode.MIG else ())

@@ -15,10 +15,10 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import GpuSample, TelemetryResponse
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.portal.client import PortalClient
-from agents.telemetry.endpoint import Endpoint, EndpointFailure
-from agents.telemetry.sampler import LEAST_SECONDS, Sampler
+from agents.telemetry.endpoint import EndpointFailure, MetricsEndpoint
+from agents.telemetry.sampler import MIN_SECONDS, Sampler
 from agents.telemetry.service import Telemetry
-from agents.telemetry.settings import Address, address, look_seconds
+from agents.telemetry.settings import Address, address, sample_seconds
 
 PATIENCE = 20
 SAMPLE = GpuSample(uuid="GPU-1", power_mw=1_000)
@@ -70,7 +70,7 @@ def a_document() -> ObservedDocument:
 def sampled(senses: Senses, clock: Clock | None = None) -> Sampler:
     """A sampler that has looked once, without its thread."""
     sampler = Sampler(10, lambda: senses, clock or Clock())
-    sampler.take(senses)
+    sampler.sample(senses)
     return sampler
 
 
@@ -118,13 +118,13 @@ def test_a_driver_that_refuses_is_counted_and_asked_again_in_a_new_session(sense
 
 
 def test_it_never_looks_oftener_than_once_a_second(senses):
-    assert Sampler(0.01, lambda: senses).every_seconds == LEAST_SECONDS
+    assert Sampler(0.01, lambda: senses).every_seconds == MIN_SECONDS
 
 
 def test_a_look_that_is_too_old_is_no_longer_told_of_devices_but_its_age_is(senses):
     clock = Clock()
     telemetry = Telemetry("host-1", sampled(senses, clock), None)
-    telemetry.beside(lambda _: None)(a_document())
+    telemetry.tap_reports(lambda _: None)(a_document())
     assert telemetry.state().samples == (SAMPLE,)
     clock.now += 61
     assert (telemetry.state().samples, telemetry.state().age_seconds) == ((), 61)
@@ -133,21 +133,21 @@ def test_a_look_that_is_too_old_is_no_longer_told_of_devices_but_its_age_is(sens
 def test_what_the_portal_is_told_is_known_here_too():
     told = []
     telemetry = Telemetry("host-1", None, None)
-    telemetry.beside(told.append)(a_document())
+    telemetry.tap_reports(told.append)(a_document())
     assert telemetry.state().document == told[0] == a_document()
 
 
 def test_the_page_answers_over_http_in_the_text_format(senses):
     telemetry = Telemetry("host-1", sampled(senses), None)
-    telemetry.beside(lambda _: None)(a_document())
-    endpoint = Endpoint(Address("127.0.0.1", 0), telemetry.families)
+    telemetry.tap_reports(lambda _: None)(a_document())
+    endpoint = MetricsEndpoint(Address("127.0.0.1", 0), telemetry.families)
     try:
         url = f"http://127.0.0.1:{endpoint.port}/metrics"
         with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             assert b'DCGM_FI_DEV_POWER_USAGE{GPU_I_ID="",' in answer.read()
         with pytest.raises(EndpointFailure, match=f"metrics at 127.0.0.1:{endpoint.port}"):
-            Endpoint(Address("127.0.0.1", endpoint.port), telemetry.families)
+            MetricsEndpoint(Address("127.0.0.1", endpoint.port), telemetry.families)
     finally:
         endpoint.close()
 
@@ -175,13 +175,13 @@ def test_an_address_that_is_none_is_refused(words):
 
 @pytest.mark.parametrize("words", ["0", "1", "10", "3600", "2.5"])
 def test_the_time_between_looks_is_bounded_or_there_are_none(words):
-    assert look_seconds(words) == float(words)
+    assert sample_seconds(words) == float(words)
 
 
 @pytest.mark.parametrize("words", ["", "-1", "0.5", "nan", "inf", "3601", "ten"])
 def test_a_time_between_looks_that_cannot_be_is_refused(words):
     with pytest.raises(ValueError):
-        look_seconds(words)
+        sample_seconds(words)
 
 
 def test_each_look_is_sent_once_and_the_portal_says_when_the_next_may_come(senses):
@@ -198,7 +198,7 @@ def test_each_look_is_sent_once_and_the_portal_says_when_the_next_may_come(sense
         client.epoch = 4
         assert await telemetry.send(client, 0) == (1, 30.0)
         assert await telemetry.send(client, 1) == (1, 0.0)
-        sampler.take(senses)
+        sampler.sample(senses)
         assert await telemetry.send(client, 1) == (2, 30.0)
         await client.close()
 

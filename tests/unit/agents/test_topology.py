@@ -15,7 +15,7 @@ from agents.facts.wiring import (
     PeerStatus,
 )
 from agents.topology.pairs import gpu_topology
-from agents.topology.table import ranges, table
+from agents.topology.table import format_ranges, topology_table
 
 OPEN = PeerAccess(PeerStatus.OK, PeerStatus.OK, PeerStatus.OK, PeerStatus.OK)
 CLOSED = replace(OPEN, nvlink=PeerStatus.NOT_SUPPORTED)
@@ -143,7 +143,7 @@ def test_a_node_with_one_gpu_or_none_has_no_pairs():
 
 def test_the_table_has_a_row_and_a_column_for_each_gpu_then_what_is_near():
     gpus = (a_gpu(0), replace(a_gpu(2), cpus=(0, 1, 2, 8), numa_nodes=(1,), own_numa_node=4))
-    lines = table(joined(*gpus, level=PathLevel.HOST_BRIDGE)).splitlines()
+    lines = topology_table(joined(*gpus, level=PathLevel.HOST_BRIDGE)).splitlines()
     assert [line.split("\t") for line in lines[:3]] == [
         ["", "GPU0", "GPU2", "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"],
         ["GPU0", "X", "PHB", "0", "N/A", "N/A"],
@@ -157,4 +157,4 @@ def test_the_table_has_a_row_and_a_column_for_each_gpu_then_what_is_near():
     [((), "N/A"), ((5,), "5"), ((0, 1), "0-1"), ((3, 1, 2, 7, 9, 10), "1-3,7,9-10")],
 )
 def test_sets_of_cpus_are_written_as_linux_does(numbers, written):
-    assert ranges(numbers) == written
+    assert format_ranges(numbers) == written

@@ -15,7 +15,7 @@ from agents.facts.wiring import (
 from agents.nvml.errors import NvmlFailure
 from agents.topology.nics import Network
 from agents.topology.pairs import gpu_topology
-from agents.topology.wiring import AGE_SECONDS, WiringCache, reported
+from agents.topology.wiring import AGE_SECONDS, WiringCache, topology_report
 
 CLUSTER = "11111111-2222-3333-4444-555555555555"
 
@@ -35,7 +35,7 @@ def told(*gpus: GpuWiring) -> NodeTopology:
     paths = {
         (a.index, b.index): GpuPath(PathLevel.SYSTEM, PeerAccess()) for a in gpus for b in gpus
     }
-    return reported(gpu_topology(gpus, paths), Network())
+    return topology_report(gpu_topology(gpus, paths), Network())
 
 
 def named(topology: NodeTopology, kind: GroupKind) -> list[tuple[tuple[int, ...], int, int]]:
@@ -60,7 +60,7 @@ def test_gpus_of_a_numa_node_are_a_group_even_one_alone():
 def test_links_that_the_driver_closes_have_no_rate_in_their_group():
     gpus = (a_gpu(0, 1), a_gpu(1, 0))
     closed = GpuPath(PathLevel.SYSTEM, PeerAccess(nvlink=PeerStatus.NOT_SUPPORTED))
-    topology = reported(gpu_topology(gpus, {(0, 1): closed}), Network())
+    topology = topology_report(gpu_topology(gpus, {(0, 1): closed}), Network())
     assert named(topology, GroupKind.NVLINK) == [((0, 1), 0, 0)]
     assert named(topology, GroupKind.NUMA) == [((0, 1), 31_507, 0)]
 

@@ -8,9 +8,9 @@ import gzip
 from pathlib import Path
 
 from agents.contract.documents import RuntimeKind
-from agents.doctor.checks import Verdict
+from agents.doctor.checks import DoctorVerdict
 from agents.doctor.examination import CHECKS, examine
-from agents.doctor.machine import Command, Disk, Driver, Output
+from agents.doctor.machine import CommandOutput, DiskUsage, DriverFacts, ProbeCommand
 from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
 
@@ -97,10 +97,10 @@ class PaperMachine(FileTree):
         return self.outputs.get(command)
 
     def disk(self, path):
-        return self.disks.get(path, Disk(total_mib=1_000_000, free_mib=400_000))
+        return self.disks.get(path, DiskUsage(total_mib=1_000_000, free_mib=400_000))
 
     def says(self, command, text, code=0):
-        self.outputs[command] = Output(code, text)
+        self.outputs[command] = CommandOutput(code, text)
 
     def write(self, path, text):
         at = self.at(path)
@@ -125,7 +125,7 @@ def a_gpu(product_name="NVIDIA H200", uuid=GPU, mig=False):
 
 def a_driver(version="580.95.05", gpus=None, slices=()):
     versions = DriverVersions(version, f"13.{version}", "13.0")
-    return Driver(versions, (a_gpu(),) if gpus is None else tuple(gpus), tuple(slices))
+    return DriverFacts(versions, (a_gpu(),) if gpus is None else tuple(gpus), tuple(slices))
 
 
 def a_machine(root, driver="580.95.05", toolkit="1.19.1", runc="1.3.6"):
@@ -139,11 +139,11 @@ def a_machine(root, driver="580.95.05", toolkit="1.19.1", runc="1.3.6"):
         machine.points(f"/dev/char/195:{minor}", f"../{device}")
     machine.write("/etc/nvidia-container-runtime/config.toml", CONFIG.format(accept="false"))
     machine.says(
-        Command.CDI, CDI.format(count=2, devices=f"nvidia.com/gpu=0\nnvidia.com/gpu={GPU}")
+        ProbeCommand.CDI, CDI.format(count=2, devices=f"nvidia.com/gpu=0\nnvidia.com/gpu={GPU}")
     )
-    machine.says(Command.RUNC, UPSTREAM_RUNC.format(version=runc))
-    machine.says(Command.TOOLKIT, TOOLKIT.format(version=toolkit))
-    machine.says(Command.TIME, TIME.format(synchronised="yes"))
+    machine.says(ProbeCommand.RUNC, UPSTREAM_RUNC.format(version=runc))
+    machine.says(ProbeCommand.TOOLKIT, TOOLKIT.format(version=toolkit))
+    machine.says(ProbeCommand.TIME, TIME.format(synchronised="yes"))
     return machine
 
 
@@ -151,7 +151,7 @@ def finding(machine, code):
     """What this check says; never a verdict that its line in the table does not announce."""
     (check,) = (check for check in CHECKS if check.code == code)
     (found,) = (found for found in examine(machine) if found.code == code)
-    assert found.verdict in {*check.verdicts, Verdict.OK, Verdict.UNKNOWN}
+    assert found.verdict in {*check.verdicts, DoctorVerdict.OK, DoctorVerdict.UNKNOWN}
     return found
 
 

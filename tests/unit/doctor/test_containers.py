@@ -3,7 +3,7 @@
 import pytest
 
 from agents.contract.documents import RuntimeKind
-from agents.doctor.machine import Command
+from agents.doctor.machine import ProbeCommand
 from tests.unit.doctor.machines import (
     CONFIG,
     GPU,
@@ -89,7 +89,7 @@ def test_without_a_settings_file_the_toolkits_default_counts(tmp_path):
 
 def test_a_refused_variable_without_cdi_would_refuse_every_job(tmp_path):
     machine = a_machine(tmp_path)
-    del machine.outputs[Command.CDI]
+    del machine.outputs[ProbeCommand.CDI]
     found = finding(machine, "toolkit.envvar")
     assert found.verdict == "warn"
     assert "refuses every job" in found.why
@@ -98,20 +98,20 @@ def test_a_refused_variable_without_cdi_would_refuse_every_job(tmp_path):
 def test_cdi_is_stale_where_a_slice_is_missing_or_gone(tmp_path):
     machine = a_machine(tmp_path)
     machine.driver = a_driver(gpus=[a_gpu(mig=True)], slices=[SLICE])
-    machine.says(Command.CDI, cdi("all", SLICE))
+    machine.says(ProbeCommand.CDI, cdi("all", SLICE))
     assert verdict(machine, "toolkit.cdi") == "ok"
-    machine.says(Command.CDI, cdi("all", GPU, SLICE))
+    machine.says(ProbeCommand.CDI, cdi("all", GPU, SLICE))
     assert verdict(machine, "toolkit.cdi") == "ok"
     gone = SLICE[:-1] + "f"
-    machine.says(Command.CDI, cdi("all", SLICE, gone))
+    machine.says(ProbeCommand.CDI, cdi("all", SLICE, gone))
     assert "0 devices are not in it, 1 are gone" in finding(machine, "toolkit.cdi").why
-    machine.says(Command.CDI, cdi("all", gone))
+    machine.says(ProbeCommand.CDI, cdi("all", gone))
     assert "1 devices are not in it, 1 are gone" in finding(machine, "toolkit.cdi").why
 
 
 def test_cdi_is_not_needed_where_it_lists_nothing(tmp_path):
     machine = a_machine(tmp_path)
-    machine.says(Command.CDI, cdi())
+    machine.says(ProbeCommand.CDI, cdi())
     assert verdict(machine, "toolkit.cdi") == "ok"
 
 

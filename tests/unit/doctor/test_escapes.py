@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.doctor.machine import Command
+from agents.doctor.machine import ProbeCommand
 from tests.unit.doctor.machines import (
     DEBIAN_CHANGELOG,
     DEBIAN_RUNC,
@@ -40,7 +40,7 @@ def test_runc_from_upstream_is_judged_by_its_series(tmp_path, version, said, nam
 
 def test_debians_runc_is_a_warning_that_names_only_what_its_change_log_does_not(tmp_path):
     machine = a_machine(tmp_path)
-    machine.says(Command.RUNC, DEBIAN_RUNC)
+    machine.says(ProbeCommand.RUNC, DEBIAN_RUNC)
     machine.write("/usr/share/doc/runc/changelog.Debian.gz", DEBIAN_CHANGELOG)
     found = finding(machine, "runc.escapes")
     assert found.verdict == "warn"
@@ -51,7 +51,7 @@ def test_debians_runc_is_a_warning_that_names_only_what_its_change_log_does_not(
 
 def test_debians_runc_is_fine_once_its_change_log_names_every_hole(tmp_path):
     machine = a_machine(tmp_path)
-    machine.says(Command.RUNC, DEBIAN_RUNC)
+    machine.says(ProbeCommand.RUNC, DEBIAN_RUNC)
     names = "CVE-2025-31133 CVE-2025-52565 CVE-2025-52881 CVE-2026-41579"
     machine.write("/usr/share/doc/runc/changelog.Debian.gz", DEBIAN_CHANGELOG + names)
     assert verdict(machine, "runc.escapes") == "ok"
@@ -59,7 +59,7 @@ def test_debians_runc_is_fine_once_its_change_log_names_every_hole(tmp_path):
 
 def test_a_distributions_runc_without_a_change_log_is_a_warning_of_all(tmp_path):
     machine = a_machine(tmp_path)
-    machine.says(Command.RUNC, UPSTREAM_RUNC.format(version="1.1.7-0ubuntu1~22.04.2"))
+    machine.says(ProbeCommand.RUNC, UPSTREAM_RUNC.format(version="1.1.7-0ubuntu1~22.04.2"))
     found = finding(machine, "runc.escapes")
     assert found.verdict == "warn"
     assert "without a change log" in found.why
@@ -68,7 +68,7 @@ def test_a_distributions_runc_without_a_change_log_is_a_warning_of_all(tmp_path)
 
 def test_a_broken_change_log_is_no_change_log(tmp_path):
     machine = a_machine(tmp_path)
-    machine.says(Command.RUNC, DEBIAN_RUNC)
+    machine.says(ProbeCommand.RUNC, DEBIAN_RUNC)
     path = "/usr/share/doc/runc/changelog.Debian.gz"
     machine.write(path, DEBIAN_CHANGELOG)
     machine.at(path).write_bytes(machine.at(path).read_bytes()[:20])
@@ -77,7 +77,7 @@ def test_a_broken_change_log_is_no_change_log(tmp_path):
 
 def test_a_runc_that_says_nothing_is_unknown(tmp_path):
     machine = a_machine(tmp_path)
-    machine.says(Command.RUNC, "runc: command failed\n", code=1)
+    machine.says(ProbeCommand.RUNC, "runc: command failed\n", code=1)
     assert verdict(machine, "runc.escapes") == "unknown"
 
 
@@ -109,8 +109,8 @@ def test_a_closed_hole_is_not_named(tmp_path):
 
 def test_a_toolkit_older_than_its_own_tool_is_still_read(tmp_path):
     machine = a_machine(tmp_path)
-    del machine.outputs[Command.TOOLKIT]
-    machine.says(Command.TOOLKIT_CLI, OLD_TOOLKIT)
+    del machine.outputs[ProbeCommand.TOOLKIT]
+    machine.says(ProbeCommand.TOOLKIT_CLI, OLD_TOOLKIT)
     found = finding(machine, "toolkit.escapes")
     assert found.verdict == "block"
     assert "1.13.5" in found.why
@@ -118,6 +118,6 @@ def test_a_toolkit_older_than_its_own_tool_is_still_read(tmp_path):
 
 def test_without_a_toolkit_a_node_of_containers_is_blocked(tmp_path):
     machine = a_machine(tmp_path)
-    del machine.outputs[Command.TOOLKIT]
+    del machine.outputs[ProbeCommand.TOOLKIT]
     assert verdict(machine, "toolkit.escapes") == "block"
     assert verdict(machine, "toolkit.envvar") == "unknown"

@@ -10,10 +10,16 @@ import pytest
 
 from agents.commands.doctor import as_json, as_text
 from agents.contract.documents import NodeFacts, RuntimeKind
-from agents.doctor.checks import Verdict
-from agents.doctor.examination import CHECKS, examine, sentences, table, worst
-from agents.doctor.machine import Command, Output, RealMachine
-from agents.doctor.preflight import EVERY_SECONDS, Preflight
+from agents.doctor.checks import DoctorVerdict
+from agents.doctor.examination import (
+    CHECKS,
+    checks_table,
+    examine,
+    problem_sentences,
+    worst_verdict,
+)
+from agents.doctor.machine import CommandOutput, ProbeCommand, RealMachine
+from agents.doctor.preflight import INTERVAL_SECONDS, Preflight
 from agents.hardware import Hardware
 from agents.host.files import FileTree
 from agents.loop.observe import observed_document
@@ -22,7 +28,7 @@ from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from tests.unit.agents.nodes import MemoryRuntime
-from tests.unit.doctor.machines import Disk, a_machine, verdict
+from tests.unit.doctor.machines import DiskUsage, a_machine, verdict
 
 DOCS = Path(__file__).parents[3] / "docs" / "doctor.md"
 
@@ -46,9 +52,9 @@ def nvml(tmp_path):
 
 def test_a_well_machine_gets_a_clean_bill(tmp_path):
     found = examine(a_machine(tmp_path))
-    assert {f.code: f.why for f in found if f.verdict is not Verdict.OK} == {}
-    assert worst(found) is Verdict.OK
-    assert sentences(found) == ()
+    assert {f.code: f.why for f in found if f.verdict is not DoctorVerdict.OK} == {}
+    assert worst_verdict(found) is DoctorVerdict.OK
+    assert problem_sentences(found) == ()
 
 
 def test_every_check_gives_one_finding_with_its_source(tmp_path):
@@ -64,14 +70,14 @@ def test_an_empty_machine_never_breaks_a_check_and_what_warns_says_how_to_mend(t
     machine.disk = lambda path: None
     for found in examine(machine):
         assert "could not read" not in found.why
-        assert found.mend or found.verdict in (Verdict.OK, Verdict.UNKNOWN)
+        assert found.mend or found.verdict in (DoctorVerdict.OK, DoctorVerdict.UNKNOWN)
 
 
 @pytest.mark.parametrize("noise", ["", "\n", "\x00\xff", "version is", "Error: not permitted\n"])
 def test_programs_that_babble_make_no_check_fail(tmp_path, noise):
     machine = a_machine(tmp_path)
     machine.write("/proc/driver/nvidia-nvswitch/devices/0000:05:00.0", "")
-    for command in Command:
+    for command in ProbeCommand:
         machine.says(command, noise, code=1)
     assert not [f for f in examine(machine) if "could not read" in f.why]
 
@@ -79,7 +85,7 @@ def test_programs_that_babble_make_no_check_fail(tmp_path, noise):
 def test_what_blocks_is_told_before_what_warns(tmp_path):
     machine = a_machine(tmp_path, toolkit="1.17.7")
     machine.engine["LiveRestoreEnabled"] = False
-    blocking, warning = sentences(examine(machine))
+    blocking, warning = problem_sentences(examine(machine))
     assert blocking.startswith("block: Container toolkit 1.17.7 has CVE-2025-23266")
     assert "Mend: sudo apt-get" in blocking
     assert warning.startswith("warn: A restart of the Docker Engine")
@@ -104,7 +110,7 @@ def test_findings_are_told_for_people_and_for_programs(tmp_path):
 
 
 def test_the_page_has_the_table_of_the_checks_as_they_are():
-    assert table() in DOCS.read_text("utf-8")
+    assert checks_table() in DOCS.read_text("utf-8")
 
 
 def test_files_that_are_not_there_or_not_files_are_none(tmp_path):
@@ -122,8 +128,10 @@ def test_programs_run_without_a_shell_and_without_our_environment(tmp_path, monk
     monkeypatch.setenv("TESSERA_SECRET", "x")
     monkeypatch.setattr("agents.doctor.machine.SEARCH_PATH", f"{tmp_path}:/usr/bin:/bin")
     machine = RealMachine(tmp_path, RuntimeKind.DOCKER, None, simulated=False)
-    assert machine.output(Command.RUNC) == Output(3, "runc version 1.3.6 --version []\n")
-    assert machine.output(Command.FABRIC_MANAGER) is None
+    assert machine.output(ProbeCommand.RUNC) == CommandOutput(
+        3, "runc version 1.3.6 --version []\n"
+    )
+    assert machine.output(ProbeCommand.FABRIC_MANAGER) is None
 
 
 def test_the_real_machine_reads_nvml_through_its_one_door(tmp_path, nvml):
@@ -165,8 +173,8 @@ def test_an_agent_looks_again_after_ten_minutes_and_not_before(tmp_path):
     paper, clock = a_machine(tmp_path), Clock()
     preflight = Preflight(lambda: paper, clock)
     preflight.examine()
-    paper.disks[paper.home] = Disk(1000, 0)
-    clock.seconds += EVERY_SECONDS - 1
+    paper.disks[paper.home] = DiskUsage(1000, 0)
+    clock.seconds += INTERVAL_SECONDS - 1
     assert preflight.examine_when_due() is None
     assert preflight.problems == ()
     clock.seconds += 1
@@ -181,7 +189,7 @@ def test_an_examination_that_breaks_keeps_what_was_known(tmp_path):
     preflight = Preflight(lambda: next(machines), clock)
     preflight.examine()
     known = preflight.problems
-    clock.seconds += EVERY_SECONDS
+    clock.seconds += INTERVAL_SECONDS
     preflight.examine_when_due().join()
     assert preflight.problems == known != ()
 
@@ -190,7 +198,7 @@ def test_a_block_that_the_nodes_owner_accepts_is_told_and_does_not_block(tmp_pat
     paper = a_machine(tmp_path, toolkit="1.17.7")
     strict = Preflight(lambda: paper)
     strict.examine()
-    (blocking,) = (f.code for f in strict.found if f.verdict == "block")
+    (blocking,) = (f.code for f in strict.findings if f.verdict == "block")
     assert len(strict.blocks) == 1
     taken = Preflight(lambda: paper, accepted=frozenset({blocking}))
     taken.examine()

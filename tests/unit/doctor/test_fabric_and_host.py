@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.doctor.machine import Command, Disk
+from agents.doctor.machine import DiskUsage, ProbeCommand
 from tests.unit.doctor.machines import (
     CLOSED_MODULE,
     FABRIC_MANAGER,
@@ -19,8 +19,8 @@ SWITCH = "/proc/driver/nvidia-nvswitch/devices/0000:05:00.0"
 def with_a_switch(root):
     machine = a_machine(root)
     machine.write(SWITCH, "")
-    machine.says(Command.FABRIC_MANAGER, FABRIC_MANAGER.format(version="580.95.05"))
-    machine.says(Command.FABRIC_ACTIVE, "active\n")
+    machine.says(ProbeCommand.FABRIC_MANAGER, FABRIC_MANAGER.format(version="580.95.05"))
+    machine.says(ProbeCommand.FABRIC_ACTIVE, "active\n")
     return machine
 
 
@@ -34,7 +34,7 @@ def test_a_running_fabric_manager_of_the_drivers_version_is_well(tmp_path):
 
 def test_a_fabric_manager_of_another_version_blocks_and_names_the_package(tmp_path):
     machine = with_a_switch(tmp_path)
-    machine.says(Command.FABRIC_MANAGER, FABRIC_MANAGER.format(version="580.82.07"))
+    machine.says(ProbeCommand.FABRIC_MANAGER, FABRIC_MANAGER.format(version="580.82.07"))
     found = finding(machine, "fabric.manager")
     assert found.verdict == "block"
     assert "nvidia-fabricmanager-580" in found.mend
@@ -45,7 +45,7 @@ def test_a_fabric_manager_of_another_version_blocks_and_names_the_package(tmp_pa
 )
 def test_a_fabric_manager_that_does_not_run_blocks(tmp_path, state, said):
     machine = with_a_switch(tmp_path)
-    machine.says(Command.FABRIC_ACTIVE, f"{state}\n", code=3)
+    machine.says(ProbeCommand.FABRIC_ACTIVE, f"{state}\n", code=3)
     assert verdict(machine, "fabric.manager") == said
 
 
@@ -79,39 +79,39 @@ def test_rdma_reaches_gpu_memory_by_peermem_or_by_the_open_module(tmp_path):
 )
 def test_a_nearly_full_disk_blocks(tmp_path, code, folder, total_gib, free_gib, said):
     machine = a_machine(tmp_path)
-    machine.disks[folder] = Disk(total_gib * 1024, free_gib * 1024)
+    machine.disks[folder] = DiskUsage(total_gib * 1024, free_gib * 1024)
     assert verdict(machine, code) == said
 
 
 def test_the_disk_of_dockers_own_root_is_the_one_that_counts(tmp_path):
     machine = a_machine(tmp_path)
     machine.engine["DockerRootDir"] = "/data/docker"
-    machine.disks["/data/docker"] = Disk(1000, 0)
+    machine.disks["/data/docker"] = DiskUsage(1000, 0)
     assert "/data/docker" in finding(machine, "host.engine_disk").why
 
 
 @pytest.mark.parametrize(("synchronised", "said"), [("yes", "ok"), ("no", "warn")])
 def test_the_clock_is_asked_of_timedatectl(tmp_path, synchronised, said):
     machine = a_machine(tmp_path)
-    machine.says(Command.TIME, TIME.format(synchronised=synchronised))
+    machine.says(ProbeCommand.TIME, TIME.format(synchronised=synchronised))
     assert verdict(machine, "host.clock") == said
 
 
 def test_where_systemd_does_not_answer_the_clock_is_asked_of_chrony(tmp_path):
     machine = a_machine(tmp_path)
     no_systemd = "System has not been booted with systemd as init system (PID 1).\n"
-    machine.says(Command.TIME, no_systemd, code=1)
+    machine.says(ProbeCommand.TIME, no_systemd, code=1)
     assert verdict(machine, "host.clock") == "unknown"
     line = "C0A80101,192.168.1.1,3,1763712000.0,0.00001,0.0,0.0,1.2,0.0,0.0,0.01,0.0,64.0,"
-    machine.says(Command.CHRONY, line + "Normal\n")
+    machine.says(ProbeCommand.CHRONY, line + "Normal\n")
     assert verdict(machine, "host.clock") == "ok"
-    machine.says(Command.CHRONY, line + "Not synchronised\n")
+    machine.says(ProbeCommand.CHRONY, line + "Not synchronised\n")
     assert verdict(machine, "host.clock") == "warn"
 
 
 def test_shared_memory_of_a_plain_container_is_too_small(tmp_path):
     machine = a_machine(tmp_path)
-    machine.disks["/dev/shm"] = Disk(64, 64)
+    machine.disks["/dev/shm"] = DiskUsage(64, 64)
     assert verdict(machine, "host.shared_memory") == "warn"
 
 

@@ -77,4 +77,4 @@ def test_equal_versions_written_differently_are_one_key():
     ],
 )
 def test_a_distributions_build_is_told_from_upstreams(written, vendors):
-    assert Version(written).is_vendors is vendors
+    assert Version(written).is_distribution_build is vendors

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from docker.errors import APIError, DockerException
 
-from agents.health.lost_devices import EVERY_SECONDS, PROBE, DetachedProbe
+from agents.health.lost_devices import INTERVAL_SECONDS, PROBE, DetachedProbe
 
 WORDS = {  # of three shells
     "dash": b"sh: 1: cannot open /dev/nvidiactl: Operation not permitted\n",
@@ -33,7 +33,7 @@ class Box:
 
 def seen(*boxes):
     probe = DetachedProbe(lambda: boxes)
-    probe.look()
+    probe.run()
     return probe.sentences
 
 
@@ -65,10 +65,10 @@ def test_a_container_without_gpus_is_not_asked():
 def test_an_engine_that_does_not_answer_leaves_what_was_known():
     boxes = [Box(code=2, output=WORDS["dash"])]
     probe = DetachedProbe(lambda: boxes if boxes else (_ for _ in ()).throw(DockerException()))
-    probe.look()
+    probe.run()
     known = probe.sentences
     boxes.clear()
-    probe.look()
+    probe.run()
     assert probe.sentences == known != ()
 
 
@@ -76,10 +76,10 @@ def test_it_looks_once_a_minute():
     clock = SimpleNamespace(seconds=1_000.0)
     box = Box()
     probe = DetachedProbe(lambda: [box], now=lambda: clock.seconds)
-    probe.look_when_due().join()
-    assert probe.look_when_due() is None
-    clock.seconds += EVERY_SECONDS
-    probe.look_when_due().join()
+    probe.run_when_due().join()
+    assert probe.run_when_due() is None
+    clock.seconds += INTERVAL_SECONDS
+    probe.run_when_due().join()
     assert box.asked == 2
 
 

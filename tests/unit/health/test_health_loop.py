@@ -18,8 +18,8 @@ from agents.contract.documents import (
 from agents.facts.gpu_health import DriverEvent, EventKind
 from agents.health.affected_replicas import CODE
 from agents.runtime.base import ContainerPhase, RuntimeFailure
-from agents.simdriver.faults import hold, release
-from agents.simdriver.health import inject_clear, inject_lost, inject_xid
+from agents.simdriver.faults import attach_client, detach_client
+from agents.simdriver.health import clear_health, inject_lost, inject_xid
 from tests.unit.agents.documents import a_device, a_replica
 
 MEETING = Rendezvous("10.0.0.1", 29_500)
@@ -116,7 +116,7 @@ def inject(machine, xid, index, *instance):
 
 def clear(machine, index):
     with machine.store.change() as state:
-        inject_clear(state, state.gpus[index])
+        clear_health(state, state.gpus[index])
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -219,7 +219,7 @@ def test_an_event_makes_a_look_due_before_its_time(machine, full):
 def test_an_idle_gpu_with_a_strangers_process_is_not_given_out_until_that_has_ended(machine):
     node, stranger = machine.agent(), os.getpid()
     with machine.store.change() as state:
-        hold(state.gpus[1], stranger)
+        attach_client(state.gpus[1], stranger)
     obey(node, a_document(machine, on_gpu(machine, 1), slices=()))
     assert states(machine) == {"g-1": ReplicaState.PREPARING}
     assert gpu(machine, 1).healthy
@@ -227,7 +227,7 @@ def test_an_idle_gpu_with_a_strangers_process_is_not_given_out_until_that_has_en
     assert f"(pid {stranger})" in said and "GPU 1" in said
     assert f"(pid {stranger})" in gpu(machine, 1).busy and not gpu(machine, 0).busy
     with machine.store.change() as state:
-        release(state.gpus[1], stranger)
+        detach_client(state.gpus[1], stranger)
     obey(node)
     assert states(machine) == {"g-1": RUNNING}
     assert machine.reported[-1].facts.problems == ()
@@ -235,7 +235,7 @@ def test_an_idle_gpu_with_a_strangers_process_is_not_given_out_until_that_has_en
 
 def test_a_strangers_process_beside_a_job_is_told_and_the_job_goes_on(machine, full):
     with machine.store.change() as state:
-        hold(state.gpus[1], os.getpid())
+        attach_client(state.gpus[1], os.getpid())
     obey(full)
     assert any(f"pid {os.getpid()}" in said for said in machine.reported[-1].facts.problems)
     assert set(states(machine).values()) == {RUNNING} and gpu(machine, 1).healthy

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.facts.gpus import GpuFacts, InstanceFacts
-from agents.health.foreign_processes import is_of_ours, strangers
+from agents.health.foreign_processes import find_foreign_processes, is_own_process
 from agents.host.files import FileTree
 from agents.nvml.processes import GpuProcess
 from agents.runtime.base import ContainerPhase, ContainerStatus
@@ -62,7 +62,9 @@ def a_process(pid, group="0::/user.slice", leader=0, called="", program="python"
 
 def find(clients, gpu, granted=(), ours=lambda pid: False, instances=(), files=None):
     files = files or a_process(7)
-    return strangers({"GPU-1": clients}, [gpu], instances, frozenset(granted), ours, files)
+    return find_foreign_processes(
+        {"GPU-1": clients}, [gpu], instances, frozenset(granted), ours, files
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,21 +76,21 @@ def find(clients, gpu, granted=(), ours=lambda pid: False, instances=(), files=N
 )
 def test_a_process_in_our_containers_control_group_is_ours(group):
     seen = {"r-1": a_seen()}
-    assert is_of_ours(a_process(7, group), seen, 7) is True
+    assert is_own_process(a_process(7, group), seen, 7) is True
     other = group.replace(CONTAINER, "fedcba987654")
-    assert is_of_ours(a_process(7, other), seen, 7) is False
+    assert is_own_process(a_process(7, other), seen, 7) is False
 
 
 def test_a_process_of_a_replicas_session_is_ours():
     called = "python\0-I\0-S\0child.py\0/var/replicas/r-1\0"
     seen = {"r-1": a_seen(container="tessera-j-1-1-0")}
-    assert is_of_ours(a_process(7, leader=3, called=called), seen, 7) is True
+    assert is_own_process(a_process(7, leader=3, called=called), seen, 7) is True
     elsewhere = called.replace("r-1", "r-12")
-    assert is_of_ours(a_process(7, leader=3, called=elsewhere), seen, 7) is False
+    assert is_own_process(a_process(7, leader=3, called=elsewhere), seen, 7) is False
 
 
 def test_a_process_that_is_not_shown_is_nobodys():
-    assert is_of_ours(Paper(), {"r-1": a_seen()}, 7) is None
+    assert is_own_process(Paper(), {"r-1": a_seen()}, 7) is None
 
 
 def test_what_a_real_replica_starts_is_ours_and_what_runs_beside_it_is_not(tmp_path):
@@ -100,8 +102,8 @@ def test_what_a_real_replica_starts_is_ours_and_what_runs_beside_it_is_not(tmp_p
         (identity,) = (tmp_path / "replicas").glob("*/identity.json")
         pid = int(identity.read_text("utf-8").partition('"pid": ')[2].partition(",")[0])
         files, seen = FileTree(Path("/")), runtime.containers()
-        assert is_of_ours(files, seen, pid) is True
-        assert is_of_ours(files, seen, beside.pid) is False
+        assert is_own_process(files, seen, pid) is True
+        assert is_own_process(files, seen, beside.pid) is False
     finally:
         beside.communicate()
         runtime.stop("r-1", 0)
@@ -110,7 +112,7 @@ def test_what_a_real_replica_starts_is_ours_and_what_runs_beside_it_is_not(tmp_p
 
 def test_a_stranger_on_an_idle_gpu_holds_it_back_and_is_named():
     found = find([GpuProcess(7)], a_gpu())
-    assert set(found.held_back) == {WHOLE}
+    assert set(found.unavailable) == {WHOLE}
     (said,) = found.sentences
     assert "GPU 0 is used by python (pid 7)" in said and "not given out" in said
 
@@ -122,27 +124,27 @@ def test_a_stranger_beside_a_job_is_told():
 
 def test_a_stranger_on_a_slice_holds_back_that_slice_alone():
     found = find([GpuProcess(7, 9)], a_gpu(mig=True), instances=[an_instance(), an_instance(10)])
-    assert set(found.held_back) == {SLICE}
+    assert set(found.unavailable) == {SLICE}
     assert "1g.18gb at 2 of GPU 0" in found.sentences[0]
 
 
 def test_a_stranger_on_the_whole_of_a_divided_gpu_is_told_and_holds_no_slice():
     found = find([GpuProcess(7)], a_gpu(mig=True), instances=[an_instance()])
-    assert found.held_back == {} and len(found.sentences) == 1
+    assert found.unavailable == {} and len(found.sentences) == 1
 
 
 def test_our_own_processes_are_no_news():
     found = find([GpuProcess(7)], a_gpu(), granted=[WHOLE], ours=lambda pid: True)
-    assert (found.held_back, found.sentences) == ({}, ())
+    assert (found.unavailable, found.sentences) == ({}, ())
 
 
 def test_a_process_that_cannot_be_seen_counts_only_on_an_idle_device():
     assert find([GpuProcess(7)], a_gpu(), [WHOLE], lambda pid: None, files=Paper()).sentences == ()
     found = find([GpuProcess(7)], a_gpu(), [], lambda pid: None, files=Paper())
-    assert set(found.held_back) == {WHOLE} and "a program (pid 7)" in found.sentences[0]
+    assert set(found.unavailable) == {WHOLE} and "a program (pid 7)" in found.sentences[0]
 
 
 @pytest.mark.parametrize("program", ["nvidia-cuda-mps", "nvidia-persiste", "nv-hostengine"])
 def test_servers_that_work_for_others_are_no_strangers(program):
     found = find([GpuProcess(7)], a_gpu(), files=a_process(7, program=program))
-    assert (found.held_back, found.sentences) == ({}, ())
+    assert (found.unavailable, found.sentences) == ({}, ())

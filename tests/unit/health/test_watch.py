@@ -6,11 +6,11 @@ import pytest
 
 from agents.facts.gpu_health import DriverEvent, EventKind
 from agents.health import events
-from agents.health.verdict import QUIET_SECONDS
+from agents.health.verdict import EVENT_LIFETIME_SECONDS
 from agents.health.watch import HealthWatch
 from agents.simdriver.codes import Code
-from agents.simdriver.faults import ecc, fail_next, remap
-from agents.simdriver.health import inject_clear, inject_lost, inject_xid
+from agents.simdriver.faults import fail_next, inject_ecc, inject_remap
+from agents.simdriver.health import clear_health, inject_lost, inject_xid
 from agents.simdriver.library import symbols
 
 SECONDS = 60  # a bound for what never comes; nothing waits so long
@@ -80,7 +80,7 @@ def test_a_lost_gpu_stays_with_its_last_facts_and_comes_back_by_itself(machine, 
     assert judged.gpus[0].memory_mib == before.gpus[0].memory_mib
     assert "off the bus" in judged.gpus[0].health_reason
     with machine.store.change() as node:
-        inject_clear(node, node.gpus[0])
+        clear_health(node, node.gpus[0])
     assert watch.judged(machine.nvml.devices()) == before
 
 
@@ -112,14 +112,14 @@ def test_a_reset_makes_the_gpu_healthy_again_without_a_new_agent(machine, watch,
     assert healthy(watch, machine) == [False, True]
     assert healthy(watch, machine) == [False, True]
     with machine.store.change() as node:
-        inject_clear(node, node.gpus[0])
+        clear_health(node, node.gpus[0])
     assert healthy(watch, machine) == [True, True]
 
 
 def test_counters_are_read_also_where_no_event_was_heard(machine, watch):
     with machine.store.change() as node:
-        ecc(node, node.gpus[0], 3, corrected=False)
-        remap(node.gpus[1], failed=False)
+        inject_ecc(node, node.gpus[0], 3, corrected=False)
+        inject_remap(node.gpus[1], failed=False)
     found = look(watch, machine)
     assert "3 memory errors" in found[0][1]
     assert "memory row" in found[1][1]
@@ -128,7 +128,7 @@ def test_counters_are_read_also_where_no_event_was_heard(machine, watch):
 def test_a_drain_ends_after_a_quiet_hour(machine, watch, clock):
     watch.take(heard(machine, 987))
     assert healthy(watch, machine) == [False, True]
-    clock.seconds += QUIET_SECONDS - 1
+    clock.seconds += EVENT_LIFETIME_SECONDS - 1
     assert healthy(watch, machine) == [False, True]
     clock.seconds += 1
     assert healthy(watch, machine) == [True, True]
@@ -147,14 +147,14 @@ def test_consequences_of_an_event_are_drawn_once(machine, watch):
 def test_a_flood_of_programs_errors_drives_out_nothing_and_wakes_nobody(machine, clock):
     woken = []
     watch = HealthWatch(lambda: woken.append(1), now=clock)
-    watch.take(heard(machine, 119))
+    watch.record(heard(machine, 119))
     look(watch, machine)
     for _ in range(200):
-        watch.take(heard(machine, 13))
-        watch.take(DriverEvent(machine.gpus[0], EventKind.ECC_CORRECTED, 0, None, None))
+        watch.record(heard(machine, 13))
+        watch.record(DriverEvent(machine.gpus[0], EventKind.ECC_CORRECTED, 0, None, None))
     assert len(woken) == 1 and not watch.has_news
     assert healthy(watch, machine) == [False, True]
-    watch.take(heard(machine, 154))
+    watch.record(heard(machine, 154))
     assert watch.has_news, "the driver's own wish is to be read again"
 
 
@@ -180,7 +180,7 @@ def test_the_listener_hears_every_slice_of_a_gpu(machine):
             bell.wait()
     finally:
         watch.stop()
-    told = [(event.gpu_instance, event.compute_instance) for event in watch.untold()]
+    told = [(event.gpu_instance, event.compute_instance) for event in watch.pending_events()]
     assert told == [(instance.instance_id, 0) for instance in made]
 
 
@@ -189,22 +189,22 @@ def test_the_listener_goes_on_with_the_other_gpus_after_one_was_lost(machine):
     watch = HealthWatch(bell)
     watch.start()
     try:
-        watch.judged(machine.nvml.devices())
+        watch.assess(machine.nvml.devices())
         with machine.store.change() as node:
             inject_xid(node, node.gpus[0], 79)
         bell.wait()  # the XID
         bell.wait()  # the driver refuses to wait on
         with machine.store.change() as node:
-            inject_clear(node, node.gpus[0])
-        watch.judged(machine.nvml.devices())
-        while not {event.xid for event in watch.untold()} >= {94}:
+            clear_health(node, node.gpus[0])
+        watch.assess(machine.nvml.devices())
+        while not {event.xid for event in watch.pending_events()} >= {94}:
             # Registered again at some moment: what is injected before is not heard.
             with machine.store.change() as node:
                 inject_xid(node, node.gpus[0], 94)
             bell.rung.acquire(timeout=0.05)
     finally:
         watch.stop()
-    assert watch.untold()[0].xid == 79
+    assert watch.pending_events()[0].xid == 79
 
 
 def test_a_driver_without_events_does_not_keep_the_watch_from_its_work(machine, monkeypatch):

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.health.xids import DEVICE_PLUGIN, NO_SOURCE, XIDS, Verdict, table, xid_named
+from agents.health.xids import DEVICE_PLUGIN, NO_SOURCE, XIDS, XidVerdict, xid_by_number, xids_table
 
 DOCS = Path(__file__).parents[3] / "docs" / "health.md"
 
 
 def test_the_documented_table_is_the_codes():
-    assert table() in DOCS.read_text("utf-8"), "put xids.table() into docs/health.md"
+    assert xids_table() in DOCS.read_text("utf-8"), "put xids.table() into docs/health.md"
 
 
 def test_every_line_has_a_sentence_and_a_source():
@@ -29,11 +29,11 @@ def test_what_a_program_does_wrong_is_no_fault_of_its_gpu():
     [(94, False, True), (63, True, False), (48, True, True), (95, True, True), (79, True, True)],
 )
 def test_a_fault_takes_the_gpu_the_work_or_both(number, faults_gpu, ends_work):
-    xid = xid_named(number)
+    xid = xid_by_number(number)
     assert (xid.faults_gpu, xid.ends_work) == (faults_gpu, ends_work)
 
 
 def test_an_unknown_xid_drains_and_kills_nothing():
-    unknown = xid_named(987)
-    assert (unknown.number, unknown.verdict) == (987, Verdict.DRAIN)
+    unknown = xid_by_number(987)
+    assert (unknown.number, unknown.verdict) == (987, XidVerdict.DRAIN)
     assert (unknown.ends_work, unknown.source) == (False, NO_SOURCE)

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from agents.simdriver.codes import Code
-from agents.simdriver.state import Process
+from agents.simdriver.state import SimulatedProcess
 from tests.contract.drivers import simulated
 
 
@@ -93,7 +93,7 @@ def test_only_root_chooses(node, gpus, change):
 
 def test_clients_of_mps_are_told_by_their_own_call_too(node, gpus):
     with node.change() as state:
-        state.gpus[1].processes = [Process(11, 100), Process(12, 200, mps=True)]
+        state.gpus[1].processes = [SimulatedProcess(11, 100), SimulatedProcess(12, 200, mps=True)]
 
     def pids(call) -> list[int]:
         return [process.pid for process in call(gpus[1])]
@@ -108,7 +108,7 @@ def test_a_mig_device_tells_only_its_own_processes(node, gpu):
     computes = [pynvml.nvmlGpuInstanceCreateComputeInstance(made, 0) for _ in range(2)]
     number = pynvml.nvmlGpuInstanceGetInfo(made).id
     with node.change() as state:
-        state.gpus[0].processes = [Process(20 + i, 100, number, i) for i in (0, 1)]
+        state.gpus[0].processes = [SimulatedProcess(20 + i, 100, number, i) for i in (0, 1)]
     devices = [pynvml.nvmlComputeInstanceGetInfo(compute).device for compute in computes]
     seen = [pynvml.nvmlDeviceGetComputeRunningProcesses(device) for device in devices]
     assert [[process.pid for process in found] for found in seen] == [[20], [21]]

@@ -8,7 +8,7 @@ import pytest
 from agents.__main__ import main
 from agents.simdriver.codes import Code
 from agents.simdriver.library import Library
-from agents.simdriver.state import read, write
+from agents.simdriver.state import node_from_json, node_to_json
 from tests.contract.drivers import simulated
 
 HOLDER = 4_242
@@ -333,6 +333,6 @@ def test_a_file_of_before_these_faults_is_still_read(tmp_path):
         for profile in (1, 0):
             pynvml.nvmlGpuInstanceCreateComputeInstance(made, profile)
         now = node.store.node()
-    old = without_new(write(now))
-    assert old != write(now)
-    assert read(old) == now
+    old = without_new(node_to_json(now))
+    assert old != node_to_json(now)
+    assert node_from_json(old) == now

@@ -5,7 +5,7 @@ from ctypes import byref, c_uint
 import pynvml
 import pytest
 
-from agents.simdriver.codes import WORDS, Code
+from agents.simdriver.codes import MESSAGES, Code
 from agents.simdriver.install import install, uninstall
 from tests.contract.drivers import smallest
 
@@ -33,7 +33,7 @@ def test_our_codes_and_words_are_those_of_nvml():
     for code in Code:
         name = "NVML_SUCCESS" if code is Code.SUCCESS else f"NVML_ERROR_{code.name}"
         assert getattr(pynvml, name) == code
-    assert set(WORDS) == set(Code)
+    assert set(MESSAGES) == set(Code)
 
 
 def test_before_the_session_and_after_it_nothing_answers(tmp_path, node):
