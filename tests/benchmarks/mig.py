@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.mig [PODS]`: the table of docs/research/mig-packing.md, every figure of it.
+"""`python -m tests.benchmarks.mig [PODS]`: the figures of docs/research/mig-packing.md.
 
 Prints one JSON object a row and a last one with what the aims miss. PODS is openb's default list of
 pods, which the mix "real" is taken from (or ../shared/data/openb/openb_pod_list_default.csv.gz).

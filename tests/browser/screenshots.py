@@ -15,8 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from tests.browser.people import NARROW
-from tests.browser.seeded_web import REPOSITORY, Web, seeded_web
-from tests.browser.test_every_page import WIDE, signed_in
+from tests.browser.seeded_web import REPOSITORY, WIDE, Web, seeded_web, signed_in
 from tests.environment.chromium import CHROMIUM_ARGS
 from tests.environment.debian import CHROMIUM
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from playwright.sync_api import Browser, Page
+
 from tests.environment.django_sqlite import copy_migrated
 from tests.environment.programs import Program, free_port
 
@@ -106,3 +108,19 @@ def _answers(url: str) -> bool:
     except OSError:
         time.sleep(0.1)
         return False
+
+
+WIDE = {"width": 1280, "height": 900}
+
+
+def signed_in(browser: Browser, web: Web, who: str, **options) -> Page:
+    """A page of a fresh browser; `who` empty: of nobody."""
+    page = browser.new_context(bypass_csp=True, **options).new_page()
+    page.set_default_timeout(60_000)
+    if who:
+        page.goto(f"{web.url}/sign-in/")
+        page.locator("input[type=password]").fill(PASSWORD)
+        page.locator("input[name=login], input[name=username]").first.fill(who)
+        page.locator("input[type=password]").press("Enter")
+        page.wait_for_url(f"{web.url}/")
+    return page

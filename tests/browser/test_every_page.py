@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from tests.browser.axe import COLOURS, WCAG, script, serious
 from tests.browser.people import NARROW
-from tests.browser.seeded_web import PASSWORD, Web
+from tests.browser.seeded_web import WIDE, signed_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
-WIDE = {"width": 1280, "height": 900}
 LANGUAGES = {"en": "en", "zh-hans": "zh-Hans"}
 # A page is loaded once in each language, and there looked at in these ways: size, theme, and what
 # of it the way before has not shown.
@@ -27,19 +26,6 @@ NOT_OURS = {"api:docs"}
 @pytest.fixture(scope="module")
 def web(seeded_pages):
     return seeded_pages
-
-
-def signed_in(browser: Browser, web: Web, who: str, **options) -> Page:
-    """A page of a fresh browser; `who` empty: of nobody."""
-    page = browser.new_context(bypass_csp=True, **options).new_page()
-    page.set_default_timeout(60_000)
-    if who:
-        page.goto(f"{web.url}/sign-in/")
-        page.locator("input[type=password]").fill(PASSWORD)
-        page.locator("input[name=login], input[name=username]").first.fill(who)
-        page.locator("input[type=password]").press("Enter")
-        page.wait_for_url(f"{web.url}/")
-    return page
 
 
 def wrong(page: Page, address: str, axe: str) -> Iterator[str]:

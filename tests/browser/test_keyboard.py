@@ -117,7 +117,7 @@ def test_an_alternative_is_taken(signed_in, stack):
     page.get_by_label("Whole GPUs per replica").fill("5")
     answer = page.locator("[data-part=preview]")
     expect(answer).to_contain_text("Could run here")
-    said = answer.locator("button[name=instead]").first.inner_text()
+    said = answer.locator("button[name=alternative]").first.inner_text()
     page.get_by_label("Name", exact=True).focus()
     activate(page, said, "button")
     expect(page.locator("[data-part=preview]")).to_contain_text("Can start now")

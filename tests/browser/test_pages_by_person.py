@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.browser.people import listen
-from tests.browser.test_every_page import signed_in
+from tests.browser.seeded_web import signed_in
 from tests.support.pages import PAGES
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]

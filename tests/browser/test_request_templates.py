@@ -73,7 +73,7 @@ def test_a_form_is_saved_as_a_template_by_keyboard(signed_in):
     page.get_by_role("link", name="Nightly").first.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Nightly")
-    page.get_by_role("button", name="Delete it").focus()
+    page.get_by_role("button", name="Delete").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_text("Template deleted")).to_be_visible()
 

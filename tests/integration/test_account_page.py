@@ -52,7 +52,8 @@ def test_the_title_counts_what_can_act_for_one(client, olga):
 def test_a_new_account_is_told_what_it_is_missing(client, olga):
     client.force_login(olga)
     text = client.get("/account/").content.decode()
-    assert "You are not in a project yet" in text and "No tokens yet" in text and "Password only" in text
+    assert "You are not in a project yet" in text
+    assert "No tokens yet" in text and "Password only" in text
 
 
 def test_projects_are_listed_with_ones_role(client, olga):

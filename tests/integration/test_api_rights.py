@@ -12,13 +12,10 @@ from rest_framework.test import APIClient
 from portal.api.urls import urlpatterns
 from portal.inventory.models import Node
 from portal.inventory.versions import node_version
-from tests.support.rights import KINDS, OUTSIDE, PEOPLE, World, a_world
+from tests.support.rights import KINDS, OUTSIDE, PEOPLE, World, a_world, offered
 from tests.support.rows import a_user
 
 pytestmark = pytest.mark.django_db
-METHODS = ("get", "post", "put", "patch", "delete")
-OPEN = {"schema", "docs"}
-NO_MATRIX = {"no-route"}
 
 # (route, method): the status for PEOPLE, that is a viewer of the project, the member who owns what
 # there is, a member of another project, an admin of the project, a platform admin who is in none.
@@ -133,11 +130,6 @@ def seen_of(world: World, route: str) -> str:
     if route == "node" or route.startswith("node-"):
         return f'"{node_version(Node.objects.get(pk=world.node.pk))}"'
     return '"0"' if route == "project-images" else '"1"'
-
-
-def offered() -> set[tuple[str, str]]:
-    routes = [p for p in urlpatterns if p.name not in OPEN | NO_MATRIX]
-    return {(p.name, m) for p in routes for m in METHODS if hasattr(p.callback.view_class, m)}
 
 
 def statuses(world: World, route: str, method: str, kinds: tuple[str, ...]) -> tuple[int, ...]:

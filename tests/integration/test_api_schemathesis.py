@@ -37,7 +37,7 @@ from portal.catalogue.models import Template
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
-from tests.integration.test_api_rights import offered
+from tests.support.rights import offered
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db

@@ -62,7 +62,11 @@ def status_of(job):
             "Jobs that may use more than 3 GPU-hours need approval by an admin of vision; "
             "this job may use 4",
         ),
-        ({"approval_high": True}, {"priority": "high"}, "Jobs with priority high need approval by an admin of vision"),
+        (
+            {"approval_high": True},
+            {"priority": "high"},
+            "Jobs with priority high need approval by an admin of vision",
+        ),
     ],
     ids=["units", "time", "GPU-hours", "priority"],
 )
@@ -136,7 +140,8 @@ def test_who_decides_and_about_what_is_in_the_audit_lines(alice, vision, ada):
     assert (refused.action, refused.actor, refused.noun_id) == ("job_refuse", "ada", two.label)
     assert refused.after["because"] == "not this week"
     for line in (approved, refused):
-        assert line.after["approval"] == "Jobs with priority high need approval by an admin of vision"
+        approval = "Jobs with priority high need approval by an admin of vision"
+        assert line.after["approval"] == approval
 
 
 def test_rest_and_the_form_say_so_before_anybody_submits(alice, vision):

@@ -9,7 +9,7 @@ from django.utils import translation
 from portal.inventory.models import Node
 from portal.jobs.models import Job
 from portal.web.request.stream import live_cards
-from tests.integration.test_web_request import a_form
+from tests.support.request_form import a_form
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -15,7 +15,7 @@ from portal.job_logs.index import (
     lines_before,
     newline_counts,
 )
-from portal.job_logs.reading import last_lines, count_lines, lines_from, lines_since, search
+from portal.job_logs.reading import count_lines, last_lines, lines_from, lines_since, search
 from portal.job_logs.storage import log_path, write_log
 from portal.jobs.models import Replica
 from portal.web.logs.lines import merge_by_arrival, search_logs, tail

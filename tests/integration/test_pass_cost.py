@@ -50,7 +50,9 @@ def a_past(of: Job, ends: list) -> list[Job]:
     attempts = [Attempt(job=job, number=1, created_at=job.started_at) for job in jobs]
     Attempt.objects.bulk_create(attempts)
     replicas = [
-        Replica(attempt=attempt, rank=0, node=held.replica.node, desired_state="gone", gone_revision=1)
+        Replica(
+            attempt=attempt, rank=0, node=held.replica.node, desired_state="gone", gone_revision=1
+        )
         for attempt in attempts
     ]
     Replica.objects.bulk_create(replicas)

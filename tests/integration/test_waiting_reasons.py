@@ -75,7 +75,8 @@ def waiting(olga, team):
 def test_the_page_says_why_how_long_and_what_would_start_now(read, waiting):
     text = read(f"/jobs/{waiting.label}/")
     assert waiting.reason["sentence"] in text
-    assert "1 in total, 1 with this GPU, 1 eligible, 1 with CPU and memory, 0 with enough room" in text
+    counts = "1 in total, 1 with this GPU, 1 eligible, 1 with CPU and memory, 0 with enough room"
+    assert counts in text
     assert "Jobs of this project on such GPUs" in text
     assert "in about" in text
     assert waiting.estimate["basis"] in text

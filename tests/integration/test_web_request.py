@@ -6,6 +6,7 @@ import pytest
 
 from portal.accounts.services import project_share_set
 from portal.jobs.models import Job
+from tests.support.request_form import a_form
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,27 +22,6 @@ def olga(client):
 @pytest.fixture
 def team(olga):
     return a_project("vision", olga)
-
-
-def a_form(**fields) -> dict[str, str]:
-    form = {
-        "project": "vision",
-        "name": "probe",
-        "image": "tessera-example:latest",
-        "command": "python probe.py --lr '1e-4 '",
-        "amount": "2g.35gb",
-        "replicas": "1",
-        "gpus": "1",
-        "time_limit": "30m",
-        "topology": "best",
-        "launcher": "none",
-        "priority": "normal",
-        "cpu": "1",
-        "memory": "1GiB",
-        "env": "A=1\nB=x=y",
-        "key": "once",
-    }
-    return form | fields
 
 
 def test_a_form_becomes_the_request_that_rest_would_have_read(client, olga, team):

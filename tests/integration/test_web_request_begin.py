@@ -8,7 +8,7 @@ from portal.accounts.models import Membership
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
 from portal.catalogue.services import template_save
 from portal.jobs.models import Job
-from tests.integration.test_web_request import a_form
+from tests.support.request_form import a_form
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)

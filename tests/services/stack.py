@@ -245,3 +245,9 @@ class Stack:
         with contextlib.suppress(httpx.TransportError):
             return self.http.get(f"{self.url}/healthz").is_success
         return False
+
+
+def environ(var: Path, **extra: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TESSERA_", "DJANGO_"))}
+    own = {"TESSERA_VAR": str(var), "TESSERA_PORT": str(free_port()), "PYTHONUNBUFFERED": "1"}
+    return kept | own | extra

@@ -12,17 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.environment.programs import free_port
-from tests.services.stack import ROOT, until
+from tests.services.stack import ROOT, environ, until
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
 DEMO = [sys.executable, "manage.py", "demo"]
-
-
-def environ(var: Path, **extra: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TESSERA_", "DJANGO_"))}
-    own = {"TESSERA_VAR": str(var), "TESSERA_PORT": str(free_port()), "PYTHONUNBUFFERED": "1"}
-    return kept | own | extra
 
 
 def run(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
 from portal.accounts.services import token_create
+from portal.api.urls import urlpatterns
 from portal.catalogue.models import Template
 from portal.inventory.credentials import digest_of, new_access_token
 from portal.inventory.models import Node
@@ -127,3 +128,17 @@ def a_world() -> World:
         "expired": {"Authorization": f"Bearer {text}"},
     }
     return World(project, job, token, node, people, names, headers)
+
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+OPEN = {"schema", "docs"}
+
+
+NO_MATRIX = {"no-route"}
+
+
+def offered() -> set[tuple[str, str]]:
+    routes = [p for p in urlpatterns if p.name not in OPEN | NO_MATRIX]
+    return {(p.name, m) for p in routes for m in METHODS if hasattr(p.callback.view_class, m)}

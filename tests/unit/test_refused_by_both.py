@@ -173,7 +173,10 @@ TABLE = (
         ),
         "more processes than an MPS server takes": Row(
             lambda: never(a_gpu(), mps=(64, 1_000), processes=49),
-            ("impossible", "49 processes in one share are too many: MPS on a H200-141GB GPU serves 48"),
+            (
+                "impossible",
+                "49 processes in one share are too many: MPS on a H200-141GB GPU serves 48",
+            ),
             lambda: shared(a_claim(threads=64, processes=49)),
             ("mps_clients", "49 processes: an MPS server takes 48 clients on this device"),
         ),

@@ -14,8 +14,8 @@ from scheduler.core.model.snapshot import BudgetView, OwnerView
 from scheduler.core.placement.feasibility import ClusterCapacity, infeasible_reason
 from scheduler.core.plan import plan_and_can_start
 from tests.property.core.worlds import worlds
+from tests.support.chinese import in_chinese
 from tests.support.snapshots import NOW
-from tests.unit.web.test_sentences import in_chinese
 
 many = settings(max_examples=100, deadline=None, derandomize=True)
 

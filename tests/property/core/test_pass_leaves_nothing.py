@@ -12,10 +12,10 @@ from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.plan import plan, plan_and_can_start
 from tests.property.core.plan_effects import carried_out
-from tests.property.core.test_queue_lawful import POLICIES, queues
 from tests.property.core.worlds import worlds
 from tests.support.queue_worlds import play
 from tests.support.snapshots import as_bytes, plan_of
+from tests.support.strategies import POLICIES, queues
 
 some = settings(max_examples=60, deadline=None, derandomize=True)
 

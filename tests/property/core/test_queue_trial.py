@@ -11,10 +11,10 @@ from scheduler.core.model.snapshot import RunningJob
 from scheduler.core.plan import plan_and_can_start
 from scheduler.core.queue_trial import QueueTrial
 from tests.property.core.plan_effects import carried_out
-from tests.property.core.test_queue_lawful import POLICIES, queues
 from tests.property.core.worlds import jobs, worlds
 from tests.support.queue_worlds import play, waiting
 from tests.support.snapshots import NOW
+from tests.support.strategies import POLICIES, queues
 
 some = settings(max_examples=60, deadline=None, derandomize=True)
 few = settings(max_examples=20, deadline=None, derandomize=True)

@@ -12,7 +12,7 @@ from scheduler.core.model.policy import PreemptionMode
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import reclaim_candidates
-from tests.property.core.test_reclaim_lawful import size_of, without, worlds
+from tests.support.reclaim_worlds import size_of, without, worlds
 from tests.support.snapshots import H200, UNITS_PER_GPU, placed, plan_of
 
 many = settings(max_examples=120, deadline=None, derandomize=True)

@@ -4,43 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.snapshot import RunningJob
 from scheduler.core.quota.accounts import QuotaAccounts
 from scheduler.core.quota.holders import quota_models
+from tests.support.quotas import GPU, a_nominal, a_run
 from tests.support.snapshots import (
     A30,
     H200,
-    NOW,
-    UNITS_PER_GPU,
     a_cluster,
     a_gpu,
     a_job,
     a_node,
-    a_quota,
     placed,
     plan_of,
     reason,
 )
 
-GPU = UNITS_PER_GPU
-
-
-def a_nominal(project, gpus, *, used=0, borrow=0, lend=0, model="", user=""):
-    quota = a_quota(project, user, gpus=gpus, used=used)
-    return replace(quota, borrow_units=borrow * GPU, lend_units=lend * GPU, model=model)
-
 
 def accounts_of(*quotas, **fields):
     return QuotaAccounts(replace(a_cluster(quotas=quotas), **fields))
-
-
-def a_run(id, project="p", user="u", *, gpu="n1/0", gpus=1, **fields):
-    """A running job that holds whole GPUs, all on the node of `gpu`."""
-    device = DevicePlacement(gpu, "gpu", "", 0, 8, GPU, 0)
-    job = a_job(id, project=project, user=user, gpus=gpus, **fields)
-    return RunningJob(job, (ReplicaPlacement(0, "n1", (device,) * gpus),), started_at=NOW - 60)
 
 
 def test_a_project_borrows_what_another_leaves_idle_and_lends():

@@ -5,8 +5,8 @@ from dataclasses import replace
 from scheduler.core.model.reasons import ReasonClass, ReasonCode
 from scheduler.core.model.snapshot import BudgetView, OwnerView
 from scheduler.core.quota.accounts import QuotaAccounts
+from tests.support.quotas import a_run
 from tests.support.snapshots import NOW, UNITS_PER_GPU, a_cluster, a_job, a_quota
-from tests.unit.core.test_quota_borrowing import a_run
 
 GPU = UNITS_PER_GPU
 HOUR = 3_600

@@ -6,8 +6,8 @@ from scheduler.core.model.snapshot import Priority
 from scheduler.core.quota.accounts import QuotaAccounts
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import reclaim_candidates, smallest_victim_set
+from tests.support.quotas import a_nominal, a_run
 from tests.support.snapshots import A30, H200, NOW, UNITS_PER_GPU, a_cluster, a_gpu, a_job, a_node
-from tests.unit.core.test_quota_borrowing import a_nominal, a_run
 
 GPU = UNITS_PER_GPU
 NODES = (a_node(*[a_gpu()] * 8), a_node(a_gpu(board=A30), name="n2"))

@@ -8,8 +8,8 @@ from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.plan import plan
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
+from tests.support.quotas import a_nominal
 from tests.support.snapshots import placed, plan_of, reason
-from tests.unit.core.test_quota_borrowing import a_nominal
 
 
 def holds(id, project, *gpus, **fields):

@@ -9,7 +9,7 @@ from scheduler.core.model.decisions import JobPlacement, Plan
 from scheduler.core.model.policy import OrderMode, Policy
 from scheduler.core.model.snapshot import ClusterSnapshot
 from tests.unit.forecast.jobs import a_job
-from tests.unit.forecast.test_queue_state import a_node, running
+from tests.unit.forecast.queues import a_node, running
 
 HOUR = 3_600
 POLICY = Policy(order=OrderMode.FIFO)

@@ -2,53 +2,22 @@
 
 from dataclasses import replace
 
-from agents.contract.boards import known_boards
-from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.forecast.queue_state import queue_state
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.forecast.sampling import MIN_RATIOS
 from scheduler.core.forecast.starts import MIN_ENDED_RUNS, start_estimates
-from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.policy import BackfillMode, OrderMode, Policy
 from scheduler.core.model.snapshot import (
     ClusterSnapshot,
     DeviceRequest,
-    GpuView,
-    NodeView,
-    RunningJob,
 )
 from tests.unit.forecast.jobs import a_job, a_run
+from tests.unit.forecast.queues import BOARD, a_node, running
 
 NOW = 1_000_000
 HOUR = 3_600
-BOARD = known_boards()["H200-141GB"]
 FIFO = Policy(order=OrderMode.FIFO)
-
-
-def a_node(name, gpus=8, cpu_milli=64_000, **fields):
-    own = tuple(
-        GpuView(
-            f"{name}/{i}",
-            i,
-            BOARD.key,
-            BOARD.product_names[0],
-            BOARD.memory_mib,
-            GpuMode.WHOLE,
-            True,
-        )
-        for i in range(gpus)
-    )
-    room = (cpu_milli, 512_000, cpu_milli, 512_000)
-    return NodeView(name, name, True, "f", *room, own, **fields)
-
-
-def running(job, node, gpus, since):
-    devices = tuple(
-        DevicePlacement(f"{node}/{i}", SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, BOARD.memory_mib)
-        for i in range(gpus)
-    )
-    return RunningJob(job, (ReplicaPlacement(0, node, devices),), since)
 
 
 def ended(count):

@@ -218,6 +218,6 @@ def test_what_nobody_read_on_a_board_is_marked():
     assert marks("H100-80GB") == marks("A100-80GB") == marks("L40S-48GB") == set()
     assert marks("A30-24GB") == {"id"}, "of 2g.12gb+me"
     assert {"memory_mib", "multiprocessors", "starts"} <= marks("GB200-186GB")
-    assert {p.name for p in known_boards()["GH200-144GB"].profiles if "memory_mib" in p.estimated} == {
-        "3g.72gb", "4g.72gb", "7g.144gb",
-    }  # fmt: skip
+    profiles = known_boards()["GH200-144GB"].profiles
+    estimated = {profile.name for profile in profiles if "memory_mib" in profile.estimated}
+    assert estimated == {"3g.72gb", "4g.72gb", "7g.144gb"}

@@ -2,11 +2,10 @@
 
 import gettext
 import re
-from pathlib import Path
 
-PORTAL = Path(__file__).resolve().parents[3] / "portal"
+from tests.support.chinese import FOLDER, PORTAL
+
 TEMPLATES = PORTAL.parent / "templates"
-FOLDER = PORTAL / "locale" / "zh_Hans" / "LC_MESSAGES"
 TAGGED = re.compile(r"""\{%\s*translate\s+(?:"([^"]+)"|'([^']+)')""")
 WHOLE = re.compile(r"\{%\s*blocktranslate[^%]*%\}(.+?)\{%\s*endblocktranslate", re.S)
 VALUE = re.compile(r"\{\{\s*(\w+)\s*\}\}")

@@ -1,9 +1,7 @@
 """What the planner says is told in the reader's language: each key has its text, whole."""
 
 import ast
-import gettext
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,23 +16,12 @@ from scheduler.core.model.message import (
     verbatim,
 )
 from scheduler.core.model.message_templates import PLACEHOLDER, TEMPLATES
-from tests.unit.web.test_catalogue import FOLDER
+from tests.support.chinese import in_chinese
 
 CORE = Path(__file__).resolve().parents[3] / "scheduler" / "core"
 LATIN = re.compile(r"[A-Za-z]{2,}")
 # Names and units that no language translates.
 NAMES = {"GPU", "CPU", "MIG", "MPS", "MiB", "NVLink", "rank", "any"}
-
-
-@cache
-def chinese_catalogue() -> gettext.GNUTranslations:
-    with (FOLDER / "django.mo").open("rb") as compiled:
-        return gettext.GNUTranslations(compiled)
-
-
-def in_chinese(one: str, many: str, number: int) -> str:
-    found = chinese_catalogue()
-    return found.ngettext(one, many, number) if many else found.gettext(one) if one else ""
 
 
 @pytest.mark.parametrize("key", TEMPLATES)
