@@ -1,6 +1,6 @@
 """Chooses together where a request goes and which running slice moves for it; compiled.
 
-A plan is judged by V (`carving.windows`, with the constants below) plus what the whole cluster
+A plan is judged by V (`geometry.placement_value`, with the constants below) plus what the whole cluster
 could take next: each profile's share of the mix times its size, times DEPTH by how many running
 slices would have to move first. V alone adds up GPUs that do not know of each other, so that a
 second empty GPU counts as much as the first.
