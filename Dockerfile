@@ -1,4 +1,4 @@
-# Two images of one repository: `--target portal` (web, worker, beat, migrate) and `--target agent`.
+# Two images: `--target portal` (web, worker, beat, migrate) and `--target agent`.
 FROM python:3.11-slim AS base
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PATH=/opt/tessera/bin:$PATH TESSERA_VAR=/var/lib/tessera
@@ -6,7 +6,7 @@ RUN useradd --uid 10001 --no-create-home --home-dir /var/lib/tessera --shell /us
     && install -d -o tessera -g tessera /var/lib/tessera /var/lib/tessera/logs /var/lib/tessera/agent
 WORKDIR /srv/tessera
 
-# The packages are a layer of their own: a change of ours does not install them again.
+# Packages have a layer of their own, so a change of the code does not install them again.
 FROM base AS portal-packages
 COPY requirements/portal.lock requirements/
 RUN python -m venv /opt/tessera && pip install --require-hashes -r requirements/portal.lock
@@ -18,7 +18,7 @@ RUN python -m venv /opt/tessera && pip install --require-hashes -r requirements/
 FROM base AS agent
 COPY --from=agent-packages /opt/tessera /opt/tessera
 COPY agents agents
-# Whole GPUs and a Docker socket need no root; changing MIG slices does: see docker-compose.yml.
+# MIG changes need root, see docker-compose.yml; whole GPUs do not.
 USER tessera
 ENV TESSERA_AGENT_VAR=/var/lib/tessera/agent TESSERA_RUNTIME=docker
 CMD ["python", "-m", "agents", "run"]
@@ -32,7 +32,7 @@ COPY scheduler scheduler
 COPY templates templates
 COPY portal portal
 ENV DJANGO_SETTINGS_MODULE=portal.settings.prod
-# Production settings insist on a secret and a database; these live for this one command.
+# Production settings require a secret and a database URL; these exist for this command only.
 RUN TESSERA_SECRET_KEY="$(python -c 'import secrets; print(secrets.token_urlsafe(64))')" \
     TESSERA_DATABASE_URL=postgres://nobody@localhost/none \
     python manage.py collectstatic --no-input --verbosity 0

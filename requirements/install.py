@@ -1,7 +1,7 @@
 """Make .venv and install one lock file into it; a second run is instant.
 
 Usage: python3 requirements/install.py dev|portal|agent|cli|saml|ldap. Runs on a bare machine with
-the standard library alone, and says in one sentence what is missing.
+the standard library alone, and names what is missing in one sentence.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 UV_PIN = "uv==0.13.8"
-# A wider set contains the narrower ones, so its stamp serves them too.
+# A set contains the narrower ones, so its stamp is valid for them too.
 SERVED_BY = {
     "dev": ("dev",),
     "portal": ("portal", "dev"),
     "agent": ("agent", "portal", "dev"),
     "cli": ("cli", "portal", "dev"),
-    # On top of the portal.
+    # Extras of the portal.
     "saml": ("saml", "dev"),
     "ldap": ("ldap",),
 }
@@ -32,8 +32,8 @@ CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 def main(arguments: list[str]) -> None:
-    """Install the named set; exit with one sentence where that cannot be done."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - this is where an older one is told so
+    """Install the named set, or exit with one sentence."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - the message for an older Python
         sys.exit(f"Tessera needs Python 3.11 or newer; python3 here is {sys.version.split()[0]}.")
     if len(arguments) != 1 or arguments[0] not in SERVED_BY:
         sys.exit(f"Usage: python3 requirements/install.py {'|'.join(SERVED_BY)}")
@@ -55,13 +55,13 @@ def lock(name: str) -> Path:
 
 
 def stamp(name: str) -> Path:
-    """The file that says this very lock file is installed."""
+    """Exists if this version of the lock file is installed."""
     digest = hashlib.sha256(lock(name).read_bytes()).hexdigest()[:16]
     return VENV / f"installed-{name}-{digest}"
 
 
 def make_venv() -> None:
-    """A virtual environment with pip; Debian packs the module that makes one apart."""
+    """Create the virtual environment. Debian has the module for it in a package of its own."""
     if PYTHON.exists():
         return
     say("making .venv")
@@ -77,7 +77,7 @@ def make_venv() -> None:
 
 
 def venv_failure() -> str:
-    """Try to make it; the empty string is success."""
+    """Create it. Returns the error output, empty on success."""
     made = run(sys.executable, "-m", "venv", "--clear", str(VENV), quiet=True)
     return "" if made.returncode == 0 else (made.stdout + made.stderr).strip()
 
@@ -87,7 +87,7 @@ def apt_get(*arguments: str) -> None:
 
 
 def install(path: Path) -> None:
-    """By uv for speed; by pip where uv cannot reach the registry that pip is configured for."""
+    """With uv for speed, else with pip: uv may not reach the registry that pip is configured for."""
     pip = (str(PYTHON), "-m", "pip", "--disable-pip-version-check", "-q", "install")
     hashed = ("--require-hashes", "--requirement", str(path))
     if not UV.exists() and run(str(PYTHON), "-m", "pip", "--version", quiet=True).returncode:
@@ -98,7 +98,7 @@ def install(path: Path) -> None:
     uv = (str(UV), "pip", "install", "--quiet", "--python", str(PYTHON), *certificates)
     if run(*uv, *hashed).returncode == 0:
         return
-    say("uv could not install them; pip tries, with its own configuration")
+    say("uv could not install them; trying pip with its own configuration")
     if run(*pip, *hashed).returncode:
         sys.exit(f"{path.name} could not be installed: see the message above.")
 
