@@ -87,7 +87,7 @@ def apt_get(*arguments: str) -> None:
 
 
 def install(path: Path) -> None:
-    """With uv for speed, else with pip: uv may not reach the registry that pip is configured for."""
+    """With uv for speed, else with pip: uv may not reach the registry that pip is set up for."""
     pip = (str(PYTHON), "-m", "pip", "--disable-pip-version-check", "-q", "install")
     hashed = ("--require-hashes", "--requirement", str(path))
     if not UV.exists() and run(str(PYTHON), "-m", "pip", "--version", quiet=True).returncode:

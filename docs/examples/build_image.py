@@ -1,7 +1,7 @@
-"""Builds `tessera-example:latest` without a registry: this machine's own Python and the examples.
+"""Builds `tessera-example:latest` without a registry, from this machine's Python and the examples.
 
 Usage: python docs/examples/build_image.py [unix:///var/run/docker.sock]
-The layer is cached under var/cache; an engine that holds this very layer is left as it is.
+The layer is cached under var/cache. An engine that already has it is left as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 STDLIB = Path(sysconfig.get_path("stdlib"))
-# The interpreter looks for its library next to itself, so both move here from where they are.
+# The interpreter looks for its library next to itself, so both are copied below this folder.
 PREFIX = "usr/local"
 LEFT_OUT = {
     *("test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "pydoc_data"),
@@ -47,11 +47,11 @@ Entry = tuple[str, Path]
 
 
 def build_image(base_url: str) -> str:
-    """Put the image into the engine if it is not there yet; returns its name."""
+    """Import the image into the engine if it is missing, and return its name."""
     fingerprint = image_fingerprint()
     client = docker.DockerClient(base_url=base_url, timeout=120)
     try:
-        if fingerprint not in standing_fingerprint(client):
+        if fingerprint not in engine_fingerprint(client):
             layer = cached_layer(fingerprint)
             label = f"LABEL {FINGERPRINT}={fingerprint}"
             name, tag = IMAGE.split(":")
@@ -63,8 +63,8 @@ def build_image(base_url: str) -> str:
     return IMAGE
 
 
-def standing_fingerprint(client: docker.DockerClient) -> str:
-    """What the engine's image was built from; the empty string if it has none."""
+def engine_fingerprint(client: docker.DockerClient) -> str:
+    """The fingerprint of the engine's image; empty if it has none."""
     try:
         return str(client.images.get(IMAGE).labels.get(FINGERPRINT, ""))
     except ImageNotFound:
@@ -72,7 +72,7 @@ def standing_fingerprint(client: docker.DockerClient) -> str:
 
 
 def image_fingerprint() -> str:
-    """Changes when this program, an example or the machine's Python does."""
+    """A digest that changes with this program, the examples and the machine's Python."""
     digest = hashlib.sha256(f"{sys.version} {shutil.which('busybox')}".encode())
     for program in sorted(EXAMPLES.glob("*.py")):
         digest.update(program.name.encode() + program.read_bytes())
@@ -80,7 +80,7 @@ def image_fingerprint() -> str:
 
 
 def cached_layer(fingerprint: str) -> Path:
-    """The tar file of the root file system, made once."""
+    """The tar file of the root file system, made if it is not in the cache."""
     layer = CACHE / f"example-{fingerprint}.tar"
     if layer.exists():
         return layer
@@ -94,7 +94,7 @@ def cached_layer(fingerprint: str) -> Path:
 
 
 def write_root(tar: tarfile.TarFile) -> None:
-    """Interpreter, library, shell, examples, and the shared objects that they need."""
+    """Add the interpreter, its library, a shell, the examples, and the shared objects they need."""
     interpreter = Path(sys.executable).resolve()
     entries = [(f"{PREFIX}/bin/{VERSION}", interpreter), *stdlib_entries(), *example_entries()]
     busybox = shutil.which("busybox")
@@ -135,7 +135,7 @@ def is_binary(name: str) -> bool:
 
 
 def shared_objects(binaries: list[Path]) -> list[Entry]:
-    """What the loader needs: itself at its fixed path, the rest flat in /lib, which it searches."""
+    """The loader at its fixed path, and the libraries directly in /lib, where it searches."""
     found: dict[str, Path] = {}
     for binary in binaries:
         listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False)
@@ -170,7 +170,7 @@ def add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Readable by any user of a container, whatever the machine's own permissions."""
+    """Make the entry readable for any user of a container, whatever its permissions here."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     entry.mode = 0o755 if entry.mode & 0o111 else 0o644

@@ -1,9 +1,9 @@
-"""A distributed job with the standard library alone: ranks add up a vector over TCP, many times.
+"""A distributed job with only the standard library: ranks sum a vector over TCP, many times.
 
-Reads what every launcher injects: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Each rank checks
-every sum itself and ends with one line of JSON. On SIGTERM, and when another rank goes away, it
-writes a checkpoint; a run that finds rank 0's goes on from there. `--crash-rank N` and
-`--hang-rank N` misbehave on purpose.
+It reads the variables that every launcher sets: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Each
+rank checks every sum and ends with one line of JSON. On SIGTERM, or when another rank is gone, it
+writes a checkpoint; a run that finds rank 0's checkpoint continues from there. `--crash-rank N`
+and `--hang-rank N` fail on purpose.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHECKPOINT = Path(os.environ.get("TESSERA_OUTPUT_DIR", ".")) / f"checkpoint-{RAN
 
 
 class Terminated(Exception):
-    """SIGTERM came: time is up, or somebody stopped the job."""
+    """SIGTERM arrived: the time limit is over, or the job was stopped."""
 
 
 def main() -> int:
@@ -57,15 +57,15 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=50, help="sums at least")
-    parser.add_argument("--seconds", type=float, default=2.0, help="and this long at least")
+    parser.add_argument("--rounds", type=int, default=50, help="the least number of sums")
+    parser.add_argument("--seconds", type=float, default=2.0, help="the least duration")
     parser.add_argument("--crash-rank", type=int, default=-1, help="this rank exits with 3")
-    parser.add_argument("--hang-rank", type=int, default=-1, help="this rank waits for ever")
+    parser.add_argument("--hang-rank", type=int, default=-1, help="this rank waits forever")
     return parser.parse_args()
 
 
 def start_round(links: list[socket.socket]) -> int:
-    """Rank 0's checkpoint counts: the signal may have met the ranks in different rounds."""
+    """Rank 0's checkpoint counts: the signal may reach the ranks in different rounds."""
     own = 0
     if RANK == 0 and CHECKPOINT.exists():
         own = json.loads(CHECKPOINT.read_text("utf-8"))["round"]
@@ -74,7 +74,7 @@ def start_round(links: list[socket.socket]) -> int:
 
 @contextlib.contextmanager
 def gang() -> Iterator[list[socket.socket]]:
-    """Rank 0 holds a connection to each other rank; they hold one to rank 0."""
+    """The connections of this rank: rank 0 has one to each rank, the others one to rank 0."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(link) for link in (accepted() if RANK == 0 else [joined()])]
 
@@ -88,7 +88,7 @@ def accepted() -> list[socket.socket]:
 
 
 def joined() -> socket.socket:
-    """Rank 0 may be a moment behind."""
+    """Retries, because rank 0 may start a moment later."""
     deadline = time.monotonic() + MEET_SECONDS
     while True:
         try:
@@ -102,14 +102,14 @@ def joined() -> socket.socket:
 
 
 def one_round(links: list[socket.socket], number: int) -> bool:
-    """Everybody gives rank + number in each element; the sum over all ranks is known."""
+    """Each rank contributes rank + number in every element, so the sum over all ranks is known."""
     total = all_reduce(links, array.array("d", [float(RANK + number)]) * ELEMENTS)
     expected = float(sum(rank + number for rank in range(WORLD)))
     return all(value == expected for value in total)
 
 
 def all_agree(links: list[socket.socket], began: float, seconds: float) -> bool:
-    """Whether every rank's time is over: the ranks must leave the loop together."""
+    """Whether the time of every rank is over; the ranks must leave the loop together."""
     is_over = float(time.monotonic() - began >= seconds)
     return all_reduce(links, array.array("d", [is_over]))[0] == WORLD
 
@@ -133,7 +133,7 @@ def received(link: socket.socket, elements: int) -> array.array[float]:
     while len(data) < left:
         chunk = link.recv(left - len(data))
         if not chunk:
-            raise ConnectionError("another rank went away")
+            raise ConnectionError("another rank is gone")
         data += chunk
     values.frombytes(bytes(data))
     return values

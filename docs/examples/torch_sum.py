@@ -1,7 +1,7 @@
 """The distributed sum as a PyTorch program, for launcher torchrun: `torch_sum.py [--rounds N]`.
 
-Uses NCCL on GPUs and gloo without. Each rank checks every sum itself and ends with one line of
-JSON. Several MIG slices of one GPU speak gloo: NCCL does not join them dependably.
+It uses NCCL on GPUs and gloo without. Each rank checks every sum and ends with one line of JSON.
+MIG slices use gloo, because NCCL does not connect slices of one GPU reliably.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def place() -> tuple[torch.device, str]:
-    """A process sees one MIG slice at most, whatever its local rank."""
+    """The device and the backend. A process sees at most one MIG slice, whatever its local rank."""
     if not torch.cuda.is_available():
         return torch.device("cpu"), "gloo"
     if os.environ.get("NVIDIA_VISIBLE_DEVICES", "").startswith("MIG-"):
@@ -39,7 +39,7 @@ def place() -> tuple[torch.device, str]:
 
 
 def is_right(rank: int, world: int, number: int, device: torch.device) -> bool:
-    """Everybody gives rank + number in each element; the sum over all ranks is known."""
+    """Each rank contributes rank + number in every element, so the sum over all ranks is known."""
     values = torch.full((ELEMENTS,), float(rank + number), device=device)
     dist.all_reduce(values)
     expected = float(sum(other + number for other in range(world)))
