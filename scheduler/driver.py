@@ -19,7 +19,6 @@ from agents.contract.documents import (
     Rendezvous,
     SliceKind,
 )
-from portal.database.locks import lock_rows
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Allocation, DesiredState, Replica
@@ -33,7 +32,7 @@ DESIRED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, 
 def drive(*, node_id: UUID) -> bool:
     """Write the node's desired document and ring its bell. False if nothing changed."""
     with transaction.atomic():
-        rows = lock_rows(Node.objects.filter(pk=node_id))
+        rows = Node.objects.filter(pk=node_id).lock_rows()
         if not rows:
             return False
         (node,) = rows

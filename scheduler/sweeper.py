@@ -10,7 +10,6 @@ from django.utils import timezone
 from agents.contract.phrase import Phrase
 from portal.allocations.services import allocations_release
 from portal.audit.transitions import advance
-from portal.database.locks import lock_rows
 from portal.inventory.models import HelloNonce, Node
 from portal.jobs.lifecycle import job_rollup, job_stop, replica_lost
 from portal.jobs.models import Job, Replica, StopReason
@@ -94,7 +93,7 @@ def _dependencies(now: datetime) -> None:
 def _dependency_failed(pk: int, unsatisfying: list[str]) -> bool:
     with transaction.atomic():
         rows = Job.objects.waiting().filter(pk=pk)
-        job = next(iter(lock_rows(rows)), None)
+        job = next(iter(rows.lock_rows()), None)
         before = job.after.filter(status__in=unsatisfying).order_by("pk").first() if job else None
         if job is None or before is None:
             return False
@@ -134,7 +133,7 @@ def _unprepared(now: datetime) -> None:
 
 def _stop(pk: int, status: JobStatus, stop_reason: StopReason, sentence: str) -> None:
     with transaction.atomic():
-        for job in lock_rows(Job.objects.filter(pk=pk, status=status)):
+        for job in Job.objects.filter(pk=pk, status=status).lock_rows():
             job_stop(job=job, stop_reason=stop_reason, sentence=sentence)
             ring(f"job:{pk}")
 

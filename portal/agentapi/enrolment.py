@@ -18,7 +18,6 @@ from agents.contract.calls import (
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.phrase import Phrase
 from portal.audit.transitions import advance, event_record
-from portal.database.locks import lock_rows
 from portal.inventory.credentials import (
     digest_of,
     is_signed,
@@ -43,7 +42,7 @@ def enrol(*, request: EnrolRequest) -> EnrolResponse:
         tickets = JoinToken.objects.filter(
             digest=digest_of(request.join_token), node__name=request.node
         )
-        nodes = lock_rows(Node.objects.filter(pk__in=tickets.values("node_id")))
+        nodes = Node.objects.filter(pk__in=tickets.values("node_id")).lock_rows()
         if not nodes or tickets.filter(used_at=None, expires_at__gt=now).update(used_at=now) != 1:
             sentence = (
                 "the join token is wrong, used or expired: ask an administrator for a new one"
@@ -93,7 +92,7 @@ def hello(*, request: HelloRequest) -> HelloResponse:
 def _proven_node(request: HelloRequest) -> Node:
     """The node whose key signed the request. Unknown nodes and wrong signatures read the same."""
     try:
-        nodes = lock_rows(Node.objects.defer("desired").filter(pk=UUID(request.node_id)))
+        nodes = Node.objects.defer("desired").filter(pk=UUID(request.node_id)).lock_rows()
     except ValueError:
         nodes = []
     if not nodes:

@@ -6,7 +6,6 @@ from django.db import transaction
 
 from agents.contract.calls import LogResponse
 from agents.contract.errors import ContractError, ContractErrorCode
-from portal.database.locks import lock_rows
 from portal.inventory.credentials import node_authenticate
 from portal.inventory.models import Node
 from portal.job_logs.storage import write_log
@@ -49,6 +48,6 @@ def _own_replica(node: Node, replica: str) -> Replica:
     except ValueError:
         raise refusal from None
     rows = Replica.objects.select_related("attempt__job").filter(pk=key, node=node)
-    for row in lock_rows(rows):
+    for row in rows.lock_rows():
         return row
     raise refusal

@@ -15,7 +15,6 @@ from portal.allocations.services import (
     allocations_release,
 )
 from portal.audit.transitions import advance
-from portal.database.locks import lock_rows
 from portal.inventory.models import Node
 from portal.inventory.reports import gpu_reports_apply, slice_reports_apply
 from portal.jobs.lifecycle import job_rollup
@@ -33,7 +32,7 @@ def node_report(
     revision that the node had applied when it observed this; by default the last one it reported.
     """
     with transaction.atomic():
-        (node,) = lock_rows(Node.objects.filter(pk=node_id))
+        (node,) = Node.objects.filter(pk=node_id).lock_rows()
         _facts_report(node, observed)
         changed = gpu_reports_apply(node, observed)
         changed |= slice_reports_apply(node, observed)
@@ -76,8 +75,10 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
 def _replicas_report(node: Node, observed: ObservedDocument, applied: int) -> set[int]:
     """Advance each reported replica. The jobs whose replicas moved."""
     reported = {r.id: r for r in observed.replicas}
-    rows = lock_rows(
-        Replica.objects.filter(node=node, pk__in=_uuids(reported)).select_related("attempt__job")
+    rows = (
+        Replica.objects.filter(node=node, pk__in=_uuids(reported))
+        .select_related("attempt__job")
+        .lock_rows()
     )
     return {
         row.attempt.job_id for row in rows if _replica_report(row, reported[str(row.pk)], applied)

@@ -14,7 +14,6 @@ from agents.contract.phrase import Phrase
 from portal.accounts.models import User
 from portal.accounts.rights import require_platform_admin
 from portal.audit.services import audit_record
-from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.models import Node
 from portal.inventory.services import node_cordon
@@ -110,7 +109,7 @@ def _stop(job: Job, node: Node, by: User) -> bool:
         because=node.cordon_reason,
     )
     with transaction.atomic():
-        (row,) = lock_rows(Job.objects.filter(pk=job.pk))
+        (row,) = Job.objects.filter(pk=job.pk).lock_rows()
         if JobStatus(row.status) not in JOB_ALLOCATED or _is_stopping(row):
             return False
         if not row.preemptible:

@@ -1,15 +1,14 @@
 """Retire a node for good."""
 
 from django.db import transaction
-from django.db.models import QuerySet
 
 from agents.contract.phrase import Phrase
 from portal.audit.transitions import advance
-from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.models import JoinToken, Node
 from portal.inventory.services import lock_active_node, node_audit, ring_node
 from portal.jobs.models import Allocation, Replica
+from portal.jobs.querysets import AllocationQuerySet
 from scheduler.core.model.states import REPLICA_ENDED, AllocationStatus, NodeStatus
 
 
@@ -22,7 +21,7 @@ def node_retire(*, node: Node, actor: str) -> Node:
     with transaction.atomic():
         node = lock_active_node(node)
         _require_idle(node)
-        allocations = lock_rows(_allocations_on(node).select_related("replica__attempt"))
+        allocations = _allocations_on(node).select_related("replica__attempt").lock_rows()
         for row in allocations:
             if row.status != AllocationStatus.RELEASING:
                 advance(row, AllocationStatus.RELEASING, actor=actor, code="node_retired")
@@ -61,5 +60,5 @@ def _require_idle(node: Node) -> None:
         raise Refused("node_busy", sentence, "", 409)
 
 
-def _allocations_on(node: Node) -> QuerySet[Allocation]:
+def _allocations_on(node: Node) -> AllocationQuerySet[Allocation]:
     return Allocation.objects.live().filter(replica__node=node)

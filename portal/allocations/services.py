@@ -9,18 +9,17 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from agents.contract.documents import SliceKind
 from portal.allocations.slices import slice_create
 from portal.audit.transitions import advance
 from portal.database.intervals import SECOND
-from portal.database.locks import lock_rows
 from portal.inventory.boards import quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.reports import slice_delete
 from portal.jobs.models import Allocation, Attempt, DesiredState, Job, Replica
+from portal.jobs.querysets import AllocationQuerySet
 from portal.quotas.models import Quota
 from portal.quotas.services import quotas_return, quotas_take
 from scheduler.core.model.decisions import ReplicaPlacement
@@ -77,7 +76,7 @@ def gang_allocate(
 def allocations_bind(*, replica: Replica, at: datetime) -> None:
     """The replica has its devices: their time counts from `at`."""
     rows = replica.allocations.filter(status=AllocationStatus.RESERVED)
-    for row in lock_rows(rows.select_related("replica__attempt")):
+    for row in rows.select_related("replica__attempt").lock_rows():
         advance(row, AllocationStatus.BOUND, at=at, bound_at=at)
 
 
@@ -88,14 +87,14 @@ def is_release_due(*, node: Node) -> bool:
 
 def allocations_mark_releasing(*, node: Node, listed: set[str]) -> bool:
     """Mark the allocations of replicas that the node was to remove and no longer lists."""
-    rows = lock_rows(_to_be_removed(node).select_related("replica__attempt"))
+    rows = _to_be_removed(node).select_related("replica__attempt").lock_rows()
     gone = [row for row in rows if str(row.replica_id) not in listed]
     for row in gone:
         advance(row, AllocationStatus.RELEASING)
     return bool(gone)
 
 
-def _to_be_removed(node: Node) -> QuerySet[Allocation]:
+def _to_be_removed(node: Node) -> AllocationQuerySet[Allocation]:
     removed = Replica.objects.filter(
         node=node, desired_state=DesiredState.GONE, gone_revision__lte=node.applied_revision
     )
@@ -114,11 +113,11 @@ def _release(pk: UUID) -> int:
     intervals of two allocations of one slice never overlap."""
     with transaction.atomic():
         row = Allocation.objects.select_related("slice", "replica__attempt").get(pk=pk)
-        quotas = lock_rows(Quota.objects.applying_to(row.project_id, row.user_id))
-        lock_rows(Gpu.objects.filter(pk=row.slice.gpu_id))
-        (device,) = lock_rows(Slice.objects.filter(pk=row.slice_id).select_related("gpu"))
+        quotas = Quota.objects.applying_to(row.project_id, row.user_id).lock_rows()
+        Gpu.objects.filter(pk=row.slice.gpu_id).lock_rows()
+        (device,) = Slice.objects.filter(pk=row.slice_id).select_related("gpu").lock_rows()
         models = quota_model_names(device.gpu)
-        (row,) = lock_rows(Allocation.objects.filter(pk=pk).select_related("replica__attempt"))
+        (row,) = Allocation.objects.filter(pk=pk).select_related("replica__attempt").lock_rows()
         if row.status != AllocationStatus.RELEASING:
             return 0
         now = timezone.now()

@@ -9,7 +9,6 @@ from django.utils import timezone
 
 from agents.contract.documents import GpuMode, SliceKind
 from portal.accounts.models import Project
-from portal.database.locks import lock_rows
 from portal.inventory.models import Gpu, Slice, SlotClaim
 from portal.jobs.models import Allocation
 from scheduler.core.model.decisions import DevicePlacement
@@ -77,7 +76,7 @@ def idle_slices(ids: list[str]) -> list[Slice]:
     """Those slices that are ready and not allocated, locked."""
     live = Allocation.objects.live().filter(slice=OuterRef("pk"))
     rows = Slice.objects.filter(pk__in=ids, status=SliceStatus.READY).exclude(Exists(live))
-    return lock_rows(rows.select_related("gpu"))
+    return rows.select_related("gpu").lock_rows()
 
 
 def next_settle_time() -> datetime:

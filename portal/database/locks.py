@@ -9,12 +9,13 @@ from typing import TypeVar
 
 from django.db.models import Model, QuerySet
 
-Row = TypeVar("Row", bound=Model)
+Row = TypeVar("Row", bound=Model, covariant=True)
 
 
-def lock_rows(rows: QuerySet[Row]) -> list[Row]:
-    """The rows by primary key, locked until the transaction ends.
+class LockingQuerySet(QuerySet[Row, Row]):
+    def lock_rows(self) -> list[Row]:
+        """The rows by primary key, locked until the transaction ends.
 
-    `no_key` lets others insert rows that refer to a locked one.
-    """
-    return list(rows.order_by("pk").select_for_update(no_key=True, of=("self",)))
+        `no_key` lets others insert rows that refer to a locked one.
+        """
+        return list(self.order_by("pk").select_for_update(no_key=True, of=("self",)))

@@ -9,6 +9,7 @@ from django.db.models import F, Q
 
 from agents.contract.documents import GpuMode, SliceKind
 from portal.choices import choices_from_enum, enum_check
+from portal.database.locks import LockingQuerySet
 from scheduler.core.model.states import SLICE_LIVE, GpuHealth, NodeStatus, SliceStatus
 
 NODE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]*\Z", "Use a-z, 0-9, dots and hyphens.")
@@ -17,7 +18,7 @@ NODE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]*\Z", "Use a-z, 0-9, dots and hy
 LIVE_SLICE_STATUSES = [str(status) for status in sorted(SLICE_LIVE)]
 
 
-class NodeQuerySet(models.QuerySet["Node"]):
+class NodeQuerySet(LockingQuerySet["Node"]):
     def active(self) -> Self:
         """Every node that is not retired."""
         return self.exclude(status=NodeStatus.RETIRED)
@@ -109,7 +110,7 @@ class HelloNonce(models.Model):
         return self.nonce
 
 
-class GpuQuerySet(models.QuerySet["Gpu"]):
+class GpuQuerySet(LockingQuerySet["Gpu"]):
     def healthy(self) -> Self:
         return self.filter(health=GpuHealth.OK)
 
@@ -202,7 +203,7 @@ class LatestSample(models.Model):
         return f"sample of {self.gpu}"
 
 
-class SliceQuerySet(models.QuerySet["Slice"]):
+class SliceQuerySet(LockingQuerySet["Slice"]):
     def live(self) -> Self:
         """Planned, on the GPU or being deleted: everything that still claims memory."""
         return self.filter(status__in=LIVE_SLICE_STATUSES)

@@ -10,7 +10,6 @@ from django.db import transaction
 from agents.contract.phrase import Phrase, joined_sentences
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
-from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
 from portal.inventory.services import ring_node
@@ -56,7 +55,7 @@ def gpu_unpin(*, gpu: Gpu, actor: str) -> Gpu:
 
 def _node_set(node: Node, actor: str, action: str, **columns: object) -> Node:
     with transaction.atomic():
-        (row,) = lock_rows(Node.objects.filter(pk=node.pk))
+        (row,) = Node.objects.filter(pk=node.pk).lock_rows()
         before = {name: getattr(row, name) for name in columns}
         for name, value in columns.items():
             setattr(row, name, value)
@@ -74,7 +73,7 @@ def _node_set(node: Node, actor: str, action: str, **columns: object) -> Node:
 
 def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, pin_actor: str, reason: str) -> Gpu:
     with transaction.atomic():
-        (row,) = lock_rows(Gpu.objects.filter(pk=gpu.pk).select_related("node"))
+        (row,) = Gpu.objects.filter(pk=gpu.pk).select_related("node").lock_rows()
         before = {"pinned": row.pinned, "reason": row.pin_reason}
         row.pinned, row.pin_actor, row.pin_reason = pinned, pin_actor, reason
         row.save(update_fields=["pinned", "pin_actor", "pin_reason"])

@@ -15,7 +15,6 @@ from agents.contract.documents import (
 )
 from agents.contract.phrase import Phrase
 from portal.audit.transitions import advance, event_record
-from portal.database.locks import lock_rows
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from scheduler.core.model.states import GpuHealth, SliceStatus
 
@@ -25,7 +24,7 @@ Place = tuple[str, str, int, int]
 def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     """Insert and update the node's GPUs; mark unreported ones as missing. Returns whether the
     planner has to know."""
-    rows = {gpu.uuid: gpu for gpu in lock_rows(node.gpus.all())}
+    rows = {gpu.uuid: gpu for gpu in node.gpus.all().lock_rows()}
     changed = False
     for seen in observed.gpus:
         changed |= _gpu_report(node, rows.pop(seen.uuid, None), seen)
@@ -39,7 +38,7 @@ def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     seen = {(s.gpu_uuid, s.profile, s.start, s.size): s for s in observed.slices}
     modes = {g.uuid: g.mode for g in observed.gpus}
     live = Slice.objects.live().filter(gpu__node=node)
-    moved = [_slice_report(row, seen, modes) for row in lock_rows(live.select_related("gpu"))]
+    moved = [_slice_report(row, seen, modes) for row in live.select_related("gpu").lock_rows()]
     return any(moved)
 
 

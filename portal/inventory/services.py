@@ -15,7 +15,6 @@ from django.utils import timezone
 from agents.contract.phrase import Phrase
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
-from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.credentials import digest_of
 from portal.inventory.models import JoinToken, Node
@@ -96,7 +95,7 @@ def node_allow_mass_removal(*, node: Node, actor: str) -> Node:
 
 def lock_active_node(node: Node) -> Node:
     """The node's row, locked. Raises Refused(node_retired)."""
-    (row,) = lock_rows(Node.objects.filter(pk=node.pk))
+    (row,) = Node.objects.filter(pk=node.pk).lock_rows()
     if row.status == NodeStatus.RETIRED:
         sentence = Phrase("%(node)s is retired. Add a new node", node=row.name)
         raise Refused("node_retired", sentence, "", 409)

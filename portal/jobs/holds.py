@@ -13,7 +13,6 @@ from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.audit.services import audit_record
 from portal.audit.transitions import advance, event_record
-from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.jobs.models import Job, StopReason
 from portal.jobs.selectors import job_not_waiting, may_cancel
@@ -106,7 +105,7 @@ def job_refuse(*, job: Job, actor: User, reason: str) -> Job:
 
 
 def _waiting(job: Job) -> Job:
-    (row,) = lock_rows(Job.objects.filter(pk=job.pk))
+    (row,) = Job.objects.filter(pk=job.pk).lock_rows()
     if JobStatus(row.status) not in JOB_WAITING:
         raise job_not_waiting(row)
     return row
@@ -116,7 +115,7 @@ def _awaiting(job: Job, actor: User) -> Job:
     if not is_project_admin(actor, job.project_id):
         sentence = "Only a project or platform admin can decide on approvals"
         raise Refused("forbidden", sentence, "", 403)
-    (row,) = lock_rows(Job.objects.filter(pk=job.pk))
+    (row,) = Job.objects.filter(pk=job.pk).lock_rows()
     if row.status != JobStatus.AWAITING_APPROVAL:
         sentence = Phrase(
             "%(job)s is %(status)s, not awaiting approval",

@@ -14,7 +14,6 @@ from django.utils import timezone
 from agents.contract.phrase import Phrase
 from portal.audit.transitions import SYSTEM, advance, event_record
 from portal.database.intervals import SECOND
-from portal.database.locks import lock_rows
 from portal.jobs.failures import failure_sentence
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.live.bell import ring, ring_drive, ring_plan
@@ -45,11 +44,11 @@ FINAL_STATUS: dict[str, JobStatus] = {
 def job_rollup(*, job_id: int) -> None:
     """Advance a job to where its replicas are, and act on it: barrier, run, stop, end."""
     with transaction.atomic():
-        job = next(iter(lock_rows(Job.objects.filter(pk=job_id))), None)
+        job = next(iter(Job.objects.filter(pk=job_id).lock_rows()), None)
         if job is None or JobStatus(job.status) not in JOB_ALLOCATED:
             return
         attempt = job.attempts.latest("number")
-        replicas = lock_rows(attempt.replicas.all())
+        replicas = attempt.replicas.all().lock_rows()
         _roll(job, attempt, replicas)
         ring(f"job:{job.pk}")
 
@@ -72,7 +71,7 @@ def job_stop(*, job: Job, stop_reason: StopReason, sentence: str, actor: str = S
             stop_reason=stop_reason,
         )
     attempt = job.attempts.latest("number")
-    replicas = lock_rows(attempt.replicas.all())
+    replicas = attempt.replicas.all().lock_rows()
     for replica in replicas:
         _replica_stop(replica)
     _finish_when_ended(job, attempt, replicas)
@@ -262,8 +261,8 @@ def replica_lost(*, replica_id: UUID, sentence: str) -> None:
     """Give up a replica whose node is lost: lease, kill grace and margin have passed."""
     with transaction.atomic():
         replica = Replica.objects.select_related("attempt__job").get(pk=replica_id)
-        lock_rows(Job.objects.filter(pk=replica.attempt.job_id))
-        (replica,) = lock_rows(Replica.objects.filter(pk=replica_id))
+        Job.objects.filter(pk=replica.attempt.job_id).lock_rows()
+        (replica,) = Replica.objects.filter(pk=replica_id).lock_rows()
         if ReplicaStatus(replica.status) in REPLICA_ENDED:
             return
         advance(

@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 from django.db.models import F, Model, QuerySet
 
 from portal.accounts.models import Membership, User
+from portal.database.locks import LockingQuerySet
 from scheduler.core.model.states import (
     ALLOCATION_LIVE,
     JOB_ALLOCATED,
@@ -28,7 +29,7 @@ def values_of(statuses: Iterable[StrEnum]) -> list[str]:
 LIVE_ALLOCATION_STATUSES = values_of(ALLOCATION_LIVE)
 
 
-class JobQuerySet(QuerySet[Row, Row]):
+class JobQuerySet(LockingQuerySet[Row]):
     def queued(self) -> Self:
         """Those that the planner tries to place."""
         return self.filter(status=JobStatus.QUEUED)
@@ -60,7 +61,7 @@ class AttemptQuerySet(QuerySet[Row, Row]):
         return self.filter(ended_at__isnull=True)
 
 
-class ReplicaQuerySet(QuerySet[Row, Row]):
+class ReplicaQuerySet(LockingQuerySet[Row]):
     def live(self) -> Self:
         """Those that have not ended, as far as their nodes have reported."""
         return self.exclude(status__in=values_of(REPLICA_ENDED))
@@ -70,7 +71,7 @@ class ReplicaQuerySet(QuerySet[Row, Row]):
         return self.filter(allocations__status__in=LIVE_ALLOCATION_STATUSES).distinct()
 
 
-class AllocationQuerySet(QuerySet[Row, Row]):
+class AllocationQuerySet(LockingQuerySet[Row]):
     def live(self) -> Self:
         """Those that still keep their device from others."""
         return self.filter(status__in=LIVE_ALLOCATION_STATUSES)

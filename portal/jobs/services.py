@@ -5,7 +5,6 @@ from django.utils import timezone
 
 from agents.contract.phrase import Phrase
 from portal.audit.transitions import advance
-from portal.database.locks import lock_rows
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job, StopReason
 from portal.live.bell import ring, ring_plan
@@ -15,7 +14,7 @@ from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
 def job_cancel(*, job: Job, actor: str) -> Job:
     """End a job: at once while it waits, else through `stopping`. Repeats are harmless."""
     with transaction.atomic():
-        (job,) = lock_rows(Job.objects.filter(pk=job.pk))
+        (job,) = Job.objects.filter(pk=job.pk).lock_rows()
         status = JobStatus(job.status)
         if status in JOB_WAITING:
             advance(

@@ -10,10 +10,11 @@ from django.db.models import F, Q
 
 from portal.accounts.models import Project
 from portal.choices import choices_from_enum, enum_check
+from portal.database.locks import LockingQuerySet
 from scheduler.core.model import policy
 
 
-class QuotaQuerySet(models.QuerySet["Quota"]):
+class QuotaQuerySet(LockingQuerySet["Quota"]):
     def applying_to(self, project_id: int, user_id: int) -> Self:
         """The quotas, of any GPU model, that count what this user holds in this project."""
         return self.filter(Q(user__isnull=True) | Q(user_id=user_id), project_id=project_id)

@@ -14,7 +14,6 @@ from django.db.models.functions import Greatest
 from agents.contract.phrase import Phrase
 from portal.accounts.models import Project, User
 from portal.audit.services import audit_record
-from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.boards import quota_model_names
 from portal.live.bell import ring, ring_plan
@@ -67,7 +66,7 @@ def quota_set(
     _require_valid(user, model, changes)
     with transaction.atomic():
         # Locking every row of the project also keeps out new allocations until the commit.
-        rows = lock_rows(Quota.objects.filter(project=project))
+        rows = Quota.objects.filter(project=project).lock_rows()
         project_row = next((r for r in rows if r.model == model and r.user_id is None), None)
         row = next((r for r in rows if r.model == model and r.user == user), None)
         _require_version(row, version)

@@ -12,7 +12,6 @@ from portal.accounts.selectors import is_project_admin
 from portal.allocations.budgets import current_budgets
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
-from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.jobs.models import Allocation, Job
 from portal.jobs.selectors import may_cancel
@@ -38,7 +37,7 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
         sentence = "Only its owner or a project admin may extend a job"
         raise Refused("forbidden", sentence, "", 403)
     with transaction.atomic():
-        (row,) = lock_rows(Job.objects.filter(pk=job.pk).select_related("project", "owner"))
+        (row,) = Job.objects.filter(pk=job.pk).select_related("project", "owner").lock_rows()
         if JobStatus(row.status) is not JobStatus.RUNNING or row.deadline_at is None:
             sentence = Phrase(
                 "%(job)s is %(status)s: only a running job can be extended",

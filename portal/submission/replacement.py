@@ -13,7 +13,6 @@ from django.utils import timezone
 from agents.contract.phrase import Phrase
 from portal.accounts.models import User
 from portal.audit.transitions import event_record
-from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_not_waiting
@@ -47,7 +46,7 @@ def job_replace(*, job: Job, actor: User, changes: Mapping[str, Any], limits: Re
         sentence = Phrase("Change one or more of %(names)s", names=names)
         raise Refused("changes_unknown", sentence, "changes")
     with transaction.atomic():
-        (old,) = lock_rows(Job.objects.filter(pk=job.pk))
+        (old,) = Job.objects.filter(pk=job.pk).lock_rows()
         if JobStatus(old.status) not in JOB_WAITING:
             raise job_not_waiting(old)
         if old.attempts.exists():

@@ -10,7 +10,6 @@ from agents.contract.geometry import Placement
 from agents.contract.phrase import Phrase
 from portal.allocations.slices import device_create, idle_slices, next_settle_time
 from portal.audit.transitions import advance, event_record
-from portal.database.locks import lock_rows
 from portal.inventory.models import Gpu, Node
 from portal.live.bell import ring
 from portal.planning.snapshot import cluster_snapshot
@@ -25,7 +24,7 @@ def merge_commit(merge: Merge) -> bool:
     """Begin to delete idle slices, all of them or none. Their places are free once the node has
     deleted them."""
     with transaction.atomic():
-        gpu = next(iter(lock_rows(Gpu.objects.filter(pk=merge.gpu))), None)
+        gpu = next(iter(Gpu.objects.filter(pk=merge.gpu).lock_rows()), None)
         idle = idle_slices(list(merge.slices))
         if gpu is None or gpu.pinned or len(idle) != len(merge.slices):
             return False
@@ -51,8 +50,8 @@ def _carve(carve: Carve) -> bool:
     node_id = Gpu.objects.filter(pk=carve.gpu).values_list("node_id", flat=True).first()
     if node_id is None:
         return False
-    lock_rows(Node.objects.filter(pk=node_id))
-    (gpu,) = lock_rows(Gpu.objects.filter(pk=carve.gpu))
+    Node.objects.filter(pk=node_id).lock_rows()
+    (gpu,) = Gpu.objects.filter(pk=carve.gpu).lock_rows()
     # The same rules as for a job's own slice, on the rows of now.
     snapshot = cluster_snapshot(now=timezone.now(), nodes=[node_id])
     space = Ledger(snapshot).gpus.get(carve.gpu)

@@ -7,7 +7,6 @@ from django.utils import timezone
 
 from portal.allocations.services import gang_allocate
 from portal.audit.transitions import advance
-from portal.database.locks import lock_rows
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Job, StartEstimate
 from portal.live.bell import ring
@@ -40,11 +39,11 @@ def _commit(placement: JobPlacement, bypassed: tuple[str, ...]) -> bool:
     owner = queued.values_list("project_id", "owner_id").first()
     if owner is None:
         return False
-    quotas = lock_rows(Quota.objects.applying_to(*owner))
-    nodes = lock_rows(Node.objects.filter(pk__in={r.node for r in placement.replicas}))
-    gpus = lock_rows(Gpu.objects.filter(pk__in={device.gpu for device in devices}))
-    slices = lock_rows(Slice.objects.filter(pk__in={d.slice for d in devices if d.slice}))
-    job = next(iter(lock_rows(queued.select_related("project", "owner"))), None)
+    quotas = Quota.objects.applying_to(*owner).lock_rows()
+    nodes = Node.objects.filter(pk__in={r.node for r in placement.replicas}).lock_rows()
+    gpus = Gpu.objects.filter(pk__in={device.gpu for device in devices}).lock_rows()
+    slices = Slice.objects.filter(pk__in={d.slice for d in devices if d.slice}).lock_rows()
+    job = next(iter(queued.select_related("project", "owner").lock_rows()), None)
     if job is None or job.hold_owner:
         return False
     waiting = waiting_job_from_row(job)

@@ -3,7 +3,6 @@
 from django.db import transaction
 
 from agents.contract.phrase import Phrase
-from portal.database.locks import lock_rows
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job, StopReason
 from portal.live.bell import ring
@@ -25,7 +24,7 @@ def preemption_commit(preemption: Preemption) -> bool:
     stopping already, or is not preemptible."""
     with transaction.atomic():
         allocated = Job.objects.allocated().exclude(status=JobStatus.STOPPING)
-        rows = lock_rows(allocated.filter(pk=preemption.job, preemptible=True))
+        rows = allocated.filter(pk=preemption.job, preemptible=True).lock_rows()
         for job in rows:
             cause = SENTENCES[preemption.cause]
             sentence = Phrase("%(why)s; it is queued again automatically", why=cause)

@@ -23,7 +23,6 @@ from portal.api.protocol.problems import VersionStale
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.versions import ETAG, IF_MATCH, if_match
 from portal.api.protocol.views import ApiView
-from portal.database.locks import lock_rows
 from portal.errors import Refused
 from portal.inventory.models import Node
 from portal.inventory.selectors import nodes
@@ -79,7 +78,7 @@ class NodeDetail(ApiView):
         """Cordon, label and taint a node in one step, from the version you read."""
         row, changes = _node(node), request.validated_data(NodeChangeSerializer)
         with transaction.atomic():
-            lock_rows(Node.objects.filter(pk=row.pk))
+            Node.objects.filter(pk=row.pk).lock_rows()
             _require_version(request, row, is_required=True)
             node_update(node=row, changes=changes, actor=request.caller.username)
         return _response(_node(node))
