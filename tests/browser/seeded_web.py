@@ -25,10 +25,10 @@ SEED = """
 import json, sys, django
 django.setup()
 from django.utils import timezone
-from portal.demo.scale import Size
+from portal.demo.scale import ClusterSize
 from tests.support.scale_rows import known, seeded
 jobs, nodes, users, projects = map(int, sys.argv[2:])
-seeded(Size(jobs, nodes, users, projects), now=timezone.now(), password=sys.argv[1])
+seeded(ClusterSize(jobs, nodes, users, projects), now=timezone.now(), password=sys.argv[1])
 from tests.support.pages import PAGES, address
 from tests.browser.shown_rows import shown
 words = known()

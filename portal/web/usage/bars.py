@@ -45,7 +45,7 @@ def usage_bars(days: list[date], used: list[int]) -> Bars:
     """The chart of `used` unit-seconds per bar.
 
     `days` are the first day of each bar and the day after the last, as
-    `portal.usage.window.steps` returns them.
+    `portal.usage.window.bar_edges` returns them.
     """
     peak = max(used, default=0)
     top, step = _scale(peak)
