@@ -1,7 +1,7 @@
 """What the driver does with MIG: the rules and refusals of real hardware, on plain values.
 
-Sources of the rules: nvml.h notes and public transcripts, collected in the partitioning facts that
-`agents/contract/boards.json` names. No ctypes here.
+Sources of the rules: nvml.h notes, and the public transcripts that `agents/contract/boards.json`
+names. No ctypes here.
 """
 
 from agents.contract.boards import Profile

@@ -72,7 +72,7 @@ def test_without_limits_every_job_ends_and_the_answer_is_the_same_twice(
 
 
 def test_strict_fifo_reproduces_the_known_average_of_a_trace(capsys):
-    """991,215 s: shared/facts/scheduling.md section 3.1, by another simulator."""
+    """991,215 s, by an event simulator that shares no code with Tessera."""
     path = DATA / "trace3.csv"
     if not path.is_file():
         pytest.skip("the Philly traces are not beside the repository")

@@ -8,7 +8,7 @@ import pytest
 from agents.simdriver.codes import Code
 from agents.simdriver.library import symbols
 
-# Partitioning facts, section 6, "Functions to implement, minimum", by how the names begin.
+# The functions that the agent and its tools need, by the beginning of their names.
 NAMES = {
     "nvml": """
         InitWithFlags Shutdown ErrorString""",

@@ -1,8 +1,7 @@
 """Where the driver puts instances when it is not told, as public transcripts of real ones show.
 
 A transcript is a list of profile ids in order of creation, and the GPU instance ids that came out.
-Their source is section 1.4 of the partitioning facts, and `simulation.source` of boards.json, which
-spells them out; the guide is NVIDIA's MIG User Guide.
+Their sources are in `simulation.source` of boards.json; the guide is NVIDIA's MIG User Guide.
 """
 
 import json
