@@ -1,5 +1,5 @@
-"""One Chromium a module, whose every test opens fresh contexts in it; one running product for all
-modules whose people start jobs."""
+"""One Chromium for each module, in which every test opens its own contexts, and one running stack
+for all modules that start jobs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def browser(chromium_path):
 
 @pytest.fixture(scope="session")
 def running_stack(tmp_path_factory) -> Iterator[Stack]:
-    """The whole product on SQLite, with two simulated nodes that run jobs as processes. Everybody
-    leaves it as it was: what they started has ended."""
+    """The whole product on SQLite, with two simulated nodes that run jobs as processes. Each test
+    ends the jobs that it started."""
     with Stack(var=tmp_path_factory.mktemp("running")) as stack:
         yield stack
 
 
 @pytest.fixture(scope="session")
 def seeded_pages(tmp_path_factory) -> Iterator[Web]:
-    """A seeded cluster behind the web process alone, for whoever only looks at its pages."""
+    """A seeded cluster behind a web process without workers, for tests that only read its pages."""
     var = tmp_path_factory.mktemp("seeded")
     with seeded_web(var, jobs=120, nodes=10, users=12, projects=3) as web:
         yield web

@@ -71,7 +71,7 @@ TABLE: dict[str, Row] = {
         {
             "button Filter": ALL,
             "link CSV": ALL,
-            "checkbox Choose unet-probe-90": ALL,
+            "checkbox Select unet-probe-90": ALL,
             "button Cancel selected jobs": ALL,
         }
     ),
