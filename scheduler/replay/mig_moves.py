@@ -1,9 +1,9 @@
 """Chooses together where a request goes and which running slice moves for it; compiled.
 
-A plan is judged by V (`geometry.placement_value`, with the constants below) plus what the whole cluster
-could take next: each profile's share of the mix times its size, times DEPTH by how many running
-slices would have to move first. V alone adds up GPUs that do not know of each other, so that a
-second empty GPU counts as much as the first.
+A plan is judged by V (`geometry.placement_value`, with the constants below) plus what the whole
+cluster could take next: each profile's share of the mix times its size, times DEPTH by how many
+running slices would have to move first. V alone adds up GPUs one by one, so that a second empty GPU
+counts as much as the first.
 """
 
 from functools import lru_cache
