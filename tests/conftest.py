@@ -1,9 +1,8 @@
-"""Loads the servers that tests may ask for, and gives every test a past of its own."""
+"""Loads the fixtures of all servers, and clears caches between tests."""
 
 import pytest
 
-from portal.planning import history_cache as lately
-from portal.planning import snapshot_cache as world
+from portal.planning import history_cache, snapshot_cache
 
 pytest_plugins = [
     "tests.environment.levels",
@@ -18,7 +17,7 @@ pytest_plugins = [
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_kept_of_another_tests_rows() -> None:
-    """A worker keeps what it read of the past; every test has a database of its own."""
-    lately.clear_all()
-    world.clear()
+def clear_caches() -> None:
+    """A process caches what it read from the database, and every test has its own database."""
+    history_cache.clear_all()
+    snapshot_cache.clear()

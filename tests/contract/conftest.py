@@ -1,4 +1,4 @@
-"""The docker half of the suites here asks for a node on a real engine."""
+"""The fixture of a node on a real engine, for the Docker half of these tests."""
 
 from tests.docker.docker_node import docker_node
 

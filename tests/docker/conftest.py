@@ -1,4 +1,4 @@
-"""Every test here may ask for a node on a real engine, and for the folders of a GPU's shares."""
+"""The fixtures of a node on a real engine and of the folders of MPS shares."""
 
 from tests.docker.docker_node import docker_node
 from tests.unit.mps.conftest import home, var

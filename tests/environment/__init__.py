@@ -1,4 +1,4 @@
-"""Real servers for the tests: what a Debian machine lacks is installed, started apart, and stopped.
+"""Real servers for the tests: installed on Debian if missing, started for the tests, and stopped.
 
-Each module is one server and its pytest fixture; nothing here touches a server it did not start.
+Each module has one server and its pytest fixture. None touches a server that it did not start.
 """

@@ -1,6 +1,6 @@
-"""`python -m tests.environment install [LEVEL…]`: what the levels lack of Debian's packages.
+"""`python -m tests.environment install [LEVEL…]`: install the Debian packages that the levels need.
 
-`python -m tests.environment size`: fail if a source file of ours is longer than 400 lines.
+`python -m tests.environment size`: fail if a source file is longer than 400 lines.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ COMPILE = "from scheduler.jit_warmup import warm_up; warm_up()"
 
 
 def install(levels: list[str]) -> None:
-    """Install what is missing, where that is allowed; say what will be skipped elsewhere. The
-    planner is compiled beside it: once, and not by every worker of the tests that follow."""
+    """Install missing packages if that is allowed, and print what will be skipped if not. Meanwhile
+    the planner is compiled, once for all workers of the tests that follow."""
     with subprocess.Popen([sys.executable, "-c", COMPILE]):
         _install(levels)
 
@@ -41,7 +41,7 @@ def _worth_it(level: str) -> bool:
 
 
 def size() -> None:
-    """House rule: a file is one idea. Migrations are written by Django, tests by need."""
+    """A file is one idea. Migrations and tests may be longer."""
     listed = subprocess.run(["git", "ls-files", "*.py"], capture_output=True, text=True, check=True)
     long = [
         f"{name}: {lines} lines, at most {MAX_LINES}"

@@ -1,4 +1,4 @@
-"""What each level of the tests needs from Debian, what is missing, and how it is installed."""
+"""The Debian packages that each level of the tests needs, which are missing, and their install."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CAP_SYS_ADMIN = 21
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program that a level needs, and the Debian package that brings it."""
+    """A program that a level needs, and its Debian package."""
 
     package: str
     program: str
 
     def path(self) -> str | None:
-        """Where it stands; Debian keeps PostgreSQL's server off the PATH."""
+        """Its path, or None. Debian keeps PostgreSQL's server off the PATH."""
         if self.package == "postgresql":
             return max(map(str, POSTGRES_HOME.glob(f"*/bin/{self.program}")), default=None)
         return shutil.which(self.program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
@@ -45,16 +45,16 @@ LEVELS: dict[str, tuple[Tool, ...]] = {
 
 
 class InstallFailed(RuntimeError):
-    """apt-get could not do it; the message is its own."""
+    """apt-get failed; the message is its own."""
 
 
 def missing(level: str) -> tuple[Tool, ...]:
-    """The level's tools that are not here; empty for a level that needs none."""
+    """The level's tools that are not installed."""
     return tuple(tool for tool in LEVELS.get(level, ()) if tool.path() is None)
 
 
 def why_not(level: str) -> str:
-    """Why the level cannot run on this machine as it stands; the empty string if it can."""
+    """Why the level cannot run on this machine; empty if it can."""
     if level == "docker" and not may_start_containers():
         return "this process may not start a Docker Engine (no CAP_SYS_ADMIN)"
     absent = ", ".join(tool.package for tool in missing(level))
@@ -62,7 +62,7 @@ def why_not(level: str) -> str:
 
 
 def can_install() -> bool:
-    """Only root may, and only where Debian's installer is."""
+    """Installing needs root and apt-get."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 

@@ -1,6 +1,6 @@
-"""Django of this very process on a PostgreSQL database of the test's own, in every thread.
+"""Runs this process's Django, in every thread, on a PostgreSQL database of the test's own.
 
-For tests of locks and races: SQLite, with its one writer, would hide what they look for.
+For tests of locks and races, which SQLite with its single writer would hide.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def postgres_django(
 
 
 def _use(settings: dict[str, object]) -> None:
-    """Every thread's next connection reads these; this thread's present one is put away."""
+    """Use these settings for each thread's next connection; close the one of this thread."""
     connections["default"].close()
     connections.settings["default"] = settings
     del connections["default"]

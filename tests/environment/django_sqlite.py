@@ -1,5 +1,5 @@
-"""A migrated SQLite database in the time that a copy takes: for Django of this very process, and
-for products that tests start, of whose start migrating would be half."""
+"""Migrated SQLite databases as copies of one, for this process's Django and for the stacks that
+tests start. Migrating each would double the start of a stack."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from django.conf import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 KEPT = REPOSITORY / "var" / "tests"
-# Migrations, and what fills tables after them (permissions, content types), stand in these.
+# These files have the migrations and the code that fills tables after them (permissions, content
+# types).
 SOURCES = ("portal/**/*.py", "requirements/portal.lock")
 
 
 def copy_migrated(to: Path) -> None:
-    """Write the file `to`. The first who asks for this state of the code migrates, others wait."""
+    """Write the file `to`. The first caller for this state of the code migrates; others wait."""
     KEPT.mkdir(parents=True, exist_ok=True)
     kept = KEPT / f"migrated-{_digest()}.sqlite3"
     with (KEPT / "lock").open("w") as lock:

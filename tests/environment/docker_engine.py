@@ -1,7 +1,7 @@
-"""A Docker Engine: the machine's own if one answers, else one of ours in its own namespaces.
+"""A Docker Engine: the machine's own if it answers, else one that the tests start.
 
-Ours keeps bridges, firewall rules and mounts inside a private network and mount namespace, so the
-machine has none of them left when it ends. Host programs reach no container port by address.
+The tests' engine keeps bridges, firewall rules and mounts in private network and mount namespaces,
+so none of them is left on the machine. Host programs reach no container port by address.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.environment.programs import Program, end, temporary_home
 GPU_HOOK = "nvidia-container-runtime-hook"
 NAMESPACES = ("unshare", "--net", "--mount", "--propagation", "slave")
 LOOPBACK_THEN = ("sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-# Named, not asked for: the SDK leaks a socket when asking fails.
+# Fixed, not negotiated: the SDK leaks a socket when negotiating fails.
 OLDEST_API = "1.41"
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
 
 class DockerEngine:
-    """Our engine. `stop` removes its containers, its processes and its folder."""
+    """The tests' engine. `stop` removes its containers, its processes and its folder."""
 
     def __init__(self, home: Path) -> None:
         self.home = home

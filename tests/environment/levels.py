@@ -1,6 +1,6 @@
-"""The levels of the suite: what ran, what was skipped and why; nothing is skipped silently.
+"""Reports by level what ran and what was skipped, with the reason.
 
-With `--levels-must-run`, a level whose tools are installed here fails the run if it was skipped.
+With `--levels-must-run`, a skipped test fails the run if the tools of its level are installed.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ import pytest
 
 from tests.environment import debian
 
-# A skip that another marker asks for is a choice, not a hole.
+# Tests with these markers run on demand; skipping them is no gap.
 ON_DEMAND = {"gpu", "slow"}
 
 
 def skip_without(tool: debian.Tool) -> None:
-    """Skip the test that asks for a program that is not installed."""
+    """Skip the calling test if the program is not installed."""
     if tool.path() is None:
         pytest.skip(f"{tool.program} is not installed: `make test` as root installs {tool.package}")
 
 
 class Levels:
-    """Counts outcomes, and the seconds that they took, by the first folder under tests/. Of what
-    several workers ran at once, every worker's seconds count."""
+    """Outcomes and seconds by the first folder under tests/, added over all workers."""
 
     def __init__(self, *, must_run: bool) -> None:
         self.must_run = must_run
@@ -60,7 +59,7 @@ class Levels:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def broken(self) -> list[str]:
-        """Levels that this machine can run, that were asked to, and that skipped something."""
+        """Levels that this machine can run, that should have run, and that skipped a test."""
         asked = self.holes & set(debian.LEVELS) if self.must_run else set()
         return [level for level in sorted(asked) if not debian.why_not(level)]
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL cluster of our own: temporary, on a Unix socket and a loopback port, no fsync."""
+"""A temporary PostgreSQL server on a Unix socket and a loopback port, without fsync."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One child program: started with its own log, awaited until it answers, stopped by its pid."""
+"""A child program: started with its own log, awaited until it answers, stopped by its pid."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Program:
             )
 
     def wait_ready(self, answers: Callable[[], bool], *, seconds: float) -> None:
-        """Return once it answers; raise NotReady if it ends before, or never does."""
+        """Return once it answers. Raises NotReady if it ends first or does not answer in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -57,7 +57,7 @@ class Program:
         raise NotReady(f"{self.name} did not answer in {seconds:.0f} s:\n{self.last_words()}")
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Ask it to end; after 20 s, make it."""
+        """Send the signal; after 20 s, kill it."""
         if self.process.poll() is None:
             self.process.send_signal(how)
             try:
@@ -66,7 +66,7 @@ class Program:
                 self.kill()
 
     def kill(self) -> None:
-        """End it and its children as a power cut would; return when none of them runs."""
+        """End it and its children as a power cut would, and return when none of them runs."""
         end([self.process.pid, *children(self.process.pid)])
         self.process.wait()
 

@@ -1,4 +1,4 @@
-"""A Redis server of our own on a free loopback port, without persistence."""
+"""A Redis server on a free loopback port, without persistence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Several workers at once (`-n auto`): what stays together on one of them, and what each has alone.
+"""Parallel workers (`-n auto`): which tests stay together, and which resources are separate.
 
-A worker has databases, servers, ports and folders of its own, as a run without workers has. Only
-the Docker Engine may be the machine's: tests that count what is left on it follow one another.
+Each worker has its own databases, servers, ports and folders, as a run without workers has. Only
+the Docker Engine may be shared, so the tests that count what is left on it run on one worker.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tests.environment.levels import level_of
 
 
 class Together(LoadScopeScheduling):
-    """Groups go to whoever is free, in the order of the command line: what takes long first."""
+    """Groups go to the next free worker in the order of the command line, slow ones first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
 
 def group_of(nodeid: str) -> str:
-    """A file, for what its tests share; a property alone, as it shares nothing and takes long."""
+    """The file, because its tests share fixtures; a property test is slow and shares nothing."""
     file, _, name = nodeid.partition("::")
     level = level_of(file)
     if level == "docker" or "[docker" in name:
@@ -41,7 +41,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 
 def own_folder() -> Path | None:
-    """The one that portal.settings.test made for this process; None where the caller named one."""
+    """The folder that portal.settings.test made for this process; None if the caller named one."""
     var = Path(settings.PLATFORM.var)
     made = var.parent == Path(tempfile.gettempdir()) and var.name.startswith("tessera-test-")
     return var if made else None

@@ -1,4 +1,4 @@
-"""Who most tests of pages are about: olga, and the project that she works in."""
+"""The user and the project of most tests of pages: olga and her team."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An agent reduced to its calls, against the web process's application in memory."""
+"""The calls of an agent, made to the portal's ASGI application in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 
 def run(scenario: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]) -> None:
-    """One event loop, one client; the loop's listener is closed behind it."""
+    """Run the scenario in an event loop with one client, and close the loop's listener after it."""
 
     async def whole() -> None:
         transport = httpx.ASGITransport(app=application)

@@ -1,7 +1,7 @@
-"""Asks the portal's side and the agent's alone about the same thing; each answers (code, sentence).
+"""Puts the same case to the portal's checks and to the agent's; each answers (code, sentence).
 
-Shortly: `asked(privileged=True)` is the portal's word on a request, `sent(privileged=True)` the
-agent's on a document.
+`asked(privileged=True)` is the portal's refusal of a request, `sent(privileged=True)` the agent's
+refusal of a document.
 """
 
 import pytest
@@ -39,7 +39,7 @@ Told = tuple[str, str]
 
 
 def asked(**fields) -> Told:
-    """What the portal says of a request."""
+    """The portal's refusal of a request."""
     with pytest.raises(InvalidRequest) as caught:
         parse_request(REQUEST | fields, RequestLimits(image_allow=("registry.example/*",)))
     (error,) = caught.value.errors
@@ -47,14 +47,14 @@ def asked(**fields) -> Told:
 
 
 def never(*gpus, **fields) -> Told:
-    """What the portal says at submit of a job that no GPU here can serve."""
+    """The portal's refusal, at submit, of a job that none of these GPUs can serve."""
     said = infeasible_reason(a_job(**fields), a_cluster(a_node(*gpus, disk_total_mib=1_024)))
     assert said is not None
     return str(said.code), said.sentence
 
 
 def placed(gpu, *places, **fields) -> Told:
-    """What the planner and the committer say of a placement, one replica for each of `places`."""
+    """Why a placement is illegal; it has one replica for each of `places`."""
     size = {SliceKind.GPU: 8, SliceKind.MPS: 8}
     there = [
         DevicePlacement(
@@ -86,7 +86,7 @@ def share(threads, memory_mib):
 
 
 def carved(*places, board=H200, mode=MIG, now=MIG, live=(), held=()) -> Told:
-    """What the agent says of slices on a GPU that is in mode `now` and wanted in `mode`."""
+    """The agent's refusal of slices on a GPU that is in mode `now` and should be in `mode`."""
     known = known_boards()[board]
     current = None if not known.supports_mig else now is MIG
     gpu = GpuFacts(0, GPU, known.product_names[0], known.memory_mib, "", None, current, current)
@@ -98,7 +98,7 @@ def carved(*places, board=H200, mode=MIG, now=MIG, live=(), held=()) -> Told:
 
 
 def shared(*claims, running=()) -> Told:
-    """What the agent says of the last of these shares."""
+    """The agent's refusal of the last of these shares."""
     rooms = {("GPU-1", "", 0, 0): ShareCapacity(MEMORY, 48)}
     found = share_refusals(running, claims, rooms, {GPU: MPS})
     (said,) = found.values()
@@ -115,21 +115,21 @@ def a_claim(replica="r-1", threads=50, memory_mib=70_000, project="p-1", **field
 
 
 def given(policy=None, **fields) -> Told:
-    """What the agent says of a replica."""
+    """The agent's refusal of a replica."""
     said = local_refusal(a_replica(**fields), policy or NodePolicy(), RuntimeKind.DOCKER)
     assert said is not None
     return said.code, said.sentence
 
 
 def crowded(disk_mib, *replicas) -> Told:
-    """What the agent says of the last of these (id, MiB of disk)."""
+    """The agent's refusal of the last of these replicas (id, MiB of disk)."""
     asking = [a_replica(id=key, disk_mib=mib) for key, mib in replicas]
     said = disk_refusals(asking, (), disk_mib)[asking[-1].id]
     return said.code, said.sentence
 
 
 def sent(**fields) -> Told:
-    """What the agent says of a document whose first replica has fields that there are not."""
+    """The agent's refusal of a document whose first replica has unknown fields."""
     document = encode(a_desired())
     document["replicas"][0] |= fields
     with pytest.raises(ContractError) as caught:

@@ -1,4 +1,4 @@
-"""Certificates for servers that tests start: signed by themselves, or by an authority of a test."""
+"""Certificates for the servers of tests: self-signed, or signed by a test's own authority."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pair:
 
 
 def pair(host: str, authority: Pair | None = None) -> Pair:
-    """Good for a day for `host`, a name or an IP address. Without an authority it is one itself."""
+    """Valid for a day for `host`, a name or an IP address; self-signed without an authority."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     issuer, signs = name, key

@@ -1,4 +1,4 @@
-"""Jobs that ended before a test begins: what estimates rest on."""
+"""Jobs that ended before a test begins; estimates need them."""
 
 from copy import copy
 from datetime import timedelta
@@ -13,7 +13,7 @@ from tests.support.rows import a_job
 
 
 def ended_jobs(user, home, count=MIN_ENDED_RUNS):
-    """So many jobs that took half of their limits and ended one by one until a day ago."""
+    """Jobs that took half of their time limits and ended one after another, the last a day ago."""
     first = a_job(user, home, name="earlier", time_limit="2h")
     rows = [first] + [copy(first) for _ in range(count - 1)]
     for number, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""A browser's end of an event stream, through the whole stack of a portal."""
+"""An event stream as a browser receives it, through all of the portal's middleware."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Event:
 
 @asynccontextmanager
 async def opened(user: User, path: str, *, last: str = "") -> AsyncIterator[AsyncIterator[Event]]:
-    """The events of one connection, from a browser that has seen `last`."""
+    """The events of one connection; `last` is the id of the last event that the browser has."""
     client = AsyncClient()
     await client.aforce_login(user)
     answer = await client.get(path, headers={"Last-Event-ID": last} if last else {})

@@ -1,4 +1,4 @@
-"""Allocations as binding and releasing leave them, of any time and device."""
+"""Builders of bound and released allocations, of any time and device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _numbers = count(1_000)
 
 
 def lease(job, gpu, bound_at, released_at, device=DEVICES[0]) -> Allocation:
-    """An allocation as binding and releasing leave it."""
+    """An allocation as binding and releasing would leave it."""
     kind, profile, units = device
     at = bound_at or timezone.now()
     attempt = Attempt.objects.create(job=job, number=next(_numbers), created_at=at)

@@ -1,4 +1,4 @@
-"""Many waiting jobs at once, as copies of one that was asked for in the usual way."""
+"""Many waiting jobs, made as copies of one that was submitted normally."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WAITS = {"code": "resources", "class": "wait", "sentence": "All is taken"}
 
 
 def many_jobs(like: Job, count: int, *, first: int = 1, **columns: object) -> list[Job]:
-    """`count` queued jobs like one, in order from position `first`; `columns` are given to each."""
+    """`count` queued copies of a job, from position `first`; `columns` are set on each."""
     fields = {
         field.attname: getattr(like, field.attname)
         for field in Job._meta.concrete_fields

@@ -1,4 +1,4 @@
-"""What a page of ours says, leads to and asks for, as a browser without scripts would find it."""
+"""The text, links and forms of a page, as a browser without scripts would find them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from urllib.parse import urlencode
 
-# Inputs that somebody writes into, but for numbers and times.
+# Inputs for free text, so without numbers and times.
 WRITTEN = {"", "text", "search", "email", "url"}
 CHOSEN = {"checkbox", "radio"}
 BOXES = {"pre", "code"}
@@ -14,8 +14,8 @@ BOXES = {"pre", "code"}
 
 @dataclass
 class Form:
-    """`fields`: filled in as they stand on the page; `written`: those that take any words;
-    `buttons`: what each press adds."""
+    """`fields`: their values on the page; `written`: the fields for free text; `buttons`: what each
+    press adds."""
 
     action: str
     method: str
@@ -29,8 +29,8 @@ class Form:
 
 
 class Markup(HTMLParser):
-    """`links`: of links, files and forms that only ask. `names`: of the page's places. `text`: what
-    is read, without what stands in a box of its own: a field, or code to copy."""
+    """`links`: addresses of links, files and GET forms. `names`: the ids on the page. `text`: the
+    text of the page, without fields and code to copy."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

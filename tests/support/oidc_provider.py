@@ -1,5 +1,5 @@
 """A small OpenID Connect provider on loopback: discovery, keys, authorization code with PKCE,
-tokens, user info. It can lie in every way that a test asks for."""
+tokens, user info. Tests can make any of its answers false."""
 
 from __future__ import annotations
 

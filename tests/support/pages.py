@@ -1,7 +1,7 @@
-"""Every page of the portal: made from its URL names, so that a new one is listed or excused.
+"""Every page of the portal by its URL name; a test fails if one is neither listed nor excused.
 
-`PAGES` are the pages that a person reads, with what stands in their address. `EXCUSED` says why an
-address is no page. `REST` are the lists of the API that are measured beside them.
+`PAGES` are the pages that people read, with the values in their addresses. `EXCUSED` says why an
+address is not a page. `REST` are the API lists that are measured with them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ALLAUTH = "the same template as a listed page, reached in the middle of signing 
 
 @dataclass(frozen=True)
 class PageOf:
-    """`as_user`: who looks: "", "alice" or "admin". Words in `args` are filled in: {job}, {node},
-    {project}. `query` is appended."""
+    """`as_user`: the reader: "", "alice" or "admin". In `args`, {job}, {node} and {project} are
+    filled in. `query` is appended."""
 
     as_user: str = "alice"
     args: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Small clusters of whole GPUs with running jobs, and a clock that plays plans until all ended."""
+"""Small clusters of whole GPUs with running jobs, played plan by plan until every job has ended."""
 
 from dataclasses import replace
 
@@ -44,8 +44,8 @@ def waiting(id, gpus=1, **fields):
 
 
 def play(sizes, jobs, seconds, **policy):
-    """Every job, by id, with when it started first and when it ended, and all plans by time. Jobs
-    come at `queued_at`, run `seconds[id]` in all; what is stopped goes on where it was."""
+    """The first start and the end of each job by id, and all plans by time. Jobs arrive at
+    `queued_at` and run for `seconds[id]` in total; a stopped job continues where it was."""
     policy = Policy(**policy)
     now = min(job.queued_at for job in jobs)
     coming = {job.id: job for job in jobs}

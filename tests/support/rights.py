@@ -1,4 +1,4 @@
-"""Who calls and what there is, for the matrices of rights: one project, its people, and others."""
+"""Callers and rows for the tests of permissions: a project, its people, and others."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user
 
-# Those who have an account, from the least to the most.
+# Callers with an account, from the least to the most rights.
 PEOPLE = ("viewer", "member", "foreign", "project_admin", "platform_admin")
-# Those who have none, or none that counts: they are turned away alike.
+# Callers without a valid account; all get the same refusal.
 OUTSIDE = ("anonymous", "node", "expired")
 KINDS = (*PEOPLE, *OUTSIDE)
 
 
 @dataclass
 class World:
-    """The member `olga` owns everything that is owned."""
+    """The member `olga` owns every row that has an owner."""
 
     project: Project
     job: Job
@@ -57,7 +57,7 @@ class World:
         return client
 
     def status(self, kind: str, method: str, address: str, body: object, **headers: str) -> int:
-        """What a call answers. It is undone: the next caller finds the same world."""
+        """The status of a call. Its changes are rolled back, so every caller finds the same rows."""
         with transaction.atomic():
             point = transaction.savepoint()
             found = self.status_kept(kind, method, address, body, **headers)

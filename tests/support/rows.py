@@ -1,4 +1,4 @@
-"""Builders of rows, and an honest node in memory that obeys its desired document step by step."""
+"""Builders of rows, and a node in memory that follows its desired document step by step."""
 
 from __future__ import annotations
 

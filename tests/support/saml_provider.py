@@ -1,6 +1,6 @@
 """A small SAML identity provider on loopback: metadata over HTTP, and signed answers.
 
-It can lie in every way that a test asks for.
+Tests can make any of its answers false.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A seeded cluster in the test's database, and what pages need of it to have an address."""
+"""A seeded cluster in the test's database, and the values for the addresses of its pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seeded(size: ClusterSize, *, seed: int = 1, now: datetime = NOW, password: s
 
 
 def known() -> dict[str, str]:
-    """A running job of alice, the node that it is on, the first project, and a job to approve."""
+    """A running job of alice, its node, the first project, and a job to approve."""
     alice = User.objects.get(username="alice")
     job = Job.objects.filter(owner=alice, status=JobStatus.RUNNING).latest("pk")
     asked = Job.objects.filter(status=JobStatus.AWAITING_APPROVAL).latest("pk")
@@ -29,7 +29,7 @@ def known() -> dict[str, str]:
 
 
 def client_of(who: str) -> Client:
-    """Somebody who has just signed in with a password; nobody for ""."""
+    """A client that has just signed in with a password; signed out for ""."""
     client = Client()
     if who:
         client.force_login(User.objects.get(username=who))

@@ -1,4 +1,4 @@
-"""What the table of layouts answers, worked out anew from the rules: slow, and easy to believe."""
+"""The answers of the layout table, computed from the rules: slow, but easy to verify."""
 
 from collections.abc import Iterable, Iterator
 

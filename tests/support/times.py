@@ -1,4 +1,4 @@
-"""Moments, for rows and snapshots."""
+"""Points in time for rows and snapshots."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,7 +6,7 @@ from django.utils import timezone
 
 
 def ago(**time: int) -> datetime:
-    """So long before now: ago(hours=1)."""
+    """A time before now: ago(hours=1)."""
     return timezone.now() - timedelta(**time)
 
 

@@ -1,4 +1,4 @@
-"""Short folders and a machine that leaves nothing behind."""
+"""Folders with short paths, and a machine that leaves nothing behind."""
 
 import shutil
 import tempfile

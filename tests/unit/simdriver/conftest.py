@@ -1,4 +1,4 @@
-"""A simulated node behind pynvml, MIG on, for tests that speak to the driver themselves."""
+"""A simulated node behind pynvml with MIG on, for tests that call the driver directly."""
 
 import pynvml
 import pytest
