@@ -62,7 +62,9 @@ def parser() -> argparse.ArgumentParser:
     _add_drill(
         commands.add_parser("drill", help="kill the agent at any point and check that it recovers")
     )
-    add_arguments(commands.add_parser("simulate", help="create, show or disturb a simulated node"))
+    add_arguments(
+        commands.add_parser("simulate", help="create or show a simulated node, or inject a fault")
+    )
     return parser
 
 
@@ -102,7 +104,7 @@ def _add_place(command: argparse.ArgumentParser) -> None:
 
 
 def _add_disk(command: argparse.ArgumentParser) -> None:
-    """How much of the disk that they write to jobs may use."""
+    """How much of the disk jobs may use."""
     command.add_argument(
         "--disk-folder",
         type=Path,
@@ -132,14 +134,22 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
 def _add_drill(drill: argparse.ArgumentParser) -> None:
     drill.add_argument("--every", type=int, default=1, help="only every Nth kill point (1: all)")
     drill.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    drill.add_argument("--random", type=int, default=0, metavar="N", help="N random steps instead")
-    drill.add_argument("--seed", type=int, default=1, help="of the random steps")
+    drill.add_argument(
+        "--random",
+        type=int,
+        default=0,
+        metavar="N",
+        help="take N random steps instead of the script",
+    )
+    drill.add_argument("--seed", type=int, default=1, help="seed of the random steps (1)")
     drill.add_argument("--json", action="store_true", help="print one JSON object")
     drill.add_argument(
         "--runtime", type=RuntimeKind, choices=list(RuntimeKind), default=RuntimeKind.PROCESS
     )
-    drill.add_argument("--engine", default="", metavar="URL", help="docker: else DOCKER_HOST")
-    drill.add_argument("--image", default="", help="docker: one with sh and sleep")
+    drill.add_argument(
+        "--engine", default="", metavar="URL", help="with docker: its URL (default: DOCKER_HOST)"
+    )
+    drill.add_argument("--image", default="", help="with docker: an image with sh and sleep")
 
 
 def settings_from(options: argparse.Namespace) -> AgentSettings:

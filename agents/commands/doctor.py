@@ -1,6 +1,6 @@
-"""`agents doctor`: examine this machine and say what to mend. Changes nothing.
+"""`agents doctor`: checks this machine and shows how to fix problems. Changes nothing.
 
-Ends with 0 where nothing blocks, with 1 where something does.
+The exit status is 1 if a check blocks, else 0.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         runtime = RuntimeKind(options.runtime)
         machine = RealMachine(
-            _standing(options.var), runtime, nvml, simulated=simulated is not None
+            _existing(options.var), runtime, nvml, simulated=simulated is not None
         )
         findings = examine(machine)
     finally:
@@ -38,11 +38,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def as_json(findings: tuple[Finding, ...]) -> str:
-    whole = {
+    report = {
         "verdict": worst_verdict(findings),
         "findings": [asdict(finding) for finding in findings],
     }
-    return json.dumps(whole, indent=2) + "\n"
+    return json.dumps(report, indent=2) + "\n"
 
 
 def as_text(findings: tuple[Finding, ...]) -> str:
@@ -50,8 +50,8 @@ def as_text(findings: tuple[Finding, ...]) -> str:
     for finding in findings:
         lines.append(f"{finding.verdict:<8} {finding.code:<24} {finding.why}")
         if finding.mend:
-            lines.append(f"{'':<33} mend: {finding.mend}")
-    return "\n".join([*lines, f"worst: {worst_verdict(findings)}", ""])
+            lines.append(f"{'':<33} fix: {finding.mend}")
+    return "\n".join([*lines, f"verdict: {worst_verdict(findings)}", ""])
 
 
 def _nvml() -> Nvml | None:
@@ -61,7 +61,7 @@ def _nvml() -> Nvml | None:
         return None
 
 
-def _standing(folder: Path) -> Path:
-    """The folder, or the nearest above it that exists: before the first start there is none."""
+def _existing(folder: Path) -> Path:
+    """The folder or its nearest existing parent: the folder is created at the first start."""
     folder = folder.absolute()
     return next(at for at in (folder, *folder.parents) if at.exists())

@@ -1,8 +1,9 @@
-"""`agents drill`: does the agent survive its own end?
+"""`agents drill`: checks that the agent recovers when it is killed.
 
-Ends it at every point of a script, or (`--random`) walks through wishes and faults. Simulated
-driver, real journal; no GPU and no portal needed. With `--runtime docker` the replicas are
-containers of a real engine. Exit status 1 where a promise was broken, 2 where no engine answers.
+Kills it at every point of a script or, with `--random`, among random requests and faults. Uses a
+simulated driver and a real journal; needs no GPU and no portal. With `--runtime docker` the
+replicas are containers of a real engine. Exit status: 1 if an invariant was violated, 2 if no
+engine responds.
 """
 
 import argparse
@@ -19,21 +20,21 @@ from agents.drill.random_walk import random_walk
 
 
 def main(options: argparse.Namespace) -> int:
-    # What the agent says while it is ended a thousand times is not what one wants to read.
+    # The log of an agent that is killed a thousand times is of no use.
     logging.disable(logging.CRITICAL)
     try:
-        told, is_good = _drilled(options)
+        result, is_good = _run(options)
     except NoEngine as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    _tell(told, as_json=options.json)
+    _print(result, as_json=options.json)
     return 0 if is_good else 1
 
 
-def _drilled(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+def _run(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     if options.random:
-        told = random_walk(operations=options.random, seed=options.seed)
-        return told, not told["violations"]
+        result = random_walk(operations=options.random, seed=options.seed)
+        return result, not result["violations"]
     if options.runtime is RuntimeKind.DOCKER:
         if options.engine:
             os.environ["DOCKER_HOST"] = options.engine
@@ -44,8 +45,8 @@ def _drilled(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     return report.as_dict(), report.is_good
 
 
-def _tell(told: dict[str, Any], *, as_json: bool) -> None:
+def _print(result: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(result) + "\n")
     else:
-        sys.stdout.writelines(f"{name:<16} {value}\n" for name, value in told.items())
+        sys.stdout.writelines(f"{name:<16} {value}\n" for name, value in result.items())

@@ -1,4 +1,4 @@
-"""What the reading commands share: a session with the driver, and how an answer is printed."""
+"""Shared by the commands that read the hardware: the driver session and the output."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from agents.topology.sysfs import read_network, sysfs_root
 
 @contextlib.contextmanager
 def session() -> Iterator[Nvml]:
-    """The real driver, or the simulated one where it is set. Raises NvmlFailure, OSError."""
+    """The real driver, or the simulated one if it is set. Raises NvmlFailure, OSError."""
     simulated = simulated_driver()
     if simulated is not None:
         install(simulated)
@@ -38,12 +38,12 @@ def network_of(topology: GpuTopology, sysfs: Path | None = None) -> Network:
 
 
 def print_reading(read: Callable[[Nvml], dict[str, Any] | str]) -> int:
-    """Print what `read` says: JSON, or text as it is. 1 and one sentence where nothing answers."""
+    """Print the result of `read` as JSON or text. Exit status 1, with one sentence, on an error."""
     try:
         with session() as nvml:
-            said = read(nvml)
+            result = read(nvml)
     except (NvmlFailure, OSError) as failure:
         sys.stderr.write(f"{failure}\n")
         return 1
-    sys.stdout.write(said if isinstance(said, str) else json.dumps(said, indent=1) + "\n")
+    sys.stdout.write(result if isinstance(result, str) else json.dumps(result, indent=1) + "\n")
     return 0

@@ -1,4 +1,4 @@
-"""`agents inventory`: what the driver says of this node. JSON by docs/schemas/inventory.json."""
+"""`agents inventory`: the GPUs of this node. JSON by docs/schemas/inventory.json."""
 
 import argparse
 from dataclasses import asdict
@@ -25,7 +25,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def document(sysfs: Path | None, disk_mib: int | None, nvml: Nvml) -> dict[str, Any]:
-    """All of it. Raises NvmlFailure, OSError."""
+    """The inventory document. Raises NvmlFailure, OSError."""
     gpus = nvml.devices()
     topology = read_topology(nvml)
     fabrics = {gpu.uuid: fabric_document(gpu.fabric) for gpu in topology.gpus}
@@ -41,11 +41,11 @@ def document(sysfs: Path | None, disk_mib: int | None, nvml: Nvml) -> dict[str, 
 
 
 def as_text(disk_mib: int | None, nvml: Nvml) -> str:
-    """A line for the driver, one for the disk, one for each GPU and each of its instances."""
+    """One line each for the driver, the disk, every GPU and its instances."""
     versions = nvml.versions()
     lines = [f"driver {versions.driver}, NVML {versions.nvml}, CUDA {versions.cuda}"]
-    told = "not known" if disk_mib is None else f"{disk_mib // 1024} GiB"
-    lines.append(f"disk for jobs: {told}")
+    disk = "not known" if disk_mib is None else f"{disk_mib // 1024} GiB"
+    lines.append(f"disk for jobs: {disk}")
     for gpu in nvml.devices():
         mig = {None: "no MIG", True: "MIG on", False: "MIG off"}[gpu.mig_current]
         waits = ", to be changed by a reset" if gpu.mig_current != gpu.mig_pending else ""

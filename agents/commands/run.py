@@ -1,4 +1,4 @@
-"""`agents run`: wire the parts together, and end in order."""
+"""`agents run`: connects the parts of the agent and shuts them down in order."""
 
 import argparse
 import asyncio
@@ -58,7 +58,7 @@ STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({})))
 
 
 class JsonFormatter(logging.Formatter):
-    """Each record as one JSON line, with what was given in `extra`."""
+    """Each record as one JSON line, with the values of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         extra = {k: v for k, v in vars(record).items() if k not in STANDARD_FIELDS}
@@ -74,7 +74,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def main(options: argparse.Namespace) -> int:
-    """0 where it ended as it was told to, 1 where it could not start."""
+    """Exit status 0 after a regular end, 1 if the agent could not start."""
     settings = settings_from(options)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
@@ -92,7 +92,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 async def run_agent(settings: AgentSettings) -> None:
-    """Run until SIGTERM or SIGINT. What runs on the node goes on, unless the settings say stop."""
+    """Run until SIGTERM or SIGINT. Jobs keep running unless the settings say otherwise."""
     settings.var.mkdir(parents=True, exist_ok=True)
     if settings.simulated_driver is not None:
         install(settings.simulated_driver)
@@ -103,21 +103,21 @@ async def run_agent(settings: AgentSettings) -> None:
     await enrol(client, identity, settings.name, settings.join_token)
     shares = _shares(settings, policy, nvml)
     runtime = _runtime(settings, policy, identity.node_id, shares)
-    conversation = PortalSession(client, identity, journal, runtime)
+    portal_session = PortalSession(client, identity, journal, runtime)
     hardware = Hardware(
         nvml,
         runtime,
         settings.var,
         simulated=settings.simulated_driver is not None,
         accepted_checks=frozenset(policy.accepted_checks),
-        wiring=WiringCache(lambda: _joined(nvml)),
+        wiring=WiringCache(lambda: _topology(nvml)),
         share_clients=shares.support.share_clients,
         job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),
     )
     telemetry = _telemetry(settings)
-    told = telemetry.tap_reports(conversation.report)
-    node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, told, shares)
-    conversation.node = node
+    report = telemetry.tap_reports(portal_session.report)
+    node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, report, shares)
+    portal_session.node = node
     telemetry.start(lambda: node.rounds)
     _listen(hardware, node, shares, runtime)
     await asyncio.to_thread(node.round)
@@ -125,7 +125,7 @@ async def run_agent(settings: AgentSettings) -> None:
     reconciling.start()
     sending = asyncio.create_task(telemetry.send_forever(client))
     try:
-        await _until_signal(conversation)
+        await _until_signal(portal_session)
     finally:
         sending.cancel()
         telemetry.stop()
@@ -142,16 +142,16 @@ async def run_agent(settings: AgentSettings) -> None:
 
 
 def _listen(hardware: Hardware, node: NodeLoop, shares: NodeShares, runtime: Runtime) -> None:
-    """What happens to a GPU wakes the loop, and is told to those that share the GPU."""
+    """GPU events wake the loop, and GPU errors are reported to the shares of the GPU."""
 
-    def heard(event: DriverEvent) -> None:
+    def on_event(event: DriverEvent) -> None:
         if event.xid:
             shares.report_gpu_fault(
                 event.gpu_uuid, f"XID {event.xid}, {xid_by_number(event.xid).sentence}"
             )
 
     hardware.watch.on_change = node.wake
-    hardware.watch.on_event = heard
+    hardware.watch.on_event = on_event
     if isinstance(runtime, DockerRuntime):
         ours: dict[str, str | list[str] | bool] = {"label": f"{LABEL}node={runtime.node}"}
         running = partial(runtime.client.containers.list, filters=ours, ignore_removed=True)
@@ -163,12 +163,12 @@ def _shares(settings: AgentSettings, policy: NodePolicy, nvml: Nvml) -> NodeShar
     root = settings.var.absolute() / "mps"
     program = control_program(settings.mps_control, settings.simulated_driver)
     cuda = nvml.versions().cuda
-    # The simulated daemon has no clients, and writes where the simulated driver stands: as we do.
+    # The simulated daemon writes the simulated driver's state file, so it runs as this user.
     user = os.geteuid() if settings.simulated_driver else policy.user
     return NodeShares(root, mps_support(program, settings.runtime, user, cuda, root))
 
 
-def _joined(nvml: Nvml) -> NodeTopology:
+def _topology(nvml: Nvml) -> NodeTopology:
     topology = read_topology(nvml)
     return topology_report(topology, network_of(topology))
 
@@ -187,19 +187,19 @@ def _runtime(
 
 
 def _job_folder(settings: AgentSettings, runtime: Runtime) -> Path | None:
-    """Where replicas write: their containers' layers, or their folders."""
+    """Where replicas write: the layers of their containers, or their folders."""
     if settings.disk_folder is not None or not isinstance(runtime, DockerRuntime):
         return settings.disk_folder or settings.var
     root = runtime.info.get("DockerRootDir")
     return Path(str(root)) if root else None
 
 
-async def _until_signal(conversation: PortalSession) -> None:
+async def _until_signal(portal_session: PortalSession) -> None:
     loop = asyncio.get_running_loop()
-    talking = asyncio.create_task(conversation.run())
+    session_task = asyncio.create_task(portal_session.run())
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, talking.cancel)
+        loop.add_signal_handler(number, session_task.cancel)
     try:
-        await talking
+        await session_task
     except asyncio.CancelledError:
         logging.getLogger("agents").info("stopped")

@@ -1,4 +1,4 @@
-"""`agents topology`: how the GPUs are joined. JSON by docs/schemas/topology.json."""
+"""`agents topology`: how the GPUs are connected. JSON by docs/schemas/topology.json."""
 
 import argparse
 from functools import partial

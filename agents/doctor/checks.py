@@ -1,4 +1,4 @@
-"""What a check says, and what a check is."""
+"""Checks, their results and findings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,26 +10,30 @@ if TYPE_CHECKING:
 
 
 class DoctorVerdict(StrEnum):
-    """`block`: no job of a stranger should run here. `unknown`: it could not be told."""
+    """How a check ended."""
 
     OK = "ok"
     WARN = "warn"
+    # No untrusted job should run on this machine.
     BLOCK = "block"
+    # The machine does not show enough.
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A verdict, one sentence why, and the command that mends it ("" where nothing is to do)."""
+    """The result of a check."""
 
     verdict: DoctorVerdict
+    # The reason, as one sentence.
     why: str
+    # The command that fixes it; empty if there is nothing to do.
     mend: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An answer with the code of its check and where the rule comes from."""
+    """A result with the code of its check and the source of the rule."""
 
     code: str
     verdict: DoctorVerdict
@@ -39,23 +43,24 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """What the portal shows: verdict, reason and remedy in one line."""
+        """Verdict, reason and fix in one line, for the portal."""
         remedy = f" Mend: {self.mend}" if self.mend else ""
         return f"{self.verdict}: {self.why}{remedy}"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question to a machine. `driver`: it is about the real driver's own parts, and says
-    nothing on a simulated node. `engine`: it is about containers, and says nothing on a node that
-    runs plain processes. `verdicts` are those that it can give besides ok and unknown."""
+    """One question about a machine."""
 
     code: str
     question: str
+    # The possible verdicts besides ok and unknown.
     verdicts: tuple[DoctorVerdict, ...]
     source: str
     run: Callable[["Machine"], CheckResult]
+    # Skipped on a simulated node.
     needs_real_driver: bool = False
+    # Skipped on a node that runs plain processes.
     needs_engine: bool = False
 
 

@@ -1,4 +1,4 @@
-"""The driver: that it answers, that its parts are of one version, and that it knows the boards."""
+"""Checks of the driver: it responds, its parts match, and it supports the boards."""
 
 import re
 
@@ -9,7 +9,7 @@ from agents.doctor.versions import Version
 KERNEL_MODULE = "/proc/driver/nvidia/version"
 MODULES = "/proc/modules"
 REBOOT = "sudo reboot"
-NO_DRIVER = "NVML does not answer; see driver.answers."
+NO_DRIVER = "NVML does not respond; see driver.answers."
 # The first driver that knows a board's MIG. Source: NVIDIA MIG User Guide, supported GPUs.
 FIRST_DRIVERS = {
     "A100": "450.80.02",
@@ -29,10 +29,10 @@ MANY_SLICES = "570"
 def _answers(machine: Machine) -> CheckResult:
     driver = machine.driver
     if driver is None:
-        return block("NVML does not answer, so no GPU can be given to anybody.", "nvidia-smi")
+        return block("NVML does not respond, so no job can get a GPU.", "nvidia-smi")
     if not driver.gpus:
-        return block("The driver answers, but it sees no GPU.", "sudo dmesg | grep -i nvrm")
-    return ok(f"The driver answers for {len(driver.gpus)} GPUs.")
+        return block("The driver responds, but it sees no GPU.", "sudo dmesg | grep -i nvrm")
+    return ok(f"The driver responds and sees {len(driver.gpus)} GPUs.")
 
 
 def _version(machine: Machine) -> CheckResult:
@@ -45,7 +45,7 @@ def _version(machine: Machine) -> CheckResult:
         if first is not None and has < Version(first):
             why = f"Driver {has} is older than {first}, the first that supports {name}."
             return block(why, "sudo apt-get install --only-upgrade 'nvidia-driver-*'")
-    return ok(f"Driver {has} is new enough for every board here.")
+    return ok(f"Driver {has} supports every board of this machine.")
 
 
 def first_driver(product_name: str) -> str | None:
@@ -57,16 +57,16 @@ def first_driver(product_name: str) -> str | None:
 def _library(machine: Machine) -> CheckResult:
     driver, module = machine.driver, module_version(machine)
     if driver is None or module is None:
-        return unknown("The driver's library or its kernel module does not tell its version.")
+        return unknown("The version of the driver's library or of its kernel module is not known.")
     library = driver.versions.driver
     if Version(library) != Version(module):
-        why = f"The library is of driver {library}, the loaded kernel module of {module}."
+        why = f"The library is version {library}, but the loaded kernel module is {module}."
         return block(why, REBOOT)
     nvml = driver.versions.nvml
     if not nvml.endswith(library):
-        why = f"NVML {nvml} is not of driver {library}: two drivers are installed."
+        why = f"NVML {nvml} does not belong to driver {library}: two drivers are installed."
         return warn(why, "ldconfig -p | grep libnvidia-ml")
-    return ok(f"Library, NVML {nvml} and kernel module are of one driver.")
+    return ok(f"Library, NVML {nvml} and kernel module belong to one driver.")
 
 
 def module_version(machine: Machine) -> str | None:
@@ -83,7 +83,7 @@ def _cuda(machine: Machine) -> CheckResult:
     if _has_mig(driver) and Version(has) < Version(MANY_SLICES):
         why = f"With driver {has} (CUDA {cuda}) a process sees only one of several MIG slices."
         return warn(why, "sudo apt-get install --only-upgrade 'nvidia-driver-*'")
-    return ok(f"The driver speaks CUDA {cuda}.")
+    return ok(f"The driver supports CUDA {cuda}.")
 
 
 def _has_mig(driver: DriverFacts) -> bool:
@@ -93,9 +93,9 @@ def _has_mig(driver: DriverFacts) -> bool:
 def _nouveau(machine: Machine) -> CheckResult:
     loaded = loaded_modules(machine)
     if loaded is None:
-        return unknown("The kernel does not tell which modules are loaded.")
+        return unknown("The list of loaded kernel modules cannot be read.")
     if "nouveau" in loaded:
-        why = "The nouveau kernel module is loaded and keeps the NVIDIA driver off its GPUs."
+        why = "The nouveau kernel module is loaded and keeps the NVIDIA driver from using the GPUs."
         mend = "echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/nouveau.conf && sudo reboot"
         return block(why, mend)
     return ok("The nouveau kernel module is not loaded.")
@@ -111,14 +111,14 @@ def loaded_modules(machine: Machine) -> frozenset[str] | None:
 CHECKS = (
     Check(
         "driver.answers",
-        "Does NVML answer, and does it see a GPU?",
+        "Does NVML respond, and does it see a GPU?",
         (DoctorVerdict.BLOCK,),
         "NVML API reference, nvmlInit and nvmlDeviceGetCount",
         _answers,
     ),
     Check(
         "driver.version",
-        "Is the driver new enough for each board?",
+        "Does the driver support each board?",
         (DoctorVerdict.BLOCK,),
         "NVIDIA MIG User Guide, supported GPUs and their first drivers",
         _version,
@@ -126,7 +126,7 @@ CHECKS = (
     ),
     Check(
         "driver.library",
-        "Are the driver's library, NVML and the loaded kernel module of one version?",
+        "Do the driver's library, NVML and the loaded kernel module have the same version?",
         (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
         "NVML error 18, driver/library version mismatch; /proc/driver/nvidia/version",
         _library,
@@ -134,7 +134,7 @@ CHECKS = (
     ),
     Check(
         "driver.cuda",
-        "Which CUDA does the driver speak, and can a process see several MIG slices?",
+        "Which CUDA version does the driver support, and can a process see several MIG slices?",
         (DoctorVerdict.WARN,),
         "NVIDIA MIG User Guide, CUDA device enumeration from R570 on",
         _cuda,
@@ -142,7 +142,7 @@ CHECKS = (
     ),
     Check(
         "driver.nouveau",
-        "Is the nouveau module out of the way?",
+        "Is the nouveau module not loaded?",
         (DoctorVerdict.BLOCK,),
         "NVIDIA Driver Installation Guide, disabling nouveau",
         _nouveau,

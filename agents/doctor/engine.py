@@ -1,12 +1,12 @@
-"""The Docker Engine: that it answers, and that neither its restart nor systemd's reload takes
-anything from running jobs."""
+"""Checks of the Docker Engine: it responds, and running jobs survive its restart and a reload of
+systemd."""
 
 import re
 
 from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, unknown, warn
 from agents.doctor.machine import Machine
 
-NO_ENGINE = "The Docker Engine does not answer; see engine.answers."
+NO_ENGINE = "The Docker Engine does not respond; see engine.answers."
 SYMLINKS = "sudo nvidia-ctk system create-dev-char-symlinks --create-all"
 LIVE_RESTORE = (
     'sudoedit /etc/docker/daemon.json && sudo systemctl reload docker  # with "live-restore": true'
@@ -20,19 +20,20 @@ def _answers(machine: Machine) -> CheckResult:
     info = machine.engine
     if info is None:
         return block(
-            "No Docker Engine answers, so no job can start.", "sudo systemctl start docker"
+            "The Docker Engine does not respond, so no job can start.",
+            "sudo systemctl start docker",
         )
-    return ok(f"Docker Engine {info.get('ServerVersion', '')} answers.")
+    return ok(f"Docker Engine {info.get('ServerVersion', '')} responds.")
 
 
 def _reload(machine: Machine) -> CheckResult:
-    """systemd writes a container's device rules anew on `daemon-reload` and forgets devices that
-    have no link in /dev/char: running jobs then lose their GPUs."""
+    """On `daemon-reload` systemd rewrites a container's device rules without the devices that have
+    no link in /dev/char, and running jobs lose their GPUs."""
     info = machine.engine
     if info is None:
         return unknown(NO_ENGINE)
     if info.get("CgroupDriver") != "systemd":
-        return ok(f"The cgroup driver is {info.get('CgroupDriver')}: systemd takes no device away.")
+        return ok(f"The cgroup driver is {info.get('CgroupDriver')}: systemd removes no device.")
     devices = machine.names("/dev")
     if devices is None:
         return unknown("/dev cannot be read.")
@@ -41,7 +42,9 @@ def _reload(machine: Machine) -> CheckResult:
         minors["nvidiactl"] = CONTROL_MINOR
     unlinked = [n for n, m in minors.items() if machine.link(f"/dev/char/{MAJOR}:{m}") is None]
     if unlinked:
-        why = "`systemctl daemon-reload` takes GPUs from running jobs: no link in /dev/char for"
+        why = (
+            "`systemctl daemon-reload` would take GPUs from running jobs: no link in /dev/char for"
+        )
         return warn(f"{why} {', '.join(unlinked)}.", SYMLINKS)
     return ok("The cgroup driver is systemd, and every GPU has its link in /dev/char.")
 
@@ -52,13 +55,13 @@ def _live_restore(machine: Machine) -> CheckResult:
         return unknown(NO_ENGINE)
     if not info.get("LiveRestoreEnabled"):
         return warn("A restart of the Docker Engine ends every running job.", LIVE_RESTORE)
-    return ok("Jobs go on while the Docker Engine restarts.")
+    return ok("Jobs keep running while the Docker Engine restarts.")
 
 
 CHECKS = (
     Check(
         "engine.answers",
-        "Does the Docker Engine answer?",
+        "Does the Docker Engine respond?",
         (DoctorVerdict.BLOCK,),
         "Docker Engine API, GET /info",
         _answers,
@@ -66,7 +69,7 @@ CHECKS = (
     ),
     Check(
         "engine.daemon_reload",
-        "Do running jobs keep their GPUs over `systemctl daemon-reload`?",
+        "Do running jobs keep their GPUs after `systemctl daemon-reload`?",
         (DoctorVerdict.WARN,),
         "nvidia-docker #1730; nvidia-container-toolkit #48, #1227",
         _reload,
@@ -75,7 +78,7 @@ CHECKS = (
     ),
     Check(
         "engine.live_restore",
-        "Do running jobs outlive a restart of the Docker Engine?",
+        "Do running jobs survive a restart of the Docker Engine?",
         (DoctorVerdict.WARN,),
         "Docker documentation, live restore; CIS Docker Benchmark",
         _live_restore,

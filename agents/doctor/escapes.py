@@ -1,8 +1,8 @@
-"""Known ways out of a container, by the version that closed each.
+"""Known container escapes and the versions that fixed them.
 
 Sources: NVIDIA security bulletins of the container toolkit; opencontainers/runc security
-advisories and CHANGELOG. CVE-2026-24260 of the toolkit (July 2026) is not in the table: which
-version closes it is not known to us.
+advisories and CHANGELOG. CVE-2026-24260 of the toolkit (July 2026) is missing because the version
+that fixes it is not known.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,17 @@ from agents.doctor.versions import Version
 
 @dataclass(frozen=True, slots=True)
 class Escape:
-    """`fixed` holds the first good version of each series, oldest series first. Older series have
-    no fix, newer ones were born with it. `low`: no way out by itself."""
+    """One or more CVEs that the same releases fixed."""
 
     cves: tuple[str, ...]
+    # The first fixed version of each series, oldest series first. Older series have no fix; newer
+    # ones were never vulnerable.
     fixed_in: tuple[str, ...]
+    # Not an escape on its own.
     is_low_severity: bool = False
 
     def is_open_in(self, version: Version) -> bool:
-        """True where upstream's `version` has this hole."""
+        """Whether upstream's `version` is vulnerable."""
         fixes = [Version(fix) for fix in self.fixed_in]
         if version.series > fixes[-1].series:
             return False
@@ -43,8 +45,8 @@ TOOLKIT_ESCAPES = (
     Escape(("CVE-2025-23359",), ("1.17.4",)),
     Escape(("CVE-2025-23266", "CVE-2025-23267"), ("1.17.8",)),
 )
-# Older ones have no known hole, but lack what 1.18 isolates (update-ldcache) and 1.18.2 mends
-# (NVIDIA_VISIBLE_DEVICES=none gave all GPUs in one path). Source: the toolkit's release notes.
+# Older versions have no known escape, but lack the isolation of 1.18 (update-ldcache) and the fix
+# of 1.18.2 (NVIDIA_VISIBLE_DEVICES=none gave all GPUs in one path). Source: its release notes.
 TOOLKIT_RECOMMENDED = "1.19.0"
 
 

@@ -1,4 +1,4 @@
-"""All checks, in the order in which a person would mend them, and one examination of a machine."""
+"""Runs all checks, in the order in which an administrator would fix them."""
 
 from agents.contract.documents import RuntimeKind
 from agents.doctor import driver, engine, fabric, host, runc, toolkit
@@ -16,7 +16,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def examine(machine: Machine) -> tuple[Finding, ...]:
-    """One finding of every check. Nothing is raised: what breaks a check is its answer."""
+    """One finding for every check. A check that raises becomes an `unknown` finding."""
     return tuple(_finding(check, machine) for check in CHECKS)
 
 
@@ -28,14 +28,14 @@ def worst_verdict(findings: tuple[Finding, ...]) -> DoctorVerdict:
 
 
 def problem_sentences(findings: tuple[Finding, ...]) -> tuple[str, ...]:
-    """What a person should hear of: first what blocks, then what warns."""
-    heard = (DoctorVerdict.BLOCK, DoctorVerdict.WARN)
-    return tuple(f.sentence for verdict in heard for f in findings if f.verdict is verdict)
+    """The sentences of blocks, then those of warnings."""
+    shown = (DoctorVerdict.BLOCK, DoctorVerdict.WARN)
+    return tuple(f.sentence for verdict in shown for f in findings if f.verdict is verdict)
 
 
 def checks_table() -> str:
     """The checks as a Markdown table, for `docs/doctor.md`."""
-    head = "| Check | Question | May say | Source |\n|---|---|---|---|\n"
+    head = "| Check | Question | Verdicts | Source |\n|---|---|---|---|\n"
     return head + "".join(
         f"| `{c.code}` | {c.question} | {', '.join(c.verdicts)} | {c.source} |\n" for c in CHECKS
     )
@@ -50,7 +50,7 @@ def _answer(check: Check, machine: Machine) -> CheckResult:
     if check.needs_real_driver and machine.simulated:
         return ok("The driver of this node is simulated.")
     if check.needs_engine and machine.runtime is RuntimeKind.PROCESS:
-        return ok("This node runs plain processes, no containers.")
+        return ok("This node runs plain processes instead of containers.")
     try:
         return check.run(machine)
     except (OSError, ValueError, TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""What joins GPUs: the fabric manager on NVSwitch systems, and peer memory for RDMA."""
+"""Checks of the GPU fabric: the fabric manager on NVSwitch systems, and peer memory for RDMA."""
 
 import re
 
@@ -10,7 +10,7 @@ from agents.doctor.versions import Version
 PCI = "/sys/bus/pci/devices"
 NVSWITCHES = "/proc/driver/nvidia-nvswitch/devices"
 NVIDIA = "0x10de"
-# A PCI bridge of no other kind: NVSwitches show themselves so. Source: PCI code assignment.
+# PCI class "other bridge", which NVSwitches have. Source: PCI code assignment.
 OTHER_BRIDGE = "0x068000"
 START = "sudo systemctl enable --now nvidia-fabricmanager"
 PEERMEM = (
@@ -20,7 +20,7 @@ PEERMEM = (
 
 
 def nvswitches(machine: Machine) -> int:
-    """How many NVSwitches there are: by their driver, else by PCI vendor and class."""
+    """The number of NVSwitches: by their driver, else by PCI vendor and class."""
     by_driver = machine.names(NVSWITCHES)
     if by_driver:
         return len(by_driver)
@@ -34,47 +34,51 @@ def nvswitches(machine: Machine) -> int:
 def _manager(machine: Machine) -> CheckResult:
     switches = nvswitches(machine)
     if not switches:
-        return ok("There is no NVSwitch here, so no fabric manager is needed.")
-    wants = machine.driver.versions.driver if machine.driver else module_version(machine)
-    install = f"sudo apt-get install nvidia-fabricmanager-{(wants or 'VERSION').split('.')[0]}"
-    said = machine.output(ProbeCommand.FABRIC_MANAGER)
-    if said is None:
+        return ok("This machine has no NVSwitch and needs no fabric manager.")
+    required = machine.driver.versions.driver if machine.driver else module_version(machine)
+    install = f"sudo apt-get install nvidia-fabricmanager-{(required or 'VERSION').split('.')[0]}"
+    output = machine.output(ProbeCommand.FABRIC_MANAGER)
+    if output is None:
         why = f"{switches} NVSwitches, but no fabric manager: CUDA fails with error 802."
         return block(why, f"{install} && {START}")
-    found = re.search(r"version is\s*:?\s*(\S+)", said.text)
-    if found is None or wants is None:
-        return unknown("The fabric manager or the driver does not tell its version.")
-    if Version(found[1]) != Version(wants):
-        why = f"Fabric manager {found[1]} is not of driver {wants}: it refuses to start."
+    found = re.search(r"version is\s*:?\s*(\S+)", output.text)
+    if found is None or required is None:
+        return unknown("The version of the fabric manager or of the driver is not known.")
+    if Version(found[1]) != Version(required):
+        why = f"Fabric manager {found[1]} does not match driver {required}: it refuses to start."
         return block(why, f"{install} && sudo systemctl restart nvidia-fabricmanager")
     active = machine.output(ProbeCommand.FABRIC_ACTIVE)
     state = active.text.strip() if active is not None else ""
     if state in ("inactive", "failed"):
         return block(f"The fabric manager is {state}: CUDA fails with error 802.", START)
     if state != "active":
-        return unknown(f"Fabric manager {found[1]} fits; whether it runs cannot be told.")
-    return ok(f"Fabric manager {found[1]} runs and fits the driver.")
+        return unknown(
+            f"Fabric manager {found[1]} matches the driver; whether it runs is not known."
+        )
+    return ok(f"Fabric manager {found[1]} runs and matches the driver.")
 
 
 def _peermem(machine: Machine) -> CheckResult:
     ports = machine.names("/sys/class/infiniband")
     if not ports:
-        return ok("There is no RDMA device here.")
+        return ok("This machine has no RDMA device.")
     loaded = loaded_modules(machine)
     if loaded is None:
-        return unknown("The kernel does not tell which modules are loaded.")
+        return unknown("The list of loaded kernel modules cannot be read.")
     if "nvidia_peermem" in loaded:
-        return ok("nvidia-peermem is loaded: RDMA goes straight to GPU memory.")
+        return ok("nvidia-peermem is loaded: RDMA can access GPU memory.")
     if "Open Kernel Module" in (machine.text(KERNEL_MODULE) or ""):
-        return ok("The open kernel module gives GPU memory to RDMA by DMA-BUF.")
-    why = f"{len(ports)} RDMA devices, but nvidia-peermem is not loaded: NCCL copies by the CPU."
+        return ok("The open kernel module lets RDMA access GPU memory by DMA-BUF.")
+    why = (
+        f"{len(ports)} RDMA devices, but nvidia-peermem is not loaded: NCCL copies through the CPU."
+    )
     return warn(why, PEERMEM)
 
 
 CHECKS = (
     Check(
         "fabric.manager",
-        "On NVSwitch systems: does the fabric manager run, in the driver's version?",
+        "On NVSwitch systems: does the fabric manager run, with the driver's version?",
         (DoctorVerdict.BLOCK,),
         "NVIDIA Fabric Manager User Guide, matching versions; CUDA error 802",
         _manager,
@@ -82,7 +86,7 @@ CHECKS = (
     ),
     Check(
         "fabric.peermem",
-        "With RDMA devices: can they reach GPU memory?",
+        "With RDMA devices: can they access GPU memory?",
         (DoctorVerdict.WARN,),
         "NVIDIA GPUDirect RDMA documentation, nvidia-peermem and DMA-BUF",
         _peermem,

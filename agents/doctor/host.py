@@ -1,4 +1,4 @@
-"""The host: room on its disks, its clock, its shared memory, and who holds GPUs for themselves."""
+"""Checks of the host: disk space, clock, shared memory, and DCGM's handles of GPUs."""
 
 import re
 
@@ -9,8 +9,8 @@ from agents.host.disk_space import MIN_FREE_MIB, MIN_FREE_PERCENT
 
 # Docker's own default for a container, 64 MiB, is too small for NCCL and data loaders.
 MIN_SHARED_MIB = 1024
-SHARED = "/dev/shm"  # noqa: S108 - its size is asked, nothing is written
-NO_ENGINE = "The Docker Engine does not answer; see engine.answers."
+SHARED = "/dev/shm"  # noqa: S108 - only its size is read
+NO_ENGINE = "The Docker Engine does not respond; see engine.answers."
 
 
 def _engine_disk(machine: Machine) -> CheckResult:
@@ -18,18 +18,18 @@ def _engine_disk(machine: Machine) -> CheckResult:
     if info is None:
         return unknown(NO_ENGINE)
     root = str(info.get("DockerRootDir", "/var/lib/docker"))
-    return _room(machine.disk(root), f"Docker's folder {root}", "docker image prune --all")
+    return _disk_space(machine.disk(root), f"Docker's folder {root}", "docker image prune --all")
 
 
 def _home_disk(machine: Machine) -> CheckResult:
-    return _room(
+    return _disk_space(
         machine.disk(machine.home), "The agent's folder", f"sudo du -xh -d1 {machine.home}"
     )
 
 
-def _room(disk: DiskUsage | None, where: str, mend: str) -> CheckResult:
+def _disk_space(disk: DiskUsage | None, where: str, mend: str) -> CheckResult:
     if disk is None or not disk.total_mib:
-        return unknown(f"{where} does not tell its free space.")
+        return unknown(f"{where}: its free space cannot be read.")
     percent = 100 * disk.free_mib // disk.total_mib
     why = f"{where} has {disk.free_mib // 1024} GiB free, {percent} % of its disk."
     if disk.free_mib < MIN_FREE_MIB or percent < MIN_FREE_PERCENT:
@@ -38,65 +38,65 @@ def _room(disk: DiskUsage | None, where: str, mend: str) -> CheckResult:
 
 
 def _clock(machine: Machine) -> CheckResult:
-    said = machine.output(ProbeCommand.TIME)
-    found = re.search(r"^NTPSynchronized=(\w+)", said.text, re.M) if said else None
+    output = machine.output(ProbeCommand.TIME)
+    found = re.search(r"^NTPSynchronized=(\w+)", output.text, re.M) if output else None
     if found is not None:
         return _synchronised(found[1] == "yes")
     chrony = machine.output(ProbeCommand.CHRONY)
     if chrony is not None and chrony.code == 0 and "," in chrony.text:
-        # The last field of chronyc's line is the leap status; it reads so without a source.
+        # The last field of chronyc's line is the leap status, which says so if there is no source.
         return _synchronised("Not synchronised" not in chrony.text)
-    return unknown("Neither timedatectl nor chronyc tells whether the clock is synchronised.")
+    return unknown("Neither timedatectl nor chronyc reports whether the clock is synchronised.")
 
 
 def _synchronised(yes: bool) -> CheckResult:
     if yes:
         return ok("The clock is synchronised.")
-    why = "The clock is not synchronised: times of jobs and signatures may be refused."
+    why = "The clock is not synchronised: job times may be wrong and signatures rejected."
     return warn(why, "sudo timedatectl set-ntp true")
 
 
 def _shared_memory(machine: Machine) -> CheckResult:
     disk = machine.disk(SHARED)
     if disk is None:
-        return unknown("Shared memory does not tell its size.")
+        return unknown("The size of shared memory cannot be read.")
     if disk.total_mib < MIN_SHARED_MIB:
-        why = f"Shared memory has {disk.total_mib} MiB: MPS and plain processes need more."
+        why = f"Shared memory has only {disk.total_mib} MiB: MPS and plain processes need more."
         return warn(why, f"sudo mount -o remount,size=50% {SHARED}")
     return ok(f"Shared memory has {disk.total_mib // 1024} GiB.")
 
 
 def _holders(machine: Machine) -> CheckResult:
-    """DCGM keeps handles to GPUs and MIG capabilities; a slice with such a handle is in use."""
-    seen = scan_device_users(
+    """DCGM keeps handles of GPUs and MIG capabilities; a slice with such a handle is in use."""
+    scan = scan_device_users(
         machine, is_gpu_file, is_candidate=lambda holder: holder.program in MONITORS
     )
-    if seen is None:
+    if scan is None:
         return unknown("/proc cannot be read.")
-    if seen.users:
-        name, pid = seen.users[0].program, seen.users[0].pid
-        why = f"{name} ({pid}) holds GPU handles: slices cannot be removed while it does."
+    if scan.users:
+        name, pid = scan.users[0].program, scan.users[0].pid
+        why = f"{name} ({pid}) has GPUs open: slices cannot be removed meanwhile."
         return warn(why, "sudo systemctl stop nvidia-dcgm  # or pause the exporter meanwhile")
-    if seen.hidden:
-        hidden = ", ".join(f"{holder.program} ({holder.pid})" for holder in seen.hidden)
-        return unknown(f"{hidden} may hold GPU handles; only root can tell.")
-    return ok("No DCGM process holds a GPU.")
+    if scan.hidden:
+        hidden = ", ".join(f"{holder.program} ({holder.pid})" for holder in scan.hidden)
+        return unknown(f"{hidden} may have GPUs open; only root can see that.")
+    return ok("No DCGM process has a GPU open.")
 
 
 CHECKS = (
     Check(
         "host.engine_disk",
-        "Is there room where Docker keeps images and containers?",
+        "Is there enough space for Docker's images and containers?",
         (DoctorVerdict.BLOCK,),
-        "Tessera's failure catalogue: no new jobs below 10 % or 5 GiB",
+        "Tessera's limit: no new jobs below 10 % or 5 GiB",
         _engine_disk,
         needs_engine=True,
     ),
     Check(
         "host.agent_disk",
-        "Is there room where the agent keeps its journal and logs?",
+        "Is there enough space for the agent's journal and logs?",
         (DoctorVerdict.BLOCK,),
-        "Tessera's failure catalogue: no new jobs below 10 % or 5 GiB",
+        "Tessera's limit: no new jobs below 10 % or 5 GiB",
         _home_disk,
     ),
     Check(
@@ -115,7 +115,7 @@ CHECKS = (
     ),
     Check(
         "host.dcgm",
-        "Does DCGM hold handles that keep slices from being removed?",
+        "Does DCGM keep slices from being removed?",
         (DoctorVerdict.WARN,),
         "DCGM #95 and #276; go-nvml #146",
         _holders,

@@ -1,5 +1,5 @@
-"""What a check may look at. The real machine is read, never changed: files by path, the words of
-a fixed list of programs without a shell, what the Docker Engine says of itself, and NVML."""
+"""What checks can read of a machine: files, the output of a fixed list of programs (without a
+shell), the Docker Engine's info, and NVML. Nothing is changed."""
 
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ ENGINE_SECONDS = 10
 
 
 class ProbeCommand(Enum):
-    """Every program that is ever run, with all its arguments. Each only reads."""
+    """Every program that checks run, with its arguments. All are read-only."""
 
     RUNC = ("runc", "--version")
     TOOLKIT = ("nvidia-ctk", "--version")
@@ -39,7 +39,7 @@ class ProbeCommand(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """How a program ended, and what it said on both its outputs."""
+    """A program's exit code, and its stdout and stderr together."""
 
     code: int
     text: str
@@ -47,7 +47,7 @@ class CommandOutput:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """A file system's size and what is free on it for root, in MiB."""
+    """A file system's size and its free space for root."""
 
     total_mib: int
     free_mib: int
@@ -55,7 +55,7 @@ class DiskUsage:
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """What NVML tells: versions, GPUs by index, UUIDs of the MIG instances that stand."""
+    """What NVML reports: versions, GPUs by index, UUIDs of the MIG instances."""
 
     versions: DriverVersions
     gpus: tuple[GpuFacts, ...]
@@ -63,23 +63,24 @@ class DriverFacts:
 
 
 class Machine(Protocol):
-    """`home` is the agent's folder. Whatever is not there, or may not be read, is None."""
+    """The machine as the checks see it. What is missing or not readable is None."""
 
+    # The agent's folder.
     home: str
     runtime: RuntimeKind
     simulated: bool
 
     def text(self, path: str) -> str | None:
-        """A file's text; one that ends in `.gz` unpacked."""
+        """A file's text; a `.gz` file is decompressed."""
 
     def names(self, path: str) -> tuple[str, ...] | None:
-        """A folder's entries in order."""
+        """A folder's entries, sorted."""
 
     def link(self, path: str) -> str | None:
-        """Where a symbolic link points, as written."""
+        """The target of a symbolic link, unresolved."""
 
     def output(self, command: ProbeCommand) -> CommandOutput | None:
-        """What the program said; None where it is not installed or did not end in time."""
+        """None if the program is not installed or did not end in time."""
 
     def disk(self, path: str) -> DiskUsage | None: ...
 
@@ -92,7 +93,7 @@ class Machine(Protocol):
 
 
 class RealMachine(FileTree):
-    """This machine, as one examination sees it: asked at most once for each thing."""
+    """This machine, for one examination: each program and API is called at most once."""
 
     def __init__(
         self, home: Path, runtime: RuntimeKind, nvml: Nvml | None, *, simulated: bool

@@ -1,5 +1,5 @@
-"""The examination inside a running agent: at its start, then again at most every ten minutes, in
-a thread of its own, so that a slow program never holds up a round."""
+"""The examination inside a running agent: at its start and every ten minutes, in a separate thread
+so that a slow program never delays a round."""
 
 import logging
 import threading
@@ -18,13 +18,12 @@ log = logging.getLogger("agents.doctor")
 
 @dataclass
 class Preflight:
-    """`found` is the last examination. `machine` makes a fresh view for each one, and is None where
-    nothing is examined; `now` counts seconds and never goes back. `accepted`: codes of checks whose
-    block the node's owner takes upon himself."""
-
+    # Makes a fresh view for each examination; None if this node is not examined.
     machine: Callable[[], Machine] | None
     now: Callable[[], float] = time.monotonic
+    # Checks whose block the node's owner accepts.
     accepted: frozenset[str] = frozenset()
+    # Of the last examination.
     findings: tuple[Finding, ...] = ()
     _next: float = 0.0
     _running: threading.Thread | None = field(default=None, repr=False)
@@ -32,12 +31,12 @@ class Preflight:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What a person should hear of."""
+        """Blocks and warnings, one sentence each."""
         return problem_sentences(self.findings)
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """Why no job should run here before it is mended."""
+        """Why the node takes no new work, without accepted checks."""
         return tuple(
             finding.sentence
             for finding in self.findings
@@ -45,8 +44,8 @@ class Preflight:
         )
 
     def examine(self) -> None:
-        """Look now, and wait for the end of it. An examination that breaks is logged, and what was
-        known stays: it never keeps an agent from its work."""
+        """Examine now and wait for the end. A failed examination is logged and keeps the previous
+        findings; it never stops the agent."""
         if self.machine is None:
             return
         self._next = self.now() + INTERVAL_SECONDS
@@ -61,12 +60,12 @@ class Preflight:
                 log.warning("preflight", extra={"why": sentence})
 
     def make_due(self) -> None:
-        """Something changed that it asks about: the next look is due now."""
+        """Make the next examination due now, after a relevant change."""
         self._next = self.now()
 
     def examine_when_due(self) -> threading.Thread | None:
-        """Begin a look where the last is old enough and has ended; never wait. The thread, or None
-        where none was begun."""
+        """Start an examination if the last one is old enough and has ended. Does not wait.
+        Returns its thread, or None if none was started."""
         with self._lock:
             running = self._running is not None and self._running.is_alive()
             if self.machine is None or running or self.now() < self._next:

@@ -1,4 +1,4 @@
-"""runc: the version that stands between a container and its host."""
+"""Checks of runc, the program that isolates a container from its host."""
 
 import re
 
@@ -7,7 +7,7 @@ from agents.doctor.escapes import RUNC_ESCAPES, RUNC_RECOMMENDED, Escape, cve_na
 from agents.doctor.machine import Machine, ProbeCommand
 from agents.doctor.versions import Version
 
-# Where a Debian or Ubuntu package tells what its maintainers put in.
+# Changelogs of Debian and Ubuntu packages.
 CHANGELOGS = (
     "/usr/share/doc/runc/changelog.Debian.gz",
     "/usr/share/doc/containerd.io/changelog.Debian.gz",
@@ -16,8 +16,8 @@ UPGRADE = "sudo apt-get update && sudo apt-get install --only-upgrade runc conta
 
 
 def runc_version(text: str) -> Version | None:
-    """The version in `runc --version`. Debian shortens it in the first line and tells all of it
-    in the second: `runc version 1.1.5+ds1`, `commit: 1.1.5+ds1-1+deb12u1`."""
+    """The version in `runc --version`. Debian shortens it in the first line and has it in full in
+    the second: `runc version 1.1.5+ds1`, `commit: 1.1.5+ds1-1+deb12u1`."""
     first = re.search(r"^runc version (\S+)", text, re.MULTILINE)
     if first is None:
         return None
@@ -27,27 +27,29 @@ def runc_version(text: str) -> Version | None:
 
 
 def _escapes(machine: Machine) -> CheckResult:
-    said = machine.output(ProbeCommand.RUNC)
-    version = runc_version(said.text) if said is not None else None
+    output = machine.output(ProbeCommand.RUNC)
+    version = runc_version(output.text) if output is not None else None
     if version is None:
-        return unknown("runc does not tell its version.", "runc --version")
+        return unknown("The version of runc is not known.", "runc --version")
     found = open_escapes(RUNC_ESCAPES, version)
     if version.is_distribution_build:
         return _vendors(machine, version, found)
     if any(not escape.is_low_severity for escape in found):
         return block(f"runc {version} has {_list(cve_names(found))}.", UPGRADE)
     if found:
-        return warn(f"runc {version} has {_list(cve_names(found))}, of low weight.", UPGRADE)
-    return ok(f"runc {version} has no known way out of a container.")
+        return warn(f"runc {version} has {_list(cve_names(found))}, with low severity.", UPGRADE)
+    return ok(f"runc {version} has no known container escape.")
 
 
 def _vendors(machine: Machine, version: Version, found: tuple[Escape, ...]) -> CheckResult:
-    """A distribution closes holes without a new upstream number: its change log tells which."""
-    told = "\n".join(filter(None, map(machine.text, CHANGELOGS)))
-    still = [name for name in cve_names(found) if name not in told]
+    """A distribution fixes CVEs without a new upstream version; its changelog names them."""
+    changelog = "\n".join(filter(None, map(machine.text, CHANGELOGS)))
+    still = [name for name in cve_names(found) if name not in changelog]
     if not still:
-        return ok(f"runc {version} is a distribution's build with every known hole closed.")
-    evidence = "its change log does not name" if told else "without a change log to tell of"
+        return ok(f"runc {version} is a distribution's build with every known CVE fixed.")
+    evidence = (
+        "its changelog does not name" if changelog else "without a changelog to confirm fixes of"
+    )
     why = f"runc {version} is a distribution's build, {evidence} {_list(still)}."
     return warn(why, f"{UPGRADE}  # or runc {RUNC_RECOMMENDED} or newer from upstream")
 
@@ -59,9 +61,9 @@ def _list(names: tuple[str, ...] | list[str]) -> str:
 CHECKS = (
     Check(
         "runc.escapes",
-        "Does runc have a known way out of a container?",
+        "Does runc have a known container escape?",
         (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
-        "opencontainers/runc security advisories and CHANGELOG; the package's Debian change log",
+        "opencontainers/runc security advisories and CHANGELOG; the package's Debian changelog",
         _escapes,
         needs_engine=True,
     ),

@@ -1,4 +1,4 @@
-"""The NVIDIA container toolkit: its version, its settings, and what it lists for CDI."""
+"""Checks of the NVIDIA container toolkit: version, settings and CDI devices."""
 
 import re
 import tomllib
@@ -19,17 +19,17 @@ NOT_DEFAULT = (
     " && sudo systemctl restart docker"
 )
 GENERATE = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-NO_ENGINE = "The Docker Engine does not answer; see engine.answers."
+NO_ENGINE = "The Docker Engine does not respond; see engine.answers."
 
 
 def toolkit_version(machine: Machine) -> Version | None:
-    """Of `nvidia-ctk`; where that is too old to be there, of `nvidia-container-cli`."""
+    """From `nvidia-ctk`; from `nvidia-container-cli` with toolkits that are too old to have it."""
     for command, words in (
         (ProbeCommand.TOOLKIT, r"CLI version (\S+)"),
         (ProbeCommand.TOOLKIT_CLI, r"cli-version: (\S+)"),
     ):
-        said = machine.output(command)
-        found = re.search(words, said.text) if said is not None else None
+        output = machine.output(command)
+        found = re.search(words, output.text) if output is not None else None
         if found is not None:
             return Version(found[1])
     return None
@@ -43,7 +43,7 @@ def _escapes(machine: Machine) -> CheckResult:
         )
         if missing:
             return block("The NVIDIA container toolkit is not installed.", INSTALL)
-        return unknown("The NVIDIA container toolkit does not tell its version.")
+        return unknown("The version of the NVIDIA container toolkit is not known.")
     found = open_escapes(TOOLKIT_ESCAPES, version)
     if found:
         why = f"Container toolkit {version} has {', '.join(cve_names(found))}."
@@ -70,13 +70,13 @@ def _default(machine: Machine) -> CheckResult:
         return unknown(NO_ENGINE)
     default = info.get("DefaultRuntime", "")
     if default == "nvidia":
-        why = "nvidia is the default runtime: an image run without the agent may take every GPU."
+        why = "nvidia is the default runtime: an image run without the agent can get every GPU."
         return warn(why, NOT_DEFAULT)
     return ok(f"The default runtime is {default or 'the engine’s own'}.")
 
 
 def _settings(machine: Machine) -> dict[str, Any] | None:
-    """The toolkit's settings; {} where no file changes its defaults, None where it is broken."""
+    """The toolkit's settings; {} without a settings file, None if the file is invalid."""
     try:
         return tomllib.loads(machine.text(CONFIG) or "")
     except tomllib.TOMLDecodeError:
@@ -86,49 +86,51 @@ def _settings(machine: Machine) -> dict[str, Any] | None:
 def _envvar(machine: Machine) -> CheckResult:
     settings = _settings(machine)
     if settings is None:
-        return block(f"{CONFIG} is not TOML: the toolkit refuses to start.", f"sudoedit {CONFIG}")
+        return block(
+            f"{CONFIG} is not valid TOML: the toolkit refuses to start.", f"sudoedit {CONFIG}"
+        )
     if toolkit_version(machine) is None:
-        return unknown("There is no container toolkit to set; see toolkit.escapes.")
+        return unknown("There is no container toolkit to configure; see toolkit.escapes.")
     # The toolkit's own default is true: source, its api/config/v1.
     if settings.get(ENVVAR, True):
-        why = "Any image may ask for every GPU by its own NVIDIA_VISIBLE_DEVICES; jobs of the"
-        why += " agent cannot, it sets that itself."
+        why = "Any image can request every GPU by its own NVIDIA_VISIBLE_DEVICES; jobs of the"
+        why += " agent cannot, because the agent sets the variable."
         mend = f"sudo nvidia-ctk config --in-place --set {ENVVAR}=false"
-        return warn(why, f"{mend}  # only where GPUs are given by CDI")
+        return warn(why, f"{mend}  # only if GPUs are passed by CDI")
     if not _devices(machine):
         why = f"{ENVVAR} is false and CDI lists no device: the legacy hook refuses every job."
         return warn(why, GENERATE)
-    return ok("Images cannot ask for GPUs by an environment variable.")
+    return ok("Images cannot request GPUs by an environment variable.")
 
 
 def _devices(machine: Machine) -> frozenset[str]:
-    """Names that CDI knows, without their kind: "0", "GPU-<uuid>", "MIG-<uuid>", "all"."""
-    said = machine.output(ProbeCommand.CDI)
-    return frozenset(re.findall(r"^nvidia\.com/gpu=(\S+)$", said.text if said else "", re.M))
+    """CDI device names without their kind: "0", "GPU-<uuid>", "MIG-<uuid>", "all"."""
+    output = machine.output(ProbeCommand.CDI)
+    return frozenset(re.findall(r"^nvidia\.com/gpu=(\S+)$", output.text if output else "", re.M))
 
 
 def _cdi(machine: Machine) -> CheckResult:
     listed, driver = _devices(machine), machine.driver
     if driver is None:
-        return unknown("NVML does not answer; see driver.answers.")
+        return unknown("NVML does not respond; see driver.answers.")
     if not listed:
-        return ok("CDI lists no device: GPUs are given by the toolkit's legacy hook.")
+        return ok("CDI lists no device: the toolkit's legacy hook passes the GPUs.")
     uuids = {name for name in listed if name.startswith(("GPU-", "MIG-"))}
     if not uuids:
         return ok(f"CDI lists {len(listed)} devices by number, so their UUIDs were not compared.")
-    there = {gpu.uuid for gpu in driver.gpus if not gpu.mig_current} | set(driver.slices)
-    # A whole GPU in MIG mode may be listed too; it is no harm.
-    gone = uuids - there - {gpu.uuid for gpu in driver.gpus}
-    if gone or there - uuids:
-        why = f"CDI is stale: {len(there - uuids)} devices are not in it, {len(gone)} are gone."
+    existing = {gpu.uuid for gpu in driver.gpus if not gpu.mig_current} | set(driver.slices)
+    # A GPU in MIG mode may be listed too, which is harmless.
+    gone = uuids - existing - {gpu.uuid for gpu in driver.gpus}
+    if gone or existing - uuids:
+        why = f"CDI is stale: {len(existing - uuids)} devices are not in it, {len(gone)} are gone."
         return warn(why, GENERATE)
-    return ok(f"CDI lists all {len(there)} devices that stand.")
+    return ok(f"CDI lists all {len(existing)} devices.")
 
 
 CHECKS = (
     Check(
         "toolkit.escapes",
-        "Does the NVIDIA container toolkit have a known way out of a container?",
+        "Does the NVIDIA container toolkit have a known container escape?",
         (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
         "NVIDIA security bulletins of the container toolkit, 2024 to 2025; its release notes",
         _escapes,
@@ -146,7 +148,7 @@ CHECKS = (
     ),
     Check(
         "toolkit.default_runtime",
-        "Is nvidia kept from being the default runtime?",
+        "Is nvidia not the default runtime?",
         (DoctorVerdict.WARN,),
         "CUDA base images set NVIDIA_VISIBLE_DEVICES=all",
         _default,
@@ -155,7 +157,7 @@ CHECKS = (
     ),
     Check(
         "toolkit.envvar",
-        "May an image ask for GPUs by its own NVIDIA_VISIBLE_DEVICES?",
+        "Can an image request GPUs by its own NVIDIA_VISIBLE_DEVICES?",
         (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
         f"nvidia-container-toolkit api/config/v1, {ENVVAR}; k8s-device-plugin #203",
         _envvar,
@@ -164,7 +166,7 @@ CHECKS = (
     ),
     Check(
         "toolkit.cdi",
-        "Does CDI list the GPUs and slices that stand now?",
+        "Does CDI list the current GPUs and slices?",
         (DoctorVerdict.WARN,),
         "HAMi #1903, unresolvable CDI devices after a repartition",
         _cdi,

@@ -1,4 +1,4 @@
-"""Versions compared as Debian's policy compares them: `1.1.5+ds1-1+deb12u1 > 1.1.5+ds1-1`.
+"""Versions, compared by Debian's rules: `1.1.5+ds1-1+deb12u1 > 1.1.5+ds1-1`.
 
 Source: Debian Policy 5.6.12 and deb-version(7). The same order serves plain upstream versions
 (`580.95.05`, `1.17.8`); a pre-release of semantic versioning (`1.4.0-rc.3`) is read as `~rc.3`, so
@@ -16,7 +16,7 @@ _DISTRIBUTION = re.compile(r"\+(?:ds|dfsg|deb|b)\d|~deb\d|ubuntu|\.(?:el|fc|amzn
 
 @total_ordering
 class Version:
-    """One version, as written. Equal where the order calls them equal (`1.0` and `1.00`)."""
+    """A version, as written. Versions that sort equally are equal (`1.0` and `1.00`)."""
 
     def __init__(self, written: str) -> None:
         self.written = written.strip().removeprefix("v")
@@ -29,12 +29,12 @@ class Version:
 
     @property
     def is_distribution_build(self) -> bool:
-        """A distribution built it: fixes may be in it that its upstream number does not show."""
+        """Whether it may contain fixes that its upstream version does not show."""
         return _DISTRIBUTION.search(self.written) is not None
 
     @property
     def series(self) -> tuple[int, int]:
-        """Major and minor number: (1, 2) of `1.2.8`. Zeros where it does not say."""
+        """Major and minor number: (1, 2) of `1.2.8`. Missing numbers are 0."""
         numbers = [int(n) for n in re.findall(r"\d+", self.upstream)[:2]]
         major, minor = [*numbers, 0, 0][:2]
         return major, minor
@@ -57,7 +57,7 @@ class Version:
 
 
 def _order(one: Version, other: Version) -> int:
-    """Below, at or above 0, as `one` sorts before, with or after `other`."""
+    """Negative, 0 or positive, as `one` sorts before, with or after `other`."""
     if one.epoch != other.epoch:
         return one.epoch - other.epoch
     return _parts(one.upstream, other.upstream) or _parts(one.revision, other.revision)
@@ -83,7 +83,7 @@ def _letters(one: str, other: str) -> int:
 
 
 def _weight(letter: str) -> int:
-    """`~` before the end, the end before letters, letters before all other signs."""
+    """`~` sorts before the end, the end before letters, letters before other characters."""
     if letter == "~":
         return -1
     if not letter:

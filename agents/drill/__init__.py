@@ -1,1 +1,1 @@
-"""The crash drill: an agent is killed at every point of a script, and has to find its way back."""
+"""The crash drill: kills an agent at every point of a script and checks that it recovers."""

@@ -1,4 +1,4 @@
-"""Every point of the script in turn: a fresh node, one end, and what came of it."""
+"""The drill with processes: every kill point in turn, each on a fresh node."""
 
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ SHOWN = 5
 
 @dataclass
 class DrillReport:
-    """The sum of all drills. `worst`: the first few that broke a promise, each in a sentence."""
+    """The sum of all drills."""
 
     points: int = 0
     converged: int = 0
@@ -24,6 +24,7 @@ class DrillReport:
     orphans: int = 0
     double_starts: int = 0
     touched_running: int = 0
+    # The first few drills that violated an invariant, one sentence each.
     worst: list[str] = field(default_factory=list)
 
     @property
@@ -55,22 +56,22 @@ class DrillReport:
 
 
 def crash_drill(*, every: int = 1, workers: int = 1) -> DrillReport:
-    """End the agent at every `every`th point, on a fresh node each time.
+    """Kill the agent at every `every`th point, each time on a fresh node.
 
-    Raises RuntimeError where not even the script without an end comes to its own.
+    Raises RuntimeError if the script fails even without a kill.
     """
     with tempfile.TemporaryDirectory(prefix="tessera-drill-") as folder:
-        calm = run_drill(Path(folder) / "calm", 0)
-        if not calm.converged:
-            raise RuntimeError(f"the script fails without any end of an agent: {calm.stuck}")
+        baseline = run_drill(Path(folder) / "baseline", 0)
+        if not baseline.converged:
+            raise RuntimeError(f"the script fails even without a kill: {baseline.stuck}")
         report = DrillReport()
-        for outcome in _outcomes(Path(folder), range(1, calm.points + 1, every), workers):
+        for outcome in _outcomes(Path(folder), range(1, baseline.points + 1, every), workers):
             report.add(outcome)
         return report
 
 
 def _outcomes(folder: Path, points: range, workers: int) -> Iterator[DrillOutcome]:
-    # Each process has a driver of its own behind pynvml; a fork of one with threads is not safe.
+    # Each process has its own driver behind pynvml; forking a process with threads is not safe.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from pool.map(partial(_at, folder), points, chunksize=8)
 

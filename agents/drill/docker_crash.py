@@ -1,4 +1,4 @@
-"""Every point of the engine's script in turn, and a neighbour on the engine who must not notice."""
+"""The drill with containers, beside a container that must stay untouched."""
 
 import contextlib
 import secrets
@@ -21,19 +21,19 @@ from agents.drill.threaded_kill_points import Point, ThreadedKillSwitch
 from agents.runtime.docker_recipe import LABEL
 
 IMAGE = "tessera-example:latest"
-# Drills of one engine may take away each other's empty networks: then a round has a call less.
+# Drills on one engine may remove each other's empty networks; then a round has one call less.
 MAX_TRIES = 3
 
 
 class NoEngine(Exception):
-    """No engine answers, or it lacks the image: one sentence that says what to do."""
+    """No engine responds, or it lacks the image: one sentence that says what to do."""
 
 
 def docker_drill(*, image: str = IMAGE, every: int = 1, workers: int = 1) -> DrillReport:
-    """End the agent at every `every`th engine call and journal write, each on a node of its own on
-    the engine that DOCKER_HOST names. Whatever it makes there is gone at the end.
+    """Kill the agent at every `every`th engine call and journal write, each time on a fresh node on
+    the engine of DOCKER_HOST. Everything created there is removed at the end.
 
-    Raises NoEngine, and RuntimeError where not even the script without an end comes to its own.
+    Raises NoEngine, and RuntimeError if the script fails even without a kill.
     """
     drill = f"d{secrets.token_hex(2)}"[:4]
     with tempfile.TemporaryDirectory(prefix="tessera-drill-") as folder, _engine(image) as client:
@@ -46,23 +46,23 @@ def docker_drill(*, image: str = IMAGE, every: int = 1, workers: int = 1) -> Dri
 def run_docker_drill(
     home: Path, name: str, image: str, kill_point: Point | None
 ) -> tuple[DrillOutcome, dict[Point, str]]:
-    """One drill, with an end at `at` (None: none), and the points that it passed, by name."""
-    fuse = ThreadedKillSwitch(kill_point)
-    node = DockerDrillNode(home / name, name, fuse)
+    """One drill with a kill at `kill_point` (None: no kill), and the points passed, by name."""
+    switch = ThreadedKillSwitch(kill_point)
+    node = DockerDrillNode(home / name, name, switch)
     try:
-        with journal_kill_points(fuse):
-            outcome = run_steps(node, docker_script(name, node.gpu, image), fuse)
+        with journal_kill_points(switch):
+            outcome = run_steps(node, docker_script(name, node.gpu, image), switch)
     finally:
         node.end()
-    return outcome, fuse.points
+    return outcome, switch.points
 
 
 def _drill(
     client: DockerClient, folder: Path, drill: str, image: str, every: int, workers: int
 ) -> DrillReport:
-    calm, points = run_docker_drill(folder, f"{drill}calm", image, None)
-    if not calm.converged:
-        raise RuntimeError(f"the script fails without any end of an agent: {calm.stuck}")
+    baseline, points = run_docker_drill(folder, f"{drill}baseline", image, None)
+    if not baseline.converged:
+        raise RuntimeError(f"the script fails even without a kill: {baseline.stuck}")
     neighbour = client.containers.run(
         image,
         ["sh", "-c", "sleep 100000"],
@@ -90,14 +90,14 @@ def _outcomes(
 
 
 def _at(folder: Path, drill: str, image: str, numbered: tuple[int, Point]) -> DrillOutcome:
-    """Where another drill beside this one made a round shorter, the point is looked for again."""
+    """Tries again if another drill made a round shorter, so that the point was not reached."""
     number, point = numbered
     for time in range(MAX_TRIES):
         outcome = run_docker_drill(folder, f"{drill}{time}{number:03x}", image, point)[0]
         if outcome.killed_at or not outcome.converged:
             break
     else:
-        outcome.converged, outcome.stuck = False, f"{point} was never passed"
+        outcome.converged, outcome.stuck = False, f"{point} was never reached"
     return outcome
 
 
@@ -112,11 +112,11 @@ def _engine(image: str) -> Iterator[DockerClient]:
         client.images.get(image)
     except ImageNotFound as error:
         client.close()
-        raise NoEngine(f"the engine has no image {image}: pull it, or name another") from error
+        raise NoEngine(f"the engine has no image {image}: pull it or choose another") from error
     except (DockerException, OSError) as error:
         client.close()
         raise NoEngine(
-            f"no Docker Engine answers, start one or set DOCKER_HOST: {error}"
+            f"no Docker Engine responds; start one or set DOCKER_HOST: {error}"
         ) from error
     try:
         yield client

@@ -1,4 +1,4 @@
-"""One node of the drill on a real engine, looked at past the agent: by a client of its own."""
+"""A node of the drill on a real engine, observed by its own client, independent of the agent."""
 
 import contextlib
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES="
 
 
 class DrillRuntime(DockerRuntime):
-    """The real one, but for the GPUs: the driver is simulated, so no engine has them to give."""
+    """The Docker runtime without GPUs: the driver is simulated, so the engine has none."""
 
     def _options(
         self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
@@ -34,11 +34,11 @@ class DrillRuntime(DockerRuntime):
 
 
 class DockerDrillNode(DrillNode):
-    """`name` is its own on the engine: whatever carries it as a label is this drill's."""
+    """`name` labels the drill's containers and networks and is unique on the engine."""
 
-    def __init__(self, home: Path, name: str, fuse: ThreadedKillSwitch) -> None:
+    def __init__(self, home: Path, name: str, switch: ThreadedKillSwitch) -> None:
         super().__init__(home, name)
-        self.switch = fuse
+        self.switch = switch
         self.client = engine_client()
         self.start_counter = StartCounter(name)
         self._clients: list[APIClient] = []
@@ -48,7 +48,7 @@ class DockerDrillNode(DrillNode):
             return DrillRuntime(self.home / "logs", self.name, NodePolicy())
 
     def kill(self) -> None:
-        """Its threads are cut at their next request, and its connections close, as on a kill."""
+        """Ends its threads at their next request and closes its connections, as a kill would."""
         super().kill()
         self.switch.is_dead = True
         if self.runtime is not None:
@@ -64,8 +64,8 @@ class DockerDrillNode(DrillNode):
             _replica(c): PHASES.get(c.status, ContainerPhase.RUNNING) for c in self.containers()
         }
 
-    def wrong(self) -> str:
-        """A log that is not whole or not once; a program on a slice that is not there."""
+    def problem(self) -> str:
+        """An incomplete or repeated log; a program on a slice that does not exist."""
         uuids = set(self.slices().values())
         for container in self.containers():
             replica, status = _replica(container), container.status
@@ -77,18 +77,18 @@ class DockerDrillNode(DrillNode):
                 return f"the devices of {replica}: it was given {given}"
         return ""
 
-    def lives(self) -> dict[str, str]:
+    def run_ids(self) -> dict[str, str]:
         return {_replica(c): run_id(c) for c in self.containers() if c.status == "running"}
 
-    def begun(self, replica: DesiredReplica) -> bool:
+    def has_started(self, replica: DesiredReplica) -> bool:
         return any(START_LINE in c.logs() for c in self.containers() if _replica(c) == replica.id)
 
     def second_starts(self, jobs: set[str]) -> int:
         counts = self.start_counter.by_job()
         return sum(max(0, counts[job] - 1) for job in jobs)
 
-    def left(self) -> int:
-        """Containers, networks, logs and instances that are there."""
+    def count_leftovers(self) -> int:
+        """The number of containers, networks, logs and instances."""
         logs = len(list((self.home / "logs").glob("*")))
         return len(self.containers()) + len(self.networks()) + logs + len(self.slices())
 
@@ -96,7 +96,7 @@ class DockerDrillNode(DrillNode):
         return _containers(self.client, f"{LABEL}node={self.name}")
 
     def networks(self) -> list[Network]:
-        """The node's lanes, and the bridges of its jobs."""
+        """The node's lane networks, and the bridges of its jobs."""
         return [n for n in self.client.networks.list() if _is_of(n.attrs["Labels"], self.name)]
 
     def end(self) -> None:
@@ -116,14 +116,14 @@ def engine_client() -> DockerClient:
 
 
 def run_id(container: Container) -> str:
-    """What would change if it were started again, or made again."""
+    """Changes if the container is started or created again."""
     state = container.attrs["State"]
     count = container.attrs["RestartCount"]
     return f"{container.short_id} {state['Pid']} {state['StartedAt']} {count}"
 
 
 def remove_all(client: DockerClient, prefix: str) -> None:
-    """Whatever nodes whose name begins with `prefix` have left on the engine."""
+    """Removes everything on the engine of nodes whose name begins with `prefix`."""
     for container in _containers(client, f"{LABEL}node"):
         if container.labels[f"{LABEL}node"].startswith(prefix):
             with contextlib.suppress(NotFound):

@@ -1,7 +1,7 @@
-"""What happens on a node with a real engine in one drill. Every call of the runtime is in it.
+"""The steps of a drill on a real engine. They use every call of the runtime.
 
-A lane and a gang's bridge are made and taken away; an image cannot be had; containers are made,
-made again for a gang that meets elsewhere, started, copied, stopped, removed; all is tidied up.
+They create and remove a lane and a gang's bridge, fail to pull an image, and create containers,
+recreate them for a gang with another rendezvous, start, copy, stop and remove them, and clean up.
 """
 
 from dataclasses import replace
@@ -19,18 +19,18 @@ from agents.contract.documents import (
 )
 from agents.drill.script import DrillStep
 
-# Says once that it runs, and once that it was asked to end.
+# Prints one line when it starts and one when it is asked to end.
 PROGRAM = "trap 'echo end; exit 0' TERM; echo start; sleep 1000 & wait"
 START_LINE, COMPLETE_LOG = b"start\n", b"start\nend\n"
-# Nobody listens on this port of the loopback: no image is ever pulled from it.
+# Nothing listens on this port of the loopback, so no image is ever pulled from it.
 ABSENT_IMAGE = "127.0.0.1:9/nobody/nothing:1"
 ELSEWHERE = Rendezvous(address="gpu07.example", port=4_242, peers=("gpu07.example", "gpu08"))
 
 
 def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
-    """Six acts on one H200. The job `long` runs from the second to the fifth, untouched.
+    """Six steps on one H200. The job `long` runs undisturbed from the second to the fifth.
 
-    `node` is a name of its own on the engine, of at most 8 characters: jobs are called by it.
+    `node` is unique on the engine, at most 8 characters; job names begin with it.
     """
     low = DesiredSlice("s-low", gpu, "3g.71gb", 0, 4)
     high = DesiredSlice("s-high", gpu, "2g.35gb", 4, 2)
@@ -38,9 +38,9 @@ def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
     long = _replica(node, "long", image, _device(low))
     rank = replace(_replica(node, "gang", image, _device(high)), world=2, rank=1)
     lost = _replica(node, "lost", ABSENT_IMAGE)
-    acts: list[DrillStep] = []
+    steps: list[DrillStep] = []
 
-    def act(
+    def step(
         name: str,
         slices: tuple[DesiredSlice, ...],
         *replicas: DesiredReplica,
@@ -48,7 +48,7 @@ def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
     ) -> None:
         document = DesiredDocument(
             node=node,
-            revision=len(acts) + 1,
+            revision=len(steps) + 1,
             gpus=(DesiredGpu(gpu, GpuMode.MIG),),
             slices=slices,
             replicas=replicas,
@@ -56,16 +56,16 @@ def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
         wishes = {r.id: r.wish for r in replicas if r.image != ABSENT_IMAGE}
         runs = frozenset(key for key, wish in wishes.items() if wish is DesiredReplicaState.RUN)
         failing = {r.id: "image_pull" for r in replicas if r.id not in wishes}
-        acts.append(DrillStep(name, document, runs, failing, leaves))
+        steps.append(DrillStep(name, document, runs, failing, leaves))
 
     prepare, stop = DesiredReplicaState.PREPARE, DesiredReplicaState.STOP
-    act("carve and prepare", (low,), replace(long, wish=prepare))
-    act("run, and prepare beside it", (low, high), long, replace(rank, wish=prepare), lost)
-    act("a gang meets elsewhere", (low, high), long, replace(rank, rendezvous=ELSEWHERE))
-    act("stop beside it", (low, high), long, replace(rank, wish=stop))
-    act("carve anew beside it", (low, other), long)
-    act("give all back and leave", (), leaves=True)
-    return acts
+    step("carve and prepare", (low,), replace(long, wish=prepare))
+    step("run, and prepare beside it", (low, high), long, replace(rank, wish=prepare), lost)
+    step("a gang meets elsewhere", (low, high), long, replace(rank, rendezvous=ELSEWHERE))
+    step("stop beside it", (low, high), long, replace(rank, wish=stop))
+    step("carve anew beside it", (low, other), long)
+    step("give all back and leave", (), leaves=True)
+    return steps
 
 
 def _device(piece: DesiredSlice) -> Device:

@@ -1,4 +1,4 @@
-"""A container engine in memory that outlives its agents, with faults that can be asked for."""
+"""A container engine in memory that outlives its agents, with faults on demand."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,14 +10,15 @@ PORT = 29_500
 
 
 class MemoryEngine:
-    """The runtime's contract over values. `given`: the device UUIDs of each container; `starts`:
-    how often each replica was started."""
+    """A runtime whose containers are values."""
 
     kind = RuntimeKind.PROCESS
 
     def __init__(self) -> None:
         self.by_replica: dict[str, ContainerStatus] = {}
-        self.given: dict[str, tuple[str, ...]] = {}
+        # Device UUIDs of each container.
+        self.devices: dict[str, tuple[str, ...]] = {}
+        # Starts of each replica.
         self.starts: dict[str, int] = {}
         self.is_away = False
         self.refuses = False
@@ -29,7 +30,7 @@ class MemoryEngine:
         return "memory"
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Nobody waits here: every look is asked for."""
+        """Does nothing: the drill reads the containers in every round."""
 
     def containers(self) -> dict[str, ContainerStatus]:
         self._require()
@@ -38,9 +39,9 @@ class MemoryEngine:
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         self._require()
         if self.refuses:
-            raise RuntimeFailure("image_pull", "the image cannot be had")
+            raise RuntimeFailure("image_pull", "the image cannot be pulled")
         if replica.id not in self.by_replica:
-            self.given[replica.id] = tuple(devices)
+            self.devices[replica.id] = tuple(devices)
             self.by_replica[replica.id] = ContainerStatus(
                 replica=replica.id,
                 job=replica.job,
@@ -61,8 +62,8 @@ class MemoryEngine:
         if found is None:
             raise RuntimeFailure("vanished", "its container is gone")
         if found.phase is ContainerPhase.CREATED:
-            # As a real runtime does where a slice was carved anew since.
-            self.given[replica.id] = tuple(devices)
+            # As a real runtime does if a slice was carved again meanwhile.
+            self.devices[replica.id] = tuple(devices)
             self.starts[replica.id] = self.starts.get(replica.id, 0) + 1
             self.by_replica[replica.id] = replace(found, phase=ContainerPhase.RUNNING)
 
@@ -73,13 +74,13 @@ class MemoryEngine:
     def remove(self, replica_id: str) -> None:
         self._require()
         self.by_replica.pop(replica_id, None)
-        self.given.pop(replica_id, None)
+        self.devices.pop(replica_id, None)
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         return b""
 
     def tidy(self) -> None:
-        """Nothing stands ready here."""
+        """Nothing is kept ready here."""
 
     def close(self) -> None:
         """It outlives its agents."""
@@ -95,11 +96,11 @@ class MemoryEngine:
     def running(self) -> dict[str, tuple[str, ...]]:
         """The devices of every container that runs."""
         return {
-            replica: self.given[replica]
+            replica: self.devices[replica]
             for replica, seen in self.by_replica.items()
             if seen.phase is ContainerPhase.RUNNING
         }
 
     def _require(self) -> None:
         if self.is_away:
-            raise RuntimeFailure("docker", "no engine answers")
+            raise RuntimeFailure("docker", "no engine responds")

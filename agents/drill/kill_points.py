@@ -1,7 +1,7 @@
 """Where an agent can be killed: before and after every driver call, engine call and journal write.
 
-A fuse counts these points as they are passed. One that is lit ends the agent at its point: with an
-exception that no code catches, after which nothing of the agent's memory is used again.
+A kill switch counts these points and kills the agent at one of them, by an exception that no code
+catches. Afterwards nothing of the agent's memory is used again.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,29 +17,29 @@ from agents.state.journal import Journal
 
 
 class Killed(BaseException):
-    """The agent's end. Not an Exception: no handler of the agent's may go on from it."""
+    """Kills the agent. Not an Exception, so that no handler of the agent catches it."""
 
 
 class KillSwitch:
-    """`lit`: the number of the point to end at, counted from 1; 0 only counts."""
+    """`kill_number`: the point to kill at, counted from 1; 0 only counts."""
 
     def __init__(self, lit: int = 0) -> None:
         self.kill_number = lit
         self.passed = 0
         self.killed_at = ""
-        self._sleeper = 0
+        self._paused_thread = 0
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """While somebody other than the agent looks in this thread, nothing of it is counted."""
-        self._sleeper = get_ident()
+        """Counts no points of this thread, while the drill itself observes the node."""
+        self._paused_thread = get_ident()
         try:
             yield
         finally:
-            self._sleeper = 0
+            self._paused_thread = 0
 
     def is_paused(self) -> bool:
-        return self._sleeper == get_ident()
+        return self._paused_thread == get_ident()
 
     def point(self, where: str) -> None:
         if self.is_paused():
@@ -64,7 +64,7 @@ class KillSwitch:
 
 @contextmanager
 def kill_points(switch: KillSwitch, engine_calls: list[tuple[Any, str]]) -> Iterator[None]:
-    """While the block runs, every driver call, journal write and engine call passes the fuse.
+    """In this block, every driver call, journal write and engine call is a kill point.
 
     `engine_calls`: owner and attribute of each call by which the runtime changes its engine.
     """
@@ -82,8 +82,8 @@ def kill_points(switch: KillSwitch, engine_calls: list[tuple[Any, str]]) -> Iter
 
 @contextmanager
 def journal_kill_points(switch: KillSwitch) -> Iterator[None]:
-    """While the block runs, every journal write passes the fuse."""
-    with patch.object(Journal, "_write", _fused_write(switch)):
+    """In this block, every journal write is a kill point."""
+    with patch.object(Journal, "_write", _guarded_write(switch)):
         yield
 
 
@@ -95,16 +95,16 @@ def _driver_symbols() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _fused_write(fuse: KillSwitch) -> Callable[[Journal], Any]:
-    """A third point in the middle: written, and not committed."""
+def _guarded_write(switch: KillSwitch) -> Callable[[Journal], Any]:
+    """With a third point in the middle: written, but not committed."""
     plain = Journal._write
 
     @contextmanager
     def write(journal: Journal) -> Iterator[Any]:
-        fuse.point("before a journal write")
+        switch.point("before a journal write")
         with plain(journal) as db:
             yield db
-            fuse.point("in a journal write, before its commit")
-        fuse.point("after a journal write")
+            switch.point("in a journal write, before its commit")
+        switch.point("after a journal write")
 
     return write

@@ -1,4 +1,4 @@
-"""One node of the drill: what outlives an agent (driver, processes, journal), and agents on it."""
+"""A node of the drill: what outlives an agent (driver, processes, journal), and its agents."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ ENGINE_CALLS: list[tuple[Any, str]] = [
 
 
 class InlineExecutor(Executor):
-    """Work beside the loop is done in place: a drill has one order of events."""
+    """Runs work of the pool in place, so that a drill has one order of events."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         fn(*args, **kwargs)
@@ -47,9 +47,9 @@ class InlineExecutor(Executor):
 
 
 class DrillNode:
-    """A fresh simulated node in `home`, and the agent that runs on it now. Replicas are processes.
+    """A fresh simulated node in `home` and its current agent. Replicas are processes.
 
-    What is asked of it beside `round` is answered without the agent's memory.
+    All methods except `round` observe the node without the agent's memory.
     """
 
     def __init__(self, home: Path, name: str = NODE) -> None:
@@ -65,11 +65,11 @@ class DrillNode:
         self.loop: NodeLoop | None = None
         self.journal: Journal | None = None
         self.runtime: Runtime | None = None
-        # Of every replica that was seen to run: what would change if it were started again.
+        # The first run id of every replica; another start has another id.
         self.first_runs: dict[str, str] = {}
 
     def start_agent(self) -> NodeLoop:
-        """A new agent; the one before is dead, and its memory with it."""
+        """Starts a new agent; the previous one and its memory are gone."""
         self._drop_journal()
         self.journal = Journal(self.home / "journal.sqlite3")
         self.runtime = self.new_runtime()
@@ -84,7 +84,7 @@ class DrillNode:
         return ProcessRuntime(self.home / "replicas")
 
     def round(self, desired: DesiredDocument) -> None:
-        """One round as the agent lives it: told, looked, done; then logs are shipped."""
+        """One round of the agent with this document, then its logs are shipped."""
         loop = self.loop or self.start_agent()
         loop.renew_lease(float("inf"))
         if loop.desired != desired:
@@ -96,14 +96,14 @@ class DrillNode:
                 loop.journal.record_shipped(replica, len(loop.runtime.log(replica, 0, 1 << 20)))
 
     def kill(self) -> None:
-        """The agent is gone; nothing of its memory is used again."""
+        """Nothing of the agent's memory is used again."""
         self.loop = None
 
     def is_mig(self) -> bool:
         return bool(Nvml().devices()[0].mig_current)
 
     def slices(self) -> dict[tuple[int, str], str]:
-        """The UUID of each instance by start and profile, as the driver has it."""
+        """The UUID of each instance by start and profile, from the driver."""
         found = Nvml().instances(self.gpu) if self.is_mig() else []
         return {(instance.start, instance.profile): instance.uuid for instance in found}
 
@@ -112,18 +112,18 @@ class DrillNode:
         return {replica: seen.phase for replica, seen in found.items()}
 
     def problem(self) -> str:
-        """What else of the node is not as it has to be between two acts; empty: all is."""
+        """Anything else that is wrong between two steps; empty if nothing is."""
         return ""
 
     def run_ids(self) -> dict[str, str]:
-        """The process of each replica that runs."""
+        """The process of each running replica."""
         return {
             home.parent.name: str(process._read(home)["pid"])  # type: ignore[index]
             for home in (self.home / "replicas").glob("*/identity.json")
         }
 
     def wait_for_start(self, replica: DesiredReplica) -> bool:
-        """Whether its program says so itself, soon: a runtime may only believe that it runs."""
+        """Whether its program starts in time, by its own output."""
         end = time.monotonic() + START_SECONDS
         while not self.has_started(replica):
             if time.monotonic() > end:
@@ -132,11 +132,11 @@ class DrillNode:
         return True
 
     def has_started(self, replica: DesiredReplica) -> bool:
-        """Its program has written its line; a file that is still empty is none."""
+        """Whether its program has written its line."""
         return bool(self._starts_of(replica.job))
 
     def second_starts(self, jobs: set[str]) -> int:
-        """How often a replica of these jobs was started though it had been."""
+        """The number of repeated starts of these jobs."""
         return sum(max(0, self._starts_of(job) - 1) for job in jobs)
 
     def _starts_of(self, job: str) -> int:
@@ -144,19 +144,19 @@ class DrillNode:
         return len(path.read_text("utf-8").splitlines()) if path.exists() else 0
 
     def count_leftovers(self) -> int:
-        """Processes, replicas and instances that are there."""
+        """The number of processes, replicas and instances."""
         alive = sum(_is_alive(int(pid)) for pid in self.first_runs.values())
         return alive + len(self.slices()) + len(self.phases())
 
     def end(self) -> None:
-        """Leave nothing of the drill itself, nor what a faulty runtime has lost sight of."""
-        for pid in {*map(int, self.run_ids().values()), *self._begun_here()}:
+        """Removes everything of the drill, including processes that a faulty runtime lost."""
+        for pid in {*map(int, self.run_ids().values()), *self._replica_parents()}:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         self._drop_journal()
 
-    def _begun_here(self) -> Iterator[int]:
-        """Every parent of a replica that was told a folder of this node, written down or not."""
+    def _replica_parents(self) -> Iterator[int]:
+        """Every parent process of a replica in a folder of this node, recorded or not."""
         ours = f"\0{process.CHILD}\0{self.home}/replicas/".encode()
         for words in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
@@ -164,7 +164,7 @@ class DrillNode:
                     yield int(words.parent.name)
 
     def _drop_journal(self) -> None:
-        """What was not committed is gone, as when a process dies."""
+        """Uncommitted writes are lost, as when a process dies."""
         if self.journal is not None:
             self.journal.close()
             self.journal = None

@@ -1,4 +1,4 @@
-"""The portal's side of a random drill: it wishes as the real one does, by what the node reports."""
+"""A simulated portal for the random drill, which follows the node's reports like the real one."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -23,7 +23,7 @@ ENDED = (ReplicaState.EXITED, ReplicaState.FAILED)
 
 @dataclass
 class SimulatedSlice:
-    """A slice, and the replica that it is promised to until the node was seen without it."""
+    """A slice, and the replica that has it until the node reports the replica gone."""
 
     slice: DesiredSlice
     replica: DesiredReplica | None = None
@@ -31,7 +31,7 @@ class SimulatedSlice:
 
 
 class SimulatedPortal:
-    """Slices of one GPU and who holds them. Nothing is given again before it was seen free."""
+    """Allocates the slices of one GPU; a slice is reused only after the node reported it free."""
 
     def __init__(self, node: str, gpu: str, board: Board, random: Random) -> None:
         self.node, self.gpu, self.board, self.random = node, gpu, board, random
@@ -42,8 +42,8 @@ class SimulatedPortal:
         self._document: DesiredDocument | None = None
 
     def document(self) -> DesiredDocument:
-        """What is wished now; the revision grows only when it changed."""
-        wished = DesiredDocument(
+        """The current desired document; the revision grows only with a change."""
+        desired = DesiredDocument(
             node=self.node,
             revision=self.revision,
             gpus=(DesiredGpu(self.gpu, GpuMode.MIG),),
@@ -54,34 +54,34 @@ class SimulatedPortal:
                 if h.replica is not None and not h.removal_revision
             ),
         )
-        if self._document is None or replace(wished, revision=self._document.revision) != (
+        if self._document is None or replace(desired, revision=self._document.revision) != (
             self._document
         ):
             self.revision += 1
-            self._document = replace(wished, revision=self.revision)
+            self._document = replace(desired, revision=self.revision)
         return self._document
 
     def receive(self, report: ObservedDocument, applied: int) -> None:
-        """A slice is free once the node applied its replica's removal and lists it no more."""
-        there = {replica.id for replica in report.replicas}
+        """A slice is free once the node applied its replica's removal and no longer reports it."""
+        reported = {replica.id for replica in report.replicas}
         for held in self.slices.values():
             is_applied = held.removal_revision and applied >= held.removal_revision
-            if held.replica and is_applied and held.replica.id not in there:
+            if held.replica and is_applied and held.replica.id not in reported:
                 held.replica, held.removal_revision = None, 0
         ended = {r.id for r in report.replicas if r.state in ENDED}
         for held in self.slices.values():
             if held.replica and held.replica.id in ended and not held.removal_revision:
-                self._leave_out(held)
+                self._remove(held)
 
     def submit(self) -> None:
         """A new replica: on an idle slice, or on one that is carved for it."""
         idle = [h for h in self.slices.values() if h.replica is None]
         held = self.random.choice(idle) if idle and self.random.random() < 0.5 else self._carve()
         if held is not None:
-            self._give(held)
+            self._allocate(held)
 
     def stop(self) -> None:
-        """Ask one to end, or leave it out at once, as when its job was given up."""
+        """Stop a replica, or remove it at once, as when its job is cancelled."""
         wanted = [h for h in self.slices.values() if h.replica and not h.removal_revision]
         if not wanted:
             return
@@ -90,16 +90,16 @@ class SimulatedPortal:
         if self.random.random() < 0.7:
             held.replica = replace(held.replica, wish=DesiredReplicaState.STOP)
         else:
-            self._leave_out(held)
+            self._remove(held)
 
     def merge(self) -> None:
-        """Give an idle slice up."""
+        """Remove an idle slice."""
         idle = [key for key, h in self.slices.items() if h.replica is None]
         if idle:
             del self.slices[self.random.choice(idle)]
 
-    def _leave_out(self, held: SimulatedSlice) -> None:
-        # The document that leaves it out is the next one.
+    def _remove(self, held: SimulatedSlice) -> None:
+        # The next document is the first without it.
         held.removal_revision = self.revision + 1
 
     def _carve(self) -> SimulatedSlice | None:
@@ -121,7 +121,7 @@ class SimulatedPortal:
         self.slices[key] = SimulatedSlice(piece)
         return self.slices[key]
 
-    def _give(self, held: SimulatedSlice) -> None:
+    def _allocate(self, held: SimulatedSlice) -> None:
         """To a new job, or to another attempt at one that has none on the node."""
         self.numbers += 1
         live = {h.replica.job for h in self.slices.values() if h.replica}

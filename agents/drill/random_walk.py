@@ -1,7 +1,7 @@
-"""A random walk of wishes and faults over one simulated node, under a clock that nobody waits for.
+"""Random requests and faults on one simulated node, in virtual time.
 
-After every step the promises of the node are checked; a fault-free stretch now and then shows that
-it also comes to rest.
+After every step the invariants of the node are checked; now and then a period without faults checks
+that it converges.
 """
 
 import tempfile
@@ -34,7 +34,7 @@ from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from agents.state.journal import Journal
 
-# So long in contact and without a fault: nothing unwanted is left, all that is wanted runs.
+# After this time without faults the node must match the desired document.
 REST_SECONDS = 30
 SHOWN = 10
 CHANGING = (
@@ -43,7 +43,7 @@ CHANGING = (
     "nvmlGpuInstanceDestroy",
     "nvmlComputeInstanceDestroy",
 )
-# The order in which a replica's states may follow each other; the last two are ends.
+# The order of a replica's states; the last two are final.
 ORDER = {
     ReplicaState.PREPARING: 0,
     ReplicaState.READY: 1,
@@ -54,7 +54,7 @@ ORDER = {
 
 
 class Clock:
-    """In the place of `time` in the loop: sleeping only moves it."""
+    """Replaces `time` in the loop: sleeping only advances it."""
 
     CLOCK_BOOTTIME = 7
 
@@ -69,7 +69,7 @@ class Clock:
 
 
 class RandomWalk:
-    """`violations` counts broken promises by their number in the list of invariants."""
+    """`violations` counts violated invariants by their number."""
 
     def __init__(self, home: Path, seed: int) -> None:
         self.home, self.random, self.clock = home, Random(seed), Clock()  # noqa: S311 - no secret
@@ -103,7 +103,7 @@ class RandomWalk:
             (self._wait, 9),
         ]
         calls, weights = zip(*ways, strict=True)
-        with self._watched():
+        with self._instrumented():
             for _ in range(operations):
                 (way,) = self.random.choices(calls, weights)
                 self.done[way.__name__.strip("_")] += 1
@@ -114,7 +114,7 @@ class RandomWalk:
             self.journal.close()
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _instrumented(self) -> Iterator[None]:
         with ExitStack() as stack:
             stack.enter_context(patch.object(agents.loop.node, "time", self.clock))
             for name in CHANGING:
@@ -134,7 +134,7 @@ class RandomWalk:
         return call
 
     def _round(self) -> None:
-        """One second: the agent hears the portal, acts, and is heard."""
+        """One second: the agent gets the document, runs a round and reports."""
         self.clock.now += 1
         self.engine.is_away = self.clock.now < self.engine_back_at
         try:
@@ -159,68 +159,68 @@ class RandomWalk:
             self.journal.close()
         self.journal = Journal(self.home / "journal.sqlite3")
         hardware = Hardware(Nvml(), self.engine, self.home, simulated=True)
-        self.loop = NodeLoop(NODE, self.journal, hardware, self.engine, NodePolicy(), self._hear)
+        self.loop = NodeLoop(NODE, self.journal, hardware, self.engine, NodePolicy(), self._receive)
         self.loop._pool.shutdown()
         self.loop._pool = InlineExecutor()  # type: ignore[assignment]
         return self.loop
 
-    def _hear(self, document: Any) -> None:
-        """The report arrives. A replica that ended stays so, and none goes back (I7)."""
+    def _receive(self, document: Any) -> None:
+        """A report arrives. A replica that ended stays ended, and no state goes back (I7)."""
         for replica in document.replicas:
             before = self.reported_states.get(replica.id)
             if before is not None and ORDER[replica.state] < ORDER[before]:
-                self._broken("I7", f"{replica.id} went from {before} to {replica.state}")
+                self._violated("I7", f"{replica.id} went from {before} to {replica.state}")
             if before is not None and ORDER[before] == 3 and replica.state is not before:
-                self._broken("I7", f"{replica.id} had {before} and is {replica.state}")
+                self._violated("I7", f"{replica.id} had {before} and is {replica.state}")
             self.reported_states[replica.id] = replica.state
         self.portal.receive(document, self.loop.desired.revision if self.loop else 0)
 
     def _check(self) -> None:
-        """What holds at every moment, faults or not."""
+        """The invariants that always hold, even with faults."""
         running = self.engine.running()
         devices = Counter(device for given in running.values() for device in given)
         for device, count in devices.items():
             if count > 1:
-                self._broken("I1", f"{count} containers run on {device}")
+                self._violated("I1", f"{count} containers run on {device}")
         there = {i.uuid for i in Nvml().instances(self.gpu)} if self._is_mig() else set()
         for replica, given in running.items():
             if not set(given) <= there:
-                self._broken("I1", f"{replica} runs on a slice that is not there")
+                self._violated("I1", f"{replica} runs on a slice that is not there")
         for replica, count in self.engine.starts.items():
             if count > 1:
-                self._broken("I8", f"{replica} was started {count} times")
+                self._violated("I8", f"{replica} was started {count} times")
         fences: dict[str, int] = {}
         for replica in running:
             seen = self.engine.by_replica[replica]
             newest = max(fences.get(seen.job, 0), seen.fence)
             if fences.get(seen.job, newest) != newest or seen.fence != newest:
-                self._broken("I9", f"two attempts of {seen.job} run")
+                self._violated("I9", f"two attempts of {seen.job} run")
             fences[seen.job] = newest
 
     def _rest(self) -> None:
-        """No more faults and wishes for a while: then nothing unwanted is left (I4), everything
-        wanted runs or is told as ended (I5), and hearing the same again changes nothing (I8)."""
+        """A while without faults and requests: then nothing superfluous is left (I4), everything
+        desired runs or is reported as ended (I5), and the same document changes nothing (I8)."""
         self._calm()
         for _ in range(REST_SECONDS):
             self._round()
         desired = self.portal.document()
         wanted = {r.id for r in desired.replicas}
         for replica in self.engine.by_replica.keys() - wanted:
-            self._broken("I4", f"{replica} is left")
+            self._violated("I4", f"{replica} is left")
         with self.switch.paused():
             there = {(i.start, i.profile) for i in Nvml().instances(self.gpu) if i.uuid}
         if there != {(s.start, s.profile) for s in desired.slices}:
-            self._broken("I4", f"slices are {sorted(there)}")
+            self._violated("I4", f"slices are {sorted(there)}")
         for replica_id in wanted - self.engine.running().keys():
             if self.reported_states.get(replica_id) not in (
                 ReplicaState.EXITED,
                 ReplicaState.FAILED,
             ):
-                self._broken("I5", f"{replica_id} neither runs nor was told as ended")
+                self._violated("I5", f"{replica_id} neither runs nor was reported as ended")
         before = (dict(self.engine.by_replica), self.store.node())
         self._round()
         if (dict(self.engine.by_replica), self.store.node()) != before:
-            self._broken("I8", "the same document changed the node")
+            self._violated("I8", "the same document changed the node")
 
     def _calm(self) -> None:
         self.engine_back_at, self.engine.refuses = 0.0, False
@@ -232,7 +232,7 @@ class RandomWalk:
             self.engine.exit(self.random.choice(running), self.random.choice((0, 1, 137)))
 
     def _kill(self) -> None:
-        """The agent, somewhere in the rounds to come."""
+        """Kill the agent somewhere in the next rounds."""
         self.switch.kill_number = self.switch.passed + self.random.randint(1, 300)
 
     def _engine_away(self) -> None:
@@ -245,7 +245,7 @@ class RandomWalk:
         self.driver_fails = self.random.randint(1, 4)
 
     def _reboot(self) -> None:
-        """Containers have ended; instances are gone, as a reboot leaves them."""
+        """Ends all containers and removes all instances, as a reboot does."""
         for replica in list(self.engine.running()):
             self.engine.exit(replica, 137)
         with self.store.change() as node:
@@ -259,14 +259,14 @@ class RandomWalk:
     def _is_mig(self) -> bool:
         return bool(Nvml().devices()[0].mig_current)
 
-    def _broken(self, promise: str, sentence: str) -> None:
-        self.violations[promise] += 1
+    def _violated(self, invariant: str, sentence: str) -> None:
+        self.violations[invariant] += 1
         if len(self.first_violations) < SHOWN:
-            self.first_violations.append(f"{promise} at {self.clock.now:.0f} s: {sentence}")
+            self.first_violations.append(f"{invariant} at {self.clock.now:.0f} s: {sentence}")
 
 
 def random_walk(*, operations: int, seed: int) -> dict[str, Any]:
-    """What was done and how many promises were broken, as JSON data."""
+    """The steps and the number of violated invariants, as JSON data."""
     with tempfile.TemporaryDirectory(prefix="tessera-drill-") as folder:
         walk = RandomWalk(Path(folder), seed)
         walk.run(operations)

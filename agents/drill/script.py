@@ -1,6 +1,6 @@
-"""What happens on the node in one drill: slices made beside running ones, moved, given back.
+"""The steps of a drill: slices are created beside running ones, moved and removed.
 
-Each act is a whole desired document, as the portal would send it, and what has to be true after it.
+Each step is a complete desired document, as the portal would send it, and what must be true after.
 """
 
 from collections.abc import Mapping
@@ -17,56 +17,58 @@ from agents.contract.documents import (
     SliceKind,
 )
 
-# Says once that it runs, in a file that outlives it, and goes on until it is told to end.
+# Writes one line to a file that outlives it, and runs until it is stopped.
 PROGRAM = 'echo start >> "$DRILL_STARTS/$TESSERA_JOB"; exec sleep 1000'
 
 
 @dataclass(frozen=True, slots=True)
 class DrillStep:
-    """`running`: the replicas that run at its end; all others have ended or never began. `failing`:
-    those that cannot be prepared, and the code of why. `leaves`: the agent tidies up and goes."""
+    """A desired document and its result."""
 
     name: str
     desired: DesiredDocument
+    # Replicas that run at its end; all others have ended or never started.
     running: frozenset[str]
+    # Replicas that cannot be prepared, with the code of the failure.
     failing: Mapping[str, str] = field(default_factory=dict)
+    # The agent stops all jobs and cleans up.
     cleans_up: bool = False
 
 
 def drill_script(node: str, gpu: str, starts: str) -> list[DrillStep]:
-    """Seven acts on one H200: the job `long` runs from the second to the sixth, untouched."""
+    """Eight steps on one H200. The job `long` runs undisturbed from the second to the fifth."""
     low = DesiredSlice("s-low", gpu, "3g.71gb", 0, 4)
     high = DesiredSlice("s-high", gpu, "2g.35gb", 4, 2)
     other = DesiredSlice("s-other", gpu, "1g.18gb", 5, 1)
     long, short = _replica("long", low, starts), _replica("short", high, starts)
     whole = _whole("whole", gpu, starts)
-    acts: list[DrillStep] = []
+    steps: list[DrillStep] = []
 
-    def act(
+    def step(
         name: str, slices: tuple[DesiredSlice, ...], *replicas: DesiredReplica, mode: GpuMode
     ) -> None:
         document = DesiredDocument(
             node=node,
-            revision=len(acts) + 1,
+            revision=len(steps) + 1,
             gpus=(DesiredGpu(gpu, mode),),
             slices=slices,
             replicas=replicas,
         )
         runs = frozenset(r.id for r in replicas if r.wish is DesiredReplicaState.RUN)
-        acts.append(DrillStep(name, document, runs))
+        steps.append(DrillStep(name, document, runs))
 
     mig, off = GpuMode.MIG, GpuMode.WHOLE
-    act("carve and prepare", (low,), replace(long, wish=DesiredReplicaState.PREPARE), mode=mig)
-    act("run", (low,), long, mode=mig)
-    act("carve and run beside it", (low, high), long, short, mode=mig)
-    act(
+    step("carve and prepare", (low,), replace(long, wish=DesiredReplicaState.PREPARE), mode=mig)
+    step("run", (low,), long, mode=mig)
+    step("carve and run beside it", (low, high), long, short, mode=mig)
+    step(
         "stop beside it", (low, high), long, replace(short, wish=DesiredReplicaState.STOP), mode=mig
     )
-    act("carve anew beside it", (low, other), long, mode=mig)
-    act("give all back", (), mode=mig)
-    act("give the GPU as a whole", (), whole, mode=off)
-    act("leave nothing", (), mode=off)
-    return acts
+    step("carve anew beside it", (low, other), long, mode=mig)
+    step("give all back", (), mode=mig)
+    step("give the GPU as a whole", (), whole, mode=off)
+    step("leave nothing", (), mode=off)
+    return steps
 
 
 def _replica(name: str, piece: DesiredSlice, starts: str) -> DesiredReplica:

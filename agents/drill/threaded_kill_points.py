@@ -1,9 +1,8 @@
-"""A fuse for an agent of several threads: every request to a container engine is a point.
+"""A kill switch for an agent of several threads: every request to a container engine is a point.
 
-The agent's own thread and each log copy is a lane. A point is a lane and its number on it, so that
-it is the same point in every run, however the threads take turns. A request is cut before it is
-sent (the engine never heard of it) or when its answer is there (the engine did it, and the agent
-never knew).
+A point is a thread and a number within it, so it is the same in every run, however the threads take
+turns. A request is cut before it is sent (the engine never received it) or after its response (the
+engine did the work, but the agent does not know).
 """
 
 import threading
@@ -24,8 +23,8 @@ Point = tuple[str, int]
 
 
 class ThreadedKillSwitch(KillSwitch):
-    """`at`: the point to end at; None only counts. `met`: every point and what it is, in the order
-    of passing."""
+    """`kill_point`: the point to kill at; None only counts. `points`: every point passed, in order,
+    with its request."""
 
     def __init__(self, at: Point | None = None) -> None:
         super().__init__()
@@ -37,43 +36,43 @@ class ThreadedKillSwitch(KillSwitch):
         self._turn = threading.Lock()
 
     def point(self, where: str) -> None:
-        """Ends the thread that passes, where the agent is dead or dies here.
+        """Ends the calling thread if the agent is dead or is killed at this point.
 
-        Raises Killed in the agent's own thread, SystemExit in another: that ends it in silence.
+        Raises Killed in the agent's own thread, and SystemExit, which ends silently, in others.
         """
         if self.is_paused():
             return
         is_own = threading.current_thread() is self._agent
-        lane = AGENT if is_own else threading.current_thread().name
+        thread = AGENT if is_own else threading.current_thread().name
         with self._turn:
-            self._pass(lane, where)
+            self._pass(thread, where)
             if not self.is_dead:
                 return
         raise Killed(where) if is_own else SystemExit
 
     def revive(self) -> None:
-        """Another agent lives. No thread of the one before may be left."""
+        """For a new agent, when no thread of the previous one is left."""
         self.is_dead = False
 
-    def _pass(self, lane: str, where: str) -> None:
+    def _pass(self, thread: str, where: str) -> None:
         if self.is_dead:
             return
-        self._numbers[lane] += 1
-        here = (lane, self._numbers[lane])
-        self.points[here] = f"{lane} {where}"
+        self._numbers[thread] += 1
+        point = (thread, self._numbers[thread])
+        self.points[point] = f"{thread} {where}"
         self.passed += 1
-        if here == self.kill_point:
-            self.where, self.is_dead = self.points[here], True
+        if point == self.kill_point:
+            self.where, self.is_dead = self.points[point], True
 
 
 @contextmanager
 def client_kill_points(switch: ThreadedKillSwitch, clients: list[APIClient]) -> Iterator[None]:
-    """Clients made in the block pass the fuse with every request, for as long as they live.
+    """Every request of clients created in the block is a kill point, as long as they live.
 
-    `made` receives them, so that whoever ends an agent can close what it leaves open.
+    `clients` receives them, so that the caller can close what a killed agent leaves open.
     """
 
-    class FusedClient(APIClient):
+    class GuardedClient(APIClient):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             clients.append(self)
@@ -89,12 +88,12 @@ def client_kill_points(switch: ThreadedKillSwitch, clients: list[APIClient]) -> 
                 raise
             return answer
 
-    with patch.object(docker.client, "APIClient", FusedClient):
+    with patch.object(docker.client, "APIClient", GuardedClient):
         yield
 
 
 def _route(path: str) -> str:
-    """Without version, question and identities: the same in every run."""
+    """Without version, query and ids: the same in every run."""
     words = path.partition("?")[0].strip("/").split("/")[1:]
     is_id = len(words) > 1 and words[1] not in ("json", "create")
     if is_id:

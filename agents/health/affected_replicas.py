@@ -1,5 +1,4 @@
-"""Pure: whose work an error of a GPU ends. By GPU, GPU instance and compute instance, for every
-slice of a GPU: an error on one of them leaves the neighbours alone."""
+"""The replicas that a GPU error ends. An error on one slice leaves the other slices alone. Pure."""
 
 from collections.abc import Container, Iterable, Mapping
 
@@ -21,11 +20,11 @@ def failures_of_event(
     gpus: Iterable[GpuFacts],
     instances: Iterable[InstanceFacts],
 ) -> dict[str, ReplicaFailure]:
-    """The replicas that run on the device which the event names, each with its failure.
+    """Failures of the replicas that run on the device that the event names.
 
-    On a MIG instance those on the instance: all shares of it, as one error ends all that share a
-    context. A contained error of a divided GPU that names no instance is nobody's: whose program it
-    hit is not known, and that program is told by CUDA itself.
+    On a MIG instance these are all shares of it, because one error ends everything in a context. A
+    contained error on a GPU in MIG mode that names no instance fails no replica: the program that
+    it hit is unknown, and CUDA reports the error to it.
     """
     xid = xid_by_number(event.xid)
     gpu = next((gpu for gpu in gpus if gpu.uuid == event.gpu_uuid), None)
@@ -54,8 +53,8 @@ def failures_of_faulted_gpus(
     gpus: Iterable[GpuFacts],
     lost: Container[str],
 ) -> dict[str, ReplicaFailure]:
-    """Replicas that cannot go on where they are: those on a lost GPU, and those that did not begin
-    yet on one that takes no new work. Another node, or another GPU, can have them."""
+    """Failures of replicas on a lost GPU, and of those that have not started yet on a GPU that
+    takes no new work. The portal can place their jobs elsewhere."""
     faulted = {gpu.uuid: gpu for gpu in gpus if not gpu.healthy}
     found = {}
     for replica in replicas:
@@ -73,10 +72,9 @@ def failures_of_faulted_gpus(
 
 
 def _is_at(instance: InstanceFacts, event: GpuEvent) -> bool:
-    """Each of our GPU instances has one compute instance over all of it, so its id tells no more
-    than the GPU instance's."""
-    here = (instance.gpu_uuid, instance.instance_id)
-    return here == (event.gpu_uuid, event.gpu_instance)
+    """The agent creates one compute instance over each GPU instance, so its id adds nothing."""
+    device = (instance.gpu_uuid, instance.instance_id)
+    return device == (event.gpu_uuid, event.gpu_instance)
 
 
 def _is_on(device: Device, event: GpuEvent, at: list[InstanceFacts]) -> bool:

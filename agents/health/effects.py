@@ -1,4 +1,4 @@
-"""What the health of the GPUs means for the work on them: who fails, and what is held back."""
+"""What the health of the GPUs means for work: replicas that fail, devices that are unavailable."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -24,25 +24,27 @@ from agents.state.journal import Journal
 
 
 class HealthEffects:
-    """`judged` and the clients of each GPU are of the last look; `strangers` of the last round.
-    `files` is where processes are looked up; `probe` looks into containers, where there are any."""
+    """Applies the health of the GPUs to the replicas on them."""
 
     def __init__(self, watch: HealthWatch, files: HostFiles | None = None) -> None:
         self.watch = watch
         self.files = files or FileTree(Path("/"))
+        # Of the last refresh, and so are the clients of each GPU.
         self.node_health = NodeHealth()
+        # Of the last round.
         self.foreign_processes = ForeignProcesses()
+        # None on a node without containers.
         self.probe: DetachedProbe | None = None
         self._clients: dict[str, list[GpuProcess]] = {}
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What people should hear of GPUs that are healthy."""
+        """Warnings about healthy GPUs."""
         cut_off = self.probe.sentences if self.probe else ()
         return self.node_health.warnings + cut_off + self.foreign_processes.sentences
 
     def refresh(self, gpus: list[GpuFacts]) -> NodeHealth:
-        """Judge the GPUs that answer, and all that did before; read who uses them."""
+        """Assess the GPUs that respond and those that did before, and read their processes."""
         if self.probe:
             self.probe.run_when_due()
         self.node_health = self.watch.assess(gpus)
@@ -56,34 +58,34 @@ class HealthEffects:
         instances: Iterable[InstanceFacts],
         journal: Journal,
     ) -> None:
-        """Write down who fails, and find what is to be held back."""
-        known, told = list(instances), journal.failures()
+        """Record the failures of replicas and find the foreign processes."""
+        existing, recorded = list(instances), journal.failures()
         events = self.watch.pending_events()
-        found = self._stranded(replicas, containers)
+        found = self._faulted(replicas, containers)
         for event in events:
-            found |= failures_of_event(event, replicas, containers, self.node_health.gpus, known)
-        for replica in found.keys() - told.keys():
+            found |= failures_of_event(event, replicas, containers, self.node_health.gpus, existing)
+        for replica in found.keys() - recorded.keys():
             journal.record_failure(replica, found[replica])
         self.watch.clear_pending(events)
-        self._find_strangers(replicas, containers, known)
+        self._find_foreign_processes(replicas, containers, existing)
 
-    def _stranded(
+    def _faulted(
         self, replicas: tuple[DesiredReplica, ...], seen: Mapping[str, ContainerStatus]
     ) -> dict[str, ReplicaFailure]:
-        """A driver that is silent for a moment fails nobody."""
-        spoken = [
+        """A GPU whose driver does not respond for a moment fails no replica."""
+        responding = [
             gpu for gpu in self.node_health.gpus if gpu.uuid not in self.node_health.unresponsive
         ]
-        return failures_of_faulted_gpus(replicas, seen, spoken, self.node_health.lost)
+        return failures_of_faulted_gpus(replicas, seen, responding, self.node_health.lost)
 
-    def _find_strangers(
+    def _find_foreign_processes(
         self,
         replicas: tuple[DesiredReplica, ...],
         seen: Mapping[str, ContainerStatus],
         instances: list[InstanceFacts],
     ) -> None:
-        """A process that ended since the last look is no stranger: who seems to be one is asked
-        for again."""
+        """Foreign processes are read twice, because a job's process may have ended since the last
+        refresh."""
         live = {key: one for key, one in seen.items() if one.phase is not ContainerPhase.EXITED}
         find = partial(
             find_foreign_processes,
@@ -101,7 +103,7 @@ class HealthEffects:
 
 
 def _clients(gpu_uuid: str) -> list[GpuProcess]:
-    """A GPU that was lost meanwhile has none."""
+    """Empty if the GPU was lost meanwhile."""
     try:
         return gpu_processes(gpu_uuid)
     except NvmlFailure:

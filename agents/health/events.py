@@ -1,4 +1,4 @@
-"""Listens to the driver's events in a thread of its own, and says each one once."""
+"""Listens to the driver's events in a separate thread."""
 
 import logging
 import threading
@@ -8,47 +8,47 @@ from agents.facts.gpu_health import DriverEvent
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.health import EventSet
 
-# How long one wait may take; `stop` and `renew` are heard after at most this.
+# The timeout of one wait, and so the delay of `stop` and `renew`.
 WAIT_MILLISECONDS = 500
-# After a failure, twice as long after each further one: a driver in trouble is not asked in a tight
-# loop, and one that has no events is hardly asked at all.
+# The pause after a failure, doubled after each further one, so that a failing driver is not called
+# in a tight loop.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 
 log = logging.getLogger("agents.health")
 
 
 class EventListener:
-    """`heard` is called in the listener's thread: with an event, or with None after the driver
-    refused to wait (a GPU was lost), when everything is to be looked at again."""
+    """`on_event` is called in the listener's thread: with an event, or with None after waiting
+    failed (a GPU was lost), when the health of all GPUs has to be read again."""
 
-    def __init__(self, heard: Callable[[DriverEvent | None], None]) -> None:
-        self._heard = heard
+    def __init__(self, on_event: Callable[[DriverEvent | None], None]) -> None:
+        self._on_event = on_event
         self._is_stopping = False
-        # What is listened to now is to be given up: for a new set, or for good.
-        self._give_up = threading.Event()
+        # Ends the current event set, for a new one or for good.
+        self._renewal = threading.Event()
         self._ready = threading.Event()
         self._pause = FIRST_PAUSE_SECONDS
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
 
     def start(self) -> None:
-        """Returns when the GPUs are listened to, or when the driver has refused that once."""
+        """Returns when the events are registered, or when that has failed once."""
         self._thread.start()
         self._ready.wait()
 
     def renew(self) -> None:
-        """Listen anew, to all GPUs that answer: one came back, and its registration is gone."""
-        self._give_up.set()
+        """Register again for all GPUs that respond, after one came back."""
+        self._renewal.set()
 
     def stop(self) -> None:
-        """Ends the thread and frees its event set. Before NVML is shut down."""
+        """Ends the thread and frees its event set. Call it before NVML is shut down."""
         self._is_stopping = True
-        self._give_up.set()
+        self._renewal.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def _run(self) -> None:
         while not self._is_stopping:
-            self._give_up.clear()
+            self._renewal.clear()
             try:
                 self._listen()
             except NvmlFailure as failure:
@@ -58,34 +58,34 @@ class EventListener:
                 self._failed(error)
 
     def _listen(self) -> None:
-        """With one event set, until it is given up. Raises NvmlFailure."""
+        """Listens with one event set until `renew` or `stop`. Raises NvmlFailure."""
         events = EventSet()
         self._ready.set()
         try:
-            while not (self._is_stopping or self._give_up.is_set()):
+            while not (self._is_stopping or self._renewal.is_set()):
                 if not events.gpus:
-                    self._give_up.wait(LONGEST_PAUSE_SECONDS)
+                    self._renewal.wait(LONGEST_PAUSE_SECONDS)
                     return
                 event = events.wait(WAIT_MILLISECONDS)
                 self._pause = FIRST_PAUSE_SECONDS
                 if event is not None:
-                    self._say(event)
+                    self._notify(event)
         finally:
             events.close()
 
     def _failed(self, error: Exception) -> None:
-        """Told once, then again only after listening worked in between."""
+        """Reports the first failure, and the next one only after listening worked in between."""
         self._ready.set()
         if self._pause == FIRST_PAUSE_SECONDS:
             log.warning("events_failed", extra={"why": str(error)})
-            self._say(None)
+            self._notify(None)
         pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_SECONDS)
         if not self._is_stopping:
-            self._give_up.wait(pause)
+            self._renewal.wait(pause)
 
-    def _say(self, event: DriverEvent | None) -> None:
-        """An error of who listens must not end the listening."""
+    def _notify(self, event: DriverEvent | None) -> None:
+        """An error in the callback must not end the thread."""
         try:
-            self._heard(event)
+            self._on_event(event)
         except Exception:
             log.exception("event_not_taken")

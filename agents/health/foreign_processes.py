@@ -1,7 +1,7 @@
-"""Processes on our GPUs that no replica of ours started.
+"""Processes on the GPUs that belong to no replica.
 
-They make no GPU unhealthy. On a device that runs a replica they are told; an idle device that has
-one is held back until it is gone, because its memory and time are not free.
+They do not make a GPU unhealthy. On a device that runs a replica they are reported; an idle device
+with such a process is unavailable until it ends, because its memory and time are not free.
 """
 
 import re
@@ -16,15 +16,15 @@ from agents.host.files import HostFiles
 from agents.nvml.processes import GpuProcess
 from agents.runtime.base import ContainerPhase, ContainerStatus
 
-# Servers that work for others, by the kernel's 15 characters of their names: MPS and persistence.
+# Expected daemons, by the first 15 characters of their names: MPS and persistence.
 SHARED_DAEMONS = ("nvidia-cuda-mps", "nvidia-persiste", *MONITORS)
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignProcesses:
-    """`held_back`: devices that are not given out now, with who is on each; `sentences`: what
-    people should hear."""
+    """Foreign processes of the node."""
 
+    # Idle devices with a foreign process, and that process.
     unavailable: Mapping[DeviceKey, str] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
 
@@ -37,10 +37,10 @@ def find_foreign_processes(
     is_ours: Callable[[int], bool | None],
     files: HostFiles,
 ) -> ForeignProcesses:
-    """`clients` by GPU UUID; `granted`: devices of live replicas. `is_ours` is None of a process
-    that this namespace does not show: on a granted device that is taken for the replica's own."""
-    held: dict[DeviceKey, str] = {}
-    said = []
+    """`clients` by GPU UUID; `granted`: devices of live replicas. `is_ours` returns None for a
+    process that this namespace does not show; on a granted device it counts as the replica's."""
+    unavailable: dict[DeviceKey, str] = {}
+    sentences = []
     instances = list(instances)
     for gpu in gpus:
         for client in clients.get(gpu.uuid, ()):
@@ -53,16 +53,16 @@ def find_foreign_processes(
                 continue
             is_used = _is_granted(key, gpu, granted)
             if key is not None:
-                held[key] = str(holder)
-            why = "its job shares it" if is_used else "it is not given out before that has ended"
-            said.append(f"{what} is used by {holder}, which belongs to no job here: {why}.")
-    return ForeignProcesses(held, tuple(said))
+                unavailable[key] = str(holder)
+            why = "a job shares it" if is_used else "it is not allocated until that process ends"
+            sentences.append(f"{what} is used by {holder}, which belongs to no job here: {why}.")
+    return ForeignProcesses(unavailable, tuple(sentences))
 
 
 def granted_devices(
     replicas: Iterable[DesiredReplica], containers: Mapping[str, ContainerStatus]
 ) -> frozenset[DeviceKey]:
-    """Devices whose replica stands ready or runs; shares by what they are a share of."""
+    """Devices of replicas that are ready or running; a share counts as the device it is on."""
     live = {key for key, one in containers.items() if one.phase is not ContainerPhase.EXITED}
     devices = [d for replica in replicas if replica.id in live for d in replica.devices]
     return frozenset(map(device_key, devices))
@@ -71,8 +71,8 @@ def granted_devices(
 def is_own_process(
     files: HostFiles, containers: Mapping[str, ContainerStatus], pid: int
 ) -> bool | None:
-    """Whether a process belongs to a container of `seen`, by its control group, or to a replica
-    that is a plain process, by what its session's leader was called with. None: it is not shown."""
+    """Whether a process belongs to one of the containers, by its control group, or to a replica
+    that is a plain process, by its session leader's arguments. None: it is not visible."""
     groups = files.text(f"/proc/{pid}/cgroup")
     if groups is None:
         return None
@@ -80,12 +80,12 @@ def is_own_process(
     if any(re.search(rf"\b{re.escape(name)}[0-9a-f]*\b", groups) for name in names):
         return True
     leader = _session(files.text(f"/proc/{pid}/stat") or "")
-    called = (files.text(f"/proc/{leader}/cmdline") or "").split("\0") if leader else []
-    return any(word.endswith(f"/{replica}") for word in called for replica in containers)
+    arguments = (files.text(f"/proc/{leader}/cmdline") or "").split("\0") if leader else []
+    return any(word.endswith(f"/{replica}") for word in arguments for replica in containers)
 
 
 def _session(stat: str) -> int:
-    """Sixth field of proc(5)'s stat; the second may itself have blanks and brackets."""
+    """The sixth field of stat, see proc(5); the second may contain blanks and brackets."""
     fields = stat.rpartition(")")[2].split()
     return int(fields[3]) if len(fields) > 3 else 0
 
@@ -93,8 +93,8 @@ def _session(stat: str) -> int:
 def _place(
     gpu: GpuFacts, instances: list[InstanceFacts], client: GpuProcess
 ) -> tuple[DeviceKey | None, str]:
-    """The device that the process is on; None where that is no device: the whole of a divided
-    GPU."""
+    """The device that the process uses, and its name. No device if it uses a GPU in MIG mode as a
+    whole."""
     if not gpu.mig_current:
         return whole_gpu_key(gpu.uuid), f"GPU {gpu.index}"
     for instance in instances:
@@ -104,5 +104,5 @@ def _place(
 
 
 def _is_granted(key: DeviceKey | None, gpu: GpuFacts, granted: frozenset[DeviceKey]) -> bool:
-    """A process on the whole of a divided GPU stands beside any of its jobs."""
+    """A process on a whole GPU in MIG mode counts as beside each of its jobs."""
     return key in granted if key is not None else any(g[0] == gpu.uuid for g in granted)

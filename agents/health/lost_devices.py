@@ -1,9 +1,10 @@
-"""Notices a GPU that was cut off inside a running container.
+"""Detects containers that lost access to their GPUs.
 
-With the systemd cgroup driver, `systemctl daemon-reload` (any package may do it) takes away the
-device rules that were added behind systemd's back: what is open goes on, every new start of CUDA
+With the systemd cgroup driver, `systemctl daemon-reload` (which any package may run) removes the
+device rules that systemd does not know. Open devices keep working, but every new start of CUDA
 fails with "Failed to initialize NVML: Unknown Error" (nvidia-container-toolkit #48, #1227;
-nvidia-docker #1730). Under cgroup v2 that is not seen from outside, so one file is opened inside.
+nvidia-docker #1730). With cgroup v2 this is not visible from outside, so the probe opens one file
+inside the container.
 """
 
 import logging
@@ -15,7 +16,7 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 
 INTERVAL_SECONDS = 60.0
-# What every program of NVIDIA's opens first. Opening it changes nothing and wakes no GPU.
+# The file that every NVIDIA program opens first. Opening it changes nothing and wakes no GPU.
 PROBE = ("sh", "-c", "[ ! -e /dev/nvidiactl ] || : < /dev/nvidiactl")
 # EPERM is the control group's answer; a file's own mode would say "Permission denied".
 CUT_OFF = b"Operation not permitted"
@@ -24,8 +25,8 @@ log = logging.getLogger("agents.health")
 
 
 class DetachedProbe:
-    """`containers` lists those of this node that run. Looks at most once a minute, in a thread of
-    its own, because an engine may hang; `sentences` are of the last look."""
+    """Probes the running containers of this node, at most once a minute and in a separate thread,
+    because an engine may hang. `sentences` are of the last probe."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class DetachedProbe:
         self._thread: threading.Thread | None = None
 
     def run_when_due(self) -> threading.Thread | None:
-        """The thread, or None where no look was begun."""
+        """The probe's thread, or None if none was started."""
         if self._now() < self._next or (self._thread is not None and self._thread.is_alive()):
             return None
         self._next = self._now() + INTERVAL_SECONDS
@@ -48,7 +49,7 @@ class DetachedProbe:
         return self._thread
 
     def run(self) -> None:
-        """What an engine that does not answer had said before stays."""
+        """Keeps the previous sentences if the engine does not respond."""
         try:
             cut_off = sorted(str(c.name) for c in self._containers() if _is_cut_off(c))
         except (DockerException, OSError) as error:
@@ -58,7 +59,7 @@ class DetachedProbe:
 
 
 def _is_cut_off(container: Container) -> bool:
-    """A container without GPUs, without a shell, or that ended meanwhile tells nothing."""
+    """False too for a container without GPUs or shell, and for one that ended meanwhile."""
     if not container.attrs["HostConfig"].get("DeviceRequests"):
         return False
     try:
@@ -70,6 +71,6 @@ def _is_cut_off(container: Container) -> bool:
 
 def _sentence(name: str) -> str:
     return (
-        f"{name} is cut off from its GPUs (systemctl daemon-reload?): what it has open goes on, "
-        "but CUDA does not start in it. Start the job again; `agents doctor` tells how to mend it."
+        f"{name} is cut off from its GPUs (systemctl daemon-reload?): open devices keep working, "
+        "but CUDA cannot start again. Restart the job; `agents doctor` shows how to fix the cause."
     )

@@ -1,7 +1,7 @@
-"""Pure: from a GPU's recent events and what NVML reads of it, to healthy or not and why.
+"""Whether a GPU is healthy, from its recent events and NVML's readings. Pure.
 
-A fault is not for ever. An event counts until the GPU was reset (`was_reset`), or until
-`QUIET_SECONDS` have passed on a driver that says that it needs no recovery.
+A fault does not last forever. An event counts until the GPU was reset (`was_reset`), or until
+`EVENT_LIFETIME_SECONDS` have passed while the driver reports that it needs no recovery.
 """
 
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from enum import IntEnum
 from agents.facts.gpu_health import EventKind, HealthReadings
 from agents.health.xids import RECOVERY_CHANGED, XidVerdict, xid_by_number
 
-# Our choice: long enough that a GPU that fails again and again is not given again and again.
+# Our choice: long enough that a GPU that fails repeatedly is not allocated repeatedly.
 EVENT_LIFETIME_SECONDS = 3_600.0
 
 
 class Recovery(IntEnum):
-    """What the driver says that it needs: `NVML_GPU_RECOVERY_ACTION_*` of nvml.h."""
+    """The recovery action that the driver requests: `NVML_GPU_RECOVERY_ACTION_*` of nvml.h."""
 
     NONE = 0
     GPU_RESET = 1
@@ -35,57 +35,60 @@ NEEDS = {
     Recovery.DRAIN_AND_RESET: "a drain and a reset of the GPU",
     Recovery.RECOVER_IMEX_DOMAIN: "a recovery of the IMEX domain",
     Recovery.BUS_RESET: "a reset of the GPU's bus",
-    Recovery.SYSTEM_REBOOT: "a reboot of the whole system",
+    Recovery.SYSTEM_REBOOT: "a reboot of the entire system",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class GpuEvent:
-    """`at` in seconds of the clock of the one who judges. Instance ids are None for the whole GPU;
-    `xid` is 0 where the event is none."""
+    """A driver event with the time of its arrival."""
 
     gpu_uuid: str
     kind: EventKind
+    # In seconds of the clock that assesses it.
     at: float
+    # 0 if the event is not an XID.
     xid: int = 0
+    # None for the whole GPU.
     gpu_instance: int | None = None
     compute_instance: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HealthVerdict:
-    """`reason` is one sentence, empty where healthy."""
+    """Whether a GPU takes new work."""
 
     healthy: bool
+    # One sentence; empty if healthy.
     reason: str = ""
 
 
 def assess(events: Iterable[GpuEvent], readings: HealthReadings) -> HealthVerdict:
-    """What is read comes before what was heard; of the events the newest fault gives the reason."""
-    if reason := _read(readings) or _heard(events):
+    """Readings take precedence over events; of the events the newest fault gives the reason."""
+    if reason := _reading_fault(readings) or _event_fault(events):
         return HealthVerdict(healthy=False, reason=reason)
     return HealthVerdict(healthy=True)
 
 
 def is_relevant(kind: EventKind, xid: int) -> bool:
-    """Whether an event may change what is thought of a GPU or of the work on it."""
+    """Whether an event may change the health of a GPU or end work on it."""
     if kind is not EventKind.XID:
         return kind is EventKind.ECC_UNCORRECTED
     return xid == RECOVERY_CHANGED or xid_by_number(xid).verdict is not XidVerdict.IGNORE
 
 
 def carry_forward(before: HealthReadings, now: HealthReadings) -> HealthReadings:
-    """What is silent now keeps its last answer: row remapping does not answer while MIG instances
-    stand (nvml.h), and a lost GPU answers nothing. What slows a GPU is of the moment."""
-    silent = [f.name for f in fields(now) if getattr(now, f.name) is None]
-    kept = {name: getattr(before, name) for name in silent if name != "clock_reasons"}
+    """The current readings; a missing value keeps the last one. Row remapping cannot be read while
+    MIG instances exist (nvml.h), and a lost GPU reports nothing. Clock reasons are never kept."""
+    missing = [f.name for f in fields(now) if getattr(now, f.name) is None]
+    kept = {name: getattr(before, name) for name in missing if name != "clock_reasons"}
     lost = now.is_lost or (before.is_lost and bool(now.driver_error))
     return replace(now, **kept | {"is_lost": lost})
 
 
 def was_reset(before: HealthReadings, now: HealthReadings) -> bool:
-    """Whether the GPU began anew in between: it is back on the bus, or something is gone that only
-    a reset takes away."""
+    """Whether the GPU was reset in between: it is back on the bus, or a fault is gone that only a
+    reset clears."""
     if now.is_lost or now.driver_error:
         return False
     fewer = (now.uncorrected_errors or 0) < (before.uncorrected_errors or 0)
@@ -100,25 +103,25 @@ def was_reset(before: HealthReadings, now: HealthReadings) -> bool:
 
 
 def is_current(event: GpuEvent, readings: HealthReadings, now: float) -> bool:
-    """Whether an event is recent, without a reset since. A driver that cannot tell what it needs
-    never lets an event lapse by time alone."""
-    answers = not readings.is_lost and not readings.driver_error
-    lapses = readings.recovery == Recovery.NONE and answers
+    """Whether an event still counts. Without a recovery action from the driver an event never
+    expires by time alone."""
+    responds = not readings.is_lost and not readings.driver_error
+    lapses = readings.recovery == Recovery.NONE and responds
     return not lapses or now - event.at < EVENT_LIFETIME_SECONDS
 
 
-def _read(reads: HealthReadings) -> str:
-    if reads.is_lost:
+def _reading_fault(readings: HealthReadings) -> str:
+    if readings.is_lost:
         return "the GPU has fallen off the bus: reset its bus, or reboot the node"
-    if reads.driver_error:
-        return f"the driver does not answer for the GPU: {reads.driver_error}"
-    if reads.remap_failed:
-        return "a bad memory row could not be replaced: have the GPU exchanged"
-    if reads.recovery:
-        return f"the driver asks for {_need(reads.recovery)}"
-    if reads.remap_pending:
-        return "a memory row is to be replaced: drain the GPU and reset it"
-    if count := reads.uncorrected_errors:
+    if readings.driver_error:
+        return f"the driver does not respond for the GPU: {readings.driver_error}"
+    if readings.remap_failed:
+        return "a bad memory row could not be remapped: replace the GPU"
+    if readings.recovery:
+        return f"the driver requests {_need(readings.recovery)}"
+    if readings.remap_pending:
+        return "a memory row is waiting to be remapped: drain the GPU and reset it"
+    if count := readings.uncorrected_errors:
         return f"{count} memory errors could not be corrected since the last reset: reset the GPU"
     return ""
 
@@ -127,7 +130,7 @@ def _need(recovery: int) -> str:
     return NEEDS[Recovery(recovery)] if recovery in NEEDS else f"recovery action {recovery}"
 
 
-def _heard(events: Iterable[GpuEvent]) -> str:
+def _event_fault(events: Iterable[GpuEvent]) -> str:
     reasons = [reason for event in events if (reason := _fault(event))]
     return reasons[-1] if reasons else ""
 

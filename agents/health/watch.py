@@ -1,4 +1,4 @@
-"""Remembers what was heard and read of each GPU, and tells its health from both."""
+"""Keeps the events and readings of each GPU and assesses its health from both."""
 
 import logging
 import threading
@@ -27,19 +27,21 @@ log = logging.getLogger("agents.health")
 
 
 def boot_seconds() -> float:
-    """Seconds since the node started, also while it slept: a jump of the clock changes nothing."""
+    """Seconds since boot, including suspended time; independent of the wall clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """Every GPU of this node with its health, by index: also those that do not answer now, as they
-    were last seen. `lost`: UUIDs of those that fell off the bus; `silent`: of those that the driver
-    gave no answer for. `cautions`: a sentence for each that is slowed down."""
+    """The GPUs of this node with their health."""
 
+    # By index, with the last known facts of GPUs that do not respond.
     gpus: tuple[GpuFacts, ...] = ()
+    # UUIDs of GPUs that fell off the bus.
     lost: frozenset[str] = frozenset()
+    # UUIDs of GPUs for which the driver does not respond.
     unresponsive: frozenset[str] = frozenset()
+    # One sentence for each GPU that is slowed down.
     warnings: tuple[str, ...] = ()
 
 
@@ -50,8 +52,8 @@ class _Memory:
 
 
 class HealthWatch:
-    """`changed` is called from the listening thread after each event, when it is remembered;
-    `heard` with each event, also with those that count for nothing here."""
+    """Health of the GPUs over time. In the listener's thread, `on_event` is called with every event
+    and `on_change` after each event that counts."""
 
     def __init__(
         self, changed: Callable[[], None] = lambda: None, now: Callable[[], float] = boot_seconds
@@ -62,7 +64,7 @@ class HealthWatch:
         self._lock = threading.Lock()
         self._memories: dict[str, _Memory] = {}
         self._events: dict[str, deque[GpuEvent]] = {}
-        self._untold: deque[GpuEvent] = deque(maxlen=MAX_EVENTS)
+        self._pending: deque[GpuEvent] = deque(maxlen=MAX_EVENTS)
         self._is_news = threading.Event()
         self._listener = EventListener(self.record)
 
@@ -74,76 +76,76 @@ class HealthWatch:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything was heard since the last `judged`."""
+        """Whether an event arrived since the last `assess`."""
         return self._is_news.is_set()
 
-    def record(self, heard: DriverEvent | None) -> None:
-        """Remember an event; None says only that something is to be looked at.
+    def record(self, event: DriverEvent | None) -> None:
+        """Keep an event; None only requests a new assessment.
 
-        What a program does wrong may come a thousand times a second: it is logged, and neither
-        drives out what counts nor wakes anybody. `heard` is told of it all the same.
+        A faulty program can cause a thousand events a second. They are logged and passed to
+        `on_event`, but neither displace events that count nor wake the loop.
         """
-        if heard is not None:
-            self.on_event(heard)
-            said = {"gpu": heard.gpu_uuid, "kind": heard.kind, "xid": heard.xid}
-            if not is_relevant(heard.kind, heard.xid):
-                log.info("gpu_event_ignored", extra=said)
+        if event is not None:
+            self.on_event(event)
+            details = {"gpu": event.gpu_uuid, "kind": event.kind, "xid": event.xid}
+            if not is_relevant(event.kind, event.xid):
+                log.info("gpu_event_ignored", extra=details)
                 return
-            log.warning("gpu_event", extra=said)
-            self._remember(heard)
+            log.warning("gpu_event", extra=details)
+            self._remember(event)
         self._is_news.set()
         self.on_change()
 
     def assess(self, gpus: list[GpuFacts]) -> NodeHealth:
-        """`gpus` are those that answer. One that is gone without being lost was taken from the
-        node, and is forgotten. Raises nothing: a driver's refusal is an answer about its GPU."""
+        """`gpus` are those that respond. A GPU that is gone without being lost was removed from the
+        node and is dropped. Raises nothing: an error of the driver is a reading too."""
         self._is_news.clear()
         with self._lock:
             for gpu in gpus:
                 memory = self._memories.setdefault(gpu.uuid, _Memory(gpu))
                 memory.facts = gpu
             for memory in list(self._memories.values()):
-                self._look(memory)
+                self._update(memory)
             found = sorted(self._memories.values(), key=lambda m: (m.facts.index, m.facts.uuid))
             return NodeHealth(
                 gpus=tuple(self._with_health(memory) for memory in found),
                 lost=frozenset(m.facts.uuid for m in found if m.reads.is_lost),
                 unresponsive=frozenset(m.facts.uuid for m in found if m.reads.driver_error),
                 warnings=tuple(
-                    f"GPU {m.facts.index} is slow: {says}."
+                    f"GPU {m.facts.index} is slow: {text}."
                     for m in found
-                    if (says := slowdown_warning(m.reads.clock_reasons))
+                    if (text := slowdown_warning(m.reads.clock_reasons))
                 ),
             )
 
     def pending_events(self) -> list[GpuEvent]:
-        """Events whose consequences for running work are not drawn yet; `drawn` takes them off."""
+        """Events that were not applied to replicas yet, until `clear_pending`."""
         with self._lock:
-            return list(self._untold)
+            return list(self._pending)
 
     def clear_pending(self, events: list[GpuEvent]) -> None:
         with self._lock:
-            self._untold = deque(
-                (e for e in self._untold if all(e is not other for other in events)), MAX_EVENTS
+            self._pending = deque(
+                (e for e in self._pending if all(e is not other for other in events)), MAX_EVENTS
             )
 
-    def _remember(self, heard: DriverEvent) -> None:
+    def _remember(self, driver_event: DriverEvent) -> None:
         event = GpuEvent(
-            gpu_uuid=heard.gpu_uuid,
-            kind=heard.kind,
+            gpu_uuid=driver_event.gpu_uuid,
+            kind=driver_event.kind,
             at=self._now(),
-            xid=heard.xid,
-            gpu_instance=heard.gpu_instance,
-            compute_instance=heard.compute_instance,
+            xid=driver_event.xid,
+            gpu_instance=driver_event.gpu_instance,
+            compute_instance=driver_event.compute_instance,
         )
         with self._lock:
             self._events_of(event.gpu_uuid).append(event)
-            self._untold.append(event)
+            self._pending.append(event)
 
     def _events_of(self, uuid: str) -> deque[GpuEvent]:
         return self._events.setdefault(uuid, deque(maxlen=MAX_EVENTS))
 
-    def _look(self, memory: _Memory) -> None:
+    def _update(self, memory: _Memory) -> None:
         uuid = memory.facts.uuid
         reads = read_health(memory.facts)
         if reads is None:

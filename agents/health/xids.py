@@ -1,10 +1,10 @@
-"""What each XID means for work: a table, with a source for every line.
+"""What each XID means for work, with a source for every verdict.
 
 An XID is the number of an error report of the NVIDIA driver (`NVRM: Xid`). Sources: `DEVICE_PLUGIN`
-is the list that NVIDIA's k8s-device-plugin leaves alone (`internal/rm/health.go`); `CATALOG` is
-NVIDIA's Xid catalog for Ampere and newer (docs.nvidia.com/deploy/xid-errors); `FACTS` are this
-project's collected facts on health, where they go further. Verdicts join these with one rule: where
-sources differ, the one for less lost work wins only if the GPU itself is not in doubt.
+is the list that NVIDIA's k8s-device-plugin ignores (`internal/rm/health.go`); `CATALOG` is NVIDIA's
+Xid catalog for Ampere and newer (docs.nvidia.com/deploy/xid-errors); `RULE` marks verdicts that
+this project chose. Where sources differ, the verdict that loses less work wins only if the GPU
+itself is not in doubt.
 """
 
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from enum import StrEnum
 
 DEVICE_PLUGIN = "k8s-device-plugin internal/rm/health.go"
 CATALOG = "NVIDIA Xid catalog"
-FACTS = "reliability facts, failure 9; partitioning facts, health"
-# It repeats what the driver's recovery action reads, and that is read at every look.
+RULE = "Tessera's rule, from the NVIDIA Xid catalog"
+# It announces a new recovery action, which every assessment reads anyway.
 RECOVERY_CHANGED = 154
-NO_SOURCE = "no source: the careful default"
+NO_SOURCE = "no source: the cautious default"
 
 
 class XidVerdict(StrEnum):
-    """What an XID asks for, from nothing to the whole node.
-
-    `job`: what runs on the device fails, the GPU goes on. `drain`: no new work, what runs goes on.
-    `reset`, `node`: no new work, and what the error hit fails; a person resets, or reboots.
-    """
+    """What an XID requires, from nothing to a reboot."""
 
     IGNORE = "ignore"
+    # Replicas on the device fail; the GPU keeps working.
     JOB = "job"
+    # No new work; replicas continue.
     DRAIN = "drain"
+    # No new work, and replicas on the device fail. An administrator resets the GPU, or for `node`
+    # its bus or the node.
     RESET = "reset"
     NODE = "node"
 
@@ -38,10 +38,11 @@ ENDS_WORK = frozenset({XidVerdict.JOB, XidVerdict.RESET, XidVerdict.NODE})
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """`sentence` is for people: what happened, without the number."""
+    """An XID and its verdict."""
 
     number: int
     verdict: XidVerdict
+    # What happened, without the number.
     sentence: str
     source: str
 
@@ -52,33 +53,33 @@ class Xid:
 
     @property
     def ends_work(self) -> bool:
-        """Whether what ran on the device that it names cannot go on."""
+        """Whether replicas on the device that it names fail."""
         return self.verdict in ENDS_WORK
 
 
 _TABLE = (
     Xid(13, XidVerdict.IGNORE, "a program made an invalid access on the GPU", DEVICE_PLUGIN),
-    Xid(31, XidVerdict.IGNORE, "a program used memory that it does not have", DEVICE_PLUGIN),
+    Xid(31, XidVerdict.IGNORE, "a program accessed memory that it had not mapped", DEVICE_PLUGIN),
     Xid(43, XidVerdict.IGNORE, "a program's work on the GPU was stopped", DEVICE_PLUGIN),
-    Xid(45, XidVerdict.IGNORE, "the work of a program that ended was cleaned up", DEVICE_PLUGIN),
-    Xid(68, XidVerdict.IGNORE, "the video decoder refused what a program gave it", DEVICE_PLUGIN),
-    Xid(109, XidVerdict.IGNORE, "a program did not let go of the GPU in time", DEVICE_PLUGIN),
-    Xid(94, XidVerdict.JOB, "a memory error was contained to one program", FACTS),
-    Xid(63, XidVerdict.DRAIN, "a memory row is to be replaced at the next reset", FACTS),
-    Xid(92, XidVerdict.DRAIN, "corrected memory errors are too frequent", FACTS),
-    Xid(46, XidVerdict.RESET, "the GPU stopped processing", FACTS),
-    Xid(48, XidVerdict.RESET, "a memory error could not be corrected", FACTS),
-    Xid(64, XidVerdict.RESET, "a bad memory row could not be replaced", FACTS),
-    Xid(74, XidVerdict.RESET, "an NVLink failed", FACTS),
-    Xid(95, XidVerdict.RESET, "a memory error was not contained", FACTS),
-    Xid(119, XidVerdict.RESET, "the GPU's system processor did not answer in time", FACTS),
-    Xid(120, XidVerdict.RESET, "the GPU's system processor failed", FACTS),
-    # A card that left the bus comes back with a bus reset or a reboot, not with a GPU reset.
-    Xid(79, XidVerdict.NODE, "the GPU has fallen off the bus", FACTS),
+    Xid(45, XidVerdict.IGNORE, "the work of an ended program was cleaned up", DEVICE_PLUGIN),
+    Xid(68, XidVerdict.IGNORE, "the video decoder rejected a program's input", DEVICE_PLUGIN),
+    Xid(109, XidVerdict.IGNORE, "a program did not yield the GPU in time", DEVICE_PLUGIN),
+    Xid(94, XidVerdict.JOB, "a memory error was contained to one program", RULE),
+    Xid(63, XidVerdict.DRAIN, "a memory row will be remapped at the next reset", RULE),
+    Xid(92, XidVerdict.DRAIN, "corrected memory errors are too frequent", RULE),
+    Xid(46, XidVerdict.RESET, "the GPU stopped processing", RULE),
+    Xid(48, XidVerdict.RESET, "a memory error could not be corrected", RULE),
+    Xid(64, XidVerdict.RESET, "a bad memory row could not be remapped", RULE),
+    Xid(74, XidVerdict.RESET, "an NVLink failed", RULE),
+    Xid(95, XidVerdict.RESET, "a memory error was not contained", RULE),
+    Xid(119, XidVerdict.RESET, "the GPU's system processor (GSP) did not respond in time", RULE),
+    Xid(120, XidVerdict.RESET, "the GPU's system processor (GSP) failed", RULE),
+    # A card that fell off the bus needs a bus reset or a reboot; a GPU reset is not enough.
+    Xid(79, XidVerdict.NODE, "the GPU has fallen off the bus", RULE),
     Xid(
         RECOVERY_CHANGED,
         XidVerdict.IGNORE,
-        "the driver changed what it needs for a recovery",
+        "the driver changed its recovery action",
         CATALOG,
     ),
 )
@@ -86,10 +87,10 @@ XIDS: dict[int, Xid] = {xid.number: xid for xid in _TABLE}
 
 
 def xid_by_number(number: int) -> Xid:
-    """The XID's line. An unknown one drains: the GPU gets no new work, and what runs goes on.
+    """The XID of this number. An unknown XID drains the GPU.
 
-    Why so: new hardware errors get new numbers, so an unknown number may mean a broken GPU; but
-    nothing is worth killing on a guess. The drain ends by itself (`verdict.QUIET_SECONDS`).
+    New hardware errors get new numbers, so the GPU may be broken, but a guess is no reason to kill
+    running work. The drain ends by itself (`verdict.EVENT_LIFETIME_SECONDS`).
     """
     unknown = "the driver reported an error that this version does not know"
     return XIDS.get(number) or Xid(number, XidVerdict.DRAIN, unknown, NO_SOURCE)

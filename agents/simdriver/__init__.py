@@ -1,1 +1,1 @@
-"""A simulated NVIDIA driver that stands behind pynvml. Never used unless explicitly installed."""
+"""A simulated NVIDIA driver behind pynvml. Never active unless explicitly installed."""

@@ -1,4 +1,4 @@
-"""C symbols of what an administrator reads and chooses: serial, brand, ECC, modes, power limit.
+"""C symbols for administrators: serial, brand, ECC, modes, power limit.
 
 Not verified on hardware: the range of power limits (a third of the board's up to all of it here),
 and the brand of each board.
@@ -48,7 +48,7 @@ def _persistence(library: Any, handle: Any, out: Any) -> None:
 
 
 def _compute_mode(library: Any, handle: Any, out: Any) -> None:
-    """nvml.h: with MIG on it is the default, and stays so; MIG devices tell it too."""
+    """nvml.h: always the default in MIG mode; MIG devices report it too."""
     gpu = gpu_of(library.store.node(), library.handles.ref(handle))
     out._obj.value = DEFAULT_MODE if gpu.mig_current else gpu.compute_mode
 

@@ -1,4 +1,4 @@
-"""NVML return codes that the simulation answers with, by the names and numbers of nvml.h."""
+"""The NVML return codes that the simulation uses, by the names and numbers of nvml.h."""
 
 from enum import IntEnum
 

@@ -1,5 +1,6 @@
-"""`agents simulate create|show|inject`: make a simulated node, print its state, or let something
-happen to it. Prints the state as JSON; refuses with one sentence and status 2."""
+"""`agents simulate create|show|inject`: a simulated node: created, shown, with faults.
+
+Prints the state as JSON. Errors are one sentence and exit status 2."""
 
 import argparse
 import errno
@@ -20,14 +21,14 @@ DEFAULT_GPUS = 4
 
 
 def main(options: argparse.Namespace) -> int:
-    """0, or SystemExit where the file or the wish is not what it should be."""
+    """Exit status 0. Raises SystemExit for an invalid file or request."""
     store = Store(options.path)
     try:
         if options.simulate == "create":
             _create(store, options)
         node = store.node()
     except OSError as error:
-        _refuse(f"{options.path}: {error.strerror}. `create` makes a node, `show` needs one.")
+        _refuse(f"{options.path}: {error.strerror}. Create a node first with `create`.")
     except (ValueError, KeyError, TypeError, AttributeError):
         _refuse(f"{options.path} is not the state of a simulated node")
     if options.simulate == "inject":
@@ -44,14 +45,14 @@ def _refuse(sentence: str) -> NoReturn:
 def _create(store: Store, options: argparse.Namespace) -> None:
     """Never over a node that an agent may be using. Raises FileExistsError.
 
-    A layout brings its board and number of GPUs; what is named beside it has to agree."""
+    A layout determines its board and number of GPUs; other options must agree with it."""
     layout = LAYOUTS[options.layout]
     board = options.board or layout.board or DEFAULT_BOARD
     gpus = options.gpus or layout.gpus or DEFAULT_GPUS
     if layout.board not in (None, board) or layout.gpus not in (None, gpus):
         _refuse(f"{layout.name} is {layout.gpus} x {layout.board}, not {gpus} x {board}")
     if store.path.exists():
-        raise FileExistsError(errno.EEXIST, "exists already, delete it to begin anew")
+        raise FileExistsError(errno.EEXIST, "the file exists; delete it to start again")
     seed = options.seed if options.seed is not None else secrets.randbits(48)
     latency = options.latency == "on"
     node = new_node(board=board, gpus=gpus, seed=seed, latency=latency, layout=layout)
@@ -61,7 +62,7 @@ def _create(store: Store, options: argparse.Namespace) -> None:
 
 
 def _inject(store: Store, options: argparse.Namespace) -> SimulatedNode:
-    """Let it happen; the node as it is then. Where it cannot, nothing happens."""
+    """Inject the fault and return the node. An impossible fault changes nothing."""
     try:
         with store.change() as node:
             if "gpu" not in options:

@@ -1,4 +1,4 @@
-"""What the driver does with MIG: the rules and refusals of real hardware, on plain values.
+"""The MIG rules and errors of real hardware, on plain values.
 
 Sources of the rules: nvml.h notes, and the public transcripts that `agents/contract/boards.json`
 names. No ctypes here.
@@ -56,7 +56,7 @@ def require_profile(gpu: SimulatedGpu, profile_id: int) -> Profile:
 
 
 def require_queries(gpu: SimulatedGpu) -> None:
-    """Of profiles and placements: Ampere has none to tell while MIG is off (field 199 is 0)."""
+    """Profiles and placements can be read; on Ampere only in MIG mode (field 199 is 0)."""
     if not gpu.kind.supports_mig or not (queries_without_mode(gpu) or gpu.mig_current == MIG_ON):
         raise DriverError(Code.NOT_SUPPORTED)
 
@@ -67,8 +67,8 @@ def queries_without_mode(gpu: SimulatedGpu) -> bool:
 
 
 def set_mig_mode(node: SimulatedNode, gpu: SimulatedGpu, mode: int) -> Code:
-    """The activation status: a busy GPU keeps the mode pending and says IN_USE; one that has to be
-    reset for it, and cannot be, says RESET_REQUIRED. Ampere's reset is tried by the call itself."""
+    """The activation status. A busy GPU keeps the mode pending and returns IN_USE; one that needs a
+    reset and cannot be reset returns RESET_REQUIRED. On Ampere the call itself tries the reset."""
     require_root(node)
     if not gpu.kind.supports_mig:
         raise DriverError(Code.NOT_SUPPORTED)
@@ -95,7 +95,7 @@ def mig_placements(gpu: SimulatedGpu) -> list[Placement]:
 
 
 def remaining_capacity(gpu: SimulatedGpu, profile_id: int) -> int:
-    """How many more instances of the profile can be made one after the other."""
+    """How many more instances of the profile fit."""
     require_mig(gpu)
     profile = require_profile(gpu, profile_id)
     taken = mig_placements(gpu)
@@ -113,7 +113,7 @@ def create_gpu_instance(
     start: int | None,
     size: int | None = None,
 ) -> GpuInstance:
-    """`start` None: the driver chooses. Occupied and impossible are told alike, as in reality."""
+    """`start` None: the driver chooses. Occupied and impossible starts return the same code."""
     require_mig(gpu)
     require_root(node)
     profile = require_profile(gpu, profile_id)

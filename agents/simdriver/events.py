@@ -1,5 +1,5 @@
-"""C symbols of event sets. Events stand in the state file, so another process can make them; each
-set remembers, per GPU, which it told last."""
+"""C symbols of event sets. Events are in the state file, so other processes can create them; each
+set remembers the last event that it returned for each GPU."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ POLL_SECONDS = 0.01
 
 @dataclass
 class SimulatedEventSet:
-    """`types` and `last` by GPU: the mask that is listened to, and the number of the last event."""
+    """`types` and `last` by GPU: the registered mask, and the number of the last event."""
 
     types: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ def _create(library: Any, out: Any) -> None:
 
 
 def _set_of(library: Any, handle: Any) -> SimulatedEventSet:
-    """Refuses what is no event set, and one that was freed."""
+    """Raises DriverError for a handle that is not an event set, or was freed."""
     found: SimulatedEventSet | None = library.event_sets.get(library.handles.ref(handle))
     if found is None:
         raise DriverError(Code.INVALID_ARGUMENT)
@@ -56,7 +56,7 @@ def _register(library: Any, handle: Any, types: Any, set_handle: Any) -> None:
 
 
 def _wait(library: Any, set_handle: Any, data: Any, milliseconds: Any) -> None:
-    """What happened before a GPU was lost is still told; then the set says that it is lost."""
+    """Returns the events from before a GPU was lost, then GPU_IS_LOST."""
     deadline = time.monotonic() + milliseconds.value / 1_000
     while True:
         events, node = _set_of(library, set_handle), library.store.node()

@@ -1,6 +1,6 @@
-"""What can happen to a simulated node, as changes of its state. XIDs and lost GPUs are in `health`.
+"""Faults of a simulated node, as changes of its state. XIDs and lost GPUs are in `health`.
 
-Each raises ValueError with a sentence where it is impossible; nothing has happened then.
+An impossible fault raises ValueError with a sentence and changes nothing.
 """
 
 from agents.simdriver.codes import Code
@@ -16,7 +16,7 @@ from agents.simdriver.state import (
 
 SINGLE_BIT_EVENT, DOUBLE_BIT_EVENT = 0x1, 0x2
 HOLDER_MIB = 512
-# Kinds of calls that are slow together: the kind, and how a symbol of it is known.
+# Kinds of calls that can be slowed down together, and the parts of their symbols.
 KINDS: dict[str, tuple[str, ...]] = {
     "read": ("Get",),
     "create": ("CreateGpuInstance", "CreateComputeInstance"),
@@ -39,12 +39,12 @@ def attach_client(
     *,
     listed: bool = True,
 ) -> None:
-    """A client with the whole GPU open, or one on a MIG instance: what it holds is IN_USE.
+    """A client that has the whole GPU or a MIG instance open, so changes return IN_USE.
 
     On a GPU with MIG off it is a process of the GPU, if `listed`; a monitor that has the whole of
     a GPU in MIG mode open is never among the processes."""
     if pid in gpu.holders or any(p.pid == pid for p in gpu.processes):
-        raise ValueError(f"pid {pid} holds GPU {gpu.index} already")
+        raise ValueError(f"pid {pid} has GPU {gpu.index} open already")
     if instance is None:
         if compute is not None:
             raise ValueError("a compute instance is named within its GPU instance: --instance")
@@ -66,22 +66,22 @@ def attach_client(
 
 
 def detach_client(gpu: SimulatedGpu, pid: int) -> None:
-    """The client closes what it has open."""
+    """The client closes the device."""
     if pid not in gpu.holders and all(p.pid != pid for p in gpu.processes):
-        raise ValueError(f"pid {pid} holds nothing of GPU {gpu.index}")
+        raise ValueError(f"pid {pid} does not have GPU {gpu.index} open")
     gpu.holders = [holder for holder in gpu.holders if holder != pid]
     gpu.processes = [process for process in gpu.processes if process.pid != pid]
 
 
 def reset_gpu(node: SimulatedNode, gpu: SimulatedGpu) -> None:
-    """What `nvidia-smi --gpu-reset` does: instances are gone, a pending mode is current, health is
-    well again. That Hopper keeps its mode over a reset is not verified."""
+    """As `nvidia-smi --gpu-reset`: removes instances, applies a pending mode, clears health faults.
+    That Hopper keeps its mode over a reset is not verified."""
     if gpu.reset_refused:
         raise ValueError(f"GPU {gpu.index} refuses to be reset: only a reboot helps")
     clients = sorted({*gpu.holders, *(p.pid for p in gpu.processes)})
     if clients or gpu.held_by_client:
         named = f", by {', '.join(map(str, clients))}" if clients else ""
-        raise ValueError(f"GPU {gpu.index} is in use{named}: nobody may have it open at a reset")
+        raise ValueError(f"GPU {gpu.index} is in use{named}: close it before a reset")
     gpu.instances = []
     gpu.mig_current = gpu.mig_pending
     clear_faults(node, gpu)
@@ -100,13 +100,13 @@ def reboot_node(node: SimulatedNode) -> None:
 
 
 def clear_faults(node: SimulatedNode, gpu: SimulatedGpu) -> None:
-    """Lost, ECC and remapping are well again; instances, mode and holders stay."""
+    """Clears lost, ECC and remapping; instances, mode and clients stay."""
     clear_health(node, gpu)
     gpu.ecc_corrected = 0
 
 
 def inject_ecc(node: SimulatedNode, gpu: SimulatedGpu, count: int, *, corrected: bool) -> None:
-    """Errors in the counters, and the one event that a driver tells of them."""
+    """Increments the counters and adds one event."""
     kind = SINGLE_BIT_EVENT if corrected else DOUBLE_BIT_EVENT
     if not gpu.event_types & EVENT_TYPES & kind:
         raise ValueError(f"GPU {gpu.index} has no ECC events")
@@ -130,7 +130,7 @@ def inject_remap(gpu: SimulatedGpu, *, failed: bool) -> None:
 def set_call_seconds(
     node: SimulatedNode, call: str, seconds: float, symbols: frozenset[str]
 ) -> None:
-    """Each such call takes so long from now on; 0 ends it."""
+    """Delays each such call; 0 ends it."""
     if call not in KINDS and call not in symbols:
         raise ValueError(f"{call} is neither a call of the driver nor one of {', '.join(KINDS)}")
     node.slow = {name: old for name, old in node.slow.items() if name != call}
@@ -141,11 +141,11 @@ def set_call_seconds(
 def fail_next(
     node: SimulatedNode, code: Code, call: str, times: int, symbols: frozenset[str]
 ) -> None:
-    """The next calls answer `code` and do nothing else; 0 times takes it back."""
+    """The next calls return `code` and do nothing; 0 times cancels it."""
     if call not in symbols:
-        raise ValueError(f"{call} is no call of the simulated driver")
+        raise ValueError(f"{call} is not a call of the simulated driver")
     if code is Code.SUCCESS:
-        raise ValueError("SUCCESS is no failure")
+        raise ValueError("SUCCESS is not a failure")
     node.fail_next = [fail for fail in node.fail_next if fail.call != call]
     if times:
         node.fail_next.append(InjectedFailure(call, int(code), times))
@@ -157,7 +157,7 @@ def call_seconds(node: SimulatedNode, names: tuple[str, ...]) -> float:
 
 
 def take_failure(node: SimulatedNode, call: str) -> int:
-    """Counts one failure down. The code that the call has to answer, 0 where it may go on."""
+    """Consumes one injected failure. Returns its code, or 0 if there is none."""
     for fail in node.fail_next:
         if fail.call == call:
             fail.left -= 1

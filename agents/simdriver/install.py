@@ -1,4 +1,4 @@
-"""Puts the simulated driver behind pynvml. Only ever called for an explicit setting."""
+"""Installs the simulated driver behind pynvml, only for an explicit setting."""
 
 from pathlib import Path
 
@@ -10,10 +10,12 @@ from agents.simdriver.library import Library
 def install(path: Path) -> None:
     """From now on pynvml of this process talks to the node whose state stands in `path`.
 
-    Raises FileNotFoundError where no such node was created.
+    Raises FileNotFoundError if the node was not created.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is no simulated node: python -m agents.simdriver create")
+        raise FileNotFoundError(
+            f"{path} is not a simulated node: python -m agents.simdriver create"
+        )
     pynvml.nvmlLib = Library(path)
     pynvml._nvmlGetFunctionPointer_cache.clear()
 

@@ -1,4 +1,4 @@
-"""How a simulated node is wired: PCIe paths, NVLinks, CPUs. Chosen by name when the node is made.
+"""The wiring of a simulated node (PCIe, NVLinks, CPUs), chosen by name when it is created.
 
 The names count what is in the box. "2-2-4-6-8-8" is 2 CPUs, 2 storage NICs, 4 PCIe switches,
 6 NVSwitches, 8 GPUs, 8 NICs of the GPUs; "2-2-4" is 2 CPUs, 2 NICs, 4 GPUs. Wiring: NVIDIA's
@@ -24,7 +24,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a GPU hangs. Two that agree on all but `port` share one PCIe switch."""
+    """The PCIe place of a device. Devices with equal places share one PCIe switch."""
 
     numa: int
     bridge: int
@@ -45,7 +45,7 @@ class NicPlace:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A kind of node. `board` and `gpus` are None where any will do.
+    """A kind of node. `board` and `gpus` are None if any will do.
 
     `links` is how many NVLinks each GPU has. `switches` says how many of them go to each NVSwitch;
     where it is empty, GPUs 2n and 2n+1 are joined by a bridge that takes all links. `cpus` are the

@@ -42,7 +42,7 @@ class Library:
             setattr(self, name, self._symbol(name, function))
 
     def sleep(self, seconds: float) -> None:
-        """What the hardware takes. Outside the state's lock, as other GPUs go on meanwhile."""
+        """Simulates latency, outside the state's lock because other GPUs keep working."""
         if seconds:
             time.sleep(seconds)
 
@@ -52,7 +52,7 @@ class Library:
             return lambda code: MESSAGES.get(code, MESSAGES[Code.UNKNOWN]).encode()
 
         names = (name, *call_kinds(name))
-        # A question may be asked first and its answer dropped: it looked at the file just now.
+        # A reading call runs before its failure is checked: it has just read the state file.
         asks = "Get" in name and name not in SYSTEM_SYMBOLS
 
         @wraps(function)
@@ -74,14 +74,14 @@ class Library:
         return symbol
 
     def _now(self) -> SimulatedNode | None:
-        """None where the file is gone: beginning and ending a session needs no node."""
+        """None if the file is gone: opening and closing a session need no node."""
         try:
             return self.store.node()
         except OSError:
             return None
 
     def _hindered(self, node: SimulatedNode | None, names: tuple[str, ...]) -> int:
-        """Takes the time of a slow call; the code of a failure that was ordered, else 0."""
+        """Waits as long as a slowed call takes. Returns the code of an injected failure, else 0."""
         if node is None or not (node.slow or node.fail_next):
             return Code.SUCCESS
         self.sleep(call_seconds(node, names))

@@ -1,11 +1,11 @@
 """A simulated `nvidia-cuda-mps-control`, for simulated nodes and tests: run by path, like NVIDIA's.
 
 `-d` starts the daemon of CUDA_MPS_PIPE_DIRECTORY in the background, `-f` in the foreground; without
-either, commands are read on stdin and answers printed, one thing a line. The files of the pipe
+either, commands are read on stdin and answers are printed, one item a line. The files of the pipe
 directory are those of real ones. Not in NVIDIA's: `--driver PATH`, a simulated driver's state in
-which servers are put down as processes, and the commands that begin with `simulate_`, by which a
-test brings clients and faults. What set commands print, and refusals, are nowhere documented: here
-nothing and a sentence. Standard library only, but for `--driver`.
+which servers are recorded as processes, and the commands that begin with `simulate_`, by which a
+test adds clients and faults. The output of set commands and of errors is not documented: here it is
+nothing, and a sentence. Standard library only, but for `--driver`.
 """
 
 import contextlib
@@ -173,7 +173,7 @@ class ControlDaemon:
         return []
 
     def update_driver(self, pid: int, *, is_running: bool) -> None:
-        """The server as a process of the simulated driver."""
+        """Records the server as a process of the simulated driver."""
         if self.driver is None:
             return
         sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -1,4 +1,4 @@
-"""The node's state on disk: several processes see one node, and a restarted agent finds it."""
+"""The node's state on disk, shared by processes and kept when an agent restarts."""
 
 import fcntl
 import json
@@ -34,7 +34,7 @@ class Store:
         return cache[1]
 
     def cached_node(self) -> SimulatedNode:
-        """The node as this process read it last: no look at the file, where one just was."""
+        """The node as this process last read it, without another look at the file."""
         cache = self._cache
         return cache[1] if cache else self.node()
 

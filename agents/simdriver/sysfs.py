@@ -1,4 +1,4 @@
-"""The part of sysfs that a simulated node would have: real files and links beside its state file.
+"""The sysfs tree of a simulated node: real files and links beside its state file.
 
 PCI paths follow the layout: a tree of one place hangs at its root port; one with one switch has the
 switch's upstream port and a downstream port for each device; one with several has a switch above

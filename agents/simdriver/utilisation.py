@@ -51,7 +51,7 @@ FIGURES = {
     "L40S-48GB": BoardFigures(350, 2_520, 9_001, 210),
     "T4-16GB": BoardFigures(70, 1_590, 5_001, 300),
 }
-# A board that nobody wrote down: a plain one.
+# For a board without figures.
 DEFAULT_FIGURES = BoardFigures(300, 1_500, 1_500)
 
 
@@ -129,8 +129,8 @@ class Counters:
 
 
 class Meters:
-    """Counters that only grow. They begin at 0 when this process first looks, as a driver's begin
-    when it is loaded, and grow at the mean of the rates of two looks."""
+    """Counters that only grow. They start at 0 when this process first reads them, as a driver's do
+    when it is loaded, and grow at the mean of the rates of two readings."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock

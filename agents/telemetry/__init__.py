@@ -1,1 +1,1 @@
-"""What the sensors of this node say: sampled in a thread, told to Prometheus and to the portal."""
+"""Sensor readings of this node, for Prometheus and the portal."""

@@ -1,7 +1,7 @@
-"""The page that Prometheus scrapes: text format 0.0.4 over HTTP, on loopback unless told otherwise.
+"""The endpoint that Prometheus scrapes: text format 0.0.4 over HTTP, by default on loopback.
 
-It tells of every user's work on this node and asks nobody who they are: an address that others can
-reach needs a firewall, or a proxy that asks.
+It exposes the work of all users without authentication. An address that others can reach needs a
+firewall or an authenticating proxy.
 """
 
 import threading
@@ -18,7 +18,7 @@ from agents.telemetry.settings import Address
 
 @dataclass
 class EndpointFailure(Exception):
-    """The address cannot be listened at."""
+    """The endpoint cannot listen on its address."""
 
     sentence: str
 
@@ -26,8 +26,8 @@ class EndpointFailure(Exception):
         return self.sentence
 
 
-class _Told(Collector):
-    """Asked at each scrape, in the scrape's thread."""
+class _LiveCollector(Collector):
+    """Collects at each scrape, in the scrape's thread."""
 
     def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
         self._families = families
@@ -37,11 +37,11 @@ class _Told(Collector):
 
 
 class MetricsEndpoint:
-    """Listens from the start until `close`. Raises EndpointFailure where the address is taken."""
+    """Listens from the start until `close`. Raises EndpointFailure if the address is in use."""
 
     def __init__(self, at: Address, families: Callable[[], Iterable[Metric]]) -> None:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Told(families))
+        registry.register(_LiveCollector(families))
         self._server: WSGIServer
         self._thread: threading.Thread
         try:

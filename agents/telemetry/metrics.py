@@ -1,7 +1,7 @@
-"""Pure: a look at the sensors and what the agent does, as Prometheus families.
+"""Prometheus metric families of sensor readings and of the agent. Pure.
 
-Names and units are the DCGM exporter's where it has the same thing. A value that is not measurable
-is absent, never 0; `tessera_agent_not_measurable` has a line for it with the reason. As in the DCGM
+Names and units are those of the DCGM exporter for the same quantity. A value that cannot be
+measured is absent, never 0, and `tessera_agent_not_measurable` has the reason. As with the DCGM
 exporter, memory and activity of a GPU in MIG mode are those of its instances.
 """
 
@@ -53,7 +53,7 @@ OF_GPU = (
     Number(
         "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
         "event_reasons",
-        "Why the clocks are as they are: bits of nvmlClocksEventReason.",
+        "Reasons for the current clocks: bits of nvmlClocksEventReason.",
     ),
 )
 NVLINK = (
@@ -80,23 +80,24 @@ OF_DEVICE = (
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What one scrape tells. `samples` is empty where the last look is too old to be told, and
-    `age_seconds` None where there was none."""
+    """The content of one scrape."""
 
     hostname: str = ""
     document: ObservedDocument | None = None
+    # Empty if the last reading is stale.
     samples: tuple[GpuSample, ...] = ()
+    # Of the last reading; None if there was none.
     age_seconds: float | None = None
     rounds: int = 0
-    looks: int = 0
-    failed_looks: int = 0
+    readings: int = 0
+    failed_readings: int = 0
 
 
 @dataclass(slots=True)
 class _Families:
-    """Families by name, in the order of their first value: without one there is no family."""
+    """Families by name, in the order of their first value. A family without values is left out."""
 
-    found: dict[str, Metric] = field(default_factory=dict)
+    by_name: dict[str, Metric] = field(default_factory=dict)
 
     def add(self, number: Number, labels: Values, sample: GpuSample | SliceSample) -> None:
         value = getattr(sample, number.field, None)
@@ -104,24 +105,24 @@ class _Families:
             self._of(number).add_metric(labels, value * number.scale)  # type: ignore[attr-defined]
 
     def _of(self, number: Number) -> Metric:
-        """A counter of the DCGM exporter has no `_total`, which a typed counter must have here."""
-        if number.name not in self.found:
+        """Counters of the DCGM exporter are untyped here: they lack the suffix `_total`."""
+        if number.name not in self.by_name:
             kind: type[Metric] = GaugeMetricFamily
             if number.grows:
                 is_dcgm = number.name.startswith("DCGM_")
                 kind = UntypedMetricFamily if is_dcgm else CounterMetricFamily
-            self.found[number.name] = kind(number.name, number.help, labels=LABELS)  # type: ignore[call-arg]
-        return self.found[number.name]
+            self.by_name[number.name] = kind(number.name, number.help, labels=LABELS)  # type: ignore[call-arg]
+        return self.by_name[number.name]
 
 
 def families(state: State) -> Iterator[Metric]:
-    """Every family that has something to tell."""
+    """Every family that has a value."""
     yield from _of_devices(state)
     yield from _of_agent(state)
 
 
 def _of_devices(state: State) -> Iterator[Metric]:
-    told = _Families()
+    device_families = _Families()
     free = GaugeMetricFamily("DCGM_FI_DEV_FB_FREE", "Memory not in use, in MiB.", labels=LABELS)
     absent = GaugeMetricFamily(
         "tessera_agent_not_measurable",
@@ -132,50 +133,50 @@ def _of_devices(state: State) -> Iterator[Metric]:
     for sample, gpu in _known(state.samples, gpus):
         labels = _labels(gpu, state.hostname)
         for number in (*OF_GPU, *NVLINK):
-            told.add(number, labels, sample)
+            device_families.add(number, labels, sample)
         _absent(absent, labels, sample.missing)
-        for piece in sample.slices or (sample,):
-            of_piece = _labels(gpu, state.hostname, piece)
+        for device in sample.slices or (sample,):
+            device_labels = _labels(gpu, state.hostname, device)
             for number in OF_DEVICE:
-                told.add(number, of_piece, piece)
-            if piece.memory_used_mib is not None and piece.memory_total_mib is not None:
-                free.add_metric(of_piece, piece.memory_total_mib - piece.memory_used_mib)
-            if isinstance(piece, SliceSample):
-                _absent(absent, of_piece, piece.missing)
-    yield from told.found.values()
+                device_families.add(number, device_labels, device)
+            if device.memory_used_mib is not None and device.memory_total_mib is not None:
+                free.add_metric(device_labels, device.memory_total_mib - device.memory_used_mib)
+            if isinstance(device, SliceSample):
+                _absent(absent, device_labels, device.missing)
+    yield from device_families.by_name.values()
     yield from (family for family in (free, absent) if family.samples)
 
 
 def _known(
     samples: Iterable[GpuSample], gpus: Mapping[str, ObservedGpu]
 ) -> Iterator[tuple[GpuSample, ObservedGpu]]:
-    """A GPU that the agent has not reported yet has no labels: it is told next time."""
+    """Without GPUs that the agent has not reported yet, because their labels are unknown."""
     return ((s, gpus[s.uuid]) for s in samples if s.uuid in gpus)
 
 
 def _labels(
-    gpu: ObservedGpu, hostname: str, piece: GpuSample | SliceSample | None = None
+    gpu: ObservedGpu, hostname: str, device: GpuSample | SliceSample | None = None
 ) -> Values:
-    """An instance has the UUID of its GPU, as the DCGM exporter has it, and its own two labels."""
+    """An instance has the UUID of its GPU, as with the DCGM exporter, and two labels of its own."""
     instance = ("", "")
-    if isinstance(piece, SliceSample):
-        instance = str(piece.instance), piece.profile
+    if isinstance(device, SliceSample):
+        instance = str(device.instance), device.profile
     index = str(gpu.index)
     return (index, gpu.uuid, f"nvidia{index}", gpu.product_name, hostname, *instance)
 
 
 def _absent(family: GaugeMetricFamily, labels: Values, missing: tuple[MissingValue, ...]) -> None:
-    for one in missing:
-        family.add_metric((*labels, one.name, str(one.why)), 1)
+    for value in missing:
+        family.add_metric((*labels, value.name, str(value.why)), 1)
 
 
 def _of_agent(state: State) -> Iterator[Metric]:
     yield _counter("tessera_agent_rounds", "Reconcile rounds since the start.", state.rounds)
-    yield _counter("tessera_agent_telemetry_looks", "Looks at the sensors.", state.looks)
-    failed = "Looks at the sensors that the driver refused whole."
-    yield _counter("tessera_agent_telemetry_failures", failed, state.failed_looks)
+    yield _counter("tessera_agent_telemetry_looks", "Readings of the sensors.", state.readings)
+    failed = "Readings that failed as a whole."
+    yield _counter("tessera_agent_telemetry_failures", failed, state.failed_readings)
     if state.age_seconds is not None:
-        age = GaugeMetricFamily("tessera_agent_telemetry_age_seconds", "Since the last look.")
+        age = GaugeMetricFamily("tessera_agent_telemetry_age_seconds", "Age of the last reading.")
         age.add_metric((), state.age_seconds)
         yield age
     if state.document is not None:
@@ -184,27 +185,33 @@ def _of_agent(state: State) -> Iterator[Metric]:
 
 def _of_document(document: ObservedDocument, hostname: str) -> Iterator[Metric]:
     facts = document.facts
-    info = InfoMetricFamily("tessera_agent", "The agent and the driver it speaks to.")
+    info = InfoMetricFamily("tessera_agent", "The agent and its driver.")
     simulated = "true" if facts.simulated else "false"
-    told = {"version": facts.agent_version, "driver": facts.driver_version, "simulated": simulated}
-    info.add_metric((), told)
+    values = {
+        "version": facts.agent_version,
+        "driver": facts.driver_version,
+        "simulated": simulated,
+    }
+    info.add_metric((), values)
     yield info
     replicas = GaugeMetricFamily("tessera_agent_replicas", "Replicas by state.", labels=("state",))
     for state in ReplicaState:
         replicas.add_metric((str(state),), sum(r.state is state for r in document.replicas))
     yield replicas
     problems = GaugeMetricFamily(
-        "tessera_agent_problems", "What does not work, by kind: see the portal.", labels=("kind",)
+        "tessera_agent_problems", "Problems by kind; the portal has the details.", labels=("kind",)
     )
     problems.add_metric(("partition",), len(document.problems))
     problems.add_metric(("preflight",), len(facts.problems))
     problems.add_metric(("preflight_block",), len(facts.blocks))
     yield problems
-    healthy = GaugeMetricFamily("tessera_agent_gpu_healthy", "1 where it is.", labels=LABELS)
+    healthy = GaugeMetricFamily(
+        "tessera_agent_gpu_healthy", "1 if the GPU is healthy.", labels=LABELS
+    )
     for gpu in document.gpus:
         healthy.add_metric(_labels(gpu, hostname), int(gpu.healthy))
     yield healthy
 
 
-def _counter(name: str, says: str, value: int) -> Metric:
-    return CounterMetricFamily(name, says, value=value)
+def _counter(name: str, description: str, value: int) -> Metric:
+    return CounterMetricFamily(name, description, value=value)

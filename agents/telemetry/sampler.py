@@ -1,7 +1,6 @@
-"""Looks at the sensors at a bounded rate, in a thread of its own, and keeps the last look.
+"""Reads the sensors at a bounded rate in a separate thread, and keeps the latest reading.
 
-A driver that hangs keeps that thread and nothing else: whoever asks gets the last look, and its
-age.
+A driver that hangs blocks only that thread; callers get the latest reading and its age.
 """
 
 import logging
@@ -15,9 +14,9 @@ from agents.contract.telemetry import GpuSample
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.telemetry import Sensors
 
-# A look costs tens of calls of the driver per GPU: oftener would be felt.
+# A reading costs tens of driver calls per GPU; reading more often would slow jobs down.
 MIN_SECONDS = 1.0
-# How long an end waits for a look that is going on. After that the thread is left behind.
+# How long `stop` waits for a reading in progress. After that the thread is abandoned.
 PATIENCE_SECONDS = 2.0
 
 log = logging.getLogger("agents.telemetry")
@@ -31,24 +30,26 @@ class SensorReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SensorReading:
-    """`taken_at` in seconds of the monotonic clock. `number` grows with each look; 0: none yet."""
+    """A sample of every GPU."""
 
+    # Grows with each reading; 0: none yet.
     number: int = 0
+    # In seconds of the monotonic clock.
     taken_at: float = 0.0
     samples: tuple[GpuSample, ...] = ()
 
 
 class Sampler:
-    """`senses` is called in the sampler's thread, and again after a driver that refused whole."""
+    """`sensors` opens the sensors in the sampler's thread, and again after a reading failed."""
 
     def __init__(
         self,
         every_seconds: float,
-        senses: Callable[[], SensorReader] = Sensors,
+        sensors: Callable[[], SensorReader] = Sensors,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.every_seconds = max(MIN_SECONDS, every_seconds)
-        self._make = senses
+        self._open = sensors
         self._now = now
         self._last = SensorReading()
         self._failures = 0
@@ -57,44 +58,44 @@ class Sampler:
 
     @property
     def last(self) -> SensorReading:
-        """The newest look, which may be old: see its age."""
+        """The latest reading, which may be old: see `age`."""
         return self._last
 
     @property
     def failures(self) -> int:
-        """Looks that the driver refused whole, since the start."""
+        """Readings that failed as a whole, since the start."""
         return self._failures
 
     def age(self, reading: SensorReading) -> float:
         return max(0.0, self._now() - reading.taken_at)
 
     def start(self) -> None:
-        """Returns at once: the first look is taken in the thread."""
+        """Returns at once; the first reading happens in the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Waits a moment for the look that is going on, never for a driver that hangs."""
+        """Waits briefly for a reading in progress, but never for a driver that hangs."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(PATIENCE_SECONDS)
 
     def _run(self) -> None:
-        """The pause comes between looks, so a slow driver is asked less often, never in a row."""
-        senses: SensorReader | None = None
+        """Pauses after each reading, so a slow driver is called less often, never back to back."""
+        reader: SensorReader | None = None
         while not self._stop.is_set():
             try:
-                senses = senses or self._make()
-                self.sample(senses)
+                reader = reader or self._open()
+                self.sample(reader)
             except Exception as error:
                 self._failures += 1
                 self._report(error)
-                self._end(senses)
-                senses = None
+                self._end(reader)
+                reader = None
             self._stop.wait(self.every_seconds)
-        self._end(senses)
+        self._end(reader)
 
-    def sample(self, senses: SensorReader) -> None:
-        samples = senses.sample()
+    def sample(self, reader: SensorReader) -> None:
+        samples = reader.sample()
         self._last = SensorReading(self._last.number + 1, self._now(), samples)
 
     def _report(self, error: Exception) -> None:
@@ -103,10 +104,10 @@ class Sampler:
         else:
             log.error("telemetry_failed", exc_info=error)
 
-    def _end(self, senses: SensorReader | None) -> None:
-        if senses is None:
+    def _end(self, reader: SensorReader | None) -> None:
+        if reader is None:
             return
         try:
-            senses.close()
+            reader.close()
         except NvmlFailure as failure:
             log.info("telemetry_not_closed", extra={"why": str(failure)})

@@ -1,4 +1,4 @@
-"""Telemetry of one agent: the sampler, the page for Prometheus, the latest look to the portal."""
+"""Telemetry of an agent: the sampler, the Prometheus endpoint, and the portal."""
 
 import asyncio
 import logging
@@ -15,16 +15,16 @@ from agents.telemetry.metrics import State, families
 from agents.telemetry.sampler import Sampler
 from agents.telemetry.settings import Address
 
-# A look that is older is not told to Prometheus any more: the driver hangs, and nobody knows.
-STALE_LOOKS = 3
+# An older reading is not served to Prometheus any more, because the driver hangs.
+STALE_READINGS = 3
 STALE_SECONDS = 60.0
 
 log = logging.getLogger("agents.telemetry")
 
 
 class Telemetry:
-    """`start` and `stop` around the agent's life. Without a sampler (0 seconds) it tells nothing of
-    devices, and sends nothing."""
+    """Telemetry from `start` to `stop`. Without a sampler (0 seconds) it has no device metrics and
+    sends nothing to the portal."""
 
     def __init__(self, hostname: str, sampler: Sampler | None, at: Address | None) -> None:
         self.hostname = hostname
@@ -37,7 +37,7 @@ class Telemetry:
     def tap_reports(
         self, report: Callable[[ObservedDocument], None]
     ) -> Callable[[ObservedDocument], None]:
-        """What is told of the node is known here too."""
+        """A callback that keeps each document for the metrics and passes it to `report`."""
 
         def both(document: ObservedDocument) -> None:
             self._document = document
@@ -64,25 +64,25 @@ class Telemetry:
         return families(self.state())
 
     def state(self) -> State:
-        """What one scrape tells: of devices only what is not stale."""
+        """The content of one scrape, without stale readings."""
         sampler = self.sampler
         if sampler is None:
             return State(self.hostname, self._document, rounds=self._rounds())
-        look = sampler.last
-        age = sampler.age(look) if look.number else None
-        too_old = max(STALE_SECONDS, STALE_LOOKS * sampler.every_seconds)
+        reading = sampler.last
+        age = sampler.age(reading) if reading.number else None
+        too_old = max(STALE_SECONDS, STALE_READINGS * sampler.every_seconds)
         return State(
             hostname=self.hostname,
             document=self._document,
-            samples=look.samples if age is not None and age <= too_old else (),
+            samples=reading.samples if age is not None and age <= too_old else (),
             age_seconds=age,
             rounds=self._rounds(),
-            looks=look.number,
-            failed_looks=sampler.failures,
+            readings=reading.number,
+            failed_readings=sampler.failures,
         )
 
     async def send_forever(self, client: PortalClient) -> None:
-        """Each look once, at most as often as looks are taken and as the portal says."""
+        """Sends each reading once, and no more often than the portal allows."""
         if self.sampler is None:
             return
         sent, pause = 0, 0.0
@@ -94,26 +94,26 @@ class Telemetry:
                 log.exception("telemetry_not_sent")
 
     async def send(self, client: PortalClient, sent: int) -> tuple[int, float]:
-        """The number of the look that the portal has now, and the seconds that it wants no other.
+        """The number of the last reading sent, and the seconds to wait before the next.
 
-        One that was not taken is not sent again: the next look says more.
+        A reading that could not be delivered is not sent again; the next one replaces it.
         """
         sampler = self.sampler
-        look = sampler.last if sampler else None
-        if sampler is None or look is None or not client.epoch or look.number == sent:
+        reading = sampler.last if sampler else None
+        if sampler is None or reading is None or not client.epoch or reading.number == sent:
             return sent, 0.0
-        if not look.samples:
-            return look.number, 0.0
-        age_ms = min(86_400_000, round(sampler.age(look) * 1_000))
+        if not reading.samples:
+            return reading.number, 0.0
+        age_ms = min(86_400_000, round(sampler.age(reading) * 1_000))
         try:
-            answer = await client.telemetry(TelemetryRequest(client.epoch, look.samples, age_ms))
+            answer = await client.telemetry(TelemetryRequest(client.epoch, reading.samples, age_ms))
         except PortalUnreachable as away:
             log.info("telemetry_not_sent", extra={"why": str(away)})
-            return look.number, 0.0
+            return reading.number, 0.0
         except ContractError as refused:
             log.info("telemetry_refused", extra={"why": str(refused)})
-            return look.number, _pause(refused)
-        return look.number, float(answer.next_seconds)
+            return reading.number, _pause(refused)
+        return reading.number, float(answer.next_seconds)
 
 
 def _pause(refused: ContractError) -> float:

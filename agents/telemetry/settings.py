@@ -1,4 +1,4 @@
-"""What is set of telemetry: where the page for Prometheus is, and how often to look."""
+"""Settings of telemetry: the Prometheus address and the sampling interval."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ def address(words: str) -> Address:
     if host != bare:
         ipaddress.IPv6Address(bare)
     elif ":" in host:
-        raise ValueError(f"{words!r}: an IPv6 address stands in brackets")
+        raise ValueError(f"{words!r}: put an IPv6 address in brackets")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ValueError(f"{words!r} is no HOST:PORT")
+        raise ValueError(f"{words!r} is not HOST:PORT")
     return Address(bare or LOOPBACK, int(port))
 
 
 def sample_seconds(words: str) -> float:
-    """Between two looks at the sensors; 0: none. Raises ValueError."""
+    """The interval between two readings; 0: no readings. Raises ValueError."""
     seconds = float(words)
     if seconds == 0 or 1 <= seconds <= MAX_SECONDS:
         return seconds

@@ -1,4 +1,4 @@
-"""How GPUs and NICs are joined as JSON, by docs/schemas/topology.json and inventory.json."""
+"""The topology as JSON, by docs/schemas/topology.json and inventory.json."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +13,7 @@ SCHEMA = 1
 def topology_document(
     topology: GpuTopology, network: Network, *, simulated: bool
 ) -> dict[str, Any]:
-    """All that is known. `rail` is the index of a NIC."""
+    """The topology document. `rail` is the index of a NIC."""
     rails = {gpu: nic.index for gpu, nic in network.rails().items()}
     return {
         "schema": SCHEMA,
@@ -32,7 +32,7 @@ def nic_documents(topology: GpuTopology, network: Network) -> list[dict[str, Any
 
 
 def fabric_document(nvlink_fabric: NvlinkFabric | None) -> dict[str, Any] | None:
-    """`cluster` is null where the fabric ends at the node."""
+    """`cluster` is null if the fabric ends at the node."""
     if nvlink_fabric is None:
         return None
     return {

@@ -1,7 +1,7 @@
-"""The network cards of a node, how near each is to each GPU, and which is a GPU's rail. Pure.
+"""The network cards of a node, their distance to the GPUs, and the GPUs' rails. Pure.
 
-A rail is the NIC that carries a GPU's traffic to the GPUs of the same place on other nodes, so that
-no two GPUs share a card while another one is idle.
+A rail is the NIC that carries a GPU's traffic to the same GPU of other nodes, chosen so that no two
+GPUs share a card while another card is idle.
 """
 
 from collections import Counter
@@ -16,16 +16,17 @@ NEARNESS = {level: number for number, level in enumerate(PathLevel)}
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """`name` is that of its RDMA device, such as mlx5_0, else of its interface. `link_layer` is
-    InfiniBand or Ethernet, empty where not told. `mbit_per_second` is one direction, 0 where the
-    link is down or not told."""
+    """A network card."""
 
     index: int
+    # Of its RDMA device, such as mlx5_0, else of its interface.
     name: str
     place: PciPlace
     interfaces: tuple[str, ...] = ()
     rdma: bool = False
+    # InfiniBand or Ethernet; empty if unknown.
     link_layer: str = ""
+    # In one direction; 0 if the link is down or its rate unknown.
     mbit_per_second: int = 0
     up: bool = False
 
@@ -37,19 +38,20 @@ class Nic:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """`gpus`: the PCI place of each GPU by index, for those that sysfs has."""
+    """The NICs of a node and the PCI places of its GPUs."""
 
     nics: tuple[Nic, ...] = ()
+    # By GPU index, without GPUs that sysfs does not have.
     gpus: Mapping[int, PciPlace] = field(default_factory=dict)
 
     def level(self, gpu: int, nic: Nic) -> PathLevel | None:
-        """None where sysfs does not know the GPU."""
+        """None if sysfs does not have the GPU."""
         place = self.gpus.get(gpu)
         return level_between(place, nic.place) if place else None
 
     def rails(self) -> dict[int, Nic]:
-        """The nearest NIC of each GPU, among those that are up: RDMA ones where there are any. Of
-        equally near ones each GPU takes one that fewest took before; the lower number first."""
+        """The nearest NIC of each GPU among those that are up, preferably an RDMA device. Equally
+        near NICs are distributed evenly, the lower number first."""
         up = [nic for nic in self.nics if nic.up]
         offered = [nic for nic in up if nic.rdma] or up
         taken: Counter[int] = Counter()

@@ -1,7 +1,7 @@
-"""How the GPUs of a node are joined: pure values, made from what `nvml_topology` reads.
+"""The GPU pairs of a node, from the links and paths that NVML reports. Pure.
 
-Bandwidths are MB/s (10^6 bytes) in one direction, as integers: what the wires carry at best. NCCL
-gets 78 to 82 % of it in a ring. Nothing here was measured on the node.
+Bandwidths are nominal maxima in MB/s (10^6 bytes) in one direction; nothing is measured. NCCL gets
+78 to 82 % of them in a ring.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,7 @@ from agents.facts.wiring import GpuPath, GpuWiring, NvLink, PathLevel, PeerAcces
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two GPUs by index, `one` < `other`. `nvlinks` counts those that join them, by an NVSwitch
-    where `switched`; they count for `mb_per_second` only while the driver lets them be used."""
+    """Two GPUs by index, `first` < `second`."""
 
     first: int
     second: int
@@ -25,7 +24,7 @@ class Pair:
 
     @property
     def is_open(self) -> bool:
-        """Whether the driver lets the links be used: not while MIG is on at one end."""
+        """Whether the driver allows the links: not while one GPU is in MIG mode."""
         return self.access.nvlink in (PeerStatus.OK, PeerStatus.UNKNOWN)
 
     @property
@@ -36,15 +35,16 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class GpuTopology:
-    """`domains` are the sets of GPUs that share NVSwitches, by index."""
+    """The GPUs of a node and how they are connected."""
 
     gpus: tuple[GpuWiring, ...]
     pairs: tuple[Pair, ...]
+    # Sets of GPU indices that share NVSwitches.
     domains: tuple[tuple[int, ...], ...]
 
     def pair(self, first: int, second: int) -> Pair | None:
-        wanted = (min(first, second), max(first, second))
-        return next((p for p in self.pairs if (p.first, p.second) == wanted), None)
+        key = (min(first, second), max(first, second))
+        return next((p for p in self.pairs if (p.first, p.second) == key), None)
 
     def matrix(self) -> tuple[tuple[int, ...], ...]:
         """MB/s in one direction from row to column, in the order of `gpus`; 0 to itself."""
@@ -56,7 +56,7 @@ class GpuTopology:
 def gpu_topology(
     gpus: tuple[GpuWiring, ...], paths: Mapping[tuple[int, int], GpuPath]
 ) -> GpuTopology:
-    """Put together. `paths` is keyed by (lower, higher) index and may lack pairs."""
+    """`paths` is keyed by (lower, higher) index and may lack pairs."""
     unknown = GpuPath(None, PeerAccess())
     pairs = tuple(
         _pair(one, other, paths.get((one.index, other.index), unknown))
@@ -86,15 +86,15 @@ def _pair(one: GpuWiring, other: GpuWiring, path: GpuPath) -> Pair:
 
 
 def _through_switches(one: GpuWiring, other: GpuWiring) -> list[NvLink]:
-    """The links to switches that both GPUs reach, of the GPU that has fewer: a switch joins any
-    port with any other at full rate, so the poorer end is the limit."""
+    """The links to common switches, of the GPU with fewer links: a switch connects any two ports
+    at full rate, so that GPU is the limit."""
     common = one.switches & other.switches
     ends = [[n for n in gpu.links if n.remote_bus_id in common] for gpu in (one, other)]
     return min(ends, key=lambda links: sum(n.mb_per_second for n in links))
 
 
 def _domains(gpus: tuple[GpuWiring, ...]) -> tuple[tuple[int, ...], ...]:
-    """Connected by common switches, directly or by way of others; one GPU alone is no domain."""
+    """GPUs connected by common switches, also indirectly; a single GPU is not a domain."""
     groups: list[tuple[set[str], set[int]]] = []
     for gpu in gpus:
         switches, members = set(gpu.switches), {gpu.index}

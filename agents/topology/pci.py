@@ -1,4 +1,4 @@
-"""Where a device hangs on PCI, and how far two are apart. Pure; the paths come from sysfs.
+"""The place of a device on PCI and the distance between two devices, by sysfs paths. Pure.
 
 Linux names the path in /sys/devices: `pci0000:10/0000:10:01.0/0000:11:00.0/0000:18:00.0` is a host
 bridge, its root port, bridges (a switch has an upstream port and a downstream port for each device)
@@ -17,11 +17,12 @@ DEVICE = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 
 @dataclass(frozen=True, slots=True)
 class PciPlace:
-    """`steps` leads from the root port to the device itself. `numa_node` is None where the kernel
-    does not say."""
+    """The path of a device from its host bridge."""
 
     root: str
+    # From the root port to the device itself.
     steps: tuple[str, ...]
+    # None if the kernel does not report it.
     numa_node: int | None = None
 
     @property
@@ -44,9 +45,9 @@ def place_of(parts: Sequence[str], numa_node: int | None = None) -> PciPlace | N
 
 
 def level_between(first: PciPlace, second: PciPlace) -> PathLevel:
-    """What the way from one device to another crosses."""
+    """What the path between two devices crosses."""
     if first.root != second.root:
-        same = first.numa_node == second.numa_node  # both untold: a machine of one node
+        same = first.numa_node == second.numa_node  # both None: one NUMA node
         return PathLevel.NUMA_NODE if same else PathLevel.SYSTEM
     shared = _shared(first.steps, second.steps)
     if shared == len(first.steps) == len(second.steps):

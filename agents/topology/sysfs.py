@@ -1,7 +1,7 @@
-"""Reads from sysfs where GPUs and network cards hang, and what the cards' links do. Reading only.
+"""Reads the PCI places of GPUs and network cards, and the cards' links, from sysfs.
 
 Names and meanings: the kernel's Documentation/ABI (sysfs-class-net, sysfs-class-infiniband,
-sysfs-bus-pci). What is not there, or not told, is left empty and never a reason to refuse.
+sysfs-bus-pci). Missing values stay empty and are never an error.
 """
 
 import os
@@ -125,7 +125,7 @@ def _place(device: Path) -> PciPlace | None:
 
 
 def _numa_node(path: Path) -> int | None:
-    """Of the device, or of the PCI device that carries it (virtio). -1 in sysfs: not told."""
+    """Of the device, or of the PCI device that carries it (virtio). -1 in sysfs: unknown."""
     for at in (path, path.parent):
         node = _number(at / "numa_node")
         if node is not None:

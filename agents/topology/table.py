@@ -1,4 +1,4 @@
-"""How GPUs and NICs are joined as text, in the order and the words of `nvidia-smi topo`."""
+"""The topology as text, in the order and terms of `nvidia-smi topo`."""
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -35,7 +35,7 @@ ACCESS_LEGEND = """
   TNS  = not over this path
   DR   = disabled by the driver's settings
   NS   = not supported, as while MIG is on
-  U    = not told
+  U    = unknown
 """
 SELF = "X"
 
@@ -116,7 +116,7 @@ def _nic_legend(topology: GpuTopology, network: Network) -> str:
     lines = []
     for nic in network.nics:
         rate = f"{nic.mbit_per_second / 1000:g} Gbit/s" if nic.up else "down"
-        about = [nic.link_layer or "kind not told", rate, *nic.interfaces]
+        about = [nic.link_layer or "unknown link layer", rate, *nic.interfaces]
         served = [g.index for g in topology.gpus if rails.get(g.index) == nic]
         rail = f"; rail of {', '.join(f'GPU{index}' for index in served)}" if served else ""
         lines.append(f"  NIC{nic.index}: {nic.name} ({', '.join(about)}){rail}")

@@ -1,4 +1,4 @@
-"""How a node's GPUs are joined, as it is reported to the portal, and when it is read again."""
+"""The topology report for the portal, and when it is read again."""
 
 import logging
 import time
@@ -19,13 +19,13 @@ from agents.topology.pairs import GpuTopology, Pair
 
 log = logging.getLogger(__name__)
 
-# Links that go down and NICs that come up show at the latest after so many seconds.
+# Changes of links and NICs are noticed after at most this time.
 AGE_SECONDS = 300.0
 
 
 class WiringCache:
-    """Asking a driver about every pair takes hundreds of calls: `told` asks only when the GPUs are
-    others than before, in their modes too, or the answer is old."""
+    """Reading every pair takes hundreds of driver calls, so the topology is read again only when
+    the GPUs or their modes change, or when it is old."""
 
     def __init__(
         self, read: Callable[[], NodeTopology], clock: Callable[[], float] = time.monotonic
@@ -35,8 +35,8 @@ class WiringCache:
         self._kept: tuple[Hashable, float, NodeTopology] | None = None
 
     def current(self, gpus: Hashable) -> NodeTopology:
-        """`gpus`: whatever tells them apart. Where nothing can be read now, what was known: the
-        node works without."""
+        """`gpus` identifies the GPUs and their modes. If reading fails, the last topology is kept;
+        the node works without one."""
         now, kept = self._clock(), self._kept
         if kept is None or kept[0] != gpus or now - kept[1] >= AGE_SECONDS:
             try:
@@ -47,7 +47,7 @@ class WiringCache:
 
 
 def topology_report(topology: GpuTopology, network: Network) -> NodeTopology:
-    """The contract's document of what was read."""
+    """The topology as a document of the contract."""
     gpus = tuple(gpu.index for gpu in topology.gpus)[:MAX_GPUS]
     rails = network.rails()
     return NodeTopology(

@@ -158,7 +158,7 @@ def test_the_agents_own_work_is_told():
         problems=(SliceProblem(GPU),),
         facts=NodeFacts(problems=("disk", "time"), blocks=("toolkit",)),
     )
-    told = values(page(document=document, rounds=5, looks=7, failed_looks=1))
+    told = values(page(document=document, rounds=5, readings=7, failed_readings=1))
     assert told["tessera_agent_rounds_total"] == [({}, 5)]
     assert told["tessera_agent_telemetry_failures_total"] == [({}, 1)]
     states = {labels["state"]: value for labels, value in told["tessera_agent_replicas"]}

@@ -62,7 +62,7 @@ def test_a_distributions_runc_without_a_change_log_is_a_warning_of_all(tmp_path)
     machine.says(ProbeCommand.RUNC, UPSTREAM_RUNC.format(version="1.1.7-0ubuntu1~22.04.2"))
     found = finding(machine, "runc.escapes")
     assert found.verdict == "warn"
-    assert "without a change log" in found.why
+    assert "without a changelog" in found.why
     assert "CVE-2024-21626" in found.why
 
 

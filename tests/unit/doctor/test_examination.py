@@ -105,8 +105,8 @@ def test_findings_are_told_for_people_and_for_programs(tmp_path):
     assert {"code", "verdict", "why", "mend", "source"} == set(told["findings"][0])
     text = as_text(found)
     assert "block    toolkit.escapes" in text
-    assert "mend: sudo apt-get update" in text
-    assert text.endswith("worst: block\n")
+    assert "fix: sudo apt-get update" in text
+    assert text.endswith("verdict: block\n")
 
 
 def test_the_page_has_the_table_of_the_checks_as_they_are():

@@ -138,4 +138,4 @@ def test_dcgm_whose_files_are_hidden_is_unknown(tmp_path):
     machine.write("/proc/4711/comm", "nv-hostengine\n")
     found = finding(machine, "host.dcgm")
     assert found.verdict == "unknown"
-    assert "nv-hostengine (4711) may hold" in found.why
+    assert "nv-hostengine (4711) may have GPUs open" in found.why

@@ -97,7 +97,7 @@ def instance_at(machine, start):
 def listening(node):
     """The watch's own thread; inside, `wait` returns when it has told something."""
     rung = threading.Semaphore(0)
-    node.hardware.watch.changed = rung.release
+    node.hardware.watch.on_change = rung.release
 
     def wait():
         assert rung.acquire(timeout=SECONDS), "the watch heard nothing"
@@ -137,7 +137,7 @@ def test_a_contained_error_ends_the_replica_on_that_slice_and_no_other(machine, 
 def test_a_contained_error_of_a_whole_gpu_ends_its_replica_and_leaves_the_gpu_in_service(
     machine, full
 ):
-    full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, 94, None, None))
+    full.hardware.watch.record(DriverEvent(machine.gpus[1], EventKind.XID, 94, None, None))
     obey(full)
     assert told(machine, "g-1").code == CODE
     assert [r for r, state in states(machine).items() if state is FAILED] == ["g-1"]
@@ -147,7 +147,7 @@ def test_a_contained_error_of_a_whole_gpu_ends_its_replica_and_leaves_the_gpu_in
 
 
 def test_a_contained_error_that_names_no_slice_of_a_divided_gpu_ends_nobody(machine, full):
-    full.hardware.watch.take(DriverEvent(machine.gpus[0], EventKind.XID, 94, None, None))
+    full.hardware.watch.record(DriverEvent(machine.gpus[0], EventKind.XID, 94, None, None))
     obey(full)
     assert set(states(machine).values()) == {RUNNING}
 
@@ -155,7 +155,7 @@ def test_a_contained_error_that_names_no_slice_of_a_divided_gpu_ends_nobody(mach
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
 def test_an_error_of_a_program_changes_nothing(machine, full, xid):
     said = len(machine.reported)
-    full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, xid, None, None))
+    full.hardware.watch.record(DriverEvent(machine.gpus[1], EventKind.XID, xid, None, None))
     obey(full)
     assert len(machine.reported) == said
 
@@ -210,7 +210,7 @@ def test_a_gpu_that_is_lost_without_a_word_is_noticed_at_the_next_look(machine, 
 
 def test_an_event_makes_a_look_due_before_its_time(machine, full):
     assert not full.hardware.is_due()
-    full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, 119, None, None))
+    full.hardware.watch.record(DriverEvent(machine.gpus[1], EventKind.XID, 119, None, None))
     assert full.hardware.is_due()
     full.hardware.refresh()
     assert not full.hardware.is_due()
@@ -281,7 +281,7 @@ def test_the_running_loop_tells_of_a_silent_engine_and_wakes_on_an_event(
         raise RuntimeFailure("docker", "Docker refused to list: timed out")
 
     full.on_observed = tell
-    full.hardware.watch.changed = full.wake
+    full.hardware.watch.on_change = full.wake
     loop = threading.Thread(target=full.run)
     loop.start()
     try:
@@ -291,7 +291,7 @@ def test_the_running_loop_tells_of_a_silent_engine_and_wakes_on_an_event(
             until(lambda: machine.reported[-1].facts.blocks)
         full.wake()
         until(lambda: not machine.reported[-1].facts.blocks)
-        full.hardware.watch.take(DriverEvent(machine.gpus[1], EventKind.XID, 119, None, None))
+        full.hardware.watch.record(DriverEvent(machine.gpus[1], EventKind.XID, 119, None, None))
         until(lambda: states(machine)["g-1"] is FAILED)
     finally:
         full.stop()

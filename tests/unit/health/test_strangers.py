@@ -114,12 +114,12 @@ def test_a_stranger_on_an_idle_gpu_holds_it_back_and_is_named():
     found = find([GpuProcess(7)], a_gpu())
     assert set(found.unavailable) == {WHOLE}
     (said,) = found.sentences
-    assert "GPU 0 is used by python (pid 7)" in said and "not given out" in said
+    assert "GPU 0 is used by python (pid 7)" in said and "not allocated" in said
 
 
 def test_a_stranger_beside_a_job_is_told():
     found = find([GpuProcess(7)], a_gpu(), granted=[WHOLE])
-    assert "its job shares it" in found.sentences[0]
+    assert "a job shares it" in found.sentences[0]
 
 
 def test_a_stranger_on_a_slice_holds_back_that_slice_alone():

@@ -47,7 +47,7 @@ def watch(clock):
 
 
 def look(watch, machine):
-    judged = watch.judged(machine.nvml.devices())
+    judged = watch.assess(machine.nvml.devices())
     return {gpu.index: (gpu.healthy, gpu.health_reason) for gpu in judged.gpus}
 
 
@@ -62,7 +62,7 @@ def heard(machine, xid, index=0, **instance):
 
 def test_each_gpu_is_judged_by_its_own_faults(machine, watch):
     assert healthy(watch, machine) == [True, True]
-    watch.take(heard(machine, 119, index=1))
+    watch.record(heard(machine, 119, index=1))
     assert watch.has_news
     found = look(watch, machine)
     assert found[0] == (True, "") and "XID 119" in found[1][1]
@@ -70,26 +70,26 @@ def test_each_gpu_is_judged_by_its_own_faults(machine, watch):
 
 
 def test_a_lost_gpu_stays_with_its_last_facts_and_comes_back_by_itself(machine, watch):
-    before = watch.judged(machine.nvml.devices())
+    before = watch.assess(machine.nvml.devices())
     with machine.store.change() as node:
         inject_lost(node.gpus[0])
     assert [gpu.index for gpu in machine.nvml.devices()] == [1]
-    judged = watch.judged(machine.nvml.devices())
+    judged = watch.assess(machine.nvml.devices())
     assert [gpu.uuid for gpu in judged.gpus] == [gpu.uuid for gpu in before.gpus]
     assert judged.lost == {machine.gpus[0]}
     assert judged.gpus[0].memory_mib == before.gpus[0].memory_mib
     assert "off the bus" in judged.gpus[0].health_reason
     with machine.store.change() as node:
         clear_health(node, node.gpus[0])
-    assert watch.judged(machine.nvml.devices()) == before
+    assert watch.assess(machine.nvml.devices()) == before
 
 
 def test_a_gpu_that_was_taken_from_the_node_is_forgotten(machine, watch):
     look(watch, machine)
     with machine.store.change() as node:
         del node.gpus[0]
-    assert len(watch.judged(machine.nvml.devices()).gpus) == 1
-    assert len(watch.judged(machine.nvml.devices()).gpus) == 1
+    assert len(watch.assess(machine.nvml.devices()).gpus) == 1
+    assert len(watch.assess(machine.nvml.devices()).gpus) == 1
 
 
 def test_a_driver_that_refuses_to_answer_for_a_gpu_makes_it_silent_not_lost(machine, watch):
@@ -97,8 +97,8 @@ def test_a_driver_that_refuses_to_answer_for_a_gpu_makes_it_silent_not_lost(mach
     with machine.store.change() as node:
         call = "nvmlDeviceGetHandleByPciBusId_v2"
         fail_next(node, Code.UNKNOWN, call, 1, frozenset(symbols()))
-    judged = watch.judged(machine.nvml.devices())
-    assert (judged.silent, judged.lost) == ({machine.gpus[0]}, frozenset())
+    judged = watch.assess(machine.nvml.devices())
+    assert (judged.unresponsive, judged.lost) == ({machine.gpus[0]}, frozenset())
     assert [gpu.healthy for gpu in judged.gpus] == [False, True]
     assert healthy(watch, machine) == [True, True]
 
@@ -108,7 +108,7 @@ def test_a_reset_makes_the_gpu_healthy_again_without_a_new_agent(machine, watch,
     look(watch, machine)
     with machine.store.change() as node:
         inject_xid(node, node.gpus[0], xid)
-    watch.take(heard(machine, xid))
+    watch.record(heard(machine, xid))
     assert healthy(watch, machine) == [False, True]
     assert healthy(watch, machine) == [False, True]
     with machine.store.change() as node:
@@ -126,7 +126,7 @@ def test_counters_are_read_also_where_no_event_was_heard(machine, watch):
 
 
 def test_a_drain_ends_after_a_quiet_hour(machine, watch, clock):
-    watch.take(heard(machine, 987))
+    watch.record(heard(machine, 987))
     assert healthy(watch, machine) == [False, True]
     clock.seconds += EVENT_LIFETIME_SECONDS - 1
     assert healthy(watch, machine) == [False, True]
@@ -135,13 +135,13 @@ def test_a_drain_ends_after_a_quiet_hour(machine, watch, clock):
 
 
 def test_consequences_of_an_event_are_drawn_once(machine, watch):
-    watch.take(heard(machine, 94))
-    watch.take(heard(machine, 94))
-    events = watch.untold()
+    watch.record(heard(machine, 94))
+    watch.record(heard(machine, 94))
+    events = watch.pending_events()
     assert len(events) == 2
-    watch.take(heard(machine, 95))
-    watch.drawn(events)
-    assert [event.xid for event in watch.untold()] == [95]
+    watch.record(heard(machine, 95))
+    watch.clear_pending(events)
+    assert [event.xid for event in watch.pending_events()] == [95]
 
 
 def test_a_flood_of_programs_errors_drives_out_nothing_and_wakes_nobody(machine, clock):
@@ -160,11 +160,11 @@ def test_a_flood_of_programs_errors_drives_out_nothing_and_wakes_nobody(machine,
 
 def test_a_programs_error_counts_for_nothing_and_is_told_to_who_shares_the_gpu(machine, watch):
     told = []
-    watch.heard = told.append
+    watch.on_event = told.append
     for event in (heard(machine, 31), heard(machine, 94)):
-        watch.take(event)
+        watch.record(event)
     assert [event.xid for event in told] == [31, 94]
-    assert [event.xid for event in watch.untold()] == [94]
+    assert [event.xid for event in watch.pending_events()] == [94]
 
 
 def test_the_listener_hears_every_slice_of_a_gpu(machine):
