@@ -57,7 +57,7 @@ class World:
         return client
 
     def status(self, kind: str, method: str, address: str, body: object, **headers: str) -> int:
-        """The status of a call. Its changes are rolled back, so every caller finds the same rows."""
+        """The status of a call, rolled back afterwards so that every caller finds the same rows."""
         with transaction.atomic():
             point = transaction.savepoint()
             found = self.status_kept(kind, method, address, body, **headers)
