@@ -13,7 +13,7 @@ from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.legality import SINGLE_NODE
-from scheduler.core.placement.node_eligibility import ineligible_message, unavailable_message
+from scheduler.core.placement.node_eligibility import exclusion_message, is_eligible
 from scheduler.core.request.quantities import write_memory
 
 CanPlace = Callable[[WaitingJob, DeviceOption, Ledger], bool]
@@ -28,7 +28,9 @@ def explain(
     """The dominant reason why the gang cannot get this option at this point of the pass."""
     usable = _usable(job, want, ledger)
     if not usable:
-        outs = ((node.view.name, _out(node, job)) for node in _serving(want, ledger))
+        outs = (
+            (node.view.name, exclusion_message(node.view, job)) for node in _serving(want, ledger)
+        )
         return _unavailable({name: out for name, out in outs if out})
     if _could_alone(job, want, ledger, can_place):
         return _priority()
@@ -72,14 +74,6 @@ _UNTIL_ENDS = make_message("unblocks.running_ends")
 MAX_NODES = 12
 
 
-def _out(node: NodeSpace, job: WaitingJob) -> Message | None:
-    return (
-        ineligible_message(node.view, job)
-        if node.view.available
-        else unavailable_message(node.view)
-    )
-
-
 def _could_alone(job: WaitingJob, want: DeviceOption, ledger: Ledger, can_place: CanPlace) -> bool:
     """Whether it would start if no job were ahead of it."""
     if ledger.mark() == 0:
@@ -105,7 +99,8 @@ def _usable(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> list[NodeSpa
     """Those of them that are available, and eligible for this job."""
 
     def compute() -> list[NodeSpace]:
-        return [node for node in _serving(want, ledger) if not _out(node, job)]
+        serving = _serving(want, ledger)
+        return [n for n in serving if n.view.available and is_eligible(n.view, job)]
 
     key = ("usable", want.board, job.needs, job.tolerates)
     return ledger.cached(key, compute, for_whole_pass=True)

@@ -21,7 +21,7 @@ from scheduler.core.model.snapshot import (
     RunningJob,
     WaitingJob,
 )
-from scheduler.core.placement.node_eligibility import ineligible_message
+from scheduler.core.placement.node_eligibility import is_eligible
 
 # Future arrivals are drawn from this many of the newest ones.
 RECENT_ARRIVALS = 200
@@ -201,7 +201,7 @@ class _Builder:
             ways = [known[boards] for boards in self._boards]
             units = min((way[0].replica_units for way in ways if way), default=0)
             here = tuple(
-                bool(way) and not ineligible_message(node, job)
+                bool(way) and is_eligible(node, job)
                 for way, node in zip(ways, self.nodes, strict=True)
             )
             self._seen[alike] = units, self.pools.setdefault(here, len(self.pools))

@@ -24,7 +24,7 @@ from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix
 from scheduler.core.packing.weights import score_weights
 from scheduler.core.placement.gpu_states import DeviceShape, SliceGeometry, state_of
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
-from scheduler.core.placement.node_eligibility import ineligible_message
+from scheduler.core.placement.node_eligibility import is_eligible
 
 # Assumed beside every mix: one whole GPU with the usual CPU and memory.
 PRIOR = Demand(DeviceRequest(gpus=1), cpu_milli=8_000, memory_mib=65_536, count=1)
@@ -197,7 +197,7 @@ class Fleet:
             return None
         key = (job.needs, job.tolerates)
         if key not in self._masks:
-            usable = [n.view.available and not ineligible_message(n.view, job) for n in self._nodes]
+            usable = [n.view.available and is_eligible(n.view, job) for n in self._nodes]
             self._masks[key] = np.array(usable, bool)
         return self._masks[key]
 

@@ -1,28 +1,43 @@
 """Which nodes a job may run on, by their labels, taints and availability."""
 
-from scheduler.core.model.message import Message, make_message, verbatim
+from scheduler.core.model.message import Message, make_message
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 
 def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
     """Why the job may not run on the node now; None if it may."""
-    return ineligible_message(node, job) if node.available else unavailable_message(node)
+    if not node.available:
+        key, values = _unavailability(node)
+    elif label := _missing_label(node, job):
+        key, values = "node.no_label", {"node": node.name, "label": label}
+    elif taint := _untolerated_taint(node, job):
+        key, values = "node.tainted", {"node": node.name, "taint": taint}
+    else:
+        return None
+    return make_message(key, **values)
 
 
-def ineligible_message(node: NodeView, job: WaitingJob) -> Message | None:
-    """Why the labels or taints of the node keep the job away; None if they do not."""
-    missing = next((label for label in job.needs if not _has(node.labels, label)), "")
-    taint = next((taint for taint in node.taints if not _tolerates(job, taint)), "")
-    if missing:
-        return make_message("node.no_label", node=node.name, label=missing)
-    return make_message("node.tainted", node=node.name, taint=taint) if taint else None
+def is_eligible(node: NodeView, job: WaitingJob) -> bool:
+    """Whether the labels and taints of the node allow the job."""
+    return not (_missing_label(node, job) or _untolerated_taint(node, job))
 
 
-def unavailable_message(node: NodeView) -> Message:
-    """Why the node accepts no jobs."""
+def _unavailability(node: NodeView) -> tuple[str, dict[str, str]]:
+    """Why the node accepts no jobs: the key of a message, and its values."""
+    reason = node.unavailable_reason
     if key := node.unavailable_key:
-        return make_message(key, node=node.name, why=node.unavailable_reason)
-    return verbatim(node.unavailable_reason)
+        return key, {"node": node.name, "why": reason}
+    return ("words", {"words": reason}) if reason else ("nothing", {})
+
+
+def _missing_label(node: NodeView, job: WaitingJob) -> str:
+    """A label that the job requires and the node lacks; "" if there is none."""
+    return next((label for label in job.needs if not _has(node.labels, label)), "")
+
+
+def _untolerated_taint(node: NodeView, job: WaitingJob) -> str:
+    """A taint of the node that keeps the job away; "" if there is none."""
+    return next((taint for taint in node.taints if not _tolerates(job, taint)), "")
 
 
 def _has(labels: tuple[str, ...], required: str) -> bool:
