@@ -1,18 +1,16 @@
-"""Slices for replicas: made where none exists yet, or found idle."""
+"""Slices for replicas, made where none exists yet."""
 
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import IntegrityError
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from agents.contract.documents import GpuMode, SliceKind
 from portal.accounts.models import Project
 from portal.inventory.models import Gpu, Slice, SlotClaim
-from portal.jobs.models import Allocation
 from scheduler.core.model.decisions import DevicePlacement
-from scheduler.core.model.states import SliceStatus
 
 
 def slice_create(*, gpu: Gpu, device: DevicePlacement, project: Project, clients: int) -> Slice:
@@ -70,13 +68,6 @@ def share_create(*, gpu: Gpu, device: DevicePlacement, project: Project, clients
         threads=device.threads,
         clients=clients,
     )
-
-
-def idle_slices(ids: list[str]) -> list[Slice]:
-    """Those slices that are ready and not allocated, locked."""
-    live = Allocation.objects.live().filter(slice=OuterRef("pk"))
-    rows = Slice.objects.filter(pk__in=ids, status=SliceStatus.READY).exclude(Exists(live))
-    return rows.select_related("gpu").lock_rows()
 
 
 def next_settle_time() -> datetime:

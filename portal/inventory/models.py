@@ -10,12 +10,19 @@ from django.db.models import F, Q
 from agents.contract.documents import GpuMode, SliceKind
 from portal.choices import choices_from_enum, enum_check
 from portal.database.locks import LockingQuerySet
-from scheduler.core.model.states import SLICE_LIVE, GpuHealth, NodeStatus, SliceStatus
+from scheduler.core.model.states import (
+    ALLOCATION_LIVE,
+    SLICE_LIVE,
+    GpuHealth,
+    NodeStatus,
+    SliceStatus,
+)
 
 NODE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]*\Z", "Use a-z, 0-9, dots and hyphens.")
 
 
 LIVE_SLICE_STATUSES = [str(status) for status in sorted(SLICE_LIVE)]
+LIVE_ALLOCATION_STATUSES = [str(status) for status in sorted(ALLOCATION_LIVE)]
 
 
 class NodeQuerySet(LockingQuerySet["Node"]):
@@ -207,6 +214,13 @@ class SliceQuerySet(LockingQuerySet["Slice"]):
     def live(self) -> Self:
         """Planned, on the GPU or being deleted: everything that still claims memory."""
         return self.filter(status__in=LIVE_SLICE_STATUSES)
+
+    def idle(self) -> Self:
+        """Ready, and not allocated."""
+        # By the reverse relation: the model of allocations belongs to a layer above this one.
+        return self.filter(status=SliceStatus.READY).exclude(
+            allocations__status__in=LIVE_ALLOCATION_STATUSES
+        )
 
 
 class Slice(models.Model):

@@ -8,14 +8,14 @@ from django.utils import timezone
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.phrase import Phrase
-from portal.allocations.slices import device_create, idle_slices, next_settle_time
+from portal.allocations.slices import device_create, next_settle_time
 from portal.audit.transitions import advance, event_record
-from portal.inventory.models import Gpu, Node
+from portal.inventory.models import Gpu, Node, Slice
 from portal.live.bell import ring
 from portal.planning.snapshot import cluster_snapshot
 from scheduler.core.model.decisions import Carve, DevicePlacement, Merge
 from scheduler.core.model.states import SliceStatus
-from scheduler.core.placement.ledger import Ledger, free_starts
+from scheduler.core.placement.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,8 @@ def merge_commit(merge: Merge) -> bool:
     deleted them."""
     with transaction.atomic():
         gpu = next(iter(Gpu.objects.filter(pk=merge.gpu).lock_rows()), None)
-        idle = idle_slices(list(merge.slices))
+        idle_slices = Slice.objects.idle().filter(pk__in=merge.slices)
+        idle = idle_slices.select_related("gpu").lock_rows()
         if gpu is None or gpu.pinned or len(idle) != len(merge.slices):
             return False
         sentence = merge.sentence or Phrase("for job %(job)s", job=merge.for_job)
@@ -59,9 +60,7 @@ def _carve(carve: Carve) -> bool:
         return False
     profile = space.board.profile(carve.profile)
     place = Placement(carve.start, carve.size, carve.profile)
-    if profile is None or not space.may_carve():
-        return False
-    if place not in free_starts(space.board, profile, space.layout()):
+    if profile is None or not space.may_carve() or place not in space.free_starts(profile.name):
         return False
     device = DevicePlacement(
         gpu=carve.gpu,

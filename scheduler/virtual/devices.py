@@ -10,7 +10,7 @@ from itertools import count
 from agents.contract.documents import GpuMode, SliceKind
 from scheduler.core.model.decisions import Carve, DevicePlacement, Merge, ReplicaPlacement
 from scheduler.core.model.snapshot import GpuView, NodeView, RunningJob, SliceView, WaitingJob
-from scheduler.core.placement.mps_shares import as_share
+from scheduler.core.placement.ledger import new_slice
 
 GpuUpdate = Callable[[GpuView], GpuView]
 
@@ -158,10 +158,4 @@ def _freed(slice_view: SliceView) -> SliceView | None:
 
 def _made(job: WaitingJob, place: DevicePlacement) -> SliceView:
     """The slice that is made for a job."""
-    made = SliceView(
-        *(place.slice, place.kind, place.profile, place.start, place.size),
-        allocated=True,
-        ready=True,
-        project=job.project,
-    )
-    return as_share(made, place, job) if place.kind is SliceKind.MPS else made
+    return replace(new_slice(place.slice, place, job, ready=True), project=job.project)

@@ -9,14 +9,14 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from agents.contract.boards import Board, Profile
+from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
-from scheduler.core.placement.mps_shares import ShareRoom, as_share, share_room
+from scheduler.core.placement.mps_shares import ShareRoom, share_room
 from scheduler.core.quota.accounts import QuotaAccounts
 
 T = TypeVar("T")
@@ -90,6 +90,14 @@ class GpuSpace:
         slices = (s for k, s in self.slices.items() if not (without_idle and self.is_idle(k)))
         return self.board.supports_mig and all(s.kind is SliceKind.MIG for s in slices)
 
+    def free_starts(self, profile: str) -> tuple[Placement, ...]:
+        """Where a slice of the profile can be made beside all that is on the GPU. Nowhere if the
+        board lacks the profile."""
+        layout = self.layout()
+        if _has_whole(layout):
+            return ()
+        return layout_table(self.board).free_beside(layout).by_profile.get(profile, ())
+
     def conflict(
         self, device: DevicePlacement, job: WaitingJob, clients: int
     ) -> DeviceConflict | None:
@@ -106,11 +114,8 @@ class GpuSpace:
             room = self.share_room(job.project, clients)
             fits = room and room.max_shares(device.threads, device.memory_mib, job.processes)
             return None if fits else DeviceConflict.SHARE
-        profile = self.board.profile(device.profile)
         place = Placement(device.start, device.size, device.profile)
-        if profile is None or not self.may_carve():
-            return DeviceConflict.PLACE
-        is_free = place in free_starts(self.board, profile, self.layout())
+        is_free = self.may_carve() and place in self.free_starts(device.profile)
         return None if is_free else DeviceConflict.PLACE
 
 
@@ -284,10 +289,7 @@ class Ledger:
             return
         self._made += 1
         key = f"~{self._made}"
-        made = SliceView(
-            key, place.kind, place.profile, place.start, place.size, allocated=True, ready=False
-        )
-        gpu.slices[key] = as_share(made, place, job) if place.kind is SliceKind.MPS else made
+        gpu.slices[key] = new_slice(key, place, job)
         self._changed(gpu, partial(gpu.slices.__delitem__, key))
 
     def delete_idle(self, gpu: GpuSpace, slices: list[str]) -> None:
@@ -379,18 +381,24 @@ def _node(view: NodeView) -> NodeSpace:
     return NodeSpace(view, gpus, view.cpu_free_milli, view.memory_free_mib, view.disk_free_mib)
 
 
-def free_starts(board: Board, profile: Profile, layout: Layout) -> tuple[Placement, ...]:
-    """Where `profile` can be carved beside `layout`."""
-    return (
-        ()
-        if _has_whole(layout)
-        else layout_table(board).free_beside(layout).by_profile[profile.name]
+def new_slice(
+    key: str, place: DevicePlacement, job: WaitingJob, *, ready: bool = False
+) -> SliceView:
+    """The slice that is made at `place` for a replica of `job`."""
+    is_share = place.kind is SliceKind.MPS
+    return SliceView(
+        key,
+        place.kind,
+        place.profile,
+        place.start,
+        place.size,
+        allocated=True,
+        ready=ready,
+        threads=place.threads if is_share else 0,
+        memory_mib=place.memory_mib if is_share else 0,
+        clients=job.processes if is_share else 0,
+        project=job.project if is_share else "",
     )
-
-
-def free_room(board: Board, layout: Layout) -> int:
-    """How much can still be made beside `layout`, see `agents.contract.layouts`."""
-    return 0 if _has_whole(layout) else layout_table(board).free_beside(layout).room_score
 
 
 def _has_whole(layout: Layout) -> bool:

@@ -5,12 +5,11 @@ never share a GPU, and only jobs that allow it (`Isolation.ANY`) get a share.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agents.contract.documents import SliceKind
 from agents.contract.shares import too_few_threads, too_little_memory
-from scheduler.core.model.decisions import DevicePlacement
-from scheduler.core.model.snapshot import SliceView, WaitingJob
+from scheduler.core.model.snapshot import SliceView
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +42,3 @@ def share_room(
         memory_mib -= view.memory_mib
         clients -= view.clients
     return ShareRoom(threads, memory_mib, clients)
-
-
-def as_share(view: SliceView, place: DevicePlacement, job: WaitingJob) -> SliceView:
-    """The slice as the share that `place` gives to a replica of `job`."""
-    return replace(
-        view,
-        threads=place.threads,
-        memory_mib=place.memory_mib,
-        clients=job.processes,
-        project=job.project,
-    )

@@ -23,7 +23,7 @@ from scheduler.core.model.links import best_set, bottleneck, ring_by_nvlink
 from scheduler.core.model.snapshot import Topology, WaitingJob
 from scheduler.core.packing.kernels import Bools
 from scheduler.core.placement.fleet import Fleet, fleet_of
-from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace, free_starts
+from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.legality import SINGLE_NODE
 from scheduler.core.quota.budgets import remaining_seconds
 
@@ -311,7 +311,7 @@ def _slices(
             yield from _merged(option, gpu, values)
         return
     allocated, changes_mode = gpu.layout(without_idle=True), gpu.view.mode is not GpuMode.MIG
-    for place in free_starts(gpu.board, profile, gpu.layout()):
+    for place in gpu.free_starts(option.profile):
         lost = values.loss(gpu.board, allocated, place)
         rank = (lost, lost + changes_mode, gpu.view.index, place.start)
         yield _Choice(rank, _place(option, gpu, place.start), gpu)
