@@ -23,8 +23,8 @@ class Killed(BaseException):
 class KillSwitch:
     """`kill_number`: the point to kill at, counted from 1; 0 only counts."""
 
-    def __init__(self, lit: int = 0) -> None:
-        self.kill_number = lit
+    def __init__(self, kill_number: int = 0) -> None:
+        self.kill_number = kill_number
         self.passed = 0
         self.killed_at = ""
         self._paused_thread = 0

@@ -26,9 +26,9 @@ class ThreadedKillSwitch(KillSwitch):
     """`kill_point`: the point to kill at; None only counts. `points`: every point passed, in order,
     with its request."""
 
-    def __init__(self, at: Point | None = None) -> None:
+    def __init__(self, kill_point: Point | None = None) -> None:
         super().__init__()
-        self.kill_point = at
+        self.kill_point = kill_point
         self.points: dict[Point, str] = {}
         self.is_dead = False
         self._numbers: Counter[str] = Counter()

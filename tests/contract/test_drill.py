@@ -53,16 +53,16 @@ def test_a_walk_tells_of_a_second_start(monkeypatch):
     assert told["by_invariant"].get("I8", 0) > 0
 
 
-def test_a_fuse_ends_the_agent_at_its_point_and_only_there():
-    fuse = KillSwitch(lit=3)
-    call = fuse.around("a call", lambda: "answer")
+def test_a_kill_switch_ends_the_agent_at_its_point_and_only_there():
+    switch = KillSwitch(kill_number=3)
+    call = switch.around("a call", lambda: "answer")
     assert call() == "answer"
     with pytest.raises(Killed, match="before a call"):
         call()
     assert call() == "answer"
-    with fuse.paused():
+    with switch.paused():
         call()
-    assert fuse.passed == 5
+    assert switch.passed == 5
 
 
 def test_the_drill_tells_of_a_runtime_that_forgets_what_it_prepared(tmp_path, monkeypatch):

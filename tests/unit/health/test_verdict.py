@@ -37,7 +37,7 @@ def test_a_gpu_of_which_nothing_is_known_is_healthy():
     [
         (HealthReadings(is_lost=True), "fallen off the bus"),
         (HealthReadings(driver_error="Unknown Error"), "Unknown Error"),
-        (HealthReadings(remap_failed=True), "exchanged"),
+        (HealthReadings(remap_failed=True), "replace the GPU"),
         (HealthReadings(remap_pending=True), "drain the GPU and reset it"),
         (HealthReadings(uncorrected_errors=2), "2 memory errors"),
         (HealthReadings(recovery=Recovery.GPU_RESET), "a reset of the GPU"),

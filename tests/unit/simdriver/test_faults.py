@@ -143,7 +143,7 @@ def test_a_reboot_takes_the_instances_everywhere_and_the_mode_from_hopper_on(
     uuid = pynvml.nvmlDeviceGetUUID(gpu)
     assert inject("reboot") == ""
     seen = node.store.node().gpus[0]
-    assert (seen.instances, seen.is_held, seen.uuid) == ([], False, uuid)
+    assert (seen.instances, seen.is_open, seen.uuid) == ([], False, uuid)
     assert pynvml.nvmlDeviceGetMigMode(gpu) == [mode, mode]
 
 
@@ -264,14 +264,14 @@ def test_who_is_not_root_changes_nothing_and_reads_everything(inject, node, gpu,
         (f"hold --gpu 0 --pid {HOLDER} --compute 0", "--instance"),
         ("hold --gpu 0 --pid 0", "less than 1"),
         ("hold --gpu 0", "--pid"),
-        (f"release --gpu 0 --pid {HOLDER}", "holds nothing"),
+        (f"release --gpu 0 --pid {HOLDER}", "does not have GPU 0 open"),
         ("ecc --gpu 0 --count 0", "less than 1"),
         ("slow nvmlDeviceGetLuck 3", "neither a call"),
         ("slow read -1", "-1"),
         ("slow read nan", "3600"),
         ("fail-next LUCK nvmlDeviceGetName", "IN_USE"),
-        ("fail-next IN_USE nvmlDeviceGetLuck", "no call"),
-        ("fail-next SUCCESS nvmlDeviceGetName", "no failure"),
+        ("fail-next IN_USE nvmlDeviceGetLuck", "not a call"),
+        ("fail-next SUCCESS nvmlDeviceGetName", "not a failure"),
         ("flood --gpu 0", "flood"),
     ],
 )
