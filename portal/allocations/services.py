@@ -4,7 +4,7 @@ A device is free only after its node has reported that the container is gone.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -33,13 +33,14 @@ def gang_allocate(
     quotas: Iterable[Quota],
     gpus: Iterable[Gpu],
     slices: Iterable[Slice],
+    quota_models: Mapping[str, Iterable[str]],
     processes: int,
     at: datetime,
 ) -> Attempt:
     """Start an attempt: its replicas, their reserved devices, and the units taken from quotas.
 
-    All rows are locked by the caller. Raises IntegrityError where a device or a quota is taken
-    meanwhile.
+    All rows are locked by the caller. `quota_models`: the models of quotas that count each GPU, by
+    its id. Raises IntegrityError where a device or a quota is taken meanwhile.
     """
     gpu_by_id = {str(gpu.pk): gpu for gpu in gpus}
     slice_by_id = {str(row.pk): row for row in slices}
@@ -53,13 +54,17 @@ def gang_allocate(
             attempt=attempt, rank=replica.rank, node_id=replica.node, desired_state=desired
         )
         for index, device in enumerate(replica.devices):
-            gpu = gpu_by_id[device.gpu]
-            for model in quota_model_names(gpu):
+            for model in quota_models[device.gpu]:
                 units[model] += device.units
             Allocation.objects.create(
                 replica=row,
                 slice=slice_by_id.get(device.slice)
-                or slice_create(gpu=gpu, device=device, project=job.project, clients=processes),
+                or slice_create(
+                    gpu=gpu_by_id[device.gpu],
+                    device=device,
+                    project=job.project,
+                    clients=processes,
+                ),
                 project=job.project,
                 user=job.owner,
                 units=device.units,

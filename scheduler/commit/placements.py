@@ -16,6 +16,7 @@ from portal.quotas.models import Quota
 from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.states import JobStatus
 from scheduler.core.placement.legality import illegal_reason
+from scheduler.core.quota.holders import quota_models_of_gpus
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ def _commit(placement: JobPlacement, bypassed: tuple[str, ...]) -> bool:
         quotas=quotas,
         gpus=gpus,
         slices=slices,
+        quota_models=quota_models_of_gpus(snapshot.nodes),
         processes=waiting.processes,
         at=now,
     )

@@ -56,6 +56,11 @@ def quota_models(board: str) -> tuple[str, ...]:
     return ("", board, model) if model != board else ("", board)
 
 
+def quota_models_of_gpus(nodes: Iterable[NodeView]) -> dict[str, tuple[str, ...]]:
+    """The models of quotas that count each GPU, by its id."""
+    return {gpu: quota_models(board) for gpu, board in board_of_gpus(nodes).items()}
+
+
 def board_of_gpus(nodes: Iterable[NodeView]) -> dict[str, str]:
     """Keys of boards by GPU id."""
     return {gpu.id: gpu_board(gpu).key for node in nodes for gpu in node.gpus}
