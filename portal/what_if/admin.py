@@ -10,7 +10,7 @@ from portal.what_if.models import WhatIf
 class WhatIfAdmin(ReadOnlyAdmin):
     list_display = (
         "id",
-        "requested_by",
+        "requester",
         "days",
         "shown_status",
         "progress",
@@ -18,4 +18,4 @@ class WhatIfAdmin(ReadOnlyAdmin):
         "finished_at",
     )
     list_filter = ("status",)
-    list_select_related = ("requested_by",)
+    list_select_related = ("requester",)

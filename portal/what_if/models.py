@@ -31,7 +31,7 @@ class WhatIf(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    requested_by = models.ForeignKey(
+    requester = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         on_delete=models.PROTECT,
         related_name="what_ifs",

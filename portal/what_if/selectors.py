@@ -11,7 +11,7 @@ from portal.what_if.models import WhatIf
 def what_ifs_of(user: User) -> QuerySet[WhatIf]:
     """Newest first. Raises Refused(forbidden)."""
     require_platform_admin(user)
-    return WhatIf.objects.select_related("requested_by").order_by("-id")
+    return WhatIf.objects.select_related("requester").order_by("-id")
 
 
 def what_if_visible(user: User, number: str) -> WhatIf:

@@ -45,7 +45,7 @@ def what_if_create(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
             sentence = f"{MAX_OPEN} what-ifs are open. Wait until one is done, or cancel one"
             raise Refused("busy", sentence, "", 409)
         stored = [write_change(change) for change in read]
-        row = WhatIf.objects.create(requested_by=user, days=days, changes=stored)
+        row = WhatIf.objects.create(requester=user, days=days, changes=stored)
         _audit(user.username, row.pk, days, read)
         ring_what_if(row.pk)
     return row

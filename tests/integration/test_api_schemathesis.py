@@ -127,7 +127,7 @@ def _rows(owner: User, project: Project) -> dict[str, str]:
         "webhook": str(hook.uid),
         "delivery": str(Delivery.objects.create(endpoint=hook, kind="test", body="{}").pk),
         "template": str(template.pk),
-        "what_if": str(WhatIf.objects.create(requested_by=owner, days=1, changes=[]).pk),
+        "what_if": str(WhatIf.objects.create(requester=owner, days=1, changes=[]).pk),
     }
 
 

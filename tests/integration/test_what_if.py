@@ -140,7 +140,7 @@ def test_too_many_jobs_and_too_many_questions_are_refused(client, week, root, mo
         what_if_create(user=root, days=7, changes=[])
     monkeypatch.setattr(recorded_jobs, "MAX_JOBS", 5)
     for _ in range(services.MAX_OPEN):
-        WhatIf.objects.create(requested_by=root, days=1)
+        WhatIf.objects.create(requester=root, days=1)
     assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 409
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
     assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 202
@@ -156,7 +156,7 @@ def test_a_time_without_any_job_is_refused_at_once(client, root):
 
 
 def test_an_open_question_is_cancelled_and_one_that_is_over_is_not(client, root, week):
-    row = WhatIf.objects.create(requested_by=root, days=7)
+    row = WhatIf.objects.create(requester=root, days=7)
     told = client.post(f"/api/v1/what-ifs/{row.pk}/cancel").json()
     assert (told["status"], bool(told["finished_at"]), told["outcome"]) == ("cancelled", True, None)
     assert not what_if_run(what_if_id=row.pk), "nobody takes it up any more"
@@ -164,12 +164,12 @@ def test_an_open_question_is_cancelled_and_one_that_is_over_is_not(client, root,
     assert (again.status_code, again.json()["code"]) == (409, "what_if_over")
     assert AuditEntry.objects.get(action="what_if_cancel").noun_id == str(row.pk)
     for _ in range(services.MAX_OPEN):
-        WhatIf.objects.create(requested_by=root, days=1, status=WhatIfStatus.CANCELLED)
+        WhatIf.objects.create(requester=root, days=1, status=WhatIfStatus.CANCELLED)
     assert client.post("/api/v1/what-ifs", {"changes": []}, format="json").status_code == 202
 
 
 def test_who_works_on_a_cancelled_question_stops_and_leaves_it_so(root, week, monkeypatch):
-    row = WhatIf.objects.create(requested_by=root, days=7)
+    row = WhatIf.objects.create(requester=root, days=7)
 
     def cancelled_meanwhile(**how):
         what_if_cancel(user=root, row=row)
@@ -183,7 +183,7 @@ def test_who_works_on_a_cancelled_question_stops_and_leaves_it_so(root, week, mo
 
 
 def test_how_far_a_replay_is_stands_in_its_row(root, monkeypatch):
-    row = WhatIf.objects.create(requested_by=root, days=7, status=WhatIfStatus.RUNNING)
+    row = WhatIf.objects.create(requester=root, days=7, status=WhatIfStatus.RUNNING)
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
     monkeypatch.setattr(progress, "UPDATE_SECONDS", -1.0)
     progress.ProgressRecorder(row.pk)(1, 4)
@@ -195,7 +195,7 @@ def test_a_worker_that_is_stopped_says_so_in_the_row(root, week, monkeypatch):
     def stopped(**how):
         raise SystemExit(143)
 
-    row = WhatIf.objects.create(requested_by=root, days=7)
+    row = WhatIf.objects.create(requester=root, days=7)
     monkeypatch.setattr(services, "recorded_window", stopped)
     with pytest.raises(SystemExit):
         what_if_run(what_if_id=row.pk)
@@ -214,7 +214,7 @@ def test_only_platform_admins_ask(alice, week):
 
 
 def test_a_bell_that_rings_twice_answers_once_and_who_died_is_replaced(root, week):
-    row = WhatIf.objects.create(requested_by=root, days=7, changes=[quota(1)])
+    row = WhatIf.objects.create(requester=root, days=7, changes=[quota(1)])
     run_what_if(str(row.pk))
     first = WhatIf.objects.get(pk=row.pk)
     assert first.status == WhatIfStatus.DONE
@@ -227,7 +227,7 @@ def test_a_bell_that_rings_twice_answers_once_and_who_died_is_replaced(root, wee
 
 
 def test_a_question_that_nobody_works_on_any_more_reads_as_failed(client, root):
-    row = WhatIf.objects.create(requested_by=root, days=7, status=WhatIfStatus.RUNNING)
+    row = WhatIf.objects.create(requester=root, days=7, status=WhatIfStatus.RUNNING)
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
     (told,) = client.get("/api/v1/what-ifs").json()["results"]
     assert (told["id"], told["status"]) == (row.pk, "failed")
@@ -237,7 +237,7 @@ def test_a_question_that_nobody_works_on_any_more_reads_as_failed(client, root):
 
 def test_what_does_not_fit_the_cluster_any_more_fails_with_its_sentence(root, week):
     row = WhatIf.objects.create(
-        requested_by=root, days=7, changes=[{"kind": "without", "node": "gone"}]
+        requester=root, days=7, changes=[{"kind": "without", "node": "gone"}]
     )
     run_what_if(str(row.pk))
     row.refresh_from_db()
@@ -280,7 +280,7 @@ def test_bad_input_of_the_command_is_one_sentence_and_exit_code_2(week, words):
 
 
 def test_the_command_answers_a_stored_question(root, week):
-    row = WhatIf.objects.create(requested_by=root, days=7)
+    row = WhatIf.objects.create(requester=root, days=7)
     call_command("what_if", "--row", str(row.pk))
     assert WhatIf.objects.get(pk=row.pk).status == WhatIfStatus.DONE
 
@@ -291,7 +291,7 @@ def test_a_process_of_its_own_answers_so_that_the_worker_is_free(root, week, mon
         pytest.skip("the test database of a server is not the one that a new process opens")
     monkeypatch.setenv("TESSERA_DATABASE_URL", f"sqlite:///{name}")
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "portal.settings.test")
-    row = WhatIf.objects.create(requested_by=root, days=7, changes=[quota(1)])
+    row = WhatIf.objects.create(requester=root, days=7, changes=[quota(1)])
     with start_process(str(row.pk)) as process:
         assert process.wait() == 0
     row.refresh_from_db()

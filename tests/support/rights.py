@@ -105,7 +105,7 @@ def a_world() -> World:
     template = Template.objects.create(
         project=project, name="ready", request=a_request(project), author="olga"
     )
-    what_if = WhatIf.objects.create(requested_by=people["platform_admin"], days=1, changes=[])
+    what_if = WhatIf.objects.create(requester=people["platform_admin"], days=1, changes=[])
     names = {
         "job": job.label,
         "ref": job.label,

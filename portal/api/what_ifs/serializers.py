@@ -63,7 +63,7 @@ class ComparisonSerializer(serializers.Serializer[Any]):
 class WhatIfSummarySerializer(serializers.ModelSerializer[WhatIf]):
     """A what-if without its outcome."""
 
-    asked_by = serializers.CharField(source="requested_by.username")
+    asked_by = serializers.CharField(source="requester.username")
     status = serializers.ChoiceField(choices=WhatIfStatus.choices, source="shown_status")
     sentence = serializers.CharField(source="shown_sentence")
     changes = serializers.ListField(child=serializers.DictField(), help_text=CHANGE_HELP)

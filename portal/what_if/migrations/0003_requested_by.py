@@ -1,4 +1,4 @@
-"""`requested_by` was `asked_by`; the column keeps its name."""
+"""`requester` was `asked_by`; the column keeps its name."""
 
 import django.db.models.deletion
 from django.conf import settings
@@ -11,10 +11,10 @@ class Migration(migrations.Migration):
     operations = [
         migrations.SeparateDatabaseAndState(
             state_operations=[
-                migrations.RenameField("whatif", "asked_by", "requested_by"),
+                migrations.RenameField("whatif", "asked_by", "requester"),
                 migrations.AlterField(
                     model_name="whatif",
-                    name="requested_by",
+                    name="requester",
                     field=models.ForeignKey(
                         db_column="asked_by_id",
                         on_delete=django.db.models.deletion.PROTECT,
