@@ -28,7 +28,7 @@ TABS_OF_JOB = {
 }
 TABS_OF_CONSOLE = {
     **dict.fromkeys((f"link {tab}" for tab in ("Attention", "Nodes", "Images", "Audit")), ROOT),
-    **{"link Policy": ROOT, "link All rows": ROOT, "link Approvals": LEADERS},
+    **{"link Policy": ROOT, "link Database": ROOT, "link Approvals": LEADERS},
     **{"link Projects": ALL, "link Templates": ALL},
 }
 

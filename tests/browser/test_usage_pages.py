@@ -62,7 +62,7 @@ def test_running_work_is_extended_on_home_and_counted_on_usage(page: Page, stack
     with file.open(newline="") as lines:
         (line,) = csv.DictReader(lines)
     assert (line["job"], line["user"], line["profile"]) == (job, "alice", "1g.18gb")
-    page.get_by_label("Whose").select_option("project:vision")
+    page.get_by_label("Scope").select_option("project:vision")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("vision used"))
     stack.call("POST", f"/jobs/{job}/cancel")

@@ -32,7 +32,7 @@ def ask(page: Page, name: str, **fields: str) -> str:
     page.locator("input[value='1g.18gb']").check()
     for label, value in fields.items():
         page.get_by_label(label.replace("_", " "), exact=True).fill(value)
-    page.get_by_role("button", name=re.compile("^Request")).first.click()
+    page.get_by_role("button", name=re.compile("^Submit")).first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
     return page.url.rstrip("/").rpartition("/")[2]
 
@@ -58,7 +58,7 @@ def test_what_is_wrong_with_a_request_stands_beside_what_was_typed(plain):
     page.get_by_role("link", name="New request").first.click()
     page.get_by_label("Name", exact=True).fill("kept")
     page.get_by_label("Replicas").fill("none")
-    page.get_by_role("button", name=re.compile("^Request")).first.click()
+    page.get_by_role("button", name=re.compile("^Submit")).first.click()
     expect(page.get_by_label("Name", exact=True)).to_have_value("kept")
     field = page.get_by_label("Replicas")
     expect(field).to_have_value("none")
