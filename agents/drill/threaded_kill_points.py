@@ -62,7 +62,7 @@ class ThreadedKillSwitch(KillSwitch):
         self.points[point] = f"{thread} {where}"
         self.passed += 1
         if point == self.kill_point:
-            self.where, self.is_dead = self.points[point], True
+            self.killed_at, self.is_dead = self.points[point], True
 
 
 @contextmanager

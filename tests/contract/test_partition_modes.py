@@ -19,7 +19,7 @@ HERE = str(Path(__file__).resolve().parents[2])
 RESETS = """#!{python}
 import pathlib, sys
 sys.path.insert(0, {here!r})
-from agents.simdriver.faults import reset
+from agents.simdriver.faults import reset_gpu
 from agents.simdriver.store import Store
 assert sys.argv[1:3] == ["--gpu-reset", "-i"], sys.argv
 pathlib.Path({ran!r}).write_text(sys.argv[3])
@@ -27,7 +27,7 @@ with Store(pathlib.Path({state!r})).change() as node:
     (gpu,) = (gpu for gpu in node.gpus if gpu.uuid == sys.argv[3])
     gpu.reset_refused = {refused}
     try:
-        reset(node, gpu)
+        reset_gpu(node, gpu)
     except ValueError as refusal:
         sys.exit(f"Unable to reset: {{refusal}}")
 """
