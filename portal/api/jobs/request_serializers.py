@@ -20,6 +20,9 @@ class JobSubmitRequestSerializer(serializers.Serializer[Any]):
     command = serializers.ListField(child=serializers.CharField())
     launcher = serializers.CharField(required=False)
     replicas = serializers.IntegerField(required=False)
+    processes = serializers.IntegerField(
+        required=False, help_text="ranks per replica, with launcher torchrun; default: one per GPU"
+    )
     device = serializers.DictField(
         help_text="exactly one of gpus, mig, mps and memory; optionally models and isolation"
     )
@@ -30,6 +33,9 @@ class JobSubmitRequestSerializer(serializers.Serializer[Any]):
         required=False, help_text="local disk per replica, such as 200GiB; default: none"
     )
     time_limit = serializers.CharField(required=False, help_text="time limit, such as 4h")
+    grace = serializers.CharField(
+        required=False, help_text="grace period between SIGTERM and SIGKILL, such as 30s"
+    )
     priority = serializers.ChoiceField(choices=["low", "normal", "high"], required=False)
     topology = serializers.CharField(required=False)
     backend = serializers.ChoiceField(choices=["auto", "nccl", "gloo"], required=False)
