@@ -94,7 +94,7 @@ class GpuSpace:
         """Where a slice of the profile can be made beside all that is on the GPU. Nowhere if the
         board lacks the profile."""
         layout = self.layout()
-        if _has_whole(layout):
+        if any(not place.profile for place in layout):  # given whole: no geometry of slices
             return ()
         return layout_table(self.board).free_beside(layout).by_profile.get(profile, ())
 
@@ -163,7 +163,6 @@ class LedgerIndex(Protocol):
 
     def begin_pass(self) -> None:
         """The ledger follows another snapshot."""
-        ...
 
 
 class Ledger:
@@ -399,8 +398,3 @@ def new_slice(
         clients=job.processes if is_share else 0,
         project=job.project if is_share else "",
     )
-
-
-def _has_whole(layout: Layout) -> bool:
-    """Whether the GPU is or was given whole: MIG geometry knows only profiles."""
-    return any(not place.profile for place in layout)
