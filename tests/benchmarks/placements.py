@@ -112,7 +112,7 @@ def anchor(cluster, size):
     """Microseconds a plain scan of all nodes."""
     nodes = drawn(cluster, size)
     free = np.array([(node.cpu_milli, node.memory_mib) for node in nodes])
-    idle = np.zeros((size, cluster.extent.gpus), np.int64)
+    idle = np.zeros((size, cluster.extent.max_gpus_per_node), np.int64)
     for n, node in enumerate(nodes):
         idle[n, : len(node.states)] = node.states
     scan(free, idle, 1, 1, 1)
