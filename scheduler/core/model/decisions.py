@@ -91,7 +91,6 @@ class Preemption:
     job: str
     for_job: str
     cause: PreemptionCause
-    sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
