@@ -49,6 +49,10 @@ class EstimatePace:
         self.queue, self.at = queue, snapshot.now
         return True
 
+    def reset(self) -> None:
+        """Forget the last time: tests change the database."""
+        self.queue, self.at = frozenset(), 0
+
 
 @dataclass(slots=True)
 class AlternativesCache:

@@ -23,7 +23,7 @@ from scheduler.driver import drive as drive_node
 from scheduler.estimates import EstimatePace, estimates_refresh
 from scheduler.jit_warmup import before_fork
 
-_pace = EstimatePace()
+estimate_pace = EstimatePace()
 worker_init.connect(before_fork)
 
 
@@ -38,7 +38,7 @@ def plan_once() -> None:
     with gc_paused():
         plan = decide(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
     commit(plan, _drive_each)
-    if _pace.is_due(snapshot, plan):
+    if estimate_pace.is_due(snapshot, plan):
         ring_estimates()
     with history.lock:
         history.refresh_if_stale(timezone.now())

@@ -3,6 +3,7 @@
 import pytest
 
 from portal.planning import history_cache, snapshot_cache
+from scheduler.tasks import estimate_pace
 
 pytest_plugins = [
     "tests.environment.levels",
@@ -18,6 +19,7 @@ pytest_plugins = [
 
 @pytest.fixture(autouse=True)
 def clear_caches() -> None:
-    """A process caches what it read from the database, and every test has its own database."""
+    """A process remembers what it read from the database, and every test has its own database."""
     history_cache.clear_all()
     snapshot_cache.clear()
+    estimate_pace.reset()

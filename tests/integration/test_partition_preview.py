@@ -1,6 +1,7 @@
 """What admins may ask before they approve: which GPUs would change, and what the job would get."""
 
 import pytest
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from portal.accounts.services import project_share_set
@@ -9,6 +10,7 @@ from portal.inventory.models import Gpu, Slice
 from portal.jobs.holds import job_approve
 from portal.jobs.models import Job
 from portal.jobs.services import job_cancel
+from portal.planning.history_cache import process_history
 from scheduler.core.model.states import JobStatus, SliceStatus
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -110,6 +112,7 @@ def test_without_a_job_it_shows_what_the_policy_would_prepare_by_node(api, alice
         job_cancel(job=a_job(alice, vision, begin_at="+1h"), actor="alice")
     a_job(alice, vision, device={"mig": "4g.71gb"})
     settle(*nodes)
+    process_history().refresh(timezone.now())
     found = api.get(PREVIEW).json()
     assert (found["warm"], found["job"]) == (False, None)
     assert {change["node"] for change in found["changes"]} <= {"n1", "n2"}
