@@ -19,6 +19,8 @@ OLDEST_PROTOCOL = 1
 
 # 2 PB: a job's folder may be on a file system that spans many machines.
 MAX_DISK_MIB = 2_000_000_000
+# Processes of one replica.
+MAX_PROCESSES = 64
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.:-]*"
 Identifier = Annotated[str, rule(max_length=64, pattern=_NAME)]
@@ -67,6 +69,13 @@ class CollectiveBackend(StrEnum):
     AUTO = "auto"
     NCCL = "nccl"
     GLOO = "gloo"
+
+
+class LauncherName(StrEnum):
+    """How the processes of a replica are started. Each has its file in `agents/launchers/`."""
+
+    NONE = "none"
+    TORCHRUN = "torchrun"
 
 
 class RuntimeKind(StrEnum):
@@ -139,14 +148,14 @@ class DesiredReplica:
     name: str = field(default="", metadata=rule(max_length=64))
     image: str = field(default="", metadata=rule(max_length=512))
     command: tuple[str, ...] = field(default=(), metadata=rule(max_length=1_024))
-    launcher: str = field(default="none", metadata=rule(max_length=32))
+    launcher: LauncherName = LauncherName.NONE
     env: dict[str, str] = field(default_factory=dict)
     cpu_milli: int = field(default=1_000, metadata=rule(minimum=1))
     memory_mib: int = field(default=1_024, metadata=rule(minimum=4))
     shm_mib: int = field(default=64, metadata=rule(minimum=1))
     devices: tuple[Device, ...] = ()
     # Processes that the launcher starts in this replica.
-    processes: int = field(default=1, metadata=rule(minimum=1, maximum=64))
+    processes: int = field(default=1, metadata=rule(minimum=1, maximum=MAX_PROCESSES))
     backend: CollectiveBackend = CollectiveBackend.AUTO
     grace_seconds: int = field(default=30, metadata=rule(minimum=0, maximum=3_600))
     time_limit_seconds: int = field(default=3_600, metadata=rule(minimum=1))

@@ -48,7 +48,7 @@ def as_command(request: Mapping[str, Any]) -> str:
         for item in value if isinstance(value, list) else [value]:
             words += _flag(flag, item)
     words += _device(request["device"])
-    if request.get("launcher") == "torchrun":
+    if request.get("launcher", DEFAULTS["launcher"]) != DEFAULTS["launcher"]:
         words += _flag("--processes", request["processes"])
     retries = request.get("retries") or {}
     if retries.get("infrastructure", 3) != 3:

@@ -28,7 +28,7 @@ Kind = Annotated[str, Option(help="batch, notebook or service")]
 Nodes = Annotated[
     int | None, Option("--nodes", "--replicas", "-N", help="replicas, which start together")
 ]
-Launcher = Annotated[str, Option(help="none or torchrun")]
+Launcher = Annotated[str, Option(help="starts the processes, e.g. torchrun; default: none")]
 Processes = Annotated[
     int | None, Option("--processes", "--ntasks-per-node", help="processes per replica")
 ]

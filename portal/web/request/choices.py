@@ -3,11 +3,18 @@
 from collections.abc import Mapping
 
 from django.utils.functional import Promise
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy
 
 from agents.contract.documents import CollectiveBackend
+from agents.launchers.base import Launcher
+from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
-from scheduler.core.request.values import Launcher
+
+
+def _launcher_label(launcher: Launcher) -> Promise:
+    return format_lazy("{}: {}", launcher.name, gettext_lazy(launcher.summary))
+
 
 CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
     "topologies": {
@@ -16,10 +23,7 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
         Topology.NVLINK: gettext_lazy("connected by NVLink"),
         Topology.ANY: gettext_lazy("anywhere"),
     },
-    "launchers": {
-        Launcher.NONE: gettext_lazy("none: run the command as it is"),
-        Launcher.TORCHRUN: "torchrun",
-    },
+    "launchers": {name: _launcher_label(launcher) for name, launcher in LAUNCHERS.items()},
     "backends": {
         CollectiveBackend.AUTO: gettext_lazy("auto: nccl on whole GPUs, gloo on slices"),
         CollectiveBackend.NCCL: "nccl",

@@ -7,10 +7,11 @@ from typing import Any
 
 from django.utils import timezone
 
+from agents.contract.documents import LauncherName
+from agents.launchers.registry import LAUNCHERS
 from portal.jobs.models import Job
 from portal.submission.replacement import CHANGEABLE
 from scheduler.core.model.states import JOB_WAITING, JobStatus
-from scheduler.core.request import Launcher
 
 # An empty field is left out of the request.
 CONDITIONS = {"begin_at": "", "after": "", "needs": "", "tolerates": "", "preemptible": ""}
@@ -60,8 +61,8 @@ def amount_values(fields: Mapping[str, Any], device: Mapping[str, Any]) -> dict[
     filled = {name: str(fields[name]) for name in plain if name in fields}
     retries = fields.get("retries", {})
     filled |= {name: str(retries[kind]) for name, kind in RETRIES.items() if kind in retries}
-    gpus = device.get("gpus", 0)
-    default = gpus if gpus and fields.get("launcher") == Launcher.TORCHRUN else 1
+    launcher = LAUNCHERS[LauncherName(fields.get("launcher", LauncherName.NONE))]
+    default = launcher.default_processes(device.get("gpus", 0))
     if (processes := fields.get("processes", default)) != default:
         filled["processes"] = str(processes)
     return filled

@@ -13,7 +13,6 @@ from scheduler.core.request.values import (
     InvalidRequest,
     JobKind,
     JobRequest,
-    Launcher,
     ProblemCode,
     RequestLimits,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "InvalidRequest",
     "JobKind",
     "JobRequest",
-    "Launcher",
     "ProblemCode",
     "RequestLimits",
     "parse_request",

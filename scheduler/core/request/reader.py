@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from agents.contract.collectives import backend_refusal, too_many_processes
-from agents.contract.documents import CollectiveBackend, SliceKind
+from agents.contract.documents import MAX_PROCESSES, CollectiveBackend, LauncherName, SliceKind
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.phrase import Phrase
 from agents.contract.shares import too_few_threads
+from agents.launchers.registry import LAUNCHERS, processes_refusal
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request.conditions import read_after, read_begin, read_node_labels
 from scheduler.core.request.device import read_device
@@ -26,7 +27,6 @@ from scheduler.core.request.values import (
     FieldError,
     JobKind,
     JobRequest,
-    Launcher,
     ProblemCode,
     RequestLimits,
 )
@@ -103,7 +103,7 @@ class RequestReader:
             "kind": self._word("kind", JobKind, JobKind.BATCH),
             "image": self._image(),
             "command": self._command(),
-            "launcher": self._word("launcher", Launcher, Launcher.NONE),
+            "launcher": self._word("launcher", LauncherName, LauncherName.NONE),
             "replicas": self._count("replicas", 1, 1, self.limits.max_replicas),
             "device": self._device(),
             "cpu_milli": self._amount("cpu", read_cpu_milli, 1_000),
@@ -124,7 +124,7 @@ class RequestReader:
         values["begin_at"], values["begin_in"] = self._begin()
         for field in ("needs", "tolerates"):
             values[field] = read_node_labels(field, self.data.get(field, []), self.refuse)
-        values["processes"] = self._processes(values["device"])
+        values["processes"] = self._processes(values["device"], values["launcher"])
         ranks = values["processes"] * values["replicas"]
         values["backend"] = self._backend(values["device"], ranks)
         return None if self.errors else JobRequest(**values)
@@ -280,12 +280,11 @@ class RequestReader:
             self.refuse("backend", ProblemCode.COMBINATION, why)
         return backend
 
-    def _processes(self, device: DeviceRequest) -> int:
-        """Ranks per replica: one per whole GPU under torchrun, else one."""
+    def _processes(self, device: DeviceRequest, launcher: LauncherName) -> int:
+        """Ranks per replica, by default as many as the launcher starts."""
         gpus = device.gpus
-        torchrun = self.data.get("launcher") == Launcher.TORCHRUN
-        default = gpus if torchrun and gpus else 1
-        processes = self._count("processes", default, 1, 64)
+        default = LAUNCHERS[launcher].default_processes(gpus)
+        processes = self._count("processes", default, 1, MAX_PROCESSES)
         if why := too_many_processes(gpus, processes):
             self.refuse(
                 "processes",
@@ -294,9 +293,8 @@ class RequestReader:
             )
         if device.mps_threads and (why := too_few_threads(device.mps_threads, processes)):
             self.refuse("processes", ProblemCode.COMBINATION, why)
-        if processes > 1 and not torchrun:
-            sentence = "only launcher torchrun starts several processes in one replica"
-            self.refuse("processes", ProblemCode.COMBINATION, sentence)
+        if why := processes_refusal(launcher, processes):
+            self.refuse("processes", ProblemCode.COMBINATION, why)
         return processes
 
     def _given(self, field: str) -> Any:

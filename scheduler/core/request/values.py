@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.contract.documents import CollectiveBackend
+from agents.contract.documents import CollectiveBackend, LauncherName
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 
 
@@ -12,13 +12,6 @@ class JobKind(StrEnum):
     BATCH = "batch"
     NOTEBOOK = "notebook"
     SERVICE = "service"
-
-
-class Launcher(StrEnum):
-    """How the command is started. Launchers that only wrap another program come with templates."""
-
-    NONE = "none"
-    TORCHRUN = "torchrun"
 
 
 class ProblemCode(StrEnum):
@@ -76,7 +69,7 @@ class JobRequest:
     device: DeviceRequest
     time_limit_seconds: int
     kind: JobKind = JobKind.BATCH
-    launcher: Launcher = Launcher.NONE
+    launcher: LauncherName = LauncherName.NONE
     replicas: int = 1
     processes: int = 1
     cpu_milli: int = 1_000

@@ -6,12 +6,11 @@ import pytest
 import yaml
 
 from agents.contract.codec import decode, encode
-from agents.contract.documents import CollectiveBackend, DesiredReplica
+from agents.contract.documents import CollectiveBackend, DesiredReplica, LauncherName
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request import (
     JobKind,
     JobRequest,
-    Launcher,
     RequestLimits,
     parse_request,
     parse_stored_request,
@@ -74,7 +73,7 @@ def test_the_words_of_a_request_become_amounts_with_units():
         device=parse_request(FULL, LIMITS).device,
         time_limit_seconds=93_784,
         kind=JobKind.SERVICE,
-        launcher=Launcher.TORCHRUN,
+        launcher=LauncherName.TORCHRUN,
         replicas=3,
         processes=2,
         cpu_milli=1_500,

@@ -1,0 +1,32 @@
+"""Every launcher by its name: each name of the contract has the file of that name here."""
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from agents.contract.documents import LauncherName
+from agents.contract.phrase import Phrase
+from agents.launchers.base import Launcher
+
+
+def _launcher(name: LauncherName) -> Launcher:
+    launcher = import_module(f"agents.launchers.{name.replace('-', '_')}").LAUNCHER
+    if not isinstance(launcher, Launcher) or launcher.name is not name:
+        raise TypeError(f"agents/launchers/: the file of {name} has no launcher of this name")
+    return launcher
+
+
+LAUNCHERS: Mapping[LauncherName, Launcher] = {name: _launcher(name) for name in LauncherName}
+# The launcher of requests that want several processes in a replica and name none.
+SEVERAL = LauncherName.TORCHRUN
+
+
+def processes_refusal(name: LauncherName, processes: int) -> str:
+    """Why this launcher cannot start so many processes in a replica, or ""."""
+    if processes < 2 or LAUNCHERS[name].starts_several:
+        return ""
+    several = (str(other) for other, launcher in LAUNCHERS.items() if launcher.starts_several)
+    return Phrase(
+        "launcher %(launcher)s starts one process per replica; for several choose %(several)s",
+        launcher=str(name),
+        several=", ".join(several),
+    )
