@@ -19,9 +19,11 @@ from agents.contract.documents import (
     Rendezvous,
     SliceKind,
 )
+from portal.allocations.models import Allocation
+from portal.allocations.selectors import allocated_replicas
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.lifecycle import seconds_left
-from portal.jobs.models import Allocation, DesiredState, Replica
+from portal.jobs.models import DesiredState, Replica
 from portal.live.bell import ring
 from scheduler.core.model.states import SliceStatus
 from scheduler.core.request import parse_stored_request
@@ -96,8 +98,8 @@ def _slice(row: Slice) -> DesiredSlice:
 
 def _replicas(node: Node) -> tuple[DesiredReplica, ...]:
     rows = (
-        Replica.objects.filter(node=node)
-        .allocated()
+        allocated_replicas()
+        .filter(node=node)
         .exclude(desired_state=DesiredState.GONE)
         .select_related("attempt__job__project", "attempt__job__owner")
         .order_by("id")

@@ -1,4 +1,4 @@
-"""The admin page of nodes. It is here because retiring a node needs its allocations."""
+"""The admin pages of allocations, and of nodes: retiring a node needs its allocations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
-from portal.admin_base import show_refusals
+from portal.admin_base import ReadOnlyAdmin, show_refusals
+from portal.allocations.models import Allocation
 from portal.allocations.retirement import node_retire
 from portal.inventory.models import Node
 from portal.inventory.node_settings import node_labels_set, node_taints_set
@@ -20,6 +21,14 @@ from portal.inventory.services import (
     node_invite,
     node_uncordon,
 )
+
+
+@admin.register(Allocation)
+class AllocationAdmin(ReadOnlyAdmin):
+    list_display = ("slice", "project", "user", "units", "status", "bound_at", "released_at")
+    list_filter = ("status", "project")
+    search_fields = ("user__username", "project__slug", "slice__gpu__uuid")
+    list_select_related = ("slice__gpu__node", "project", "user")
 
 
 class NodeForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time

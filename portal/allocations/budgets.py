@@ -7,8 +7,8 @@ from typing import Any
 from django.db.models import F, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, Greatest, Least
 
+from portal.allocations.models import Allocation
 from portal.database.intervals import NextSecond, epoch_seconds, lease_unit_seconds, overlaps
-from portal.jobs.models import Allocation
 from portal.quotas.models import Budget
 from scheduler.core.model.snapshot import BudgetView
 from scheduler.core.model.states import JobStatus

@@ -3,12 +3,13 @@
 from django.db import transaction
 
 from agents.contract.phrase import Phrase
+from portal.allocations.models import Allocation
+from portal.allocations.querysets import AllocationQuerySet
 from portal.audit.transitions import advance
 from portal.errors import Refused
 from portal.inventory.models import JoinToken, Node
 from portal.inventory.services import lock_active_node, node_audit, ring_node
-from portal.jobs.models import Allocation, Replica
-from portal.jobs.querysets import AllocationQuerySet
+from portal.jobs.models import Replica
 from scheduler.core.model.states import REPLICA_ENDED, AllocationStatus, NodeStatus
 
 

@@ -1,15 +1,23 @@
-"""Read who holds which slice, as far as a user may know."""
+"""Read who holds which slice, the devices of a job, and how much it used."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import ROUND_UP, Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Prefetch, Q
+from django.utils import timezone
 
 from portal.accounts.models import Membership, User
-from portal.jobs.models import Allocation
+from portal.allocations.models import Allocation
+from portal.allocations.querysets import LIVE_ALLOCATION_STATUSES
+from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.querysets import ReplicaQuerySet
+
+UNIT_SECONDS_PER_GPU_HOUR = 56_000 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +61,39 @@ def slice_holders(user: User, *, condition: Q | None = None) -> dict[UUID, Slice
 def slice_holders_on_nodes(user: User, nodes: Iterable[str]) -> dict[UUID, SliceHolder]:
     """The holders of slices on these nodes, given by name."""
     return slice_holders(user, condition=Q(slice__gpu__node__name__in=list(nodes)))
+
+
+def allocated_replicas() -> ReplicaQuerySet[Replica]:
+    """Those that have at least one live allocation, each once."""
+    rows: ReplicaQuerySet[Replica] = Replica.objects.filter(
+        allocations__status__in=LIVE_ALLOCATION_STATUSES
+    )
+    return rows.distinct()
+
+
+def attempts_of(job: Job) -> list[Attempt]:
+    """The job's attempts with replicas, nodes and devices, in four queries."""
+    devices = Allocation.objects.select_related("slice__gpu").order_by("slice__gpu__index", "id")
+    replicas = Replica.objects.select_related("node").defer("node__desired").order_by("rank")
+    replicas = replicas.prefetch_related(Prefetch("allocations", queryset=devices))
+    rows = job.attempts.order_by("number")
+    return list(rows.prefetch_related(Prefetch("replicas", queryset=replicas)))
+
+
+def usage_of(jobs: Iterable[Job], *, now: datetime | None = None) -> dict[int, int]:
+    """GPU-unit-seconds by job id: units times the time each device was bound. One query."""
+    now = now or timezone.now()
+    rows = Allocation.objects.filter(
+        replica__attempt__job__in=[job.pk for job in jobs], bound_at__isnull=False
+    ).values_list("replica__attempt__job_id", "units", "bound_at", "released_at")
+    used: dict[int, int] = defaultdict(int)
+    for job_id, units, bound_at, released_at in rows:
+        bound = max((released_at or now) - (bound_at or now), timedelta(0))
+        used[job_id] += units * (bound // timedelta(microseconds=1))
+    return {job_id: unit_us // 1_000_000 for job_id, unit_us in used.items()}
+
+
+def gpu_hours(unit_seconds: int) -> Decimal:
+    """Unit-seconds as GPU-hours, rounded up to four decimals."""
+    hours = Decimal(unit_seconds) / UNIT_SECONDS_PER_GPU_HOUR
+    return hours.quantize(Decimal("0.0001"), rounding=ROUND_UP)

@@ -12,14 +12,15 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.documents import SliceKind
+from portal.allocations.models import Allocation
+from portal.allocations.querysets import AllocationQuerySet
 from portal.allocations.slices import slice_create
 from portal.audit.transitions import advance
 from portal.database.intervals import SECOND
 from portal.inventory.boards import quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.reports import slice_delete
-from portal.jobs.models import Allocation, Attempt, DesiredState, Job, Replica
-from portal.jobs.querysets import AllocationQuerySet
+from portal.jobs.models import Attempt, DesiredState, Job, Replica
 from portal.quotas.models import Quota
 from portal.quotas.services import quotas_return, quotas_take
 from scheduler.core.model.decisions import ReplicaPlacement

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from django.db.models import Count, Q
 
 from agents.contract.documents import SliceKind
+from portal.allocations.querysets import LIVE_ALLOCATION_STATUSES
 from portal.inventory.models import Gpu, Node, Slice
-from portal.jobs.querysets import LIVE_ALLOCATION_STATUSES
 from scheduler.core.model.states import GpuHealth, NodeStatus, SliceStatus
 
 

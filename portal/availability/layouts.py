@@ -23,8 +23,8 @@ from agents.contract.boards import Board, known_boards
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
+from portal.allocations.models import Allocation
 from portal.inventory.models import SliceQuerySet
-from portal.jobs.models import Allocation
 from scheduler.core.model.states import SliceStatus
 
 CARVING = (SliceStatus.PLANNED, SliceStatus.CREATING)

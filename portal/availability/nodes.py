@@ -16,10 +16,10 @@ from django.db.models.functions import Cast
 
 from agents.contract.boards import Board
 from agents.contract.layouts import layout_table
+from portal.allocations.models import Allocation
 from portal.availability.layouts import GpuLayout, gpu_layout_texts, parse_gpu_layout
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice
-from portal.jobs.models import Allocation
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
 # How a database writes an empty or unreported list of problems.

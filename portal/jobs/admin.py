@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from portal.accounts.models import User
 from portal.admin_base import ReadOnlyAdmin, show_refusals
 from portal.jobs.holds import job_approve, job_hold, job_refuse, job_release
-from portal.jobs.models import Allocation, Attempt, Job, Replica, StartEstimate
+from portal.jobs.models import Attempt, Job, Replica, StartEstimate
 from portal.jobs.services import job_cancel
 
 IN_CONSOLE = "decided in the console"
@@ -82,11 +82,3 @@ class ReplicaAdmin(ReadOnlyAdmin):
     list_filter = ("status", "desired_state", "node")
     search_fields = ("=attempt__job__id", "node__name", "container")
     list_select_related = ("attempt__job", "node")
-
-
-@admin.register(Allocation)
-class AllocationAdmin(ReadOnlyAdmin):
-    list_display = ("slice", "project", "user", "units", "status", "bound_at", "released_at")
-    list_filter = ("status", "project")
-    search_fields = ("user__username", "project__slug", "slice__gpu__uuid")
-    list_select_related = ("slice__gpu__node", "project", "user")

@@ -1,4 +1,4 @@
-"""Jobs, their attempts, replicas and allocations."""
+"""Jobs, their attempts and replicas, and the estimates of their starts."""
 
 import uuid
 from enum import StrEnum
@@ -9,10 +9,10 @@ from django.db.models import F, Q
 
 from portal.accounts.models import Project
 from portal.choices import choices_from_enum, enum_check
-from portal.inventory.models import Node, Slice
-from portal.jobs.querysets import AllocationQuerySet, AttemptQuerySet, JobQuerySet, ReplicaQuerySet
+from portal.inventory.models import Node
+from portal.jobs.querysets import AttemptQuerySet, JobQuerySet, ReplicaQuerySet
 from scheduler.core.model.snapshot import Priority
-from scheduler.core.model.states import ALLOCATION_LIVE, AllocationStatus, JobStatus, ReplicaStatus
+from scheduler.core.model.states import JobStatus, ReplicaStatus
 
 
 class Job(models.Model):
@@ -221,58 +221,6 @@ class Replica(models.Model):
         return f"rank {self.rank} of {self.attempt}"
 
 
-class Allocation(models.Model):
-    """A slice given to a replica for a time. Accounting is the sum of allocations.
-
-    The first allocation of a replica carries all of its CPU and memory.
-    """
-
-    NOUN = "allocation"
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    replica = models.ForeignKey(Replica, on_delete=models.CASCADE, related_name="allocations")
-    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="allocations")
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="allocations")
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="allocations"
-    )
-    units = models.PositiveIntegerField()
-    cpu_milli = models.PositiveIntegerField(default=0)
-    memory_mib = models.PositiveIntegerField(default=0)
-    used_seconds = models.PositiveBigIntegerField(default=0)
-    """Whole seconds from bound to released; 0 until then."""
-    status = models.CharField(
-        max_length=16,
-        choices=choices_from_enum(AllocationStatus),
-        default=AllocationStatus.RESERVED,
-        editable=False,
-    )
-    reserved_at = models.DateTimeField()
-    bound_at = models.DateTimeField(null=True, blank=True)
-    released_at = models.DateTimeField(null=True, blank=True)
-
-    objects = AllocationQuerySet.as_manager()
-
-    class Meta:
-        ordering = ("reserved_at",)
-        constraints = [
-            enum_check("status", AllocationStatus, "allocation_status"),
-            models.UniqueConstraint(
-                fields=("slice",),
-                condition=Q(status__in=[str(s) for s in sorted(ALLOCATION_LIVE)]),
-                name="slice_allocated_once",
-            ),
-            models.CheckConstraint(
-                condition=Q(released_at__isnull=True) | Q(released_at__gte=F("reserved_at")),
-                name="allocation_interval",
-            ),
-        ]
-        indexes = [models.Index(fields=("released_at",), name="allocation_released")]
-
-    def __str__(self) -> str:
-        return f"{self.slice} allocated to {self.replica}"
-
-
 class StartEstimate(models.Model):
     """The first estimate of a job's start, and its actual start, which corrects later estimates.
 
@@ -303,28 +251,3 @@ class StartEstimate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job}: {self.expected:%Y-%m-%d %H:%M} by {self.basis}"
-
-
-class AllocationSample(models.Model):
-    """The highest sensor values of an allocated device within one minute; null if not measured."""
-
-    id = models.BigAutoField(primary_key=True)
-    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="samples")
-    minute = models.DateTimeField()
-    active_percent = models.PositiveSmallIntegerField(null=True)
-    memory_used_mib = models.PositiveIntegerField(null=True)
-    memory_total_mib = models.PositiveIntegerField(null=True)
-    temperature_c = models.SmallIntegerField(null=True)
-    power_mw = models.PositiveIntegerField(null=True)
-    why = models.JSONField(default=dict)
-    """By column: why it was not measured, a MissingReason of agents.contract.telemetry."""
-
-    class Meta:
-        ordering = ("allocation", "minute")
-        constraints = [
-            models.UniqueConstraint(fields=("allocation", "minute"), name="sample_once_a_minute")
-        ]
-        indexes = [models.Index(fields=("minute",), name="sample_minute")]
-
-    def __str__(self) -> str:
-        return f"{self.allocation} at {self.minute:%Y-%m-%d %H:%M}"

@@ -9,12 +9,10 @@ from django.db.models import F, Model, QuerySet
 from portal.accounts.models import Membership, User
 from portal.database.locks import LockingQuerySet
 from scheduler.core.model.states import (
-    ALLOCATION_LIVE,
     JOB_ALLOCATED,
     JOB_FINAL,
     JOB_WAITING,
     REPLICA_ENDED,
-    AllocationStatus,
     JobStatus,
 )
 
@@ -24,9 +22,6 @@ Row = TypeVar("Row", bound=Model, covariant=True)
 def values_of(statuses: Iterable[StrEnum]) -> list[str]:
     """As a column stores them, in a fixed order, so that equal queries are equal text."""
     return sorted(str(status) for status in statuses)
-
-
-LIVE_ALLOCATION_STATUSES = values_of(ALLOCATION_LIVE)
 
 
 class JobQuerySet(LockingQuerySet[Row]):
@@ -65,17 +60,3 @@ class ReplicaQuerySet(LockingQuerySet[Row]):
     def live(self) -> Self:
         """Those that have not ended, as far as their nodes have reported."""
         return self.exclude(status__in=values_of(REPLICA_ENDED))
-
-    def allocated(self) -> Self:
-        """Those that have at least one live allocation, each once."""
-        return self.filter(allocations__status__in=LIVE_ALLOCATION_STATUSES).distinct()
-
-
-class AllocationQuerySet(LockingQuerySet[Row]):
-    def live(self) -> Self:
-        """Those that still keep their device from others."""
-        return self.filter(status__in=LIVE_ALLOCATION_STATUSES)
-
-    def in_use(self) -> Self:
-        """Live, and not marked for release."""
-        return self.filter(status__in=[AllocationStatus.RESERVED, AllocationStatus.BOUND])

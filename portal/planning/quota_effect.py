@@ -12,8 +12,9 @@ from django.utils import timezone
 from agents.contract.boards import Board
 from portal.accounts.models import Project, User
 from portal.allocations.budgets import budget_views
+from portal.allocations.models import Allocation
 from portal.inventory.boards import quota_model_names
-from portal.jobs.models import Allocation, Job
+from portal.jobs.models import Job
 from portal.planning.planner_input import planner_input, queued_jobs
 from portal.quotas.budgets import MAX_UNIT_SECONDS
 from portal.quotas.models import Budget

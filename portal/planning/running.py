@@ -7,8 +7,9 @@ from datetime import datetime
 from uuid import UUID
 
 from agents.contract.documents import SliceKind
+from portal.allocations.models import Allocation
 from portal.database.intervals import SECOND
-from portal.jobs.models import Allocation, Job
+from portal.jobs.models import Job
 from portal.planning.requests import COLUMNS, epoch_seconds, request_specs, waiting_job_from_columns
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import RunningJob

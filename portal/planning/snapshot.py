@@ -15,9 +15,11 @@ from agents.contract.codec import decode
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.errors import ContractError
 from agents.contract.topology import NodeTopology
+from portal.allocations.models import Allocation
+from portal.allocations.selectors import allocated_replicas
 from portal.inventory.boards import profiles_of
 from portal.inventory.models import Gpu, Node, Slice
-from portal.jobs.models import Allocation, Replica
+from portal.jobs.models import Replica
 from portal.planning.requests import epoch_seconds
 from portal.quotas.models import Quota
 from scheduler.core.model.links import UNKNOWN, Links, links_of
@@ -112,7 +114,7 @@ def _unavailable(row: Node) -> tuple[str, str]:
 
 def _allocated(only: list[UUID] | None) -> dict[UUID, tuple[int, int, int]]:
     """CPU, memory and disk allocated to replicas, by node."""
-    live = Replica.objects.allocated()
+    live = allocated_replicas()
     if only is not None:
         live = live.filter(node_id__in=only)
     sums = (

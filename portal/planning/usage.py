@@ -10,8 +10,8 @@ from django.db.models.functions import TruncDay, TruncHour
 from django.utils import timezone
 
 from portal.accounts.models import Membership, Project
+from portal.allocations.models import Allocation
 from portal.database.intervals import SECOND
-from portal.jobs.models import Allocation
 from portal.planning.running import LiveAllocation
 from scheduler.core.model.snapshot import OwnerView
 

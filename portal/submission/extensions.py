@@ -10,10 +10,11 @@ from agents.contract.units import as_gpus
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.allocations.budgets import current_budgets
+from portal.allocations.models import Allocation
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
 from portal.errors import Refused
-from portal.jobs.models import Allocation, Job
+from portal.jobs.models import Job
 from portal.jobs.selectors import may_cancel
 from portal.live.bell import ring, ring_drive, ring_plan
 from portal.quotas.approvals import approval_needed

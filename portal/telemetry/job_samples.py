@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
+from portal.allocations.models import Allocation, AllocationSample
 from portal.inventory.models import Node
-from portal.jobs.models import Allocation, AllocationSample, Job
+from portal.jobs.models import Job
 
 RETENTION = timedelta(days=30)
 # How many old rows are deleted with the first sample of a minute.

@@ -8,8 +8,8 @@ from agents.contract.codec import decode
 from agents.contract.errors import ContractError
 from agents.contract.telemetry import GpuSample
 from portal.accounts.models import Membership, User
+from portal.allocations.models import Allocation
 from portal.inventory.models import LatestSample
-from portal.jobs.models import Allocation
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from django.db.models import F, Q
 
 from portal.accounts.models import Membership, User
 from portal.allocations.budgets import budget_views
-from portal.jobs.models import Allocation
+from portal.allocations.models import Allocation
 from portal.quotas.models import Budget, Quota
 from portal.usage.forecast import PACE_PERIOD, BudgetForecast, forecast_budget, pace_start
 from portal.usage.ledger import UsageWindow, unit_seconds_and_first_use

@@ -15,9 +15,9 @@ from agents.contract.codec import decode
 from agents.contract.documents import SliceKind
 from agents.contract.errors import ContractError
 from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
+from portal.allocations.models import Allocation, AllocationSample
+from portal.allocations.querysets import AllocationQuerySet
 from portal.inventory.models import LatestSample
-from portal.jobs.models import Allocation, AllocationSample
-from portal.jobs.querysets import AllocationQuerySet
 
 # Agents send a sample every few seconds; an older one says nothing about now.
 MAX_SAMPLE_AGE = timedelta(seconds=60)

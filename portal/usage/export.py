@@ -10,8 +10,8 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from portal.jobs.models import Allocation
-from portal.jobs.selectors import gpu_hours
+from portal.allocations.models import Allocation
+from portal.allocations.selectors import gpu_hours
 from portal.usage.ledger import UsageWindow, allocation_seconds, overlapping
 from portal.usage.selectors import board_model
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db.models import F, Min, QuerySet, Sum
 
+from portal.allocations.models import Allocation
 from portal.database.intervals import (
     BOUND_SECOND,
     SECOND,
@@ -22,7 +23,6 @@ from portal.database.intervals import (
     lease_unit_seconds,
     overlaps,
 )
-from portal.jobs.models import Allocation
 
 Owner = tuple[int, int]
 

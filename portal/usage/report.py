@@ -9,7 +9,7 @@ from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 
 from portal.accounts.models import Project, User
-from portal.jobs.models import Allocation
+from portal.allocations.models import Allocation
 from portal.usage.ledger import UsageWindow, unit_seconds_by_owner
 from portal.usage.rounding import format_gpu_hours, percent
 from portal.usage.selectors import UsageReport, usage_report

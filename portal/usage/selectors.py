@@ -8,9 +8,9 @@ from django.db.models import QuerySet
 
 from agents.contract.boards import known_boards
 from portal.accounts.models import Membership, Project, Role, User
+from portal.allocations.models import Allocation
+from portal.allocations.querysets import AllocationQuerySet
 from portal.errors import Refused
-from portal.jobs.models import Allocation
-from portal.jobs.querysets import AllocationQuerySet
 from portal.usage.ledger import UsageKey, UsageWindow, unit_seconds_by_key
 
 ME, ALL, IN = "me", "all", "project:"

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from portal.accounts.models import Membership, Project, Role, User
-from portal.jobs.models import Allocation
+from portal.allocations.models import Allocation
 from portal.usage.ledger import unit_seconds_by_owner
 from portal.usage.models import MonthlyReport
 from portal.usage.report import month_window, monthly_usage, report_email

@@ -10,8 +10,9 @@ from django.test import override_settings
 from rest_framework.test import APIClient
 
 from portal.accounts.models import Project
+from portal.allocations.models import Allocation
 from portal.audit.models import AuditEntry, Event
-from portal.jobs.models import Allocation, Attempt, Job
+from portal.jobs.models import Attempt, Job
 from portal.platform import Platform
 from scheduler.core.request import InvalidRequest, RequestLimits, parse_request
 from tests.support.rows import a_node, a_project, a_request, a_user

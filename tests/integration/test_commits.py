@@ -3,13 +3,14 @@
 from importlib import import_module
 
 import pytest
-from django.apps import apps
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 from django.test.utils import CaptureQueriesContext
 
+from portal.allocations.models import Allocation
 from portal.inventory.models import Gpu, Slice, SlotClaim
 from portal.inventory.node_settings import gpu_pin
-from portal.jobs.models import Allocation, Job
+from portal.jobs.models import Job
 from scheduler.commit.notices import deferrals_write
 from scheduler.commit.plan import commit
 from scheduler.core.model.decisions import Carve, Deferral, Merge, Plan
@@ -122,6 +123,7 @@ def test_allocations_of_before_get_their_seconds_cpu_and_memory(alice, vision):
         bound_at=before,
         released_at=at_epoch(1_000_000_090),
     )
-    import_module("portal.jobs.migrations.0003_used_seconds").fill(apps, None)
+    then = MigrationLoader(connection).project_state(("jobs", "0010_field_names")).apps
+    import_module("portal.jobs.migrations.0003_used_seconds").fill(then, None)
     rows = Allocation.objects.values_list("used_seconds", "cpu_milli", "memory_mib")
     assert sorted(rows) == [(90, 0, 0), (90, 3_000, 2_048)]

@@ -5,11 +5,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from portal.allocations.models import Allocation
 from portal.audit.models import Event
 from portal.audit.transitions import IllegalTransitionError, StaleStatusError, advance
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
-from portal.jobs.models import Allocation, Job, Replica
+from portal.jobs.models import Job, Replica
 from portal.jobs.services import job_cancel
 from portal.quotas.models import Quota
 from scheduler import sweeper

@@ -14,10 +14,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
+from portal.allocations.models import Allocation, AllocationSample
 from portal.cli.main import app
 from portal.inventory.models import Gpu, Node
 from portal.job_logs.storage import write_log
-from portal.jobs.models import Allocation, AllocationSample, Job, Replica
+from portal.jobs.models import Job, Replica
 from portal.telemetry import job_samples as samples
 from portal.telemetry.job_samples import samples_record
 from portal.web.job.context import TABS

@@ -13,10 +13,11 @@ import pytest
 from django.utils import timezone
 
 from agents.contract.documents import GpuMode
+from portal.allocations.models import Allocation
 from portal.audit.models import Event
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.node_settings import gpu_pin
-from portal.jobs.models import Allocation, Job
+from portal.jobs.models import Job
 from portal.quotas.policy import policy_set
 from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus, SliceStatus
 from scheduler.driver import drive

@@ -8,7 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from portal.jobs.models import Allocation, Attempt, Job, Replica
+from portal.allocations.models import Allocation
+from portal.jobs.models import Attempt, Job, Replica
 from portal.planning.history import LATE, mix, past_runs
 from portal.planning.history_cache import DISCARD_AFTER, MAX_AGE, REFRESH_AFTER, HistoryCache
 from portal.planning.planner_input import planner_input

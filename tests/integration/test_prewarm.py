@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from django.utils import timezone
 
+from portal.allocations.models import Allocation
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.node_settings import gpu_pin
-from portal.jobs.models import Allocation
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
 from scheduler.commit.plan import commit

@@ -15,12 +15,13 @@ from django.utils import timezone
 
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
+from portal.allocations.models import Allocation
 from portal.availability.nodes import node_availability
 from portal.demo.scale import ClusterSize
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.inventory.selectors import gpus
-from portal.jobs.models import Allocation, Job
+from portal.jobs.models import Job
 from portal.planning.planner_input import planner_input, queued_jobs
 from portal.quotas.models import Quota
 from portal.web.cluster.map import MapViewer, draw_nodes

@@ -14,6 +14,7 @@ from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, Project, Role
 from portal.accounts.services import membership_remove, membership_set
+from portal.allocations.models import Allocation
 from portal.allocations.retirement import node_retire
 from portal.audit import services as audit_services
 from portal.audit.models import AuditEntry, Event
@@ -26,7 +27,7 @@ from portal.inventory.services import (
     node_invite,
     node_uncordon,
 )
-from portal.jobs.models import Allocation, Attempt, Replica
+from portal.jobs.models import Attempt, Replica
 from portal.quotas.models import Quota
 from portal.quotas.projects import project_create
 from portal.quotas.services import quota_set

@@ -6,10 +6,11 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from agents.contract.documents import GpuMode, SliceKind
+from portal.allocations.models import Allocation
 from portal.allocations.slices import slice_create
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
-from portal.jobs.models import Allocation, Job
+from portal.jobs.models import Job
 from portal.quotas.models import Quota
 from portal.web.wording.labels import NBSP
 from scheduler.core.model.decisions import DevicePlacement

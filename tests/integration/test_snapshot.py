@@ -9,10 +9,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.accounts.services import membership_share_set, project_share_set
+from portal.allocations.models import Allocation
 from portal.errors import Refused
 from portal.inventory.models import Gpu
 from portal.inventory.node_settings import gpu_pin, gpu_unpin, node_labels_set, node_taints_set
-from portal.jobs.models import Allocation, Job
+from portal.jobs.models import Job
 from portal.jobs.services import job_cancel
 from portal.planning.planner_input import planner_input
 from portal.planning.usage import SCALE, decay

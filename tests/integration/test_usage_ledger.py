@@ -12,9 +12,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.allocations.budgets import budget_views
+from portal.allocations.models import Allocation
 from portal.database.intervals import floor_second
 from portal.inventory.models import Gpu
-from portal.jobs.models import Allocation
 from portal.quotas.models import Budget
 from portal.usage.ledger import (
     UsageWindow,

@@ -17,8 +17,9 @@ from django.utils import timezone
 from agents.contract.codec import encode
 from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
 from portal.accounts.models import Role
+from portal.allocations.models import Allocation, AllocationSample
 from portal.inventory.models import Gpu, LatestSample, Slice
-from portal.jobs.models import Allocation, AllocationSample, Job
+from portal.jobs.models import Job
 from portal.quotas.budgets import budget_add
 from portal.web.wording.labels import NBSP
 from tests.support.held_time import DEVICES, lease

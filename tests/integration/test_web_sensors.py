@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from agents.contract.codec import encode
 from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, SliceSample
+from portal.allocations.models import Allocation
 from portal.inventory.models import Gpu, LatestSample
-from portal.jobs.models import Allocation
 from portal.web.cluster.sensors import UNMEASURED_REASONS
 from portal.web.wording.labels import NBSP
 from tests.support.rows import a_job, a_node, a_project, a_user, settle

@@ -18,8 +18,9 @@ django.setup()
 from django.db import IntegrityError, connection  # noqa: E402
 
 from agents.contract.documents import SliceKind  # noqa: E402
+from portal.allocations.models import Allocation  # noqa: E402
 from portal.inventory.models import Gpu, Slice, SlotClaim  # noqa: E402
-from portal.jobs.models import Allocation, Attempt, Job  # noqa: E402
+from portal.jobs.models import Attempt, Job  # noqa: E402
 from portal.quotas.models import Quota  # noqa: E402
 from scheduler.commit import placements as committer  # noqa: E402
 from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement  # noqa: E402

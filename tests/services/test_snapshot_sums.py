@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from portal.allocations.models import Allocation
 from portal.inventory.node_settings import node_labels_set
-from portal.jobs.models import Allocation
 from portal.planning.planner_input import planner_input
 from portal.quotas.budgets import budget_add
 from scheduler.core.model.policy import Policy

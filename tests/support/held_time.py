@@ -7,8 +7,9 @@ from itertools import count
 
 from django.utils import timezone
 
+from portal.allocations.models import Allocation
 from portal.inventory.models import Slice
-from portal.jobs.models import Allocation, Attempt, Replica
+from portal.jobs.models import Attempt, Replica
 from scheduler.core.model.states import AllocationStatus, SliceStatus
 
 SECOND = timedelta(seconds=1)

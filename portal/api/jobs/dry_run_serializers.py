@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.allocations.selectors import gpu_hours
 from portal.api.jobs.reason_serializers import (
     AlternativeSerializer,
     NoEstimateSerializer,
@@ -14,7 +15,6 @@ from portal.api.jobs.reason_serializers import (
     estimate_data,
     no_estimate_data,
 )
-from portal.jobs.selectors import gpu_hours
 from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
 from portal.quotas.limits import LimitEffect
 from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice

@@ -5,11 +5,11 @@ from typing import Any
 from rest_framework import status
 from rest_framework.response import Response
 
+from portal.allocations.selectors import attempts_of, usage_of
 from portal.api.jobs.serializers import JobSerializer
 from portal.api.protocol.requests import ApiRequest
 from portal.errors import Refused
 from portal.jobs.models import Job
-from portal.jobs.selectors import attempts_of, usage_of
 from portal.planning.visible_reasons import visible_projects
 
 

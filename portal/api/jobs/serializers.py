@@ -6,6 +6,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.reverse import reverse
 
+from portal.allocations.models import Allocation
+from portal.allocations.selectors import gpu_hours
 from portal.api.jobs.reason_serializers import (
     NoEstimateSerializer,
     ReasonSerializer,
@@ -14,8 +16,7 @@ from portal.api.jobs.reason_serializers import (
     no_estimate_data,
 )
 from portal.audit.selectors import newest_event_id
-from portal.jobs.models import Allocation, Attempt, Job, Replica
-from portal.jobs.selectors import gpu_hours
+from portal.jobs.models import Attempt, Job, Replica
 from portal.planning.estimates import no_estimate_for_job
 from portal.planning.visible_reasons import visible_reason
 from scheduler.core.model.states import JobStatus

@@ -7,11 +7,11 @@ from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.response import Response
 
+from portal.allocations.selectors import gpu_hours
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
 from portal.api.usage.serializers import PARTS, UsageSerializer
 from portal.errors import Refused
-from portal.jobs.selectors import gpu_hours
 from portal.usage.budgets import BudgetStatus, budget_statuses, visible_limits
 from portal.usage.selectors import (
     ME,

@@ -7,13 +7,14 @@ from typing import Any
 
 from agents.contract.documents import SliceKind
 from portal.accounts.models import Project, User
+from portal.allocations.models import Allocation
 from portal.demo.scale.devices import DevicePool, gpu_slice
 from portal.demo.scale.people import People
 from portal.demo.scale.reasons import ESTIMATED_CODES, random_code, random_estimate, random_reason
 from portal.demo.scale.requests import JobFactory
 from portal.demo.scale.size import DAYS, SeededRandom
 from portal.inventory.models import Gpu, Slice
-from portal.jobs.models import Allocation, Attempt, DesiredState, Job, Replica, StopReason
+from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.states import AllocationStatus, JobStatus, ReplicaStatus, SliceStatus
 

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import F
 
 from agents.contract.units import UNITS_PER_GPU
+from portal.allocations.models import Allocation
 from portal.demo.scale.devices import choose_devices, slices_write
 from portal.demo.scale.history import history_write
 from portal.demo.scale.jobs import LIVE_PERCENT, WAITING_PERCENT, JobGenerator, JobRows
@@ -15,7 +16,7 @@ from portal.demo.scale.nodes import gpus_write, nodes_write
 from portal.demo.scale.people import People, people_write
 from portal.demo.scale.requests import JobFactory
 from portal.demo.scale.size import ClusterSize, Report, SeededRandom
-from portal.jobs.models import Allocation, Attempt, Job, Replica
+from portal.jobs.models import Attempt, Job, Replica
 from portal.quotas.models import Quota
 from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
 

@@ -12,10 +12,11 @@ from django.utils.translation import ngettext
 
 from portal.accounts.models import Membership, Project, User
 from portal.accounts.selectors import projects_to_work_in
+from portal.allocations.models import Allocation
 from portal.allocations.selectors import slice_holders
 from portal.availability.cluster import ClusterAvailability, cluster_availability
 from portal.inventory.selectors import gpus
-from portal.jobs.models import Allocation, Job
+from portal.jobs.models import Job
 from portal.quotas.models import Quota
 from portal.usage.budgets import budget_statuses
 from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes

@@ -5,9 +5,10 @@ from typing import Any
 
 from portal.accounts.models import User
 from portal.accounts.selectors import projects_to_work_in
+from portal.allocations.selectors import attempts_of
 from portal.audit.selectors import job_events
 from portal.jobs.models import Attempt, Job, Replica
-from portal.jobs.selectors import attempts_of, may_cancel
+from portal.jobs.selectors import may_cancel
 from portal.planning.visible_reasons import visible_projects
 from portal.submission.limits import request_limits
 from portal.submission.replacement import may_replace

@@ -14,12 +14,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from portal.accounts.models import User
+from portal.allocations.selectors import attempts_of
 from portal.audit.selectors import newest_event_id
 from portal.errors import Refused
 from portal.event_stream import release_connection, without_connection
 from portal.job_logs.storage import read_log
 from portal.jobs.models import Replica
-from portal.jobs.selectors import attempts_of, job_visible, replica_of
+from portal.jobs.selectors import job_visible, replica_of
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.job.access import visible_job_or_404
 from portal.web.job.log_tab import job_log

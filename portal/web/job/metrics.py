@@ -8,7 +8,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from agents.contract.telemetry import MissingReason
-from portal.jobs.models import Allocation, AllocationSample, Attempt, Job
+from portal.allocations.models import Allocation, AllocationSample
+from portal.jobs.models import Attempt, Job
 from portal.telemetry.job_samples import RETENTION, SHARED_REASON, job_samples
 from portal.web.cluster.sensors import MIB_PER_GIB, UNMEASURED_REASONS
 from portal.web.job.chart import Chart, Point, chart

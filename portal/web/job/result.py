@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from portal.allocations.selectors import gpu_hours, usage_of
 from portal.jobs.models import Attempt, Job, Replica
-from portal.jobs.selectors import gpu_hours, usage_of
 from portal.web.logs.lines import MAX_REPLICAS, LogLine, tail
 from portal.web.wording.messages import failure_text
 

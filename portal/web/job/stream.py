@@ -20,6 +20,7 @@ from django.urls import reverse
 from django.utils import timezone, translation
 
 from portal.accounts.models import User
+from portal.allocations.selectors import attempts_of
 from portal.audit.models import Event
 from portal.errors import Refused
 from portal.event_stream import (
@@ -34,7 +35,7 @@ from portal.event_stream import (
     stream_user,
 )
 from portal.jobs.models import Job, Replica
-from portal.jobs.selectors import attempts_of, job_visible
+from portal.jobs.selectors import job_visible
 from portal.live.listener import subscribe
 from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.log_tab import JobLog, log_bar

@@ -1,0 +1,52 @@
+"""Migrates the database of a test back and forth."""
+
+from typing import Any
+
+from django.apps.registry import Apps
+from django.contrib.contenttypes.models import ContentType
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from portal.allocations.models import Allocation
+
+COLUMNS = ("pk", "slice_id", "replica_id", "units", "status")
+
+
+def migrate_to(*targets: tuple[str, str | None]) -> Apps:
+    """The models as they are after these migrations; None: before the first one of an app."""
+    executor = MigrationExecutor(connection)
+    executor.migrate(list(targets))
+    nodes = [target for target in targets if target[1] is not None]
+    return MigrationExecutor(connection).loader.project_state(nodes).apps
+
+
+def migrate_to_newest() -> None:
+    """Apply every migration of every app."""
+    executor = MigrationExecutor(connection)
+    executor.migrate(executor.loader.graph.leaf_nodes())
+
+
+def allocations_moved_and_back() -> None:
+    """Migrate back to when portal.jobs had the allocations, and forward again. Raises
+    AssertionError unless each row and each content type stays what it was."""
+    rows = _rows(Allocation.objects)
+    assert rows, "there is nothing to move"
+    types = _types("allocations")
+    assert set(types) == {"allocation", "allocationsample"}
+    try:
+        before = migrate_to(("allocations", None), ("jobs", "0010_field_names"))
+        assert _rows(before.get_model("jobs", "Allocation").objects) == rows
+        assert _types("jobs") == types
+    finally:
+        migrate_to_newest()
+    assert _rows(Allocation.objects) == rows
+    assert _types("allocations") == types
+
+
+def _rows(manager: Any) -> list[tuple[Any, ...]]:
+    return sorted(manager.values_list(*COLUMNS))
+
+
+def _types(app: str) -> dict[str, int]:
+    rows = ContentType.objects.filter(app_label=app, model__startswith="allocation")
+    return dict(rows.values_list("model", "pk"))
