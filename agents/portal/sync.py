@@ -139,21 +139,17 @@ class PortalSession:
         applied = node.desired.revision
         self._full = False
         self._acked_hash = observed_hash
-        try:
-            answer = await self.client.sync(
-                SyncRequest(
-                    epoch=self.client.epoch,
-                    applied_revision=applied,
-                    observed_hash=observed_hash,
-                    observed=document if full else None,
-                    events=self.journal.unsent_events(),
-                    hold_seconds=MAX_LONG_POLL_SECONDS,
-                )
+        # If it fails, hello comes next, and the document is sent again.
+        answer = await self.client.sync(
+            SyncRequest(
+                epoch=self.client.epoch,
+                applied_revision=applied,
+                observed_hash=observed_hash,
+                observed=document if full else None,
+                events=self.journal.unsent_events(),
+                hold_seconds=MAX_LONG_POLL_SECONDS,
             )
-        except BaseException:
-            # It may not have arrived: the next call sends the document again.
-            self._acked_hash = ""
-            raise
+        )
         self.journal.acknowledge_events(answer.acked_seq)
         self._full |= answer.full_required
         if answer.desired is not None:

@@ -21,15 +21,18 @@ WHEN = "2026-01-01T00:00:00Z"
 
 
 class Portal:
-    """Answers hello; each sync call waits until the test says which revision answers it."""
+    """Answers hello; each sync call waits until the test says which revision answers it, or that
+    it fails with a `httpx` error. `documents`: whether each call brought the observed document."""
 
     def __init__(self):
         self.calls = asyncio.Queue()
+        self.documents = []
 
     async def answer(self, request):
         if request.url.path.endswith("hello"):
             return httpx.Response(200, json=encode(HelloResponse(1, "t", 600, 60, 0, WHEN)))
         said, revision = json.loads(request.content), asyncio.Future()
+        self.documents.append(said["observed"] is not None)
         self.calls.put_nowait((said["applied_revision"], revision))
         desired = DesiredDocument(node="n-1", revision=await revision)
         answer = SyncResponse(1, 0, 60, desired.revision, False, WHEN, desired)
@@ -90,3 +93,20 @@ def test_a_restored_portal_may_go_back(machine):
 
     talk(machine, scenario)
     assert machine.journal.desired().revision == 3
+
+
+def test_after_a_failed_call_the_portal_gets_the_whole_document_again(machine):
+    """Nobody knows what of the failed call has arrived."""
+
+    async def scenario(portal, session):
+        (await portal.calls.get())[1].set_result(1)
+        (await portal.calls.get())[1].set_exception(httpx.ReadError("the connection broke"))
+        await portal.calls.get()
+        assert portal.documents == [True, False, True]
+        session.report(an_observed(boot_id="b-2"))
+        _, overtaking = await portal.calls.get()
+        overtaking.set_exception(httpx.ReadError("the connection broke"))
+        await portal.calls.get()
+        assert portal.documents[3:] == [True, True]
+
+    talk(machine, scenario)
