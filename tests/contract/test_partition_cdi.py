@@ -9,7 +9,7 @@ import pytest
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import ReplicaState
 from agents.runtime.injection import device_requests
-from tests.contract.carving import HIGH, LOW, Carving
+from tests.support.carving import HIGH, LOW, Carving
 
 HERE = str(Path(__file__).resolve().parents[2])
 # Stands for nvidia-ctk: names every device that the driver lists, in a file.

@@ -9,7 +9,7 @@ from agents.drill.kill_points import Killed
 from agents.partitioning.backoff import QUARANTINE_SECONDS
 from agents.simdriver.faults import attach_client, detach_client
 from agents.simdriver.state import SimulatedProcess
-from tests.contract.carving import HIGH, LOW, Carving
+from tests.support.carving import HIGH, LOW, Carving
 from tests.unit.agents.proc import a_process, capabilities
 
 PID = 4_242

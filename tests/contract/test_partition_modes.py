@@ -9,7 +9,7 @@ import pytest
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import GpuMode
 from agents.simdriver.faults import attach_client, detach_client, reboot_node
-from tests.contract.carving import LOW, Carving
+from tests.support.carving import LOW, Carving
 
 AMPERE = "A100-80GB"
 SLICE = ("3g.40gb", 0, 4)

@@ -8,7 +8,7 @@ import pytest
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import GpuMode, ReplicaState
 from agents.drill.kill_points import Killed
-from tests.contract.carving import HIGH, LOW, Carving
+from tests.support.carving import HIGH, LOW, Carving
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from agents.contract.layouts import layout_table
 from agents.facts import gpus
 from agents.nvml import profiles
 from agents.nvml.profiles import ProfileDiscovery
-from tests.contract.carving import Carving
 from tests.contract.drivers import WITH_MIG, WITHOUT_MIG, simulated
+from tests.support.carving import Carving
 
 PLAIN = ("name", "id", "query_index", "compute_slices", "memory_slices", "memory_mib", "starts")
 

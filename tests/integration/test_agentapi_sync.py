@@ -238,6 +238,25 @@ def test_a_call_held_by_a_replaced_agent_ends_as_stale():
     run(scenario)
 
 
+def test_the_late_report_of_a_replaced_agent_does_not_count_as_the_new_ones(monkeypatch):
+    """The agent is replaced while its report is applied: the next one has to send its own."""
+    agent = an_agent()
+    real = sync.node_report
+
+    def replaced_meanwhile(node_id, *report):
+        real(node_id, *report)
+        Node.objects.filter(pk=node_id).update(epoch=agent.epoch + 1, observed_hash="")
+
+    async def scenario(client):
+        await agent.hello(client)
+        monkeypatch.setattr(sync, "node_report", replaced_meanwhile)
+        answer = await agent.sync(client)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "epoch_stale")
+
+    run(scenario)
+    assert Node.objects.get().observed_hash == ""
+
+
 def test_fifty_held_calls_use_no_more_threads_than_the_pool():
     agents = [an_agent() for _ in range(50)]
 

@@ -6,13 +6,16 @@ from portal.accounts.models import Role
 from portal.accounts.services import membership_share_set, project_share_set
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
+from portal.inventory.models import Node
 from portal.jobs.holds import job_approve, job_hold, job_refuse, job_release
 from portal.jobs.models import Job
 from portal.jobs.services import job_cancel
 from portal.planning.planner_input import planner_input
 from scheduler import sweeper
+from scheduler.commit.plan import commit
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.states import JobStatus
+from scheduler.core.plan import plan
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.times import ago
 
@@ -120,6 +123,23 @@ def test_a_held_job_waits_until_it_is_released(alice, vision):
     assert status_of(job) == JobStatus.RUNNING
     actions = list(AuditEntry.objects.order_by("pk").values_list("action", flat=True))
     assert actions[-2:] == ["job_hold", "job_release"]
+
+
+def test_a_job_that_is_held_between_its_plan_and_the_commit_does_not_start(alice, vision):
+    node = a_node()
+    Node.objects.update(schedulable=False)
+    job = a_job(alice, vision)
+    Node.objects.update(schedulable=True)
+    snapshot = planner_input(now=ago(), policy=Policy())
+    found = plan(snapshot, Policy())
+    assert [placement.job for placement in found.placements] == [str(job.pk)]
+    job_hold(job=job, actor=alice, reason="the data is not there yet")
+    assert commit(found).placed == 0
+    assert status_of(job) == JobStatus.QUEUED
+    assert not job.attempts.exists()
+    job_release(job=job, actor=alice)
+    settle(node)
+    assert status_of(job) == JobStatus.RUNNING
 
 
 def test_what_an_admin_holds_its_owner_cannot_release_and_strangers_cannot_hold(alice, vision):

@@ -1,10 +1,13 @@
 """Limits: what a change would do is shown first, saved second, and kept in the history."""
 
+from dataclasses import replace
+
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from agents.contract.documents import ReplicaState
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import Membership, Role
 from portal.audit.models import AuditEntry
@@ -12,7 +15,7 @@ from portal.jobs.models import Job
 from portal.planning.quota_effect import budget_effect, quota_effect
 from portal.quotas.budgets import budget_add
 from portal.quotas.models import Budget, Quota
-from portal.quotas.services import quota_set
+from portal.quotas.services import quota_set, quotas_take
 from portal.web.console.amounts import GPU, format_amount, parse_amount
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.times import ago, ahead
@@ -98,6 +101,27 @@ def test_a_limit_is_saved_through_the_service_and_stands_in_the_history(vision, 
     assert (line.actor, line.before["limit_units"]) == ("root", 4 * GPU)
     page = root.get("/projects/vision/").content.decode()
     assert "4 GPU →" in page and "0.29 GPU" in page and "root" in page
+
+
+def test_the_guard_of_a_lowered_limit_falls_as_the_work_above_it_ends(alice, vision):
+    """Until then the database has to allow what is in use; afterwards the new limit alone."""
+    node = a_node(gpus=3)
+    for index in range(3):
+        a_job(alice, vision, name=f"run{index}", device={"gpus": 1})
+    settle(node)
+    quota_set(project=vision, limit_units=GPU, borrow_units=GPU, actor="root")
+    assert (whole(vision).used_units, whole(vision).guard_units) == (3 * GPU, 3 * GPU)
+    first, *_ = node.replicas
+    ended = replace(node.replicas[first], state=ReplicaState.EXITED, exit_code=0)
+    node.replicas[first] = ended
+    node.report()
+    settle(node)
+    assert (whole(vision).used_units, whole(vision).guard_units) == (2 * GPU, 2 * GPU)
+    node.finish()
+    settle(node)
+    assert (whole(vision).used_units, whole(vision).guard_units) == (0, 2 * GPU)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        quotas_take(quotas=[whole(vision)], units_by_model={"": 2 * GPU + 1})
 
 
 def test_a_stale_edit_shows_both_versions_and_saves_nothing(vision, root):

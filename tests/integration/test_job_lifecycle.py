@@ -249,6 +249,20 @@ def test_the_time_limit_ends_a_job():
     assert status_of(job) == JobStatus.TIMED_OUT
 
 
+def test_the_first_reason_to_stop_wins_over_a_later_cancel():
+    alice = a_user()
+    node = a_node()
+    job = a_job(alice, a_project("", alice))
+    settle(node)
+    Job.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
+    sweeper.sweep()
+    assert status_of(job) == JobStatus.STOPPING
+    job_cancel(job=job, actor="alice")
+    settle(node)
+    assert (status_of(job), job.stop_reason) == (JobStatus.TIMED_OUT, "timed_out")
+    assert job.attempts.get().outcome == "timed_out"
+
+
 def test_a_lost_node_gives_its_job_up_only_after_the_lease():
     alice = a_user()
     project = a_project("vision", alice)

@@ -279,6 +279,17 @@ def test_a_placement_that_the_world_overtook_counts_no_bypass():
     assert waiting.bypassed == 0
 
 
+def test_a_bypass_counts_once_though_the_last_placement_was_overtaken():
+    _, project, alice, victim = a_running()
+    full = a_plan(project, alice, victim)
+    started, overtaken = full.placements
+    job_cancel(job=Job.objects.get(pk=overtaken.job), actor="alice")
+    result = committer.commit(full)
+    assert (result.placed, result.stale) == (1, 1)
+    assert Job.objects.get(pk=started.job).status == JobStatus.PLACED
+    assert Job.objects.get(pk=full.bypassed[0]).bypassed == 1
+
+
 def test_a_reservation_is_shown_until_the_plan_has_none():
     _, project, alice, _ = a_running()
     job = a_job(alice, project, **WHOLE)

@@ -36,6 +36,13 @@ def test_a_job_that_ends_before_the_promised_time_may_start_and_a_longer_one_may
     assert said.evidence == {"job": "1", "starts_at": NOW + 300}
 
 
+def test_a_shorter_job_is_tried_though_an_equal_request_was_too_long_before_it():
+    jobs = [waiting("1", gpus=4), waiting("2"), waiting("3", time_limit_seconds=300)]
+    found = plan_of(world(*jobs), **FIFO)
+    assert placed(found) == ["3"]
+    assert reason(found, "2").code is ReasonCode.RESERVATION
+
+
 def test_a_long_job_may_start_beside_the_promised_place():
     found = plan_of(world(waiting("1", gpus=3), waiting("2", queued_at=NOW)), **FIFO)
     assert placed(found) == ["2"], "three of four are enough when the two have ended"

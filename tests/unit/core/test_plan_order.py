@@ -1,10 +1,13 @@
 """Who is next: priority, then who holds least of their quota, then age; and nobody is lost."""
 
 import itertools
+from dataclasses import replace
+
+import pytest
 
 from scheduler.core.model.policy import DAY
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.snapshot import Priority
+from scheduler.core.model.snapshot import OwnerView, Priority
 from tests.support.snapshots import (
     NOW,
     a_cluster,
@@ -78,6 +81,21 @@ def test_a_greedy_project_steps_back_after_each_job_it_gets():
     node = a_node(a_gpu(), a_gpu(), a_gpu(), a_gpu())
     found = plan_of(a_cluster(node, jobs=greedy + modest, quotas=quotas))
     assert placed(found) == ["1", "5", "2", "6"]
+
+
+@pytest.mark.parametrize(("attained", "second"), [(0, "3"), (99_000, "2")])
+def test_a_job_that_starts_again_costs_its_owner_only_what_is_left_of_its_limit(attained, second):
+    """p and q have used nothing. p gets the first GPU for a long time, or for the rest of one."""
+    resumed = a_job("1", gpus=1, time_limit_seconds=100_000, attained_seconds=attained, queued_at=0)
+    jobs = [
+        replace(resumed, priority=Priority.HIGH),
+        a_job("2", gpus=1, time_limit_seconds=10_000),
+        a_job("3", gpus=1, time_limit_seconds=10_500, project="q"),
+    ]
+    node = a_node(a_gpu(), a_gpu())
+    owners = (OwnerView("p", "", 1, 0), OwnerView("q", "", 1, 0))
+    found = plan_of(replace(a_cluster(node, jobs=jobs), owners=owners))
+    assert placed(found) == ["1", second]
 
 
 def test_a_job_that_cannot_start_does_not_stop_those_behind_it():

@@ -7,7 +7,7 @@ from scheduler.core.model.policy import OrderMode, PreemptionMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
-from tests.support.snapshots import placed, plan_of, reason
+from tests.support.snapshots import NOW, placed, plan_of, reason
 
 ORDER = {"preemption": PreemptionMode.ORDER, "order": OrderMode.SMALLEST}
 LONG = 1_000_000
@@ -89,6 +89,21 @@ def test_a_smaller_job_that_is_ahead_moves_where_that_makes_room():
     world = a_busy_cluster([2, 2], running=runs, jobs=jobs)
     assert not plan_of(world, **ORDER).preemptions
     assert stops(plan_of(world, moves=1, **ORDER)) == [("90", "1", PreemptionCause.MOVE)]
+
+
+@pytest.mark.parametrize(("seconds", "stopped"), [(300, ["90"]), (301, [])])
+def test_nobody_stops_for_a_job_that_would_delay_a_promised_start(seconds, stopped):
+    """All GPUs are promised to J-1 in 300 s; the place of J-90 would be free in 100 s."""
+    runs = [
+        running("90", "n1/0", priority=Priority.LOW, time_limit_seconds=10_100),
+        running("91", "n1/1", preemptible=False, time_limit_seconds=10_300),
+    ]
+    head = waiting("1", gpus=2, priority=Priority.HIGH)
+    jobs = [head, waiting("2", time_limit_seconds=seconds)]
+    found = plan_of(a_busy_cluster([2], running=runs, jobs=jobs))
+    assert [(r.job, r.starts_at) for r in found.reservations][:1] == [("1", NOW + 300)]
+    assert [p.job for p in found.preemptions] == stopped
+    assert not found.placements
 
 
 def test_off_stops_nobody():

@@ -172,6 +172,14 @@ def test_a_project_without_a_quota_has_none_to_take_back_and_none_to_wait_for():
     assert accounts.borrowed("p") == 0
 
 
+def test_a_project_that_is_over_one_of_its_quotas_takes_nothing_back_by_another():
+    accounts = accounts_of(a_nominal("p", 4, model="H200"), a_nominal("p", 1, used=1))
+    assert not accounts.is_within_nominal("p", GPU, H200)
+    accounts = accounts_of(a_nominal("p", 1, used=1, model="H200"), a_nominal("p", 4, used=1))
+    assert not accounts.is_within_nominal("p", GPU, H200)
+    assert accounts.is_within_nominal("p", GPU, A30)
+
+
 def test_there_is_an_account_only_where_somebody_gave_a_quota():
     assert not accounts_of()
     assert accounts_of(a_nominal("p", 1, model="H200"))

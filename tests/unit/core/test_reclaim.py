@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from scheduler.core.model.decisions import PreemptionCause
-from scheduler.core.model.policy import OrderMode, Policy, PreemptionMode
+from scheduler.core.model.policy import OrderMode, PreemptionMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority
-from scheduler.core.plan import plan
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.quotas import a_nominal
 from tests.support.snapshots import placed, plan_of, reason
@@ -91,10 +90,11 @@ def test_work_within_its_quota_is_left_alone_whatever_the_size_of_the_request():
 
 
 def test_who_fails_to_take_back_does_not_decide_for_another_project():
-    """Both ask for the same. q may not take anything back, p may."""
-    runs = [holds("90", "q", "n1/0"), holds("91", "q", "n1/1")]
-    jobs = [waiting("1", project="q", queued_at=1), waiting("2", project="p")]
-    found = plan(a_shared_cluster(2, runs, jobs), Policy(order=OrderMode.FIFO))
+    """Both ask for the same. q comes first and may not take anything back, p may."""
+    runs = [holds(str(90 + n), "q", f"n1/{n}", priority=Priority.HIGH) for n in range(2)]
+    jobs = [waiting("1", project="q", priority=Priority.HIGH), waiting("2", project="p")]
+    found = plan_of(a_shared_cluster(2, runs, jobs))
+    assert [deferral.job for deferral in found.deferrals] == ["1", "2"]
     assert [p.for_job for p in found.preemptions] == ["2"]
 
 
