@@ -22,6 +22,7 @@ from scheduler.core.model.snapshot import (
     GpuView,
     Isolation,
     NodeView,
+    OwnerView,
     Priority,
     QuotaView,
     RunningJob,
@@ -150,33 +151,65 @@ def scan_seconds(snapshot: ClusterSnapshot) -> float:
     return time.perf_counter() - start
 
 
+def a_burst(jobs: int, share: float, owners: int) -> ClusterSnapshot:
+    """An empty cluster, and equal jobs of one GPU that these owners submitted at once."""
+    nodes, _ = a_cluster(share, 0.0)
+    waiting = tuple(
+        WaitingJob(
+            id=str(number + 1),
+            name=f"job-{number}",
+            project=f"p{number % owners // USERS}",
+            user=f"u{number % USERS if owners > 1 else 0}",
+            priority=Priority.NORMAL,
+            queued_at=NOW - 60,
+            replicas=1,
+            device=DeviceRequest(gpus=1),
+            cpu_milli=4_000,
+            memory_mib=16_384,
+            time_limit_seconds=3_600,
+        )
+        for number in range(jobs)
+    )
+    owned = {(job.project, user) for job in waiting for user in ("", job.user)}
+    shares = tuple(OwnerView(*owner, 1, 0) for owner in sorted(owned))
+    return ClusterSnapshot(NOW, tuple(nodes), waiting, (), (), owners=shares)
+
+
+def timed(snapshot: ClusterSnapshot) -> dict[str, float]:
+    anchor = scan_seconds(snapshot)
+    start, used = time.perf_counter(), time.process_time()
+    gc.disable()  # As the production task does.
+    found = plan(snapshot, Policy())
+    gc.enable()
+    seconds, used = time.perf_counter() - start, time.process_time() - used
+    return {
+        "nodes": len(snapshot.nodes),
+        "gpus": sum(len(n.gpus) for n in snapshot.nodes),
+        "running": len(snapshot.running),
+        "waiting": len(snapshot.jobs),
+        "placed": len(found.placements),
+        "seconds": round(seconds, 3),
+        "processor_seconds": round(used, 3),
+        "plain_scan_seconds": round(anchor, 3),
+        "ratio": round(seconds / anchor, 2),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--share", type=float, default=1.0, help="of the 1,213 nodes")
+    parser.add_argument("--burst", type=int, default=5_000, help="jobs submitted at once")
     options = parser.parse_args()
     plan(a_snapshot(200, 0.05, 0.5), Policy())  # what is compiled or tabled once
     for held in (1.0, 0.9, 0.0):
-        snapshot = a_snapshot(options.jobs, options.share, held)
-        anchor = scan_seconds(snapshot)
-        start, used = time.perf_counter(), time.process_time()
-        gc.disable()  # As the production task does.
-        found = plan(snapshot, Policy())
-        gc.enable()
-        seconds, used = time.perf_counter() - start, time.process_time() - used
-        told = {
-            "held": held,
-            "nodes": len(snapshot.nodes),
-            "gpus": sum(len(n.gpus) for n in snapshot.nodes),
-            "running": len(snapshot.running),
-            "waiting": options.jobs,
-            "placed": len(found.placements),
-            "seconds": round(seconds, 3),
-            "processor_seconds": round(used, 3),
-            "plain_scan_seconds": round(anchor, 3),
-            "ratio": round(seconds / anchor, 2),
-        }
-        print(json.dumps(told), flush=True)
+        row = timed(a_snapshot(options.jobs, options.share, held))
+        print(json.dumps({"held": held} | row), flush=True)
+    many = timed(a_burst(options.burst, options.share, PROJECTS * USERS))
+    print(json.dumps({"burst_of_owners": PROJECTS * USERS} | many), flush=True)
+    one = timed(a_burst(options.burst, options.share, 1))
+    beside = one["processor_seconds"] / max(1e-3, many["processor_seconds"])
+    print(json.dumps({"burst_of_owners": 1} | one | {"beside_many": round(beside, 2)}), flush=True)
 
 
 if __name__ == "__main__":

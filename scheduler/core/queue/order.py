@@ -4,6 +4,7 @@
 """
 
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
@@ -15,6 +16,9 @@ from scheduler.core.placement.ledger import Ledger
 # (band, 0 if at the bypass limit else 1, key), smallest first. The key of a job at the bypass limit
 # is when it was queued, so that each such job comes first in its band one day.
 Rank = tuple[int, int, float]
+# When a job was queued, its id as a sort key, and its index among the jobs; smallest first among
+# jobs of equal rank.
+Arrival = tuple[int, tuple[int, str], int]
 
 
 class WorkEstimator(Protocol):
@@ -122,16 +126,22 @@ class QueueOrder:
     def rank(self, job: WaitingJob, key: float, factor: float) -> Rank:
         """From the job's waiting key and its owner's factor."""
         band = PRIORITY_RANK[job.priority]
-        if job.bypassed >= self._policy.bypass_limit:
+        if self.is_overdue(job):
             return (band, 0, float(job.queued_at))
         return (band, 1, key * factor)
+
+    def is_overdue(self, job: WaitingJob) -> bool:
+        """Whether the job was bypassed as often as the policy allows."""
+        return job.bypassed >= self._policy.bypass_limit
 
 
 class QueueIterator:
     """The waiting jobs with their ranks, first job first.
 
-    Placements of the pass count at once: an owner's factor only grows, so a job whose key has grown
-    goes back into the heap, and the next one is considered.
+    Placements of the pass count at once: they raise the factor of their owner, and thereby the keys
+    of all its other jobs. Those keep their order among themselves, so only the first job of each
+    owner and band is compared with others: a pass over n jobs of one owner takes O(n log n) steps,
+    where a heap of all jobs would push n jobs down after each placement.
     """
 
     def __init__(self, jobs: Iterable[WaitingJob], order: QueueOrder) -> None:
@@ -139,26 +149,101 @@ class QueueIterator:
         self._order = order
 
     def __iter__(self) -> Iterator[tuple[WaitingJob, Rank]]:
+        if self._order.is_fair:
+            return self._fair()
+        return self._fixed()
+
+    def _fixed(self) -> Iterator[tuple[WaitingJob, Rank]]:
+        """Without factors, ranks stay as they are."""
         order = self._order
-        keys = [order.waiting_key(job) for job in self._jobs]
-        heap = [
-            (order.rank(job, key, order.owner_factor(job)), job.queued_at, job_sort_key(job.id), i)
-            for i, (job, key) in enumerate(zip(self._jobs, keys, strict=True))
-        ]
-        if not order.is_fair:
-            for rank, _, _, index in sorted(heap):
-                yield self._jobs[index], rank
-            return
+        ranks = [order.rank(job, order.waiting_key(job), 1.0) for job in self._jobs]
+        arrivals = [_arrival(index, job) for index, job in enumerate(self._jobs)]
+        for rank, (_, _, index) in sorted(zip(ranks, arrivals, strict=True)):
+            yield self._jobs[index], rank
+
+    def _fair(self) -> Iterator[tuple[WaitingJob, Rank]]:
+        groups = self._groups()
+        # An entry is a lower bound: ranks only grow, so a group whose entry is still right comes
+        # before all others.
+        heap = [(*group.first(), number) for number, group in enumerate(groups)]
         heapq.heapify(heap)
         while heap:
-            rank, queued_at, number, index = heap[0]
-            job = self._jobs[index]
-            current = order.rank(job, keys[index], order.owner_factor(job))
-            if current > rank:
-                heapq.heapreplace(heap, (current, queued_at, number, index))
+            rank, arrival, number = heap[0]
+            group = groups[number]
+            current = group.first()
+            if current > (rank, arrival):
+                heapq.heapreplace(heap, (*current, number))
                 continue
-            heapq.heappop(heap)
-            yield job, rank
+            group.remove_first()
+            yield self._jobs[arrival[2]], rank
+            if group:
+                heapq.heapreplace(heap, (*group.first(), number))
+            else:
+                heapq.heappop(heap)
+
+    def _groups(self) -> list["_OwnerQueue"]:
+        order = self._order
+        members: dict[object, list[tuple[float, Arrival]]] = defaultdict(list)
+        for index, job in enumerate(self._jobs):
+            overdue = order.is_overdue(job)
+            # Jobs at the bypass limit go by arrival alone.
+            key = 0.0 if overdue else order.waiting_key(job)
+            group = (job.project, job.user, job.priority, overdue)
+            members[group].append((key, _arrival(index, job)))
+        return [_OwnerQueue(self._jobs, order, each) for each in members.values()]
+
+
+class _OwnerQueue:
+    """The jobs of one owner in one band that are all below the bypass limit, or all at it.
+
+    A common factor keeps them in order of their keys. Rounding may make the products of keys that
+    differ in their last bits equal, and then the earlier arrival comes first; so jobs stand by key,
+    and the first jobs of neighbouring keys are compared (at most three, as no factor is below 0.5).
+    """
+
+    def __init__(
+        self, jobs: list[WaitingJob], order: QueueOrder, members: list[tuple[float, Arrival]]
+    ) -> None:
+        self._jobs, self._order = jobs, order
+        self._factor = 0.0
+        # Last job first, so that jobs are taken from the end.
+        self._by_key: list[tuple[float, list[Arrival]]] = []
+        for key, arrival in sorted(members, reverse=True):
+            if not self._by_key or self._by_key[-1][0] != key:
+                self._by_key.append((key, []))
+            self._by_key[-1][1].append(arrival)
+        self._first = -1
+
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
+    def first(self) -> tuple[Rank, Arrival]:
+        """The first job's rank, as of now, and its arrival."""
+        order, jobs, by_key = self._order, self._jobs, self._by_key
+        arrival = by_key[-1][1][-1]
+        # Stopping a job for another may shrink its owner's use; ranks must not shrink.
+        self._factor = max(self._factor, order.owner_factor(jobs[arrival[2]]))
+        best = order.rank(jobs[arrival[2]], by_key[-1][0], self._factor), arrival
+        self._first = len(by_key) - 1
+        for position in range(len(by_key) - 2, -1, -1):
+            key, arrivals = by_key[position]
+            rank = order.rank(jobs[arrivals[-1][2]], key, self._factor)
+            if rank != best[0]:
+                break
+            if arrivals[-1] < best[1]:
+                best, self._first = (rank, arrivals[-1]), position
+        return best
+
+    def remove_first(self) -> None:
+        """Remove the job that `first` has named."""
+        arrivals = self._by_key[self._first][1]
+        arrivals.pop()
+        if not arrivals:
+            del self._by_key[self._first]
+
+
+def _arrival(index: int, job: WaitingJob) -> Arrival:
+    return (job.queued_at, job_sort_key(job.id), index)
 
 
 def job_sort_key(job_id: str) -> tuple[int, str]:
