@@ -1,23 +1,32 @@
-"""The exception for refused requests: a stable code, a sentence for people, and the field."""
+"""The exception for refused requests: a stable code, a message for people, and the field."""
 
-from dataclasses import dataclass
-
-from scheduler.core.model.message import Message
+from agents.contract.message import Message, constant
 
 
-@dataclass
 class Refused(Exception):
     """Raised by services; pages, REST and the CLI each show it in their own way."""
 
-    code: str
-    # What is wrong and what to do about it.
-    sentence: str
-    # The request field at fault; empty if there is none.
-    field: str = ""
-    # HTTP status: 400 for bad input, 403, 404, 409 for a conflict.
-    status: int = 400
-    message: Message | None = None
-    retry_seconds: int = 0
+    def __init__(
+        self,
+        code: str,
+        message: Message | str,
+        field: str = "",
+        status: int = 400,
+        retry_seconds: int = 0,
+    ) -> None:
+        """`message`: what is wrong and what to do about it; a `str` is a constant sentence.
+        `field`: the request field at fault, or "". `status`: the HTTP status: 400 for bad input,
+        403, 404, 409 for a conflict."""
+        self.code = code
+        self.message = message if isinstance(message, Message) else constant(message)
+        self.field = field
+        self.status = status
+        self.retry_seconds = retry_seconds
+
+    @property
+    def sentence(self) -> str:
+        """The message in English."""
+        return self.message.text
 
     def __str__(self) -> str:
         return f"{self.code}: {self.sentence}"

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.allocations.services import allocations_release
 from portal.audit.transitions import advance
 from portal.inventory.models import HelloNonce, Node
@@ -53,7 +53,7 @@ def _nodes_judge(now: datetime) -> None:
                 node,
                 to,
                 code="silent",
-                sentence=Phrase("last contact at %(time)s", time=f"{last_contact:%H:%M:%S}"),
+                message=Message("last contact at %(time)s", time=f"{last_contact:%H:%M:%S}"),
             )
             ring("cluster")
 
@@ -67,7 +67,7 @@ def _replicas_judge(now: datetime) -> None:
     for pk, name in stranded.values_list("pk", "node__name"):
         replica_lost(
             replica_id=pk,
-            sentence=Phrase("no contact with %(node)s until its lease expired", node=name),
+            message=Message("no contact with %(node)s until its lease expired", node=name),
         )
 
 
@@ -101,10 +101,10 @@ def _dependency_failed(pk: int, unsatisfying: list[str]) -> bool:
             job,
             JobStatus.FAILED,
             code=StopReason.DEPENDENCY,
-            sentence=Phrase(
+            message=Message(
                 "%(job)s, which had to succeed first, ended as %(status)s",
                 job=before.label,
-                status=before.status,
+                status=Message(before.status),
             ),
             stop_reason=StopReason.DEPENDENCY,
             finished_at=timezone.now(),
@@ -119,7 +119,7 @@ def _dependency_failed(pk: int, unsatisfying: list[str]) -> bool:
 def _deadlines(now: datetime) -> None:
     due = Job.objects.filter(status=JobStatus.RUNNING, deadline_at__lt=now)
     for pk in due.values_list("pk", flat=True):
-        _stop(pk, JobStatus.RUNNING, StopReason.TIMED_OUT, Phrase("it reached its time limit"))
+        _stop(pk, JobStatus.RUNNING, StopReason.TIMED_OUT, Message("it reached its time limit"))
 
 
 def _unprepared(now: datetime) -> None:
@@ -128,13 +128,13 @@ def _unprepared(now: datetime) -> None:
     early = [JobStatus.PLACED, JobStatus.PREPARING]
     late = Job.objects.filter(status__in=early, attempts__created_at__lt=since)
     for job in late.filter(attempts__ended_at__isnull=True).distinct():
-        _stop(job.pk, JobStatus(job.status), StopReason.FAILED, Phrase("it was not ready in time"))
+        _stop(job.pk, JobStatus(job.status), StopReason.FAILED, Message("it was not ready in time"))
 
 
-def _stop(pk: int, status: JobStatus, stop_reason: StopReason, sentence: str) -> None:
+def _stop(pk: int, status: JobStatus, stop_reason: StopReason, message: Message) -> None:
     with transaction.atomic():
         for job in Job.objects.filter(pk=pk, status=status).lock_rows():
-            job_stop(job=job, stop_reason=stop_reason, sentence=sentence)
+            job_stop(job=job, stop_reason=stop_reason, message=message)
             ring(f"job:{pk}")
 
 

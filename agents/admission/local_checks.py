@@ -18,11 +18,11 @@ def local_refusal(
     if why := policy.refusal(replica, runtime):
         return ReplicaFailure("policy", why)
     kinds = [device.kind for device in replica.devices]
-    if why := backend_refusal(replica.backend, kinds, replica.world * replica.processes):
-        return ReplicaFailure("backend", why)
+    if refusal := backend_refusal(replica.backend, kinds, replica.world * replica.processes):
+        return ReplicaFailure("backend", refusal.text)
     gpus = kinds.count(SliceKind.GPU)
-    if why := too_many_processes(gpus, replica.processes):
-        return ReplicaFailure("processes", f"{why}; this replica has {gpus}")
+    if too_many := too_many_processes(gpus, replica.processes):
+        return ReplicaFailure("processes", f"{too_many}; this replica has {gpus}")
     return None
 
 

@@ -8,28 +8,29 @@ detected", NCCL's init.cc; NVIDIA MIG User Guide, "Application Considerations").
 from collections.abc import Iterable
 
 from agents.contract.documents import CollectiveBackend, SliceKind
-from agents.contract.phrase import Phrase
+from agents.contract.message import NO_MESSAGE, Message
 
 
-def backend_refusal(backend: CollectiveBackend, kinds: Iterable[SliceKind], ranks: int) -> str:
-    """Why a gang of `ranks` processes on devices of these kinds cannot use `backend`, or ""."""
+def backend_refusal(backend: CollectiveBackend, kinds: Iterable[SliceKind], ranks: int) -> Message:
+    """Why a gang of `ranks` processes on devices of these kinds cannot use `backend`; empty if it
+    can."""
     small = sorted({kind for kind in kinds if kind is not SliceKind.GPU})
     if backend is not CollectiveBackend.NCCL or ranks < 2 or not small:
-        return ""
-    what = Phrase("MIG slices" if small[0] is SliceKind.MIG else "MPS shares")
-    return Phrase(
+        return NO_MESSAGE
+    what = Message("MIG slices" if small[0] is SliceKind.MIG else "MPS shares")
+    return Message(
         "NCCL cannot connect %(n)s processes on %(what)s: choose the gloo backend, or whole GPUs",
         n=ranks,
         what=what,
     )
 
 
-def too_many_processes(gpus: int, processes: int) -> str:
-    """Why a replica with `gpus` whole GPUs cannot start `processes` processes, or "".
+def too_many_processes(gpus: int, processes: int) -> Message:
+    """Why a replica with `gpus` whole GPUs cannot start `processes` processes; empty if it can.
 
     Never refuses a replica without a whole GPU: gloo connects several processes on one slice."""
     fits = not 0 < gpus < processes
-    return "" if fits else Phrase("%(n)s processes need %(n)s GPUs", n=processes)
+    return NO_MESSAGE if fits else Message("%(n)s processes need %(n)s GPUs", n=processes)
 
 
 def resolved_backend(

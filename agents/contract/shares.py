@@ -5,22 +5,22 @@ both are whole numbers of at least 1 (NVIDIA's MPS guide, `set_default_active_th
 `set_default_device_pinned_mem_limit`).
 """
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import NO_MESSAGE, Message
 
 
-def too_few_threads(threads: int, processes: int) -> str:
-    """Why `threads` percent of the SMs are too few for `processes` processes, or ""."""
+def too_few_threads(threads: int, processes: int) -> Message:
+    """Why `threads` percent of the SMs are too few for `processes` processes; empty if not."""
     if threads >= processes:
-        return ""
-    return Phrase(
+        return NO_MESSAGE
+    return Message(
         "%(threads)s %% of the SMs is less than 1 %% for each of %(n)s processes",
         threads=threads,
         n=processes,
     )
 
 
-def too_little_memory(memory_mib: int, processes: int) -> str:
-    """Why `memory_mib` MiB are too little for `processes` processes, or ""."""
+def too_little_memory(memory_mib: int, processes: int) -> Message:
+    """Why `memory_mib` MiB are too little for `processes` processes; empty if not."""
     if memory_mib >= processes:
-        return ""
-    return "a share needs at least 1 MiB of memory for each process"
+        return NO_MESSAGE
+    return Message("a share needs at least 1 MiB of memory for each process")

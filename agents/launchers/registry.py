@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from agents.contract.documents import LauncherName
-from agents.contract.phrase import Phrase
+from agents.contract.message import NO_MESSAGE, Message
 from agents.launchers.base import Launcher
 
 
@@ -20,12 +20,12 @@ LAUNCHERS: Mapping[LauncherName, Launcher] = {name: _launcher(name) for name in 
 SEVERAL = LauncherName.TORCHRUN
 
 
-def processes_refusal(name: LauncherName, processes: int) -> str:
-    """Why this launcher cannot start so many processes in a replica, or ""."""
+def processes_refusal(name: LauncherName, processes: int) -> Message:
+    """Why this launcher cannot start that many processes in a replica; empty if it can."""
     if processes < 2 or LAUNCHERS[name].starts_several:
-        return ""
+        return NO_MESSAGE
     several = (str(other) for other, launcher in LAUNCHERS.items() if launcher.starts_several)
-    return Phrase(
+    return Message(
         "launcher %(launcher)s starts one process per replica; for several choose %(several)s",
         launcher=str(name),
         several=", ".join(several),

@@ -162,9 +162,9 @@ def _amounts(
         sentence = f"shares would have {threads} % of the SMs of GPU {claim.place[0]} together"
         return ShareRefusal(ShareCode.OVER_THREADS, sentence)
     if why := too_few_threads(claim.threads, claim.processes):
-        return ShareRefusal(ShareCode.OVER_THREADS, why)
+        return ShareRefusal(ShareCode.OVER_THREADS, why.text)
     if why := too_little_memory(claim.memory_mib, claim.processes):
-        return ShareRefusal(ShareCode.OVER_MEMORY, why)
+        return ShareRefusal(ShareCode.OVER_MEMORY, why.text)
     if capacity is None:
         return None
     memory = claim.memory_mib + sum(other.memory_mib for other in overlapping)

@@ -3,7 +3,7 @@
 Whether a user may see a row at all is up to the selectors, whose refusal is 404.
 """
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.selectors import is_project_admin
 from portal.errors import Refused
@@ -16,7 +16,7 @@ def require_platform_admin(user: User) -> None:
 
 def require_project_admin(user: User, project: Project) -> None:
     if not is_project_admin(user, project.pk):
-        sentence = Phrase(
+        sentence = Message(
             "Only admins of %(project)s may do this. Ask one of them", project=project.slug
         )
         raise Refused("forbidden", sentence, "", 403)

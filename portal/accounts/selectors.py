@@ -2,7 +2,7 @@
 
 from django.db.models import Prefetch, QuerySet
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import ApiToken, Membership, Project, Role, User
 from portal.errors import Refused
 
@@ -31,7 +31,7 @@ def active_user(username: str) -> User:
     row = User.objects.filter(username=username, is_active=True).first()
     if row is None:
         template = "No user named %(name)s. Enter the name they sign in with"
-        sentence = Phrase(template, name=repr(username))
+        sentence = Message(template, name=repr(username))
         raise Refused("not_found", sentence, "user", 404)
     return row
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
 from portal.audit.services import audit_record
@@ -109,7 +109,7 @@ def membership_share_set(*, project: Project, user: User, actor: str, **share: i
 
 
 def _not_a_member(project: Project, user: User) -> Refused:
-    sentence = Phrase("%(user)s is not in %(project)s", user=user.username, project=project.slug)
+    sentence = Message("%(user)s is not in %(project)s", user=user.username, project=project.slug)
     return Refused("not_found", sentence, "", 404)
 
 
@@ -117,19 +117,19 @@ def _require_share(share: dict[str, int | None], bounds: dict[str, tuple[int, in
     for name, value in share.items():
         if name not in bounds:
             raise Refused(
-                "share_invalid", Phrase("There is no setting %(name)s", name=repr(name)), name
+                "share_invalid", Message("There is no setting %(name)s", name=repr(name)), name
             )
         if name in BOOLEAN_BOUNDS:
             if not isinstance(value, bool):
                 raise Refused(
-                    "share_invalid", Phrase("%(name)s must be true or false", name=name), name
+                    "share_invalid", Message("%(name)s must be true or false", name=name), name
                 )
             continue
         least, most = bounds[name]
         if value is None and name in APPROVAL_BOUNDS:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            sentence = Phrase(
+            sentence = Message(
                 "%(name)s must be a number from %(least)s to %(most)s",
                 name=name,
                 least=least,
@@ -146,7 +146,7 @@ def token_create(
     Raises Refused(ttl_invalid, scope_forbidden, too_many_tokens).
     """
     if not timedelta(0) < ttl <= MAX_TOKEN_TTL:
-        sentence = Phrase(
+        sentence = Message(
             "A token is valid for at least a second and at most %(days)s days",
             days=MAX_TOKEN_TTL.days,
         )
@@ -154,7 +154,7 @@ def token_create(
     with transaction.atomic():
         live = ApiToken.objects.filter(user=user, expiry__gt=timezone.now())
         if live.count() >= MAX_TOKENS:
-            sentence = Phrase(
+            sentence = Message(
                 "You have %(n)s tokens. Delete one that you no longer use", n=MAX_TOKENS
             )
             raise Refused("too_many_tokens", sentence, "", 409)

@@ -16,7 +16,7 @@ from agents.contract.calls import (
     hello_bytes,
 )
 from agents.contract.errors import ContractError, ContractErrorCode
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.audit.transitions import advance, event_record
 from portal.inventory.credentials import (
     digest_of,
@@ -64,7 +64,7 @@ def _key_replace(node: Node, request: EnrolRequest) -> None:
     event_record(
         node,
         "node_enrolled",
-        Phrase("%(node)s enrolled with a new key", node=node.name),
+        Message("%(node)s enrolled with a new key", node=node.name),
         actor=f"node:{node.name}",
         data={"machine_id": request.machine_id},
     )
@@ -155,7 +155,7 @@ def node_mark_online(node: Node) -> None:
         node,
         NodeStatus.ONLINE,
         actor=f"node:{node.name}",
-        sentence=Phrase("%(node)s is online again", node=node.name),
+        message=Message("%(node)s is online again", node=node.name),
     )
     ring("cluster")
     ring_plan()
@@ -166,7 +166,7 @@ def _boot_note(node: Node, request: HelloRequest) -> None:
         event_record(
             node,
             "node_rebooted",
-            Phrase("%(node)s has rebooted since its last contact", node=node.name),
+            Message("%(node)s has rebooted since its last contact", node=node.name),
             actor=f"node:{node.name}",
             data={"old": node.boot_id, "new": request.boot_id},
         )

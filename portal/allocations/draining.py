@@ -10,7 +10,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.accounts.rights import require_platform_admin
 from portal.audit.services import audit_record
@@ -76,7 +76,7 @@ def node_drain(*, node: Node, actor: User, reason: str, stop: Collection[str] = 
         return []
     running = {o.job.label: o.job for o in jobs_on_node(node) if not _is_stopping(o.job)}
     if set(stop) != set(running):
-        sentence = Phrase(
+        sentence = Message(
             "The jobs on %(node)s have changed since you loaded them. Load them again",
             node=node.name,
         )
@@ -102,7 +102,7 @@ def _is_stopping(job: Job) -> bool:
 
 def _stop(job: Job, node: Node, by: User) -> bool:
     """False if it has ended meanwhile."""
-    sentence = Phrase(
+    message = Message(
         "%(user)s drains %(node)s: %(because)s",
         user=by.username,
         node=node.name,
@@ -119,10 +119,11 @@ def _stop(job: Job, node: Node, by: User) -> bool:
                 "status": "lost",
                 "exit_code": None,
                 "code": StopReason.DRAINED,
-                "sentence": sentence,
+                "sentence": message.text,
+                "said": message.as_dict(),
             }
             attempt.save(update_fields=["first_failure"])
         stop_reason = StopReason.PREEMPTED if row.preemptible else StopReason.DRAINED
-        job_stop(job=row, stop_reason=stop_reason, sentence=sentence, actor=by.username)
+        job_stop(job=row, stop_reason=stop_reason, message=message, actor=by.username)
         ring(f"job:{row.pk}")
     return True

@@ -2,7 +2,7 @@
 
 from django.db import transaction
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.allocations.models import Allocation
 from portal.allocations.querysets import AllocationQuerySet
 from portal.audit.transitions import advance
@@ -31,7 +31,7 @@ def node_retire(*, node: Node, actor: str) -> Node:
             NodeStatus.RETIRED,
             actor=actor,
             code="node_retired",
-            sentence=Phrase("%(user)s retired it", user=actor),
+            message=Message("%(user)s retired it", user=actor),
             schedulable=False,
             token_digest="",
             public_key="",
@@ -47,7 +47,7 @@ def _require_idle(node: Node) -> None:
     ended = [str(status) for status in REPLICA_ENDED]
     running = Replica.objects.filter(node=node).exclude(status__in=ended).count()
     if running:
-        sentence = Phrase(
+        sentence = Message(
             "%(n)s replicas may still run on %(node)s. Cordon it and let them end first",
             n=running,
             node=node.name,
@@ -55,7 +55,7 @@ def _require_idle(node: Node) -> None:
         raise Refused("node_busy", sentence, "", 409)
     is_gone = node.status == NodeStatus.LOST or node.last_seen_at is None
     if not is_gone and _allocations_on(node).exists():
-        sentence = Phrase(
+        sentence = Message(
             "%(node)s is still releasing devices. Try again in a minute", node=node.name
         )
         raise Refused("node_busy", sentence, "", 409)

@@ -29,7 +29,8 @@ class Event(models.Model):
     sentence = models.CharField(max_length=1024, blank=True, default="")
     # A user name, `node:<name>` or `system`.
     actor = models.CharField(max_length=160)
-    # What the sentence was made of ("reason", "said" or "phrase"), for other languages.
+    # What the sentence was made of ("reason" or "said"), for other languages; "phrase" in rows of
+    # earlier versions.
     data = models.JSONField(default=dict)
 
     class Meta:

@@ -7,9 +7,8 @@ from typing import Any
 from django.db import models, transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import NO_MESSAGE, VERBATIM, Message
 from portal.audit.models import Event
-from scheduler.core.model.message import Message
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.states import EDGES, is_allowed
 
@@ -31,32 +30,28 @@ def advance(
     actor: str = SYSTEM,
     reason: Reason | None = None,
     code: str = "",
-    sentence: str = "",
-    message: Message | None = None,
+    message: Message = NO_MESSAGE,
     at: datetime | None = None,
     **columns: Any,
 ) -> Event:
     """Move `row` to status `to`, set `columns` in the same guarded update, and write the event.
 
-    Its sentence is that of `reason`, of `message` or `sentence` itself. Raises
-    IllegalTransitionError if the table has no such edge, and StaleStatusError if the row's status
-    is no longer the one that was read.
+    Its sentence is that of `reason` or of `message`. Raises IllegalTransitionError if the table has
+    no such edge, and StaleStatusError if the row's status is no longer the one that was read.
     """
     old = type(to)(row.status)
     if not is_allowed(EDGES[row.NOUN], old, to):
         raise IllegalTransitionError(f"{row.NOUN} {row.pk}: {old} -> {to}")
-    data: dict[str, Any] = {"reason": reason.as_dict()} if reason else {}
+    data = _with_message({}, message)
     if reason:
-        code, sentence = str(reason.code), reason.sentence
-    elif message:
-        data, sentence = {"said": message.as_dict()}, message.text
-    if sentence and hasattr(row, "sentence"):
+        code, message, data = str(reason.code), reason.message, {"reason": reason.as_dict()}
+    if message and hasattr(row, "sentence"):
         # A row with a sentence of its own (a replica) keeps the latest.
-        columns |= {"code": code, "sentence": sentence[:1024]}
+        columns |= {"code": code, "sentence": message.text[:1024]}
     # No savepoint inside a caller's transaction: what fails here fails all of it.
     with transaction.atomic(savepoint=False):
         _update(row, old, to, columns)
-        event = _event(row, old, to, actor, code, sentence, at or timezone.now(), data)
+        event = _event(row, old, to, actor, code, message.text, at or timezone.now(), data)
     row.status = to
     for name, value in columns.items():
         setattr(row, name, value)
@@ -64,7 +59,12 @@ def advance(
 
 
 def event_record(
-    row: Any, code: str, sentence: str, *, actor: str = SYSTEM, data: dict[str, Any] | None = None
+    row: Any,
+    code: str,
+    message: Message,
+    *,
+    actor: str = SYSTEM,
+    data: dict[str, Any] | None = None,
 ) -> Event:
     """Write an event about `row` that changes no status."""
     return Event.objects.create(
@@ -72,9 +72,9 @@ def event_record(
         noun=row.NOUN,
         noun_id=str(row.pk),
         code=code,
-        sentence=sentence[:1024],
+        sentence=message.text[:1024],
         actor=actor,
-        data=_with_phrase(sentence, data or {}),
+        data=_with_message(data or {}, message),
         **_links(row),
     )
 
@@ -104,14 +104,15 @@ def _event(
         code=code,
         sentence=sentence[:1024],
         actor=actor,
-        data=_with_phrase(sentence, data),
+        data=data,
         **_links(row),
     )
 
 
-def _with_phrase(sentence: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Add what a phrase was made of, so that pages can show it in another language."""
-    return data | {"phrase": sentence.as_dict()} if isinstance(sentence, Phrase) else data
+def _with_message(data: dict[str, Any], message: Message) -> dict[str, Any]:
+    """Add what the sentence was made of, so that pages can show it in another language."""
+    is_own_text = message.key in (NO_MESSAGE.key, VERBATIM)
+    return data if is_own_text else data | {"said": message.as_dict()}
 
 
 def _links(row: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 from django.db.models import Case, F, Q, QuerySet, When
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Membership, Project, User
 from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
@@ -69,7 +69,7 @@ def require_image_allowed(project: Project, image: str) -> None:
     if any(fnmatchcase(image, pattern) for pattern in policy.patterns):
         return
     allowed = ", ".join(policy.patterns) or "none"
-    sentence = Phrase(
+    sentence = Message(
         "%(project)s may only use the images on its list: %(allowed)s",
         project=project.slug,
         allowed=allowed,

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
 from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
@@ -46,14 +46,14 @@ def template_save(
     try:
         with transaction.atomic():
             if Template.objects.filter(project=project).count() >= MAX_TEMPLATES:
-                sentence = Phrase(
+                sentence = Message(
                     "There are %(n)s templates already. Delete one first", n=MAX_TEMPLATES
                 )
                 raise Refused("too_many", sentence, "", 409)
             row.save(force_insert=True)
             _audit("template_save", row, actor, {}, _facts(row))
     except IntegrityError as error:
-        sentence = Phrase(
+        sentence = Message(
             "A template named %(name)s exists already. Choose another name", name=repr(name)
         )
         raise Refused("name_taken", sentence, "name", 409) from error
@@ -88,7 +88,7 @@ def template_update(
             row.save()
             _audit("template_change", row, actor, before, _facts(row))
     except IntegrityError as error:
-        sentence = Phrase(
+        sentence = Message(
             "A template named %(name)s exists already. Choose another name", name=repr(name)
         )
         raise Refused("name_taken", sentence, "name", 409) from error
@@ -146,7 +146,7 @@ def _require_may_add(by: User, project: Project | None) -> None:
     elif role_in(by, project.pk) not in WORKING_ROLES and not is_project_admin(by, project.pk):
         raise Refused(
             "forbidden",
-            Phrase("Only members of %(project)s may save templates in it", project=project.slug),
+            Message("Only members of %(project)s may save templates in it", project=project.slug),
             "",
             403,
         )
@@ -205,11 +205,11 @@ def _valid_description(text: str) -> str:
 def _valid_patterns(patterns: Iterable[str]) -> list[str]:
     listed = list(dict.fromkeys(filter(None, (p.strip() for p in patterns))))
     if len(listed) > MAX_PATTERNS:
-        sentence = Phrase("List at most %(n)s images", n=MAX_PATTERNS)
+        sentence = Message("List at most %(n)s images", n=MAX_PATTERNS)
         raise Refused("pattern_invalid", sentence, "patterns")
     for pattern in listed:
         if not IMAGE_PATTERN.fullmatch(pattern):
-            sentence = Phrase(
+            sentence = Message(
                 "%(pattern)s is not an image name or pattern, such as registry/pytorch:2.*",
                 pattern=repr(pattern[:200]),
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from django.db import transaction
 
-from agents.contract.phrase import Phrase, joined_sentences
+from agents.contract.message import Message, join_clauses, verbatim
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
 from portal.errors import Refused
@@ -62,7 +62,7 @@ def _node_set(node: Node, actor: str, action: str, **columns: object) -> Node:
         row.save(update_fields=list(columns))
         changes = ", ".join(f"{name}: {value}" for name, value in columns.items())
         event_record(
-            row, action, Phrase("%(user)s set %(what)s", user=actor, what=changes), actor=actor
+            row, action, Message("%(user)s set %(what)s", user=actor, what=changes), actor=actor
         )
         audit_record(
             actor=actor, action=action, noun="node", noun_id=row.name, before=before, after=columns
@@ -80,7 +80,7 @@ def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, pin_actor: str, re
         event_record(
             row,
             action,
-            reason or Phrase("%(user)s unpinned it", user=actor),
+            verbatim(reason) or Message("%(user)s unpinned it", user=actor),
             actor=actor,
         )
         after = {"pinned": pinned, "reason": reason}
@@ -92,12 +92,12 @@ def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, pin_actor: str, re
 
 
 def _words(field: str, words: Iterable[str]) -> list[str]:
-    problems: list[str] = []
+    problems: list[Message] = []
 
-    def refuse(where: str, code: ProblemCode, sentence: str) -> None:
-        problems.append(Phrase("%(where)s: %(why)s", where=where, why=sentence))
+    def refuse(where: str, code: ProblemCode, sentence: Message | str) -> None:
+        problems.append(Message("%(where)s: %(why)s", where=where, why=sentence))
 
     found = list(read_node_labels(field, list(words)[: MAX_NODE_LABELS + 1], refuse))
     if problems:
-        raise Refused(f"{field}_invalid", joined_sentences(problems), field)
+        raise Refused(f"{field}_invalid", join_clauses(*problems), field)
     return found

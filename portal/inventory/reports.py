@@ -13,7 +13,7 @@ from agents.contract.documents import (
     ObservedSlice,
     SliceKind,
 )
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message, verbatim
 from portal.audit.transitions import advance, event_record
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from scheduler.core.model.states import GpuHealth, SliceStatus
@@ -80,10 +80,10 @@ def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
     Gpu.objects.filter(pk=row.pk).update(health=health, health_reason=reason)
     if row.health == health:
         return False
-    sentence = reason or Phrase(
-        "GPU %(gpu)s is %(health)s", gpu=row.index, health=Phrase(str(health))
+    message = verbatim(reason) or Message(
+        "GPU %(gpu)s is %(health)s", gpu=row.index, health=Message(str(health))
     )
-    event_record(row, f"health_{health}", sentence, actor=f"node:{row.node.name}")
+    event_record(row, f"health_{health}", message, actor=f"node:{row.node.name}")
     return True
 
 

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message, verbatim
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
 from portal.errors import Refused
@@ -32,7 +32,7 @@ def node_add(*, name: str, actor: str) -> tuple[Node, str]:
     try:
         Node._meta.get_field("name").clean(name, node)
     except ValidationError as error:
-        sentence = "A node name has 1 to 64 characters of a-z, 0-9, dots and hyphens"
+        sentence = Message("A node name has 1 to 64 characters of a-z, 0-9, dots and hyphens")
         raise Refused("name_invalid", sentence, "name") from error
     try:
         with transaction.atomic():
@@ -40,7 +40,7 @@ def node_add(*, name: str, actor: str) -> tuple[Node, str]:
             token = _join_token(node)
             node_audit(node, "node_add", actor=actor, after={"name": name})
     except IntegrityError as error:
-        sentence = Phrase(
+        sentence = Message(
             "A node named %(name)s exists already. Create a new join token for it instead",
             name=repr(name),
         )
@@ -85,7 +85,7 @@ def node_allow_mass_removal(*, node: Node, actor: str) -> Node:
         event_record(
             node,
             "mass_removal_allowed",
-            Phrase("%(user)s allowed the removal of most work", user=actor),
+            Message("%(user)s allowed the removal of most work", user=actor),
             actor=actor,
         )
         node_audit(node, "node_allow_mass_removal", actor=actor, after={})
@@ -97,7 +97,7 @@ def lock_active_node(node: Node) -> Node:
     """The node's row, locked. Raises Refused(node_retired)."""
     (row,) = Node.objects.filter(pk=node.pk).lock_rows()
     if row.status == NodeStatus.RETIRED:
-        sentence = Phrase("%(node)s is retired. Add a new node", node=row.name)
+        sentence = Message("%(node)s is retired. Add a new node", node=row.name)
         raise Refused("node_retired", sentence, "", 409)
     return row
 
@@ -131,7 +131,7 @@ def _set_schedulable(node: Node, schedulable: bool, reason: str, actor: str) -> 
         event_record(
             node,
             action,
-            reason or Phrase("%(user)s uncordoned it", user=actor),
+            verbatim(reason) or Message("%(user)s uncordoned it", user=actor),
             actor=actor,
         )
         node_audit(node, action, actor=actor, after={"reason": reason})

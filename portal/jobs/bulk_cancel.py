@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Membership, Role, User
 from portal.errors import Refused
 from portal.jobs.models import Job
@@ -49,7 +49,7 @@ def cancel_selection(user: User, refs: Iterable[str]) -> CancelSelection:
     if not labels:
         raise Refused("none_chosen", "Choose at least one job", "job")
     if len(labels) > MAX_JOBS:
-        sentence = Phrase("Select at most %(n)s jobs at once", n=MAX_JOBS)
+        sentence = Message("Select at most %(n)s jobs at once", n=MAX_JOBS)
         raise Refused("too_many", sentence, "job")
     may_cancel = cancel_permission(user)
     named = jobs_by_label(user, labels)

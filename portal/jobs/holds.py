@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import NO_MESSAGE, Message
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.audit.services import audit_record
@@ -36,7 +36,7 @@ def job_hold(*, job: Job, actor: User, reason: str) -> Job:
         job = _waiting(job)
         _set_hold(job, actor.username, reason)
         said = {"user": actor.username, "because": job.hold_reason}
-        _record(job, "job_hold", Phrase("put on hold by %(user)s: %(because)s", **said), actor)
+        _record(job, "job_hold", Message("put on hold by %(user)s: %(because)s", **said), actor)
     return job
 
 
@@ -52,18 +52,18 @@ def job_release(*, job: Job, actor: User) -> Job:
         if not job.hold_owner:
             return job
         if actor.username != job.hold_owner and not is_project_admin(actor, job.project_id):
-            sentence = Phrase("Held by %(user)s: only an admin can release it", user=job.hold_owner)
-            raise Refused("forbidden", sentence, "", 403)
+            sentence = "Held by %(user)s: only an admin can release it"
+            raise Refused("forbidden", Message(sentence, user=job.hold_owner), "", 403)
         _set_hold(job, "", "")
-        _record(job, "job_release", Phrase("released by %(user)s", user=actor.username), actor)
+        _record(job, "job_release", Message("released by %(user)s", user=actor.username), actor)
     return job
 
 
 def job_approve(*, job: Job, actor: User, comment: str = "") -> Job:
     """Queue a job that awaits approval. Raises Refused(forbidden, not_awaiting)."""
     comment = single_line(comment)
-    approved = Phrase("approved by %(user)s", user=actor.username)
-    commented = Phrase("%(where)s: %(why)s", where=approved, why=comment)
+    approved = Message("approved by %(user)s", user=actor.username)
+    commented = Message("%(where)s: %(why)s", where=approved, why=comment)
     with transaction.atomic():
         job = _awaiting(job, actor)
         advance(
@@ -71,12 +71,12 @@ def job_approve(*, job: Job, actor: User, comment: str = "") -> Job:
             JobStatus.QUEUED,
             actor=actor.username,
             code="approved",
-            sentence=commented if comment else approved,
+            message=commented if comment else approved,
             queued_at=timezone.now(),
         )
         after = _approval_reason(job) | ({"because": comment} if comment else {})
         Job.objects.filter(pk=job.pk).update(reason=None)
-        _record(job, "job_approve", "", actor, **after)
+        _record(job, "job_approve", NO_MESSAGE, actor, **after)
     return job
 
 
@@ -92,7 +92,7 @@ def job_refuse(*, job: Job, actor: User, reason: str) -> Job:
             JobStatus.CANCELLED,
             actor=actor.username,
             code="refused",
-            sentence=Phrase(
+            message=Message(
                 "refused by %(user)s: %(because)s", user=actor.username, because=reason
             ),
             stop_reason=StopReason.REFUSED,
@@ -100,7 +100,7 @@ def job_refuse(*, job: Job, actor: User, reason: str) -> Job:
         )
         after = _approval_reason(job) | {"because": reason}
         Job.objects.filter(pk=job.pk).update(reason=None)
-        _record(job, "job_refuse", "", actor, **after)
+        _record(job, "job_refuse", NO_MESSAGE, actor, **after)
     return job
 
 
@@ -113,14 +113,14 @@ def _waiting(job: Job) -> Job:
 
 def _awaiting(job: Job, actor: User) -> Job:
     if not is_project_admin(actor, job.project_id):
-        sentence = "Only a project or platform admin can decide on approvals"
+        sentence = Message("Only a project or platform admin can decide on approvals")
         raise Refused("forbidden", sentence, "", 403)
     (row,) = Job.objects.filter(pk=job.pk).lock_rows()
     if row.status != JobStatus.AWAITING_APPROVAL:
-        sentence = Phrase(
+        sentence = Message(
             "%(job)s is %(status)s, not awaiting approval",
             job=row.label,
-            status=JobStatus(row.status),
+            status=Message(row.status),
         )
         raise Refused("not_awaiting", sentence, "", 409)
     return row
@@ -136,10 +136,10 @@ def _set_hold(job: Job, owner: str, reason: str) -> None:
     job.save(update_fields=["hold_owner", "hold_reason"])
 
 
-def _record(job: Job, action: str, sentence: str, actor: User, **after: Any) -> None:
-    """The audit line, the bells, and an event if the status did not change (`sentence`)."""
-    if sentence:
-        event_record(job, action, sentence, actor=actor.username)
+def _record(job: Job, action: str, message: Message, actor: User, **after: Any) -> None:
+    """The audit line, the bells, and an event if the status did not change (`message`)."""
+    if message:
+        event_record(job, action, message, actor=actor.username)
     audit_record(
         actor=actor.username,
         action=action,

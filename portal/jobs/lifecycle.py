@@ -11,10 +11,10 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.audit.transitions import SYSTEM, advance, event_record
 from portal.database.intervals import SECOND
-from portal.jobs.failures import failure_sentence
+from portal.jobs.failures import failure_message
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.live.bell import ring, ring_drive, ring_plan
 from scheduler.core.model.states import (
@@ -53,21 +53,21 @@ def job_rollup(*, job_id: int) -> None:
         ring(f"job:{job.pk}")
 
 
-def job_stop(*, job: Job, stop_reason: StopReason, sentence: str, actor: str = SYSTEM) -> None:
+def job_stop(*, job: Job, stop_reason: StopReason, message: Message, actor: str = SYSTEM) -> None:
     """Begin to stop a placed job, locked by the caller. The first reason wins; but a job that would
     be queued again can still be cancelled."""
     if JobStatus(job.status) is JobStatus.STOPPING:
         if job.stop_reason in MAKES_WAY and stop_reason is StopReason.CANCELLED:
             Job.objects.filter(pk=job.pk).update(stop_reason=stop_reason)
             job.stop_reason = stop_reason
-            event_record(job, stop_reason, sentence, actor=actor)
+            event_record(job, stop_reason, message, actor=actor)
     else:
         advance(
             job,
             JobStatus.STOPPING,
             actor=actor,
             code=stop_reason,
-            sentence=sentence,
+            message=message,
             stop_reason=stop_reason,
         )
     attempt = job.attempts.latest("number")
@@ -134,7 +134,7 @@ def _fail(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     attempt.save(update_fields=["first_failure"])
     is_lost = first["status"] == ReplicaStatus.LOST
     stop_reason = StopReason.LOST if is_lost else StopReason.FAILED
-    job_stop(job=job, stop_reason=stop_reason, sentence=failure_sentence(first))
+    job_stop(job=job, stop_reason=stop_reason, message=failure_message(first))
 
 
 def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _replica_stop(replica: Replica) -> None:
         replica,
         ReplicaStatus.FAILED,
         code="never_started",
-        sentence=Phrase("stopped before it ran"),
+        message=Message("stopped before it ran"),
         desired_state=DesiredState.GONE,
         finished_at=timezone.now(),
     )
@@ -202,7 +202,7 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
             job,
             end,
             code=job.stop_reason,
-            sentence=failure_sentence(failure),
+            message=failure_message(failure),
             finished_at=now,
             stop_reason=job.stop_reason,
         )
@@ -226,9 +226,9 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
         job,
         JobStatus.QUEUED,
         code="retry",
-        sentence=Phrase(
+        message=Message(
             "%(why)s. Queued again, %(left)s retries left",
-            why=failure_sentence(failure),
+            why=failure_message(failure),
             left=left - 1,
         ),
         stop_reason="",
@@ -247,7 +247,7 @@ def _requeue_preempted(job: Job) -> bool:
         job,
         JobStatus.QUEUED,
         code=StopReason.PREEMPTED,
-        sentence=Phrase("preempted: queued again at its original position"),
+        message=Message("preempted: queued again at its original position"),
         stop_reason="",
         started_at=None,
         deadline_at=None,
@@ -257,7 +257,7 @@ def _requeue_preempted(job: Job) -> bool:
     return True
 
 
-def replica_lost(*, replica_id: UUID, sentence: str) -> None:
+def replica_lost(*, replica_id: UUID, message: Message) -> None:
     """Give up a replica whose node is lost: lease, kill grace and margin have passed."""
     with transaction.atomic():
         replica = Replica.objects.select_related("attempt__job").get(pk=replica_id)
@@ -269,8 +269,8 @@ def replica_lost(*, replica_id: UUID, sentence: str) -> None:
             replica,
             ReplicaStatus.LOST,
             code="node_lost",
-            sentence=sentence,
+            message=message,
             finished_at=timezone.now(),
         )
-        event_record(replica, "node_lost", sentence)
+        event_record(replica, "node_lost", message)
     job_rollup(job_id=replica.attempt.job_id)

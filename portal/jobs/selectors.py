@@ -2,13 +2,12 @@
 
 import re
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.errors import Refused
 from portal.jobs.models import Job, Replica
 from portal.jobs.querysets import JobQuerySet
-from scheduler.core.model.states import JobStatus
 
 # 18 digits fit every database's bigint.
 LABEL = re.compile(r"(?:[Jj]-)?([0-9]{1,18})")
@@ -34,9 +33,9 @@ def job_unknown() -> Refused:
 
 
 def job_not_waiting(job: Job, field: str = "") -> Refused:
-    values = {"job": job.label, "status": JobStatus(job.status)}
+    values = {"job": job.label, "status": Message(job.status)}
     return Refused(
-        "not_waiting", Phrase("%(job)s is %(status)s, not waiting", **values), field, 409
+        "not_waiting", Message("%(job)s is %(status)s, not waiting", **values), field, 409
     )
 
 

@@ -3,7 +3,7 @@
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.audit.transitions import advance
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job, StopReason
@@ -22,7 +22,7 @@ def job_cancel(*, job: Job, actor: str) -> Job:
                 JobStatus.CANCELLED,
                 actor=actor,
                 code=StopReason.CANCELLED,
-                sentence=Phrase("cancelled by %(user)s", user=actor),
+                message=Message("cancelled by %(user)s", user=actor),
                 stop_reason=StopReason.CANCELLED,
                 finished_at=timezone.now(),
                 position=None,
@@ -35,7 +35,7 @@ def job_cancel(*, job: Job, actor: str) -> Job:
             job_stop(
                 job=job,
                 stop_reason=StopReason.CANCELLED,
-                sentence=Phrase("cancelled by %(user)s", user=actor),
+                message=Message("cancelled by %(user)s", user=actor),
                 actor=actor,
             )
         ring(f"job:{job.pk}")

@@ -9,13 +9,14 @@ from typing import Any
 
 from django.utils import timezone
 
+from agents.contract.message import Message
 from portal.jobs.models import Job, StartEstimate
 from portal.live.bell import ring
 from portal.planning.requests import epoch_seconds
 from scheduler.core.forecast.calibration import EstimateRecord, WaitRange
 from scheduler.core.forecast.pass_estimates import PassEstimate, estimate_record
 from scheduler.core.model.decisions import Estimate
-from scheduler.core.model.message import Message, make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.states import JobStatus
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from agents.contract.documents import GpuMode, SliceKind
-from agents.contract.phrase import Phrase
+from agents.contract.message import NO_MESSAGE, Message
 from portal.inventory.models import Gpu
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_not_waiting
@@ -22,7 +22,7 @@ from scheduler.core.model.decisions import DevicePlacement, Plan
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, SliceView, WaitingJob
 from scheduler.core.model.states import JobStatus
 
-IN_ITS_WAY = Phrase("Idle slices in its way are deleted")
+IN_ITS_WAY = Message("Idle slices in its way are deleted")
 MODE_OF = {
     SliceKind.GPU: GpuMode.WHOLE,
     SliceKind.MIG: GpuMode.MIG,
@@ -64,7 +64,7 @@ class PartitionStep:
     """An action and its reason."""
 
     action: PartitionAction
-    sentence: str
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +136,12 @@ class _Steps:
 
     def __init__(self, job: str, plan: Plan, proposals: Proposals) -> None:
         self.devices: dict[str, list[DevicePlacement]] = {}
-        self.placed_sentence = ""
+        self.placed_message = NO_MESSAGE
         for placement in plan.placements:
             if placement.job == job:
                 for device in (d for replica in placement.replicas for d in replica.devices):
                     self.devices.setdefault(device.gpu, []).append(device)
-                self.placed_sentence = Phrase("%(words)s", words=placement.message)
+                self.placed_message = placement.message
         own = tuple(merge for merge in plan.merges if job and merge.for_job == job)
         self.merges = {merge.gpu: merge for merge in (*own, *proposals.merges)}
         self.modes = {change.gpu: change for change in proposals.modes}
@@ -154,7 +154,7 @@ class _Steps:
         mode = gpu.mode
         if merge := self.merges.get(gpu.id):
             deleted |= set(merge.slices)
-            steps.append(PartitionStep(PartitionAction.MERGE, merge.sentence or IN_ITS_WAY))
+            steps.append(PartitionStep(PartitionAction.MERGE, merge.message or IN_ITS_WAY))
         devices = self.devices.get(gpu.id, [])
         taken = {device.slice for device in devices if device.slice}
         after = [
@@ -164,16 +164,16 @@ class _Steps:
         ]
         for device in devices:
             mode = MODE_OF[device.kind]
-            steps.append(PartitionStep(PartitionAction.PLACE, self.placed_sentence))
+            steps.append(PartitionStep(PartitionAction.PLACE, self.placed_message))
             if not device.slice:
                 size = (device.profile, device.start, device.size)
                 after.append(GpuPart(*size, allocated=True, threads=device.threads))
         for carve in (c for c in self.carves if c.gpu == gpu.id):
-            steps.append(PartitionStep(PartitionAction.CARVE, carve.sentence))
+            steps.append(PartitionStep(PartitionAction.CARVE, carve.message))
             after.append(GpuPart(carve.profile, carve.start, carve.size, allocated=False))
         if change := self.modes.get(gpu.id):
             mode = change.mode
-            steps.append(PartitionStep(PartitionAction.MODE, change.sentence))
+            steps.append(PartitionStep(PartitionAction.MODE, change.message))
         return after, steps, mode
 
 

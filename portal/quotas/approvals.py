@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from agents.contract.message import Message
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import Project
-from scheduler.core.model.message import Message, make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.request.quantities import write_seconds

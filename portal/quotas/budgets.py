@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.audit.services import audit_record
 from portal.errors import Refused
@@ -31,7 +31,7 @@ def budget_add(
     """Add a budget; a project may have several, and all of them count. Raises
     Refused(budget_invalid)."""
     if not 0 <= limit_unit_seconds <= MAX_UNIT_SECONDS:
-        sentence = Phrase("A budget must be 0 to %(most)s unit-seconds", most=MAX_UNIT_SECONDS)
+        sentence = Message("A budget must be 0 to %(most)s unit-seconds", most=MAX_UNIT_SECONDS)
         raise Refused("budget_invalid", sentence, "limit_unit_seconds")
     if ends_at <= starts_at:
         raise Refused("budget_invalid", "A budget must end after it starts", "ends_at")

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.audit.services import audit_record
 from portal.errors import Refused
 from portal.live.bell import ring_plan
@@ -60,7 +60,7 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
 
 def _require_valid(name: str, value: Any) -> None:
     if name not in POLICY_OPTIONS:
-        sentence = Phrase(
+        sentence = Message(
             "There is no option %(name)s. The options are: %(options)s",
             name=repr(name),
             options=", ".join(POLICY_OPTIONS),
@@ -71,13 +71,15 @@ def _require_valid(name: str, value: Any) -> None:
     if name in BOOLEAN_OPTIONS:
         if not isinstance(value, bool):
             raise Refused(
-                "policy_invalid", Phrase("%(name)s must be true or false", name=name), name
+                "policy_invalid", Message("%(name)s must be true or false", name=name), name
             )
         return
     max_value = MAX_VALUES.get(name, DEFAULT_MAX_VALUE)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or not 0 <= value <= max_value:
-        sentence = Phrase("%(name)s must be a number from 0 to %(most)s", name=name, most=max_value)
+        sentence = Message(
+            "%(name)s must be a number from 0 to %(most)s", name=name, most=max_value
+        )
         raise Refused("policy_invalid", sentence, name)
 
 

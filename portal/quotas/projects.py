@@ -4,7 +4,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Project
 from portal.audit.services import audit_record
 from portal.errors import Refused
@@ -36,6 +36,6 @@ def project_create(*, slug: str, name: str = "", actor: str) -> Project:
                 after={"slug": slug, "name": project.name, "limit_units": units},
             )
     except IntegrityError as error:
-        sentence = Phrase("A project %(slug)s exists already. Choose another slug", slug=repr(slug))
-        raise Refused("slug_taken", sentence, "slug", 409) from error
+        taken = "A project %(slug)s exists already. Choose another slug"
+        raise Refused("slug_taken", Message(taken, slug=repr(slug)), "slug", 409) from error
     return project

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.audit.services import audit_record
 from portal.errors import Refused
@@ -98,14 +98,14 @@ def quota_set(
 def _require_valid(user: User | None, model: str, changes: dict[str, int]) -> None:
     for name, units in changes.items():
         if not 0 <= units <= MAX_LIMIT_UNITS:
-            sentence: str = Phrase(
+            sentence = Message(
                 "A limit must be 0 to %(most)s units. One GPU is 56,000 units", most=MAX_LIMIT_UNITS
             )
             raise Refused("limit_invalid", sentence, name)
     if not MODEL_PATTERN.fullmatch(model):
         raise Refused("model_invalid", "Enter a GPU model, such as H200", "model")
     if user is not None and len(changes) > 1:
-        sentence = "Only projects borrow and lend. Set it for the project"
+        sentence = Message("Only projects borrow and lend. Set it for the project")
         raise Refused("project_only", sentence, "borrow_units")
 
 
@@ -131,7 +131,7 @@ def _require_version(row: Quota | None, version: int | None) -> None:
 
 def _require_within_project(project_row: Quota | None, limit_units: int) -> None:
     if project_row and limit_units > project_row.limit_units:
-        sentence = Phrase(
+        sentence = Message(
             "The project's own limit is %(n)s units. Enter no more than that",
             n=project_row.limit_units,
         )

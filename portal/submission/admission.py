@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.utils import timezone
 
 from agents.contract.boards import Board
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import Membership, Project, Role, User
 from portal.catalogue.selectors import require_image_allowed
@@ -77,7 +77,7 @@ def _project(user: User, slug: str) -> Project:
     membership = own.filter(project__slug=slug).select_related("project").first()
     if membership is None:
         names = ", ".join(own.values_list("project__slug", flat=True)) or "none"
-        sentence = Phrase(
+        sentence = Message(
             "%(slug)s is not a project you can start work in. Yours: %(names)s",
             slug=repr(slug),
             names=names,
@@ -100,15 +100,15 @@ def require_pending_room(user: User, project: Project, *, is_locking: bool = Tru
     mine = waiting.filter(owner=user)
     if own and mine.count() >= own:
         raise _full(
-            Phrase("You have %(n)s jobs waiting in %(project)s", n=own, project=project.slug)
+            Message("You have %(n)s jobs waiting in %(project)s", n=own, project=project.slug)
         )
     if project.max_pending and waiting.count() >= project.max_pending:
         has = {"project": project.slug, "n": project.max_pending}
-        raise _full(Phrase("%(project)s has %(n)s jobs waiting", **has))
+        raise _full(Message("%(project)s has %(n)s jobs waiting", **has))
 
 
-def _full(waiting: Phrase) -> Refused:
-    sentence = Phrase(
+def _full(waiting: Message) -> Refused:
+    sentence = Message(
         "%(waiting)s, which is the limit. Cancel one, or submit again when one has started",
         waiting=waiting,
     )
@@ -122,17 +122,17 @@ def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
     for pk, label in ids.items():
         job = found.get(pk)
         if job is None:
-            sentence = Phrase(
+            sentence = Message(
                 "%(job)s is not a job of %(project)s. Name jobs of the same project",
                 job=label,
                 project=project.slug,
             )
             raise Refused("after_unknown", sentence, "after")
         if JobStatus(job.status) in UNSATISFYING:
-            sentence = Phrase(
+            sentence = Message(
                 "%(job)s ended as %(status)s: a job that must run after it would never start",
                 job=label,
-                status=JobStatus(job.status),
+                status=Message(job.status),
             )
             raise Refused("after_failed", sentence, "after")
     return list(found.values())

@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Membership, Role, User
 from portal.allocations.budgets import current_budgets
 from portal.errors import Refused
@@ -124,7 +124,7 @@ def approvals_decide(
     if not labels:
         raise Refused("none_chosen", "Choose at least one job", "job")
     if len(labels) > MAX_DECISIONS:
-        sentence = Phrase("Decide on at most %(n)s jobs at once", n=MAX_DECISIONS)
+        sentence = Message("Decide on at most %(n)s jobs at once", n=MAX_DECISIONS)
         raise Refused("too_many", sentence, "job")
     if not approve and not single_line(reason):
         raise Refused("reason_missing", "Give a reason: the job's owner will read it", "because")

@@ -5,7 +5,7 @@ from datetime import timedelta
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from agents.contract.units import as_gpus
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
@@ -35,21 +35,21 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
     longer job would have to ask an admin for, its owner cannot take; a project's admin can.
     """
     if not may_cancel(actor, job):
-        sentence = "Only its owner or a project admin may extend a job"
+        sentence = Message("Only its owner or a project admin may extend a job")
         raise Refused("forbidden", sentence, "", 403)
     with transaction.atomic():
         (row,) = Job.objects.filter(pk=job.pk).select_related("project", "owner").lock_rows()
         if JobStatus(row.status) is not JobStatus.RUNNING or row.deadline_at is None:
-            sentence = Phrase(
+            sentence = Message(
                 "%(job)s is %(status)s: only a running job can be extended",
                 job=row.label,
-                status=JobStatus(row.status),
+                status=Message(row.status),
             )
             raise Refused("not_running", sentence, "", 409)
         wanted = row.time_limit_seconds + seconds
         if wanted > max_seconds:
             left = write_seconds(max(0, max_seconds - row.time_limit_seconds)) or "0s"
-            sentence = Phrase(
+            sentence = Message(
                 "A job may run for at most %(most)s: at most %(left)s more",
                 most=write_seconds(max_seconds),
                 left=left,
@@ -76,9 +76,9 @@ def _require_approved(job: Job, by: User, units: int, seconds: int) -> None:
     )
     # What a job of this priority needs at any length was given when it was admitted.
     if needed and set(needed.evidence) - {"priority", "needed_units", "approval_units"}:
-        sentence = Phrase(
+        sentence = Message(
             "%(needed)s. Ask an admin of %(project)s to extend it",
-            needed=needed.message or needed.sentence,
+            needed=needed.message,
             project=job.project.slug,
         )
         raise Refused("approval", sentence, "by", 403)
@@ -92,7 +92,7 @@ def _require_budget(job: Job, unit_seconds: int) -> None:
         left = budget.limit_unit_seconds - budget.used_unit_seconds - budget.reserved_unit_seconds
         if unit_seconds > left:
             hours = as_gpus(max(0, left) // 3600)
-            sentence = Phrase(
+            sentence = Message(
                 "The budget has %(hours)s GPU-hours left. Extend it by less, or ask an admin",
                 hours=hours,
             )
@@ -105,7 +105,7 @@ def _extend(job: Job, by: User, seconds: int) -> None:
     job.deadline_at = (job.deadline_at or timezone.now()) + timedelta(seconds=seconds)
     job.save(update_fields=["time_limit_seconds", "deadline_at"])
     more = write_seconds(seconds)
-    said = Phrase("extended by %(user)s by %(more)s", user=by.username, more=more)
+    said = Message("extended by %(user)s by %(more)s", user=by.username, more=more)
     event_record(job, "extended", said, actor=by.username)
     audit_record(
         actor=by.username,

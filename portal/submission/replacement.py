@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.audit.transitions import event_record
 from portal.errors import Refused
@@ -43,14 +43,14 @@ def job_replace(*, job: Job, actor: User, changes: Mapping[str, Any], limits: Re
         raise Refused("forbidden", "Only its owner may replace a job", "", 403)
     if not changes or not changes.keys() <= CHANGEABLE:
         names = ", ".join(sorted(CHANGEABLE))
-        sentence = Phrase("Change one or more of %(names)s", names=names)
+        sentence = Message("Change one or more of %(names)s", names=names)
         raise Refused("changes_unknown", sentence, "changes")
     with transaction.atomic():
         (old,) = Job.objects.filter(pk=job.pk).lock_rows()
         if JobStatus(old.status) not in JOB_WAITING:
             raise job_not_waiting(old)
         if old.attempts.exists():
-            sentence = Phrase(
+            sentence = Message(
                 "%(job)s has run already: cancel it and submit a new job", job=old.label
             )
             raise Refused("has_run", sentence, "", 409)
@@ -80,5 +80,5 @@ def _take_over(old: Job, new: Job, actor: User) -> None:
     new.save(update_fields=["bypassed", "hold_owner", "hold_reason", "queued_at"])
     Job.after.through.objects.filter(to_job=old).update(to_job=new)
     by = actor.username
-    event_record(old, "replaced", Phrase("replaced by %(job)s", job=new.label), actor=by)
-    event_record(new, "replaces", Phrase("replaces %(job)s", job=old.label), actor=by)
+    event_record(old, "replaced", Message("replaced by %(job)s", job=new.label), actor=by)
+    event_record(new, "replaces", Message("replaces %(job)s", job=old.label), actor=by)

@@ -3,7 +3,7 @@
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.audit.transitions import event_record
 from portal.errors import Refused
@@ -25,21 +25,21 @@ def job_retry(*, job: Job, actor: User, limits: RequestLimits) -> Job:
     Raises Refused(forbidden, not_over), RequestRefused, and what `job_submit` raises.
     """
     if not may_cancel(actor, job):
-        sentence = "Only its owner or a project admin may retry a job"
+        sentence = Message("Only its owner or a project admin may retry a job")
         raise Refused("forbidden", sentence, "", 403)
     if JobStatus(job.status) not in JOB_FINAL:
-        sentence = Phrase(
+        sentence = Message(
             "%(job)s is %(status)s: cancel it first, or wait until it has ended",
             job=job.label,
-            status=JobStatus(job.status),
+            status=Message(job.status),
         )
         raise Refused("not_over", sentence, "", 409)
     request = parse_request(_request_again(job), limits)
     with transaction.atomic():
         new = job_submit(user=actor, request=request)
         by = actor.username
-        event_record(job, "retried", Phrase("retried as %(job)s", job=new.label), actor=by)
-        event_record(new, "retries", Phrase("retry of %(job)s", job=job.label), actor=by)
+        event_record(job, "retried", Message("retried as %(job)s", job=new.label), actor=by)
+        event_record(new, "retries", Message("retry of %(job)s", job=job.label), actor=by)
     return new
 
 

@@ -7,7 +7,7 @@ from datetime import date, datetime, time, timedelta
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.errors import Refused
 from portal.usage.ledger import UsageWindow
 
@@ -117,7 +117,7 @@ def parse_window(query: Mapping[str, str], now: datetime) -> UsageWindow:
     if end < start:
         raise Refused("invalid_field", "`to` is before `from`", "to")
     if end - start > MAX_WINDOW:
-        sentence = Phrase(
+        sentence = Message(
             "A period has at most %(days)s days. Request longer periods in parts",
             days=MAX_WINDOW.days,
         )

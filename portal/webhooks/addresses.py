@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.errors import Refused
 from portal.webhooks.models import MAX_URL
 
@@ -57,17 +57,17 @@ def resolve_target(
     try:
         found = [_address(text) for text in look_up(host, port)]
     except (OSError, UnicodeError) as wrong:
-        sentence: str = Phrase("No address was found for %(host)s", host=host)
+        sentence = Message("No address was found for %(host)s", host=host)
         raise Refused("host_unknown", sentence, "url") from wrong
     allowed_networks = tuple(allowed_networks)
     if not found or not all(is_reachable(address, allowed_networks) for address in found):
-        sentence = Phrase(
+        sentence = Message(
             "%(host)s is not a public address. Webhooks reach only public addresses", host=host
         )
         raise Refused("address_forbidden", sentence, "url")
     if scheme == "http" and not all(_is_in(address, allowed_networks) for address in found):
-        sentence = "Use https. Without it, anyone on the way can read and change the message"
-        raise Refused("url_invalid", sentence, "url")
+        why = "Use https. Without it, anyone on the way can read and change the message"
+        raise Refused("url_invalid", why, "url")
     return WebhookTarget(scheme, host, port, path, str(found[0]))
 
 
@@ -104,7 +104,7 @@ def _address(text: str) -> Address:
 
 def _parts(url: str) -> tuple[str, str, int, str]:
     if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
-        raise _invalid(Phrase("A URL has at most %(n)s characters and no spaces", n=MAX_URL))
+        raise _invalid(Message("A URL has at most %(n)s characters and no spaces", n=MAX_URL))
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -125,5 +125,5 @@ def _parts(url: str) -> tuple[str, str, int, str]:
     return parts.scheme, parts.hostname, port or default, path
 
 
-def _invalid(sentence: str) -> Refused:
+def _invalid(sentence: Message | str) -> Refused:
     return Refused("url_invalid", sentence, "url")

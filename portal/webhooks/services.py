@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_project_admin
 from portal.audit.models import Event
@@ -41,7 +41,7 @@ def endpoint_add(
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         if Endpoint.objects.filter(owner=user).count() >= MAX_ENDPOINTS:
-            sentence = Phrase(
+            sentence = Message(
                 "You have %(n)s webhooks. Remove one that you no longer use", n=MAX_ENDPOINTS
             )
             raise Refused("too_many_webhooks", sentence, "", 409)
@@ -93,7 +93,7 @@ def delivery_resend(*, delivery: Delivery) -> Delivery:
 
 def _require_on(endpoint: Endpoint) -> None:
     if endpoint.off_reason:
-        sentence = Phrase("This webhook is off: %(because)s", because=endpoint.off_reason)
+        sentence = Message("This webhook is off: %(because)s", because=endpoint.off_reason)
         raise Refused("webhook_off", sentence, "", 409)
 
 
@@ -101,7 +101,7 @@ def _valid_kinds(kinds: Iterable[str]) -> list[str]:
     statuses = sorted(set(kinds))
     known = {str(status) for status in JobStatus}
     if unknown := [word for word in statuses if word not in known]:
-        sentence = Phrase(
+        sentence = Message(
             "%(word)s is not a job status. Choose from %(known)s",
             word=repr(unknown[0]),
             known=", ".join(sorted(known)),

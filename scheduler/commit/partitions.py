@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.allocations.slices import device_create, next_settle_time
 from portal.audit.transitions import advance, event_record
 from portal.inventory.models import Gpu, Node, Slice
@@ -29,9 +29,9 @@ def merge_commit(merge: Merge) -> bool:
         idle = idle_slices.select_related("gpu").lock_rows()
         if gpu is None or gpu.pinned or len(idle) != len(merge.slices):
             return False
-        sentence = merge.sentence or Phrase("for job %(job)s", job=merge.for_job)
+        message = merge.message or Message("for job %(job)s", job=merge.for_job)
         for row in idle:
-            advance(row, SliceStatus.DELETING, code="merge", sentence=sentence)
+            advance(row, SliceStatus.DELETING, code="merge", message=message)
         Gpu.objects.filter(pk=gpu.pk).update(settles_at=next_settle_time())
         ring("cluster")
         return True
@@ -72,9 +72,9 @@ def _carve(carve: Carve) -> bool:
         memory_mib=profile.memory_mib,
     )
     device_create(gpu=gpu, device=device)
-    sentence = carve.sentence or Phrase(
+    message = carve.message or Message(
         "%(profile)s at %(start)s, ahead of need", profile=carve.profile, start=carve.start
     )
-    event_record(gpu, "carve", sentence)
+    event_record(gpu, "carve", message)
     ring("cluster")
     return True

@@ -76,11 +76,11 @@ class PassReport:
             if job_id in ("", merge.for_job):
                 why = f"for {self._name(merge.for_job)}" if merge.for_job else "to make room ahead"
                 what = f"{len(merge.slices)} idle slices on {self._where(merge.gpu)} are deleted"
-                yield _with(f"{what} {why}", merge.sentence)
+                yield _with(f"{what} {why}", merge.message.text)
         for carve in plan.carves:
             if not job_id:
                 what = f"{carve.profile} at {carve.start} on {self._where(carve.gpu)}"
-                yield _with(f"An idle {what} is made ahead of demand", carve.sentence)
+                yield _with(f"An idle {what} is made ahead of demand", carve.message.text)
         for stop in plan.preemptions:
             if job_id in ("", stop.job, stop.for_job):
                 who = f"{self._name(stop.job)} stops for {self._name(stop.for_job)}"

@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from agents.contract.message import verbatim
 from portal.allocations.models import Allocation
 from portal.allocations.selectors import gpu_hours, usage_of
 from portal.audit.transitions import event_record
@@ -175,7 +176,7 @@ def test_events_go_on_from_where_the_last_ended(client, olga, project):
     job = a_job(olga, project)
     first = client.get(f"{URL}/{job.label}/events").json()
     assert [e["code"] or e["new"] for e in first["results"]] == ["submitted", "queued"]
-    event_record(job, "looked", "somebody looked")
+    event_record(job, "looked", verbatim("somebody looked"))
     more = client.get(f"{URL}/{job.label}/events", {"since": first["next_since"]}).json()
     assert [e["code"] for e in more["results"]] == ["looked"]
 

@@ -13,6 +13,7 @@ from django.core.cache import cache
 from django.db import connection
 from rest_framework.test import APIClient
 
+from agents.contract.message import verbatim
 from portal.accounts.models import Membership, User
 from portal.api.jobs import event_stream, long_poll
 from portal.api.jobs.event_stream import EventSubscriber, messages
@@ -83,7 +84,7 @@ def ids(job: Job) -> list[int]:
 
 def test_a_stream_replays_what_was_missed_and_goes_on(job):
     wanted = len(ids(job)) + 1
-    found = told(of(job.owner), wanted, lambda: event_record(job, "later", "it happened"))
+    found = told(of(job.owner), wanted, lambda: event_record(job, "later", verbatim("it happened")))
     assert [number for number, _ in found] == ids(job)
     assert found[-1][1]["code"] == "later"
     assert found[0][1]["id"] == found[0][0]
@@ -96,10 +97,10 @@ def test_a_client_that_comes_back_gets_only_what_it_has_not_seen(job):
 
 def test_an_event_that_was_numbered_earlier_but_committed_later_is_not_lost(job):
     subscriber = of(job.owner)
-    late = event_record(job, "late", "numbered first")
+    late = event_record(job, "late", verbatim("numbered first"))
     number = late.pk
     late.delete()
-    event_record(job, "early", "committed first")
+    event_record(job, "early", verbatim("committed first"))
 
     def commits() -> None:
         Event.objects.create(
@@ -127,7 +128,7 @@ def test_a_stream_of_one_job_tells_of_no_other(job):
 def test_who_leaves_the_project_hears_nothing_more(job):
     def leave() -> None:
         Membership.objects.filter(user=job.owner).delete()
-        event_record(job, "secret", "after leaving")
+        event_record(job, "secret", verbatim("after leaving"))
 
     assert "secret" not in [data["code"] for _, data in told(of(job.owner), change=leave)]
 
@@ -160,7 +161,7 @@ def test_what_came_after_an_event_that_is_not_kept_is_not_told_as_if_it_were_all
     first, last = ids(job)[0], ids(job)[-1]
     assert [status(number) for number in (0, first, last, last + 1)] == [200, 200, 200, 410]
     Event.objects.filter(pk=first).delete()
-    event_record(job, "later", "it happened")
+    event_record(job, "later", verbatim("it happened"))
     Event.objects.filter(pk__lte=last).delete()
     assert [status(number) for number in (first, last)] == [410, 200]
 
@@ -215,7 +216,7 @@ def test_a_long_poll_is_woken_by_an_event(job, monkeypatch):
     def look(row: Job) -> int:
         looks.append(row.pk)
         if len(looks) == 2:
-            event_record(row, "later", "it happened")
+            event_record(row, "later", verbatim("it happened"))
         return real(row)
 
     monkeypatch.setattr(long_poll, "newest_event_id", look)

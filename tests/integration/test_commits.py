@@ -7,6 +7,7 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.test.utils import CaptureQueriesContext
 
+from agents.contract.message import verbatim
 from portal.allocations.models import Allocation
 from portal.inventory.models import Gpu, Slice, SlotClaim
 from portal.inventory.node_settings import gpu_pin
@@ -14,7 +15,6 @@ from portal.jobs.models import Job
 from scheduler.commit.notices import deferrals_write
 from scheduler.commit.plan import commit
 from scheduler.core.model.decisions import Carve, Deferral, Merge, Plan
-from scheduler.core.model.message import verbatim
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus, SliceStatus
 from scheduler.driver import drive

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.documents import ReplicaState, SliceKind
+from agents.contract.message import verbatim
 from portal.audit.models import Event
 from portal.inventory.models import Gpu, Node
 from portal.jobs.lifecycle import seconds_left
@@ -23,7 +24,6 @@ from scheduler.core.model.decisions import (
     ReplicaPlacement,
     Reservation,
 )
-from scheduler.core.model.message import verbatim
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus
 from scheduler.driver import drive

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from agents.contract.message import verbatim
 from portal.jobs.models import Job, StartEstimate
 from portal.jobs.services import job_cancel
 from portal.planning.estimates import (
@@ -21,7 +22,6 @@ from scheduler.core.forecast.calibration import WaitRange
 from scheduler.core.forecast.pass_estimates import PassEstimate
 from scheduler.core.forecast.starts import MIN_ENDED_RUNS
 from scheduler.core.model.decisions import Deferral, Plan
-from scheduler.core.model.message import verbatim
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus

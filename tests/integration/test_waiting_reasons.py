@@ -9,9 +9,9 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
+from agents.contract.message import verbatim
 from portal.jobs.models import Job
 from portal.planning.visible_reasons import visible_projects, visible_reason
-from scheduler.core.model.message import verbatim
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus
 from scheduler.core.snapshot_file import read_pass

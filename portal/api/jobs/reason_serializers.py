@@ -6,8 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from agents.contract.message import Message
 from portal.planning.estimates import BASIS, TIMES
-from scheduler.core.model.message import Message
 
 
 class MessageSerializer(serializers.Serializer[Any]):

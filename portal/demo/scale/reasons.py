@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Any
 
+from agents.contract.message import Message, join_clauses
 from portal.demo.scale.size import SeededRandom
 from portal.planning.estimates import estimate_as_dict
 from scheduler.core.model.decisions import Estimate
-from scheduler.core.model.message import Message, join_clauses, make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 
 # How frequent each code is among waiting jobs that need no approval.

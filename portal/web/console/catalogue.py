@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.selectors import projects_of, projects_to_work_in
 from portal.catalogue.models import ImageRule, Template
@@ -225,14 +225,14 @@ def _request(form: TemplateForm) -> Mapping[str, Any]:
         document = yaml.load(form.values["request"], Loader=_NoAliasLoader)  # noqa: S506 - safe
     except (yaml.YAMLError, ValueError, RecursionError) as wrong:
         why = str(wrong).splitlines()[0] if str(wrong) else "?"
-        sentence: str = Phrase("Invalid YAML: %(why)s", why=why[:180])
+        sentence = Message("Invalid YAML: %(why)s", why=why[:180])
         raise Refused("request_unreadable", sentence, "request") from wrong
     try:
         json.dumps(document)
     except (TypeError, ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        sentence = "Enter a request with fields such as image, command and device"
+        sentence = Message("Enter a request with fields such as image, command and device")
         raise Refused("request_unreadable", sentence, "request")
     return document
 

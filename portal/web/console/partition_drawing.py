@@ -10,7 +10,7 @@ from portal.inventory.models import Gpu
 from portal.planning.partition_preview import GpuChange, GpuPart
 from portal.web.cluster.cell import Cell
 from portal.web.wording.labels import NBSP
-from portal.web.wording.messages import translated
+from portal.web.wording.messages import message_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def _draw(change: GpuChange, slots: int) -> GpuChangeDrawing:
         mode=str(change.mode),
         before=_row(change.before, slots, old),
         after=_row(change.after, slots, old),
-        steps=tuple(translated(step.sentence) for step in change.steps),
+        steps=tuple(message_text(step.message) for step in change.steps),
     )
 
 

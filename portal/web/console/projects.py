@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from portal.accounts.models import Project, Role, User
 from portal.accounts.selectors import is_project_admin, projects_of
 from portal.accounts.services import membership_remove, membership_set
@@ -116,7 +116,7 @@ def _role(project: Project, user: User) -> str:
 
 def _read_role(word: str) -> Role:
     if word not in ROLES:
-        sentence = Phrase("Choose one of these roles: %(roles)s", roles=", ".join(ROLES))
+        sentence = Message("Choose one of these roles: %(roles)s", roles=", ".join(ROLES))
         raise Refused("role_invalid", sentence, "role")
     return Role(word)
 
@@ -124,7 +124,7 @@ def _read_role(word: str) -> Role:
 def _user(name: str) -> User:
     row = User.objects.filter(username=name, is_active=True).first()
     if row is None:
-        sentence = Phrase(
+        sentence = Message(
             "No user named %(name)s. Enter the name they sign in with", name=repr(name)
         )
         raise Refused("not_found", sentence, "user", 404)

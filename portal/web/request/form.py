@@ -25,7 +25,7 @@ from portal.web.request.form_conditions import (
     split_words,
     start_condition_values,
 )
-from portal.web.wording.messages import translated
+from portal.web.wording.messages import message_text
 from scheduler.core.request import (
     InvalidRequest,
     JobRequest,
@@ -153,7 +153,7 @@ def parse_form(data: Mapping[str, str]) -> FilledForm:
         request = parse_request(body, request_limits())
     except InvalidRequest as refused:
         for error in refused.errors:
-            form.add_error(error.field, translated(error.sentence))
+            form.add_error(error.field, message_text(error.message))
     else:
         form.request = request if not form.errors else None
     return form

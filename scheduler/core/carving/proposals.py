@@ -15,7 +15,7 @@ from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from scheduler.core.carving.demand_forecast import DemandForecast, forecast_demand
 from scheduler.core.devices.gpu_changes import (
     may_change_mode,
@@ -49,21 +49,21 @@ class ModeChange:
 
     gpu: str
     mode: GpuMode
-    sentence: str
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """Each proposal has a sentence that says why."""
+    """Each proposal has a message that says why."""
 
     carves: tuple[Carve, ...] = ()
     merges: tuple[Merge, ...] = ()
     modes: tuple[ModeChange, ...] = ()
 
     def gpu_sentences(self) -> tuple[tuple[str, str], ...]:
-        """(GPU, sentence) of each proposal, for the console."""
+        """(GPU, English sentence) of each proposal, for the console."""
         every: tuple[Merge | ModeChange | Carve, ...] = (*self.merges, *self.modes, *self.carves)
-        return tuple((proposal.gpu, proposal.sentence) for proposal in every)
+        return tuple((proposal.gpu, proposal.message.text) for proposal in every)
 
 
 def propose_changes(
@@ -145,8 +145,8 @@ class _Board:
                 ids = tuple(sorted(s.id for s in deleted))
                 template = ONE_SLICE if len(ids) == 1 else SEVERAL_SLICES
                 share = f"{gained:.0%}"
-                sentence = Phrase(template, n=len(ids), gpu=gpu.index, share=share)
-                yield Merge(gpu.id, ids, "", sentence)
+                message = Message(template, n=len(ids), gpu=gpu.index, share=share)
+                yield Merge(gpu.id, ids, "", message)
 
     def _is_unwanted(self, profile: str) -> bool:
         """Whether it is too unlikely to be requested to keep it in the way of others."""
@@ -173,7 +173,7 @@ class _Board:
                 need = self.forecast.chance_of_more_in_mode(room_for[mode], mode)
                 saved = (need - present_need) * mode_change_seconds(self.board)
                 if mode is not gpu.mode and self._can_be(node, mode) and saved > ACT_SECONDS:
-                    sentence = Phrase(
+                    message = Message(
                         "GPU %(gpu)s is empty. The chance that the next requests need one more GPU "
                         "in mode %(mode)s is %(gain)s; in mode %(now)s it is %(old)s",
                         gpu=gpu.index,
@@ -182,7 +182,7 @@ class _Board:
                         old=f"{present_need:.0%}",
                         now=gpu.mode,
                     )
-                    return [ModeChange(gpu.id, mode, sentence)]
+                    return [ModeChange(gpu.id, mode, message)]
         return []
 
     def _room_by_mode(self) -> dict[GpuMode, int]:
@@ -254,7 +254,7 @@ class _Board:
         saved = chance * CARVE_SECONDS
         if saved <= cost:
             return None
-        sentence = Phrase(
+        message = Message(
             "The chance that the next requests need one more %(profile)s than is ready "
             "is %(chance)s; making it now saves %(saved)s s of waiting and costs %(cost)s s",
             chance=f"{chance:.0%}",
@@ -262,7 +262,7 @@ class _Board:
             saved=f"{saved:.0f}",
             cost=f"{cost:.0f}",
         )
-        return Carve(gpu.id, name, place.start, place.size, sentence), place
+        return Carve(gpu.id, name, place.start, place.size, message), place
 
 
 def _is_carved(gpu: GpuView) -> bool:

@@ -10,7 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from agents.contract.boards import Board, Profile
-from scheduler.core.model.message import Message, make_message
+from agents.contract.message import Message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import DeviceRequest, Isolation, Topology, WaitingJob
 from scheduler.core.request.formats import device_as_dict

@@ -7,8 +7,9 @@ from heapq import nlargest
 from typing import Any
 
 from agents.contract.documents import SliceKind
+from agents.contract.message import Message, join_clauses
 from scheduler.core.devices.options import DeviceOption
-from scheduler.core.model.message import Message, join_clauses, make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace

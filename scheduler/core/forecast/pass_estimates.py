@@ -15,7 +15,7 @@ from scheduler.core.forecast.queue_values import QueueState
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.forecast.starts import MIN_ENDED_RUNS, RUNS, start_estimates
 from scheduler.core.model.decisions import Estimate, Plan
-from scheduler.core.model.message import make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.policy import OrderMode, Policy, PreemptionMode
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob

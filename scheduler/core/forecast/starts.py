@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agents.contract.message import Message
 from scheduler.core.forecast.hazard import BINS, Floats, Ints
 from scheduler.core.forecast.queue_kernel import EASY, NONE, SKIP, Flags, run_queue
 from scheduler.core.forecast.queue_values import QueueState, WaitingEntry
@@ -22,7 +23,7 @@ from scheduler.core.forecast.sampling import (
     sample_remaining,
 )
 from scheduler.core.model.decisions import Estimate
-from scheduler.core.model.message import Message, make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.policy import BackfillMode
 
 RUNS = 30

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.contract.documents import SliceKind
-from scheduler.core.model.message import NO_MESSAGE, Message
+from agents.contract.message import NO_MESSAGE, Message
 from scheduler.core.model.reasons import Reason
 
 
@@ -59,7 +59,7 @@ class Merge:
     slices: tuple[str, ...]
     for_job: str
     """The job that can be placed in a later pass; "" if the room is for expected demand."""
-    sentence: str = ""
+    message: Message = NO_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Carve:
     profile: str
     start: int
     size: int
-    sentence: str = ""
+    message: Message = NO_MESSAGE
 
 
 class PreemptionCause(StrEnum):

@@ -6,35 +6,11 @@ key says what the message is about: the code of a reason, what `unblocks` it, an
 `fits`.
 """
 
-import re
-from dataclasses import dataclass
+from typing import Any
 
-PLACEHOLDER = re.compile(r"%\((\w+)\)s")
-
-
-@dataclass(frozen=True, slots=True)
-class MessageTemplate:
-    """The text of a message with %(name)s placeholders."""
-
-    singular: str
-    plural: str = ""
-    """The text if the parameter `count_name` is not 1; "" if the number makes no difference."""
-    count_name: str = ""
-
-    @property
-    def placeholders(self) -> frozenset[str]:
-        """Names of the parameters that it needs."""
-        return frozenset(PLACEHOLDER.findall(self.singular + self.plural))
-
+from agents.contract.message import TEMPLATES, Message, MessageTemplate
 
 _PARTS = {
-    "nothing": MessageTemplate(""),
-    "words": MessageTemplate("%(words)s"),
-    "clause.then": MessageTemplate("%(first)s; %(then)s"),
-    "clause.colon": MessageTemplate("%(first)s: %(then)s"),
-    "clause.and": MessageTemplate("%(first)s and %(then)s"),
-    "clause.or": MessageTemplate("%(first)s or %(then)s"),
-    "clause.more": MessageTemplate("%(first)s and %(more)s more"),
     "device.slice": MessageTemplate("%(profile)s of %(model)s"),
     "device.share": MessageTemplate("%(threads)s %% of %(model)s"),
     "user.in_project": MessageTemplate("%(user)s in %(project)s"),
@@ -311,7 +287,7 @@ _FITS = {
     "fits.place_taken": MessageTemplate("its place on the GPU is no longer free"),
 }
 
-TEMPLATES: dict[str, MessageTemplate] = {
+PLANNER_TEMPLATES: dict[str, MessageTemplate] = {
     **_PARTS,
     **_REASONS,
     **_QUOTA,
@@ -322,3 +298,15 @@ TEMPLATES: dict[str, MessageTemplate] = {
     **_NEVER,
     **_FITS,
 }
+TEMPLATES.update(PLANNER_TEMPLATES)
+
+
+def make_message(key: str, **values: Any) -> Message:
+    """A message of this table. Raises KeyError for an unknown key or a missing value."""
+    PLANNER_TEMPLATES[key]
+    return Message(key, **values)
+
+
+def owner_label(project: str, user: str = "") -> Message | str:
+    """The owner of a quota or a budget: a project, or a user in it."""
+    return make_message("user.in_project", user=user, project=project) if user else project

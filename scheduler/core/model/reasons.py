@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from scheduler.core.model.message import NO_MESSAGE, Message
+from agents.contract.message import NO_MESSAGE, Message
 
 
 class ReasonCode(StrEnum):

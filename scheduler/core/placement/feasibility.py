@@ -5,9 +5,10 @@ from typing import Any
 
 from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
+from agents.contract.message import Message
 from agents.contract.units import as_gpus
 from scheduler.core.devices.options import DeviceOption, device_options, gpu_board
-from scheduler.core.model.message import Message, make_message, owner_label
+from scheduler.core.model.message_templates import make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, NodeView, QuotaView, WaitingJob
 from scheduler.core.placement.legality import SINGLE_NODE
@@ -81,7 +82,7 @@ def _no_such_device(job: WaitingJob, boards: list[Board]) -> Reason:
         return _never(make_message("never.memory", asked=requested_mib, largest=largest), models)
     requested: Message | str = device.models[0] if device.models else ""
     for other in device.models[1:]:
-        requested = make_message("clause.or", first=requested, then=other)
+        requested = Message("clause.or", first=requested, then=other)
     return _never(make_message("never.model", asked=requested, boards=models), models)
 
 

@@ -7,7 +7,7 @@ the rows of the nodes.
 from agents.contract.documents import SliceKind
 from scheduler.core.model.decisions import JobPlacement, ReplicaPlacement
 from scheduler.core.model.links import ring_by_nvlink
-from scheduler.core.model.message import make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, Topology, WaitingJob
 from scheduler.core.placement.ledger import DeviceConflict, Ledger

@@ -1,6 +1,7 @@
 """Which nodes a job may run on, by their labels, taints and availability."""
 
-from scheduler.core.model.message import Message, make_message
+from agents.contract.message import Message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 

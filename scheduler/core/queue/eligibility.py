@@ -1,6 +1,6 @@
 """Jobs whose turn has not come: on hold, before their begin time, or waiting for other jobs."""
 
-from scheduler.core.model.message import make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
 

@@ -1,6 +1,7 @@
 """Messages and reasons of a pass: why a placement, and why a job stays in the queue."""
 
-from scheduler.core.model.message import NO_MESSAGE, Message, make_message
+from agents.contract.message import NO_MESSAGE, Message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.placement.search import GangPlacement
 from scheduler.core.queue.reservation import JobReservation
@@ -36,7 +37,7 @@ def waits_for_stops(stopping: list[PreemptibleJob]) -> Reason:
     ids = [job.run.job.id for job in stopping]
     jobs: Message | list[str] = [f"J-{key}" for key in ids[:3]]
     if len(ids) > 3:
-        jobs = make_message("clause.more", first=jobs, more=len(ids) - 3)
+        jobs = Message("clause.more", first=jobs, more=len(ids) - 3)
     message = make_message("priority.stopping", jobs=jobs, number=len(ids))
     unblocks = make_message("unblocks.nothing_to_do")
     return Reason(ReasonCode.PRIORITY, message, {"stopping": ids}, unblocks)

@@ -7,7 +7,7 @@ wide job would never find enough of it.
 from collections.abc import Iterable
 
 from scheduler.core.devices.options import DeviceOption
-from scheduler.core.model.message import make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.quota.accounts import AccountKey, QuotaAccounts

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import DeviceOption, device_options
-from scheduler.core.model.message import make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.placement.feasibility import ClusterCapacity

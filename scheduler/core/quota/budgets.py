@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
-from scheduler.core.model.message import make_message, owner_label
+from scheduler.core.model.message_templates import make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import BudgetView, WaitingJob
 from scheduler.core.request.quantities import write_seconds

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from scheduler.core.model.message import make_message, owner_label
+from scheduler.core.model.message_templates import make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import OwnerView, RunningJob, WaitingJob
 

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from agents.contract.boards import known_boards
+from agents.contract.message import Message
 from agents.contract.units import as_gpus
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.model.message import Message, make_message
+from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.snapshot import NodeView, RunningJob
 
 MAX_NAMED_USERS = 3
@@ -81,9 +82,7 @@ def user_list(holders: dict[str, int]) -> Message | str:
     parts: list[Message | str] = [f"{name} ({as_gpus(units)})" for name, units in first]
     if rest := list(holders.values())[MAX_NAMED_USERS:]:
         parts.append(make_message("quota.others", number=len(rest), gpus=as_gpus(sum(rest))))
-    return (
-        make_message("clause.and", first=parts[:-1], then=parts[-1]) if len(parts) > 1 else parts[0]
-    )
+    return Message("clause.and", first=parts[:-1], then=parts[-1]) if len(parts) > 1 else parts[0]
 
 
 def _count_running(running: Sequence[RunningJob], boards: dict[str, str]) -> UnitsByOwner:

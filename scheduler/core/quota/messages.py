@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from agents.contract.message import Message, join_clauses
 from agents.contract.units import as_gpus
-from scheduler.core.model.message import Message, join_clauses, make_message, owner_label
+from scheduler.core.model.message_templates import make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.quota.holders import user_list
 from scheduler.core.quota.pools import QuotaAccount, QuotaPool
@@ -26,7 +27,7 @@ def project_quota_reason(
     if units_by_user:
         evidence["held_by"] = units_by_user
     if not own.borrow:
-        message = make_message("clause.colon", first=message, then=_left_message(own, units))
+        message = Message("clause.colon", first=message, then=_left_message(own, units))
         return Reason(ReasonCode.QUOTA_PROJECT, join_clauses(message, *users), evidence, _UNBLOCKS)
     further = max(0, pool.max_borrowing(project) - own.borrowed)
     others = {} if further else pool.borrowers(project)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from scheduler.core.request.quantities import read_seconds
 from scheduler.core.request.values import ProblemCode
 
-Refuse = Callable[[str, ProblemCode, str], None]
+Refuse = Callable[[str, ProblemCode, Message | str], None]
 
 # A label or a taint of a node: a key, or a key and a value.
 NODE_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._-]{1,63})?")
@@ -38,7 +38,7 @@ def _begin_in(value: str, refuse: Refuse) -> int:
     try:
         seconds = read_seconds(value[1:])
     except ValueError as error:
-        refuse("begin_at", ProblemCode.VALUE, Phrase("%(why)s, after the +", why=error.args[0]))
+        refuse("begin_at", ProblemCode.VALUE, Message("%(why)s, after the +", why=error.args[0]))
         return 0
     if seconds > MAX_BEGIN_IN_SECONDS:
         refuse("begin_at", ProblemCode.RANGE, "at most a year from now")
@@ -76,7 +76,7 @@ def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
         refuse(
             "after",
             ProblemCode.TYPE,
-            Phrase('write a list of at most %(n)s jobs, such as ["J-12"]', n=MAX_AFTER),
+            Message('write a list of at most %(n)s jobs, such as ["J-12"]', n=MAX_AFTER),
         )
         return ()
     words: dict[str, None] = {}
@@ -92,7 +92,7 @@ def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
 def read_node_labels(field: str, value: Any, refuse: Refuse) -> tuple[str, ...]:
     """Labels or taints of nodes, each once: ["nvme", "zone=a"]."""
     if not isinstance(value, list) or len(value) > MAX_NODE_LABELS:
-        sentence = Phrase(
+        sentence = Message(
             'write a list of at most %(n)s words, such as ["nvme", "zone=a"]', n=MAX_NODE_LABELS
         )
         refuse(field, ProblemCode.TYPE, sentence)

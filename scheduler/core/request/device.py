@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request.quantities import read_memory_mib
 from scheduler.core.request.values import ProblemCode
 
-Refuse = Callable[[str, ProblemCode, str], None]
+Refuse = Callable[[str, ProblemCode, Message | str], None]
 
 DEVICE_KINDS = ("gpus", "mig", "mps", "memory")
 PROFILE = re.compile(r"[1-9]g\.[0-9]{1,3}gb(?:[+-][a-z.]{1,8})?")
@@ -30,7 +30,7 @@ def read_device(value: Any, refuse: Refuse) -> DeviceRequest:
     kinds = [way for way in DEVICE_KINDS if way in value]
     if len(kinds) != 1:
         fields = " and ".join(kinds) or "none"
-        sentence: str = Phrase(
+        sentence: Message | str = Message(
             "write exactly one of gpus, mig, mps and memory; the request has %(fields)s",
             fields=fields,
         )
@@ -62,7 +62,7 @@ def _gpus(value: Any, refuse: Refuse) -> int:
         refuse(
             "device.gpus",
             ProblemCode.RANGE,
-            Phrase("write a whole number from %(least)s to %(most)s", least=1, most=MAX_GPUS),
+            Message("write a whole number from %(least)s to %(most)s", least=1, most=MAX_GPUS),
         )
         return 1
     return value
@@ -110,6 +110,6 @@ def _isolation(value: Any, refuse: Refuse) -> Isolation:
         refuse(
             "device.isolation",
             ProblemCode.VALUE,
-            Phrase("write one of %(words)s", words=", ".join(Isolation)),
+            Message("write one of %(words)s", words=", ".join(Isolation)),
         )
         return Isolation.HARDWARE

@@ -5,7 +5,7 @@ Every reader raises ValueError with a sentence that says what to write instead.
 
 import re
 
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message
 
 # Fits a 32-bit column, and is far above any machine.
 MAX_AMOUNT = 2_000_000_000
@@ -19,34 +19,34 @@ _TIME = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([
 
 def read_memory_mib(value: object) -> int:
     """ "64GiB" -> 65536 MiB. Only binary units are accepted, as GB is ambiguous."""
-    return _size_mib(value, Phrase("memory"), Phrase('"64GiB" or "512MiB"'))
+    return _size_mib(value, Message("memory"), Message('"64GiB" or "512MiB"'))
 
 
 def read_disk_mib(value: object) -> int:
     """ "200GiB" -> 204800 MiB, in the units of memory."""
-    return _size_mib(value, Phrase("disk"), Phrase('"200GiB" or "2TiB"'))
+    return _size_mib(value, Message("disk"), Message('"200GiB" or "2TiB"'))
 
 
 def read_cpu_milli(value: object) -> int:
     """8 or "8" cores, "500m" thousandths of a core -> millicores."""
     if isinstance(value, str) and (match := _CPU.fullmatch(value.strip())):
-        return _bounded(int(match[1]), Phrase("cpu"))
+        return _bounded(int(match[1]), Message("cpu"))
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError('write whole cores, such as 8, or thousandths, such as "500m"')
-    return _bounded(value * 1_000, Phrase("cpu"))
+    return _bounded(value * 1_000, Message("cpu"))
 
 
 def read_seconds(value: object) -> int:
     """ "4h", "1h30m", "90s", or whole seconds as a number -> seconds."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return _bounded(value, Phrase("a time"))
+        return _bounded(value, Message("a time"))
     match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or not any(match.groups()):
         raise ValueError('write a time with its unit, such as "4h", "1h30m" or "90s"')
     parts = zip(match.groups(), _SECONDS.values(), strict=True)
-    return _bounded(sum(int(n) * unit for n, unit in parts if n), Phrase("a time"))
+    return _bounded(sum(int(n) * unit for n, unit in parts if n), Message("a time"))
 
 
 def write_memory(mib: int) -> str:
@@ -68,18 +68,20 @@ def write_seconds(seconds: int) -> str:
     return text
 
 
-def _size_mib(value: object, what: str, examples: str) -> int:
+def _size_mib(value: object, what: Message, examples: Message) -> int:
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ValueError(
-            Phrase("write %(what)s with its unit, such as %(such_as)s", what=what, such_as=examples)
+            Message(
+                "write %(what)s with its unit, such as %(such_as)s", what=what, such_as=examples
+            )
         )
     return _bounded(int(match[1]) * _MEMORY_MIB[match[2]], what)
 
 
-def _bounded(amount: int, what: str) -> int:
+def _bounded(amount: int, what: Message) -> int:
     if amount < 1:
-        raise ValueError(Phrase("%(what)s must be more than 0", what=what))
+        raise ValueError(Message("%(what)s must be more than 0", what=what))
     if amount > MAX_AMOUNT:
-        raise ValueError(Phrase("%(what)s is too large", what=what))
+        raise ValueError(Message("%(what)s is too large", what=what))
     return amount

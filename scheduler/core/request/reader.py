@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from agents.contract.collectives import backend_refusal, too_many_processes
 from agents.contract.documents import MAX_PROCESSES, CollectiveBackend, LauncherName, SliceKind
 from agents.contract.environment import is_environment_name, is_reserved
-from agents.contract.phrase import Phrase
+from agents.contract.message import Message, constant
 from agents.contract.shares import too_few_threads
 from agents.launchers.registry import LAUNCHERS, processes_refusal
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
@@ -91,9 +91,11 @@ class RequestReader:
         if not isinstance(data, Mapping):
             self.refuse("", ProblemCode.TYPE, "send one object with the fields of the request")
 
-    def refuse(self, field: str, code: ProblemCode, sentence: str) -> None:
+    def refuse(self, field: str, code: ProblemCode, why: Message | str) -> None:
+        """`why`: what to write instead; a `str` is a constant sentence."""
         if self.check_combinations or code is not ProblemCode.COMBINATION:
-            self.errors.append(FieldError(field, code, sentence))
+            message = why if isinstance(why, Message) else constant(why)
+            self.errors.append(FieldError(field, code, message))
 
     def read(self) -> JobRequest | None:
         self._known_only()
@@ -135,7 +137,7 @@ class RequestReader:
                 self.refuse(
                     name,
                     ProblemCode.UNSUPPORTED,
-                    Phrase("%(name)s is not supported yet: remove it", name=name),
+                    Message("%(name)s is not supported yet: remove it", name=name),
                 )
             elif name not in FIELDS:
                 self.refuse(str(name)[:64], ProblemCode.UNKNOWN, "unknown field: remove it")
@@ -164,7 +166,7 @@ class RequestReader:
             self.refuse(
                 "image",
                 ProblemCode.FORBIDDEN,
-                Phrase(
+                Message(
                     "%(image)s is not allowed here. Use: %(allowed)s", image=value, allowed=allowed
                 ),
             )
@@ -175,11 +177,11 @@ class RequestReader:
         if value is None:
             return ()
         if not isinstance(value, list) or not value:
-            sentence = 'write a list of words, such as ["python", "train.py"]'
+            sentence = Message('write a list of words, such as ["python", "train.py"]')
             self.refuse("command", ProblemCode.TYPE, sentence)
             return ()
         if len(value) > MAX_COMMAND:
-            self.refuse("command", ProblemCode.RANGE, Phrase("at most %(n)s words", n=MAX_COMMAND))
+            self.refuse("command", ProblemCode.RANGE, Message("at most %(n)s words", n=MAX_COMMAND))
             return ()
         for index, word in enumerate(value):
             if not isinstance(word, str):
@@ -187,7 +189,7 @@ class RequestReader:
                     f"command.{index}", ProblemCode.TYPE, "each word is a text: put it in quotes"
                 )
             elif "\0" in word or len(word) > MAX_WORD:
-                sentence = Phrase("no NUL character, and at most %(n)s characters", n=MAX_WORD)
+                sentence = Message("no NUL character, and at most %(n)s characters", n=MAX_WORD)
                 self.refuse(f"command.{index}", ProblemCode.VALUE, sentence)
         return tuple(str(word) for word in value)
 
@@ -197,7 +199,7 @@ class RequestReader:
         if seconds > limits.max_time_limit_seconds:
             maximum = write_seconds(limits.max_time_limit_seconds)
             self.refuse(
-                "time_limit", ProblemCode.RANGE, Phrase("at most %(most)s here", most=maximum)
+                "time_limit", ProblemCode.RANGE, Message("at most %(most)s here", most=maximum)
             )
         return seconds
 
@@ -218,7 +220,7 @@ class RequestReader:
             self.refuse(
                 "memory",
                 ProblemCode.RANGE,
-                Phrase("at least %(least)s", least=write_memory(MIN_MEMORY_MIB)),
+                Message("at least %(least)s", least=write_memory(MIN_MEMORY_MIB)),
             )
         return memory_mib
 
@@ -228,7 +230,7 @@ class RequestReader:
             self.refuse(
                 "grace",
                 ProblemCode.RANGE,
-                Phrase("at most %(most)s", most=write_seconds(MAX_GRACE_SECONDS)),
+                Message("at most %(most)s", most=write_seconds(MAX_GRACE_SECONDS)),
             )
         return seconds
 
@@ -244,7 +246,7 @@ class RequestReader:
     def _env(self) -> dict[str, str]:
         env = self.data.get("env", {})
         if not isinstance(env, Mapping) or len(env) > MAX_ENV:
-            sentence = Phrase(
+            sentence = Message(
                 'write env as names and texts, such as {"BATCH": "64"}, at most %(n)s', n=MAX_ENV
             )
             self.refuse("env", ProblemCode.TYPE, sentence)
@@ -260,7 +262,7 @@ class RequestReader:
             self.refuse(
                 path,
                 ProblemCode.RESERVED,
-                Phrase("%(name)s is set by Tessera: remove it", name=name),
+                Message("%(name)s is set by Tessera: remove it", name=name),
             )
         elif not isinstance(value, str) or "\0" in value or len(value) > MAX_WORD:
             self.refuse(
@@ -289,7 +291,7 @@ class RequestReader:
             self.refuse(
                 "processes",
                 ProblemCode.COMBINATION,
-                Phrase("%(why)s; device.gpus is %(gpus)s", why=why, gpus=gpus),
+                Message("%(why)s; device.gpus is %(gpus)s", why=why, gpus=gpus),
             )
         if device.mps_threads and (why := too_few_threads(device.mps_threads, processes)):
             self.refuse("processes", ProblemCode.COMBINATION, why)
@@ -299,12 +301,12 @@ class RequestReader:
 
     def _given(self, field: str) -> Any:
         if field not in self.data:
-            self.refuse(field, ProblemCode.MISSING, Phrase("%(field)s is required", field=field))
+            self.refuse(field, ProblemCode.MISSING, Message("%(field)s is required", field=field))
         elif self.data[field] is None:
             self.refuse(
                 field,
                 ProblemCode.TYPE,
-                Phrase("%(field)s is required and must not be null", field=field),
+                Message("%(field)s is required and must not be null", field=field),
             )
         return self.data.get(field)
 
@@ -314,7 +316,7 @@ class RequestReader:
             return words(value)
         except ValueError:
             self.refuse(
-                field, ProblemCode.VALUE, Phrase("write one of %(words)s", words=", ".join(words))
+                field, ProblemCode.VALUE, Message("write one of %(words)s", words=", ".join(words))
             )
             return default
 
@@ -326,7 +328,7 @@ class RequestReader:
             self.refuse(
                 field,
                 ProblemCode.TYPE,
-                Phrase(
+                Message(
                     "write a whole number from %(least)s to %(most)s", least=minimum, most=maximum
                 ),
             )
@@ -335,7 +337,7 @@ class RequestReader:
             self.refuse(
                 field,
                 ProblemCode.RANGE,
-                Phrase(
+                Message(
                     "write a whole number from %(least)s to %(most)s", least=minimum, most=maximum
                 ),
             )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.contract.documents import CollectiveBackend, LauncherName
+from agents.contract.message import Message
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 
 
@@ -30,11 +31,16 @@ class ProblemCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One problem: the field's dotted path, a code, and a sentence that says what to write."""
+    """One problem: the field's dotted path, a code, and a message that says what to write."""
 
     field: str
     code: ProblemCode
-    sentence: str
+    message: Message
+
+    @property
+    def sentence(self) -> str:
+        """The message in English."""
+        return self.message.text
 
 
 @dataclass

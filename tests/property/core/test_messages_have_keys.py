@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.codec import encode
+from agents.contract.message import TEMPLATES, read_message, render
 from scheduler.core.explain.alternatives import alternatives
-from scheduler.core.model.message import read_message, render
-from scheduler.core.model.message_templates import TEMPLATES
 from scheduler.core.model.policy import BackfillMode, Policy
 from scheduler.core.model.snapshot import BudgetView, OwnerView
 from scheduler.core.placement.feasibility import ClusterCapacity, infeasible_reason

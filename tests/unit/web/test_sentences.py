@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.model.message import (
+from agents.contract.message import (
+    NAME,
+    PLACEHOLDER,
+    TEMPLATES,
     Message,
     in_english,
     join_clauses,
-    make_message,
     read_message,
     render,
     verbatim,
 )
-from scheduler.core.model.message_templates import PLACEHOLDER, TEMPLATES
+from scheduler.core.model.message_templates import PLANNER_TEMPLATES, make_message
 from tests.support.chinese import in_chinese
 
 CORE = Path(__file__).resolve().parents[3] / "scheduler" / "core"
@@ -88,12 +90,58 @@ def test_lists_and_clauses_are_joined_as_the_language_does():
         {"key": "held", "values": {}},
         {"key": "held"},
         {"key": ["held"], "values": {}},
-        {"key": "held", "values": {"because": {"key": "gone", "values": {}}}},
-        {"key": "dependency", "values": {"jobs": [{"key": "gone", "values": {}}]}},
+        {"key": "held", "values": {"because": {"key": "gone.away", "values": {}}}},
+        {"key": "dependency", "values": {"jobs": [{"key": "gone.away", "values": {}}]}},
     ],
 )
 def test_what_another_version_wrote_is_left_to_its_english_sentence(stored):
     assert read_message(stored) is None
+    english = "It waits for 50 % of a moon"
+    assert read_message(stored, english) == verbatim(english)
+
+
+def test_an_unknown_key_that_is_a_sentence_is_shown_as_it_is():
+    """A newer node's message: its key is its English text."""
+    newer = {"key": "%(n)s moons are %(what)s", "values": {"n": 3, "what": "full"}}
+    message = read_message(newer, "3 moons are full")
+    assert message is not None
+    assert message.as_dict() == newer
+    assert render(message, in_chinese) == "3 moons are full"
+
+
+@pytest.mark.parametrize(
+    ("stored", "chinese"),
+    [
+        ({"key": "unblocks.nothing_to_do", "values": {}}, "无需操作"),
+        ({"template": "cancelled by %(user)s", "values": {"user": "ada"}}, "ada 已取消"),
+        (
+            {
+                "template": "%(why)s; it is queued again automatically",
+                "values": {
+                    "why": {"template": "stopped for a job of higher priority", "values": {}}
+                },
+            },
+            "为优先级更高的作业而停止；它会自动重新排队",
+        ),
+        (
+            {
+                "template": "%(job)s, which had to succeed first, ended as %(status)s",
+                "values": {"job": "J-1", "status": "failed"},
+            },
+            "J-1 的结果是失败，而本作业排在它之后",
+        ),
+    ],
+)
+def test_rows_of_earlier_versions_are_shown_in_the_reader_s_language(stored, chinese):
+    message = read_message(stored)
+    assert message is not None
+    assert render(message, in_chinese) == chinese
+
+
+def test_no_name_of_a_message_is_a_sentence_of_another():
+    """A name and an English text are keys of one table."""
+    for name in PLANNER_TEMPLATES:
+        assert NAME.fullmatch(name) or name in ("held", "begin_time", "dependency"), name
 
 
 def test_no_sentence_is_made_of_a_key_that_is_no_template():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract.phrase import Phrase, joined_sentences
+from agents.contract.message import TEMPLATES, Message
 from agents.mps.control import ControlCode
 from agents.mps.refusals import ShareCode
 from agents.nvml.errors import NvmlCode
@@ -80,26 +80,26 @@ def literals(function: ast.AST, made: ast.expr) -> Iterator[str]:
             raise ValueError(f"line {made.lineno}: {ast.unparse(made)[:80]}")
 
 
-def phrases(tree: ast.AST) -> Iterator[str]:
+def messages(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        if called(node) == "Phrase":
+        if called(node) == "Message":
             assert isinstance(node, ast.Call)
             yield from literals(tree, node.args[0])
 
 
 def said() -> tuple[set[str], list[str]]:
-    """Every text, and the places where a sentence is no text and no phrase."""
+    """Every text, and the places where a sentence is no text and no message."""
     found: set[str] = set()
     wrong: list[str] = []
     for path in files():
         tree = ast.parse(path.read_text("utf-8"))
-        found |= set(phrases(tree))
+        found |= set(messages(tree))
         for function, made in taken(tree, "core/request" in str(path)):
             try:
                 found |= set(literals(function, made))
             except ValueError as why:
                 wrong.append(f"{path.relative_to(ROOT)} {why}")
-    return found - {""}, wrong
+    return found - {""} - TEMPLATES.keys(), wrong
 
 
 def chinese() -> dict[str, str]:
@@ -129,24 +129,16 @@ def test_every_sentence_of_a_refusal_is_translated():
     assert sorted(said()[0] - set(chinese())) == []
 
 
-def test_a_phrase_is_its_english_text_and_survives_a_copy():
+def test_a_message_survives_a_copy():
+    message = Message("%(n)s %% of %(what)s", n=3, what=Message("memory"))
+    assert message.text == "3 % of memory"
+    for same in (copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
+        assert (same, same.text) == (message, message.text)
 
-    phrase = Phrase("%(n)s %% of %(what)s", n=3, what=Phrase("memory"))
-    assert phrase == "3 % of memory"
-    for same in (copy.deepcopy(phrase), pickle.loads(pickle.dumps(phrase))):
-        assert (same, same.template, same.values) == (phrase, phrase.template, phrase.values)
 
-
-def test_a_phrase_refuses_a_template_whose_value_is_missing():
+def test_a_message_refuses_a_template_whose_value_is_missing():
     with pytest.raises(KeyError):
-        Phrase("%(n)s jobs")
-
-
-def test_sentences_one_after_another_stay_phrases():
-    both = joined_sentences([Phrase("memory"), "disk"])
-    assert both == "memory; disk"
-    assert isinstance(both, Phrase)
-    assert joined_sentences([]) == ""
+        Message("%(n)s jobs")
 
 
 def test_every_status_of_history_has_a_chinese_word():
