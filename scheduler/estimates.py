@@ -16,7 +16,7 @@ from portal.planning.history_cache import process_history
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.explain.alternatives import ALTERABLE, CanStart, alternatives
+from scheduler.core.explain.alternatives import CanStart, alternatives
 from scheduler.core.forecast.pass_estimates import estimate_starts
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.decisions import Plan
@@ -100,7 +100,7 @@ def alternatives_of(
     jobs = {job.id: job for job in snapshot.jobs}
     boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
     in_order = sorted(boards, key=lambda board: board.key)
-    alterable = [d.job for d in plan.deferrals if d.reason.code in ALTERABLE]
+    alterable = [d.job for d in plan.deferrals if d.reason.code.kind.is_alterable]
     by_job = {}
     for job in (jobs[id] for id in alterable[:MAX_JOBS]):
         key = _request_key(job)

@@ -17,7 +17,7 @@ from scheduler.core.forecast.calibration import EstimateRecord, WaitRange
 from scheduler.core.forecast.pass_estimates import PassEstimate, estimate_record
 from scheduler.core.model.decisions import Estimate
 from scheduler.core.model.message_templates import make_message
-from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.reasons import REASON_KINDS, ReasonCode
 from scheduler.core.model.states import JobStatus
 
 # Older records add nothing to newer ones.
@@ -35,20 +35,6 @@ def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
     return {name: getattr(estimate, name) for name in TIMES} | basis
 
 
-# Jobs waiting for these reasons are not simulated: they get an explanation, not an estimate.
-NO_ESTIMATE_KEYS: dict[str, str] = {
-    ReasonCode.APPROVAL: "approval",
-    ReasonCode.QUOTA_USER: "quota",
-    ReasonCode.QUOTA_PROJECT: "quota",
-    ReasonCode.BUDGET: "budget",
-    ReasonCode.PENDING_LIMIT: "pending_limit",
-    ReasonCode.HELD: "held",
-    ReasonCode.DEPENDENCY: "dependency",
-    ReasonCode.NODE_UNAVAILABLE: "node_unavailable",
-    ReasonCode.IMPOSSIBLE: "impossible",
-}
-
-
 def no_estimate_for_job(job: Job) -> Message | None:
     """Why a waiting job has no estimate. None if it has one, or no longer waits."""
     status = JobStatus(job.status)
@@ -64,7 +50,8 @@ def no_estimate_for_code(code: str, begin_at: datetime | None = None) -> Message
     if code == ReasonCode.BEGIN_TIME and begin_at:
         time = timezone.localtime(begin_at).strftime("%Y-%m-%d %H:%M %Z")
         return make_message("no_estimate.begin_time", time=time)
-    return make_message(f"no_estimate.{NO_ESTIMATE_KEYS.get(code, 'nothing')}")
+    why = REASON_KINDS[ReasonCode(code)].no_estimate if code in REASON_KINDS else ""
+    return make_message(f"no_estimate.{why or 'nothing'}")
 
 
 def past_estimates(now: datetime) -> list[EstimateRecord]:

@@ -24,7 +24,7 @@ from portal.submission.admission import (
     request_check,
     require_pending_room,
 )
-from scheduler.core.explain.alternatives import ALTERABLE, Alternative, alternatives
+from scheduler.core.explain.alternatives import Alternative, alternatives
 from scheduler.core.forecast.pass_estimates import PassEstimate
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
@@ -210,7 +210,7 @@ def _alternatives(
 
     if trial is None:
         return tuple(alternatives(job, cached.boards, can_run, max_tried=MAX_TRIED))
-    if trial.reason is None or trial.reason.code not in ALTERABLE:
+    if trial.reason is None or not trial.reason.code.kind.is_alterable:
         return ()
     return tuple(alternatives(job, cached.boards, trial.can_start, max_tried=MAX_TRIED))
 

@@ -10,7 +10,7 @@ from portal.accounts.models import Project, User
 from portal.allocations.models import Allocation
 from portal.demo.scale.devices import DevicePool, gpu_slice
 from portal.demo.scale.people import People
-from portal.demo.scale.reasons import ESTIMATED_CODES, random_code, random_estimate, random_reason
+from portal.demo.scale.reasons import random_code, random_estimate, random_reason
 from portal.demo.scale.requests import JobFactory
 from portal.demo.scale.size import DAYS, SeededRandom
 from portal.inventory.models import Gpu, Slice
@@ -90,7 +90,7 @@ class JobGenerator:
                 job.status, job.reason = JobStatus.SUBMITTED, None
             if job.status == JobStatus.QUEUED:
                 job.position = nth + 1
-            if code in ESTIMATED_CODES and job.reason:
+            if code.kind.is_simulated and job.reason:
                 job.estimate = random_estimate(self.rng, self.rng.now)
             if code is ReasonCode.HELD:
                 job.hold_owner, job.hold_reason = owner.username, "data is still copied"

@@ -10,7 +10,8 @@ from scheduler.core.model.decisions import Estimate
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 
-# How frequent each code is among waiting jobs that need no approval.
+# How frequent each code is among waiting jobs that need no approval. A job that can never run is
+# not queued.
 WEIGHTS = {
     ReasonCode.RESOURCES: 40,
     ReasonCode.PRIORITY: 22,
@@ -26,12 +27,6 @@ WEIGHTS = {
     ReasonCode.REPARTITION: 1,
     ReasonCode.NODE_UNAVAILABLE: 1,
 }
-ESTIMATED_CODES = frozenset(
-    {
-        *(ReasonCode.RESOURCES, ReasonCode.PRIORITY, ReasonCode.FRAGMENTATION),
-        *(ReasonCode.RESERVATION, ReasonCode.TOPOLOGY, ReasonCode.REPARTITION),
-    }
-)
 
 
 def random_code(rng: SeededRandom) -> ReasonCode:

@@ -17,7 +17,7 @@ from portal.jobs.models import Job
 from portal.leases.models import TaskLease
 from portal.submission.approvals import jobs_to_approve
 from portal.web.wording.labels import duration
-from scheduler.core.model.reasons import REASON_CLASSES, ReasonClass, ReasonCode
+from scheduler.core.model.reasons import REASON_KINDS, ReasonClass, ReasonCode
 from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
 
 # A budget is nearly spent once this share of it is used or reserved.
@@ -25,7 +25,9 @@ NEAR_PERCENT = 90
 # The sweep is due every 5 s and a rung duty at once; one this late is not being done.
 OVERDUE_AFTER = timedelta(seconds=60)
 MAX_NAMES = 4
-ADMIN_REASONS = [str(code) for code, cls in REASON_CLASSES.items() if cls is ReasonClass.ASK]
+ADMIN_REASONS = [
+    str(code) for code, kind in REASON_KINDS.items() if kind.reason_class is ReasonClass.ASK
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +91,13 @@ def _gpus() -> list[Alert]:
 def _waiting() -> list[Alert]:
     rows = Job.objects.filter(status=JobStatus.QUEUED, reason__code__in=ADMIN_REASONS)
     counts = rows.order_by().values_list("reason__code").annotate(n=Count("id"))
-    titles = {
-        ReasonCode.NODE_UNAVAILABLE: _("Jobs wait because nodes are out of service"),
-        ReasonCode.HELD: _("Jobs are on hold"),
-    }
-    default = _("Jobs wait for an admin")
     return [
         Alert(
             f"waiting-{code}",
             "ask",
             "clock",
             count,
-            titles.get(ReasonCode(code), default),
+            _(ReasonCode(code).kind.alert),
             reverse("web:jobs") + "?" + urlencode({"status": "queued", "reason": code}),
         )
         for code, count in sorted(counts)

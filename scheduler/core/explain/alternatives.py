@@ -12,7 +12,6 @@ from typing import Any
 from agents.contract.boards import Board, Profile
 from agents.contract.message import Message
 from scheduler.core.model.message_templates import make_message
-from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import DeviceRequest, Isolation, Topology, WaitingJob
 from scheduler.core.request.formats import device_as_dict
 from scheduler.core.request.quantities import write_seconds
@@ -21,19 +20,6 @@ CanStart = Callable[[WaitingJob], bool]
 # At most this many changes are tried for one job, the smallest of each kind first.
 MAX_TRIED = 16
 SHORTEST_LIMIT = 900
-# A changed request can help against these reasons; others are a decision, or a date.
-ALTERABLE = frozenset(
-    {
-        ReasonCode.QUOTA_USER,
-        ReasonCode.QUOTA_PROJECT,
-        ReasonCode.BUDGET,
-        ReasonCode.PRIORITY,
-        ReasonCode.RESOURCES,
-        ReasonCode.FRAGMENTATION,
-        ReasonCode.TOPOLOGY,
-        ReasonCode.RESERVATION,
-    }
-)
 
 
 class AlternativeKind(StrEnum):

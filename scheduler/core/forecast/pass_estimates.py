@@ -21,19 +21,6 @@ from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob
 from scheduler.core.queue.fairshare import FairShares, cluster_totals
 
-# Jobs deferred for these reasons wait for devices, now or from their begin time on. Others are not
-# simulated: a quota, a budget, an approval, another job's end, an unavailable node.
-SIMULATED_REASONS = frozenset(
-    {
-        ReasonCode.PRIORITY,
-        ReasonCode.RESOURCES,
-        ReasonCode.FRAGMENTATION,
-        ReasonCode.TOPOLOGY,
-        ReasonCode.RESERVATION,
-        ReasonCode.REPARTITION,
-        ReasonCode.BEGIN_TIME,
-    }
-)
 MIN_RUNS = 8
 # Limits of runs x jobs x (nodes + jobs / 6): for a pass about a second of one core, and for one job
 # on trial, which a user waits for.
@@ -130,7 +117,7 @@ class TrialEstimates:
         self, job: WaitingJob, code: ReasonCode, reserved_at: int | None
     ) -> PassEstimate | None:
         """None without a basis. `code`: why it would wait; `reserved_at`: its reserved start."""
-        if not self._has_basis or code not in SIMULATED_REASONS:
+        if not self._has_basis or not code.kind.is_simulated:
             return None
         kind = record_kind(job, self._policy)
         corrections = Corrections.from_records(self._records, kind)
@@ -196,7 +183,7 @@ def _simulated_queue(snapshot: ClusterSnapshot, plan: Plan) -> ClusterSnapshot:
     ids = {
         deferral.job
         for deferral in plan.deferrals[:MAX_QUEUE_POSITION]
-        if deferral.reason.code in SIMULATED_REASONS
+        if deferral.reason.code.kind.is_simulated
     }
     return replace(after, jobs=tuple(job for job in after.jobs if job.id in ids))
 

@@ -1,4 +1,9 @@
-"""Why a job waits: the reason object that pages, REST and the command line all show."""
+"""Why a job waits: the reason object that pages, REST and the command line all show.
+
+REASON_KINDS is the one table of codes; everything that depends on a code alone is derived from it.
+"""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -27,6 +32,11 @@ class ReasonCode(StrEnum):
     HELD = "held"
     IMPOSSIBLE = "impossible"
 
+    @property
+    def kind(self) -> ReasonKind:
+        """Its row of REASON_KINDS."""
+        return REASON_KINDS[self]
+
 
 class ReasonClass(StrEnum):
     """What helps: waiting, a change of the request, or an admin."""
@@ -36,23 +46,68 @@ class ReasonClass(StrEnum):
     ASK = "ask"
 
 
-REASON_CLASSES: dict[ReasonCode, ReasonClass] = {
-    ReasonCode.APPROVAL: ReasonClass.ASK,
-    ReasonCode.QUOTA_USER: ReasonClass.WAIT,
-    ReasonCode.QUOTA_PROJECT: ReasonClass.WAIT,
-    ReasonCode.BUDGET: ReasonClass.CHANGE,
-    ReasonCode.PENDING_LIMIT: ReasonClass.WAIT,
-    ReasonCode.PRIORITY: ReasonClass.WAIT,
-    ReasonCode.RESOURCES: ReasonClass.WAIT,
-    ReasonCode.FRAGMENTATION: ReasonClass.WAIT,
-    ReasonCode.TOPOLOGY: ReasonClass.WAIT,
-    ReasonCode.RESERVATION: ReasonClass.WAIT,
-    ReasonCode.REPARTITION: ReasonClass.WAIT,
-    ReasonCode.NODE_UNAVAILABLE: ReasonClass.ASK,
-    ReasonCode.DEPENDENCY: ReasonClass.WAIT,
-    ReasonCode.BEGIN_TIME: ReasonClass.WAIT,
-    ReasonCode.HELD: ReasonClass.ASK,
-    ReasonCode.IMPOSSIBLE: ReasonClass.CHANGE,
+@dataclass(frozen=True, slots=True)
+class ReasonKind:
+    """All that depends on a reason's code alone."""
+
+    reason_class: ReasonClass
+    label: str
+    """The word of its badge, in English; pages translate it."""
+    icon: str
+    tone: str = "wait"
+    """The colour of its badge. Waiting is normal and grey; a colour means that work is under way or
+    that somebody must act."""
+    is_alterable: bool = False
+    """A changed request can help. Against the others only a decision, or time, does."""
+    no_estimate: str = ""
+    """Why its jobs have no start estimate: the last part of a key `no_estimate.…`. "" for jobs that
+    wait for devices, now or from their begin time on: they are simulated."""
+    alert: str = "Jobs wait for an admin"
+    """The title of the admins' alert, of class ASK only; pages translate it."""
+
+    @property
+    def is_simulated(self) -> bool:
+        return not self.no_estimate
+
+
+_WAIT, _CHANGE, _ASK = ReasonClass.WAIT, ReasonClass.CHANGE, ReasonClass.ASK
+
+REASON_KINDS: dict[ReasonCode, ReasonKind] = {
+    ReasonCode.APPROVAL: ReasonKind(_ASK, "Approval", "ask", "ask", no_estimate="approval"),
+    ReasonCode.QUOTA_USER: ReasonKind(
+        _WAIT, "User quota", "coin", is_alterable=True, no_estimate="quota"
+    ),
+    ReasonCode.QUOTA_PROJECT: ReasonKind(
+        _WAIT, "Project quota", "coin", is_alterable=True, no_estimate="quota"
+    ),
+    ReasonCode.BUDGET: ReasonKind(
+        _CHANGE, "Budget", "coin", "warn", is_alterable=True, no_estimate="budget"
+    ),
+    ReasonCode.PENDING_LIMIT: ReasonKind(
+        _WAIT, "Pending job limit", "layers", no_estimate="pending_limit"
+    ),
+    ReasonCode.PRIORITY: ReasonKind(_WAIT, "Behind other jobs", "layers", is_alterable=True),
+    ReasonCode.RESOURCES: ReasonKind(_WAIT, "Insufficient resources", "layers", is_alterable=True),
+    ReasonCode.FRAGMENTATION: ReasonKind(_WAIT, "Fragmentation", "frag", is_alterable=True),
+    ReasonCode.TOPOLOGY: ReasonKind(_WAIT, "Topology", "frag", is_alterable=True),
+    ReasonCode.RESERVATION: ReasonKind(_WAIT, "Reservation", "cal", is_alterable=True),
+    ReasonCode.REPARTITION: ReasonKind(_WAIT, "Carving", "cut", "move"),
+    ReasonCode.NODE_UNAVAILABLE: ReasonKind(
+        _ASK,
+        "Node unavailable",
+        "alert",
+        "ask",
+        no_estimate="node_unavailable",
+        alert="Jobs wait because nodes are out of service",
+    ),
+    ReasonCode.DEPENDENCY: ReasonKind(_WAIT, "Dependency", "clock", no_estimate="dependency"),
+    ReasonCode.BEGIN_TIME: ReasonKind(_WAIT, "Begin time", "cal"),
+    ReasonCode.HELD: ReasonKind(
+        _ASK, "Held", "stop", "ask", no_estimate="held", alert="Jobs are on hold"
+    ),
+    ReasonCode.IMPOSSIBLE: ReasonKind(
+        _CHANGE, "Cannot run on this cluster", "alert", "warn", no_estimate="impossible"
+    ),
 }
 
 
@@ -78,7 +133,7 @@ class Reason:
 
     @property
     def reason_class(self) -> ReasonClass:
-        return REASON_CLASSES[self.code]
+        return self.code.kind.reason_class
 
     def as_dict(self) -> dict[str, Any]:
         return {

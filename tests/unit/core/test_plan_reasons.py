@@ -2,7 +2,7 @@
 
 from agents.contract.documents import SliceKind
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
-from scheduler.core.model.reasons import REASON_CLASSES, ReasonClass, ReasonCode
+from scheduler.core.model.reasons import REASON_KINDS, ReasonClass, ReasonCode
 from scheduler.core.model.snapshot import RunningJob
 from tests.support.snapshots import (
     A30,
@@ -141,7 +141,7 @@ def test_every_reason_says_what_would_unblock_it_and_who_has_to_move():
     for said in reasons:
         told = said.as_dict()
         assert told["unblocks"] and told["sentence"]
-        assert told["class"] == REASON_CLASSES[said.code]
+        assert told["class"] == REASON_KINDS[said.code].reason_class
     assert [said.reason_class for said in reasons] == [
         *(ReasonClass.WAIT, ReasonClass.CHANGE, ReasonClass.ASK, ReasonClass.ASK),
         ReasonClass.WAIT,
@@ -149,7 +149,7 @@ def test_every_reason_says_what_would_unblock_it_and_who_has_to_move():
 
 
 def test_every_code_has_a_class():
-    assert set(REASON_CLASSES) == set(ReasonCode)
+    assert set(REASON_KINDS) == set(ReasonCode)
 
 
 def test_the_evidence_counts_nodes_filter_by_filter():
