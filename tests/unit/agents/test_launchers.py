@@ -27,9 +27,9 @@ def test_none_starts_one_process_and_torchrun_one_for_each_whole_gpu():
 
 
 def test_a_launcher_of_one_process_names_those_for_several():
-    assert processes_refusal(LauncherName.NONE, 1) == ""
-    assert processes_refusal(TORCHRUN, 64) == ""
-    assert "torchrun" in processes_refusal(LauncherName.NONE, 2)
+    assert not processes_refusal(LauncherName.NONE, 1)
+    assert not processes_refusal(TORCHRUN, 64)
+    assert "torchrun" in processes_refusal(LauncherName.NONE, 2).text
 
 
 @pytest.mark.parametrize(
