@@ -9,6 +9,7 @@ from agents.admission.policy import NodePolicy
 from agents.contract.collectives import backend_refusal, too_many_processes
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.facts.failures import ReplicaFailure
+from agents.launchers.registry import processes_refusal
 
 
 def local_refusal(
@@ -20,6 +21,8 @@ def local_refusal(
     kinds = [device.kind for device in replica.devices]
     if refusal := backend_refusal(replica.backend, kinds, replica.world * replica.processes):
         return ReplicaFailure("backend", refusal.text)
+    if refusal := processes_refusal(replica.launcher, replica.processes):
+        return ReplicaFailure("processes", refusal.text)
     gpus = kinds.count(SliceKind.GPU)
     if too_many := too_many_processes(gpus, replica.processes):
         return ReplicaFailure("processes", f"{too_many}; this replica has {gpus}")
@@ -48,3 +51,17 @@ def disk_refusals(
             why = f"{replica.disk_mib} MiB of disk requested beside {in_use} MiB in use; {has}"
             refusals[replica.id] = ReplicaFailure("disk", why)
     return refusals
+
+
+def unreadable_refusals(
+    replicas: Iterable[DesiredReplica], present: Container[str]
+) -> dict[str, ReplicaFailure]:
+    """The new replicas, by id, that a newer portal describes in words that this agent does not
+    know. Pure. `present`: ids of replicas that have started here; they go on as they are."""
+    return {
+        replica.id: ReplicaFailure(
+            "unreadable", f"this agent is older than the portal: {replica.unreadable}"
+        )
+        for replica in replicas
+        if replica.unreadable and replica.id not in present
+    }

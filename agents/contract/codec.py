@@ -53,21 +53,48 @@ def decode(kind: type[T], data: Any, path: str = "") -> T:
     """
     if not isinstance(data, dict):
         raise _invalid(path, f"expected an object for {kind.__name__}")
-    fields = _fields(typing.cast(Any, kind))
-    for name in data:
-        if name not in fields:
-            raise ContractError(
-                ContractErrorCode.UNKNOWN_FIELD, f"{name!r} is not a field here", f"{path}{name}"
-            )
-    values: dict[str, Any] = {}
-    for name, (field, hint) in fields.items():
-        if name in data:
-            values[name] = _value(hint, data[name], f"{path}{name}", _rule(field))
-        elif _is_required(field):
+    values = {name: decode_field(kind, name, value, path) for name, value in data.items()}
+    for name, (field, _) in _fields(typing.cast(Any, kind)).items():
+        if name not in data and _is_required(field):
             raise ContractError(
                 ContractErrorCode.MISSING_FIELD, f"{name!r} is needed", f"{path}{name}"
             )
     return kind(**values)
+
+
+def decode_leniently(
+    kind: type[T], data: Any, path: str = ""
+) -> tuple[T, tuple[ContractError, ...]]:
+    """As `decode`, for data of a newer writer: a field that is unknown or invalid is left out, and
+    the errors name it.
+
+    Raises ContractError if a required field is missing or invalid.
+    """
+    if not isinstance(data, dict):
+        raise _invalid(path, f"expected an object for {kind.__name__}")
+    fields = _fields(typing.cast(Any, kind))
+    readable, errors = {}, []
+    for name, value in data.items():
+        try:
+            decode_field(kind, name, value, path)
+        except ContractError as error:
+            if name in fields and _is_required(fields[name][0]):
+                raise
+            errors.append(error)
+        else:
+            readable[name] = value
+    return decode(kind, readable, path), tuple(errors)
+
+
+def decode_field(kind: type, name: str, value: Any, path: str = "") -> Any:
+    """One field of `kind`. Raises ContractError if it is unknown or invalid."""
+    fields = _fields(typing.cast(Any, kind))
+    if name not in fields:
+        raise ContractError(
+            ContractErrorCode.UNKNOWN_FIELD, f"{name!r} is not a field here", f"{path}{name}"
+        )
+    field, hint = fields[name]
+    return _value(hint, value, f"{path}{name}", _rule(field))
 
 
 def schema(kind: type) -> dict[str, Any]:
@@ -161,7 +188,8 @@ def _enum(hint: type[StrEnum], data: Any, path: str) -> StrEnum:
     try:
         return hint(data)
     except ValueError:
-        raise _invalid(path, f"expected one of {', '.join(hint)}") from None
+        sentence = f"{str(data)[:64]!r} is unknown: expected one of {', '.join(hint)}"
+        raise _invalid(path, sentence) from None
 
 
 def _scalar(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:

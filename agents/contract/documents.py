@@ -162,6 +162,8 @@ class DesiredReplica:
     rendezvous: Rendezvous | None = None
     # What it may write, 0 if it requested none. Counted; the runtime does not enforce it.
     disk_mib: int = field(default=0, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB))
+    # What the agent could not read of it (`newer_documents`); the portal never sends it.
+    unreadable: str = field(default="", metadata=omitted_by_default(max_length=512))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,8 @@ class DesiredDocument:
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
     # An admin has confirmed that this document may end most of what runs on the node.
     allow_mass_removal: bool = False
+    # As `DesiredReplica.unreadable`, for GPUs and for the document.
+    unreadable: tuple[str, ...] = field(default=(), metadata=omitted_by_default())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from agents.admission.local_checks import disk_refusals, local_refusal
+from agents.admission.local_checks import disk_refusals, local_refusal, unreadable_refusals
 from agents.admission.policy import NodePolicy
 from agents.contract.calls import EventType
 from agents.contract.documents import (
@@ -154,6 +154,7 @@ class NodeLoop:
             desired.replicas,
             self.runtime.containers(),
             self.journal.failures(),
+            desired.unreadable,
         )
         if document != self._last:
             self._last = document
@@ -176,8 +177,8 @@ class NodeLoop:
             self.journal.shipped_offsets(),
             self.carver.available_devices(self.hardware.idle_devices()),
         )
-        judged = {r.id: local_refusal(r, self.policy, self.runtime.kind) for r in desired.replicas}
-        wanted = [r for r in desired.replicas if r.id not in failures and not judged[r.id]]
+        refusals = self._refusals(desired, containers)
+        wanted = [r for r in desired.replicas if r.id not in failures and r.id not in refusals]
         short = disk_refusals(wanted, containers, self.hardware.facts.disk_mib)
         return LocalState(
             containers=containers,
@@ -189,8 +190,17 @@ class NodeLoop:
             devices=given,
             may_remove=self.may_remove,
             is_lease_over=self._lease_is_over(),
-            refusals={replica: why for replica, why in judged.items() if why} | short,
+            refusals=refusals | short,
         )
+
+    def _refusals(
+        self, desired: DesiredDocument, containers: dict[str, ContainerStatus]
+    ) -> dict[str, ReplicaFailure]:
+        begun = {k for k, seen in containers.items() if seen.phase is not ContainerPhase.CREATED}
+        readable = [replica for replica in desired.replicas if not replica.unreadable]
+        judged = {r.id: local_refusal(r, self.policy, self.runtime.kind) for r in readable}
+        refused = {replica: why for replica, why in judged.items() if why}
+        return refused | unreadable_refusals(desired.replicas, begun)
 
     def _is_shipped(self, replica: str, offset: int) -> bool:
         return not self.runtime.log(replica, offset, 1)

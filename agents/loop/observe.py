@@ -39,8 +39,11 @@ def observed_document(
     desired: tuple[DesiredReplica, ...],
     containers: Mapping[str, ContainerStatus],
     failures: Mapping[str, ReplicaFailure],
+    unreadable: tuple[str, ...] = (),
 ) -> ObservedDocument:
-    """The document of one round. Replicas that are not desired are in it while they exist."""
+    """The document of one round. Replicas that are not desired are in it while they exist.
+
+    `unreadable`: as in the desired document, reported as problems of the node."""
     ids = {replica.id for replica in desired}
     others = [_from_status(s) for s in containers.values() if s.replica not in ids]
     busy = hardware.health_effects.foreign_processes.unavailable
@@ -48,7 +51,7 @@ def observed_document(
     return ObservedDocument(
         node=node,
         boot_id=boot_id(),
-        facts=_examined(hardware),
+        facts=_examined(hardware, unreadable),
         gpus=tuple(_in_service(_gpu(gpu, busy), hardware.out_of_service) for gpu in hardware.gpus),
         slices=tuple(_slice(i, busy) for i in hardware.instances if i.uuid),
         replicas=tuple(sorted(replicas, key=lambda r: r.id)),
@@ -59,9 +62,12 @@ def observed_document(
     )
 
 
-def _examined(hardware: Hardware) -> NodeFacts:
+def _examined(hardware: Hardware, unreadable: tuple[str, ...]) -> NodeFacts:
     preflight = hardware.preflight
-    problems = hardware.node_problems + preflight.problems + hardware.health_effects.sentences
+    older = tuple(f"This agent is older than the portal: {why}" for why in unreadable)
+    problems = (
+        hardware.node_problems + older + preflight.problems + hardware.health_effects.sentences
+    )
     return replace(
         hardware.facts, problems=problems[:MAX_PROBLEMS], blocks=preflight.blocks[:MAX_PROBLEMS]
     )

@@ -1,6 +1,8 @@
 """The calls of the contract over HTTP. Tests replace the transport."""
 
-from typing import Any
+import logging
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import httpx
 
@@ -20,12 +22,17 @@ from agents.contract.calls import (
     SyncRequest,
     SyncResponse,
 )
-from agents.contract.codec import decode, encode
+from agents.contract.codec import decode_leniently, encode
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.newer_documents import read_newer_desired
 from agents.contract.telemetry import TelemetryRequest, TelemetryResponse
 
 # The portal may keep a long poll open a fifth longer, and then needs time to respond.
 TIMEOUT = httpx.Timeout(MAX_LONG_POLL_SECONDS * 1.2 + 15, connect=5)
+
+
+Response = TypeVar("Response")
+log = logging.getLogger("agents.portal.client")
 
 
 class PortalUnreachable(Exception):
@@ -47,23 +54,26 @@ class PortalClient:
         await self._http.aclose()
 
     async def enrol(self, request: EnrolRequest) -> EnrolResponse:
-        return decode(EnrolResponse, await self._post(ENROL_PATH, request))
+        return _read(EnrolResponse, await self._post(ENROL_PATH, request))
 
     async def hello(self, request: HelloRequest) -> HelloResponse:
-        answer = decode(HelloResponse, await self._post(HELLO_PATH, request))
+        answer = _read(HelloResponse, await self._post(HELLO_PATH, request))
         self.epoch, self._token = answer.epoch, answer.access_token
         return answer
 
     async def sync(self, request: SyncRequest) -> SyncResponse:
-        return decode(SyncResponse, await self._post(SYNC_PATH, request))
+        answer = await self._post(SYNC_PATH, request)
+        desired = answer.pop("desired", None) if isinstance(answer, dict) else None
+        response = _read(SyncResponse, answer)
+        return replace(response, desired=read_newer_desired(desired)) if desired else response
 
     async def log(self, replica: str, offset: int, data: bytes) -> LogResponse:
         path = LOG_PATH.format(replica=replica)
         answer = await self._send("PUT", path, params={"offset": offset}, content=data)
-        return decode(LogResponse, answer)
+        return _read(LogResponse, answer)
 
     async def telemetry(self, request: TelemetryRequest) -> TelemetryResponse:
-        return decode(TelemetryResponse, await self._post(TELEMETRY_PATH, request))
+        return _read(TelemetryResponse, await self._post(TELEMETRY_PATH, request))
 
     async def _post(self, path: str, body: Any) -> Any:
         return await self._send("POST", path, json=encode(body))
@@ -79,6 +89,14 @@ class PortalClient:
         if answer.is_success:
             return answer.json()
         raise _refusal(answer)
+
+
+def _read(kind: type[Response], answer: Any) -> Response:
+    """What a newer portal adds to a response is ignored."""
+    response, errors = decode_leniently(kind, answer)
+    if errors:
+        log.info("response_not_known", extra={"fields": [error.field for error in errors]})
+    return response
 
 
 def _refusal(answer: httpx.Response) -> Exception:

@@ -14,7 +14,8 @@ from typing import Any
 
 from agents.contract.calls import AgentEvent, EventType
 from agents.contract.codec import decode, encode
-from agents.contract.documents import DesiredDocument, read_desired
+from agents.contract.documents import DesiredDocument
+from agents.contract.newer_documents import read_newer_desired
 from agents.facts.failures import ReplicaFailure
 from agents.facts.partitions import InstanceClaim
 
@@ -151,8 +152,9 @@ class Journal:
             db.execute("DELETE FROM claims WHERE gpu = ? AND start = ? AND size = ?", place)
 
     def desired(self) -> DesiredDocument | None:
+        """The last one; a newer agent may have stored it."""
         text = self.fact("desired")
-        return read_desired(json.loads(text)) if text else None
+        return read_newer_desired(json.loads(text)) if text else None
 
     def store_desired(self, desired: DesiredDocument) -> None:
         """Write down the document, and the highest fence of each job, which never decreases."""

@@ -55,6 +55,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "reset_required": gettext_lazy("The GPU must be reset"),
     "runtime": gettext_lazy("No process can be started"),
     "unmanaged": gettext_lazy("The GPU has slices that Tessera does not manage"),
+    "unreadable": gettext_lazy("The node's agent is too old for this job"),
     "vanished": gettext_lazy("Its container has disappeared from the node"),
 }
 

@@ -181,7 +181,9 @@ def test_a_document_does_not_guess_its_protocol():
 
 def test_a_refusal_tells_people_what_where_and_programs_the_code():
     refused = refusal(read_desired, changed(on_the_wire(a_desired()), "gpus.0.mode", "half"))
-    assert str(refused) == "invalid_field: expected one of whole, mig, mps (gpus.0.mode)"
+    assert str(refused) == (
+        "invalid_field: 'half' is unknown: expected one of whole, mig, mps (gpus.0.mode)"
+    )
     error = refused.body()["error"]
     assert (error["code"], error["field"]) == ("invalid_field", "gpus.0.mode")
 
